@@ -80,7 +80,7 @@ def coverage(emulator: Emulator) -> Iterator[Coverage]:
 
 
 def _effect(name: str, operation: str, service: Service) -> str:
-    guards = (service.guards[key] for key in ("*", operation) if key in service.guards)
+    guards = (guard for key in ("*", operation) for guard in service.guards.get(key, ()))
     if any(refuses(guard, operation) for guard in guards):
         return REFUSED
     if operation in service.operations:

@@ -24,6 +24,7 @@ from shoal_local.control.functions.invoker import Invoker
 from shoal_local.control.functions.mappings import EventSources
 from shoal_local.control.functions.service import Functions
 from shoal_local.control.functions.tags import FunctionTags
+from shoal_local.control.http.guards import merged
 from shoal_local.control.http.iam_request import account_of
 from shoal_local.control.http.protocol import Answer
 from shoal_local.control.http.request_log import RequestLog
@@ -39,7 +40,6 @@ from shoal_local.control.routing.service_router import (
     RawHandler,
     Service,
     ServiceRouter,
-    with_guards,
 )
 from shoal_local.control.s3.object_guards import ObjectGuards
 from shoal_local.control.scheduler.service import Scheduler
@@ -206,43 +206,46 @@ class Account:
 
     def _service_router(self) -> ServiceRouter:
         tagging = FunctionTags(self.functions, self.sources)
-        services = {
-            **{
-                name: Service({}, guards=guards)
-                for name, guards in unsupported_requests.GUARDS.items()
+        guards = merged(
+            unsupported_requests.GUARDS,
+            {
+                "cloudwatch": {"DescribeAlarms": self.alarms.guard},
+                "iam": self.identity.guards,
+                "events": self.events.guards,
+                "s3": ObjectGuards(self.state).guards,
             },
-            "cloudwatch": Service(
-                {},
-                guards={
-                    **unsupported_requests.GUARDS["cloudwatch"],
-                    "DescribeAlarms": self.alarms.guard,
-                },
-            ),
+            PolicyGuards(self.identity, self._others.keys()).guards,
+        )
+        kept = {
+            "application-autoscaling": self.autoscaling.operations,
+            "codebuild": self.projects.operations,
+            "service-quotas": self.quotas.operations,
+        }
+        functions = {
+            **self.functions.operations,
+            **self.sources.operations,
+            **tagging.operations,
+        }
+        simulator = Simulator(self.state, self._shared.evaluator)
+        services = {
+            **{name: Service({}) for name in guards},
             "sts": Service(self.identity.operations, complete=True),
-            "iam": Service(
-                Simulator(self.state, self._shared.evaluator).operations,
-                guards=self.identity.guards,
-            ),
-            "events": Service(self.events.operations, guards=self.events.guards),
-            "lambda": Service(
-                {**self.functions.operations, **self.sources.operations, **tagging.operations},
-                complete=True,
-            ),
+            "iam": Service(simulator.operations),
+            "events": Service(self.events.operations),
+            "lambda": Service(functions, complete=True),
             "cloudformation": Service(self.cloudformation.operations, complete=True),
             "fsx": Service(self.fsx.operations, complete=True),
-            "application-autoscaling": Service(
-                self.autoscaling.operations, complete=True, keeps=True
-            ),
             "scheduler": Service(self.scheduler.operations, complete=True),
-            "codebuild": Service(self.projects.operations, complete=True, keeps=True),
-            "service-quotas": Service(self.quotas.operations, complete=True, keeps=True),
-            "ecr": Service(
-                {"BatchGetImage": self.registries.get_images},
-                guards=unsupported_requests.GUARDS["ecr"],
-            ),
+            "ecr": Service({"BatchGetImage": self.registries.get_images}),
+            **{
+                name: Service(operations, complete=True, keeps=True)
+                for name, operations in kept.items()
+            },
         }
-        services = with_guards(services, PolicyGuards(self.identity, self._others.keys()).guards)
-        services = with_guards(services, {"s3": ObjectGuards(self.state).guards})
+        services = {
+            name: replace(service, guards=guards.get(name, {}))
+            for name, service in services.items()
+        }
         raw: dict[str, RawHandler] = {
             "sagemaker": Gateway(self._sagemaker_of, self.authorizer),
         }

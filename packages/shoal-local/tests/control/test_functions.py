@@ -172,7 +172,7 @@ def test_code_in_s3_that_is_larger_than_any_function_may_be_is_refused_unread(
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"Runtime": "nodejs22.x"}, "python3.* functions only, not nodejs22.x"),
+        ({"Runtime": "nodejs22.x"}, "python3.10 to python3.15 functions only, not nodejs22.x"),
         ({"Layers": ["arn:aws:lambda:us-east-1:111122223333:layer:torch:1"]}, "Layers"),
         ({"Role": "arn:aws:iam::111122223333:role/nobody"}, "cannot be assumed by Lambda"),
     ],
@@ -180,7 +180,7 @@ def test_code_in_s3_that_is_larger_than_any_function_may_be_is_refused_unread(
 def test_what_cannot_run_is_refused_by_name(
     account: Account, settings: dict[str, object], reason: str
 ) -> None:
-    with pytest.raises(ClientError, match=reason.replace("*", r"\*")):
+    with pytest.raises(ClientError, match=reason):
         account.function(ECHO, **settings)
 
 

@@ -1,20 +1,17 @@
-"""What S3 and KMS refuse before an object's bytes: owners, preconditions of copies, keys.
+"""What S3 and KMS refuse before an object's bytes: owners and keys.
 
 | answer | source: LocalStack's recordings of AWS |
 | --- | --- |
-| expected owner: another account, no account | `s3: bucket policy with expected bucket owner` |
-| preconditions of copies, and which is told first | `s3: copy object preconditions` |
+| expected owner: another account | `s3: bucket policy with expected bucket owner` |
 | SSE-KMS with a key that is not there | `s3: validate kms key` |
 | SSE-KMS with a disabled key, one pending deletion | `s3: validate kms key state` |
 | KMS: the same states | `kms: key is disabled`, `kms: key does not exist` |
 
 A grantee who is not there and the lock-out of a key's account: as users of AWS quote its answers.
-CopyObject with IfNoneMatch and the window of a deletion: API references, read.
+The window of a deletion: API reference, read.
 """
 
 from __future__ import annotations
-
-from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -22,10 +19,6 @@ from local_kit.control import Account, unique
 from tests.control.test_policy_guards import MISSING, refused
 
 NO_KEY = "134f2428-cec1-4b25-a1ae-9048164dba47"
-FAILED = ("PreconditionFailed", "At least one of the pre-conditions you specified did not hold")
-TAG = '"8d777f385d3dfec8815d20f7496026dc"'  # of b"data"
-YESTERDAY = datetime.now(UTC) - timedelta(days=1)
-TOMORROW = datetime.now(UTC) + timedelta(days=1)
 
 
 @pytest.fixture(scope="module")
@@ -57,12 +50,6 @@ def test_s3_refuses_a_bucket_of_another_owner_than_expected(account: Account, bu
     assert refused(s3.put_object, **at, **other, Body=b"x" * 100_000)[0] == "AccessDenied"
     assert refused(s3.list_objects_v2, Bucket=bucket, **other)[0] == "AccessDenied"
     assert refused(s3.delete_bucket, Bucket=bucket, **other)[0] == "AccessDenied"
-    source = {"CopySource": f"{bucket}/source", "ExpectedSourceBucketOwner": "000000000002"}
-    assert refused(s3.copy_object, Bucket=bucket, Key="copy", **source)[0] == "AccessDenied"
-    assert refused(s3.get_bucket_policy, Bucket=bucket, ExpectedBucketOwner="0000") == (
-        "InvalidBucketOwnerAWSAccountID",
-        "The value of the expected bucket owner parameter must be an AWS Account ID... [0000]",
-    )
 
 
 @pytest.mark.parametrize(

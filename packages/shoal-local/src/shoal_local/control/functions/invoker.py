@@ -37,7 +37,6 @@ LAMBDA = "lambda.amazonaws.com"
 PYTHON_PATH = "/usr/local/bin:/usr/bin:/bin"
 MAX_IDLE = 2
 MAX_THREADS = 16
-MAX_ANSWER_BYTES = 6_291_556
 # AWS waits one and then two minutes; a person at a terminal should not.
 RETRY_DELAYS_S = (1.0, 2.0)
 
@@ -97,12 +96,9 @@ class Invoker:
                 outcome = environment.sandbox.invoke(invocation, function.timeout_s)
         finally:
             self._release(function, environment)
-        outcome = within_limit(outcome)
         text = log_text(function, request_id, outcome)
         self._write_log(function, environment, text)
-        return Outcome(
-            outcome.payload, outcome.error, text, outcome.duration_ms, outcome.max_memory_mb
-        )
+        return replace(outcome, log=text)
 
     @contextlib.contextmanager
     def _with_fault(self, name: str, environment: Environment, rule: Rule | None) -> Iterator[None]:
@@ -296,19 +292,6 @@ def make_stream(logs: Any, group: str, stream: str) -> None:
             logs.create_log_stream(logGroupName=group, logStreamName=stream)
         elif code != "ResourceAlreadyExistsException":
             raise
-
-
-def within_limit(outcome: Outcome) -> Outcome:
-    """Return the outcome, or the error of an answer that is too large."""
-    size_bytes = len(outcome.payload.encode())
-    if outcome.error is not None or size_bytes <= MAX_ANSWER_BYTES:
-        return outcome
-    error = {
-        "errorType": "Function.ResponseSizeTooLarge",
-        "errorMessage": f"Response payload size ({size_bytes} bytes) exceeded maximum allowed"
-        f" payload size ({MAX_ANSWER_BYTES} bytes).",
-    }
-    return replace(outcome, payload=json.dumps(error), error=error)
 
 
 def log_text(function: Function, request_id: str, outcome: Outcome) -> str:

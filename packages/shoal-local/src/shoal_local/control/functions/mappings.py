@@ -22,7 +22,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from shoal_local.context import RoleCredentials
 from shoal_local.control.functions.invoker import LAMBDA
-from shoal_local.control.functions.model import Function
+from shoal_local.control.functions.model import Function, invalid
 from shoal_local.control.functions.service import Functions
 from shoal_local.control.http.protocol import ApiCall
 from shoal_local.control.identity.clients import Clients
@@ -38,13 +38,8 @@ SUPPORTED = (
     "Enabled",
 )
 UNSUPPORTED = (
-    "FilterCriteria",
-    "DestinationConfig",
-    "StartingPosition",
-    "Topics",
-    "Queues",
-    "SelfManagedEventSource",
-    "KMSKeyArn",
+    *("FilterCriteria", "DestinationConfig", "StartingPosition", "Topics", "Queues"),
+    *("SelfManagedEventSource", "KMSKeyArn"),
 )
 LONG_POLL_S = 1
 MAX_BATCH_WITHOUT_WINDOW = 10
@@ -163,8 +158,7 @@ class EventSources:
         queue_arn = request.get("EventSourceArn") or ""
         if not QUEUE_ARN.match(queue_arn):
             source_arn = queue_arn or "no EventSourceArn"
-            raise AwsError(
-                "InvalidParameterValueException",
+            raise invalid(
                 f"Shoal's emulator maps SQS queues only, not {source_arn}",
             )
         function, settings = self.functions.get(request["FunctionName"]), settings_of(request)
@@ -198,8 +192,7 @@ class EventSources:
         role = self.identity.service_credentials(function.settings["Role"], function.name, LAMBDA)
         for action in NEEDED:
             if not self.may(role, f"sqs:{action}", queue_arn):
-                raise AwsError(
-                    "InvalidParameterValueException",
+                raise invalid(
                     "The function execution role does not have permissions to call"
                     f" {action} on SQS",
                 )
@@ -214,16 +207,14 @@ class EventSources:
                 QueueUrl=self._queue_url(sqs, queue_arn), AttributeNames=["VisibilityTimeout"]
             )
         except ClientError as error:
-            raise AwsError(
-                "InvalidParameterValueException", f"Error occurred while ReceiveMessage: {error}"
-            ) from error
+            raise invalid(f"Error occurred while ReceiveMessage: {error}") from error
         visible_s = int(attributes["Attributes"]["VisibilityTimeout"])
         if visible_s < timeout_s:
             message = (
                 f"Queue visibility timeout: {visible_s} seconds is less than Function timeout:"
                 f" {timeout_s} seconds"
             )
-            raise AwsError("InvalidParameterValueException", message)
+            raise invalid(message)
 
     def _update(self, call: ApiCall) -> Mapping[str, Any]:
         with self._locked(call) as source:
@@ -328,8 +319,7 @@ def settings_of(request: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a request; raise AwsError for one that is not emulated."""
     for name in UNSUPPORTED:
         if request.get(name):
-            raise AwsError(
-                "InvalidParameterValueException",
+            raise invalid(
                 f"Shoal's emulator has no event source mappings with {name}",
             )
     return {key: request[key] for key in SUPPORTED if request.get(key) is not None}
@@ -339,8 +329,7 @@ def check_batch(settings: Mapping[str, Any]) -> None:
     """Raise AwsError for large batches that nothing would fill."""
     size, window_s = settings.get("BatchSize", 10), settings.get("MaximumBatchingWindowInSeconds")
     if int(size) > MAX_BATCH_WITHOUT_WINDOW and not int(window_s or 0):
-        raise AwsError(
-            "InvalidParameterValueException",
+        raise invalid(
             "Maximum batch window in seconds must be greater than 0 if maximum batch size is"
             " greater than 10",
         )

@@ -20,29 +20,16 @@ from shoal_local.errors import AwsError
 
 RUNTIMES = tuple(f"python3.{minor}" for minor in range(10, 16))
 """Of botocore 1.44.5, without those that can no longer be created."""
-DEPRECATED = ("python2.7", *(f"python3.{minor}" for minor in range(6, 10)))
 MAX_ENVIRONMENT_BYTES = 4096
 MIN_MEMORY_MB, MAX_MEMORY_MB = 128, 32_768
 RESERVED_VARIABLES = frozenset(
     {
-        "_HANDLER",
-        "_X_AMZN_TRACE_ID",
-        "AWS_DEFAULT_REGION",
-        "AWS_REGION",
-        "AWS_EXECUTION_ENV",
-        "AWS_LAMBDA_FUNCTION_NAME",
-        "AWS_LAMBDA_FUNCTION_MEMORY_SIZE",
-        "AWS_LAMBDA_FUNCTION_VERSION",
-        "AWS_LAMBDA_INITIALIZATION_TYPE",
-        "AWS_LAMBDA_LOG_GROUP_NAME",
-        "AWS_LAMBDA_LOG_STREAM_NAME",
-        "AWS_ACCESS_KEY",
-        "AWS_ACCESS_KEY_ID",
-        "AWS_SECRET_ACCESS_KEY",
-        "AWS_SESSION_TOKEN",
-        "AWS_LAMBDA_RUNTIME_API",
-        "LAMBDA_TASK_ROOT",
-        "LAMBDA_RUNTIME_DIR",
+        *("_HANDLER", "_X_AMZN_TRACE_ID", "LAMBDA_TASK_ROOT", "LAMBDA_RUNTIME_DIR"),
+        *("AWS_DEFAULT_REGION", "AWS_REGION", "AWS_EXECUTION_ENV", "AWS_LAMBDA_RUNTIME_API"),
+        *("AWS_LAMBDA_FUNCTION_NAME", "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"),
+        *("AWS_LAMBDA_FUNCTION_VERSION", "AWS_LAMBDA_INITIALIZATION_TYPE"),
+        *("AWS_LAMBDA_LOG_GROUP_NAME", "AWS_LAMBDA_LOG_STREAM_NAME"),
+        *("AWS_ACCESS_KEY", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"),
     }
 )
 """What Lambda sets itself (developer guide, "Defined runtime environment variables")."""
@@ -86,7 +73,8 @@ class Function:
     code: Code
     settings: Mapping[str, Any]
     policy: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    tags: Mapping[str, str] = field(default_factory=dict)
+    tags: dict[str, str] = field(default_factory=dict)
+    """All revisions have the same ones."""
     revision: str = field(default_factory=lambda: str(uuid.uuid4()))
     modified_at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
@@ -155,18 +143,20 @@ class Function:
         }
 
 
+def invalid(message: str) -> AwsError:
+    """Return Lambda's error for a parameter that it does not take."""
+    return AwsError("InvalidParameterValueException", message)
+
+
 def function_name(name_or_arn: str) -> str:
     """Return the plain name; raise AwsError for another form, and for a version or alias other than
     $LATEST.
     """
     match = NAME.match(name_or_arn)
     if not match:
-        raise AwsError(
-            "InvalidParameterValueException", f"'{name_or_arn}' is not a function's name or ARN"
-        )
+        raise invalid(f"'{name_or_arn}' is not a function's name or ARN")
     if match.group("qualifier") not in (None, "$LATEST"):
-        raise AwsError(
-            "InvalidParameterValueException",
+        raise invalid(
             f"Shoal's emulator has no versions or aliases of functions: {name_or_arn}",
         )
     return match.group("name")
@@ -178,48 +168,29 @@ def checked_settings(request: Mapping[str, Any]) -> dict[str, Any]:
     """
     for name in UNSUPPORTED:
         if request.get(name):
-            raise AwsError(
-                "InvalidParameterValueException",
+            raise invalid(
                 f"Shoal's emulator does not run functions with {name}",
             )
-    if request.get("Runtime"):
-        _check_runtime(request["Runtime"])
+    runtime = request.get("Runtime")
+    if runtime and runtime not in RUNTIMES:
+        raise invalid(
+            f"Shoal's emulator runs {RUNTIMES[0]} to {RUNTIMES[-1]} functions only, not {runtime}"
+        )
     _check_variables((request.get("Environment") or {}).get("Variables") or {})
     settings = {
         key: request[key] for key in (*SUPPORTED, "LoggingConfig") if request.get(key) is not None
     }
     timeout_s = int(settings.get("Timeout", 3))
     if not 1 <= timeout_s <= 900:
-        raise AwsError(
-            "InvalidParameterValueException",
+        raise invalid(
             f"Timeout must be between 1 and 900 seconds, not {timeout_s}",
         )
     memory_mb = int(settings.get("MemorySize", MIN_MEMORY_MB))
     if not MIN_MEMORY_MB <= memory_mb <= MAX_MEMORY_MB:
-        raise AwsError(
-            "InvalidParameterValueException",
+        raise invalid(
             f"MemorySize must be between {MIN_MEMORY_MB} and {MAX_MEMORY_MB} MB, not {memory_mb}",
         )
     return settings
-
-
-def _check_runtime(runtime: str) -> None:
-    if runtime in RUNTIMES:
-        return
-    if runtime in DEPRECATED:
-        message = (
-            f"The runtime parameter of {runtime} is no longer supported for creating or updating"
-            " AWS Lambda functions. We recommend you use a supported runtime while creating or"
-            " updating functions."
-        )
-    elif runtime.startswith("python"):
-        message = (
-            f"Value {runtime} at 'runtime' failed to satisfy constraint: Member must satisfy enum"
-            f" value set: [{', '.join(RUNTIMES)}]"
-        )
-    else:
-        message = f"Shoal's emulator runs python3.* functions only, not {runtime}"
-    raise AwsError("InvalidParameterValueException", message)
 
 
 def _check_variables(variables: Mapping[str, str]) -> None:
@@ -228,15 +199,13 @@ def _check_variables(variables: Mapping[str, str]) -> None:
         " variables you have provided"
     )
     if reserved := sorted(RESERVED_VARIABLES & variables.keys()):
-        raise AwsError(
-            "InvalidParameterValueException",
+        raise invalid(
             f"{unable} contains reserved keys that are currently not supported for modification."
             f" Reserved keys used in this request: {', '.join(reserved)}",
         )
     measured = json.dumps(dict(variables), separators=(",", ":"), ensure_ascii=False)
     if len(measured.encode(errors="surrogatepass")) > MAX_ENVIRONMENT_BYTES:
-        raise AwsError(
-            "InvalidParameterValueException",
+        raise invalid(
             f"{unable} exceeded the 4KB limit. String measured: {measured}",
         )
 
@@ -252,7 +221,7 @@ def unpack(archive: bytes, root: Path) -> Code:
             unpack_zip(io.BytesIO(archive), temporary, MAX_UNPACKED_BYTES)
             temporary.rename(folder)
         except BadArchiveError as error:
-            raise AwsError("InvalidParameterValueException", refusal(error)) from error
+            raise invalid(refusal(error)) from error
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
     return Code(base64.b64encode(digest.digest()).decode(), len(archive), folder)

@@ -26,6 +26,7 @@ from shoal_local.control.functions.model import (
     Function,
     checked_settings,
     function_name,
+    invalid,
     refusal,
     unpack,
 )
@@ -36,7 +37,6 @@ from shoal_local.control.identity.policies import allows
 from shoal_local.errors import AwsError
 
 TAIL_BYTES = 4096
-MAX_REQUEST_BYTES = 6_291_456
 
 
 @dataclass(frozen=True)
@@ -88,12 +88,6 @@ class Functions:
         self.get(name_or_arn)
         return self.invoker.invoke_later(lambda: self.get(name_or_arn), event)
 
-    def retag(self, name_or_arn: str, tags: Mapping[str, str]) -> None:
-        """Replace a function's tags."""
-        with self._lock:
-            function = self.get(name_or_arn)
-            self._functions[function.name] = replace(function, tags=tags)
-
     def service_may_invoke(self, name_or_arn: str, service: str, source_arn: str) -> bool:
         """Return whether the function's resource policy lets an AWS service invoke it for
         `source_arn`.
@@ -130,8 +124,7 @@ class Functions:
         settings = checked_settings(request)
         for required in ("Runtime", "Handler"):
             if required not in settings:
-                raise AwsError(
-                    "InvalidParameterValueException",
+                raise invalid(
                     f"{required} is mandatory for functions created with deployment packages",
                 )
         self._check_role(settings["Role"])
@@ -141,7 +134,7 @@ class Functions:
             if name in self._functions:
                 raise AwsError("ResourceConflictException", f"Function already exist: {name}", 409)
             self._functions[name] = Function(
-                name, self.arn(name), code, settings, tags=request.get("Tags") or {}
+                name, self.arn(name), code, settings, tags=dict(request.get("Tags") or {})
             )
         return self._functions[name].configuration()
 
@@ -192,17 +185,8 @@ class Functions:
 
     def _invoke(self, call: ApiCall) -> Mapping[str, Any]:
         function, payload = self._version(call), call.parameters.get("Payload") or b""
-        if len(payload) > MAX_REQUEST_BYTES:
-            raise AwsError(
-                "RequestTooLargeException",
-                f"Request must be smaller than {MAX_REQUEST_BYTES} bytes for the InvokeFunction"
-                " operation",
-                413,
-            )
         event = self._event(payload)
         kind = call.parameters.get("InvocationType") or "RequestResponse"
-        if kind == "DryRun":
-            return {"StatusCode": 204}
         if kind == "Event":
             self.invoke_later(function.name, event)
             return {"StatusCode": 202}
@@ -279,7 +263,7 @@ class Functions:
             message = (
                 f"The role defined for the function cannot be assumed by Lambda. ({error.message})"
             )
-            raise AwsError("InvalidParameterValueException", message) from error
+            raise invalid(message) from error
 
     def _check_network(self, vpc: Mapping[str, Any]) -> None:
         """Raise AwsError if a subnet or security group does not exist."""
@@ -293,24 +277,20 @@ class Functions:
                     getattr(ec2, xform_name(operation))(**request)
             except ClientError as error:
                 detail = error.response["Error"]
-                raise AwsError(
-                    "InvalidParameterValueException",
+                raise invalid(
                     f"Error occurred while {operation}. EC2 Error Code: {detail['Code']}. EC2"
                     f" Error Message: {detail['Message']}",
                 ) from error
 
     def _code(self, request: Mapping[str, Any], name: str) -> Code:
         if request.get("ImageUri"):
-            raise AwsError(
-                "InvalidParameterValueException",
+            raise invalid(
                 "Shoal's emulator runs zip functions only, not container images (ImageUri)",
             )
         if request.get("ZipFile"):
             return unpack(bytes(request["ZipFile"]), self.folder / name)
         if not (request.get("S3Bucket") and request.get("S3Key")):
-            raise AwsError(
-                "InvalidParameterValueException", "Please provide a source for function code."
-            )
+            raise invalid("Please provide a source for function code.")
         version = (
             {"VersionId": request["S3ObjectVersion"]} if request.get("S3ObjectVersion") else {}
         )
@@ -324,11 +304,11 @@ class Functions:
                 f"Error occurred while GetObject. S3 Error Code: {detail.get('Code')}. S3 Error"
                 f" Message: {detail.get('Message')}"
             )
-            raise AwsError("InvalidParameterValueException", message) from error
+            raise invalid(message) from error
         # too large even before it is unpacked: it is not read into memory
         if archive["ContentLength"] > MAX_UNPACKED_BYTES:
             too_large = TooLargeError(f"the zip itself has {archive['ContentLength']}")
-            raise AwsError("InvalidParameterValueException", refusal(too_large))
+            raise invalid(refusal(too_large))
         return unpack(archive["Body"].read(), self.folder / name)
 
 

@@ -10,8 +10,6 @@ from shoal_local.control.functions.mappings import EventSources
 from shoal_local.control.functions.service import Functions
 from shoal_local.control.http.protocol import ApiCall
 
-MAPPING = ":event-source-mapping:"
-
 
 @dataclass(frozen=True)
 class FunctionTags:
@@ -25,31 +23,18 @@ class FunctionTags:
         return {"TagResource": self._tag, "UntagResource": self._untag, "ListTags": self._list}
 
     def _list(self, call: ApiCall) -> Mapping[str, Any]:
-        return {"Tags": self._tags(call.parameters["Resource"])}
+        return {"Tags": dict(self._tags(call))}
 
     def _tag(self, call: ApiCall) -> Mapping[str, Any]:
-        arn = call.parameters["Resource"]
-        return self._set(arn, {**self._tags(arn), **call.parameters["Tags"]})
+        self._tags(call).update(call.parameters["Tags"])
+        return {}
 
     def _untag(self, call: ApiCall) -> Mapping[str, Any]:
-        arn = call.parameters["Resource"]
-        return self._set(
-            arn,
-            {
-                key: value
-                for key, value in self._tags(arn).items()
-                if key not in call.parameters["TagKeys"]
-            },
-        )
-
-    def _tags(self, arn: str) -> dict[str, str]:
-        return dict(self.sources.tags(arn) if MAPPING in arn else self.functions.get(arn).tags)
-
-    def _set(self, arn: str, tags: Mapping[str, str]) -> Mapping[str, Any]:
-        if MAPPING in arn:
-            current = self.sources.tags(arn)
-            current.clear()
-            current.update(tags)
-        else:
-            self.functions.retag(arn, tags)
+        for name in call.parameters["TagKeys"]:
+            self._tags(call).pop(name, None)
         return {}
+
+    def _tags(self, call: ApiCall) -> dict[str, str]:
+        arn = call.parameters["Resource"]
+        is_mapping = ":event-source-mapping:" in arn
+        return self.sources.tags(arn) if is_mapping else self.functions.get(arn).tags

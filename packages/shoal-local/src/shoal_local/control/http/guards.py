@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from shoal_local.control.http.protocol import ApiCall
 from shoal_local.errors import AwsError
 
 Guard = Callable[[ApiCall], None]
+Guards = Mapping[str, Mapping[str, tuple[Guard, ...]]]
+"""By service and operation; `*` is every operation."""
 
 
 @dataclass(frozen=True)
@@ -32,29 +34,24 @@ class OnlyThese:
             refuse(f"does not emulate {call.service} {call.operation}")(call)
 
 
-@dataclass(frozen=True)
-class _Each:
-    guards: tuple[Guard, ...]
-
-    def __call__(self, call: ApiCall) -> None:
-        for guard in self.guards:
-            guard(call)
-
-
 def refuse(what: str) -> Refusal:
     """Return a guard that refuses every request."""
     return Refusal(f"Shoal's emulator {what}")
 
 
-def each_of(*guards: Guard) -> Guard:
-    """Return a guard that asks each of `guards`."""
-    return _Each(guards)
+def merged(*tables: Mapping[str, Mapping[str, Guard]]) -> Guards:
+    """Return the guards of all tables, those of the first table first."""
+    guards: dict[str, dict[str, tuple[Guard, ...]]] = {}
+    for table in tables:
+        for service, rows in table.items():
+            operations = guards.setdefault(service, {})
+            for operation, guard in rows.items():
+                operations[operation] = (*operations.get(operation, ()), guard)
+    return guards
 
 
 def refuses(guard: Guard, operation: str) -> bool:
     """Return whether no request of the operation passes the guard, whatever it contains."""
-    if isinstance(guard, _Each):
-        return any(refuses(each, operation) for each in guard.guards)
     if isinstance(guard, OnlyThese):
         return operation not in guard.operations
     return isinstance(guard, Refusal)

@@ -17,7 +17,7 @@ from wsgiref.util import FileWrapper
 from moto.core.request import Request
 
 from shoal_local.control.authorization.authorizer import Authorizer
-from shoal_local.control.http.guards import Guard, each_of
+from shoal_local.control.http.guards import Guard
 from shoal_local.control.http.loopback_guard import BLOCK, DEFAULT_MAX_BYTES, inflate, too_large
 from shoal_local.control.http.protocol import (
     Answer,
@@ -90,7 +90,7 @@ class Service:
     """The operations of a service that are answered here.
 
     - `complete`: a missing operation is refused, not left to moto.
-    - `guards`: by operation; `*` is every operation.
+    - `guards`: by operation, asked in turn; `*` is every operation.
     - `keeps`: the operations only keep what they are told, and nothing follows from it. The
       coverage page says so.
     """
@@ -98,22 +98,7 @@ class Service:
     operations: Mapping[str, Handler]
     complete: bool = False
     keeps: bool = False
-    guards: Mapping[str, Guard] = field(default_factory=dict)
-
-
-def with_guards(
-    services: Mapping[str, Service], guards: Mapping[str, Mapping[str, Guard]]
-) -> dict[str, Service]:
-    """Return the services with more guards; those that a service already has come first."""
-    guarded = dict(services)
-    for name, more in guards.items():
-        service = guarded.get(name, Service({}))
-        both = {
-            key: each_of(service.guards[key], guard) if key in service.guards else guard
-            for key, guard in more.items()
-        }
-        guarded[name] = replace(service, guards={**service.guards, **both})
-    return guarded
+    guards: Mapping[str, tuple[Guard, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -284,9 +269,8 @@ class ServiceRouter:
         """Raise AwsError when a guard refuses the request; its body is read all the same."""
         guards = service.guards if service else {}
         try:
-            for guard in (guards.get("*"), guards.get(call.operation)):
-                if guard is not None:
-                    guard(replace(call, parameters=operation.check(call.parameters)))
+            for guard in (*guards.get("*", ()), *guards.get(call.operation, ())):
+                guard(replace(call, parameters=operation.check(call.parameters)))
         except AwsError:
             if unread is not None:
                 discard_body(unread)

@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from shoal_local.control.http.guards import Guard, OnlyThese, each_of, refuse
+from shoal_local.control.http.guards import Guard, OnlyThese, refuse
 from shoal_local.control.http.protocol import ApiCall
 from shoal_local.control.metrics.metric_store import check_namespace
-from shoal_local.control.routing import moto_guards
-from shoal_local.control.s3 import object_requests
 from shoal_local.errors import AwsError
 
 
@@ -76,7 +74,7 @@ _OF_S3 = """
     PutObjectLockConfiguration PutObjectRetention PutObjectTagging PutPublicAccessBlock
     UploadPart UploadPartCopy PutBucketNotification
 """
-_OWN: Mapping[str, Mapping[str, Guard]] = {
+GUARDS: Mapping[str, Mapping[str, Guard]] = {
     "ec2": {
         "RunInstances": refuse("has no instances (ec2:RunInstances)"),
         "RequestSpotInstances": refuse("has no instances (ec2:RequestSpotInstances)"),
@@ -110,22 +108,3 @@ _OWN: Mapping[str, Mapping[str, Guard]] = {
         },
     },
 }
-
-
-def _merged(*tables: Mapping[str, Mapping[str, Guard]]) -> dict[str, dict[str, Guard]]:
-    """Return the guards of all tables; where several guard an operation, each is asked."""
-    merged: dict[str, dict[str, Guard]] = {}
-    for table in tables:
-        for service, guards in table.items():
-            operations = merged.setdefault(service, {})
-            for operation, guard in guards.items():
-                before = operations.get(operation)
-                operations[operation] = each_of(before, guard) if before else guard
-    return merged
-
-
-GUARDS: Mapping[str, Mapping[str, Guard]] = _merged(
-    moto_guards.GUARDS,
-    {"s3": object_requests.GUARDS},
-    _OWN,
-)
