@@ -17,6 +17,7 @@ from shoal_local.testing import ACCOUNT_ID, REGION
 
 ROOT_ARN = f"arn:aws:iam::{ACCOUNT_ID}:root"
 IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.3.0-gpu-py311-cu121-ubuntu20.04-sagemaker"  # noqa: E501
+OTHER_ROLE = {"RoleArn": f"arn:aws:iam::{ACCOUNT_ID}:role/x", "RoleSessionName": "xy"}
 KEY_POLICY = allow("kms:*", Principal={"AWS": ROOT_ARN})
 
 
@@ -113,16 +114,9 @@ def test_a_key_may_name_the_roles_at_a_path(strict: Account) -> None:
     response = strict.client("iam").create_role(
         Path="/team/", RoleName=unique("named"), AssumeRolePolicyDocument=json.dumps(trusting())
     )
-    assert (
-        strict.as_role("kms", response["Role"]["Arn"]).describe_key(KeyId=key)["KeyMetadata"][
-            "KeyId"
-        ]
-        == key
-    )
-    assert (
-        refused(strict.as_role("kms", role(strict)).describe_key, KeyId=key)[0]
-        == "AccessDeniedException"
-    )
+    named, other = (strict.as_role("kms", arn) for arn in (response["Role"]["Arn"], role(strict)))
+    assert named.describe_key(KeyId=key)["KeyMetadata"]["KeyId"] == key
+    assert refused(other.describe_key, KeyId=key)[0] == "AccessDeniedException"
 
 
 def test_a_listing_is_limited_by_its_prefix(strict: Account, bucket: str) -> None:
@@ -140,10 +134,8 @@ def test_a_refused_upload_is_read_to_its_end_so_that_the_connection_can_be_used_
 ) -> None:
     s3 = strict.as_role("s3", role(strict, allow("s3:PutObject", f"arn:aws:s3:::{bucket}/in/*")))
     for _ in range(3):
-        assert (
-            refused(s3.put_object, Bucket=bucket, Key="out/large", Body=b"x" * 300_000)[0]
-            == "AccessDenied"
-        )
+        large = {"Bucket": bucket, "Key": "out/large", "Body": b"x" * 300_000}
+        assert refused(s3.put_object, **large)[0] == "AccessDenied"
         s3.put_object(Bucket=bucket, Key="in/small", Body=b"x")
 
 
@@ -155,12 +147,8 @@ def test_each_object_of_a_deletion_is_asked_for(strict: Account, bucket: str) ->
 
 def test_copying_asks_for_the_source_too(strict: Account, bucket: str) -> None:
     s3 = strict.as_role("s3", role(strict, allow("s3:PutObject", f"arn:aws:s3:::{bucket}/in/*")))
-    assert (
-        "s3:GetObject"
-        in refused(s3.copy_object, Bucket=bucket, Key="in/copy", CopySource=f"{bucket}/in/digits")[
-            1
-        ]
-    )
+    copy = {"Bucket": bucket, "Key": "in/copy", "CopySource": f"{bucket}/in/digits"}
+    assert "s3:GetObject" in refused(s3.copy_object, **copy)[1]
 
 
 def test_a_bucket_policy_denies_what_the_role_may(strict: Account) -> None:
@@ -218,15 +206,10 @@ def test_a_permissions_boundary_limits_a_role(strict: Account, bucket: str) -> N
 def test_a_session_policy_limits_a_session(strict: Account, bucket: str) -> None:
     arn = role(strict, allow("s3:*"))
     limits = json.dumps(allow("s3:PutObject"))
-    credentials = strict.client("sts").assume_role(
-        RoleArn=arn, RoleSessionName="limited", Policy=limits
-    )["Credentials"]
-    s3 = strict.client_of(
-        "s3",
-        credentials["AccessKeyId"],
-        credentials["SecretAccessKey"],
-        credentials["SessionToken"],
-    )
+    session = {"RoleArn": arn, "RoleSessionName": "limited", "Policy": limits}
+    credentials = strict.client("sts").assume_role(**session)["Credentials"]
+    keys = ("AccessKeyId", "SecretAccessKey", "SessionToken")
+    s3 = strict.client_of("s3", *(credentials[key] for key in keys))
     assert "no session policy allows" in refused(s3.get_object, Bucket=bucket, Key="in/digits")[1]
 
 
@@ -251,34 +234,22 @@ def test_nobody_may_do_anything(strict: Account, bucket: str) -> None:
 @pytest.mark.parametrize(
     ("service", "method", "arguments", "code", "action"),
     [
-        ("sagemaker", "list_models", {}, "AccessDeniedException", "sagemaker:ListModels"),
-        ("sqs", "create_queue", {"QueueName": "q"}, "AccessDenied", "sqs:CreateQueue"),
-        ("iam", "list_roles", {}, "AccessDenied", "iam:ListRoles"),
-        (
-            "ec2",
-            "create_vpc",
-            {"CidrBlock": "10.0.0.0/16"},
-            "UnauthorizedOperation",
-            "ec2:CreateVpc",
-        ),
+        ("sagemaker", "list_models", {}, "AccessDeniedException", "ListModels"),
+        ("sqs", "create_queue", {"QueueName": "q"}, "AccessDenied", "CreateQueue"),
+        ("iam", "list_roles", {}, "AccessDenied", "ListRoles"),
+        ("ec2", "create_vpc", {"CidrBlock": "10.0.0.0/16"}, "UnauthorizedOperation", "CreateVpc"),
         (
             "logs",
             "create_log_group",
             {"logGroupName": "g"},
             "AccessDeniedException",
-            "logs:CreateLogGroup",
+            "CreateLogGroup",
         ),
-        ("lambda", "list_functions", {}, "AccessDeniedException", "lambda:ListFunctions"),
-        ("sns", "create_topic", {"Name": "t"}, "AuthorizationError", "sns:CreateTopic"),
-        ("cloudformation", "describe_stacks", {}, "AccessDenied", "cloudformation:DescribeStacks"),
-        ("ssm", "get_parameter", {"Name": "/a/b"}, "AccessDeniedException", "ssm:GetParameter"),
-        (
-            "sts",
-            "assume_role",
-            {"RoleArn": "arn:aws:iam::111122223333:role/x", "RoleSessionName": "xy"},
-            "AccessDenied",
-            "sts:AssumeRole",
-        ),
+        ("lambda", "list_functions", {}, "AccessDeniedException", "ListFunctions"),
+        ("sns", "create_topic", {"Name": "t"}, "AuthorizationError", "CreateTopic"),
+        ("cloudformation", "describe_stacks", {}, "AccessDenied", "DescribeStacks"),
+        ("ssm", "get_parameter", {"Name": "/a/b"}, "AccessDeniedException", "GetParameter"),
+        ("sts", "assume_role", OTHER_ROLE, "AccessDenied", "AssumeRole"),
     ],
 )
 def test_every_service_refuses_in_its_own_words(
@@ -288,7 +259,7 @@ def test_every_service_refuses_in_its_own_words(
         getattr(strict.as_role(service, role(strict)), method), **arguments
     )
     assert refused_code == code
-    assert f"is not authorized to perform: {action} on resource: " in message
+    assert f"is not authorized to perform: {service}:{action} on resource: " in message
 
 
 def test_an_operation_of_which_nobody_knows_the_permission_is_refused_by_name(

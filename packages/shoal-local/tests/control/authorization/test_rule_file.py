@@ -1,8 +1,7 @@
-"""Rule files: what a row may say, and that a row with a mistake is refused with its place."""
+"""Rule files: what a row may say, and that each expression names what there is."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,8 @@ import yaml
 from moto.core.utils import get_service_model
 
 from shoal_local.control.authorization.question_template import FIELD, Scope
-from shoal_local.control.authorization.rule_file import Rule, read_rules
 from shoal_local.control.authorization.rule_input import RuleInput
-from shoal_local.control.authorization.rules import RULE_FILES
+from shoal_local.control.authorization.rules import RULE_FILES, Rule, read_rules
 from shoal_local.control.http.iam_request import Question
 from shoal_local.control.http.protocol import ApiCall
 from tests.control.authorization.resources import NoResources
@@ -39,62 +37,18 @@ def ask(rule: Rule, **parameters: Any) -> list[Question]:
 
 
 @pytest.mark.parametrize(
-    ("row", "message"),
+    ("name", "region_and_account"),
     [
-        ("- operations: Send", "sqs.yaml, Send: a question needs a resource"),
-        ("- resource: '*'", "sqs.yaml: a row has no operations"),
-        (
-            "- {operations: Send Send2, resource: '*'}\n- {operations: Send, resource: '*'}",
-            "sqs.yaml, Send: another row has Send",
-        ),
-        ("- Send", "sqs.yaml: 'Send' is not a mapping"),
-        (
-            "- {operations: Send, resource: '*', condition: {}}",
-            "sqs.yaml, Send: unknown key condition; the keys are action, conditions, for_each, if,"
-            " resource, source, tags",
-        ),
-        (
-            "- {operations: Send, resource: '*', questions: []}",
-            "sqs.yaml, Send: unknown key resource; the keys are questions",
-        ),
-        ("- {operations: Send, questions: ['*']}", "sqs.yaml, Send: '*' is not a mapping"),
-        (
-            "- {operations: Send, resource: '*', tags: all}",
-            "sqs.yaml, Send: tags are one of both, request, resource, none, not 'all'",
-        ),
-        ("- {operations: Send, resource: '*', if: 'a ||'}", "sqs.yaml, Send: Invalid jmespath"),
-        (
-            "- {operations: Send, resource: '{queue_name()}'}",
-            "sqs.yaml, Send: there is no function queue_name()",
-        ),
-        (
-            "- {operations: Send, resource: '*', conditions: {a:b: queue_arn(QueueUrl)}}",
-            "sqs.yaml, Send: queue_arn(): too many positional arguments",
-        ),
+        ("a", "us-east-1:111122223333"),
+        ("arn:aws:sqs:us-east-1:999988887777:queue/a", "us-east-1:999988887777"),
     ],
 )
-def test_a_bad_row_is_refused_with_its_place(tmp_path: Path, row: str, message: str) -> None:
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
-        read(tmp_path, row)
-
-
-def test_an_unknown_key_of_a_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(
-        ValueError, match=r"sqs\.yaml: unknown key rule; the keys are prefix, rules"
-    ):
-        read(tmp_path, "- {operations: Send, resource: '*'}\nrule: []")
-
-
-def test_a_resource_begins_with_the_service_and_the_account(tmp_path: Path) -> None:
+def test_a_resource_begins_with_the_account_unless_its_name_is_an_arn(
+    tmp_path: Path, name: str, region_and_account: str
+) -> None:
     rules = read(tmp_path, "- {operations: Send, resource: 'queue/{Name}'}")
-    (question,) = ask(rules["Send"], Name="a")
-    assert question == Question("sqs:Send", "arn:aws:sqs:us-east-1:111122223333:queue/a")
-
-
-def test_a_name_may_be_an_arn(tmp_path: Path) -> None:
-    rules = read(tmp_path, "- {operations: Send, resource: 'queue/{Name}'}")
-    (question,) = ask(rules["Send"], Name="arn:aws:sqs:us-east-1:999988887777:queue/a")
-    assert question.resource == "arn:aws:sqs:us-east-1:999988887777:queue/a"
+    (question,) = ask(rules["Send"], Name=name)
+    assert question == Question("sqs:Send", f"arn:aws:sqs:{region_and_account}:queue/a")
 
 
 def test_each_item_of_a_list_is_a_question(tmp_path: Path) -> None:

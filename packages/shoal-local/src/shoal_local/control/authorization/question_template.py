@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -53,35 +52,16 @@ class Expression:
     """A JMESPath expression over a scope."""
 
     def __init__(self, text: str) -> None:
-        """Raise ValueError for an expression with an error or an unknown function."""
         self._compiled: ParsedResult = jmespath.compile(text)
-        _check_functions(self._compiled.parsed)
 
     def value(self, scope: Scope) -> Any:
         return self._compiled.search(scope.variables, scope.options)
-
-
-def _check_functions(node: Any) -> None:
-    """Raise ValueError for a function that does not exist or takes other arguments."""
-    if not isinstance(node, Mapping):
-        return
-    if node["type"] == "function_expression":
-        name = node["value"]
-        if name not in FUNCTIONS:
-            raise ValueError(f"there is no function {name}()")
-        try:
-            inspect.signature(FUNCTIONS[name]).bind(None, *node["children"])
-        except TypeError as error:
-            raise ValueError(f"{name}(): {error}") from error
-    for child in node["children"]:
-        _check_functions(child)
 
 
 class Template:
     """Text with expressions in braces."""
 
     def __init__(self, text: str) -> None:
-        """Raise ValueError for an expression with an error."""
         texts = FIELD.split(text)  # literal, expression, literal, ..., literal
         self._parts: list[str | Expression] = [
             Expression(part) if index % 2 else part for index, part in enumerate(texts)

