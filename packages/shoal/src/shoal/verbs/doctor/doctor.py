@@ -22,7 +22,7 @@ from shoal.aws.cdk import QUALIFIER
 from shoal.aws.target import Target
 from shoal.errors import error_code, refusal
 from shoal.settings.names import Names
-from shoal.settings.parsing.errors import NOTHING
+from shoal.settings.parsing.errors import NOTHING, with_values
 from shoal.settings.sections.file_system import problems as file_system_problems
 from shoal.settings.settings import Environment
 from shoal.verbs.doctor.bootstrap_check import BOOTSTRAP_PARAMETER, asset_mistakes, other_qualifiers
@@ -364,7 +364,8 @@ class Doctor:
 
     def _file_system(self) -> Iterator[Finding]:
         file_system = self.environment.file_system
-        problems = list(file_system_problems(file_system, self.environment.data))
+        found = file_system_problems(file_system, self.environment.data)
+        problems = with_values(found, self.environment)
         for problem in problems:
             value = "" if problem.value is NOTHING else f" = {problem.value}"
             yield _failed("file system", f"{problem.key}{value}: {problem.message}", problem.advice)
