@@ -45,13 +45,8 @@ class World:
 
     def session(self, service: str, answer: Any) -> Any:
         """Return a client with the credentials that AssumeRole answered."""
-        credentials = answer["Credentials"]
-        return self.local.client_of(
-            service,
-            credentials["AccessKeyId"],
-            credentials["SecretAccessKey"],
-            credentials["SessionToken"],
-        )
+        keys = ("AccessKeyId", "SecretAccessKey", "SessionToken")
+        return self.local.client_of(service, *(answer["Credentials"][key] for key in keys))
 
     def role(self, account: str, principal: dict[str, Any], *policies: dict[str, Any]) -> str:
         """Create a role in the account and return its ARN."""
@@ -97,23 +92,12 @@ def dev(world: World) -> World:
         "s3:GetObject", "arn:aws:s3:::models-of-dev/released/*", Principal=PRODUCTION
     )
     s3.put_bucket_policy(Bucket="models-of-dev", Policy=json.dumps(read_policy))
-    own_policy = {
-        "Effect": "Allow",
-        "Principal": {"AWS": f"arn:aws:iam::{DEV}:root"},
-        "Action": "kms:*",
-        "Resource": "*",
-    }
-    through = {
+    policy = allow("kms:*", Principal={"AWS": f"arn:aws:iam::{DEV}:root"})
+    condition = {
         "StringLike": {"kms:EncryptionContext:aws:s3:arn": "arn:aws:s3:::models-of-dev/released/*"}
     }
-    lent = {
-        "Effect": "Allow",
-        "Principal": PRODUCTION,
-        "Action": "kms:Decrypt",
-        "Resource": "*",
-        "Condition": through,
-    }
-    policy = {"Version": "2012-10-17", "Statement": [own_policy, lent]}
+    lent = allow("kms:Decrypt", Principal=PRODUCTION, Condition=condition)
+    policy["Statement"] += lent["Statement"]
     world.client(DEV, "kms").put_key_policy(
         KeyId=key, PolicyName="default", Policy=json.dumps(policy)
     )
@@ -166,67 +150,38 @@ def test_a_client_cannot_choose_another_account_by_motos_own_header(world: World
     assert ec2.create_vpc(CidrBlock="10.9.0.0/16")["Vpc"]["OwnerId"] == PROD
 
 
+TOPIC = "AWS::SNS::Topic"
+PARAMETER = {"Name": "mine", "Value": "1", "Type": "String"}
+MINE, GROUPS = {"ModelPackageGroupName": "mine"}, "ModelPackageGroupSummaryList"
+RULE = {"Name": "mine", "EventPattern": '{"source": ["a"]}'}
+STACK = {"StackName": "mine", "TemplateBody": json.dumps({"Resources": {"T": {"Type": TOPIC}}})}
+METRIC = {"Namespace": "mine", "MetricData": [{"MetricName": "m", "Value": 1}]}
+
+
 @pytest.mark.parametrize(
-    ("service", "make", "names"),
+    ("service", "make", "request_", "look", "key"),
     [
-        (
-            "sqs",
-            {"create_queue": {"QueueName": "mine"}},
-            lambda client: client.list_queues(QueueNamePrefix="mine").get("QueueUrls"),
-        ),
-        (
-            "logs",
-            {"create_log_group": {"logGroupName": "mine"}},
-            lambda client: client.describe_log_groups()["logGroups"],
-        ),
-        ("iam", {"create_user": {"UserName": "mine"}}, lambda client: client.list_users()["Users"]),
-        (
-            "ssm",
-            {"put_parameter": {"Name": "mine", "Value": "1", "Type": "String"}},
-            lambda client: client.describe_parameters()["Parameters"],
-        ),
-        (
-            "sagemaker",
-            {"create_model_package_group": {"ModelPackageGroupName": "mine"}},
-            lambda client: client.list_model_package_groups(NameContains="mine")[
-                "ModelPackageGroupSummaryList"
-            ],
-        ),
-        (
-            "cloudformation",
-            {
-                "create_stack": {
-                    "StackName": "mine",
-                    "TemplateBody": '{"Resources": {"Topic": {"Type": "AWS::SNS::Topic"}}}',
-                }
-            },
-            lambda client: client.list_stacks()["StackSummaries"],
-        ),
-        (
-            "events",
-            {"put_rule": {"Name": "mine", "EventPattern": '{"source": ["a"]}'}},
-            lambda client: client.list_rules()["Rules"],
-        ),
-        (
-            "cloudwatch",
-            {
-                "put_metric_data": {
-                    "Namespace": "mine",
-                    "MetricData": [{"MetricName": "m", "Value": 1}],
-                }
-            },
-            lambda client: client.list_metrics(Namespace="mine")["Metrics"],
-        ),
+        ("sqs", "create_queue", {"QueueName": "mine"}, "list_queues", "QueueUrls"),
+        ("logs", "create_log_group", {"logGroupName": "mine"}, "describe_log_groups", "logGroups"),
+        ("iam", "create_user", {"UserName": "mine"}, "list_users", "Users"),
+        ("ssm", "put_parameter", PARAMETER, "describe_parameters", "Parameters"),
+        ("sagemaker", "create_model_package_group", MINE, "list_model_package_groups", GROUPS),
+        ("cloudformation", "create_stack", STACK, "list_stacks", "StackSummaries"),
+        ("events", "put_rule", RULE, "list_rules", "Rules"),
+        ("cloudwatch", "put_metric_data", METRIC, "list_metrics", "Metrics"),
     ],
-    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_what_one_account_has_no_other_lists(
-    world: World, service: str, make: dict[str, Any], names: Callable[[Any], Any]
+    world: World, service: str, make: str, request_: dict[str, Any], look: str, key: str
 ) -> None:
-    [(operation, arguments)] = make.items()
-    getattr(world.client(STAGING, service), operation)(**arguments)
-    assert names(world.client(STAGING, service))
-    assert not names(world.client(PROD, service))
+    def listed(account: str) -> str:
+        answer: Any = getattr(world.client(account, service), look)()
+        return str(answer.get(key, ()))
+
+    before = listed(PROD)
+    getattr(world.client(STAGING, service), make)(**request_)
+    assert "mine" in listed(STAGING)
+    assert listed(PROD) == before
 
 
 def test_each_account_has_files_of_its_own(world: World, dev: World) -> None:
@@ -270,12 +225,8 @@ def test_production_cannot_approve_or_register_in_dev(dev: World) -> None:
         sagemaker.put_model_package_group_policy(
             ModelPackageGroupName=GROUP, ResourcePolicy=json.dumps(allow("*", Principal="*"))
         )
-    assert (
-        dev.client(DEV, "sagemaker").describe_model_package(ModelPackageName=VERSION)[
-            "ModelApprovalStatus"
-        ]
-        == "Approved"
-    )
+    kept = dev.client(DEV, "sagemaker").describe_model_package(ModelPackageName=VERSION)
+    assert kept["ModelApprovalStatus"] == "Approved"
 
 
 def test_production_reads_the_released_object_and_no_other(dev: World) -> None:
@@ -294,12 +245,8 @@ def test_production_writes_nothing_into_devs_bucket(dev: World) -> None:
     refusal(
         s3.copy_object, Bucket="prods-own", Key="stolen", CopySource="models-of-dev/secret/notes"
     )
-    assert (
-        b"poisoned"
-        not in dev.client(DEV, "s3")
-        .get_object(Bucket="models-of-dev", Key="released/model.tar.gz")["Body"]
-        .read()
-    )
+    kept = dev.client(DEV, "s3").get_object(Bucket="models-of-dev", Key="released/model.tar.gz")
+    assert b"poisoned" not in kept["Body"].read()
 
 
 def test_the_key_decrypts_what_its_policy_names_even_where_the_buckets_policy_would_give_more(
@@ -322,14 +269,10 @@ def test_a_key_of_another_account_is_used_only_as_its_policy_says(dev: World) ->
     secret = dev.client(DEV, "kms").encrypt(KeyId=key, Plaintext=b"7")["CiphertextBlob"]
     kms = dev.client(PROD, "kms")
     refusal(kms.decrypt, KeyId=key, CiphertextBlob=secret)
-    statements = [
-        {"Effect": "Allow", "Principal": {"AWS": account}, "Action": action, "Resource": "*"}
-        for account, action in ((DEV, "kms:*"), (PROD, "kms:Decrypt"))
-    ]
+    policy = allow("kms:*", Principal={"AWS": DEV})
+    policy["Statement"] += allow("kms:Decrypt", Principal={"AWS": PROD})["Statement"]
     dev.client(DEV, "kms").put_key_policy(
-        KeyId=key,
-        PolicyName="default",
-        Policy=json.dumps({"Version": "2012-10-17", "Statement": statements}),
+        KeyId=key, PolicyName="default", Policy=json.dumps(policy)
     )
     assert kms.decrypt(KeyId=key, CiphertextBlob=secret)["Plaintext"] == b"7"
     refusal(kms.encrypt, KeyId=key, Plaintext=b"8")
@@ -341,12 +284,10 @@ def test_a_repository_without_a_policy_is_its_own_accounts_only(dev: World) -> N
         {"registryId": DEV, "repositoryName": "own-image", "imageIds": [{"imageTag": "1"}]},
     )
     refusal(ecr.batch_get_image, **images)
-    request = {
-        "Version": "2012-10-17",
-        "Statement": [{"Effect": "Allow", "Principal": PRODUCTION, "Action": "ecr:BatchGetImage"}],
-    }
+    (statement,) = allow("ecr:BatchGetImage", Principal=PRODUCTION)["Statement"]
+    del statement["Resource"]
     dev.client(DEV, "ecr").set_repository_policy(
-        repositoryName="own-image", policyText=json.dumps(request)
+        repositoryName="own-image", policyText=json.dumps({"Statement": [statement]})
     )
     assert ecr.batch_get_image(**images)["failures"][0]["failureCode"] == "ImageNotFound"
     refusal(ecr.describe_images, registryId=DEV, repositoryName="own-image")
@@ -416,12 +357,8 @@ def test_with_policies_enforced_both_accounts_must_allow(strict: World) -> None:
     assert "identity-based policy" in refusal(
         without.assume_role, RoleArn=target, RoleSessionName="further"
     )
-    assert (
-        with_.assume_role(RoleArn=target, RoleSessionName="further")["AssumedRoleUser"][
-            "Arn"
-        ].split(":")[4]
-        == DEV
-    )
+    session = with_.assume_role(RoleArn=target, RoleSessionName="further")
+    assert session["AssumedRoleUser"]["Arn"].split(":")[4] == DEV
 
 
 def test_a_request_that_nobody_signed_reads_nothing(dev: World) -> None:
@@ -437,14 +374,7 @@ def test_a_request_that_nobody_signed_reads_nothing(dev: World) -> None:
 def test_a_presigned_url_is_its_signers(dev: World) -> None:
     for account, status in ((DEV, 200), (STAGING, 403)):
         for version in ("s3", "s3v4"):
-            signer = boto3.client(
-                "s3",
-                region_name=REGION,
-                endpoint_url=dev.local.endpoint,
-                aws_access_key_id=f"AKIA{account}ROOT",
-                aws_secret_access_key=dev.local.secret,
-                config=Config(signature_version=version),
-            )
+            signer = dev.local.other(account).client("s3", Config(signature_version=version))
             url = signer.generate_presigned_url(
                 "get_object", Params={"Bucket": "models-of-dev", "Key": "released/model.tar.gz"}
             )
@@ -452,7 +382,6 @@ def test_a_presigned_url_is_its_signers(dev: World) -> None:
 
 
 def status_of(url: str) -> int:
-
     try:
         return int(urlopen(url).status)
     except HTTPError as refusal:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import http.client
+import json
 import socket
 import zlib
 from collections.abc import Iterator
@@ -12,7 +13,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import boto3
 import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
@@ -22,7 +22,7 @@ from shoal_local import loopback
 from shoal_local.control.http.loopback_guard import DEFAULT_MAX_BYTES, MAX_BYTES, check_size
 from shoal_local.control.http.request_handler import RequestHandler
 from shoal_local.errors import AwsError
-from shoal_local.testing import REGION, in_process
+from shoal_local.testing import in_process
 
 FORM = "Action=GetCallerIdentity&Version=2011-06-15"
 STS = (
@@ -61,6 +61,23 @@ def ask(
         return response.status, response.read().decode()
     finally:
         connection.close()
+
+
+def send(
+    account: Account, method: str, path: str, headers: dict[str, str], body: Any = None, **more: Any
+) -> tuple[int, str]:
+    """Send a request as it is; return status and text."""
+    connection = http.client.HTTPConnection("localhost", port_of(account), timeout=60)
+    try:
+        connection.request(method, path, body, headers, **more)
+        response = connection.getresponse()
+        return response.status, response.read().decode()
+    finally:
+        connection.close()
+
+
+def buckets(account: Account) -> list[str]:
+    return [bucket["Name"] for bucket in account.client("s3").list_buckets()["Buckets"]]
 
 
 @pytest.mark.parametrize(
@@ -121,16 +138,9 @@ def test_what_a_page_of_another_site_asks_is_refused(
 
 
 def test_a_page_of_another_site_does_not_change_anything_either(account: Account) -> None:
-    connection = http.client.HTTPConnection("localhost", port_of(account), timeout=30)
-    connection.request(
-        "PUT",
-        "/made-by-a-page",
-        headers={"Origin": "https://attacker.example", "Authorization": S3},
-    )
-    assert connection.getresponse().status == 403
-    assert "made-by-a-page" not in [
-        bucket["Name"] for bucket in account.client("s3").list_buckets()["Buckets"]
-    ]
+    headers = {"Origin": "https://attacker.example", "Authorization": S3}
+    assert send(account, "PUT", "/made-by-a-page", headers)[0] == 403
+    assert "made-by-a-page" not in buckets(account)
 
 
 def test_what_a_page_sends_behind_a_refused_request_is_not_taken_for_the_next_one(
@@ -150,15 +160,12 @@ def test_what_a_page_sends_behind_a_refused_request_is_not_taken_for_the_next_on
         )
         answers = connection.makefile("rb").read()
     assert (answers.count(b"HTTP/1.1 "), b" 403 " in answers) == (1, True)
-    assert "smuggled" not in [
-        bucket["Name"] for bucket in account.client("s3").list_buckets()["Buckets"]
-    ]
+    assert "smuggled" not in buckets(account)
 
 
 def test_an_answer_lets_no_other_site_read_it(account: Account) -> None:
-    connection = http.client.HTTPConnection("localhost", port_of(account), timeout=30)
-    connection.request("GET", "/", headers=account.signed("GET", "/", "s3"))
-    assert connection.getresponse().headers.get("Access-Control-Allow-Origin") is None
+    headers = account.client("s3").list_buckets()["ResponseMetadata"]["HTTPHeaders"]
+    assert "access-control-allow-origin" not in headers
 
 
 def test_a_bucket_can_be_addressed_by_its_name_below_localhost(
@@ -167,14 +174,7 @@ def test_a_bucket_can_be_addressed_by_its_name_below_localhost(
     account.client("s3").create_bucket(Bucket="by-its-name")
     account.client("s3").put_object(Bucket="by-its-name", Key="a key/with spaces+", Body=b"found")
     hosts: list[str] = []
-    virtual = boto3.client(
-        "s3",
-        region_name=REGION,
-        endpoint_url=account.endpoint,
-        aws_access_key_id=account.key,
-        aws_secret_access_key=account.secret,
-        config=Config(s3={"addressing_style": "virtual"}),
-    )
+    virtual = account.client("s3", Config(s3={"addressing_style": "virtual"}))
     virtual.meta.events.register("before-send.s3", lambda request, **_: hosts.append(request.url))
     below_localhost(monkeypatch)
     assert (
@@ -243,10 +243,8 @@ def test_what_boto3_compresses_is_read(account: Account) -> None:
         {"MetricName": f"{'long' * 20}-{number}", "Value": 1.0} for number in range(300)
     ]
     account.client("cloudwatch").put_metric_data(Namespace="Compressed", MetricData=data)
-    pages = (
-        account.client("cloudwatch").get_paginator("list_metrics").paginate(Namespace="Compressed")
-    )
-    assert sum(len(page["Metrics"]) for page in pages) == 300
+    pages = account.client("cloudwatch").get_paginator("list_metrics")
+    assert sum(len(page["Metrics"]) for page in pages.paginate(Namespace="Compressed")) == 300
 
 
 @pytest.mark.parametrize(
@@ -260,16 +258,13 @@ def test_what_boto3_compresses_is_read(account: Account) -> None:
 def test_what_is_damaged_or_too_large_when_it_is_unpacked_is_refused(
     account: Account, body: bytes, code: int
 ) -> None:
-    connection = http.client.HTTPConnection("localhost", port_of(account), timeout=30)
     headers = {
         **account.signed("POST", "/", "logs", body),
         "Content-Encoding": "gzip",
         "Content-Type": "application/x-amz-json-1.1",
+        "X-Amz-Target": "Logs_20140328.DescribeLogGroups",
     }
-    connection.request(
-        "POST", "/", body, {**headers, "X-Amz-Target": "Logs_20140328.DescribeLogGroups"}
-    )
-    assert connection.getresponse().status == code
+    assert send(account, "POST", "/", headers, body)[0] == code
 
 
 def chunks(size: int) -> Iterator[bytes]:
@@ -278,15 +273,8 @@ def chunks(size: int) -> Iterator[bytes]:
 
 
 def test_a_request_in_chunks_is_refused_at_the_limit_too(account: Account) -> None:
-    connection = http.client.HTTPConnection("localhost", port_of(account), timeout=60)
-    connection.request(
-        "POST",
-        "/",
-        body=chunks(DEFAULT_MAX_BYTES),
-        headers={"Authorization": STS},
-        encode_chunked=True,
-    )
-    assert connection.getresponse().status == 413
+    body, headers = chunks(DEFAULT_MAX_BYTES), {"Authorization": STS}
+    assert send(account, "POST", "/", headers, body, encode_chunked=True)[0] == 413
 
 
 @pytest.fixture(scope="module")
@@ -296,21 +284,16 @@ def in_chunks(account: Account) -> str:
     return "in-chunks"
 
 
+def content(account: Account, key: str) -> bytes:
+    return bytes(account.client("s3").get_object(Bucket="in-chunks", Key=key)["Body"].read())
+
+
 @pytest.mark.usefixtures("in_chunks")
 def test_an_object_in_chunks_is_kept_whole(account: Account) -> None:
-    connection = http.client.HTTPConnection("localhost", port_of(account), timeout=60)
-    connection.request(
-        "PUT",
-        "/in-chunks/object",
-        body=chunks(200_000),
-        headers=account.signed("PUT", "/in-chunks/object", "s3", payload="UNSIGNED-PAYLOAD"),
-        encode_chunked=True,
-    )
-    assert connection.getresponse().status == 200
-    assert (
-        account.client("s3").head_object(Bucket="in-chunks", Key="object")["ContentLength"]
-        == 262144
-    )
+    path = "/in-chunks/object"
+    headers = account.signed("PUT", path, "s3", payload="UNSIGNED-PAYLOAD")
+    assert send(account, "PUT", path, headers, chunks(200_000), encode_chunked=True)[0] == 200
+    assert len(content(account, "object")) == 262_144
 
 
 @pytest.mark.usefixtures("in_chunks")
@@ -320,13 +303,9 @@ def test_an_object_in_chunks_is_kept_whole(account: Account) -> None:
 )
 def test_an_upload_that_calls_itself_a_form_is_kept_as_it_came(account: Account, kind: str) -> None:
     """`curl --data-binary @file` says so of every upload."""
-    connection = http.client.HTTPConnection("localhost", port_of(account), timeout=60)
-    signed = account.signed("PUT", "/in-chunks/form", "s3", b"a=1&b=2")
-    connection.request("PUT", "/in-chunks/form", b"a=1&b=2", {**signed, "Content-Type": kind})
-    assert connection.getresponse().status == 200
-    assert (
-        account.client("s3").get_object(Bucket="in-chunks", Key="form")["Body"].read() == b"a=1&b=2"
-    )
+    headers = account.signed("PUT", "/in-chunks/form", "s3", b"a=1&b=2") | {"Content-Type": kind}
+    assert send(account, "PUT", "/in-chunks/form", headers, b"a=1&b=2")[0] == 200
+    assert content(account, "form") == b"a=1&b=2"
 
 
 def put_in_chunks(account: Account, body: bytes, length: int, key: str) -> tuple[int, str]:
@@ -338,10 +317,7 @@ def put_in_chunks(account: Account, body: bytes, length: int, key: str) -> tuple
         headers={"Content-Encoding": "aws-chunked", "x-amz-decoded-content-length": str(length)},
         payload="STREAMING-UNSIGNED-PAYLOAD-TRAILER",
     )
-    connection = http.client.HTTPConnection("localhost", port_of(account), timeout=60)
-    connection.request("PUT", f"/in-chunks/{key}", body, headers)
-    response = connection.getresponse()
-    return response.status, response.read().decode()
+    return send(account, "PUT", f"/in-chunks/{key}", headers, body)
 
 
 CHUNK = b"400\r\n%s\r\n" % (b"x" * 1024)
@@ -356,10 +332,7 @@ def test_an_object_in_aws_chunks_is_kept_without_them(account: Account, chunks_:
     end = END.replace(b"AAAAAA==", crc32)
     status, text = put_in_chunks(account, CHUNK * chunks_ + end, 1024 * chunks_, "in-aws-chunks")
     assert status == 200, text
-    assert (
-        account.client("s3").get_object(Bucket="in-chunks", Key="in-aws-chunks")["Body"].read()
-        == b"x" * 1024 * chunks_
-    )
+    assert content(account, "in-aws-chunks") == b"x" * 1024 * chunks_
 
 
 @pytest.mark.parametrize(
@@ -401,9 +374,7 @@ def listening(pid: int) -> set[str]:
 
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="reads Linux's /proc")
 def test_it_listens_on_loopback_only(account: Account) -> None:
-    pid = int(
-        (account.state_dir / "emulator.json").read_text().partition('"pid": ')[2].partition(",")[0]
-    )
+    pid = json.loads((account.state_dir / "emulator.json").read_text())["pid"]
     assert listening(pid) == {LOOPBACK[host] for host in loopback.hosts()}
 
 

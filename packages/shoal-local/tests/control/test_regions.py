@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 from botocore.exceptions import ClientError
 
@@ -35,11 +34,7 @@ OPTIONS = ("--region", HOME, "--region", AWAY)
 def test_a_request_for_another_region_does_not_see_this_one(
     account: Account, service: Any, operation: str
 ) -> None:
-    variables = account.environment()
-    session: Any = boto3.Session(
-        variables["AWS_ACCESS_KEY_ID"], variables["AWS_SECRET_ACCESS_KEY"], region_name="eu-west-1"
-    )
-    client = session.client(service, endpoint_url=account.endpoint)
+    client = account.in_region("eu-west-1").client(service)
     with pytest.raises(ClientError, match="in us-east-1 only, and the request is signed for eu-w"):
         getattr(client, operation)()
 
@@ -91,24 +86,17 @@ def test_each_region_has_its_own_things(accounts: dict[str, Account], region: st
 def test_arns_have_the_region(accounts: dict[str, Account], region: str) -> None:
     (stack,) = accounts[region].client("cloudformation").describe_stacks()["Stacks"]
     (queue,) = accounts[region].client("sqs").list_queues(QueueNamePrefix="of-")["QueueUrls"]
-    attributes = (
-        accounts[region]
-        .client("sqs")
-        .get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]
-    )
-    assert [arn.split(":")[3] for arn in (stack["StackId"], attributes["QueueArn"])] == [region] * 2
+    request = {"QueueUrl": queue, "AttributeNames": ["QueueArn"]}
+    arn = accounts[region].client("sqs").get_queue_attributes(**request)["Attributes"]["QueueArn"]
+    assert [each.split(":")[3] for each in (stack["StackId"], arn)] == [region] * 2
 
 
 def test_roles_and_their_sessions_are_those_of_every_region(accounts: dict[str, Account]) -> None:
     role = accounts[AWAY].role({"AWS": accounts[AWAY].number})
     request = {"RoleArn": role, "RoleSessionName": "tests"}
     credentials = accounts[HOME].client("sts").assume_role(**request)["Credentials"]
-    away = accounts[AWAY].client_of(
-        "sts",
-        credentials["AccessKeyId"],
-        credentials["SecretAccessKey"],
-        credentials["SessionToken"],
-    )
+    keys = ("AccessKeyId", "SecretAccessKey", "SessionToken")
+    away = accounts[AWAY].client_of("sts", *(credentials[key] for key in keys))
     assert away.get_caller_identity()["Arn"].endswith("/tests")
 
 

@@ -187,6 +187,8 @@ class Functions:
         function, payload = self._version(call), call.parameters.get("Payload") or b""
         event = self._event(payload)
         kind = call.parameters.get("InvocationType") or "RequestResponse"
+        if kind == "DryRun":
+            return {"StatusCode": 204}
         if kind == "Event":
             self.invoke_later(function.name, event)
             return {"StatusCode": 202}

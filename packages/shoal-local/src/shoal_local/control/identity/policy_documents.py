@@ -98,7 +98,8 @@ def _check_statement(statement: Any, required: Iterable[str]) -> None:
         raise PolicyError("syntax", "Effect is Allow or Deny")
     for element in ("Effect", *required):
         if element not in statement and f"Not{element}" not in statement:
-            raise PolicyError("element", f"a Statement lacks {element}")
+            kind: Kind = "no principal" if element == "Principal" else "element"
+            raise PolicyError(kind, f"a Statement lacks {element}")
     for element in ("Action", "NotAction", "Resource", "NotResource"):
         if not all(isinstance(each, str) for each in _listed(statement.get(element, []))):
             raise PolicyError("syntax", f"{element} is text or a list of it")

@@ -11,6 +11,8 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from moto.iam.models import iam_backends
@@ -29,6 +31,7 @@ from shoal_local.control.identity.policy_documents import (
     parsed,
 )
 from shoal_local.errors import AwsError
+from shoal_local.tables import read_table
 
 Guard = Callable[[ApiCall], None]
 PARTITION = "aws"
@@ -44,18 +47,14 @@ MAX_INLINE_CHARACTERS: Mapping[str, int] = {"Role": 10240, "User": 2048, "Group"
 MAX_ATTACHED = 10
 MAX_BUCKET_POLICY_BYTES = 20480
 MAX_KEY_POLICY_BYTES = 32768
-S3_MESSAGES: Mapping[str, str] = {
-    "json": "Policies must be valid JSON and the first byte must be '{'",
-    "statement": "Missing required field Statement",
-    "version": "The policy must contain a valid version string",
-    "element": "Statement is missing required element",
-    "no principal": "Missing required field Principal",
-    "principal": "Invalid principal in policy",
-    "action": "Policy has invalid action",
-    "resource": "Policy has invalid resource",
-    "mismatch": "Action does not apply to any resource(s) in statement",
-}
 LOCKED_OUT = "The new key policy will not allow you to update the key policy in the future."
+
+
+@cache
+def _wordings() -> Mapping[str, Any]:
+    """Return what each service asks of a policy, and how it says that one is wrong."""
+    wordings: Mapping[str, Any] = read_table(Path(__file__).with_name("policy_wordings.yaml"))
+    return wordings
 
 
 @dataclass(frozen=True)
@@ -85,37 +84,21 @@ class PolicyGuards:
                 **dict.fromkeys(("CreateKey", "PutKeyPolicy"), self._key),
                 **key_guards(self._exists),
             },
-            "sqs": dict.fromkeys(("CreateQueue", "SetQueueAttributes"), self._queue),
-            "sns": dict.fromkeys(("CreateTopic", "SetTopicAttributes"), self._topic),
+            "sqs": dict.fromkeys(("CreateQueue", "SetQueueAttributes"), self._attributes),
+            "sns": dict.fromkeys(("CreateTopic", "SetTopicAttributes"), self._attributes),
             "ecr": {"SetRepositoryPolicy": self._repository},
             "lambda": {"AddPermission": self._permission},
         }
 
     def _trust(self, call: ApiCall, parameter: str) -> None:
         text = call.parameters[parameter]
-        try:
-            statements = parsed(text, ("Action",))
-            for statement in statements:
-                _check_trust(statement)
-            check_principals(statements, self._exists)
-        except PolicyError as fault:
-            raise AwsError("MalformedPolicyDocument", _trust_message(fault)) from fault
+        self._check("iam", text)
         if len(without_space(text)) > MAX_TRUST_CHARACTERS:
             raise _over(f"Cannot exceed quota for ACLSizePerRole: {MAX_TRUST_CHARACTERS}")
 
     def _bucket(self, call: ApiCall) -> None:
         text = call.parameters["Policy"]
-        try:
-            statements = parsed(text, ("Principal", "Action", "Resource"))
-            check_principals(statements, self._exists)
-            check_actions(statements, "s3")
-            check_bucket_resources(statements, call.parameters["Bucket"])
-        except PolicyError as fault:
-            kind = fault.kind
-            if kind == "element" and fault.detail.endswith("Principal"):
-                kind = "no principal"
-            message = S3_MESSAGES.get(kind, f"Invalid policy syntax. ({fault.detail})")
-            raise AwsError("MalformedPolicy", message) from fault
+        self._check("s3", text, call.parameters["Bucket"])
         if len(without_space(text).encode()) > MAX_BUCKET_POLICY_BYTES:
             raise AwsError("PolicyTooLarge", "Policy exceeds the maximum allowed document size.")
 
@@ -123,17 +106,7 @@ class PolicyGuards:
         text = call.parameters.get("Policy")
         if text is None:
             return
-        try:
-            statements = parsed(text, ("Principal", "Action", "Resource"))
-            check_principals(statements, self._exists)
-            check_actions(statements, "kms")
-        except PolicyError as fault:
-            message = (
-                "Policy contains a statement with one or more invalid principals."
-                if fault.kind == "principal"
-                else f"The key policy is not valid: {fault.detail}."
-            )
-            raise AwsError("MalformedPolicyDocumentException", message) from fault
+        self._check("kms", text)
         if len(text.encode()) > MAX_KEY_POLICY_BYTES:
             raise AwsError(
                 "LimitExceededException", f"A key policy has at most {MAX_KEY_POLICY_BYTES} bytes."
@@ -144,49 +117,17 @@ class PolicyGuards:
         ):
             raise AwsError("MalformedPolicyDocumentException", LOCKED_OUT)
 
-    def _queue(self, call: ApiCall) -> None:
-        text = (call.parameters.get("Attributes") or {}).get("Policy")
-        if text:
-            self._check(
-                text,
-                "sqs",
-                lambda fault: AwsError(
-                    "InvalidAttributeValue",
-                    f"Invalid value for the parameter Policy. ({fault.detail})",
-                ),
-            )
-
-    def _topic(self, call: ApiCall) -> None:
+    def _attributes(self, call: ApiCall) -> None:
+        """Check the policy among the attributes of a queue or topic."""
         request = call.parameters
-        is_policy = request.get("AttributeName") == "Policy"
-        text = (
-            request.get("AttributeValue")
-            if is_policy
-            else (request.get("Attributes") or {}).get("Policy")
-        )
-
-        def error(fault: PolicyError) -> AwsError:
-            messages = {
-                "principal": "Policy Error: PrincipalNotFound",
-                "action": "Policy statement action out of service scope!",
-            }
-            message = messages.get(fault.kind, "Policy Error: null")
-            return AwsError("InvalidParameter", f"Invalid parameter: {message}")
-
-        if text:
-            self._check(text, "sns", error)
+        attributes = request.get("Attributes") or {
+            request.get("AttributeName"): request.get("AttributeValue")
+        }
+        if attributes.get("Policy"):
+            self._check(call.service, attributes["Policy"])
 
     def _repository(self, call: ApiCall) -> None:
-        def error(fault: PolicyError) -> AwsError:
-            why = "Principal not found"
-            if fault.kind != "principal":
-                why = "Invalid repository policy provided"
-            return AwsError(
-                "InvalidParameterException",
-                f"Invalid parameter at 'PolicyText' failed to satisfy constraint: '{why}'",
-            )
-
-        self._check(call.parameters["policyText"], "ecr", error)
+        self._check("ecr", call.parameters["policyText"])
 
     def _permission(self, call: ApiCall) -> None:
         name = call.parameters["Principal"]
@@ -197,13 +138,21 @@ class PolicyGuards:
                 "The provided principal was invalid. Please check the principal and try again.",
             )
 
-    def _check(self, text: str, service: str, error: Callable[[PolicyError], AwsError]) -> None:
+    def _check(self, service: str, text: str, bucket: str = "") -> None:
+        """Raise the service's error for a policy that it does not take; `bucket` is S3's."""
+        wording = _wordings()[service]
         try:
-            statements = parsed(text, ("Principal", "Action"))
+            statements = parsed(text, wording["required"].split())
+            if service == "iam":
+                _check_trust(statements)
             check_principals(statements, self._exists)
-            check_actions(statements, service)
+            if service != "iam":
+                check_actions(statements, service)
+            if bucket:
+                check_bucket_resources(statements, bucket)
         except PolicyError as fault:
-            raise error(fault) from fault
+            message = wording["messages"].get(fault.kind, wording["otherwise"])
+            raise AwsError(wording["code"], message.replace("DETAIL", fault.detail)) from fault
 
     def _exists(self, name: str) -> bool:
         """Return whether the account, role or user is there; `*` is everybody."""
@@ -222,24 +171,14 @@ class PolicyGuards:
         return any(entity.arn == name for entity in entities.values())
 
 
-def _check_trust(statement: Statement) -> None:
-    if "Resource" in statement or "NotResource" in statement:
-        raise PolicyError("resource", "a trust policy is about its role")
-    actions = statement.get("Action", [])
-    for action in actions if isinstance(actions, list) else [actions]:
-        if not TRUST_ACTIONS.match(action):
-            raise PolicyError("action", action)
-
-
-def _trust_message(fault: PolicyError) -> str:
-    messages: Mapping[str, str] = {
-        "json": "This policy contains invalid Json",
-        "no principal": "Missing required field Principal",
-        "principal": f"Invalid principal in policy: {fault.detail}",
-        "resource": "Has prohibited field Resource",
-        "action": "AssumeRole policy may only specify STS AssumeRole actions.",
-    }
-    return messages.get(fault.kind, "Syntax errors in policy.")
+def _check_trust(statements: Iterable[Statement]) -> None:
+    for statement in statements:
+        if "Resource" in statement or "NotResource" in statement:
+            raise PolicyError("resource", "a trust policy is about its role")
+        actions = statement.get("Action", [])
+        for action in actions if isinstance(actions, list) else [actions]:
+            if not TRUST_ACTIONS.match(action):
+                raise PolicyError("action", action)
 
 
 def _managed_size(call: ApiCall) -> None:
