@@ -105,6 +105,7 @@ def test_an_unknown_endpoint_is_a_validation_error(account: Account) -> None:
             r"did not pass the ping health check.*No such file or directory: '/opt/ml/model/model",
         ),
     ],
+    ids=["corrupt", "no-weights"],  # an archive's bytes have the time in them
 )
 def test_a_model_that_does_not_load_fails_the_endpoint(
     account: Account, name: str, model: bytes, reason: str

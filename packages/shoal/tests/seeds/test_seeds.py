@@ -75,7 +75,7 @@ REFUSED = {
     ),
     "tf-sdk-1": (
         (
-            'hyperparameters.sagemaker_distributed_dataparallel_enabled = "true": names that start'
+            "hyperparameters.sagemaker_distributed_dataparallel_enabled = true: names that start"
             " with sagemaker_ belong to the launch"
         ),
     ),
@@ -104,7 +104,7 @@ REFUSED = {
     ),
     "sdk-1": (
         (
-            'hyperparameters.sagemaker_distributed_dataparallel_enabled = "true": names that start'
+            "hyperparameters.sagemaker_distributed_dataparallel_enabled = true: names that start"
             " with sagemaker_ belong to the launch"
         ),
     ),
