@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from shoal.verbs.local_server import LocalServer
-from tests.cli.trained import Checkout, Package, Registry
+from tests.cli.trained import Checkout, Package, Refused, Registry
 from tests.repository import ROOT
 from tests.verbs.conftest import ACCOUNT, REGION
 
@@ -54,3 +55,8 @@ def registry_of_dev(three_accounts: LocalServer) -> Registry:
 @pytest.fixture
 def released(tmp_path: Path, local_server: LocalServer) -> Checkout:
     return Checkout.new(tmp_path, local_server.state)
+
+
+@pytest.fixture
+def refused(released: Checkout, capsys: pytest.CaptureFixture[str]) -> Refused:
+    return partial(released.refused, capsys)

@@ -16,7 +16,7 @@ from shoal.repository import Repository
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.sections.release import Release
 from shoal.verbs.promote.promotion_path import PromotionStep
-from tests.cli.trained import IMAGE, Checkout, Package, Registry
+from tests.cli.trained import IMAGE, Checkout, Package, Refused, Registry
 from tests.settings.releases import numbered
 from tests.verbs.conftest import ACCOUNT
 
@@ -36,38 +36,22 @@ def pinned(checkout: Checkout, environment: str = "staging") -> Release:
     return release
 
 
-def refusal(
-    checkout: Checkout, capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 2
-) -> str:
-    """Return the line with which a promotion is refused with this exit code, having changed
-    nothing.
-    """
-    before = (checkout.branches(), checkout.git("status", "--porcelain"))
-    capsys.readouterr()
-    assert checkout.shoal(*arguments) == code
-    assert (checkout.branches(), checkout.git("status", "--porcelain")) == before
-    (line,) = capsys.readouterr().err.splitlines()
-    return line
-
-
 def test_a_promotion_is_one_commit_on_a_branch_of_its_own_that_changes_one_file(
     released: Checkout, good: Package
 ) -> None:
+    """The user's branch and files stay as they are."""
     branch = promoted(released, good)
-    assert (
-        released.git("diff", "--name-only", "main", branch) == "environments/staging.release.yaml"
-    )
+    changed = released.git("diff", "--name-only", "main", branch)
+    assert changed == "environments/staging.release.yaml"
     assert released.git("rev-list", "--count", f"main..{branch}") == "1"
-
-
-def test_the_users_branch_and_files_stay_as_they_are(released: Checkout, good: Package) -> None:
-    promoted(released, good)
     assert released.git("branch", "--show-current") == "main"
     assert released.git("status", "--porcelain") == ""
     assert released.git("worktree", "list").count("\n") == 0
 
 
-def test_the_release_says_what_was_looked_at(released: Checkout, good: Package) -> None:
+def test_the_release_says_what_was_looked_at(
+    released: Checkout, good: Package, registry: Registry
+) -> None:
     code_commit = released.git("rev-parse", "HEAD")
     (released.root / "NOTES").write_text("a commit that changes no code\n")
     released.commit("Note")
@@ -80,17 +64,8 @@ def test_the_release_says_what_was_looked_at(released: Checkout, good: Package) 
     )
     assert release.environment == {}
     assert (release.approved_by, release.image_uri) == (f"arn:aws:iam::{ACCOUNT}:root", IMAGE)
-
-
-def test_the_model_data_is_pinned_by_the_hash_of_its_bytes_in_s3(
-    released: Checkout, good: Package, registry: Registry
-) -> None:
-    released.merge(promoted(released, good))
-    release = pinned(released)
-    key = release.model_data_url.removeprefix(f"s3://{registry.bucket}/")
-    answer = registry.s3.get_object(
-        Bucket=registry.bucket, Key=key, VersionId=release.model_data_version_id
-    )
+    version = {"VersionId": release.model_data_version_id}
+    answer = registry.s3.get_object(**registry.place(release.model_data_url), **version)
     assert hashlib.sha256(answer["Body"].read()).hexdigest() == release.model_data_sha256
 
 
@@ -150,16 +125,12 @@ def test_with_pr_the_output_is_the_text_of_the_pull_request(
     assert "| evaluation | accuracy 0.9918, images 10000 |" in body
 
 
-def test_asking_twice_makes_one_commit(released: Checkout, good: Package) -> None:
-    branch = promoted(released, good)
-    commit = released.git("rev-parse", branch)
-    assert (promoted(released, good), released.git("rev-parse", branch)) == (branch, commit)
-
-
-def test_a_release_that_is_pinned_already_makes_no_commit_and_says_so(
+def test_asking_twice_makes_one_commit_and_none_where_it_is_pinned_already(
     released: Checkout, good: Package, capsys: pytest.CaptureFixture[str]
 ) -> None:
     branch = promoted(released, good)
+    commit = released.git("rev-parse", branch)
+    assert (promoted(released, good), released.git("rev-parse", branch)) == (branch, commit)
     released.merge(branch)
     released.git("branch", "-D", branch)
     capsys.readouterr()
@@ -169,105 +140,93 @@ def test_a_release_that_is_pinned_already_makes_no_commit_and_says_so(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("first", "last", "package", "says"),
     [
         (
-            ("--from", "dev", "--to", "prod"),
+            "dev",
+            "prod",
+            "1",
             "prod takes releases from staging, not from dev; no environment may be skipped",
         ),
-        (("--from", "staging", "--to", "dev"), "environment dev takes no releases"),
-        (("--from", "dev", "--to", "staging", "--package", "999"), "there is no model package"),
+        ("staging", "dev", "1", "environment dev takes no releases"),
+        ("dev", "staging", "999", "there is no model package"),
         (
-            (
-                "--from",
-                "dev",
-                "--to",
-                "staging",
-                "--package",
-                "arn:aws:sagemaker:us-east-1:1:model-package/other/1",
-            ),
+            "dev",
+            "staging",
+            "arn:aws:sagemaker:us-east-1:1:model-package/other/1",
             "is no version in the registry",
         ),
     ],
 )
+@pytest.mark.usefixtures("registry")
 def test_a_way_that_does_not_exist_is_refused(
-    released: Checkout,
-    registry: Registry,
-    capsys: pytest.CaptureFixture[str],
-    arguments: tuple[str, ...],
-    says: str,
+    refused: Refused, first: str, last: str, package: str, says: str
 ) -> None:
-    assert says in refusal(released, capsys, "promote", *arguments)
+    assert says in refused("promote", "--from", first, "--to", last, "--package", package)
 
 
 def test_where_nothing_is_approved_or_pinned_the_exit_code_is_its_own(
-    released: Checkout, capsys: pytest.CaptureFixture[str]
+    released: Checkout, refused: Refused
 ) -> None:
     """A scheduled caller must be able to tell it from a failure."""
-    assert "staging pins no release that could be promoted; promote to staging first" in refusal(
-        released, capsys, *TO_PROD, code=3
+    assert "staging pins no release that could be promoted; promote to staging first" in refused(
+        *TO_PROD, code=3
     )
     with (released.root / "environments/dev.yaml").open("a") as file:
         file.write("project: unseen\n")
     released.commit("Begin another project")
-    assert "the registry has no version of shoal-unseen-dev" in refusal(
-        released, capsys, *TO_STAGING, code=3
-    )
+    assert "the registry has no version of shoal-unseen-dev" in refused(*TO_STAGING, code=3)
 
 
 @pytest.mark.parametrize(
-    ("first", "says"),
+    ("name", "before", "after", "says"),
     [
         (
-            "prod",
+            "dev",
+            "",
+            "promoted_from: prod\n",
             "`promoted_from` goes in a circle: dev <- prod <- staging <- dev; one must have none",
         ),
         (
-            "lab",
+            "dev",
+            "",
+            "promoted_from: lab\n",
             'promoted_from = "lab": there is no such environment; there are: dev, prod, staging',
         ),
+        ("staging", "serving:", "endpoint: none\n", "staging only trains: `endpoint` is none"),
     ],
 )
-def test_a_way_without_beginning_is_refused(
-    released: Checkout, capsys: pytest.CaptureFixture[str], first: str, says: str
+def test_an_environment_that_can_take_no_release_is_refused(
+    released: Checkout, refused: Refused, name: str, before: str, after: str, says: str
 ) -> None:
-    with (released.root / "environments/dev.yaml").open("a") as file:
-        file.write(f"promoted_from: {first}\n")
+    """What stands from `before` on in its file is replaced by `after`."""
+    file = released.root / f"environments/{name}.yaml"
+    text = file.read_text()
+    file.write_text((text.partition(before)[0] if before else text) + after)
     released.commit("Lose the way")
-    assert says in refusal(released, capsys, *TO_STAGING)
-
-
-def test_an_environment_that_only_trains_takes_no_release(
-    released: Checkout, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = released.root / "environments/staging.yaml"
-    file.write_text(f"{file.read_text().partition('serving:')[0]}endpoint: none\n")
-    released.commit("Serve nothing")
-    assert "staging only trains: `endpoint` is none" in refusal(released, capsys, *TO_STAGING)
+    assert says in refused(*TO_STAGING)
 
 
 def test_a_version_that_staging_does_not_pin_cannot_go_to_prod(
-    released: Checkout, good: Package, registry: Registry, capsys: pytest.CaptureFixture[str]
+    released: Checkout, good: Package, registry: Registry, refused: Refused
 ) -> None:
     released.merge(promoted(released, good))
     other = registry.approved()
-    assert f"not {other.arn}; no environment may be skipped" in refusal(
-        released, capsys, *TO_PROD, "--package", other.version
+    assert f"not {other.arn}; no environment may be skipped" in refused(
+        *TO_PROD, "--package", other.version
     )
 
 
-def test_a_dirty_tree_is_refused(
-    released: Checkout, good: Package, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_dirty_tree_is_refused(released: Checkout, good: Package, refused: Refused) -> None:
     (released.root / "environments/dev.yaml").write_text(
         "name: dev\nworkload: mnist\naccount: '111122223333'\n"
     )
-    line = refusal(released, capsys, *TO_STAGING, "--package", good.version)
+    line = refused(*TO_STAGING, "--package", good.version)
     assert "the working tree has changes that are in no commit: environments/dev.yaml" in line
 
 
 def test_a_branch_of_that_name_with_something_else_is_refused(
-    released: Checkout, good: Package, capsys: pytest.CaptureFixture[str]
+    released: Checkout, good: Package, refused: Refused
 ) -> None:
     branch = promoted(released, good)
     released.git(
@@ -276,13 +235,11 @@ def test_a_branch_of_that_name_with_something_else_is_refused(
         branch,
         released.git("commit-tree", "main^{tree}", "-m", "Something else"),
     )
-    assert "is there and pins something else" in refusal(
-        released, capsys, *TO_STAGING, "--package", good.version
-    )
+    assert "is there and pins something else" in refused(*TO_STAGING, "--package", good.version)
 
 
 def test_a_proposal_stands_when_the_rest_of_its_file_changes(
-    released: Checkout, good: Package, capsys: pytest.CaptureFixture[str]
+    released: Checkout, good: Package
 ) -> None:
     """A scheduled caller gets the same branch until somebody merges it."""
     branch = promoted(released, good)
@@ -344,11 +301,11 @@ def test_a_person_approves_as_themselves(
 
 
 def test_what_was_rejected_is_approved_by_its_number_only(
-    released: Checkout, registry: Registry, capsys: pytest.CaptureFixture[str]
+    released: Checkout, registry: Registry, refused: Refused
 ) -> None:
     package = registry.register()
     registry.judge(package, "Rejected")
-    line = refusal(released, capsys, "approve", "dev")
+    line = refused("approve", "dev")
     assert line.startswith(
         f"shoal: the newest version, {package.version}, was rejected by arn:aws:iam::{ACCOUNT}:"
     )

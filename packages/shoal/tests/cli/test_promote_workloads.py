@@ -14,13 +14,11 @@ from shoal.settings.names import Names
 from shoal.verbs.local_server import LocalServer
 from shoal.verbs.promote.promotion_path import PromotionStep
 from tests.cli.several import DEV, STAGING, checkout_of_two
-from tests.cli.test_promote import refusal
+from tests.cli.test_promote import TO_STAGING
 from tests.cli.trained import Checkout, Registry
 from tests.repository import CHECKOUT
 from tests.settings.releases import numbered
 from tests.verbs.conftest import ACCOUNT
-
-TO_STAGING = ("promote", "--from", "dev", "--to", "staging")
 
 
 @pytest.fixture
@@ -62,8 +60,8 @@ def test_a_release_of_one_workload_changes_nothing_of_the_other(
 ) -> None:
     package = registry_of_houses.register()
     assert two.shoal("approve", "dev", "houses") == 0
-    assert "several workloads (mnist, houses); nothing was promoted; name one" in refusal(
-        two, capsys, *TO_STAGING
+    assert "several workloads (mnist, houses); nothing was promoted; name one" in two.refused(
+        capsys, *TO_STAGING
     )
     assert two.shoal(*TO_STAGING, "--workload", "houses") == 0
     branch = f"promote/staging/shoal-houses-dev-{package.version}"
@@ -114,7 +112,7 @@ def test_a_proposal_is_made_again_when_another_workload_was_released_since(tmp_p
 def test_a_workload_that_there_is_not_is_refused(
     two: Checkout, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    line = refusal(two, capsys, *TO_STAGING, "--workload", "boats")
+    line = two.refused(capsys, *TO_STAGING, "--workload", "boats")
     assert 'has no workload "boats"; there are: mnist, houses' in line
 
 

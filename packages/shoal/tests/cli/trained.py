@@ -14,8 +14,9 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+import pytest
 import yaml
 
 from shoal.aws.model_archive import content_sha256, deployed_name, sha256
@@ -116,6 +117,23 @@ class Checkout:
     def merge(self, branch: str) -> None:
         self.git("merge", "--quiet", "--ff-only", branch)
 
+    def refused(self, capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 2) -> str:
+        """Return the line with which a promotion is refused with this exit code, having changed
+        nothing.
+        """
+        before = (self.branches(), self.git("status", "--porcelain"))
+        capsys.readouterr()
+        assert self.shoal(*arguments) == code
+        assert (self.branches(), self.git("status", "--porcelain")) == before
+        (line,) = capsys.readouterr().err.splitlines()
+        return line
+
+
+class Refused(Protocol):
+    """Returns the line with which `shoal` refuses arguments in the checkout of a test."""
+
+    def __call__(self, *arguments: str, code: int = 2) -> str: ...
+
 
 @dataclass
 class Registry:
@@ -149,10 +167,15 @@ class Registry:
         self.s3.put_object(Bucket=self.bucket, Key=key, Body=content)
         return f"s3://{self.bucket}/{key}"
 
+    def place(self, url: str) -> dict[str, str]:
+        """Return bucket and key of an object of the registry, as requests name them."""
+        return {"Bucket": self.bucket, "Key": url.removeprefix(f"s3://{self.bucket}/")}
+
     def replace(self, url: str, content: bytes) -> None:
-        self.s3.put_object(
-            Bucket=self.bucket, Key=url.removeprefix(f"s3://{self.bucket}/"), Body=content
-        )
+        self.s3.put_object(**self.place(url), Body=content)
+
+    def remove(self, url: str) -> None:
+        self.s3.delete_object(**self.place(url))
 
     def register(
         self,
@@ -165,10 +188,12 @@ class Registry:
         report: bytes | None = None,
         container: Mapping[str, str] | None = None,
         is_measured: bool = True,
+        stored: bytes | None = None,
     ) -> Package:
         """Register a pending version as the pipeline's step Register does.
 
-        `container` adds or replaces settings of its container.
+        `container` adds or replaces settings of its container; `stored` is what lies in place of
+        its archive ever since.
         """
         content = archive({"model.pt": WEIGHTS, **served})
         model = self.put("model.tar.gz", content)
@@ -209,11 +234,14 @@ class Registry:
                 else dict(metadata)
             ),
         }
-        return Package(self.sagemaker.create_model_package(**request)["ModelPackageArn"], model)
+        arn = self.sagemaker.create_model_package(**request)["ModelPackageArn"]
+        if stored is not None:
+            self.replace(model, stored)
+        return Package(arn, model)
 
-    def approved(self, **changes: Any) -> Package:
+    def approved(self, status: str = "Approved", **changes: Any) -> Package:
         package = self.register(**changes)
-        self.judge(package, "Approved")
+        self.judge(package, status)
         return package
 
     def judge(self, package: Package, status: str) -> None:
