@@ -33,6 +33,26 @@ def bucket(target: Target) -> str:
     return name
 
 
+PARAMETER = {"Type": "AWS::SSM::Parameter", "Properties": {"Type": "String", "Value": "x"}}
+
+
+def make_stack(target: Target, name: str, resource: dict[str, Any] = PARAMETER) -> str:
+    """Create a stack with one resource, and return its name when it is complete."""
+    cloudformation = target.client("cloudformation")
+    body = json.dumps({"Resources": {"One": resource}})
+    cloudformation.create_stack(StackName=name, TemplateBody=body)
+    waiter = cloudformation.get_waiter("stack_create_complete")
+    waiter.wait(StackName=name, WaiterConfig={"Delay": 1})
+    return name
+
+
+def delete_stack(target: Target, name: str) -> None:
+    cloudformation = target.client("cloudformation")
+    cloudformation.delete_stack(StackName=name)
+    waiter = cloudformation.get_waiter("stack_delete_complete")
+    waiter.wait(StackName=name, WaiterConfig={"Delay": 1})
+
+
 def make_pipeline(
     target: Target,
     steps: list[dict[str, Any]],
