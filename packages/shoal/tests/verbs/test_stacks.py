@@ -22,7 +22,7 @@ from shoal.aws.target import Target
 from shoal.errors import CommandError, LeftBehindError
 from shoal.settings.names import Names
 from shoal.settings.settings import Environment
-from shoal.verbs.destroy.teardown import Teardown
+from shoal.verbs.destroy.teardown import Destroyed, Teardown
 from tests.repository import ROOT
 from tests.verbs.conftest import ACCOUNT
 
@@ -41,7 +41,7 @@ from shoal.cli.interrupts import interrupted_once
 from shoal.settings.names import Names
 from shoal.settings.settings import Environment
 from shoal.aws.target import Target
-from shoal.verbs.destroy.teardown import Teardown
+from shoal.verbs.destroy.teardown import Destroyed, Teardown
 
 endpoint, secret, project, account, region, until = sys.argv[1:]
 
@@ -82,36 +82,40 @@ class Place:
 
     def __init__(self, target: Target) -> None:
         self.target = target
+        workload = f"s{time.monotonic_ns() % 10**9}"
         self.names = Names(
-            Environment(
-                name="dev",
-                workload=f"s{time.monotonic_ns() % 10**9}",
-                account=ACCOUNT,
-                protect=False,
-            )
+            Environment(name="dev", workload=workload, account=ACCOUNT, protect=False)
         )
         self.events: list[Event] = []
         self.stacks = Stacks(target, self.names, self.events.append, poll_s=0.05)
         self.cloudformation = target.client("cloudformation")
 
-    def create(self, part: str, resources: dict[str, Any], **more: Any) -> str:
-        """Create a stack of the environment; return its name."""
-        name = self.names.stack(part)
-        outputs = more.pop("Outputs", {})
+    def create(
+        self, part: str, resources: dict[str, Any], *, export: str = "", protect: bool = False
+    ) -> str:
+        """Create a stack of the environment, which may export its VPC; return its name."""
+        name, template = self.names.stack(part), {"Resources": resources}
+        if export:
+            template["Outputs"] = {"Id": {"Value": {"Ref": "Vpc"}, "Export": {"Name": export}}}
         self.cloudformation.create_stack(
-            StackName=name,
-            TemplateBody=json.dumps(
-                {"Resources": resources, **({"Outputs": outputs} if outputs else {})}
-            ),
-            **more,
+            StackName=name, TemplateBody=json.dumps(template), EnableTerminationProtection=protect
         )
-        self.cloudformation.get_waiter("stack_create_complete").wait(
-            StackName=name, WaiterConfig={"Delay": 1}
-        )
+        waiter = self.cloudformation.get_waiter("stack_create_complete")
+        waiter.wait(StackName=name, WaiterConfig={"Delay": 1})
         return name
 
-    def teardown(self) -> Teardown:
-        return Teardown(self.target, self.names, self.events.append, poll_s=0.05)
+    def queue(self, end: str) -> dict[str, Any]:
+        properties = {"QueueName": f"{self.names.prefix}-{end}"}
+        return {"Queue": {"Type": "AWS::SQS::Queue", "Properties": properties}}
+
+    def unprotect(self, stack: str) -> None:
+        self.cloudformation.update_termination_protection(
+            StackName=stack, EnableTerminationProtection=False
+        )
+
+    def destroy(self, *, fails: bool = False) -> Destroyed:
+        teardown = Teardown(self.target, self.names, self.events.append, poll_s=0.05)
+        return teardown.destroy(Cdk(fails))
 
     @property
     def notes(self) -> list[str]:
@@ -123,67 +127,49 @@ class Place:
         )
         return str(resource["StackResourceDetail"]["PhysicalResourceId"])
 
+    def interface(self) -> str:
+        """Create a network with an interface in its subnet; return the interface's id."""
+        self.create("network", NETWORK)
+        made = self.target.client("ec2").create_network_interface(
+            SubnetId=self.id_of("network", "Subnet")
+        )
+        return str(made["NetworkInterface"]["NetworkInterfaceId"])
+
 
 @pytest.fixture
 def place(target: Target) -> Iterator[Place]:
     place = Place(target)
     yield place
     for name in place.stacks.left():
-        place.cloudformation.update_termination_protection(
-            StackName=name, EnableTerminationProtection=False
-        )
+        place.unprotect(name)
     place.stacks.delete_rest()
-
-
-def queue(name: str) -> dict[str, Any]:
-    return {"Queue": {"Type": "AWS::SQS::Queue", "Properties": {"QueueName": name}}}
 
 
 def test_stacks_that_the_checkout_does_not_describe_are_deleted_users_first(place: Place) -> None:
     export = f"{place.names.prefix}-vpc"
-    place.create(
-        "network", NETWORK, Outputs={"Id": {"Value": {"Ref": "Vpc"}, "Export": {"Name": export}}}
-    )
-    user = {
-        "Queue": {
-            "Type": "AWS::SQS::Queue",
-            "Properties": {"Tags": [{"Key": "vpc", "Value": {"Fn::ImportValue": export}}]},
-        }
-    }
-    place.create("pipeline", user)
-    place.create("of-an-earlier-version", queue(f"{place.names.prefix}-old"))
-    destroyed = place.teardown().destroy(Cdk())
+    place.create("network", NETWORK, export=export)
+    tag = {"Key": "vpc", "Value": {"Fn::ImportValue": export}}
+    place.create("pipeline", {"Queue": {"Type": "AWS::SQS::Queue", "Properties": {"Tags": [tag]}}})
+    place.create("of-an-earlier-version", place.queue("old"))
+    destroyed = place.destroy()
     assert (place.stacks.left(), destroyed.left) == ([], ())
     parts = [note.removeprefix(f"deleting stack {place.names.prefix}-") for note in place.notes]
     assert parts == ["of-an-earlier-version", "pipeline", "network"]
 
 
 def test_what_could_not_be_deleted_is_named_and_the_rest_goes_all_the_same(place: Place) -> None:
-    held = place.create(
-        "data", queue(f"{place.names.prefix}-held"), EnableTerminationProtection=True
-    )
-    place.create("pipeline", queue(f"{place.names.prefix}-free"))
-    destroyed = place.teardown().destroy(Cdk(fails=True))
-    assert destroyed.left == (
-        Resource("queue", f"{place.names.prefix}-held"),
-        Resource("stack", held),
-    )
-    with pytest.raises(
-        LeftBehindError, match=f"could not be deleted: queue .*, stack {held}; run it again"
-    ):
+    """It goes on where it was when it is run again."""
+    held = place.create("data", place.queue("held"), protect=True)
+    place.create("pipeline", place.queue("free"))
+    destroyed = place.destroy(fails=True)
+    queue = Resource("queue", f"{place.names.prefix}-held")
+    assert destroyed.left == (queue, Resource("stack", held))
+    says = f"could not be deleted: queue .*, stack {held}; run it again"
+    with pytest.raises(LeftBehindError, match=says):
         destroyed.raise_if_left()
     assert any(held in note and "could not be deleted" in note for note in place.notes)
-
-
-def test_it_goes_on_where_it_was_when_it_is_run_again(place: Place) -> None:
-    held = place.create(
-        "data", queue(f"{place.names.prefix}-held"), EnableTerminationProtection=True
-    )
-    assert place.teardown().destroy(Cdk(fails=True)).left
-    place.cloudformation.update_termination_protection(
-        StackName=held, EnableTerminationProtection=False
-    )
-    again = place.teardown().destroy(Cdk(fails=True))
+    place.unprotect(held)
+    again = place.destroy(fails=True)
     assert (again.left, again.failure) == ((), None)
 
 
@@ -202,13 +188,9 @@ def destroy_in_a_process(place: Place, until: str = "") -> tuple[int, list[str]]
         place.target.region,
         until,
     )
+    command = [sys.executable, "-c", PROGRAM, *variables]
     result = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *variables],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=120,
-        check=False,
+        command, cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=120, check=False
     )
     return result.returncode, result.stdout.splitlines()
 
@@ -219,7 +201,7 @@ def test_ctrl_c_at_several_points_loses_nothing_and_the_last_run_ends_it(place: 
     """
     parts = ("pipeline", "network", "data")
     for part in parts:
-        place.create(part, queue(f"{place.names.prefix}-of-{part}"))
+        place.create(part, place.queue(f"of-{part}"))
     points = ("cdk", *(f"deleting stack {place.names.stack(part)}" for part in parts))
     interrupted = {point: destroy_in_a_process(place, point) for point in points}
     assert {point: code for point, (code, _) in interrupted.items()} == dict.fromkeys(points, 130)
@@ -231,38 +213,26 @@ def test_ctrl_c_at_several_points_loses_nothing_and_the_last_run_ends_it(place: 
 
 def test_what_a_template_keeps_is_said_to_be_kept_on_purpose(place: Place) -> None:
     bucket = f"{place.names.prefix}-kept"
-    lines = {
-        "Kept": {
-            "Type": "AWS::S3::Bucket",
-            "DeletionPolicy": "Retain",
-            "Properties": {"BucketName": bucket},
-        }
+    kept = {
+        "Type": "AWS::S3::Bucket",
+        "DeletionPolicy": "Retain",
+        "Properties": {"BucketName": bucket},
     }
-    stack = place.create(
-        "data",
-        {
-            **lines,
-            **queue(f"{place.names.prefix}-gone"),
-            "Key": {"Type": "AWS::KMS::Key", "Properties": {}},
-        },
-    )
-    key = place.id_of("data", "Key")
-    destroyed = place.teardown().destroy(Cdk())
+    key = {"Type": "AWS::KMS::Key", "Properties": {}}
+    stack = place.create("data", {"Kept": kept, **place.queue("gone"), "Key": key})
+    key_id = place.id_of("data", "Key")
+    destroyed = place.destroy()
     place.target.client("s3").delete_bucket(Bucket=bucket)
     assert f"AWS::S3::Bucket {bucket} of stack {stack} (DeletionPolicy Retain)" in destroyed.kept
     assert (
-        f"key {key}: KMS deletes it after its waiting period, and until then it can be had back"
+        f"key {key_id}: KMS deletes it after its waiting period, and until then it can be had back"
         in destroyed.kept
     )
     assert any(line.startswith("stack CDKToolkit, with its bucket") for line in destroyed.kept)
 
 
 def test_the_network_waits_for_the_interfaces_of_jobs(place: Place) -> None:
-    place.create("network", NETWORK)
-    ec2 = place.target.client("ec2")
-    interface = ec2.create_network_interface(SubnetId=place.id_of("network", "Subnet"))[
-        "NetworkInterface"
-    ]["NetworkInterfaceId"]
+    interface, ec2 = place.interface(), place.target.client("ec2")
 
     def delete_once_it_is_waited_for() -> None:
         eventually(lambda: place.notes)
@@ -278,13 +248,9 @@ def test_the_network_waits_for_the_interfaces_of_jobs(place: Place) -> None:
 
 
 def test_interfaces_that_do_not_go_are_named(place: Place) -> None:
-    place.create("network", NETWORK)
-    ec2 = place.target.client("ec2")
-    interface = ec2.create_network_interface(SubnetId=place.id_of("network", "Subnet"))[
-        "NetworkInterface"
-    ]["NetworkInterfaceId"]
+    interface = place.interface()
     place.stacks.wait_for_interfaces(timeout_s=0.2)
-    ec2.delete_network_interface(NetworkInterfaceId=interface)
+    place.target.client("ec2").delete_network_interface(NetworkInterfaceId=interface)
     assert (
         place.notes[-1]
         == f"still there after 0 s: network interfaces {interface}; the network's deletion may fail"
