@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import count
 from typing import Any
 
@@ -16,12 +17,9 @@ from tests.verbs.conftest import ACCOUNT, REGION
 
 ZONES = ("use1-az4", "use1-az1", "use1-az2")
 DEMAND = Demand(training=200, hosting=2)
-HTTPS_OUT = {
-    "IpProtocol": "tcp",
-    "FromPort": 443,
-    "ToPort": 443,
-    "IpRanges": [{"CidrIp": "0.0.0.0/0"}],
-}
+ANYWHERE = [{"CidrIp": "0.0.0.0/0"}]
+EVERYTHING = {"IpProtocol": "-1", "IpRanges": ANYWHERE}
+HTTPS_OUT = {"IpProtocol": "tcp", "FromPort": 443, "ToPort": 443, "IpRanges": ANYWHERE}
 RANGES = count(100)
 REFUSAL = {
     "Error": {
@@ -29,7 +27,6 @@ REFUSAL = {
         "Message": "You are not authorized to perform this operation.",
     }
 }
-EVERYTHING = {"IpProtocol": "-1", "IpRanges": [{"CidrIp": "0.0.0.0/0"}]}
 
 
 @pytest.fixture(scope="module")
@@ -60,25 +57,17 @@ def ids(target: Target) -> ExistingNetwork:
     )
 
 
-def _group(
-    target: Target,
-    vpc_id: str,
-    name: str,
-    *,
-    inbound: bool = True,
-    outbound: bool = True,
-    https: bool = True,
-) -> str:
+def _group(target: Target, vpc_id: str, name: str, missing: str = "") -> str:
+    """Make a security group with the rules for jobs, but for the missing one."""
     ec2 = target.client("ec2")
-    group_id = str(
-        ec2.create_security_group(GroupName=name, Description=name, VpcId=vpc_id)["GroupId"]
-    )
+    group = ec2.create_security_group(GroupName=name, Description=name, VpcId=vpc_id)
+    group_id = str(group["GroupId"])
     itself = {"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": group_id}]}
     ec2.revoke_security_group_egress(GroupId=group_id, IpPermissions=[EVERYTHING])
-    if inbound:
+    if missing != "inbound":
         ec2.authorize_security_group_ingress(GroupId=group_id, IpPermissions=[itself])
-    for rule, wanted in ((itself, outbound), (HTTPS_OUT, https)):
-        if wanted:
+    for way, rule in (("outbound", itself), ("https", HTTPS_OUT)):
+        if missing != way:
             ec2.authorize_security_group_egress(GroupId=group_id, IpPermissions=[rule])
     return group_id
 
@@ -119,30 +108,23 @@ def test_a_subnet_in_another_zone_than_the_settings_say_is_found(
     target: Target, ids: ExistingNetwork
 ) -> None:
     (line,) = _lines(target, ids, training_az_id="use1-az6")
-    assert (
-        f'training_subnet_id = "{ids.training_subnet_id}": lies in use1-az4, and the settings say'
-        " use1-az6" in line
-    )
+    says = f'"{ids.training_subnet_id}": lies in use1-az4, and the settings say use1-az6'
+    assert f"training_subnet_id = {says}" in line
 
 
 def test_a_subnet_without_enough_free_addresses_is_found(
     target: Target, ids: ExistingNetwork
 ) -> None:
     (line,) = _lines(target, ids, Demand(training=320, hosting=2))
-    assert (
-        "has 251 free addresses, and 320 are needed; use a larger subnet or fewer instances" in line
-    )
+    says = "has 251 free addresses, and 320 are needed; use a larger subnet or fewer instances"
+    assert says in line
 
 
 def test_ids_that_are_not_there_are_found(target: Target, ids: ExistingNetwork) -> None:
-    wrong = ids.model_copy(
-        update={"vpc_id": "vpc-00000000000000000", "training_subnet_id": "subnet-00000000000000000"}
-    )
-    lines = _lines(target, wrong)
-    assert (
-        'vpc_id = "vpc-00000000000000000": is no VPC of account 111122223333 in us-east-1'
-        in lines[0]
-    )
+    wrong = {"vpc_id": f"vpc-{'0' * 17}", "training_subnet_id": f"subnet-{'0' * 17}"}
+    lines = _lines(target, ids.model_copy(update=wrong))
+    account = "account 111122223333 in us-east-1"
+    assert f'vpc_id = "vpc-00000000000000000": is no VPC of {account}' in lines[0]
     assert "is no subnet of account" in lines[1]
 
 
@@ -151,23 +133,16 @@ def test_a_subnet_and_a_group_of_another_vpc_are_found(
 ) -> None:
     other = target.client("ec2").create_vpc(CidrBlock="10.41.0.0/16")["Vpc"]["VpcId"]
     lines = _lines(target, ids.model_copy(update={"vpc_id": other}))
-    assert [f"lies in {ids.vpc_id}, not in {other}" in line for line in lines] == [
-        True,
-        True,
-        True,
-        False,
-    ]
+    assert len(lines) == 4
+    assert all(f"lies in {ids.vpc_id}, not in {other}" in line for line in lines[:3])
     assert f"belongs to {ids.vpc_id}, not to {other}" in lines[-1]
 
 
 def test_a_vpc_of_its_own_hardware_is_found(target: Target, ids: ExistingNetwork) -> None:
-    vpc = target.client("ec2").create_vpc(CidrBlock="10.42.0.0/16", InstanceTenancy="dedicated")[
-        "Vpc"
-    ]["VpcId"]
-    assert (
-        "has the tenancy dedicated, and SageMaker needs default"
-        in _lines(target, ids.model_copy(update={"vpc_id": vpc}))[0]
-    )
+    ec2 = target.client("ec2")
+    vpc = ec2.create_vpc(CidrBlock="10.42.0.0/16", InstanceTenancy="dedicated")["Vpc"]["VpcId"]
+    line, *_ = _lines(target, ids.model_copy(update={"vpc_id": vpc}))
+    assert "has the tenancy dedicated, and SageMaker needs default" in line
 
 
 @pytest.fixture
@@ -191,9 +166,8 @@ def test_a_subnet_without_a_way_to_s3_is_found(
 
 def test_a_nat_gateway_is_a_way_to_s3(target: Target, cut_off: tuple[ExistingNetwork, str]) -> None:
     ec2, (ids, table) = target.client("ec2"), cut_off
-    gateway = ec2.create_nat_gateway(SubnetId=ids.training_subnet_id, ConnectivityType="private")[
-        "NatGateway"
-    ]["NatGatewayId"]
+    made = ec2.create_nat_gateway(SubnetId=ids.training_subnet_id, ConnectivityType="private")
+    gateway = made["NatGateway"]["NatGatewayId"]
     ec2.create_route(RouteTableId=table, DestinationCidrBlock="0.0.0.0/0", NatGatewayId=gateway)
     assert _lines(target, ids) == []
 
@@ -213,10 +187,8 @@ def test_an_internet_gateway_is_no_way_because_sagemakers_interfaces_have_no_pub
     [
         (
             "inbound",
-            (
-                "has no inbound rule for all traffic that names the group itself; 0.0.0.0/0 does"
-                " not cover EFA"
-            ),
+            "has no inbound rule for all traffic that names the group itself; 0.0.0.0/0 does not"
+            " cover EFA",
         ),
         ("outbound", "has no outbound rule for all traffic that names the group itself"),
         ("https", "lets no HTTPS (443) out, and S3 is reached by it"),
@@ -225,7 +197,7 @@ def test_an_internet_gateway_is_no_way_because_sagemakers_interfaces_have_no_pub
 def test_a_security_group_that_lacks_a_rule_is_found(
     target: Target, ids: ExistingNetwork, missing: str, message: str
 ) -> None:
-    group = _group(target, ids.vpc_id, f"without-{missing}", **{missing: False})
+    group = _group(target, ids.vpc_id, f"without-{missing}", missing)
     (line,) = _lines(target, ids.model_copy(update={"training_security_group_id": group}))
     assert message in line
 
@@ -234,16 +206,10 @@ def test_a_deployment_into_a_network_that_cannot_work_is_refused_with_the_line_o
     target: Target, ids: ExistingNetwork
 ) -> None:
     wrong = _environment(ids, training_az_id="use1-az6")
-    with pytest.raises(
-        ConfigError,
-        match=(
-            r"^environments/dev\.yaml:7: network\.existing\.training_subnet_id = .* lies in"
-            r" use1-az4"
-        ),
-    ):
-        require_fit(
-            target, wrong, {"network.existing.training_subnet_id": "environments/dev.yaml:7"}
-        )
+    key = "network.existing.training_subnet_id"
+    says = rf"^environments/dev\.yaml:7: {re.escape(key)} = .* lies in use1-az4"
+    with pytest.raises(ConfigError, match=says):
+        require_fit(target, wrong, {key: "environments/dev.yaml:7"})
 
 
 def test_a_deployment_does_not_count_addresses_because_a_job_may_have_them(
