@@ -25,16 +25,12 @@ from tests.repository import ROOT
 
 ROLE = "shoal-mnist-dev-us-east-1-promote"
 SESSION = f"arn:aws:sts::111122223333:assumed-role/{ROLE}/promote"
-GROUP, BUCKET = "shoal-mnist-dev", "arn:aws:s3:::shoal-mnist-dev-artifacts-111122223333-us-east-1"
+GROUP, PLACE = "shoal-mnist-dev", "111122223333-us-east-1"
+BUCKET = f"arn:aws:s3:::{GROUP}-artifacts-{PLACE}"
+KMS, SAGEMAKER = (f"arn:aws:{each}:us-east-1:111122223333" for each in ("kms", "sagemaker"))
+ACCOUNT = {"Principal": {"AWS": "arn:aws:iam::111122223333:root"}}
 OPEN_KEY: dict[str, Any] = {
-    "Statement": [
-        {
-            "Effect": "Allow",
-            "Principal": {"AWS": "arn:aws:iam::111122223333:root"},
-            "Action": "kms:*",
-            "Resource": "*",
-        }
-    ]
+    "Statement": [{"Effect": "Allow", "Action": "kms:*", "Resource": "*", **ACCOUNT}]
 }
 THROUGH_S3 = {
     "kms:ViaService": "s3.us-east-1.amazonaws.com",
@@ -50,8 +46,7 @@ def policies(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     )
     app.add_delivery([environment])
     (stack,) = app.synth().stacks
-    document: dict[str, Any] = dict(stack.template)
-    return Templates({"delivery": document}).identity_policies()[ROLE]
+    return Templates({"delivery": dict(stack.template)}).identity_policies()[ROLE]
 
 
 @pytest.fixture(scope="module")
@@ -104,48 +99,23 @@ def _from(log: Path, offset: int) -> str:
 @pytest.mark.parametrize(
     ("action", "resource", "context", "answer"),
     [
-        ("kms:Decrypt", "arn:aws:kms:us-east-1:111122223333:key/1", THROUGH_S3, True),
-        ("kms:Decrypt", "arn:aws:kms:us-east-1:111122223333:key/1", {}, False),
+        ("kms:Decrypt", f"{KMS}:key/1", THROUGH_S3, True),
+        ("kms:Decrypt", f"{KMS}:key/1", {}, False),
         (
             "kms:Decrypt",
-            "arn:aws:kms:us-east-1:111122223333:key/1",
+            f"{KMS}:key/1",
             THROUGH_S3 | {"kms:EncryptionContext:aws:s3:arn": "arn:aws:s3:::x"},
             False,
         ),
-        (
-            "s3:GetObject",
-            "arn:aws:s3:::cdk-hnb659fds-assets-111122223333-us-east-1/code.gz",
-            {},
-            True,
-        ),
-        (
-            "s3:GetObject",
-            "arn:aws:s3:::shoal-mnist-dev-data-111122223333-us-east-1/datasets/mnist/train",
-            {},
-            False,
-        ),
+        ("s3:GetObject", f"arn:aws:s3:::cdk-hnb659fds-assets-{PLACE}/code.gz", {}, True),
+        ("s3:GetObject", f"arn:aws:s3:::{GROUP}-data-{PLACE}/datasets/mnist/train", {}, False),
         ("s3:PutObject", f"{BUCKET}/training/model.tar.gz", {}, False),
-        (
-            "sagemaker:UpdateModelPackage",
-            f"arn:aws:sagemaker:us-east-1:111122223333:model-package/{GROUP}/1",
-            {},
-            False,
-        ),
-        (
-            "sagemaker:DescribeModelPackage",
-            "arn:aws:sagemaker:us-east-1:111122223333:model-package/other/1",
-            {},
-            False,
-        ),
-        (
-            "sagemaker:StartPipelineExecution",
-            f"arn:aws:sagemaker:us-east-1:111122223333:pipeline/{GROUP}",
-            {},
-            False,
-        ),
+        ("sagemaker:UpdateModelPackage", f"{SAGEMAKER}:model-package/{GROUP}/1", {}, False),
+        ("sagemaker:DescribeModelPackage", f"{SAGEMAKER}:model-package/other/1", {}, False),
+        ("sagemaker:StartPipelineExecution", f"{SAGEMAKER}:pipeline/{GROUP}", {}, False),
         (
             "sts:AssumeRole",
-            "arn:aws:iam::111122223333:role/cdk-hnb659fds-deploy-role-111122223333-us-east-1",
+            f"arn:aws:iam::111122223333:role/cdk-hnb659fds-deploy-role-{PLACE}",
             {},
             False,
         ),
