@@ -104,7 +104,7 @@ AZ5 = {"training_az_id": "use1-az5"}
             "EC2 offers it in use1-az",
         ),
         ({"network": {"training_az_id": "euc1-az1"}}, "network", "is not a zone that account"),
-        ({"data": FSX}, "file system", "data.input_mode: needs a file system"),
+        ({"data": FSX}, "file system", "data.input_mode = FSx: needs a file system"),
         ({"permissions_boundary": "of-nobody"}, "permissions boundary", "of-nobody"),
     ],
 )
