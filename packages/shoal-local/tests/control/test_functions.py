@@ -122,6 +122,12 @@ def test_an_asynchronous_invocation_is_accepted_and_tried_three_times(
     assert eventually(lambda: sum("START" in line for line in account.log(name)) == 3)
 
 
+def test_a_dry_run_invokes_nothing(account: Account) -> None:
+    name = account.function("def handler(event, context):\n    raise ValueError\n")
+    answer = account.client("lambda").invoke(FunctionName=name, InvocationType="DryRun")
+    assert (answer["StatusCode"], answer.get("FunctionError")) == (204, None)
+
+
 def test_an_update_of_the_code_is_what_the_next_invocation_runs(account: Account) -> None:
     name = account.function("def handler(event, context):\n    return 'old'\n")
     account.invoke(name)
