@@ -66,15 +66,21 @@ def changed(**sections: Any) -> Environment:
 
 def value_at(document: dict[str, Any], path: str) -> Any:
     """Return what a definition has at `Step.Key[0].Key`: a key of the step's arguments, or of the
-    step; None where it has nothing.
+    step. Return None where only the last key is not there, or a step of the golden definition.
     """
     name, *keys = re.findall(r"[^.\[\]]+", path)
     if name == "Parameters":
         return {each["Name"]: each["DefaultValue"] for each in document[name]}.get(keys[0])
     step = steps_by_name(document).get(name)
-    value: Any = step and step["Arguments"] | step
-    for key in keys:
-        value = value[int(key)] if isinstance(value, list) else (value or {}).get(key)
+    if step is None and not keys and name in steps_by_name(definition()):
+        return None
+    assert step is not None, f"no step is called {name}"
+    value: Any = step["Arguments"] | step
+    for number, key in enumerate(keys, 1):
+        if isinstance(value, list):
+            value = value[int(key)]
+        else:
+            value = value.get(key) if number == len(keys) else value[key]
     return value
 
 
