@@ -90,10 +90,10 @@ def questions(call: ApiCall, resources: Resources) -> list[Question]:
     rule = rules_of(call.service).get(call.operation)
     if rule is None:
         raise UnmappedError(call)
-    return list(asked(rule, Scope(RuleInput(call, resources))))
+    return list(rule_questions(rule, Scope(RuleInput(call, resources))))
 
 
-def asked(rule: Iterable[QuestionTemplate], scope: Scope) -> Iterator[Question]:
+def rule_questions(rule: Iterable[QuestionTemplate], scope: Scope) -> Iterator[Question]:
     """Yield the questions of a rule about one call."""
     always = {
         "aws:SecureTransport": "true",  # loopback's plain HTTP stands for TLS

@@ -16,7 +16,7 @@ import jmespath
 
 from shoal_local.control.authorization.question_template import Scope
 from shoal_local.control.authorization.rule_input import RuleInput
-from shoal_local.control.authorization.rules import Rule, asked, rule_of
+from shoal_local.control.authorization.rules import Rule, rule_of, rule_questions
 from shoal_local.control.http.iam_request import Question
 from shoal_local.tables import read_table
 
@@ -58,7 +58,7 @@ def service_role_questions(kind: str, name: str, rule_input: RuleInput) -> Itera
         "repository": _repository(str(settings["image"] or "")),
     }
     source = f"SageMaker developer guide, {texts['source']}"
-    return (replace(question, source=source) for question in asked(rule, scope))
+    return (replace(question, source=source) for question in rule_questions(rule, scope))
 
 
 def _repository(image: str) -> str | None:

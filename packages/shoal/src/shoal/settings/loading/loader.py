@@ -225,15 +225,15 @@ class _Files:
     def places(self, workload: str) -> dict[str, str]:
         """Return where each key of that view stands."""
         own = f"workloads.{workload}."
-        found: dict[str, str] = {}
+        places: dict[str, str] = {}
         for part in self._common_parts:
-            found |= part.places()
-        found |= {
-            key.removeprefix(own): place for key, place in found.items() if key.startswith(own)
+            places |= part.places()
+        places |= {
+            key.removeprefix(own): place for key, place in places.items() if key.startswith(own)
         }
         if self.overlay:
-            found |= self.overlay.places()
-        return found | self.pins.places(workload)
+            places |= self.overlay.places()
+        return places | self.pins.places(workload)
 
     def in_file_order(self, problems: list[Problem], workload: str) -> list[Problem]:
         """Sort by the line in the file that has the last word on a key; overlays come last."""

@@ -245,8 +245,10 @@ def _mistakes_of(name: str, text: str) -> Iterator[tuple[str, str]]:
         yield f"has {len(text)} characters; {limit}", f"{into_file} and name the file here"
     if not text.isprintable():
         yield "contains a line break or a control character", into_file
-    elif found := shell_characters(text):
-        message = f"contains {found!r}, which the training toolkits up to 5.1.0 give to a shell"
+    elif characters := shell_characters(text):
+        message = (
+            f"contains {characters!r}, which the training toolkits up to 5.1.0 give to a shell"
+        )
         yield message, f"{into_file} and name the file here"
 
 

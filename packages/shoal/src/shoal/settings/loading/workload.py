@@ -170,8 +170,8 @@ def load_workload(name: str, root: Path) -> Workload:
         workload, mistakes = typed(Workload, document.data or {})
         problems += mistakes
     if workload:
-        found = _rule_problems(workload, name, workload_folder(name, root))
-        problems += with_values(found, workload)
+        broken_rules = _rule_problems(workload, name, workload_folder(name, root))
+        problems += with_values(broken_rules, workload)
     if workload is None or problems:
         raise ConfigError(file, problems, parsed.places())
     return workload

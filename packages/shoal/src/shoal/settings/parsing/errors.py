@@ -86,10 +86,10 @@ def _value_at(key: str, settings: object) -> object:
             value, rest = value[rest], ""
             continue
         name, index, rest = re.findall(r"^([^.\[]*)(?:\[(\d+)\])?\.?(.*)$", rest, re.DOTALL)[0]
-        found = (
+        entry = (
             value.get(name, NOTHING) if isinstance(value, Mapping) else getattr(value, name, None)
         )
-        value = found[int(index)] if index and isinstance(found, Sequence) else found
+        value = entry[int(index)] if index and isinstance(entry, Sequence) else entry
     is_list = isinstance(value, tuple) and all(isinstance(item, str) for item in value)
     is_shown = is_list or isinstance(value, str | int | float)
     return value if is_shown and "secrets" not in key.split(".") else NOTHING

@@ -364,8 +364,9 @@ class Doctor:
 
     def _file_system(self) -> Iterator[Finding]:
         file_system = self.environment.file_system
-        found = file_system_problems(file_system, self.environment.data)
-        problems = with_values(found, self.environment)
+        problems = with_values(
+            file_system_problems(file_system, self.environment.data), self.environment
+        )
         for problem in problems:
             value = "" if problem.value is NOTHING else f" = {problem.value}"
             yield _failed("file system", f"{problem.key}{value}: {problem.message}", problem.advice)

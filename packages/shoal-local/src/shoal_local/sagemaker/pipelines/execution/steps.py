@@ -217,13 +217,13 @@ class Runner:
         function = step.document["FunctionArn"]
         payload = self._invoke(function, arguments)
         outputs = [each["OutputName"] for each in step.document.get("OutputParameters", [])]
-        found = payload if isinstance(payload, dict) else {}
-        if missing_names := [name for name in outputs if name not in found]:
+        fields = payload if isinstance(payload, dict) else {}
+        if missing_names := [name for name in outputs if name not in fields]:
             raise StepFailedError(
                 f"ClientError: The function's answer lacks the OutputParameters {missing_names}:"
                 f" {json.dumps(payload)[:300]}"
             )
-        values = {name: found[name] for name in outputs}
+        values = {name: fields[name] for name in outputs}
         entries = [
             {"Name": name, "Value": value if isinstance(value, str) else json.dumps(value)}
             for name, value in values.items()
