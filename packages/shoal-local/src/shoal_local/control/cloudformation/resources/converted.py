@@ -35,6 +35,7 @@ class Bucket(PlainType):
         convert: dict[str, Callable[[Any], Any]] = {
             "BucketEncryption": _encryption,
             "LifecycleConfiguration": _lifecycle,
+            "CorsConfiguration": _cors,
             "LoggingConfiguration": _logging,
             "NotificationConfiguration": _notifications,
             "AccessControl": _canned,
@@ -110,6 +111,14 @@ def _rule(rule: Properties, number: int) -> dict[str, Any]:
     return {key: value for key, value in s3_rule.items() if value is not None}
 
 
+def _cors(configuration: Properties) -> Any:
+    renamed = {"ExposedHeaders": "ExposeHeaders", "MaxAge": "MaxAgeSeconds"}
+    rules = configuration["CorsRules"]
+    return {
+        "CORSRules": [{renamed.get(key, key): rule[key] for key in rule} for rule in rules],
+    }
+
+
 def _logging(configuration: Properties) -> Any:
     return {
         "TargetBucket": configuration.get("DestinationBucketName"),
@@ -138,6 +147,15 @@ def _canned(access_control: str) -> str:
     return "".join(
         f"-{letter.lower()}" if letter.isupper() else letter for letter in access_control
     ).lstrip("-")
+
+
+class Queue(PlainType):
+    """AWS::SQS::Queue. The name that a FIFO queue is given ends as SQS wants it."""
+
+    def _name(self, request: Request) -> str:
+        if request.get("QueueName") or not as_bool(request.get("FifoQueue")):
+            return super()._name(request)
+        return f"{request.generated_name(75)}.fifo"
 
 
 class Function(PlainType):
@@ -185,6 +203,7 @@ class Pipeline(PlainType):
 
 CONVERTED: Mapping[str, type[PlainType]] = {
     "AWS::S3::Bucket": Bucket,
+    "AWS::SQS::Queue": Queue,
     "AWS::Lambda::Function": Function,
     "AWS::ApplicationAutoScaling::ScalingPolicy": ScalingPolicy,
     "AWS::SageMaker::Pipeline": Pipeline,
