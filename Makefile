@@ -5,7 +5,7 @@ PYTHON ?= $(shell for p in python3 python3.12 python3.11; do \
 	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' >/dev/null 2>&1 && { echo $$p; break; }; done)
 RUN := .venv/bin/python
 
-.PHONY: docs help python install install-tests demo check test test-changed test-all chaos synth examples fuzz bench bench-quick bench-gpu lock reference clean
+.PHONY: docs help python install install-tests demo check test test-all chaos synth examples fuzz bench bench-quick bench-gpu lock reference clean
 
 help: ## Lists what can be made.
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
@@ -27,10 +27,6 @@ check: python ## Checks while you edit, in about a minute: linters, types, layer
 test: python ## Tests every behaviour once, in 10 to 27 minutes on two cores, by processor.
 	@$(PYTHON) dev/tools/install.py tests runtimes
 	@$(RUN) -m dev.tools.gates test
-
-test-changed: python ## Tests what differs from main, and the layers above it.
-	@$(PYTHON) dev/tools/install.py tests runtimes
-	@$(RUN) -m dev.tools.gates changed
 
 test-all: python ## Tests everything, nightly and before a release: matrices, releases, SageMaker's SDKs, load, fuzz, chaos.
 	@$(PYTHON) dev/tools/install.py tests runtimes sdks

@@ -1,4 +1,6 @@
-"""A fork whose people edited `environments/` and added a workload: its checks and tests pass."""
+"""A fork whose people edited `environments/` and added a workload, with and without those that
+Shoal brings: its checks and tests pass.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from dev.tools.gates import SHIPPED
 from shoal.verbs.new_workload import write_workload
 from tests.repository import CHECKOUT
 
@@ -45,6 +48,22 @@ def fork(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def own_only(fork: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same without Shoal's workloads and their environments: theirs runs in dev."""
+    folder = tmp_path_factory.mktemp("own") / "fork"
+    shutil.copytree(fork, folder, symlinks=True)
+    for name in SHIPPED:
+        shutil.rmtree(folder / "training_code" / name)
+    files = folder / "environments"
+    rewrite(files / "own.yaml", files / "dev.yaml", {"name: own": "name: dev"})
+    shutil.rmtree(files / "strategies")
+    for name in ("own", "houses", "language", "staging", "qa"):
+        (files / f"{name}.yaml").unlink()
+    shutil.rmtree(folder / "tests" / "snapshots")
+    return folder
+
+
 def rewrite(source: Path, destination: Path, words: dict[str, str]) -> None:
     text = source.read_text(encoding="utf-8")
     for old, new in words.items():
@@ -52,14 +71,14 @@ def rewrite(source: Path, destination: Path, words: dict[str, str]) -> None:
     destination.write_text(text, encoding="utf-8")
 
 
-def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+def run(command: list[str], folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run a command in `folder` with the packages of `folder`, not those that are installed."""
     sources = (str(folder / "packages" / name / "src") for name in ("shoal", "shoal-local"))
     paths = os.pathsep.join([*sources, str(folder)])
     return subprocess.run(
         command,
         cwd=folder,
-        env=os.environ | {"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"},
+        env=os.environ | {"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"} | variables,
         capture_output=True,
         text=True,
         check=False,
@@ -72,6 +91,18 @@ def test_its_environments_are_checked(fork: Path) -> None:
     checked = re.findall(r"^environments/(\w+)\.yaml: ok", result.stdout, re.MULTILINE)
     assert {"dev", "own", "qa", "staging"} <= set(checked)
     assert "prod" not in checked
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.nightly
+def test_the_gate_passes_without_shoals_workloads(own_only: Path) -> None:
+    """What a team owns is tested, by snapshots that it wrote itself."""
+    write = [sys.executable, "-m", "pytest", *FAST, "-k", "not local_run", "tests"]
+    written = run(write, own_only, SNAPSHOTS="write")
+    assert written.returncode == 0, written.stdout
+    result = run([sys.executable, "-m", "dev.tools.gates", "check"], own_only)
+    assert result.returncode == 0, result.stdout
+    assert "not tested here: packages/" in result.stdout
 
 
 @pytest.mark.timeout(1800)
