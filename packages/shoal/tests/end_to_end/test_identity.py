@@ -149,7 +149,7 @@ def test_without_any_one_statement_of_a_role_a_recorded_call_is_denied(
     assert [
         sid
         for sid in needed
-        if all(roles.decide(role, question, without=sid).allowed for question in asked)
+        if all(roles.decide(role, question, missing=sid).allowed for question in asked)
     ] == []
 
 

@@ -22,11 +22,11 @@ from shoal.settings.sections.release import Release
 from tests.cli.trained import archive
 from tests.functions.invocation import FUNCTIONS, Outcome, invoke
 from tests.identity.synth import synthesised
-from tests.identity.templates import Templates
-from tests.identity.test_forbidden import KEY
+from tests.identity.templates import ARNS, Templates
 from tests.settings.releases import CONTENT
 from tests.stacks.test_consumer_access import ARTIFACTS, DEV, NAMES, STAGING, Accounts
 
+KEY = ARNS["AWS::KMS::Key"].format("StorageKeyBAA9457B")
 OUTPUT = "training/abcdefghijkl/pipelines-abcdefghijkl-Train-x/output/model.tar.gz"
 FORGED = archive({"model.txt": b"666", "code/inference.py": CODE})
 OWN = Names(STAGING).bucket("artifacts")

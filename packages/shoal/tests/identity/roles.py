@@ -9,6 +9,14 @@ from shoal_local.control.authorization.evaluator import Decision, Evaluator, Pol
 from shoal_local.control.http.iam_request import Question
 from tests.identity.templates import ACCOUNT
 
+TO_ACCOUNT = {
+    "Effect": "Allow",
+    "Principal": {"AWS": f"arn:aws:iam::{ACCOUNT}:root"},
+    "Action": "kms:*",
+    "Resource": "*",
+}
+"""The statement of a key that leaves everything to IAM."""
+
 
 @dataclass(frozen=True)
 class Roles:
@@ -20,11 +28,11 @@ class Roles:
     identity: Mapping[str, Mapping[str, Policy]]
     resources: Mapping[str, Policy] = field(default_factory=dict)
 
-    def decide(self, role: str, question: Question, without: str = "") -> Decision:
-        """Return IAM's answer to the role; `without` leaves out the statement with that Sid."""
+    def decide(self, role: str, question: Question, missing: str = "") -> Decision:
+        """Return IAM's answer to the role; `missing` is the Sid of a statement to leave out."""
         policies = self.identity[role]
-        if without:
-            policies = {name: _without(document, without) for name, document in policies.items()}
+        if missing:
+            policies = {name: without(document, missing) for name, document in policies.items()}
         principal = f"arn:aws:sts::{ACCOUNT}:assumed-role/{role}/session"
         on = question.resource.partition("/")[0] if question.service == "s3" else question.resource
         return self.evaluator.decide(
@@ -47,7 +55,8 @@ def named(document: Policy) -> dict[str, Policy]:
     }
 
 
-def _without(document: Policy, sid: str) -> Policy:
+def without(document: Policy, sid: str) -> Policy:
+    """Return the policy without the statement of that Sid."""
     return {
         **document,
         "Statement": [statement for key, statement in named(document).items() if key != sid],

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.identity.reference import as_list
-from tests.identity.templates import Document, Templates
+from tests.identity.templates import ACCOUNT, Document, Templates
 
 ENVIRONMENTS = ("dev", "prod", "everything")
+HANDED = ("endpoint", "evaluation", "training")
 BOUNDED = "arn:aws:iam::111122223333:policy/platform/Boundary"
 
 
@@ -60,22 +61,18 @@ def test_every_other_service_must_say_for_what_it_acts(templates: dict[str, Temp
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_a_role_is_handed_over_by_its_exact_arn_to_one_service(
+def test_only_the_pipeline_hands_over_the_roles_of_its_jobs_and_only_to_sagemaker(
     templates: dict[str, Templates], environment: str
 ) -> None:
-    passing = [
-        statement
-        for _, statement in _statements(templates[environment])
+    prefix = f"shoal-mnist-{'prod' if environment == 'prod' else 'dev'}-us-east-1-"
+    passing = {
+        role: (statement["Resource"], statement["Condition"])
+        for role, statement in _statements(templates[environment])
         if "iam:PassRole" in as_list(statement["Action"])
-    ]
-    assert passing
-    assert not [
-        arn for statement in passing for arn in as_list(statement["Resource"]) if "*" in arn
-    ]
-    assert all(
-        isinstance(statement["Condition"]["StringEquals"]["iam:PassedToService"], str)
-        for statement in passing
-    )
+    }
+    arns = [f"arn:aws:iam::{ACCOUNT}:role/{prefix}{actor}" for actor in HANDED]
+    to_sagemaker = {"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}}
+    assert passing == {f"{prefix}pipeline": (arns, to_sagemaker)}
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.identity.permissions import read
 from tests.identity.reference import mistakes
 from tests.identity.templates import Templates
 
@@ -26,9 +27,11 @@ ACCEPTED = {
     ),
 }
 """What the reference says against a statement, and why it stays nevertheless."""
+ROWS = read("statements.yaml")
 
 
-def _mistakes(templates: Templates) -> list[str]:
+def mistakes_in(templates: Templates) -> list[str]:
+    """Return what AWS's reference says against statements of the templates."""
     return [
         f"{logical_id}.{statement.get('Sid', '')}: {mistake}"
         for logical_id, document in templates.documents()
@@ -51,11 +54,11 @@ def accepted(line: str) -> str:
 def test_every_action_takes_the_resources_and_conditions_of_its_statement(
     templates: dict[str, Templates], environment: str
 ) -> None:
-    assert [line for line in _mistakes(templates[environment]) if not accepted(line)] == []
+    assert [line for line in mistakes_in(templates[environment]) if not accepted(line)] == []
 
 
 def test_no_exception_is_out_of_date(templates: dict[str, Templates]) -> None:
-    assert {accepted(line) for line in _mistakes(templates["everything"])} == ACCEPTED.keys()
+    assert {accepted(line) for line in mistakes_in(templates["everything"])} == ACCEPTED.keys()
 
 
 def test_there_are_many_statements(templates: dict[str, Templates]) -> None:
@@ -67,110 +70,11 @@ def test_there_are_many_statements(templates: dict[str, Templates]) -> None:
     assert count > 250
 
 
-ARN = "arn:aws:{}:us-east-1:111122223333:{}".format
-TRAIN = "sagemaker:CreateTrainingJob"
-ROLE = "arn:aws:iam::111122223333:role/r"
-JOB = ARN("sagemaker", "training-job/pipelines-*")
-INTERFACE = ARN("ec2", "network-interface/*")
-VPC = {"ArnEquals": {"ec2:Vpc": ARN("ec2", "vpc/vpc-1")}}
+@pytest.mark.parametrize("row", ROWS["mistaken"], ids=lambda row: row["says"])
+def test_what_iam_would_accept_and_never_match_is_found(row: dict[str, Any]) -> None:
+    assert any(row["says"] in mistake for mistake in mistakes(row))
 
 
-@pytest.mark.parametrize(
-    ("statement", "expected"),
-    [
-        ({"Action": "sagemaker:CreateTrainingJobs", "Resource": JOB}, "does not exist"),
-        ({"Action": "sagemaker:createTrainingJob", "Resource": JOB}, "does not exist"),
-        (
-            {"Action": "sagemaker:CreateTrainingJob", "Resource": ARN("sagemaker", "endpoint/e")},
-            "takes no resource such as",
-        ),
-        (
-            {"Action": "s3:GetObject", "Resource": "arn:aws:s3:::bucket"},
-            "takes no resource such as",
-        ),
-        (
-            {"Action": "s3:ListBucket", "Resource": "arn:aws:s3:::bucket/*"},
-            "takes no resource such as",
-        ),
-        (
-            {"Action": "sagemaker:ListEndpoints", "Resource": ARN("sagemaker", "endpoint/*")},
-            "takes no resource but *",
-        ),
-        (
-            {"Action": ["s3:GetObject"], "Resource": ["arn:aws:s3:::bucket/*", JOB]},
-            "no action of the statement is done to",
-        ),
-        (
-            {"Action": "sagemaker:CreateEndpoint", "Resource": ARN("sagemaker", "endpoint/e")},
-            "of the kind endpoint-config too",
-        ),
-        (
-            {
-                "Action": "sagemaker:CreateModel",
-                "Resource": "*",
-                "Condition": {"ArnEquals": {"sagemaker:OutputKmsKeyArn": "k"}},
-            },
-            "sagemaker:OutputKmsKeyArn is no condition key of sagemaker:CreateModel",
-        ),
-        (
-            {
-                "Action": TRAIN,
-                "Resource": JOB,
-                "Condition": {"ArnEquals": {"sagemaker:OutputKmsKey": "k"}},
-            },
-            "sagemaker:OutputKmsKey is no condition key of sagemaker:CreateTrainingJob",
-        ),
-        (
-            {
-                "Action": "ec2:CreateNetworkInterface",
-                "Resource": [INTERFACE, ARN("ec2", "subnet/s")],
-                "Condition": VPC,
-            },
-            "ec2:Vpc is no condition key of ec2:CreateNetworkInterface on network-interface",
-        ),
-        (
-            {
-                "Action": TRAIN,
-                "Resource": JOB,
-                "Condition": {"StringEquals": {"sagemaker:InstanceTypes": "ml.x"}},
-            },
-            "ForAllValues and ForAnyValue are for keys with several values",
-        ),
-        (
-            {
-                "Action": "sagemaker:CreateTrainingJob",
-                "Resource": JOB,
-                "Condition": {"StringEquals": {"sagemaker:MaxRuntimeInSeconds": "1"}},
-            },
-            "does not compare sagemaker:MaxRuntimeInSeconds, which is of the type Numeric",
-        ),
-    ],
-)
-def test_what_iam_would_accept_and_never_match_is_found(
-    statement: dict[str, Any], expected: str
-) -> None:
-    assert any(expected in mistake for mistake in mistakes(statement))
-
-
-@pytest.mark.parametrize(
-    "statement",
-    [
-        {"Action": "ec2:DeleteNetworkInterface", "Resource": INTERFACE, "Condition": VPC},
-        {
-            "Action": "s3:*",
-            "Resource": "arn:aws:s3:::bucket",
-            "Condition": {"Bool": {"aws:SecureTransport": "false"}},
-        },
-        {
-            "Action": "logs:PutLogEvents",
-            "Resource": ARN("logs", "log-group:/aws/sagemaker/TrainingJobs*"),
-        },
-        {
-            "Action": "iam:PassRole",
-            "Resource": "arn:aws:iam::111122223333:role/r",
-            "Condition": {"StringEquals": {"iam:PassedToService": "s"}},
-        },
-    ],
-)
+@pytest.mark.parametrize("statement", ROWS["right"], ids=lambda each: each["Action"])
 def test_what_the_reference_knows_is_not_complained_about(statement: dict[str, Any]) -> None:
     assert list(mistakes(statement)) == []

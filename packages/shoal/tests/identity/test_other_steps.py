@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from shoal.settings.loading.loader import load_environment
-from tests.identity.reference import mistakes
 from tests.identity.synth import synthesised
 from tests.identity.templates import Templates
-from tests.identity.test_authorization_data import accepted
+from tests.identity.test_authorization_data import accepted, mistakes_in
 from tests.repository import ROOT
 
 ARN = "arn:aws:sagemaker:us-east-1:111122223333"
@@ -39,13 +38,7 @@ def statements(templates: Templates) -> dict[str, dict[str, Any]]:
 def test_every_action_takes_the_resources_and_conditions_of_its_statement(
     templates: Templates,
 ) -> None:
-    lines = [
-        f"{logical_id}.{statement.get('Sid', '')}: {mistake}"
-        for logical_id, document in templates.documents()
-        for statement in document["Statement"]
-        for mistake in mistakes(statement)
-    ]
-    assert [line for line in lines if not accepted(line)] == []
+    assert [line for line in mistakes_in(templates) if not accepted(line)] == []
 
 
 def test_a_transform_runs_with_the_pipelines_own_models_only(

@@ -19,65 +19,17 @@ from local_kit.sagemaker_account import Account, until
 from shoal.constructs.teardown.teardown_guard import SCALED
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.names import Names
-from shoal_local.control.authorization.evaluator import Evaluator
-from shoal_local.control.http.iam_request import Question
 from tests.functions.invocation import Outcome, invoke
 from tests.identity.recorded import recorded
-from tests.identity.roles import Roles
+from tests.identity.roles import without
 from tests.identity.templates import Templates
 from tests.repository import ROOT
 
 NAMES = Names(load_environment("dev", ROOT))
 ACCOUNT, REGION = NAMES.environment.account, NAMES.environment.region
 NAMELESS = f"{NAMES.pipeline}-x9"
-TARGETS = f"arn:aws:application-autoscaling:{REGION}:{ACCOUNT}:scalable-target/0ec4abcd"
-SCOPE = {
-    "application-autoscaling:service-namespace": "sagemaker",
-    "application-autoscaling:scalable-dimension": SCALED[0],
-}
-DEREGISTER = Question("application-autoscaling:DeregisterScalableTarget", TARGETS, {**SCOPE})
-SEE = Question("application-autoscaling:DescribeScalableTargets")
-
-
-@pytest.fixture(scope="module")
-def roles(evaluator: Evaluator, dev: Templates) -> Roles:
-    return Roles(evaluator, dev.identity_policies())
-
-
-@pytest.mark.parametrize("actor", ["teardown", "sweep"])
-@pytest.mark.parametrize(
-    ("sid", "question"), [("StopScaling", DEREGISTER), ("SeeScalableTargets", SEE)]
-)
-def test_each_statement_allows_what_the_deleter_asks_and_nothing_else_does(
-    roles: Roles, actor: str, sid: str, question: Question
-) -> None:
-    role = NAMES.role(actor)
-    assert roles.decide(role, question).allowed
-    assert not roles.decide(role, question, without=sid).allowed
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"application-autoscaling:service-namespace": "ecs"},
-        {
-            "application-autoscaling:scalable-dimension": (
-                "sagemaker:inference-component:DesiredCopyCount"
-            )
-        },
-    ],
-)
-def test_what_scales_anything_but_variants_stays_registered(
-    roles: Roles, changed: dict[str, str]
-) -> None:
-    question = Question(DEREGISTER.action, DEREGISTER.resource, {**SCOPE, **changed})
-    assert not roles.decide(NAMES.role("teardown"), question).allowed
-
-
-@pytest.mark.parametrize("action", ["RegisterScalableTarget", "PutScalingPolicy"])
-def test_the_deleter_scales_nothing(roles: Roles, action: str) -> None:
-    question = Question(f"application-autoscaling:{action}", TARGETS, {**SCOPE})
-    assert not roles.decide(NAMES.role("teardown"), question).allowed
+ARN = f"arn:aws:sagemaker:{REGION}:{ACCOUNT}"
+TAGS = [{"Key": "shoal:pipeline", "Value": NAMES.pipeline}]
 
 
 @dataclass(frozen=True)
@@ -92,24 +44,18 @@ class Scaled:
     def tear_down(self) -> Outcome:
         """Call the function with a session of its role."""
         execution = f"{NAMES.pipeline_arn}/execution/{self.endpoint.rpartition('-')[2]}"
-        event = {"pipeline_execution_arn": execution}
-        return invoke(
-            "teardown",
-            event,
-            endpoint_url=self.account.endpoint,
-            environment=self._environment("teardown"),
-            module="teardown",
-        )
+        return self._invoke("teardown", {"pipeline_execution_arn": execution})
 
     def sweep(self, event: dict[str, Any]) -> Outcome:
         """Call the sweeper with a session of its role."""
         own = {"PIPELINE_ARN": NAMES.pipeline_arn, "TTL_MINUTES": "0"}
+        return self._invoke("sweep", event, **own)
+
+    def _invoke(self, module: str, event: dict[str, Any], **own: str) -> Outcome:
+        environment = self._environment(module) | own
+        endpoint = self.account.endpoint
         return invoke(
-            "teardown",
-            event,
-            endpoint_url=self.account.endpoint,
-            environment=self._environment("sweep") | own,
-            module="sweep",
+            "teardown", event, endpoint_url=endpoint, environment=environment, module=module
         )
 
     def _environment(self, actor: str) -> dict[str, str]:
@@ -162,24 +108,26 @@ def _let(account: Account, role: str, policies: dict[str, Any]) -> None:
         )
 
 
+def _tag(account: Account, name: str, *kinds: str) -> None:
+    """Give what has this name the definition's tag."""
+    for kind in kinds:
+        account.sagemaker.add_tags(ResourceArn=f"{ARN}:{kind}/{name}", Tags=TAGS)
+
+
 def _create(scaled: Scaled) -> None:
     """Create an endpoint with the definition's tag and a scalable target, and a configuration that
     only its tags attribute.
     """
     account, name = scaled.account, scaled.endpoint
-    tags = [{"Key": "shoal:pipeline", "Value": NAMES.pipeline}]
     deploy(account, name, GOOD_MODEL)
-    for kind in ("model", "endpoint-config", "endpoint"):
-        account.sagemaker.add_tags(
-            ResourceArn=f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:{kind}/{name}", Tags=tags
-        )
+    _tag(account, name, "model", "endpoint-config", "endpoint")
     settled(account, name)
-    tags = [*tags, {"Key": "shoal:execution", "Value": name.rpartition("-")[2]}]
+    execution = {"Key": "shoal:execution", "Value": name.rpartition("-")[2]}
     variants = account.sagemaker.describe_endpoint_config(EndpointConfigName=name)[
         "ProductionVariants"
     ]
     account.sagemaker.create_endpoint_config(
-        EndpointConfigName=NAMELESS, ProductionVariants=variants, Tags=tags
+        EndpointConfigName=NAMELESS, ProductionVariants=variants, Tags=[*TAGS, execution]
     )
     scope = {"ServiceNamespace": "sagemaker", "ScalableDimension": SCALED[0]}
     account.client("application-autoscaling").register_scalable_target(
@@ -203,18 +151,9 @@ def _lacking(sid: str, scaled: Scaled, dev: Templates, actor: str = "teardown") 
     """Take one statement from the role of the teardown function, or of the sweeper, for a while."""
     role = NAMES.role(actor)
     policies = dev.identity_policies()[role]
-    _let(
-        scaled.account, role, {name: _without(document, sid) for name, document in policies.items()}
-    )
+    _let(scaled.account, role, {name: without(each, sid) for name, each in policies.items()})
     yield
     _let(scaled.account, role, policies)
-
-
-def _without(document: dict[str, Any], sid: str) -> dict[str, Any]:
-    return {
-        **document,
-        "Statement": [each for each in document["Statement"] if each.get("Sid") != sid],
-    }
 
 
 def test_without_the_right_to_read_tags_what_only_they_attribute_stays_and_the_deleter_says_so(
@@ -248,51 +187,49 @@ def test_what_a_person_named_alike_and_did_not_tag_is_not_deleted(scaled: Scaled
     done = Scaled(scaled.account, name).tear_down()
     assert "AccessDenied" in done.error
     assert sagemaker.describe_endpoint_config(EndpointConfigName=name)["EndpointConfigName"] == name
-    sagemaker.delete_endpoint_config(EndpointConfigName=name)
-    sagemaker.delete_model(ModelName=name)
+    _forget(scaled, name)
 
 
-def test_a_sweeper_that_may_not_read_tags_deletes_what_names_attribute_and_fails_where_nobody_reads_its_report(  # noqa: E501
+def test_a_sweeper_that_may_not_read_tags_deletes_what_names_attribute(
     scaled: Scaled, dev: Templates
 ) -> None:
-    tags = [{"Key": "shoal:pipeline", "Value": NAMES.pipeline}]
+    """It fails on its schedule, where nobody reads its report."""
     for name in (scaled.endpoint, NAMELESS):
-        configure(scaled.account, name, GOOD_MODEL)
-        for kind in ("model", "endpoint-config"):
-            scaled.account.sagemaker.add_tags(
-                ResourceArn=f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:{kind}/{name}", Tags=tags
-            )
+        _configure(scaled, name)
     with _lacking("ReadTags", scaled, dev, "sweep"):
         by_hand, scheduled = scaled.sweep({"dry_run": False}), scaled.sweep({})
-    assert by_hand.result["deleted"] == [
-        f"endpoint-config/{scaled.endpoint}",
-        f"model/{scaled.endpoint}",
-    ]
+    assert by_hand.result["deleted"] == _configured(scaled)
     assert not by_hand.result["complete"]
     assert scheduled.error.startswith("RuntimeError: tags could not be read")
     assert scaled.sweep({}).result["complete"]
-    scaled.account.sagemaker.delete_endpoint_config(EndpointConfigName=NAMELESS)
-    scaled.account.sagemaker.delete_model(ModelName=NAMELESS)
+    _forget(scaled, NAMELESS)
 
 
-def test_a_sweeper_that_may_not_list_endpoints_deletes_the_rest_and_says_what_it_could_not_read(
-    scaled: Scaled,
-) -> None:
-    configure(scaled.account, scaled.endpoint, GOOD_MODEL)
-    arn = f"arn:aws:sagemaker:{REGION}:{ACCOUNT}"
-    for kind in ("model", "endpoint-config"):
-        scaled.account.sagemaker.add_tags(
-            ResourceArn=f"{arn}:{kind}/{scaled.endpoint}",
-            Tags=[{"Key": "shoal:pipeline", "Value": NAMES.pipeline}],
-        )
+def test_a_sweeper_that_may_not_list_endpoints_deletes_the_rest(scaled: Scaled) -> None:
+    """It says what it could not read."""
+    _configure(scaled, scaled.endpoint)
     deny = {"Effect": "Deny", "Action": "sagemaker:ListEndpoints", "Resource": "*"}
-    document = {"Version": "2012-10-17", "Statement": [deny]}
-    _let(scaled.account, NAMES.role("sweep"), {"deny": document})
+    _let(
+        scaled.account,
+        NAMES.role("sweep"),
+        {"deny": {"Version": "2012-10-17", "Statement": [deny]}},
+    )
     requested, scheduled = scaled.sweep({"dry_run": False}), scaled.sweep({})
     scaled.account.client("iam").delete_role_policy(RoleName=NAMES.role("sweep"), PolicyName="deny")
-    assert requested.result["deleted"] == [
-        f"endpoint-config/{scaled.endpoint}",
-        f"model/{scaled.endpoint}",
-    ]
+    assert requested.result["deleted"] == _configured(scaled)
     assert requested.result["unread"] == ["names", "tags"]
     assert scheduled.error.startswith("RuntimeError: names and tags could not be read")
+
+
+def _configure(scaled: Scaled, name: str) -> None:
+    configure(scaled.account, name, GOOD_MODEL)
+    _tag(scaled.account, name, "model", "endpoint-config")
+
+
+def _configured(scaled: Scaled) -> list[str]:
+    return [f"{kind}/{scaled.endpoint}" for kind in ("endpoint-config", "model")]
+
+
+def _forget(scaled: Scaled, name: str) -> None:
+    scaled.account.sagemaker.delete_endpoint_config(EndpointConfigName=name)
+    scaled.account.sagemaker.delete_model(ModelName=name)

@@ -16,8 +16,9 @@ from shoal.launch import launch_of
 from shoal.settings.loading.loader import load_workloads
 from shoal_local.control.authorization.evaluator import Evaluator
 from shoal_local.control.http.iam_request import Question
+from tests.identity.permissions import question, read
 from tests.identity.roles import Roles
-from tests.identity.templates import REGION, Templates
+from tests.identity.templates import Templates
 from tests.repository import link_checkout
 
 use_installed_node()
@@ -38,74 +39,8 @@ schedules: [{{name: nightly, expression: rate(1 day)}}]
 workloads:
 {workloads}
 """
-BUCKETS = {
-    purpose: f"arn:aws:s3:::shoal-platform-team-{purpose}-111122223333-us-east-1"
-    for purpose in ("data", "artifacts")
-}
 MNIST = "shoal-mnist-team"
-
-
-def arn(service: str, resource: str) -> str:
-    return f"arn:aws:{service}:{REGION}:111122223333:{resource}"
-
-
-def role_arn(actor: str) -> str:
-    return f"arn:aws:iam::111122223333:role/{MNIST}-{REGION}-{actor}"
-
-
-def passing(actor: str, service: str) -> Question:
-    return Question("iam:PassRole", role_arn(actor), {"iam:PassedToService": service})
-
-
-PENDING = {"sagemaker:ModelApprovalStatus": "PendingManualApproval"}
-OF_MNIST = {
-    "dataset": Question("s3:GetObject", f"{BUCKETS['data']}/datasets/mnist/train/images"),
-    "a dated dataset": Question("s3:GetObject", f"{BUCKETS['data']}/datasets/mnist.7/train/images"),
-    "names of its data": Question(
-        "s3:ListBucket", BUCKETS["data"], {"s3:prefix": "datasets/mnist/train/"}
-    ),
-    **{
-        f"{action} {prefix}": Question(
-            f"s3:{action}Object", f"{BUCKETS['artifacts']}/{prefix}/mnist/x/model.tar.gz"
-        )
-        for action, prefix in (
-            ("Get", "training"),
-            ("Put", "training"),
-            ("Put", "evaluation"),
-            ("Get", "checkpoints"),
-            ("Put", "checkpoints"),
-            ("Get", "models"),
-            ("Put", "models"),
-        )
-    },
-    "a candidate": Question(
-        "s3:PutObject", f"{BUCKETS['artifacts']}/models/_candidates/mnist/x/model.tar.gz"
-    ),
-    "register": Question(
-        "sagemaker:CreateModelPackage", arn("sagemaker", f"model-package/{MNIST}/1"), PENDING
-    ),
-    "start": Question(
-        "sagemaker:StartPipelineExecution",
-        arn("sagemaker", f"pipeline/{MNIST}"),
-    ),
-    "delete an endpoint": Question(
-        "sagemaker:DeleteEndpoint",
-        arn("sagemaker", f"endpoint/{MNIST}-abcdefghijkl"),
-        {"aws:ResourceTag/shoal:pipeline": MNIST, "aws:ResourceTag/shoal:execution": "abc"},
-    ),
-    "ask an endpoint": Question(
-        "sagemaker:InvokeEndpoint",
-        arn("sagemaker", f"endpoint/{MNIST}-abcdefghijkl"),
-        {"aws:ResourceTag/shoal:pipeline": MNIST},
-    ),
-    "call a function": Question(
-        "lambda:InvokeFunction", arn("lambda", f"function:{MNIST}-teardown")
-    ),
-    "train as it": passing("training", "sagemaker.amazonaws.com"),
-    "write its log": Question(
-        "logs:PutLogEvents", arn("logs", f"log-group:/aws/lambda/{MNIST}-seal:log-stream:x")
-    ),
-}
+OF_MNIST = {title: question(row) for title, row in read("team.yaml")["of_mnist"].items()}
 
 
 def synthesised(
@@ -147,11 +82,9 @@ def roles(evaluator: Evaluator, templates: dict[str, dict[str, Any]]) -> Roles:
     return Roles(evaluator, Templates(templates).identity_policies())
 
 
-@pytest.mark.parametrize("question", OF_MNIST.values(), ids=OF_MNIST)
-def test_what_is_one_workloads_is_reached_by_its_roles_alone(
-    roles: Roles, question: Question
-) -> None:
-    allowed = {role for role in roles.identity if roles.decide(role, question).allowed}
+@pytest.mark.parametrize("asked", OF_MNIST.values(), ids=OF_MNIST)
+def test_what_is_one_workloads_is_reached_by_its_roles_alone(roles: Roles, asked: Question) -> None:
+    allowed = {role for role in roles.identity if roles.decide(role, asked).allowed}
     assert allowed
     assert {role for role in allowed if not role.startswith(f"{MNIST}-")} == set()
 

@@ -1,0 +1,88 @@
+"""Reads the tables of what roles may do; `pipeline.yaml` describes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from string import Template
+from typing import Any
+
+from shoal_local.control.http.iam_request import Question
+from tests.tables import table
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Refused:
+    """An allowed question of an actor, and the same with a change that IAM must refuse."""
+
+    title: str
+    actor: str
+    allowed: Question
+    forbidden: Question
+
+
+@dataclass(frozen=True)
+class Permissions:
+    """A table with its names replaced."""
+
+    environment: str
+    questions: dict[str, Question]
+    refused: list[Refused]
+    allowed: dict[str, list[Question]]
+    """Actor -> questions."""
+    needed: dict[str, dict[str, list[Question]]]
+    """Actor -> Sid -> questions that only this statement allows."""
+
+
+def permissions(name: str) -> Permissions:
+    """Return the table of this name."""
+    content = read(f"{name}.yaml")
+    rows: dict[str, Row] = content["questions"]
+    questions = {key: question(row) for key, row in rows.items()}
+    return Permissions(
+        environment=content["environment"],
+        questions=questions,
+        refused=[
+            Refused(title, actor, questions[key], _changed(rows, key, change))
+            for actor, by_question in content["refused"].items()
+            for key, changes in by_question.items()
+            for title, change in changes.items()
+        ],
+        allowed={
+            actor: [questions[key] for key in keys]
+            for actor, keys in content.get("allowed", {}).items()
+        },
+        needed={
+            actor: {sid: [questions[key] for key in keys] for sid, keys in statements.items()}
+            for actor, statements in content.get("needed", {}).items()
+        },
+    )
+
+
+def read(file: str) -> Any:
+    """Return what a table of this folder says, with the values of its `names`."""
+    content = table(__file__, file)
+    names: dict[str, str] = {}
+    for name, value in content.pop("names").items():
+        names[name] = Template(value).substitute(names)
+    return _with_names(content, names)
+
+
+def question(row: Row) -> Question:
+    """Return what a row asks; a key that is null is left out."""
+    context = {key: row[key] for key in row if ":" in key and row[key] is not None}
+    return Question(row["action"], row["resource"], context)
+
+
+def _changed(rows: Mapping[str, Row], key: str, change: Row) -> Question:
+    return question(rows[change["ask"]] if "ask" in change else {**rows[key], **change})
+
+
+def _with_names(value: Any, names: Mapping[str, str]) -> Any:
+    if isinstance(value, dict):
+        return {_with_names(key, names): _with_names(each, names) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_with_names(child, names) for child in value]
+    return Template(value).substitute(names) if isinstance(value, str) else value
