@@ -36,11 +36,7 @@ from shoal_local.control.metrics.alarms import Alarms
 from shoal_local.control.routing import unsupported_requests
 from shoal_local.control.routing.moto_routing import MotoApplication
 from shoal_local.control.routing.sagemaker import Gateway, SageMaker
-from shoal_local.control.routing.service_router import (
-    RawHandler,
-    Service,
-    ServiceRouter,
-)
+from shoal_local.control.routing.service_router import Service, ServiceRouter
 from shoal_local.control.s3.object_guards import ObjectGuards
 from shoal_local.control.scheduler.service import Scheduler
 from shoal_local.control.stores.autoscaling import AutoScaling
@@ -212,6 +208,7 @@ class Account:
                 "cloudwatch": {"DescribeAlarms": self.alarms.guard},
                 "iam": self.identity.guards,
                 "events": self.events.guards,
+                "scheduler": self.scheduler.guards,
                 "s3": ObjectGuards(self.state).guards,
             },
             PolicyGuards(self.identity, self._others.keys()).guards,
@@ -235,7 +232,6 @@ class Account:
             "lambda": Service(functions, complete=True),
             "cloudformation": Service(self.cloudformation.operations, complete=True),
             "fsx": Service(self.fsx.operations, complete=True),
-            "scheduler": Service(self.scheduler.operations, complete=True),
             "ecr": Service({"BatchGetImage": self.registries.get_images}),
             **{
                 name: Service(operations, complete=True, keeps=True)
@@ -246,9 +242,6 @@ class Account:
             name: replace(service, guards=guards.get(name, {}))
             for name, service in services.items()
         }
-        raw: dict[str, RawHandler] = {
-            "sagemaker": Gateway(self._sagemaker_of, self.authorizer),
-        }
         shared = self._shared
         return ServiceRouter(
             self.identity,
@@ -257,9 +250,9 @@ class Account:
             services,
             self.authorizer,
             self._services_of,
-            raw=raw,
-            paths=shared.paths,
-            regions=shared.regions,
+            Gateway(self._sagemaker_of, self.authorizer),
+            shared.paths,
+            shared.regions,
         )
 
     def _sagemaker_of(self, number: str) -> SageMaker:

@@ -26,20 +26,8 @@ from shoal_local.control.http.protocol import Answer
 from shoal_local.control.http.request_handler import RequestHandler, end_connections
 from shoal_local.control.http.request_log import RequestLog
 from shoal_local.control.routing.account_router import AccountRouter
-from shoal_local.control.routing.moto_patches import (
-    patch_cloudwatch,
-    patch_ecr,
-    patch_iam,
-    patch_kms,
-    patch_s3,
-    patch_sns,
-    patch_sqs,
-)
-from shoal_local.control.routing.moto_routing import patch_responses
-from shoal_local.control.s3.object_bodies import stream_objects
+from shoal_local.control.routing.moto_patches import patch_moto
 from shoal_local.control.s3.object_events import send_object_events
-from shoal_local.control.s3.part_checksums import patch_uploads
-from shoal_local.control.s3.upload_digests import patch_digests
 from shoal_local.control.state import State
 from shoal_local.errors import EmulatorError
 from shoal_local.faults import Faults
@@ -129,17 +117,7 @@ class Emulator:
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        patch_s3()
-        stream_objects()
-        patch_uploads()
-        patch_digests()
-        patch_sns()
-        patch_sqs()
-        patch_cloudwatch()
-        patch_ecr()
-        patch_kms()
-        patch_iam()
-        patch_responses()
+        patch_moto()
         self.state = State(options.state_dir)
         self.registry = ProcessRegistry(options.state_dir)
         self.secret = secrets.token_urlsafe(30)

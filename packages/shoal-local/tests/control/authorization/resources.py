@@ -3,51 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, cast
 
-KEY = "arn:aws:kms:us-east-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+from shoal_local.control.authorization.account import AccountState
+from shoal_local.errors import AwsError
 
-
-class NoResources:
-    """An account without resources."""
-
-    def key_of_bucket(self, bucket: str) -> str | None:
-        return None
-
-    def key_of_object(self, bucket: str, key: str) -> str | None:
-        return None
-
-    def has_bucket_key(self, bucket: str) -> bool:
-        return False
-
-    def key_of_queue(self, name: str) -> str | None:
-        return None
-
-    def key_of_endpoint_config(self, name: str) -> str | None:
-        return None
-
-    def is_scaled(self, endpoint: str) -> bool:
-        return False
-
-    def key_arn(self, key: str) -> str:
-        return key
-
-    def secret_arn(self, name: str) -> str | None:
-        return None
-
-    def tags(self, arn: str) -> Mapping[str, str]:
-        return {}
-
-    def vpc_of(self, id_: str) -> str | None:
-        return None
+ACCOUNT = "111122223333"
+KEY = f"arn:aws:kms:us-east-1:{ACCOUNT}:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 
 
-class EverythingExists(NoResources):
-    """An account in which everything has a key, and every endpoint is scaled, so that rules ask all
-    that they can ask.
-    """
+def _missing(_operation: str, _request: Mapping[str, Any]) -> Mapping[str, Any]:
+    raise AwsError("ValidationException", "it does not exist")
 
-    def is_scaled(self, endpoint: str) -> bool:
-        return True
+
+class EverythingExists(AccountState):
+    """An account in which everything has a key, so that rules ask all that they can ask."""
 
     def key_of_bucket(self, bucket: str) -> str | None:
         return KEY
@@ -66,3 +36,8 @@ class EverythingExists(NoResources):
 
     def vpc_of(self, id_: str) -> str | None:
         return "vpc-1" if id_.startswith(("subnet-", "sg-", "rtb-")) else None
+
+
+_PLACE = (ACCOUNT, "us-east-1", cast(Any, None), _missing, lambda _number: None)
+NOTHING = AccountState(*_PLACE, is_scaled=lambda _endpoint: False)
+EVERYTHING = EverythingExists(*_PLACE, is_scaled=lambda _endpoint: True)

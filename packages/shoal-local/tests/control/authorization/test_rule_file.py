@@ -16,7 +16,7 @@ from shoal_local.control.authorization.rule_input import RuleInput
 from shoal_local.control.authorization.rules import RULE_FILES, Rule, read_rules
 from shoal_local.control.http.iam_request import Question
 from shoal_local.control.http.protocol import ApiCall
-from tests.control.authorization.resources import NoResources
+from tests.control.authorization.resources import NOTHING
 
 ME = "arn:aws:sts::111122223333:assumed-role/r/s"
 SCOPE = {"account", "region", "operation", "request_tags", "first_resource", "each"}
@@ -32,7 +32,7 @@ def read(folder: Path, rows: str) -> dict[str, Rule]:
 
 def ask(rule: Rule, **parameters: Any) -> list[Question]:
     call = ApiCall("sqs", "Send", "us-east-1", ME, parameters)
-    scope = Scope(RuleInput(call, NoResources()))
+    scope = Scope(RuleInput(call, NOTHING))
     return [question for template in rule for question in template.questions(scope)]
 
 

@@ -17,9 +17,8 @@ from shoal_local.control.authorization.rules import RULE_FILES, UnmappedError, q
 from shoal_local.control.http.iam_request import Question
 from shoal_local.control.http.protocol import ApiCall
 from shoal_local.server import Emulator, Options
-from tests.control.authorization.resources import KEY, EverythingExists, NoResources
+from tests.control.authorization.resources import ACCOUNT, EVERYTHING, KEY, NOTHING
 
-ACCOUNT = "111122223333"
 ME = f"arn:aws:sts::{ACCOUNT}:assumed-role/r/s"
 DEPTH = 4
 
@@ -33,7 +32,7 @@ def every_operation() -> Iterator[Any]:
 def questions_of(service: str, operation: str) -> list[Question]:
     return questions(
         ApiCall(service, operation, "us-east-1", ME, full_request(service, operation)),
-        EverythingExists(),
+        EVERYTHING,
     )
 
 
@@ -144,7 +143,7 @@ def test_an_operation_without_a_rule_is_named() -> None:
         UnmappedError,
         match="does not know which IAM action the operation sagemaker:CreateLabelingJob needs",
     ):
-        questions(ApiCall("sagemaker", "CreateLabelingJob", "us-east-1", ME), NoResources())
+        questions(ApiCall("sagemaker", "CreateLabelingJob", "us-east-1", ME), NOTHING)
 
 
 def test_every_operation_that_the_emulator_answers_itself_has_a_rule(tmp_path: Path) -> None:
@@ -171,6 +170,6 @@ def test_a_channel_that_may_write_does_not_hide_behind_one_that_may_not() -> Non
         "InputDataConfig": [{"DataSource": {"FileSystemDataSource": source}} for source in sources],
     }
     create, *_ = questions(
-        ApiCall("sagemaker", "CreateTrainingJob", "us-east-1", ME, request), NoResources()
+        ApiCall("sagemaker", "CreateTrainingJob", "us-east-1", ME, request), NOTHING
     )
     assert create.context["sagemaker:FileSystemAccessMode"] == "rw"

@@ -6,50 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
+from shoal_local.control.authorization.account import AccountState
 from shoal_local.control.http.iam_request import ContextValue, account_of
 from shoal_local.control.http.protocol import ApiCall
-
-
-class Resources(Protocol):
-    """The resources of the account, as far as questions depend on them."""
-
-    def key_of_bucket(self, bucket: str) -> str | None:
-        """Return the ARN of the KMS key that encrypts new objects of the bucket.
-
-        None when the bucket uses no key of the account.
-        """
-
-    def key_of_object(self, bucket: str, key: str) -> str | None:
-        """Return the ARN of the KMS key that encrypts the object."""
-
-    def has_bucket_key(self, bucket: str) -> bool:
-        """Return whether S3 Bucket Keys are on: one key of the bucket encrypts its objects."""
-
-    def key_of_queue(self, name: str) -> str | None:
-        """Return the ARN of the KMS key that encrypts the queue."""
-
-    def key_of_endpoint_config(self, name: str) -> str | None:
-        """Return the ARN of the KMS key for the volumes of an endpoint with this configuration."""
-
-    def is_scaled(self, endpoint: str) -> bool:
-        """Return whether a variant of the endpoint is a target of Application Auto Scaling."""
-
-    def key_arn(self, key: str) -> str:
-        """Return the ARN of the KMS key with this id, ARN or alias.
-
-        A key that does not exist is returned as it is.
-        """
-
-    def secret_arn(self, name: str) -> str | None:
-        """Return the ARN of the secret with this name or ARN, None if there is none."""
-
-    def tags(self, arn: str) -> Mapping[str, str]:
-        """Return the tags of the resource, none when it does not exist."""
-
-    def vpc_of(self, id_: str) -> str | None:
-        """Return the id of the VPC of a subnet, security group or route table."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +18,7 @@ class RuleInput:
     """One call, with the resources of the account that it is in."""
 
     call: ApiCall
-    resources: Resources
+    resources: AccountState
 
     @property
     def account(self) -> str:

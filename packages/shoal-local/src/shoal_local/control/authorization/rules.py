@@ -18,13 +18,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from shoal_local.control.authorization.account import AccountState
 from shoal_local.control.authorization.question_template import (
     Expression,
     QuestionTemplate,
     Scope,
     Template,
 )
-from shoal_local.control.authorization.rule_input import Resources, RuleInput
+from shoal_local.control.authorization.rule_input import RuleInput
 from shoal_local.control.http.iam_request import Question
 from shoal_local.control.http.protocol import ApiCall
 from shoal_local.tables import read_table
@@ -85,7 +86,7 @@ def _question(
     )
 
 
-def questions(call: ApiCall, resources: Resources) -> list[Question]:
+def questions(call: ApiCall, resources: AccountState) -> list[Question]:
     """Return the questions in the order in which AWS reports them, the call's own first."""
     rule = rules_of(call.service).get(call.operation)
     if rule is None:

@@ -190,12 +190,11 @@ class Invoker:
         with self._lock:
             self._running.pop(id(environment), None)
             idle = self._idle.setdefault(function.name, [])
-            fit = (
-                environment.sandbox.alive() and len(idle) < MAX_IDLE and not self._closing.is_set()
-            )
-            if fit:
+            has_room = len(idle) < MAX_IDLE and not self._closing.is_set()
+            is_fit = has_room and environment.sandbox.alive()
+            if is_fit:
                 idle.append(environment)
-        if not fit:
+        if not is_fit:
             environment.stop()
 
     def _start(self, function: Function) -> Environment:
@@ -204,21 +203,17 @@ class Invoker:
             function.settings["Role"], function.name, LAMBDA
         )
         stream = f"{datetime.now(UTC):%Y/%m/%d}/[$LATEST]{uuid.uuid4().hex}"
-        home = Path(tempfile.mkdtemp(prefix=f"{function.name}-", dir=self._homes()))
+        homes = self.folder / "tmp"
+        homes.mkdir(parents=True, exist_ok=True)
+        home = Path(tempfile.mkdtemp(prefix=f"{function.name}-", dir=homes))
         variables = self._variables(function, credentials, stream, home)
+        what = f"lambda {function.name}"
         try:
-            sandbox = Sandbox(
-                function.code.folder, variables, self.registry, f"lambda {function.name}"
-            )
+            sandbox = Sandbox(function.code.folder, variables, self.registry, what)
         except OSError:
             shutil.rmtree(home, ignore_errors=True)
             raise
         return Environment(function.revision, sandbox, credentials, stream, home)
-
-    def _homes(self) -> Path:
-        homes = self.folder / "tmp"
-        homes.mkdir(parents=True, exist_ok=True)
-        return homes
 
     def _variables(
         self, function: Function, credentials: RoleCredentials, stream: str, home: Path
@@ -239,12 +234,7 @@ class Invoker:
             "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(function.memory_mb),
             "AWS_LAMBDA_LOG_GROUP_NAME": function.log_group,
             "AWS_LAMBDA_LOG_STREAM_NAME": stream,
-            **{
-                str(key): str(value)
-                for key, value in (
-                    function.settings.get("Environment", {}).get("Variables", {}).items()
-                )
-            },
+            **function.settings.get("Environment", {}).get("Variables", {}),
             "AWS_REGION": region,
             "AWS_DEFAULT_REGION": region,
             "AWS_ACCESS_KEY_ID": credentials.access_key_id,

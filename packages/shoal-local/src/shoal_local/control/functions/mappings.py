@@ -7,7 +7,6 @@ dead-letter queue when it was received too often.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import re
 import threading
@@ -30,13 +29,12 @@ from shoal_local.control.identity.identity import Identity
 from shoal_local.errors import AwsError
 
 QUEUE_ARN = re.compile(r"^arn:aws:sqs:[\w-]+:\d{12}:([\w-]+(?:\.fifo)?)$")
-SUPPORTED = (
-    "BatchSize",
-    "MaximumBatchingWindowInSeconds",
-    "FunctionResponseTypes",
-    "ScalingConfig",
-    "Enabled",
-)
+DEFAULTS: Mapping[str, Any] = {
+    "BatchSize": 10,
+    "MaximumBatchingWindowInSeconds": 0,
+    "FunctionResponseTypes": [],
+    "Enabled": True,
+}
 UNSUPPORTED = (
     *("FilterCriteria", "DestinationConfig", "StartingPosition", "Topics", "Queues"),
     *("SelfManagedEventSource", "KMSKeyArn"),
@@ -68,25 +66,18 @@ class EventSource:
     def arn(self) -> str:
         return f"{self.function_arn.rpartition(':function:')[0]}:event-source-mapping:{self.id}"
 
-    @property
-    def enabled(self) -> bool:
-        return bool(self.settings.get("Enabled", True))
-
     def describe(self) -> dict[str, Any]:
         """Return the Lambda API's EventSourceMappingConfiguration."""
+        settings = {name: value for name, value in self.settings.items() if name != "Enabled"}
         return {
+            **settings,
             "UUID": self.id,
-            "BatchSize": int(self.settings.get("BatchSize", 10)),
-            "MaximumBatchingWindowInSeconds": int(
-                self.settings.get("MaximumBatchingWindowInSeconds", 0)
-            ),
             "EventSourceArn": self.queue_arn,
             "FunctionArn": self.function_arn,
             "LastModified": self.modified_at,
             "LastProcessingResult": self.last_result,
-            "State": "Enabled" if self.enabled else "Disabled",
+            "State": "Enabled" if self.settings["Enabled"] else "Disabled",
             "StateTransitionReason": "USER_INITIATED",
-            "FunctionResponseTypes": list(self.settings.get("FunctionResponseTypes", [])),
             "EventSourceMappingArn": self.arn,
         }
 
@@ -155,24 +146,15 @@ class EventSources:
 
     def _create(self, call: ApiCall) -> Mapping[str, Any]:
         request = call.parameters
-        queue_arn = request.get("EventSourceArn") or ""
+        queue_arn = request.get("EventSourceArn") or "no EventSourceArn"
         if not QUEUE_ARN.match(queue_arn):
-            source_arn = queue_arn or "no EventSourceArn"
-            raise invalid(
-                f"Shoal's emulator maps SQS queues only, not {source_arn}",
-            )
+            raise invalid(f"Shoal's emulator maps SQS queues only, not {queue_arn}")
         function, settings = self.functions.get(request["FunctionName"]), settings_of(request)
-        check_batch(settings)
         self._check_visibility(queue_arn, function.timeout_s)
         self._check_role(queue_arn, function)
         self._check_new(queue_arn, function)
-        source = EventSource(
-            str(uuid.uuid4()),
-            queue_arn,
-            function.arn,
-            settings,
-            dict(request.get("Tags") or {}),
-        )
+        tags = dict(request.get("Tags") or {})
+        source = EventSource(str(uuid.uuid4()), queue_arn, function.arn, settings, tags)
         self._sources[source.id] = source
         self._run(source)
         return source.describe()
@@ -193,8 +175,7 @@ class EventSources:
         for action in NEEDED:
             if not self.may(role, f"sqs:{action}", queue_arn):
                 raise invalid(
-                    "The function execution role does not have permissions to call"
-                    f" {action} on SQS",
+                    f"The function execution role does not have permissions to call {action} on SQS"
                 )
 
     def _check_visibility(self, queue_arn: str, timeout_s: int) -> None:
@@ -210,16 +191,14 @@ class EventSources:
             raise invalid(f"Error occurred while ReceiveMessage: {error}") from error
         visible_s = int(attributes["Attributes"]["VisibilityTimeout"])
         if visible_s < timeout_s:
-            message = (
+            raise invalid(
                 f"Queue visibility timeout: {visible_s} seconds is less than Function timeout:"
                 f" {timeout_s} seconds"
             )
-            raise invalid(message)
 
     def _update(self, call: ApiCall) -> Mapping[str, Any]:
         with self._locked(call) as source:
-            settings = {**source.settings, **settings_of(call.parameters)}
-            check_batch(settings)
+            settings = settings_of(call.parameters, source.settings)
             self._halt(source)
             if call.parameters.get("FunctionName"):
                 source.function_arn = self.functions.get(call.parameters["FunctionName"]).arn
@@ -246,23 +225,21 @@ class EventSources:
         return {"EventSourceMappings": mappings}
 
     def _run(self, source: EventSource) -> None:
-        if source.enabled:
+        if source.settings["Enabled"]:
             source.stop = threading.Event()
-            thread = threading.Thread(
+            source.thread = threading.Thread(
                 target=self._poll,
                 args=(source, source.stop),
                 daemon=True,
                 name=f"poll {source.queue_arn}",
             )
-            thread.start()
-            source.thread = thread
+            source.thread.start()
 
     @staticmethod
     def _halt(source: EventSource) -> None:
         source.stop.set()
-        thread = source.thread
-        if thread is not None:
-            thread.join()
+        if source.thread is not None:
+            source.thread.join()
             source.thread = None
 
     def _poll(self, source: EventSource, stop: threading.Event) -> None:
@@ -279,60 +256,52 @@ class EventSources:
                 # an enabled mapping polls on after any error
                 source.last_result = f"PROBLEM: {error}"
                 expected = isinstance(error, (AwsError, ClientError, BotoCoreError))
-                log.warning(
-                    "event source mapping %s: %s",
-                    source.id,
-                    error,
-                    exc_info=None if expected else error,
-                )
+                trace = None if expected else error
+                log.warning("event source mapping %s: %s", source.id, error, exc_info=trace)
                 stop.wait(PAUSE_AFTER_FAILURE_S)
 
     def _once(self, source: EventSource, sqs: Any, stop: threading.Event) -> None:
         url = self._queue_url(sqs, source.queue_arn)
-        messages = receive(sqs, url, int(source.settings.get("BatchSize", 10)))
+        messages = receive(sqs, url, int(source.settings["BatchSize"]))
         if not messages or stop.is_set():
             return
-        result = self.functions.invoke(
-            source.function_arn,
-            {"Records": [record(message, source.queue_arn) for message in messages]},
-        )
-        partial = "ReportBatchItemFailures" in source.settings.get("FunctionResponseTypes", [])
-        failed_ids = failures(result.payload, messages) if partial else set()
+        records = [record(message, source.queue_arn) for message in messages]
+        result = self.functions.invoke(source.function_arn, {"Records": records})
+        failed_ids: set[str] = set()
         if result.error:
             failed_ids = {message["MessageId"] for message in messages}
-        source.last_result = (
-            f"PROBLEM: {result.error}"
-            if result.error
-            else f"{len(failed_ids)} of {len(messages)} failed"
-            if failed_ids
-            else "OK"
-        )
-        handled = [message for message in messages if message["MessageId"] not in failed_ids]
-        for message in handled:
-            sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+            source.last_result = f"PROBLEM: {result.error}"
+        else:
+            if "ReportBatchItemFailures" in source.settings["FunctionResponseTypes"]:
+                failed_ids = failures(result.payload, messages)
+            counted = f"{len(failed_ids)} of {len(messages)} failed"
+            source.last_result = counted if failed_ids else "OK"
+        for message in messages:
+            if message["MessageId"] not in failed_ids:
+                sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
 
     def _queue_url(self, sqs: Any, queue_arn: str) -> str:
         return str(sqs.get_queue_url(QueueName=queue_arn.rpartition(":")[2])["QueueUrl"])
 
 
-def settings_of(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a request; raise AwsError for one that is not emulated."""
+def settings_of(request: Mapping[str, Any], old: Mapping[str, Any] = DEFAULTS) -> dict[str, Any]:
+    """Return the settings of a request, over the old ones.
+
+    Raises AwsError for one that is not emulated, and for large batches that nothing would fill.
+    """
     for name in UNSUPPORTED:
         if request.get(name):
-            raise invalid(
-                f"Shoal's emulator has no event source mappings with {name}",
-            )
-    return {key: request[key] for key in SUPPORTED if request.get(key) is not None}
-
-
-def check_batch(settings: Mapping[str, Any]) -> None:
-    """Raise AwsError for large batches that nothing would fill."""
-    size, window_s = settings.get("BatchSize", 10), settings.get("MaximumBatchingWindowInSeconds")
-    if int(size) > MAX_BATCH_WITHOUT_WINDOW and not int(window_s or 0):
+            raise invalid(f"Shoal's emulator has no event source mappings with {name}")
+    names = (*DEFAULTS, "ScalingConfig")
+    changes = {name: request[name] for name in names if request.get(name) is not None}
+    settings = {**old, **changes}
+    is_large = int(settings["BatchSize"]) > MAX_BATCH_WITHOUT_WINDOW
+    if is_large and not int(settings["MaximumBatchingWindowInSeconds"]):
         raise invalid(
             "Maximum batch window in seconds must be greater than 0 if maximum batch size is"
-            " greater than 10",
+            " greater than 10"
         )
+    return settings
 
 
 def receive(sqs: Any, url: str, batch_size: int) -> list[dict[str, Any]]:
@@ -356,7 +325,6 @@ def receive(sqs: Any, url: str, batch_size: int) -> list[dict[str, Any]]:
 
 def record(message: Mapping[str, Any], queue_arn: str) -> dict[str, Any]:
     """Return a message as Lambda passes it to functions."""
-    body = message["Body"]
     attributes = {
         name: {key[0].lower() + key[1:]: value for key, value in attribute.items()}
         for name, attribute in message.get("MessageAttributes", {}).items()
@@ -364,13 +332,10 @@ def record(message: Mapping[str, Any], queue_arn: str) -> dict[str, Any]:
     return {
         "messageId": message["MessageId"],
         "receiptHandle": message["ReceiptHandle"],
-        "body": body,
+        "body": message["Body"],
         "attributes": message.get("Attributes", {}),
         "messageAttributes": attributes,
-        "md5OfBody": (
-            message.get("MD5OfBody")
-            or hashlib.md5(body.encode(), usedforsecurity=False).hexdigest()
-        ),
+        "md5OfBody": message["MD5OfBody"],
         "eventSource": "aws:sqs",
         "eventSourceARN": queue_arn,
         "awsRegion": queue_arn.split(":")[3],
@@ -386,16 +351,10 @@ def failures(payload: Any, messages: list[dict[str, Any]]) -> set[str]:
     all_ids = {message["MessageId"] for message in messages}
     if payload in (None, ""):
         return set()
-    if not isinstance(payload, Mapping):
-        return all_ids
-    items = payload.get("batchItemFailures")
-    if items is None:
-        return set()
+    items = payload.get("batchItemFailures") if isinstance(payload, Mapping) else False
+    items = [] if items is None else items
     if not isinstance(items, list) or not all(isinstance(item, Mapping) for item in items):
         return all_ids
     failed_ids = [item.get("itemIdentifier") for item in items]
-    return (
-        set(failed_ids)
-        if all(isinstance(name, str) and name in all_ids for name in failed_ids)
-        else all_ids
-    )
+    known = all(isinstance(name, str) and name in all_ids for name in failed_ids)
+    return set(failed_ids) if known else all_ids

@@ -21,7 +21,11 @@ from shoal_local.errors import AwsError
 RUNTIMES = tuple(f"python3.{minor}" for minor in range(10, 16))
 """Of botocore 1.44.5, without those that can no longer be created."""
 MAX_ENVIRONMENT_BYTES = 4096
-MIN_MEMORY_MB, MAX_MEMORY_MB = 128, 32_768
+LIMITS: Mapping[str, tuple[int, int, int, str]] = {
+    "Timeout": (3, 1, 900, "seconds"),
+    "MemorySize": (128, 128, 32_768, "MB"),
+}
+"""The default, the minimum and the maximum of a setting, and its unit."""
 RESERVED_VARIABLES = frozenset(
     {
         *("_HANDLER", "_X_AMZN_TRACE_ID", "LAMBDA_TASK_ROOT", "LAMBDA_RUNTIME_DIR"),
@@ -42,16 +46,8 @@ MAX_UNPACKED_BYTES = (
 # Settings that would be kept and not honoured.
 UNSUPPORTED = ("Layers", "FileSystemConfigs", "ImageConfig", "SnapStart", "DeadLetterConfig")
 SUPPORTED = (
-    "Description",
-    "MemorySize",
-    "Timeout",
-    "Handler",
-    "Role",
-    "Runtime",
-    "Environment",
-    "VpcConfig",
-    "TracingConfig",
-    "KMSKeyArn",
+    *("Description", "MemorySize", "Timeout", "Handler", "Role", "Runtime", "Environment"),
+    *("VpcConfig", "TracingConfig", "KMSKeyArn", "LoggingConfig"),
 )
 
 
@@ -102,8 +98,7 @@ class Function:
 
     def configuration(self) -> dict[str, Any]:
         """Return the Lambda API's FunctionConfiguration."""
-        vpc = self.settings.get("VpcConfig")
-        return {
+        configuration = {
             "FunctionName": self.name,
             "FunctionArn": self.arn,
             "Role": self.settings["Role"],
@@ -121,26 +116,15 @@ class Function:
             "PackageType": "Zip",
             "Architectures": ["x86_64"],
             "EphemeralStorage": {"Size": 512},
-            "TracingConfig": {
-                "Mode": self.settings.get("TracingConfig", {}).get("Mode", "PassThrough")
-            },
+            "TracingConfig": {"Mode": "PassThrough", **self.settings.get("TracingConfig", {})},
             "LoggingConfig": {"LogFormat": "Text", "LogGroup": self.log_group},
             "RevisionId": self.revision,
-            **(
-                {"Environment": dict(self.settings["Environment"])}
-                if self.settings.get("Environment")
-                else {}
-            ),
-            **(
-                {
-                    "VpcConfig": {
-                        key: vpc[key] for key in ("SubnetIds", "SecurityGroupIds") if key in vpc
-                    }
-                }
-                if vpc
-                else {}
-            ),
+            "Environment": self.settings.get("Environment"),
         }
+        if vpc := self.settings.get("VpcConfig"):
+            names = ("SubnetIds", "SecurityGroupIds")
+            configuration["VpcConfig"] = {name: vpc[name] for name in names if name in vpc}
+        return {name: value for name, value in configuration.items() if value is not None}
 
 
 def invalid(message: str) -> AwsError:
@@ -156,9 +140,7 @@ def function_name(name_or_arn: str) -> str:
     if not match:
         raise invalid(f"'{name_or_arn}' is not a function's name or ARN")
     if match.group("qualifier") not in (None, "$LATEST"):
-        raise invalid(
-            f"Shoal's emulator has no versions or aliases of functions: {name_or_arn}",
-        )
+        raise invalid(f"Shoal's emulator has no versions or aliases of functions: {name_or_arn}")
     return match.group("name")
 
 
@@ -168,29 +150,18 @@ def checked_settings(request: Mapping[str, Any]) -> dict[str, Any]:
     """
     for name in UNSUPPORTED:
         if request.get(name):
-            raise invalid(
-                f"Shoal's emulator does not run functions with {name}",
-            )
+            raise invalid(f"Shoal's emulator does not run functions with {name}")
     runtime = request.get("Runtime")
     if runtime and runtime not in RUNTIMES:
         raise invalid(
             f"Shoal's emulator runs {RUNTIMES[0]} to {RUNTIMES[-1]} functions only, not {runtime}"
         )
     _check_variables((request.get("Environment") or {}).get("Variables") or {})
-    settings = {
-        key: request[key] for key in (*SUPPORTED, "LoggingConfig") if request.get(key) is not None
-    }
-    timeout_s = int(settings.get("Timeout", 3))
-    if not 1 <= timeout_s <= 900:
-        raise invalid(
-            f"Timeout must be between 1 and 900 seconds, not {timeout_s}",
-        )
-    memory_mb = int(settings.get("MemorySize", MIN_MEMORY_MB))
-    if not MIN_MEMORY_MB <= memory_mb <= MAX_MEMORY_MB:
-        raise invalid(
-            f"MemorySize must be between {MIN_MEMORY_MB} and {MAX_MEMORY_MB} MB, not {memory_mb}",
-        )
-    return settings
+    for name, (default, least, most, unit) in LIMITS.items():
+        value = default if request.get(name) is None else int(request[name])
+        if not least <= value <= most:
+            raise invalid(f"{name} must be between {least} and {most} {unit}, not {value}")
+    return {name: request[name] for name in SUPPORTED if request.get(name) is not None}
 
 
 def _check_variables(variables: Mapping[str, str]) -> None:
@@ -201,13 +172,11 @@ def _check_variables(variables: Mapping[str, str]) -> None:
     if reserved := sorted(RESERVED_VARIABLES & variables.keys()):
         raise invalid(
             f"{unable} contains reserved keys that are currently not supported for modification."
-            f" Reserved keys used in this request: {', '.join(reserved)}",
+            f" Reserved keys used in this request: {', '.join(reserved)}"
         )
     measured = json.dumps(dict(variables), separators=(",", ":"), ensure_ascii=False)
     if len(measured.encode(errors="surrogatepass")) > MAX_ENVIRONMENT_BYTES:
-        raise invalid(
-            f"{unable} exceeded the 4KB limit. String measured: {measured}",
-        )
+        raise invalid(f"{unable} exceeded the 4KB limit. String measured: {measured}")
 
 
 def unpack(archive: bytes, root: Path) -> Code:

@@ -55,16 +55,9 @@ class Sandbox:
         requests_read, requests_write = os.pipe()
         answers_read, answers_write = os.pipe()
         try:
+            descriptors = (str(requests_read), str(answers_write))
             self.process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-P",
-                    "-s",
-                    "-u",
-                    str(PROGRAM),
-                    str(requests_read),
-                    str(answers_write),
-                ],
+                [sys.executable, "-P", "-s", "-u", str(PROGRAM), *descriptors],
                 cwd=folder,
                 env=dict(environment),
                 stdin=subprocess.DEVNULL,

@@ -66,9 +66,7 @@ class Functions:
         name = function_name(name_or_arn)
         function = self._functions.get(name)
         if function is None:
-            raise AwsError(
-                "ResourceNotFoundException", f"Function not found: {self.arn(name)}", 404
-            )
+            raise _missing(f"Function not found: {self.arn(name)}")
         return function
 
     def arn(self, name: str) -> str:
@@ -125,31 +123,27 @@ class Functions:
         for required in ("Runtime", "Handler"):
             if required not in settings:
                 raise invalid(
-                    f"{required} is mandatory for functions created with deployment packages",
+                    f"{required} is mandatory for functions created with deployment packages"
                 )
         self._check_role(settings["Role"])
         self._check_network(settings.get("VpcConfig") or {})
         code = self._code(request["Code"], name)
+        tags = dict(request.get("Tags") or {})
+        function = Function(name, self.arn(name), code, settings, tags=tags)
         with self._lock:
             if name in self._functions:
                 raise AwsError("ResourceConflictException", f"Function already exist: {name}", 409)
-            self._functions[name] = Function(
-                name, self.arn(name), code, settings, tags=dict(request.get("Tags") or {})
-            )
-        return self._functions[name].configuration()
+            self._functions[name] = function
+        return function.configuration()
 
     def _version(self, call: ApiCall) -> Function:
         """Return the function; raise AwsError ResourceNotFoundException for other versions than
         $LATEST, which there are not.
         """
-        function, version = (
-            self.get(call.parameters["FunctionName"]),
-            call.parameters.get("Qualifier"),
-        )
+        function = self.get(call.parameters["FunctionName"])
+        version = call.parameters.get("Qualifier")
         if version not in {None, "$LATEST"}:
-            raise AwsError(
-                "ResourceNotFoundException", f"Function not found: {function.arn}:{version}", 404
-            )
+            raise _missing(f"Function not found: {function.arn}:{version}")
         return function
 
     def _get(self, call: ApiCall) -> Mapping[str, Any]:
@@ -193,19 +187,16 @@ class Functions:
             self.invoke_later(function.name, event)
             return {"StatusCode": 202}
         outcome = self.invoker.invoke(function, event)
-        with_log = (
-            {"LogResult": base64.b64encode(tail(outcome.log).encode()).decode()}
-            if call.parameters.get("LogType") == "Tail"
-            else {}
-        )
-        function_error = {"FunctionError": "Unhandled"} if outcome.error is not None else {}
-        return {
+        answer = {
             "StatusCode": 200,
             "ExecutedVersion": "$LATEST",
             "Payload": outcome.payload.encode(),
-            **with_log,
-            **function_error,
         }
+        if call.parameters.get("LogType") == "Tail":
+            answer["LogResult"] = base64.b64encode(outcome.log.encode()[-TAIL_BYTES:]).decode()
+        if outcome.error is not None:
+            answer["FunctionError"] = "Unhandled"
+        return answer
 
     @staticmethod
     def _event(payload: Any) -> Any:
@@ -217,45 +208,32 @@ class Functions:
             ) from error
 
     def _add_permission(self, call: ApiCall) -> Mapping[str, Any]:
-        request = call.parameters
-        function = self.get(request["FunctionName"])
-        sid = request["StatementId"]
+        function, sid = self.get(call.parameters["FunctionName"]), call.parameters["StatementId"]
         if sid in function.policy:
-            raise AwsError(
-                "ResourceConflictException",
-                f"The statement id ({sid}) provided already exists.",
-                409,
-            )
-        statement = permission(request, function.arn)
-        with self._lock:  # a policy change is no new revision of the code: warm processes stay
-            current = self.get(function.name)
-            self._functions[function.name] = replace(
-                current, policy={**current.policy, sid: statement}
-            )
+            message = f"The statement id ({sid}) provided already exists."
+            raise AwsError("ResourceConflictException", message, 409)
+        statement = permission(call.parameters, function.arn)
+        with self._lock:
+            self._set_policy(function.name, {**self.get(function.name).policy, sid: statement})
         return {"Statement": json.dumps(statement)}
 
     def _remove_permission(self, call: ApiCall) -> Mapping[str, Any]:
-        function = self.get(call.parameters["FunctionName"])
-        sid = call.parameters["StatementId"]
+        function, sid = self.get(call.parameters["FunctionName"]), call.parameters["StatementId"]
         if sid not in function.policy:
-            raise AwsError(
-                "ResourceNotFoundException",
-                f"Statement {sid} is not found in resource policy.",
-                404,
-            )
+            raise _missing(f"Statement {sid} is not found in resource policy.")
         with self._lock:
-            policy = {
-                key: value for key, value in self.get(function.name).policy.items() if key != sid
-            }
-            self._functions[function.name] = replace(function, policy=policy)
+            policy = self.get(function.name).policy
+            self._set_policy(function.name, {key: policy[key] for key in policy if key != sid})
         return {}
+
+    def _set_policy(self, name: str, policy: Mapping[str, Mapping[str, Any]]) -> None:
+        """Set a policy, which is no new revision of the code: warm processes stay."""
+        self._functions[name] = replace(self.get(name), policy=policy)
 
     def _get_policy(self, call: ApiCall) -> Mapping[str, Any]:
         function = self.get(call.parameters["FunctionName"])
         if not function.policy:
-            raise AwsError(
-                "ResourceNotFoundException", "The resource you requested does not exist.", 404
-            )
+            raise _missing("The resource you requested does not exist.")
         return {"Policy": json.dumps(function.policy_document), "RevisionId": function.revision}
 
     def _check_role(self, role_arn: str) -> None:
@@ -281,32 +259,29 @@ class Functions:
                 detail = error.response["Error"]
                 raise invalid(
                     f"Error occurred while {operation}. EC2 Error Code: {detail['Code']}. EC2"
-                    f" Error Message: {detail['Message']}",
+                    f" Error Message: {detail['Message']}"
                 ) from error
 
     def _code(self, request: Mapping[str, Any], name: str) -> Code:
         if request.get("ImageUri"):
             raise invalid(
-                "Shoal's emulator runs zip functions only, not container images (ImageUri)",
+                "Shoal's emulator runs zip functions only, not container images (ImageUri)"
             )
         if request.get("ZipFile"):
             return unpack(bytes(request["ZipFile"]), self.folder / name)
         if not (request.get("S3Bucket") and request.get("S3Key")):
             raise invalid("Please provide a source for function code.")
-        version = (
-            {"VersionId": request["S3ObjectVersion"]} if request.get("S3ObjectVersion") else {}
-        )
+        place = {"Bucket": request["S3Bucket"], "Key": request["S3Key"]}
+        if request.get("S3ObjectVersion"):
+            place["VersionId"] = request["S3ObjectVersion"]
         try:
-            archive = self.clients("s3").get_object(
-                Bucket=request["S3Bucket"], Key=request["S3Key"], **version
-            )
+            archive = self.clients("s3").get_object(**place)
         except ClientError as error:
             detail = error.response["Error"]
-            message = (
+            raise invalid(
                 f"Error occurred while GetObject. S3 Error Code: {detail.get('Code')}. S3 Error"
                 f" Message: {detail.get('Message')}"
-            )
-            raise invalid(message) from error
+            ) from error
         # too large even before it is unpacked: it is not read into memory
         if archive["ContentLength"] > MAX_UNPACKED_BYTES:
             too_large = TooLargeError(f"the zip itself has {archive['ContentLength']}")
@@ -316,7 +291,8 @@ class Functions:
 
 def permission(request: Mapping[str, Any], function_arn: str) -> dict[str, Any]:
     """Return the policy statement of an AddPermission."""
-    principal = request["Principal"]
+    name = request["Principal"]
+    kind = "Service" if name.endswith(".amazonaws.com") else "AWS"
     conditions: dict[str, Any] = {}
     if request.get("SourceAccount"):
         conditions["StringEquals"] = {"AWS:SourceAccount": request["SourceAccount"]}
@@ -325,19 +301,12 @@ def permission(request: Mapping[str, Any], function_arn: str) -> dict[str, Any]:
     return {
         "Sid": request["StatementId"],
         "Effect": "Allow",
-        "Principal": (
-            {"Service": principal}
-            if principal.endswith(".amazonaws.com")
-            else "*"
-            if principal == "*"
-            else {"AWS": principal}
-        ),
+        "Principal": "*" if name == "*" else {kind: name},
         "Action": request["Action"],
         "Resource": function_arn,
         **({"Condition": conditions} if conditions else {}),
     }
 
 
-def tail(log: str) -> str:
-    """Return the last 4 KB, as LogResult has it."""
-    return log.encode()[-TAIL_BYTES:].decode("utf-8", "replace")
+def _missing(message: str) -> AwsError:
+    return AwsError("ResourceNotFoundException", message, 404)

@@ -6,6 +6,8 @@
 - Queues: moto reads the prefix of a list as a regular expression.
 - Metrics have no percentiles, images no digest of their manifest, and keys no defaults.
 - IAM reads all of AWS's policies at its start, whether anybody asks for one or not.
+- Each request looks up the methods of a class again.
+- S3's bodies, checksums and digests: see `control.s3`.
 """
 
 from __future__ import annotations
@@ -14,9 +16,12 @@ import hashlib
 import json
 import re
 import threading
+from functools import cache
 from typing import Any
 
 from moto.cloudwatch.models import Statistics
+from moto.core import responses
+from moto.core.utils import method_names_from_class
 from moto.ecr.models import Image
 from moto.iam.access_control import PermissionResult
 from moto.iam.models import IAMBackend, ManagedPolicy
@@ -27,7 +32,11 @@ from moto.sqs.models import Queue, SQSBackend, sqs_backends
 
 from shoal_local.control.identity.policies import Principal, allows, decision
 from shoal_local.control.metrics.metric_store import nearest_rank
+from shoal_local.control.s3 import object_bodies, part_checksums, upload_digests
+from shoal_local.control.scheduler import service as scheduler
 
+Patch = tuple[object, str, Any]
+"""A class or module of moto, the name of an attribute, and its new value."""
 ANONYMOUS = Principal("AWS", "anonymous")
 # Requests come over plain HTTP on loopback, which stands for the TLS that buckets ask for on AWS.
 CONTEXT = {"aws:SecureTransport": "true"}
@@ -58,12 +67,6 @@ def no_access_log(_backend: Any, _request: Any, _bucket_name: str) -> None:
     """Write none: AWS delivers access logs hours later, if at all."""
 
 
-def patch_s3() -> None:
-    """Make moto's S3 ask `bucket_permission` and write no access logs."""
-    S3Backend.log_incoming_request = no_access_log  # type: ignore[method-assign,assignment]
-    FakeBucket.get_permission = bucket_permission  # type: ignore[method-assign,assignment]
-
-
 def publish(subscription: Subscription, *arguments: Any, **more: Any) -> None:
     """Send a message to a subscriber; to a queue only if its policy lets SNS send for the topic."""
     if subscription.protocol != "sqs" or _queue_allows(subscription):
@@ -80,19 +83,9 @@ def _queue_allows(subscription: Subscription) -> bool:
     return allows(json.loads(queue.policy), sns, "sqs:SendMessage", subscription.endpoint, context)
 
 
-def patch_sns() -> None:
-    """Make moto's SNS ask the policies of queues."""
-    Subscription.publish = publish  # type: ignore[method-assign,assignment]
-
-
 def queues_with_prefix(backend: SQSBackend, queue_name_prefix: str) -> list[Queue]:
     """Return the queues whose names begin so; moto takes the prefix for a regular expression."""
     return _queues_of_moto(backend, re.escape(queue_name_prefix or ""))
-
-
-def patch_sqs() -> None:
-    """Make moto's SQS look for the prefix as it stands."""
-    SQSBackend.list_queues = queues_with_prefix  # type: ignore[method-assign,assignment]
 
 
 def statistic(statistics: Statistics, name: str) -> Any:
@@ -102,11 +95,6 @@ def statistic(statistics: Statistics, name: str) -> Any:
     value = _statistic_of_moto(statistics, name)
     values = statistics.metric_single_values_list
     return nearest_rank(values, name) if value is None and values else value
-
-
-def patch_cloudwatch() -> None:
-    """Make moto's CloudWatch answer with percentiles."""
-    Statistics.get_statistics_for_type = statistic  # type: ignore[method-assign,assignment]
 
 
 class ManagedPolicies:
@@ -129,12 +117,6 @@ class ManagedPolicies:
         """Keep nothing: moto's constructor sets what it has read, which is nothing now."""
 
 
-def patch_iam() -> None:
-    """Make moto's IAM read AWS's policies, 5 MB, when somebody asks for a managed policy."""
-    IAMBackend._init_aws_policies = lambda _backend: []  # type: ignore[method-assign,assignment]
-    IAMBackend.managed_policies = ManagedPolicies()  # type: ignore[assignment]
-
-
 def digest_of_manifest(image: Image) -> None:
     """Set the digest of an image that came without one: SHA-256 of its manifest, as the OCI image
     specification says.
@@ -146,11 +128,6 @@ def digest_of_manifest(image: Image) -> None:
     )
 
 
-def patch_ecr() -> None:
-    """Make moto's ECR know an image by the digest of its manifest."""
-    Image._create_digest = digest_of_manifest  # type: ignore[method-assign,assignment]
-
-
 def described_key(key: Key) -> dict[str, Any]:
     """Describe a key as KMS does; moto leaves out what a request left to its default."""
     described = _key_of_moto(key)
@@ -160,6 +137,30 @@ def described_key(key: Key) -> dict[str, Any]:
     return described
 
 
-def patch_kms() -> None:
-    """Make moto's KMS answer with every key's use and whether it is in many regions."""
-    Key.to_dict = described_key  # type: ignore[method-assign,assignment]
+def no_aws_policies(_backend: IAMBackend) -> list[ManagedPolicy]:
+    """Read none of AWS's policies, 5 MB, before somebody asks for a managed policy."""
+    return []
+
+
+PATCHES: tuple[Patch, ...] = (
+    (S3Backend, "log_incoming_request", no_access_log),
+    (FakeBucket, "get_permission", bucket_permission),
+    (Subscription, "publish", publish),
+    (SQSBackend, "list_queues", queues_with_prefix),
+    (Statistics, "get_statistics_for_type", statistic),
+    (IAMBackend, "_init_aws_policies", no_aws_policies),
+    (IAMBackend, "managed_policies", ManagedPolicies()),
+    (Image, "_create_digest", digest_of_manifest),
+    (Key, "to_dict", described_key),
+    (responses, "method_names_from_class", cache(method_names_from_class)),
+    *object_bodies.PATCHES,
+    *part_checksums.PATCHES,
+    *upload_digests.PATCHES,
+    *scheduler.PATCHES,
+)
+
+
+def patch_moto() -> None:
+    """Replace attributes of moto's classes and modules."""
+    for owner, name, value in PATCHES:
+        setattr(owner, name, value)

@@ -1,17 +1,14 @@
 """Which of moto's applications answers a request, decided once for each host.
 
-With every request moto lists its own folder, compares the host with the addresses of all services,
-and looks up which methods a class has. That is more than half of what an answer of moto's costs.
+With every request moto lists its own folder and compares the host with the addresses of all
+services. That is much of what an answer of moto's costs.
 """
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 from flask import Flask
-from moto.core import responses
-from moto.core.utils import method_names_from_class
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 
 
@@ -41,8 +38,3 @@ def _application_of(service: Any) -> Flask:
     application.debug = False
     application.config["PROPAGATE_EXCEPTIONS"] = True
     return application
-
-
-def patch_responses() -> None:
-    """Make moto look up the methods of a class once."""
-    responses.method_names_from_class = cache(method_names_from_class)  # type: ignore[attr-defined]

@@ -14,8 +14,8 @@ from typing import Any, Protocol
 from urllib.parse import unquote
 
 from shoal_local.control.authorization.authorizer import Authorizer
-from shoal_local.control.http.protocol import Answer, ApiCall, error_answer
-from shoal_local.control.routing.service_router import Reply
+from shoal_local.control.http.protocol import Answer, buffer_body
+from shoal_local.control.routing.service_router import Exchange, unknown
 from shoal_local.errors import AwsError
 
 RUNTIME_OPERATIONS = {
@@ -59,61 +59,55 @@ class Gateway:
     service_of: Callable[[str], SageMaker]
     authorizer: Authorizer
 
-    def __call__(self, environ: dict[str, Any], call: ApiCall, body: bytes) -> Reply:
+    def __call__(self, exchange: Exchange) -> Answer:
+        environ, exchange.protocol = exchange.environ, "json"
+        body = buffer_body(environ)
         invocation = INVOCATION.match(environ.get("PATH_INFO", ""))
         if invocation and environ["REQUEST_METHOD"] == "POST":
-            operation = RUNTIME_OPERATIONS[invocation.group(2)]
-            return self._invoke(environ, call, operation, unquote(invocation.group(1)), body)
+            exchange.call = replace(
+                exchange.call,
+                operation=RUNTIME_OPERATIONS[invocation[2]],
+                parameters={"EndpointName": unquote(invocation[1])},
+            )
+            return self._invoke(exchange, body)
         target = environ.get("HTTP_X_AMZ_TARGET", "")
-        operation = target.removeprefix(TARGET_PREFIX)
         if not target.startswith(TARGET_PREFIX):
-            refusal = AwsError(
-                "UnknownOperationException",
-                f"Shoal's emulator does not emulate {environ.get('PATH_INFO')} of SageMaker",
+            raise unknown(
+                f"Shoal's emulator does not emulate {environ.get('PATH_INFO')} of SageMaker"
             )
-            return Reply(call, error_answer(refusal), refusal.code)
-        return self._handle(call, operation, body)
+        exchange.call = replace(exchange.call, operation=target.removeprefix(TARGET_PREFIX))
+        return self._handle(exchange, body)
 
-    def _handle(self, call: ApiCall, operation: str, body: bytes) -> Reply:
-        call = replace(call, operation=operation)
-        try:
-            call = replace(call, parameters=parsed_body(body))
-            # AWS looks at the shape of a request first, and asks IAM about what has one.
-            self.service_of(self.authorizer.identity.account).check(
-                operation, dict(call.parameters)
-            )
-            call = self.authorizer.with_questions(call)
-            self.authorizer.check(call)
-            call = self.authorizer.in_owner_account(call)
-            result = self.service_of(call.account).handle(
-                operation, dict(call.parameters), call.caller_arn
-            )
-        except AwsError as error:
-            return Reply(call, error_answer(error), error.code)
+    def _handle(self, exchange: Exchange, body: bytes) -> Answer:
+        exchange.call = call = replace(exchange.call, parameters=parsed_body(body))
+        # AWS looks at the shape of a request first, and asks IAM about what has one.
+        own_service = self.service_of(self.authorizer.identity.account)
+        own_service.check(call.operation, dict(call.parameters))
+        service = self._authorized(exchange)
+        result = service.handle(call.operation, dict(call.parameters), call.caller_arn)
         headers = {
             "Content-Type": "application/x-amz-json-1.1",
             "x-amzn-RequestId": str(uuid.uuid4()),
         }
-        return Reply(call, Answer(200, headers, json.dumps(result, default=as_timestamp).encode()))
+        return Answer(200, headers, json.dumps(result, default=as_timestamp).encode())
 
-    def _invoke(
-        self, environ: Mapping[str, Any], call: ApiCall, operation: str, name: str, body: bytes
-    ) -> Reply:
-        call = self.authorizer.with_questions(
-            replace(call, operation=operation, parameters={"EndpointName": name})
-        )
-        try:
-            self.authorizer.check(call)
-            call = self.authorizer.in_owner_account(call)
-            service = self.service_of(call.account)
-            invoke = _operation_of(service, operation)
-            status, headers, answer = invoke(name, body, request_headers(environ))
-        except AwsError as error:
-            return Reply(call, error_answer(error, "rest-json"), error.code)
+    def _invoke(self, exchange: Exchange, body: bytes) -> Answer:
+        invoke = _operation_of(self._authorized(exchange), exchange.call.operation)
+        name = exchange.call.parameters["EndpointName"]
+        status, headers, answer = invoke(name, body, request_headers(exchange.environ))
         headers = {"x-amzn-RequestId": str(uuid.uuid4()), **headers}
         if isinstance(answer, bytes):
-            return Reply(call, Answer(status, headers, answer))
-        return Reply(call, Answer(status, headers, b"", parts=answer))
+            return Answer(status, headers, answer)
+        return Answer(status, headers, b"", parts=answer)
+
+    def _authorized(self, exchange: Exchange) -> SageMaker:
+        """Return the service of the account that the request is about, if the caller may send
+        it.
+        """
+        exchange.call = self.authorizer.with_questions(exchange.call)
+        self.authorizer.check(exchange.call)
+        exchange.call = self.authorizer.in_owner_account(exchange.call)
+        return self.service_of(exchange.call.account)
 
 
 def _operation_of(

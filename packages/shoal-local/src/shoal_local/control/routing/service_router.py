@@ -43,36 +43,16 @@ WsgiApp = Callable[[dict[str, Any], StartResponse], Iterable[bytes]]
 
 MOTO_SERVICES = frozenset(
     {
-        "s3",
-        "iam",
-        "sts",
-        "kms",
-        "ec2",
-        "ecr",
-        "sqs",
-        "sns",
-        "ssm",
-        "secretsmanager",
-        "events",
-        "logs",
-        "cloudwatch",
-        "budgets",
+        *("s3", "iam", "sts", "kms", "ec2", "ecr", "sqs", "sns", "ssm", "secretsmanager"),
+        *("events", "scheduler", "logs", "cloudwatch", "budgets"),
     }
 )
 # Services whose things only work in the regions that the emulator has: those kept here, and moto's
 # rules, alarms and logs, which are evaluated there only.
 OF_ONE_REGION = frozenset(
     {
-        "sagemaker",
-        "cloudformation",
-        "lambda",
-        "scheduler",
-        "fsx",
-        "codebuild",
-        "application-autoscaling",
-        "events",
-        "cloudwatch",
-        "logs",
+        *("sagemaker", "cloudformation", "lambda", "scheduler", "fsx", "codebuild"),
+        *("application-autoscaling", "events", "cloudwatch", "logs"),
     }
 )
 OWN_PATH = "/_shoal/"
@@ -101,23 +81,20 @@ class Service:
     guards: Mapping[str, tuple[Guard, ...]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Reply:
-    """The answer to a request, and the error code for the log."""
+@dataclass
+class Exchange:
+    """A request that is being answered; `call` and `protocol` are what is known of it so far."""
 
+    environ: dict[str, Any]
     call: ApiCall
-    answer: Answer
-    error: str | None = None
-
-
-RawHandler = Callable[[dict[str, Any], ApiCall, bytes], Reply]
+    protocol: str
 
 
 @dataclass
 class ServiceRouter:
     """A WSGI application for the requests of one account's callers to one region.
 
-    - `raw`: services that take requests whole, by name.
+    - `sagemaker`: answers SageMaker's requests, whose protocol is its own matter.
     - `paths`: answers the emulator's own URLs.
     - `services_of`: returns the services of the account that a request is about.
     - `regions`: those that the emulator has, for a refusal's words.
@@ -129,197 +106,108 @@ class ServiceRouter:
     services: Mapping[str, Service]
     authorizer: Authorizer
     services_of: Callable[[str], Mapping[str, Service]]
-    raw: Mapping[str, RawHandler] = field(default_factory=dict)
-    paths: Callable[[dict[str, Any]], Answer | None] = lambda _environ: None
-    regions: Sequence[str] = ()
+    sagemaker: Callable[[Exchange], Answer]
+    paths: Callable[[dict[str, Any]], Answer | None]
+    regions: Sequence[str]
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         path = environ.get("PATH_INFO", "")
         if is_own_path(environ):
-            answer = self.paths(environ)
-            return write(
-                answer or error_answer(AwsError("NotFound", f"the emulator has no {path}", 404)),
-                start_response,
-            )
+            missing = AwsError("NotFound", f"the emulator has no {path}", 404)
+            return write(self.paths(environ) or error_answer(missing), start_response)
+        exchange = Exchange(environ, self._call(environ), protocol_of(environ))
+        try:
+            answer = self._answer(exchange)
+            if answer is None:
+                return self._moto(exchange, start_response)
+        except AwsError as error:
+            refusal = error
+        except Exception as error:
+            log.exception("request failed: %s %s", exchange.call.service, path)
+            refusal = AwsError("InternalFailure", f"{type(error).__name__}: {error}", 500)
+        else:
+            self.requests.record(exchange.call, answer.status, sent=len(answer.body))
+            return write(answer, start_response)
+        discard_body(environ)  # so that the next request on the connection is found
+        answer = error_answer(refusal, exchange.protocol)
+        self.requests.record(exchange.call, answer.status, refusal.code, sent=len(answer.body))
+        return write(answer, start_response)
+
+    def _call(self, environ: dict[str, Any]) -> ApiCall:
+        """Return the call as far as its signature tells it."""
         signature = signature_of(environ) or ANONYMOUS
-        caller, received = (
-            self.identity.caller_arn(signature.access_key_id),
-            int(environ.get("CONTENT_LENGTH") or 0),
-        )
-        call = ApiCall(
+        return ApiCall(
             signature.service,
             "",
             signature.region,
-            caller,
-            {},
-            signature.access_key_id,
-            received=received,
+            self.identity.caller_arn(signature.access_key_id),
+            access_key_id=signature.access_key_id,
+            received=int(environ.get("CONTENT_LENGTH") or 0),
         )
-        try:
-            return self._answer(environ, start_response, call)
-        except Exception as error:
-            log.exception("request failed: %s %s", call.service, path)
-            failure = AwsError("InternalFailure", f"{type(error).__name__}: {error}", 500)
-            self.requests.record(call, 500, failure.code)
-            return write(error_answer(failure, protocol_of(environ)), start_response)
 
-    def _answer(
-        self, environ: dict[str, Any], start_response: StartResponse, call: ApiCall
-    ) -> Iterable[bytes]:
+    def _answer(self, exchange: Exchange) -> Answer | None:
+        """Return the answer, None where it is moto's to give."""
+        environ, call = exchange.environ, exchange.call
         if call.service in OF_ONE_REGION and call.region != self.identity.region:
-            buffer_body(environ)  # so that the next request on the connection is found
-            return self._refuse(
-                environ,
-                start_response,
-                call,
+            raise unknown(
                 f"Shoal's emulator has {call.service} in {', '.join(self.regions)} only, and the"
-                f" request is signed for {call.region}",
+                f" request is signed for {call.region}"
             )
-        if call.service in self.raw:
-            return self._finish(
-                self.raw[call.service](environ, call, buffer_body(environ)), start_response
-            )
-        service = self.services.get(call.service)
-        if service is None and call.service not in MOTO_SERVICES:
-            return self._refuse(
-                environ,
-                start_response,
-                call,
-                f"Shoal's emulator does not emulate the service {call.service}",
-            )
-        try:
-            body = (
-                b""
-                if call.service == "s3"
-                else inflate(environ, buffer_body(environ), call.service)
-            )
-        except AwsError as error:
-            return self._finish(
-                Reply(call, error_answer(error, protocol_of(environ)), error.code), start_response
-            )
+        if call.service == "sagemaker":
+            return self.sagemaker(exchange)
+        service = self.services.get(call.service, Service({}))
+        if call.service not in MOTO_SERVICES | self.services.keys():
+            raise unknown(f"Shoal's emulator does not emulate the service {call.service}")
+        is_s3 = call.service == "s3"
+        body = b"" if is_s3 else inflate(environ, buffer_body(environ), call.service)
         operation, request = match_operation(call.service, environ)
         if operation is not None:
-            return self._perform(environ, start_response, call, operation, request, body)
-        if service is None or not service.complete:
-            return self._unknown(environ, start_response, call)
-        what = f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}"
-        return self._refuse(
-            environ, start_response, call, f"{call.service} has no operation {what}"
-        )
+            return self._perform(exchange, operation, request, body)
+        if service.complete:
+            what = f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}"
+            raise unknown(f"{call.service} has no operation {what}")
+        # botocore's model does not know it, so it is moto's if the caller may do everything.
+        exchange.call = self.authorizer.with_questions(call)
+        self.authorizer.check(exchange.call)
+        return None
 
     def _perform(
-        self,
-        environ: dict[str, Any],
-        start_response: StartResponse,
-        call: ApiCall,
-        operation: Operation,
-        request: Request,
-        body: bytes,
-    ) -> Iterable[bytes]:
-        """Check a request for a known operation, and answer it here or leave it to moto.
+        self, exchange: Exchange, operation: Operation, request: Request, body: bytes
+    ) -> Answer | None:
+        """Check a request for a known operation, and answer it here or prepare it for moto.
 
         `body` is empty for S3, whose requests are read here.
         """
-        call = replace(call, operation=operation.name, parameters=dict(operation.path_parameters))
+        environ, exchange.protocol = exchange.environ, operation.protocol
+        path_parameters = dict(operation.path_parameters)
+        call = replace(exchange.call, operation=operation.name, parameters=path_parameters)
+        exchange.call = call
         streamed = call.service == "s3" and call.operation in STREAMED
-        try:
-            if call.service == "s3" and not streamed:
-                body = _document(environ)
-            parameters = (
-                operation.parse_head(request) if streamed else operation.parse(request, body)
-            )
-            _check_headers(parameters)
-            call = self.authorizer.with_questions(replace(call, parameters=parameters))
-            self._check(call, environ if streamed else None)
-            call = self.authorizer.in_owner_account(call)
-            service = self.services_of(call.account).get(call.service)
-            self._guard(call, service, operation, environ if streamed else None)
-            result = self._native(call, service, operation)
-            if result is not None:
-                return self._finish(Reply(call, operation.answer(result)), start_response)
-            operation.check(call.parameters)  # moto trusts the values it is given
-            if streamed:
-                decode_chunks(environ)
-        except AwsError as error:
-            return self._finish(Reply(call, operation.error(error), error.code), start_response)
-        if not streamed:
-            body = operation.without_nulls(body)
-            environ |= {"wsgi.input": io.BytesIO(body), "CONTENT_LENGTH": str(len(body))}
-        return self._moto(environ, start_response, call)
-
-    def _check(self, call: ApiCall, unread: dict[str, Any] | None) -> None:
-        """Raise AwsError when the caller may not send the request.
-
-        Its body is read all the same, so that the next request on the connection is found.
-        """
-        try:
-            self.authorizer.check(call)
-        except AwsError:
-            if unread is not None:
-                discard_body(unread)
-            raise
-
-    @staticmethod
-    def _guard(
-        call: ApiCall,
-        service: Service | None,
-        operation: Operation,
-        unread: dict[str, Any] | None,
-    ) -> None:
-        """Raise AwsError when a guard refuses the request; its body is read all the same."""
-        guards = service.guards if service else {}
-        try:
-            for guard in (*guards.get("*", ()), *guards.get(call.operation, ())):
-                guard(replace(call, parameters=operation.check(call.parameters)))
-        except AwsError:
-            if unread is not None:
-                discard_body(unread)
-            raise
-
-    def _unknown(
-        self, environ: dict[str, Any], start_response: StartResponse, call: ApiCall
-    ) -> Iterable[bytes]:
-        """Leave a request that botocore's model does not know to moto, if the caller may do
-        everything.
-        """
-        call = self.authorizer.with_questions(call)
-        try:
-            self._check(call, environ)
-        except AwsError as refusal:
-            return self._finish(
-                Reply(call, error_answer(refusal, protocol_of(environ)), refusal.code),
-                start_response,
-            )
-        return self._moto(environ, start_response, call)
-
-    def _refuse(
-        self, environ: dict[str, Any], start_response: StartResponse, call: ApiCall, reason: str
-    ) -> Iterable[bytes]:
-        refusal = AwsError("UnknownOperationException", reason)
-        return self._finish(
-            Reply(call, error_answer(refusal, protocol_of(environ)), refusal.code), start_response
-        )
-
-    @staticmethod
-    def _native(
-        call: ApiCall, service: Service | None, operation: Operation
-    ) -> Mapping[str, Any] | None:
-        """Return the result of an operation that is answered here; None when it is moto's."""
-        if service is None:
-            return None
+        if call.service == "s3" and not streamed:
+            body = _document(environ)
+        parameters = operation.parse_head(request) if streamed else operation.parse(request, body)
+        _check_headers(parameters)
+        exchange.call = self.authorizer.with_questions(replace(call, parameters=parameters))
+        self.authorizer.check(exchange.call)
+        exchange.call = call = self.authorizer.in_owner_account(exchange.call)
+        service = self.services_of(call.account).get(call.service, Service({}))
         handler = service.operations.get(call.operation)
         if handler is None and service.complete:
-            raise AwsError(
-                "UnknownOperationException",
-                f"Shoal's emulator does not emulate {call.service} {call.operation}",
-            )
-        if handler is None:
-            return None
-        return handler(replace(call, parameters=operation.check(call.parameters)))
+            raise unknown(f"Shoal's emulator does not emulate {call.service} {call.operation}")
+        checked = replace(call, parameters=operation.check(call.parameters))
+        for guard in (*service.guards.get("*", ()), *service.guards.get(call.operation, ())):
+            guard(checked)
+        if handler is not None:
+            return operation.answer(handler(checked))
+        if streamed:
+            decode_chunks(environ)
+        else:
+            body = operation.without_nulls(body)
+            environ |= {"wsgi.input": io.BytesIO(body), "CONTENT_LENGTH": str(len(body))}
+        return None
 
-    def _moto(
-        self, environ: dict[str, Any], start_response: StartResponse, call: ApiCall
-    ) -> Iterable[bytes]:
+    def _moto(self, exchange: Exchange, start_response: StartResponse) -> Iterable[bytes]:
+        environ, call = exchange.environ, exchange.call
         status: list[int] = []
         lengths: list[int] = []
 
@@ -339,22 +227,17 @@ class ServiceRouter:
                 # An emulated operation broke: a 500, which nobody takes for a mistake of theirs.
                 raise
             log.exception("moto cannot answer %s %s", call.service, call.operation)
-            return self._refuse(
-                environ,
-                start_response,
-                call,
-                f"Shoal's emulator does not emulate {call.service} {call.operation}",
-            )
+            what = f"{call.service} {call.operation}"
+            raise unknown(f"Shoal's emulator does not emulate {what}") from error
         # the answer to HEAD has the length of a body that it leaves out
         has_body = lengths and environ["REQUEST_METHOD"] != "HEAD"
         self.requests.record(call, status[0] if status else 0, sent=lengths[0] if has_body else 0)
         return response
 
-    def _finish(self, reply: Reply, start_response: StartResponse) -> Iterable[bytes]:
-        self.requests.record(
-            reply.call, reply.answer.status, reply.error, sent=len(reply.answer.body)
-        )
-        return write(reply.answer, start_response)
+
+def unknown(reason: str) -> AwsError:
+    """Return the refusal of what is not emulated."""
+    return AwsError("UnknownOperationException", reason)
 
 
 def _check_headers(parameters: Mapping[str, Any]) -> None:

@@ -96,15 +96,6 @@ def blocks_of(value: bytes | Body | Concatenation) -> Iterable[bytes]:
     return (value,) if isinstance(value, bytes) else value
 
 
-def stream_objects() -> None:
-    """Make moto's S3 keep large objects out of memory."""
-    FakeKey.value = property(value_of, keep)  # type: ignore[assignment]
-    FakeMultipart.complete = complete  # type: ignore[method-assign,assignment]
-    S3Backend.complete_multipart_upload = complete_and_forget_parts  # type: ignore[method-assign,assignment]
-    S3Response.setup_class = set_up  # type: ignore[method-assign,assignment]
-    responses.compute_checksum = checksum_of  # type: ignore[attr-defined,assignment]
-
-
 def value_of(key: FakeKey) -> bytes | Body:
     """Return an object's content."""
     if key.contentsize <= key._max_buffer_size:
@@ -232,3 +223,12 @@ def _spooled(source: IO[bytes], length: int) -> Body:
         if remaining:
             raise OSError(f"of {length} announced bytes {remaining} did not come")
         return Body.of(file, length)
+
+
+PATCHES: tuple[tuple[object, str, Any], ...] = (
+    (FakeKey, "value", property(value_of, keep)),
+    (FakeMultipart, "complete", complete),
+    (S3Backend, "complete_multipart_upload", complete_and_forget_parts),
+    (S3Response, "setup_class", set_up),
+    (responses, "compute_checksum", checksum_of),
+)

@@ -25,13 +25,6 @@ _parts_by_moto = S3Response._complete_multipart_body
 _head_by_moto = S3Response.head_object
 
 
-def patch_uploads() -> None:
-    """Make moto's S3 hash the parts of uploads that ask for SHA-256."""
-    S3Response.upload_part_copy = copy_part  # type: ignore[method-assign,assignment]
-    S3Response._complete_multipart_body = named_parts  # type: ignore[method-assign,assignment]
-    S3Response.head_object = head_object  # type: ignore[method-assign,assignment]
-
-
 def copy_part(response: S3Response) -> TYPE_RESPONSE:
     """Copy a part, and answer with its checksum."""
     status, headers, body = _copy_part_by_moto(response)
@@ -90,3 +83,10 @@ def _upload(response: S3Response) -> FakeMultipart | None:
 
 def _checksum(upload: FakeMultipart, number: int) -> str:
     return base64.b64encode(sha256(blocks_of(value_of(upload.parts[number])))).decode()
+
+
+PATCHES: tuple[tuple[object, str, Any], ...] = (
+    (S3Response, "upload_part_copy", copy_part),
+    (S3Response, "_complete_multipart_body", named_parts),
+    (S3Response, "head_object", head_object),
+)

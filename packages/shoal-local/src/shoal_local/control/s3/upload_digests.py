@@ -10,7 +10,8 @@ import base64
 import binascii
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from moto.core.common_types import TYPE_RESPONSE
 from moto.s3.exceptions import S3ClientError
@@ -28,24 +29,16 @@ LENGTHS: Mapping[str, int] = {
     "SHA256": 32,
 }
 COMPUTED = frozenset({"CRC32", "SHA1", "SHA256"})
-_put_by_moto = S3Response.put_object
-_part_by_moto = S3Response.upload_part
 
 
-def patch_digests() -> None:
-    """Make moto's S3 refuse uploads that are not what their headers say."""
-    S3Response.put_object = put_object  # type: ignore[method-assign,assignment]
-    S3Response.upload_part = upload_part  # type: ignore[method-assign,assignment]
+def checked(answer: Callable[[S3Response], TYPE_RESPONSE]) -> Callable[[S3Response], TYPE_RESPONSE]:
+    """Return a method of moto that refuses an upload that is not what its headers say."""
 
+    def checked_answer(response: S3Response) -> TYPE_RESPONSE:
+        check_digests(response.headers, response.raw_body)
+        return answer(response)
 
-def put_object(response: S3Response) -> TYPE_RESPONSE:
-    check_digests(response.headers, response.raw_body)
-    return _put_by_moto(response)
-
-
-def upload_part(response: S3Response) -> TYPE_RESPONSE:
-    check_digests(response.headers, response.raw_body)
-    return _part_by_moto(response)
+    return checked_answer
 
 
 def check_digests(headers: Mapping[str, str], body: bytes | Body) -> None:
@@ -97,3 +90,9 @@ def _decoded(value: str) -> bytes:
         return base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError):
         return b""
+
+
+PATCHES: tuple[tuple[object, str, Any], ...] = (
+    (S3Response, "put_object", checked(S3Response.put_object)),
+    (S3Response, "upload_part", checked(S3Response.upload_part)),
+)

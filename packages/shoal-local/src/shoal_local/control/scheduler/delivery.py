@@ -11,6 +11,7 @@ import threading
 import uuid
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -19,7 +20,6 @@ from botocore.exceptions import BotoCoreError, ClientError
 from shoal_local.context import RoleCredentials
 from shoal_local.control.identity.clients import Clients
 from shoal_local.control.identity.identity import Identity, error_of
-from shoal_local.control.scheduler.schedules import Schedule
 from shoal_local.errors import AwsError
 from shoal_local.metrics import Measure, Measurement
 
@@ -28,8 +28,24 @@ NAMESPACE = "AWS/Scheduler"
 MAX_THREADS = 8
 MAX_PAUSE_S = 60.0
 THROTTLED = 429
+DEFAULT_RETRIES = {"MaximumEventAgeInSeconds": 86400, "MaximumRetryAttempts": 185}
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class DueCall:
+    """A call of a schedule's target, for the time `due_at` of the schedules' clock."""
+
+    arn: str
+    group: str
+    target: Mapping[str, Any]
+    due_at: datetime
+
+    @property
+    def group_arn(self) -> str:
+        """Return the source ARN with which Scheduler assumes the schedule's role."""
+        return self.arn.rpartition("/")[0].replace(":schedule/", ":schedule-group/")
 
 
 class Deliveries:
@@ -50,7 +66,7 @@ class Deliveries:
         self._pool = ThreadPoolExecutor(MAX_THREADS, "scheduler")
         self._closing = threading.Event()
 
-    def start(self, schedule: Schedule) -> None:
+    def start(self, schedule: DueCall) -> None:
         """Deliver a schedule on a thread of the pool."""
         if not self._closing.is_set():
             self._pool.submit(self._deliver, schedule)
@@ -59,9 +75,9 @@ class Deliveries:
         self._closing.set()
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def _deliver(self, schedule: Schedule) -> None:
+    def _deliver(self, schedule: DueCall) -> None:
         """Try as often and as long as the schedule's retry policy says."""
-        policy = schedule.target["RetryPolicy"]
+        policy = {**DEFAULT_RETRIES, **schedule.target.get("RetryPolicy", {})}
         began, attempt = self._now(), 0
         while True:
             attempt += 1
@@ -78,16 +94,12 @@ class Deliveries:
                 break
         self._give_up(schedule, attempt, error)
 
-    def _attempt(self, schedule: Schedule, attempt: int) -> AwsError | None:
+    def _attempt(self, schedule: DueCall, attempt: int) -> AwsError | None:
         """Call the target once; return the error, or None."""
         self._count(schedule, "InvocationAttemptCount")
         try:
-            call_target(
-                self._clients,
-                self._credentials(schedule),
-                schedule,
-                render_input(schedule, attempt),
-            )
+            payload = render_input(schedule, attempt)
+            call_target(self._clients, self._credentials(schedule), schedule, payload)
         except ClientError as error:
             refusal = error_of(error)
         except BotoCoreError as error:
@@ -102,7 +114,7 @@ class Deliveries:
         )
         return refusal
 
-    def _give_up(self, schedule: Schedule, attempts: int, error: AwsError) -> None:
+    def _give_up(self, schedule: DueCall, attempts: int, error: AwsError) -> None:
         self._count(schedule, "InvocationDroppedCount")
         queue = (schedule.target.get("DeadLetterConfig") or {}).get("Arn")
         if not queue:
@@ -113,22 +125,18 @@ class Deliveries:
             "RETRY_ATTEMPTS": str(attempts - 1),
             "SCHEDULE_ARN": schedule.arn,
         }
+        attributes = {
+            key: {"DataType": "String", "StringValue": value} for key, value in reasons.items()
+        }
         try:
-            self._send(
-                schedule,
-                queue,
-                {
-                    key: {"DataType": "String", "StringValue": value}
-                    for key, value in reasons.items()
-                },
-            )
+            self._send(schedule, queue, attributes)
         except (AwsError, ClientError, BotoCoreError) as failure:
             self._count(schedule, "InvocationsFailedToBeSentToDeadLetterCount")
             log.warning("dead letter of %s not delivered: %s", schedule.arn, failure)
         else:
             self._count(schedule, "InvocationsSentToDeadLetterCount")
 
-    def _send(self, schedule: Schedule, queue_arn: str, attributes: Mapping[str, Any]) -> None:
+    def _send(self, schedule: DueCall, queue_arn: str, attributes: Mapping[str, Any]) -> None:
         sqs = self._clients("sqs", self._credentials(schedule))
         account, name = queue_arn.split(":")[4:]
         url = self._clients("sqs").get_queue_url(QueueName=name, QueueOwnerAWSAccountId=account)[
@@ -138,11 +146,11 @@ class Deliveries:
             QueueUrl=url, MessageBody=render_input(schedule, 1), MessageAttributes=attributes
         )
 
-    def _credentials(self, schedule: Schedule) -> RoleCredentials:
+    def _credentials(self, schedule: DueCall) -> RoleCredentials:
         role, session = schedule.target["RoleArn"], f"scheduler-{uuid.uuid4().hex}"
         return self._identity.service_credentials(role, session, SCHEDULER, schedule.group_arn)
 
-    def _count(self, schedule: Schedule, metric: str) -> None:
+    def _count(self, schedule: DueCall, metric: str) -> None:
         where = {"ScheduleGroup": schedule.group}
         self._measure([Measurement(NAMESPACE, metric, 1.0, "Count", where)])
 
@@ -154,15 +162,14 @@ def is_retryable(error: AwsError) -> bool:
     return error.http_status >= 500 or error.http_status == THROTTLED
 
 
-def render_input(schedule: Schedule, attempt: int) -> str:
+def render_input(schedule: DueCall, attempt: int) -> str:
     """Return the target's input with the context attributes filled in (user guide, "Adding context
     attributes").
     """
     text = str(schedule.target.get("Input") or "{}")
-    due_at = schedule.due_at.strftime("%Y-%m-%dT%H:%M:%SZ") if schedule.due_at else ""
     context = {
         "schedule-arn": schedule.arn,
-        "scheduled-time": due_at,
+        "scheduled-time": f"{schedule.due_at:%Y-%m-%dT%H:%M:%SZ}",
         "execution-id": uuid.uuid4().hex[:16],
         "attempt-number": str(attempt),
     }
@@ -172,7 +179,7 @@ def render_input(schedule: Schedule, attempt: int) -> str:
 
 
 def call_target(
-    clients: Clients, credentials: RoleCredentials, schedule: Schedule, payload: str
+    clients: Clients, credentials: RoleCredentials, schedule: DueCall, payload: str
 ) -> None:
     """Start the pipeline, or invoke the function without waiting for it."""
     target = schedule.target

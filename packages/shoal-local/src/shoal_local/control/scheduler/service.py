@@ -1,4 +1,4 @@
-"""The API of EventBridge Scheduler, and the thread that calls the targets of schedules.
+"""The schedules of EventBridge Scheduler: moto keeps them, and a thread here calls their targets.
 
 Targets are Lambda functions and SageMaker pipelines; others are refused by name. With a flexible
 window, the call comes at its beginning.
@@ -9,22 +9,34 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from moto.scheduler.models import EventBridgeSchedulerBackend, Schedule, scheduler_backends
+
+from shoal_local.control.http.guards import Guard
 from shoal_local.control.http.protocol import ApiCall
 from shoal_local.control.identity.clients import Clients
 from shoal_local.control.identity.identity import Identity
-from shoal_local.control.scheduler.delivery import SCHEDULER, Deliveries
-from shoal_local.control.scheduler.schedules import Schedule, new_schedule, times_of
+from shoal_local.control.scheduler.delivery import SCHEDULER, Deliveries, DueCall
+from shoal_local.control.scheduler.expressions import Cron, ExpressionError, Rate, parse
 from shoal_local.errors import AwsError
 from shoal_local.metrics import Measure
 
 POLL_S = 0.25
 DEFAULT = "default"
 TARGET = re.compile(r"^arn:aws:(lambda:[\w-]+:\d{12}:function:|sagemaker:[\w-]+:\d{12}:pipeline/)")
-Document = dict[str, Any]
+# Settings that moto would keep and nobody honour.
+UNSUPPORTED = ("StartDate", "EndDate", "KmsKeyArn", "ActionAfterCompletion")
+
+
+@dataclass(frozen=True)
+class Appointment:
+    """When a schedule is due, on the schedules' clock; `key` is what that follows from."""
+
+    key: tuple[float, str, str]
+    due_at: datetime | None
 
 
 class Scheduler:
@@ -35,13 +47,9 @@ class Scheduler:
     def __init__(
         self, identity: Identity, clients: Clients, measure: Measure, speed: float = 1.0
     ) -> None:
-        self._identity = identity
-        self._began_at, self._began_s, self._speed = datetime.now(UTC), time.monotonic(), speed
-        self._groups: dict[str, Document] = {}
-        self._tags: dict[str, dict[str, str]] = {}
-        self._schedules: dict[tuple[str, str], Schedule] = {}
-        self._lock = threading.RLock()
-        self._add_group(DEFAULT)
+        self._identity, self._speed = identity, speed
+        self._began_at, self._began_s = datetime.now(UTC), time.monotonic()
+        self._appointments: dict[str, Appointment] = {}
         self._deliveries = Deliveries(identity, clients, measure, self.now, speed)
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True, name="scheduler")
@@ -58,188 +66,127 @@ class Scheduler:
         self._deliveries.close()
 
     @property
-    def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:
-        """Return the handlers by operation; every other operation is refused."""
-        handlers = {
-            "CreateSchedule": self._create,
-            "UpdateSchedule": self._update,
-            "GetSchedule": lambda request: self._schedule(request).document,
-            "DeleteSchedule": self._delete,
-            "ListSchedules": self._list,
-            "CreateScheduleGroup": self._create_group,
-            "GetScheduleGroup": lambda request: self._group(request["Name"]),
-            "DeleteScheduleGroup": self._delete_group,
-            "ListScheduleGroups": self._list_groups,
-            "TagResource": self._tag,
-            "UntagResource": self._untag,
-            "ListTagsForResource": self._list_tags,
+    def guards(self) -> dict[str, Guard]:
+        """Return the checks before moto gets a request."""
+        return {
+            "CreateSchedule": self._check_schedule,
+            "UpdateSchedule": self._check_schedule,
+            "CreateScheduleGroup": self._check_new_group,
+            "DeleteScheduleGroup": self._check_old_group,
         }
-        return {name: _locked(self._lock, handle) for name, handle in handlers.items()}
+
+    @property
+    def _kept(self) -> EventBridgeSchedulerBackend:
+        return scheduler_backends[self._identity.account][self._identity.region]
 
     def _run(self) -> None:
         while not self._closing.wait(POLL_S):
-            for schedule in self._take_due():
-                self._deliveries.start(schedule)
+            for call in self._take_due():
+                self._deliveries.start(call)
 
-    def _take_due(self) -> list[Schedule]:
-        """Return the enabled schedules that are due, as they were, and let each wait for its next
-        time. A disabled schedule skips its times.
+    def _take_due(self) -> list[DueCall]:
+        """Return the calls that are due, and let each schedule wait for its next time. A disabled
+        schedule skips its times, and a late one those that have passed.
         """
-        with self._lock:
-            now = self.now()
-            due = {
-                key: schedule
-                for key, schedule in self._schedules.items()
-                if schedule.due_at and schedule.due_at <= now
-            }
-            self._schedules |= {key: schedule.fired(now) for key, schedule in due.items()}
-        return [each for each in due.values() if each.document["State"] == "ENABLED"]
+        now, calls, appointments = self.now(), [], {}
+        groups = list(self._kept.schedule_groups.values())
+        for schedule in [each for group in groups for each in list(group.schedules.values())]:
+            times, since = times_of(schedule), self._clock(schedule.creation_date)
+            appointment = self._appointment(schedule, times, since, now)
+            due_at = appointment.due_at
+            if due_at and due_at <= now:
+                appointment = Appointment(appointment.key, times.next(since, now))
+                if schedule.state == "ENABLED":
+                    call = DueCall(schedule.arn, schedule.group_name, schedule.target, due_at)
+                    calls.append(call)
+            appointments[schedule.arn] = appointment
+        self._appointments = appointments
+        return calls
 
-    def _create(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        self._check_target(request)
-        group, name = self._group(request.get("GroupName"))["Name"], request["Name"]
-        if (group, name) in self._schedules:
-            raise AwsError("ConflictException", f"Schedule {name} already exists.", 409)
-        arn = self._arn("schedule", f"{group}/{name}")
-        self._schedules[group, name] = new_schedule(arn, group, request, self.now())
-        return {"ScheduleArn": arn}
+    def _appointment(
+        self, schedule: Schedule, times: Rate | Cron, since: datetime, now: datetime
+    ) -> Appointment:
+        """Return when the schedule is due. A new rate is due at once, and a changed one still
+        counts from the creation (API reference, UpdateSchedule).
+        """
+        expression, zone = schedule.schedule_expression, schedule.schedule_expression_timezone
+        key, old = (schedule.creation_date, expression, zone), self._appointments.get(schedule.arn)
+        if old is not None and old.key == key:
+            return old
+        is_new = old is None or old.key[0] != key[0]
+        return Appointment(key, times.next(since, since - datetime.resolution if is_new else now))
 
-    def _update(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        self._check_target(request)
-        changed = self._schedule(request).changed(request, self.now())
-        self._schedules[changed.group, request["Name"]] = changed
-        return {"ScheduleArn": changed.arn}
+    def _clock(self, timestamp: float) -> datetime:
+        """Return an instant of the machine's clock on the schedules' clock."""
+        return self._began_at + (datetime.fromtimestamp(timestamp, UTC) - self._began_at) * (
+            self._speed
+        )
 
-    def _check_target(self, request: Mapping[str, Any]) -> None:
-        """Raise AwsError for a wrong expression, for a target that is not emulated, and for a role
-        that Scheduler could not assume.
+    def _check_schedule(self, call: ApiCall) -> None:
+        """Raise AwsError for a wrong expression, for what is not emulated, and for a role that
+        Scheduler could not assume.
 
         AWS also checks the role before it keeps a schedule, and the expression before the role
         (recorded by LocalStack, test_scheduler.snapshot.json).
         """
-        times_of(request)
-        target, group = request["Target"], self._group(request.get("GroupName"))
+        request = call.parameters
+        for name in UNSUPPORTED:
+            if request.get(name) is not None:
+                raise _invalid(f"Shoal's emulator has no schedules with {name}")
+        try:
+            zone = request.get("ScheduleExpressionTimezone") or "UTC"
+            parse(request["ScheduleExpression"], zone)
+        except ExpressionError as error:
+            raise _invalid(str(error)) from error
+        target, group_arn = request["Target"], self._group_arn(request.get("GroupName") or DEFAULT)
         if not TARGET.match(target["Arn"]):
-            raise AwsError(
-                "ValidationException",
+            raise _invalid(
                 "Shoal's emulator has schedules for functions and pipelines only, not"
-                f" {target['Arn']}",
+                f" {target['Arn']}"
             )
         try:
             role, session = target["RoleArn"], "scheduler-check"
-            self._identity.service_credentials(role, session, SCHEDULER, group["Arn"])
+            self._identity.service_credentials(role, session, SCHEDULER, group_arn)
         except AwsError as error:
             message = (
                 "The execution role you provide must allow AWS EventBridge Scheduler to assume the"
                 " role."
             )
-            raise AwsError("ValidationException", f"{message} ({error.message})") from error
+            raise _invalid(f"{message} ({error.message})") from error
 
-    def _schedule(self, request: Mapping[str, Any]) -> Schedule:
-        group, name = self._group(request.get("GroupName"))["Name"], request["Name"]
-        if (group, name) not in self._schedules:
-            raise AwsError("ResourceNotFoundException", f"Schedule {name} does not exist.", 404)
-        return self._schedules[group, name]
-
-    def _delete(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        del self._schedules[self._schedule(request).group, request["Name"]]
-        return {}
-
-    def _list(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        _check_first_page(request)
-        if request.get("GroupName"):
-            self._group(request["GroupName"])
-        summaries = [
-            self._schedules[key].summary
-            for key in sorted(self._schedules)
-            if request.get("GroupName") in (None, key[0])
-        ]
-        return {
-            "Schedules": [
-                each
-                for each in summaries
-                if each["Name"].startswith(request.get("NamePrefix") or "")
-                and request.get("State") in (None, each["State"])
-            ]
-        }
-
-    def _create_group(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        name = request["Name"]
-        if name in self._groups:
-            raise AwsError("ConflictException", f"Schedule group {name} already exists.", 409)
-        arn = self._add_group(name)
-        self._tags[arn] = _tag_map(request)
-        return {"ScheduleGroupArn": arn}
-
-    def _add_group(self, name: str) -> str:
-        now, arn = datetime.now(UTC), self._arn("schedule-group", name)
-        times = {"CreationDate": now, "LastModificationDate": now}
-        self._groups[name] = {"Arn": arn, "Name": name, "State": "ACTIVE", **times}
-        return arn
-
-    def _group(self, name: str | None) -> Document:
-        group = self._groups.get(name or DEFAULT)
-        if group is None:
+    def _group_arn(self, name: str) -> str:
+        if name not in self._kept.schedule_groups:
             message = f"Schedule group {name} does not exist."
             raise AwsError("ResourceNotFoundException", message, 404)
-        return group
+        return self._kept.schedule_groups[name].arn
 
-    def _delete_group(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Delete a group with its schedules, at once; AWS takes a while."""
-        name = self._group(request["Name"])["Name"]
+    def _check_new_group(self, call: ApiCall) -> None:
+        """Refuse a group that exists, which moto would replace by an empty one."""
+        name = call.parameters["Name"]
+        if name in self._kept.schedule_groups:
+            raise AwsError("ConflictException", f"Schedule group {name} already exists.", 409)
+
+    def _check_old_group(self, call: ApiCall) -> None:
+        name = call.parameters["Name"]
+        self._group_arn(name)
         if name == DEFAULT:
-            message = "The default schedule group cannot be deleted."
-            raise AwsError("ValidationException", message)
-        self._tags.pop(self._groups.pop(name)["Arn"], None)
-        for key in [key for key in self._schedules if key[0] == name]:
-            del self._schedules[key]
-        return {}
-
-    def _list_groups(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        _check_first_page(request)
-        prefix = request.get("NamePrefix") or ""
-        groups = [group for name, group in self._groups.items() if name.startswith(prefix)]
-        return {"ScheduleGroups": groups}
-
-    def _tag(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        self._tags_of(request).update(_tag_map(request))
-        return {}
-
-    def _untag(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        for key in request["TagKeys"]:
-            self._tags_of(request).pop(key, None)
-        return {}
-
-    def _list_tags(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        tags = self._tags_of(request)
-        return {"Tags": [{"Key": key, "Value": value} for key, value in tags.items()]}
-
-    def _tags_of(self, request: Mapping[str, Any]) -> dict[str, str]:
-        """Return the tags of a group. Schedules have none (API reference, TagResource)."""
-        group = self._group(str(request["ResourceArn"]).rpartition(":schedule-group/")[2])
-        return self._tags.setdefault(group["Arn"], {})
-
-    def _arn(self, kind: str, name: str) -> str:
-        return f"arn:aws:scheduler:{self._identity.region}:{self._identity.account}:{kind}/{name}"
+            raise _invalid("The default schedule group cannot be deleted.")
 
 
-def _locked(
-    lock: threading.RLock, handle: Callable[[Mapping[str, Any]], Mapping[str, Any]]
-) -> Callable[[ApiCall], Mapping[str, Any]]:
-    """Return a handler of which one request runs at a time."""
-
-    def handle_call(call: ApiCall) -> Mapping[str, Any]:
-        with lock:
-            return handle(call.parameters)
-
-    return handle_call
+def times_of(schedule: Schedule) -> Rate | Cron:
+    return parse(schedule.schedule_expression, schedule.schedule_expression_timezone)
 
 
-def _check_first_page(request: Mapping[str, Any]) -> None:
-    """Raise AwsError for a token: no list here has a second page."""
-    if request.get("NextToken"):
-        raise AwsError("ValidationException", "Invalid NextToken.")
+def _invalid(message: str) -> AwsError:
+    return AwsError("ValidationException", message)
 
 
-def _tag_map(request: Mapping[str, Any]) -> dict[str, str]:
-    return {tag["Key"]: tag["Value"] for tag in request.get("Tags") or []}
+_update_by_moto = Schedule.update
+
+
+def update(schedule: Schedule, **settings: Any) -> None:
+    """Change a schedule; one whose state the request leaves out is enabled, as on AWS."""
+    _update_by_moto(schedule, **{**settings, "state": settings["state"] or "ENABLED"})
+
+
+PATCHES: tuple[tuple[object, str, Any], ...] = ((Schedule, "update", update),)
