@@ -35,11 +35,12 @@ def test_without_a_change_it_is_shoals_own(tmp_path: Path) -> None:
 
 
 def test_the_message_on_the_page_is_the_one_that_a_user_gets(tmp_path: Path) -> None:
-    (message,) = re.findall(r"```\n(CreateEndpoint cannot .*)\n```", PAGE)
-    code = UNCHANGED.replace("launch)\n", 'launch).without("CreateEndpoint")\n')
+    (message,) = re.findall(r"```\n(in the definition, step SmokeTest: .*)\n```", PAGE)
+    code = SCORED.replace("*_, teardown =", "_, _, smoke_test, teardown =")
+    code = code.replace("create_model, score, teardown)", "create_model, smoke_test, teardown)")
     with pytest.raises(ConfigError) as caught:
         built(tmp_path, code, "houses")
-    assert str(caught.value).endswith(message)
+    assert message in str(caught.value)
 
 
 def test_training_waits_for_the_check_of_the_data(tmp_path: Path) -> None:
@@ -64,4 +65,4 @@ def test_a_transform_stands_in_the_place_of_the_endpoint(tmp_path: Path) -> None
     assert list(steps)[3:] == [
         *("Seal", "Register", "CreateModel", "Score", "Teardown", "GateFailed")
     ]
-    assert steps["Teardown"]["DependsOn"] == ["CreateModel", "Score"]
+    assert steps["Teardown"]["DependsOn"] == ["Score"]

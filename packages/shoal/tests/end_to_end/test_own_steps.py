@@ -24,16 +24,21 @@ ENVIRONMENT = HOUSES.replace("ml.m5.xlarge,", "ml.m5.xlarge, source_dir: my_code
     "workload: houses\n", "workload: houses\npipeline: my_pipelines.houses:build\n"
 )
 MODULE = """
+from dataclasses import replace
+
 from my_pipelines import asked, checked, scored
 
 
 def build(environment, infrastructure, launch):
     given = environment, infrastructure, launch
-    return (
-        scored.build(*given)
-        .insert_before("Train", checked.build(*given).step("CheckData"))
-        .insert_before("Register", asked.build(*given).step("Ask"))
-    )
+    check, train, *_ = checked.build(*given).steps
+    ask = asked.build(*given).step("Ask")
+    pipeline = scored.build(*given)
+    _, evaluate, gate = pipeline.steps
+    seal, register, *hosting = gate.if_true
+    register = replace(register, depends_on=("Ask",))
+    gate = replace(gate, if_true=(seal, ask, register, *hosting))
+    return replace(pipeline, steps=(check, train, evaluate, gate))
 """
 CHECK = """
 import pathlib, sys

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pipelines.training import training_pipeline as standard
 from shoal.launch import Launch
 from shoal.pipelines.expressions import EXECUTION_ID, Property
 from shoal.pipelines.graph import Pipeline
 from shoal.pipelines.requests import TRANSFORM_FOLDER, Infrastructure, artifacts
 from shoal.pipelines.retries import CREATE_CALL, JOB
-from shoal.pipelines.steps import Callback, Step, Transform, Tuning
+from shoal.pipelines.steps import Callback, Condition, Step, Transform, Tuning
 from shoal.settings.names import Names
 from shoal.settings.settings import Environment
 
@@ -16,12 +18,22 @@ from shoal.settings.settings import Environment
 def build(environment: Environment, infrastructure: Infrastructure, launch: Launch) -> Pipeline:
     """Return it: asked first, tuned, and scoring a dataset instead of an endpoint."""
     pipeline = standard(environment, infrastructure, launch)
-    return (
-        pipeline.insert_before("Train", ask(environment))
-        .insert_after("Ask", tune(pipeline.step("Train")))
-        .without("CreateEndpointConfig", "CreateEndpoint", "SmokeTest")
-        .insert_after("CreateModel", score(pipeline, environment, infrastructure))
+    train, evaluate, gate = pipeline.steps
+    assert isinstance(gate, Condition)
+    seal, register, create_model, *_, teardown = gate.if_true
+    hosting = (
+        create_model,
+        score(pipeline, environment, infrastructure),
+        replace(teardown, depends_on=("Score",)),
     )
+    steps = (
+        ask(environment),
+        replace(tune(train), depends_on=("Ask",)),
+        replace(train, depends_on=("Tune",)),
+        evaluate,
+        replace(gate, if_true=(seal, register, *hosting)),
+    )
+    return replace(pipeline, steps=steps)
 
 
 def ask(environment: Environment) -> Callback:

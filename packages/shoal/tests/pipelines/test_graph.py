@@ -201,3 +201,18 @@ def test_more_parameters_than_the_api_takes_are_refused() -> None:
         parameters=tuple(Parameter(f"P{number}", "Integer", 1) for number in range(201))
     )
     assert lines == ["201 parameters; SageMaker allows 200"]
+
+
+def test_what_is_not_there_names_what_is() -> None:
+    pipeline = Pipeline((THRESHOLD,), (Training("A"), gate(Training("B"))))
+    assert (pipeline.step("B"), pipeline.parameter("Threshold")) == (Training("B"), THRESHOLD)
+    with pytest.raises(GraphError, match="there is no step C; there are A, Gate, B"):
+        pipeline.step("C")
+    with pytest.raises(GraphError, match="there is no parameter D; there are Threshold"):
+        pipeline.parameter("D")
+
+
+def test_an_output_that_a_function_does_not_give_is_refused() -> None:
+    seal = Lambda("Seal", function_arn="arn", outputs={"status": "String"})
+    lines = mistakes(seal, Model("A", {"X": Property("Seal", "OutputParameters['size']")}))
+    assert lines == ["step A: step Seal has no output size; it has status"]

@@ -16,7 +16,6 @@ from shoal.launch import launch_of
 from shoal.pipelines.checks.check import check, placeholder_infrastructure
 from shoal.pipelines.own_pipeline import definition_of
 from shoal.settings.parsing.errors import ConfigError
-from shoal.settings.settings import Endpoint, TeardownStep
 from tests.pipelines.inputs import environment
 from tests.settings.environment_file import lines_with
 from tests.tables import table
@@ -51,14 +50,18 @@ TRAINING = """
     step = {"Name": "Tiny", "Type": "Training", "Arguments": arguments}
 """
 STANDARD = """
+from dataclasses import replace
+
 from pipelines.training import training_pipeline as standard
 from shoal.pipelines.steps import Lambda
 
 
 def build(environment, infrastructure, launch):
     pipeline = standard(environment, infrastructure, launch)
-    call = Lambda("Again", {}, function_arn=infrastructure.smoke_test_function_arn)
-    return pipeline.insert_after("SmokeTest", call)
+    again = Lambda("Again", {}, function_arn=infrastructure.smoke_test_function_arn)
+    gate = pipeline.step("Gate")
+    gate = replace(gate, if_true=(*gate.if_true, again))
+    return replace(pipeline, steps=(*pipeline.steps[:-1], gate))
 """
 
 
@@ -148,26 +151,20 @@ def test_a_module_may_import_its_neighbours_and_leaves_no_trace(tmp_path: Path) 
 
 def test_a_function_may_return_the_standard_pipeline_with_other_steps(tmp_path: Path) -> None:
     gate = built(tmp_path, STANDARD)["Steps"][-1]["Arguments"]
-    assert [step["Name"] for step in gate["IfSteps"]][-3:] == ["SmokeTest", "Again", "Teardown"]
+    assert [step["Name"] for step in gate["IfSteps"]][-2:] == ["Teardown", "Again"]
 
 
 def test_the_standard_pipeline_as_it_is_equals_the_one_without_the_key(tmp_path: Path) -> None:
-    unchanged = STANDARD.replace('pipeline.insert_after("SmokeTest", call)', "pipeline")
+    unchanged = STANDARD.replace("return replace(", "return pipeline\n    return replace(")
     assert built(tmp_path, unchanged) == check(environment()).definition
-
-
-def test_the_standard_pipeline_with_a_teardown_in_any_case_is_accepted(tmp_path: Path) -> None:
-    always = Endpoint(teardown_step=TeardownStep.ALWAYS)
-    steps = built(tmp_path, STANDARD, endpoint=always)["Steps"][-1]["Arguments"]["IfSteps"]
-    assert {"Step": "Again", "Trigger": "Any"} in steps[-1]["DependsOn"]
 
 
 def test_a_step_that_is_not_there_is_one_line_with_the_place_in_the_users_file(
     tmp_path: Path,
 ) -> None:
-    line = line_about(tmp_path, STANDARD.replace('after("SmokeTest"', 'after("Smoke"'))
-    assert line.startswith("there is no step Smoke; there are Train, Evaluate, Gate, Seal, ")
-    assert re.search(r" \(own_pipeline_\d+\.py:9\); correct the function$", line)
+    line = line_about(tmp_path, STANDARD.replace('step("Gate")', 'step("Gat")'))
+    assert line.startswith("there is no step Gat; there are Train, Evaluate, Gate, Seal, ")
+    assert re.search(r" \(own_pipeline_\d+\.py:11\); correct the function$", line)
 
 
 def test_a_value_is_checked_like_every_definition(tmp_path: Path) -> None:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from shoal.launch.errors import GraphError
-from shoal.pipelines import tree
 from shoal.pipelines.expressions import (
     Expression,
     Parameter,
@@ -22,8 +21,7 @@ from shoal.pipelines.expressions import (
     PropertyFile,
     expressions_in,
 )
-from shoal.pipelines.steps import After, Callback, Condition, Lambda, Processing, RetryScope, Step
-from shoal.pipelines.tree import PlacedStep, conditions_around, needed_steps, walk
+from shoal.pipelines.steps import Callback, Condition, Lambda, Processing, RetryScope, Step
 
 VERSION = "2020-12-01"
 STEP_NAME = re.compile(r"^[A-Za-z0-9\-_]{1,64}$")  # botocore, sagemaker StepName
@@ -31,14 +29,15 @@ _PARAMETER_NAME = re.compile(r"^[A-Za-z0-9\-_]{1,256}$")
 MAX_PARAMETERS = 200  # botocore, sagemaker ParameterList
 MAX_DEFAULT = 4096
 _OUTPUT = re.compile(r"^OutputParameters\['(.*)'\]$")
+PlacedStep = tuple[Step, tuple[str, ...]]
+"""A step and the branches around it, outermost first, as in `("Gate/0",)`."""
 
 
 @dataclass(frozen=True)
 class Pipeline:
     """The parameters that may change per execution, and the steps in the order of the file.
 
-    `insert_before`, `insert_after`, `replace` and `without` return a new pipeline, and keep the
-    order in which the other steps wait for each other. They raise GraphError.
+    Steps are values too: `dataclasses.replace` makes a pipeline with other steps.
     """
 
     parameters: tuple[Parameter, ...]
@@ -70,122 +69,13 @@ class Pipeline:
             raise GraphError([f"there is no parameter {name}; there are {', '.join(parameters)}"])
         return parameters[name]
 
-    def insert_before(self, name: str, step: Step) -> Pipeline:
-        """Let `step` wait for what the step `name` waits for, and that one for `step`."""
-        new = tree.waiting_for(step, self._before(self.step(name)))
 
-        def change(each: Step) -> tuple[Step, ...]:
-            if each.name != name:
-                return (each,)
-            return new, tree.waiting_for(each, (After(step=step.name),))
-
-        return self._edited(tree.changed(self.steps, change), (step,), ())
-
-    def insert_after(self, name: str, step: Step) -> Pipeline:
-        """Let `step` wait for the step `name`, and what follows on that one for `step`.
-
-        No step can wait for a condition: insert it into a branch, before or after a step there.
-        """
-        if isinstance(self.step(name), Condition):
-            raise GraphError([f"nothing can wait for the condition {name}; name a step inside it"])
-        new = tree.waiting_for(step, (After(step=name),))
-        followers = tree.followers(self.steps, name)
-
-        def change(each: Step) -> tuple[Step, ...]:
-            if each.name == name:
-                return each, new
-            if each.name not in followers:
-                return (each,)
-            after = After(step=step.name, trigger=tree.trigger_of(each, name))
-            return (tree.waiting_for(each, (after,)),)
-
-        return self._edited(tree.changed(self.steps, change), (step,), ())
-
-    def replace(self, name: str, step: Step) -> Pipeline:
-        """Put `step` into the place of the step `name`: it waits for the same steps.
-
-        What waits for the step `name` waits for `step`. What reads results of the step `name`
-        needs a `step` with the same name.
-        """
-        old = self.step(name)
-        new = tree.waiting_for(step, self._before(old))
-
-        def change(each: Step) -> tuple[Step, ...]:
-            return (new if each.name == name else tree.renamed(each, name, step.name),)
-
-        return self._edited(tree.changed(self.steps, change), (step,), _names_in(old))
-
-    def without(self, *names: str) -> Pipeline:
-        """Leave out the steps called `names`, a condition's with its branches.
-
-        What waited for them waits for what they waited for.
-        """
-        gone = [inner for name in names for inner in _names_in(self.step(name))]
-
-        def change(each: Step) -> tuple[Step, ...]:
-            return () if each.name in gone else (self._bridged(each, gone),)
-
-        return self._edited(tree.changed(self.steps, change), (), gone)
-
-    def _before(self, step: Step) -> list[After]:
-        """Return what `step` waits for, without what those steps wait for themselves."""
-        names = tree.last_of(self.steps, needed_steps(step))
-        return [After(step=name, trigger=tree.trigger_of(step, name)) for name in names]
-
-    def _bridged(self, step: Step, gone: Collection[str]) -> Step:
-        kept = tree.independent_of(step, gone)
-        for after in step.dependencies():
-            if after.step in gone:
-                left = tree.left_of(self.steps, (after.step,), gone)
-                earlier = tree.last_of(self.steps, left)
-                kept = tree.waiting_for(
-                    kept, [After(step=name, trigger=after.trigger) for name in earlier]
-                )
-        return kept
-
-    def _edited(
-        self, steps: tuple[Step, ...], new: tuple[Step, ...], gone: Collection[str]
-    ) -> Pipeline:
-        """Return the pipeline with `steps`, and with the parameters of the `new` ones.
-
-        Raises GraphError for a name that is there twice, and for what reads a step that is `gone`.
-        """
-        names = Counter(step.name for step, _ in walk(steps))
-        broken = [
-            f"{step.name} reads {value.step}.{_read(value)}"
-            for step, _ in walk(steps)
-            for value in expressions_in(step.values())
-            if isinstance(value, Property | PropertyFile)
-            and value.step in gone
-            and value.step not in names
-        ]
-        if twice := [name for name, count in names.items() if count > 1]:
-            kept = ", ".join(step.name for step, _ in walk(self.steps))
-            raise GraphError([f"there is a step {twice[0]} already; there are {kept}"])
-        if broken:
-            lost = ", ".join(name for name in gone if name not in names)
-            read = ", ".join(dict.fromkeys(broken))
-            raise GraphError([f"{lost} cannot be left out: {read}; change these steps too"])
-        return Pipeline((*self.parameters, *self._undeclared(new)), steps)
-
-    def _undeclared(self, steps: Sequence[Step]) -> list[Parameter]:
-        """Return the parameters of `steps` that the pipeline does not declare yet."""
-        read = (value for step, _ in walk(steps) for value in expressions_in(step.values()))
-        declared = {each.name: each for each in self.parameters}
-        new = dict.fromkeys(value for value in read if isinstance(value, Parameter))
-        for each in new:
-            if declared.setdefault(each.name, each) != each:
-                known = declared[each.name].declaration()
-                raise GraphError([f"parameter {each.name} is declared already, as {known}"])
-        return [each for each in new if each not in self.parameters]
-
-
-def _names_in(step: Step) -> list[str]:
-    return [inner.name for inner, _ in walk((step,))]
-
-
-def _read(value: Property | PropertyFile) -> str:
-    return value.path if isinstance(value, Property) else f"{value.file}.{value.path}"
+def walk(steps: Sequence[Step], path: tuple[str, ...] = ()) -> Iterator[PlacedStep]:
+    """Yield every step with the branches around it."""
+    for step in steps:
+        yield step, path
+        for index, branch in enumerate(step.branches()):
+            yield from walk(branch, (*path, f"{step.name}/{index}"))
 
 
 def mistakes_in(pipeline: Pipeline) -> Iterator[str]:
@@ -200,7 +90,9 @@ def mistakes_in(pipeline: Pipeline) -> Iterator[str]:
     needed: dict[str, set[str]] = {}
     for step, _ in placed:
         read = list(expressions_in(step.values()))
-        needed[step.name] = needed_steps(step, read)
+        needed[step.name] = {after.step for after in step.dependencies()} | {
+            value.step for value in read if isinstance(value, Property | PropertyFile)
+        }
         yield from _order_mistakes(step, by_name, needed[step.name])
         yield from _value_mistakes(step, by_name, read, parameters)
         yield from _retry_mistakes(step)
@@ -304,7 +196,10 @@ def _cycle_mistakes(placed: Sequence[PlacedStep], needed: Mapping[str, set[str]]
 
     A step inside a branch waits for the condition, and so for everything the condition waits for.
     """
-    graph = {step.name: needed[step.name] | conditions_around(path) for step, path in placed}
+    graph = {
+        step.name: needed[step.name] | {branch.rsplit("/", 1)[0] for branch in path}
+        for step, path in placed
+    }
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
