@@ -15,11 +15,13 @@ from botocore.exceptions import ClientError
 from shoal.aws.execution import Execution, Step
 from shoal.costs import prices
 from shoal.page import history
+from shoal.page.look import Look
 from shoal.page.readings.cleanups import Cleanup
 from shoal.page.readings.gates import GateResult
 from shoal.page.readings.lineage import lineage_of
 from shoal.page.readings.money import Use, money_of
-from shoal.page.record import Look, _made, _uses, _verdict
+from shoal.page.readings.resources import resources_of, uses_of
+from shoal.page.record import verdict_of
 
 if TYPE_CHECKING:
     from shoal.page.place import Place
@@ -80,7 +82,9 @@ def test_what_could_not_be_asked_is_neither_gone_nor_there() -> None:
         made_step("CreateEndpoint", "Endpoint"),
     )
     look = look_at(*steps, client=Lists())
-    found = [(each["kind"], each["state"], each["gone"]) for each in _made(look, {"Train": None})]
+    found = [
+        (each["kind"], each["state"], each["gone"]) for each in resources_of(look, {"Train": None})
+    ]
     assert found == [
         ("TrainingJob", "not known", None),
         ("Model", "not known", None),
@@ -91,7 +95,7 @@ def test_what_could_not_be_asked_is_neither_gone_nor_there() -> None:
 
 def test_a_job_that_could_not_be_read_leaves_the_cost_unknown() -> None:
     look = look_at(made_step("Train", "TrainingJob"))
-    money = money_of(_uses(look, {"Train": None}, ()), price_of).to_dict()
+    money = money_of(uses_of(look, {"Train": None}), price_of)
     assert (money["usd"], [each["step"] for each in money["items"]]) == (None, ["Train"])
 
 
@@ -123,7 +127,7 @@ def test_the_attempts_before_a_steps_last_one_cost_too() -> None:
     step = replace(made_step("Train", "TrainingJob"), attempts=3)
     last = {**trained(60), "kind": "TrainingJob", "name": "p-abc-Train-Xy4"}
     look = look_at(step, client=Attempts())
-    uses = list(_uses(look, {"Train": last}, ()))
+    uses = list(uses_of(look, {"Train": last}))
     assert [(each.step, each.seconds) for each in uses] == [
         ("Train", 10.0),
         ("Train", None),
@@ -135,8 +139,8 @@ def test_the_attempts_before_a_steps_last_one_cost_too() -> None:
 def test_attempts_that_cannot_be_listed_leave_the_cost_unknown() -> None:
     step = replace(made_step("Train", "TrainingJob"), attempts=2)
     last = {**trained(60), "kind": "TrainingJob", "name": "p-abc-Train-Xy4"}
-    money = money_of(_uses(look_at(step, client=Lists()), {"Train": last}, ()), price_of)
-    assert [item["usd"] is None for item in money.items] == [True, False]
+    money = money_of(uses_of(look_at(step, client=Lists()), {"Train": last}), price_of)
+    assert [item["usd"] is None for item in money["items"]] == [True, False]
 
 
 VARIANT = {"InstanceType": {"Get": "Parameters.Kind"}, "InitialInstanceCount": 2}
@@ -156,7 +160,7 @@ def test_an_endpoint_costs_what_the_run_had_made_for_as_long_as_it_is_there(
     step = made_step("Host", "Endpoint")
     look = look_at(step, definition=HOSTING, parameters={"Kind": "ml.m5.xlarge"})
     made = [{"kind": "Endpoint", "name": "A", "gone": is_gone}]
-    (use,) = _uses(look, {}, made)
+    (use,) = uses_of(look, {}, made)
     assert use == Use("Host", "ml.m5.xlarge", 2, seconds, runs=is_gone is False)
 
 
@@ -165,12 +169,12 @@ def test_an_endpoint_that_outlived_its_run_costs_until_it_was_deleted() -> None:
     swept = [Cleanup("sweep", at(900), "left what runs or is young")]
     swept.append(Cleanup("sweep", at(1800), "deleted endpoint/A"))
     look = look_at(made_step("Host", "Endpoint"), definition=HOSTING)
-    assert [use.seconds for use in _uses(look, {}, made, swept)] == [1800.0]
+    assert [use.seconds for use in uses_of(look, {}, made, swept)] == [1800.0]
 
 
 def test_the_cost_of_an_endpoint_with_a_configuration_from_elsewhere_is_unknown() -> None:
     made = [{"kind": "Endpoint", "name": "a", "gone": True}]
-    (use,) = _uses(look_at(made_step("Host", "Endpoint")), {}, made)
+    (use,) = uses_of(look_at(made_step("Host", "Endpoint")), {}, made)
     assert (use.instance_type, use.seconds) == (None, 60.0)
 
 
@@ -185,7 +189,7 @@ def test_a_missed_gate_is_the_reason_where_the_gates_own_step_failed(
     definition = {"Steps": [{"Name": "Gate", "Type": "Condition", "Arguments": gate}]}
     step = Step(failed, "", "Failed", ended_at=at(60), failure_reason="Access Denied")
     missed = GateResult("rmse", "at most 5", 9, passed=False)
-    verdict = _verdict(look_at(step, definition=definition), [missed], {}, None)
+    verdict = verdict_of(look_at(step, definition=definition), [missed], {}, None)
     assert (verdict["step"], verdict["reason"]) == (failed, reason)
 
 
@@ -229,5 +233,5 @@ def test_runs_that_cannot_be_read_are_noted_on_the_page_of_another() -> None:
 
 @pytest.mark.parametrize(("status", "verb"), [("Executing", "stop"), ("Stopping", "status")])
 def test_a_run_that_is_stopping_needs_no_stop(status: str, verb: str) -> None:
-    verdict = _verdict(look_at(status=status), [], {}, None)
+    verdict = verdict_of(look_at(status=status), [], {}, None)
     assert verdict["next"] == f"shoal {verb} dev abc"

@@ -16,12 +16,13 @@ from shoal.aws.logs import LogLine
 from shoal.cli.commands.models.executions import keep_page
 from shoal.errors import ToolMissingError
 from shoal.page import history
+from shoal.page.look import Noting
 from shoal.page.page import page
 from shoal.page.readings.calls import calls_in
 from shoal.page.readings.cause import Cause, cause_in, rank_of
 from shoal.page.readings.curves import curves_of
 from shoal.page.readings.report import answers_of
-from shoal.page.record import Look, parts_of
+from shoal.page.record import parts_of
 from shoal.settings.sections.gates import Metric
 from tests.repository import ROOT
 
@@ -319,17 +320,14 @@ def test_the_parts_of_a_step_are_of_the_last_line_of_each_host() -> None:
 
 
 def test_a_part_of_a_run_that_cannot_be_read_is_left_out_with_a_note() -> None:
-    def overflow() -> list[float]:
-        return [float(10**400)]
-
-    nothing: Any = None
-    look = Look(nothing, nothing, {}, {}, BEGAN)
     smoke_test = {"OutputParameters": [{"Name": "answers", "Value": "5"}]}
     step = Step("SmokeTest", "Lambda", "Succeeded", metadata={"Lambda": smoke_test})
-    execution = Execution("arn", "Succeeded", "", BEGAN, (step,))
-    assert look.read("curves", overflow) is None
-    assert look.read("answers", lambda: answers_of(execution)) is None
-    assert look.unread == [
+    unread: list[str] = []
+    with Noting("curves", unread):
+        float(10**400)
+    with Noting("answers", unread):
+        answers_of(Execution("arn", "Succeeded", "", BEGAN, (step,)))
+    assert unread == [
         "curves: int too large to convert to float",
         "answers: 'int' object is not iterable",
     ]

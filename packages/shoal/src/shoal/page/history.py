@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 
 from shoal.aws import registry
-from shoal.errors import AWS_ERRORS, NothingToPromoteError, ShoalError, refusal
+from shoal.errors import NothingToPromoteError
+from shoal.page.look import Noting
 from shoal.page.place import Place
-from shoal.page.record import attempt, json_text, record
+from shoal.page.record import json_text, record
 
 Record = Mapping[str, Any]
 _MAX_VALUE = 24
@@ -24,16 +25,14 @@ def runs(place: Place, limit: int) -> Iterator[dict[str, Any]]:
     """
     place.pipeline.definition()
     for summary in islice(place.pipeline.executions(), limit):
-        yield brief(place, str(summary["PipelineExecutionArn"]))
+        yield record(place, str(summary["PipelineExecutionArn"]), with_logs=False)
 
 
 def row_of(run: Record) -> dict[str, Any]:
     """Return what `shoal runs` shows of a run: one value a column."""
     return {
         "run": run["run"]["id"],
-        "status": run["run"]["status"],
-        "started_at": run["run"]["started_at"],
-        "seconds": run["run"]["seconds"],
+        **{name: run["run"][name] for name in ("status", "started_at", "seconds")},
         "metrics": {gate["metric"]: gate["value"] for gate in run["gates"]},
         "passed": [gate["passed"] for gate in run["gates"]],
         "version": run["package"] and run["package"]["version"],
@@ -67,11 +66,6 @@ def differing_parameters(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[st
     }
 
 
-def short(commit: str | None) -> str:
-    """Return what is shown of a commit's id, or that it is not known; "" before there is a job."""
-    return (commit or "")[:12]
-
-
 def _end_of(value: str | None) -> str:
     text = value or ""
     return text if len(text) <= _MAX_VALUE else f"...{text[3 - _MAX_VALUE :]}"
@@ -86,48 +80,32 @@ def _link(run: Record, what: str) -> str | None:
     return next((each["value"] for each in run["lineage"] if each["what"] == what), None)
 
 
-def brief(place: Place, arn: str) -> dict[str, Any]:
-    """Return a run without logs and curves."""
-    return record(place, arn, with_logs=False)
-
-
-def whole(place: Place, arn: str) -> dict[str, Any]:
-    """Return a run with its logs and, of one in the shoal-local of this checkout, its calls."""
-    return record(place, arn)
-
-
 def others_of(place: Place, arn: str, unread: list[str]) -> list[tuple[str, str]]:
     """Return label and ARN of the runs that a run is shown beside: the one before it, and the one
     that the newest approved version is of. `unread` gets why that is not known.
     """
-    executions = attempt("the runs before", place.pipeline.executions, unread) or ()
-    arns = [str(each["PipelineExecutionArn"]) for each in executions]
-    found = []
+    arns: list[str] = []
+    with Noting("the runs before", unread):
+        arns = [str(each["PipelineExecutionArn"]) for each in place.pipeline.executions()]
+    others = []
     if arn in arns[:-1]:
-        found.append(("the run before", arns[arns.index(arn) + 1]))
-    try:
+        others.append(("the run before", arns[arns.index(arn) + 1]))
+    with Noting("the approved version", unread), suppress(NothingToPromoteError):
         package = registry.newest_approved(place.target, place.model_package_group, place.arguments)
-    except NothingToPromoteError:
-        return found
-    except (ShoalError, *AWS_ERRORS) as error:
-        unread.append(f"the approved version: {refusal(error)}")
-        return found
-    approved = f"{arn.rpartition('/')[0]}/{package.metadata.get('execution_id')}"
-    if approved in arns and approved != arn:
-        found.append((f"the approved version {package.version}", approved))
-    return found
+        approved = f"{arn.rpartition('/')[0]}/{package.metadata.get('execution_id')}"
+        if approved in arns and approved != arn:
+            others.append((f"the approved version {package.version}", approved))
+    return others
 
 
 def with_others(
-    place: Place, arn: str, read: Callable[[Place, str], Record] = whole
+    place: Place, arn: str, read: Callable[[Place, str], Record] = record
 ) -> dict[str, Any]:
     """Return what the page of a run shows: the run, and the others that could be read."""
-    run, unread = read(place, arn), list[str]()
-    others = [
-        beside(label, other)
-        for label, each in others_of(place, arn, unread)
-        if (other := attempt(label, partial(read, place, each), unread))
-    ]
+    run, unread, others = read(place, arn), list[str](), []
+    for label, other in others_of(place, arn, unread):
+        with Noting(label, unread):
+            others.append(beside(label, read(place, other)))
     return {**run, "others": others, "unread": [*run["unread"], *unread]}
 
 
@@ -142,9 +120,7 @@ def beside(label: str, run: Record) -> dict[str, Any]:
         "label": label,
         "id": run["run"]["id"],
         "status": run["run"]["status"],
-        "commit": _link(run, "commit"),
-        "image": _link(run, "image"),
-        "data": _link(run, "data"),
+        **{what: _link(run, what) for what in ("commit", "image", "data")},
         "definition": run["run"]["definition_sha256"],
         "parameters": run["parameters"],
         "values": run["metrics"]["values"] if run["metrics"] else {},

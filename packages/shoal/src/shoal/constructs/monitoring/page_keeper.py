@@ -32,8 +32,8 @@ LIBRARY = Path(__file__).resolve().parents[3]
 """The folder that has the package `shoal`, wherever the app's checkout is."""
 _CLEANERS = (TEARDOWN, SWEEP)
 _ASKING = "execution jobs logs metrics registry target"
-_PAGE_MODULES = "__init__ history kept page place record"
-_READINGS = "__init__ calls cause cleanups curves evaluation gates lineage money report"
+_PAGE_MODULES = "__init__ history kept look page place record"
+_READINGS = "__init__ calls cause cleanups curves evaluation gates lineage money report resources"
 _MODULES = (
     "shoal/__init__.py",
     "shoal/errors.py",

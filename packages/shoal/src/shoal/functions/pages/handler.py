@@ -21,9 +21,10 @@ from typing import Any
 from shoal.aws.execution import Pipeline
 from shoal.aws.target import Target
 from shoal.errors import AWS_ERRORS
-from shoal.page.history import brief, is_over, with_others
+from shoal.page.history import is_over, with_others
 from shoal.page.kept import keep, kept_commit
 from shoal.page.place import Place
+from shoal.page.record import record
 
 HERE = Path(__file__).parent
 LOOK_EVERY_S, LOGS_AFTER_S = 30, 120
@@ -55,7 +56,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
 def _goes_on(place: Place, arn: str) -> bool:
     """Return whether something of a run is left, or could not be looked at now."""
     try:
-        return not is_over(brief(place, arn))
+        return not is_over(record(place, arn, with_logs=False))
     except AWS_ERRORS:
         log.warning("%s: to be looked at again", arn, exc_info=True)
         return True

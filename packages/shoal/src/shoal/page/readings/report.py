@@ -3,37 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
 from shoal.aws.execution import Execution
 from shoal.aws.jobs import job_name
+from shoal.aws.registry import Package, describe
 from shoal.aws.target import Target
 from shoal.errors import ShoalError
 from shoal.page.readings.evaluation import MAX_BYTES, Evaluation
-
-_EVALUATE, _REGISTER, _SMOKE_TEST = "Evaluate", "Register", "SmokeTest"
-
-
-@dataclass(frozen=True)
-class EndpointAnswer:
-    """The endpoint's answer to one request of the smoke test."""
-
-    request: str
-    """Name of the file with the request's body."""
-    passed: bool
-    shown: Mapping[str, Any]
-    """What the workload's file has under `smoke_test.show`."""
-
-
-@dataclass(frozen=True)
-class ModelPackage:
-    """The registered model."""
-
-    arn: str
-    approval_status: str
 
 
 def evaluation_of(target: Target, execution: Execution) -> Evaluation:
@@ -46,10 +24,10 @@ def evaluation_of(target: Target, execution: Execution) -> Evaluation:
 
 def evaluation_text(target: Target, execution: Execution) -> bytes:
     """Return the bytes of that evaluation.json; raise ShoalError if there is none."""
-    step = execution.step(_EVALUATE)
+    step = execution.step("Evaluate")
     arn = step.resource("ProcessingJob") if step else None
     if step is None or arn is None:
-        raise ShoalError(f"execution {execution.id} has no processing job {_EVALUATE}")
+        raise ShoalError(f"execution {execution.id} has no processing job Evaluate")
     name = job_name(target, "ProcessingJob", arn, step.started_at)
     job = target.client("sagemaker").describe_processing_job(ProcessingJobName=name)
     uris = {
@@ -61,25 +39,30 @@ def evaluation_text(target: Target, execution: Execution) -> bytes:
     return bytes(report["Body"].read(MAX_BYTES))
 
 
-def answers_of(execution: Execution) -> tuple[EndpointAnswer, ...]:
-    """Return the smoke test's output parameter `answers`; empty if the execution did not get that
-    far. It has the first answers only where all are too long for a parameter.
+def answers_of(execution: Execution) -> list[dict[str, Any]]:
+    """Return the smoke test's output parameter `answers`: for each of its requests whether the
+    endpoint's answer passed, and what is `shown` of it.
+
+    Empty if the execution did not get that far. It has the first answers only where all are too
+    long for a parameter.
     """
-    step = execution.step(_SMOKE_TEST)
+    step = execution.step("SmokeTest")
     text = step.output("answers") if step else None
-    if not text:
-        return ()
-    return tuple(
-        EndpointAnswer(str(item["request"]), bool(item["passed"]), dict(item["shown"]))
-        for item in json.loads(text)
-    )
+    return [
+        {
+            "request": str(each["request"]),
+            "passed": bool(each["passed"]),
+            "shown": dict(each["shown"]),
+        }
+        for each in json.loads(text or "[]")
+    ]
 
 
-def model_package_of(target: Target, execution: Execution) -> ModelPackage | None:
-    """Return the model package that the execution registered, with its current approval status."""
-    step = execution.step(_REGISTER)
-    arn = step.resource("RegisterModel") if step else None
-    if arn is None:
-        return None
-    package = target.client("sagemaker").describe_model_package(ModelPackageName=arn)
-    return ModelPackage(arn, package["ModelApprovalStatus"])
+def package_of(target: Target, execution: Execution) -> Package | None:
+    """Return the version that the execution registered, as it is now; None if it did not.
+
+    Raises ClientError or NotFoundError if that cannot be read.
+    """
+    arns = (step.resource("RegisterModel") for step in execution.steps)
+    arn = next(filter(None, arns), None)
+    return describe(target, arn) if arn else None

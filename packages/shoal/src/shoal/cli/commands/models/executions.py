@@ -15,7 +15,7 @@ from rich.table import Table
 from shoal.aws import serving
 from shoal.aws.execution import Execution
 from shoal.aws.logs import LogTail, location_of
-from shoal.aws.registry import APPROVED, version_of
+from shoal.aws.registry import APPROVED
 from shoal.cli.options import environment_argument, local_option, session_command
 from shoal.cli.view import open_view
 from shoal.errors import AWS_ERRORS, NotFoundError, ShoalError, UsageError, refusal
@@ -23,7 +23,7 @@ from shoal.page.history import with_others
 from shoal.page.kept import keep
 from shoal.page.readings.cause import rank_of
 from shoal.page.readings.gates import gates_of
-from shoal.page.readings.report import model_package_of
+from shoal.page.readings.report import package_of
 from shoal.page.record import record
 from shoal.settings.parsing.errors import one_line
 from shoal.verbs.dataset import require_uploaded
@@ -281,15 +281,14 @@ def _print_result(session: Session, execution: Execution) -> None:
         click.echo(one_line(f"gate: {gate}"))
     commands = [f"shoal report {session.arguments} {execution.id} -o run.html"]
     try:
-        package = model_package_of(session.target, execution)
-    except AWS_ERRORS as error:  # deleted, or not to be read by these credentials
+        package = package_of(session.target, execution)
+    except (NotFoundError, *AWS_ERRORS) as error:  # deleted, or not to be read by these credentials
         click.echo(f"model package: {refusal(error)}")
         package = None
     if package:
-        version = version_of(package.arn)
-        click.echo(f"model package version {version} is {package.approval_status}")
-        if package.approval_status != APPROVED:
-            commands.insert(0, f"shoal approve {session.arguments} {version}")
+        click.echo(f"model package version {package.version} is {package.approval}")
+        if package.approval != APPROVED:
+            commands.insert(0, f"shoal approve {session.arguments} {package.version}")
     click.echo("\n  ".join(("next:", *commands)))
 
 

@@ -16,6 +16,7 @@ from shoal.cli.options import session_command
 from shoal.page import history
 from shoal.page.kept import keep
 from shoal.page.page import page
+from shoal.page.record import record
 from shoal.settings.parsing.errors import one_line
 from shoal.verbs.mlflow_export import connected
 from shoal.verbs.workspace import Session
@@ -53,7 +54,7 @@ def runs(session: Session, limit: int, as_json: bool) -> None:
             *values,
             history.gate_of(row),
             _number(row["version"]),
-            history.short(row["commit"]),
+            (row["commit"] or "")[:12],
             "unknown" if row["usd"] is None else f"${row['usd']:,.4f}",
             *(escape(one_line(of_runs[row["run"]])) for of_runs in parameters.values()),
         )
@@ -88,12 +89,12 @@ def report(session: Session, run: str, output: Path, is_kept: bool, uri: str | N
         return
     arn = session.pipeline.find(run)
     is_page = output.suffix != ".json"
-    record = (history.with_others if is_page or is_kept else history.whole)(session.place, arn)
-    text = page(record, session.workspace.root) if is_page else history.json_of(record)
+    shown = (history.with_others if is_page or is_kept else record)(session.place, arn)
+    text = page(shown, session.workspace.root) if is_page else history.json_of(shown)
     output.write_text(text, encoding="utf-8")
-    click.echo(f"{output}: run {record['run']['id']}, {record['run']['status']}")
+    click.echo(f"{output}: run {shown['run']['id']}, {shown['run']['status']}")
     if is_kept:
-        click.echo(f"kept: {keep(session.place, record, session.workspace.root)}")
+        click.echo(f"kept: {keep(session.place, shown, session.workspace.root)}")
 
 
 def _export(session: Session, run: str, uri: str) -> None:

@@ -1,0 +1,129 @@
+"""One look at an execution: the answers of AWS, and notes of what could not be read."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from shoal.aws.execution import NOT_STARTED, Execution, Step
+from shoal.aws.jobs import job_name
+from shoal.errors import AWS_ERRORS, ShoalError, refusal
+from shoal.page.place import Place
+
+JOBS = ("TrainingJob", "ProcessingJob", "TransformJob")
+CLOCK_SLACK = timedelta(minutes=5)
+REFERENCE = re.compile(r'"Steps\.([A-Za-z0-9_-]+)[."]')
+_BRANCHES = ("IfSteps", "ElseSteps")
+_FAILURES = (ShoalError, ValueError, KeyError, TypeError, ArithmeticError, *AWS_ERRORS)
+
+
+class Noting:
+    """A block that may fail: `unread` gets why, and the code behind the block goes on."""
+
+    def __init__(self, what: str, unread: list[str]) -> None:
+        self.what, self.unread = what, unread
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
+        if not isinstance(error, _FAILURES):
+            return False
+        self.unread.append(f"{self.what}: {refusal(error)}")
+        return True
+
+
+@dataclass
+class Look:
+    """An execution as it is `now`; `unread` gathers what could not be read."""
+
+    place: Place
+    execution: Execution
+    definition: Mapping[str, Any]
+    parameters: Mapping[str, str]
+    now: datetime
+    unread: list[str] = field(default_factory=list)
+
+    @classmethod
+    def at(cls, place: Place, arn: str) -> Look:
+        """Look at the execution with this ARN. Raises ClientError if it cannot be read."""
+        client, request = place.target.client("sagemaker"), {"PipelineExecutionArn": arn}
+        answer = client.describe_pipeline_definition_for_execution(**request)
+        pages = client.get_paginator("list_pipeline_parameters_for_execution").paginate(**request)
+        values = {
+            each["Name"]: str(each["Value"])
+            for page in pages
+            for each in page["PipelineParameters"]
+        }
+        definition = json.loads(answer["PipelineDefinition"])
+        return cls(place, place.pipeline.look(arn), definition, values, datetime.now(UTC))
+
+    def noting(self, what: str) -> Noting:
+        """Return a context in which a failure becomes a note about `what`."""
+        return Noting(what, self.unread)
+
+    @property
+    def client(self) -> Any:
+        return self.place.target.client("sagemaker")
+
+    @property
+    def ended_at(self) -> datetime | None:
+        execution = self.execution
+        ends = [step.ended_at for step in execution.steps if step.ended_at]
+        return max(ends, default=execution.started_at) if execution.has_ended else None
+
+    def job(self, step: Step) -> dict[str, Any] | None:
+        """Return what Describe says of the step's job; None if it runs none."""
+        with self.noting(step.name):
+            for kind in JOBS:
+                if arn := step.resource(kind):
+                    name = job_name(self.place.target, kind, arn, step.started_at)
+                    return self.described(kind, name)
+        return None
+
+    def described(self, kind: str, name: str) -> dict[str, Any]:
+        """Return what Describe says of a job, with its `kind` and `name`."""
+        words = re.sub("([A-Z])", lambda letter: f"_{letter[1].lower()}", kind)
+        answer = getattr(self.client, f"describe{words}")(**{f"{kind}Name": name})
+        return {**answer, "kind": kind, "name": name}
+
+    def steps(self) -> Iterator[tuple[Step, list[str]]]:
+        """Yield each step of the definition, in its order, and the names of those it waits for."""
+        started = {step.name: step for step in self.execution.steps}
+        for item, around in walk(self.definition.get("Steps", [])):
+            name, own = item["Name"], dict(item)
+            if item["Type"] == "Condition":
+                own["Arguments"] = item["Arguments"].get("Conditions")
+            needed = {
+                each["Step"] if isinstance(each, dict) else each
+                for each in item.get("DependsOn", ())
+            }
+            needed |= {*REFERENCE.findall(json.dumps(own)), *around}
+            step = started.get(name, Step(name, item["Type"], NOT_STARTED))
+            yield step, sorted(needed - {name})
+
+
+def walk(
+    steps: Sequence[dict[str, Any]], *around: str
+) -> Iterator[tuple[dict[str, Any], tuple[str, ...]]]:
+    """Yield each step of a definition with the condition around it, if one is."""
+    for item in steps:
+        yield item, around
+        arguments = item.get("Arguments")
+        if item["Type"] == "Condition" and isinstance(arguments, dict):
+            for branch in _BRANCHES:
+                yield from walk(arguments.get(branch, ()), item["Name"])
+
+
+def time_text(at: datetime | None) -> str | None:
+    """Return a time as run.json has it."""
+    return at.astimezone(UTC).isoformat(timespec="milliseconds") if at else None
+
+
+def seconds_between(start: datetime | None, end: datetime | None) -> float | None:
+    """Return the seconds; None if one of the two is not known."""
+    return round((end - start).total_seconds(), 3) if start and end else None

@@ -1,0 +1,141 @@
+"""What the steps of a run made and used: whether it is gone, and what of it is billed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from shoal.aws.execution import Step
+from shoal.aws.jobs import earlier_attempts
+from shoal.page.look import CLOCK_SLACK, JOBS, REFERENCE, Look, seconds_between, walk
+from shoal.page.readings.cleanups import Cleanup
+from shoal.page.readings.lineage import NOT_KNOWN
+from shoal.page.readings.money import Use
+
+Job = Mapping[str, Any]
+_LISTS = {
+    "Model": "list_models",
+    "EndpointConfig": "list_endpoint_configs",
+    "Endpoint": "list_endpoints",
+}
+
+
+def resources_of(look: Look, jobs: Mapping[str, Job | None]) -> Iterator[dict[str, Any]]:
+    """Yield what the steps made, and whether it is gone: asked now, None if that was refused."""
+    for step in look.execution.steps:
+        for kind in (*JOBS, *_LISTS):
+            if not (arn := step.resource(kind)):
+                continue
+            name, state, is_gone = arn.rpartition("/")[2], NOT_KNOWN, None
+            if kind in _LISTS:
+                with look.noting(f"{kind} {name}"):
+                    summary = _find(look, step, kind, arn)
+                    name, is_gone = summary.get(f"{kind}Name", name), not summary
+                    state = summary.get("EndpointStatus", "there") if summary else "deleted"
+            elif job := jobs.get(step.name):
+                name, state = job["name"], job[f"{kind}Status"]
+                is_gone = state not in ("InProgress", "Stopping")
+            yield {"kind": kind, "name": name, "state": state, "gone": is_gone}
+
+
+def _find(look: Look, step: Step, kind: str, arn: str) -> Mapping[str, Any]:
+    """Return the summary of what has this ARN, which is in lower case; nothing if it is gone."""
+    since = {"CreationTimeAfter": step.started_at - CLOCK_SLACK} if step.started_at else {}
+    for page in look.client.get_paginator(_LISTS[kind]).paginate(**since):
+        for each in page[next(key for key in page if key.startswith(kind))]:
+            if each[f"{kind}Arn"].lower() == arn.lower():
+                return dict(each)
+    return {}
+
+
+def uses_of(
+    look: Look,
+    jobs: Mapping[str, Job | None],
+    resources: Sequence[Mapping[str, Any]] = (),
+    cleanups: Sequence[Cleanup] = (),
+) -> Iterator[Use]:
+    """Yield the instances that were used, and for how long."""
+    for step in look.execution.steps:
+        if job := jobs.get(step.name):
+            if step.attempts > 1:
+                yield from _earlier_uses(look, step, job)
+            yield from _job_uses(look, step, job)
+        elif any(step.resource(kind) for kind in JOBS):
+            yield Use(step.name, None, None, None, not step.has_ended)
+        elif step.resource("Endpoint"):
+            yield from _endpoint_uses(look, step, resources, cleanups)
+
+
+def _endpoint_uses(
+    look: Look, step: Step, resources: Sequence[Mapping[str, Any]], cleanups: Sequence[Cleanup]
+) -> Iterator[Use]:
+    """Yield the instances of each variant; those of an endpoint that is gone ran until it was
+    deleted, by the teardown or later; where no log says when, until the run's end.
+    """
+    name = str(step.resource("Endpoint")).rpartition("/")[2].lower()
+    is_gone = next(
+        each["gone"]
+        for each in resources
+        if (each["kind"], each["name"].lower()) == ("Endpoint", name)
+    )
+    teardown = look.execution.step("Teardown")
+    ends = [each.at for each in cleanups if name in each.text.lower()]
+    ends += filter(None, [(teardown and teardown.ended_at) or look.ended_at])
+    until = max(ends, default=look.now) if is_gone else look.now
+    seconds = None if is_gone is None else seconds_between(step.started_at, until)
+    for variant in _variants(look, step):
+        kind, count = (
+            _resolved(look, variant.get(key)) for key in ("InstanceType", "InitialInstanceCount")
+        )
+        yield Use(step.name, kind, count and int(count), seconds, is_gone is False)
+
+
+def _variants(look: Look, endpoint: Step) -> list[Mapping[str, Any]]:
+    """Return the variants of the configuration that the step names; one of which nothing is known
+    if no step made that.
+    """
+    steps = {item["Name"]: item for item, _ in walk(look.definition.get("Steps", []))}
+    named = REFERENCE.findall(json.dumps(steps.get(endpoint.name)))
+    configs = (steps[name].get("Arguments", {}) for name in named if name in steps)
+    return [each for config in configs for each in config.get("ProductionVariants", ())] or [{}]
+
+
+def _resolved(look: Look, value: Any) -> Any:
+    """Return a value of the definition, or the parameter's that stands for it."""
+    if isinstance(value, dict):
+        return look.parameters.get(str(value.get("Get")).removeprefix("Parameters."))
+    return value
+
+
+def _job_uses(look: Look, step: Step, job: Job) -> Iterator[Use]:
+    cluster = job.get("ResourceConfig") or job.get("ProcessingResources", {}).get("ClusterConfig")
+    cluster = cluster or job.get("TransformResources") or {}
+    began, ended = (
+        next(filter(None, (job.get(f"{kind}{end}Time") for kind in _TIMED)), None)
+        for end in ("Start", "End")
+    )
+    if not began:
+        return
+    seconds = job.get("BillableTimeInSeconds") if ended else None
+    if seconds is None:
+        seconds = seconds_between(began, ended or look.now) or 0.0
+    kind, count = cluster.get("InstanceType"), cluster.get("InstanceCount")
+    yield Use(step.name, kind, count, float(seconds), ended is None)
+
+
+_TIMED = ("Training", "Processing", "Transform")
+
+
+def _earlier_uses(look: Look, step: Step, last: Job) -> Iterator[Use]:
+    """Yield the instances of the jobs that failed before a step's last one."""
+    kind, unknown = last["kind"], Use(step.name, None, None, None, runs=False)
+    since = look.execution.started_at or look.now
+    with look.noting(f"earlier attempts of {step.name}"):
+        for name in earlier_attempts(look.place.target, kind, last["name"], since):
+            with look.noting(name):
+                yield from _job_uses(look, step, look.described(kind, name))
+                continue
+            yield unknown
+        return
+    yield unknown
