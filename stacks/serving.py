@@ -12,7 +12,7 @@ from shoal.constructs.serving.served_model import VARIANT, ServedModel
 from shoal.constructs.serving.serving_alarms import ServingAlarms
 from shoal.constructs.serving.serving_endpoint import ServingEndpoint
 from shoal.constructs.serving.serving_proof import ServingProof
-from shoal.constructs.serving.serving_role import ServingRole
+from shoal.constructs.serving.serving_role import CAPTURED, ServingRole
 from shoal.constructs.shoal_stack import ShoalStack
 from shoal.settings.names import Names
 from shoal.settings.sections.release import Release
@@ -98,10 +98,10 @@ class ServingStack(ShoalStack):
 
     def _allow(self, names: Names, settings: Serving, place: Place, data: DataStack) -> None:
         """Allow the role what it needs in addition to its archive and image."""
-        self._role.allow_alarms(names, self.alarms.names)
+        self._role.allow_part("watch-alarms", alarms=self.alarms.names)
         if settings.serverless is None:
             self._role.allow_place(place)
         if self.served.has_encrypted_volumes:
-            self._role.allow_volumes(data.key)
+            self._role.allow_part("volumes", key=data.key.key_arn)
         if settings.data_capture:
-            self._role.allow_capture(names, data.key)
+            self._role.allow_part("capture", folder=names.folder(CAPTURED), key=data.key.key_arn)

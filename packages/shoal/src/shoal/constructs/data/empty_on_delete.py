@@ -15,7 +15,6 @@ from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct
 
 from shoal.constructs.functions.python_function import PythonFunction
-from shoal.constructs.roles.guard_rails import ANY_PACKAGE
 from shoal.settings.names import Names
 
 PURPOSE, REGISTRY_PURPOSE = "empty-on-delete", "empty-registry"
@@ -51,23 +50,8 @@ class EmptyOnDelete(Construct):
 
     def buckets(self, buckets: Mapping[str, s3.Bucket]) -> None:
         """Empty these buckets (purpose -> bucket) on delete, all versions included."""
-        arns = [f"arn:aws:s3:::{self._names.bucket(purpose)}" for purpose in buckets]
-        self._emptier.role.allow(
-            "CloseAndList",
-            [
-                "s3:GetBucketPolicy",
-                "s3:GetBucketTagging",
-                "s3:ListBucketVersions",
-                "s3:PutBucketPolicy",
-            ],
-            on=arns,
-        )
-        self._emptier.role.allow(
-            "DeleteVersions",
-            ["s3:DeleteObject", "s3:DeleteObjectVersion"],
-            on=[f"{arn}/*" for arn in arns],
-            because="Emptying a bucket means every object in it; the buckets are named.",
-        )
+        names = [self._names.bucket(purpose) for purpose in buckets]
+        self._emptier.role.allow_part("empty-buckets", buckets=names)
         for purpose, bucket in buckets.items():
             self._resource(
                 bucket,
@@ -80,19 +64,7 @@ class EmptyOnDelete(Construct):
         """Delete the model packages of `group` on delete: a group must be empty for that."""
         name = self._names.model_package_group
         group_arn = self._names.arn("sagemaker", f"model-package-group/{name}")
-        self._emptier.role.allow("ReadTags", ["sagemaker:ListTags"], on=[group_arn])
-        self._emptier.role.allow(
-            "DeletePackages",
-            ["sagemaker:DeleteModelPackage"],
-            on=[self._names.arn("sagemaker", f"model-package/{name}/*")],
-            because="Every version in this environment's model package group.",
-        )
-        self._emptier.role.allow(
-            "ListPackages",
-            ["sagemaker:ListModelPackages"],
-            on=["*"],
-            because=ANY_PACKAGE,
-        )
+        self._emptier.role.allow_part("empty-registry")
         self._resource(
             group,
             "Registry",

@@ -33,24 +33,10 @@ class Seal(Construct):
             # SageMaker developer guide, "Lambda step": a step waits for at most ten minutes.
             timeout=cdk.Duration.minutes(10),
         )
-        bucket = f"arn:aws:s3:::{names.bucket('artifacts')}"
-        role = self.sealer.role
-        role.allow(
-            "ReadArchives",
-            ["s3:GetObject", "s3:GetObjectVersion"],
-            on=[
-                f"{bucket}/{folder}/*"
-                for folder in (names.folder("training"), *sealed_folders(names))
-            ],
-            because="Every execution writes below its own id, and models are named by their hash.",
+        sealed = sealed_folders(names)
+        self.sealer.role.allow_part(
+            "seal", readable=[names.folder("training"), *sealed], sealed=sealed, key=key.key_arn
         )
-        role.allow(
-            "WriteSealed",
-            ["s3:PutObject", "s3:AbortMultipartUpload"],
-            on=[f"{bucket}/{folder}/*" for folder in sealed_folders(names)],
-            because="Sealed archives are named by their hash.",
-        )
-        role.allow("UseKey", ["kms:Decrypt", "kms:GenerateDataKey"], on=[key.key_arn])
 
 
 def sealed_folders(names: Names) -> list[str]:

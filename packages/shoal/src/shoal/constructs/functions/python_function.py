@@ -46,18 +46,19 @@ class PythonFunction(Construct):
         self.role = ActorRole(
             self, "Role", names=names, actor=purpose, service="lambda", description=description
         )
+        group = f"/aws/lambda/{names.function(purpose)}"
         log_group = logs.LogGroup(
             self,
             "Log",
-            log_group_name=f"/aws/lambda/{names.function(purpose)}",
+            log_group_name=group,
             retention=logs.RetentionDays.THREE_MONTHS,
             removal_policy=cdk.RemovalPolicy.DESTROY,
         )
-        self.role.allow(
-            "WriteOwnLog",
-            ["logs:CreateLogStream", "logs:PutLogEvents"],
-            on=[names.arn("logs", f"log-group:/aws/lambda/{names.function(purpose)}:*")],
-            because="The streams of the function's own log group; Lambda makes up their names.",
+        self.role.allow_part(
+            "own-log",
+            log_group=f"/aws/lambda/{names.function(purpose)}",
+            owner="function",
+            service="Lambda",
         )
         with _code(FUNCTIONS / folder, files or {}) as code:
             self.function = lambda_.Function(

@@ -24,19 +24,6 @@ from shoal.settings.names import Names
 
 ACTOR = "image-build"
 _SCRIPT = Path(__file__).with_name("image_build.sh")
-_PULL_ACTIONS = (
-    "ecr:BatchCheckLayerAvailability",
-    "ecr:BatchGetImage",
-    "ecr:GetDownloadUrlForLayer",
-)
-_PUSH_ACTIONS = (
-    "ecr:BatchCheckLayerAvailability",
-    "ecr:BatchGetImage",
-    "ecr:CompleteLayerUpload",
-    "ecr:InitiateLayerUpload",
-    "ecr:PutImage",
-    "ecr:UploadLayerPart",
-)
 
 
 class ImageBuild(Construct):
@@ -157,47 +144,21 @@ class ImageBuild(Construct):
             description=f"Builds images of {names.prefix}.",
             source=names.arn("codebuild", f"project/{names.build_project}"),
         )
-        role.allow(
-            "WriteOwnLog",
-            ["logs:CreateLogStream", "logs:PutLogEvents"],
-            on=[names.arn("logs", f"log-group:/aws/codebuild/{names.build_project}:*")],
-            because="The streams of the project's own log group; CodeBuild makes up their names.",
+        role.allow_part(
+            "own-log",
+            log_group=f"/aws/codebuild/{names.build_project}",
+            owner="project",
+            service="CodeBuild",
         )
-        bucket = f"arn:aws:s3:::{self._source.s3_bucket_name}"
-        role.allow(
-            "ReadRecipe",
-            ["s3:GetObject", "s3:GetObjectVersion"],
-            on=[f"{bucket}/{self._source.s3_object_key}"],
-        )
-        role.allow("LocateRecipe", ["s3:GetBucketAcl", "s3:GetBucketLocation"], on=[bucket])
-        role.allow(
-            "LogInToEcr",
-            ["ecr:GetAuthorizationToken"],
-            on=["*"],
-            because="GetAuthorizationToken has no resource type in IAM.",
-        )
-        base = recipes.recipe(self._image).base_repository
-        if base:
-            account = tables.registry(self._region)
-            role.allow(
-                "PullBase",
-                _PULL_ACTIONS,
-                on=[f"arn:aws:ecr:{self._region}:{account}:repository/{base}"],
-            )
-        role.allow(
-            "PushImage",
-            _PUSH_ACTIONS,
-            on=[names.arn("ecr", f"repository/{names.repository(self._image)}")],
-        )
-        role.allow(
-            "PublishDigest",
-            ["ssm:PutParameter"],
-            on=[names.arn("ssm", f"parameter{self.parameter}")],
-        )
-        role.allow(
-            "UseKey",
-            ["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey"],
-            on=[self._key.key_arn],
+        bucket, key = self._source.s3_bucket_name, self._source.s3_object_key
+        role.allow_part("build-source", bucket=bucket, object=key)
+        if base := recipes.recipe(self._image).base_repository:
+            role.allow_part("pull-base", registry=tables.registry(self._region), base=base)
+        role.allow_part(
+            "push",
+            repository=names.repository(self._image),
+            parameter=self.parameter,
+            key=self._key.key_arn,
         )
         return role
 

@@ -19,7 +19,6 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from shoal.constructs.functions.python_function import PythonFunction
-from shoal.constructs.roles.guard_rails import ANY_PACKAGE, ours_or_missing
 from shoal.constructs.teardown.sweeper import PURPOSE as SWEEP
 from shoal.constructs.teardown.teardown_guard import PURPOSE as TEARDOWN
 from shoal.constructs.teardown.teardown_guard import execution_ended
@@ -69,7 +68,6 @@ class PageKeeper(Construct):
     ) -> None:
         """`functions` are the purposes of the functions that steps call."""
         super().__init__(scope, construct_id)
-        self._names = names
         self.keeper = PythonFunction(
             self,
             "Keeper",
@@ -81,10 +79,16 @@ class PageKeeper(Construct):
             memory_mb=2048,  # it holds the whole log of a run
             files=packed_files(names),
         )
-        self._allow_executions()
-        self._allow_jobs()
-        self._allow_logs({*functions, *_CLEANERS})
-        self._allow_bucket(key)
+        self.keeper.role.allow_part(
+            "pages",
+            jobs=["TrainingJobs", "ProcessingJobs", "TransformJobs"],
+            functions=[names.function(each) for each in sorted({*functions, *_CLEANERS})],
+            cleaners=[names.function(each) for each in _CLEANERS],
+            ends=["", ":*"],
+            evaluation=names.folder("evaluation"),
+            runs=names.folder(RUNS),
+            key=key.key_arn,
+        )
         events.Rule(
             self,
             "ExecutionEnded",
@@ -92,101 +96,6 @@ class PageKeeper(Construct):
             event_pattern=execution_ended(names),
             targets=[targets.LambdaFunction(self.keeper.function)],
         )
-
-    def _allow_executions(self) -> None:
-        role, names = self.keeper.role, self._names
-        role.allow("ListRuns", ["sagemaker:ListPipelineExecutions"], on=[names.pipeline_arn])
-        role.allow(
-            "ReadRuns",
-            [
-                "sagemaker:DescribePipelineDefinitionForExecution",
-                "sagemaker:DescribePipelineExecution",
-                "sagemaker:ListPipelineExecutionSteps",
-                "sagemaker:ListPipelineParametersForExecution",
-            ],
-            on=[f"{names.pipeline_arn}/execution/*"],
-            because="Executions of this one pipeline.",
-        )
-        role.allow(
-            "ReadPackages",
-            ["sagemaker:DescribeModelPackage"],
-            on=[names.arn("sagemaker", f"model-package/{names.model_package_group}/*")],
-            because="Versions of this one group.",
-        )
-        role.allow("ListPackages", ["sagemaker:ListModelPackages"], on=["*"], because=ANY_PACKAGE)
-
-    def _allow_jobs(self) -> None:
-        role, names = self.keeper.role, self._names
-        kinds = {"training": "Training", "processing": "Processing", "transform": "Transform"}
-        role.allow(
-            "SeeJobs",
-            [f"sagemaker:Describe{kind}Job" for kind in kinds.values()],
-            on=[names.arn("sagemaker", f"{kind}-job/pipelines-*") for kind in kinds],
-            when=ours_or_missing(names),
-            because="SageMaker makes up the name of a step's job, with this documented prefix.",
-        )
-        role.allow(
-            "ListByName",
-            [
-                *(f"sagemaker:List{kind}Jobs" for kind in kinds.values()),
-                "sagemaker:ListEndpointConfigs",
-                "sagemaker:ListEndpoints",
-                "sagemaker:ListModels",
-            ],
-            on=["*"],
-            because="SageMaker's List actions have no resource type in IAM.",
-        )
-
-    def _allow_logs(self, functions: Iterable[str]) -> None:
-        role, names = self.keeper.role, self._names
-        jobs = [f"/aws/sagemaker/{kind}Jobs" for kind in ("Training", "Processing", "Transform")]
-        ours = [
-            f"/aws/sagemaker/Endpoints/{names.pipeline}-*",
-            *(f"/aws/lambda/{names.function(each)}" for each in sorted(functions)),
-        ]
-        # The first form is the service authorization reference's. The logs' user guide wants the
-        # second one in policies ("CloudWatch Logs resources and operations"; both read).
-        forms = ("", ":*")
-        cleaners = [f"/aws/lambda/{names.function(each)}" for each in _CLEANERS]
-        for sid, action, groups in (
-            ("FindLogs", "logs:DescribeLogStreams", (*jobs, *ours)),
-            ("FindCleanups", "logs:FilterLogEvents", cleaners),
-        ):
-            role.allow(
-                sid,
-                [action],
-                on=[
-                    names.arn("logs", f"log-group:{group}{form}")
-                    for group in groups
-                    for form in forms
-                ],
-                because="Jobs share a group in their account; endpoints have the pipeline's name.",
-            )
-        streams = [f"{group}:log-stream:pipelines-*" for group in jobs]
-        streams += [f"{group}:log-stream:*" for group in ours]
-        role.allow(
-            "ReadLogs",
-            ["logs:GetLogEvents"],
-            on=[names.arn("logs", f"log-group:{stream}") for stream in streams],
-            because="SageMaker and Lambda make up the names of streams; a job's has this prefix.",
-        )
-
-    def _allow_bucket(self, key: kms.IKey) -> None:
-        role, names = self.keeper.role, self._names
-        bucket = f"arn:aws:s3:::{names.bucket('artifacts')}"
-        role.allow(
-            "ReadEvaluations",
-            ["s3:GetObject"],
-            on=[f"{bucket}/{names.folder('evaluation')}/*"],
-            because="Every execution writes below its own id.",
-        )
-        role.allow(
-            "KeepPages",
-            ["s3:GetObject", "s3:PutObject"],
-            on=[f"{bucket}/{names.folder(RUNS)}/*"],
-            because="Every execution has a page below its own id.",
-        )
-        role.allow("UseKey", ["kms:Decrypt", "kms:GenerateDataKey"], on=[key.key_arn])
 
 
 def packed_files(names: Names, folders: Sequence[Path] | None = None) -> dict[str, bytes]:

@@ -6,7 +6,6 @@ import aws_cdk as cdk
 from constructs import Construct
 
 from shoal.constructs.functions.python_function import PythonFunction
-from shoal.constructs.roles.guard_rails import ANY_PACKAGE
 from shoal.settings.names import Names
 
 PURPOSE = "compare"
@@ -27,16 +26,4 @@ class Compare(Construct):
             description=f"Compares an evaluation of {names.pipeline} with the approved model",
             timeout=cdk.Duration.minutes(1),
         )
-        role, group = self.comparer.role, names.model_package_group
-        role.allow(
-            "ListPackages",
-            ["sagemaker:ListModelPackages"],
-            on=["*"],
-            because=ANY_PACKAGE,
-        )
-        role.allow(
-            "SeePackages",
-            ["sagemaker:DescribeModelPackage"],
-            on=[names.arn("sagemaker", f"model-package/{group}/*")],
-            because="SageMaker numbers the versions inside this workload's group.",
-        )
+        self.comparer.role.allow_part("compare")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -11,17 +11,12 @@ from constructs import Construct
 
 from shoal.constructs.pipeline.training_pipeline import images
 from shoal.constructs.roles.guard_rails import Place
-from shoal.constructs.roles.sagemaker_role import ATTACH, USE_INTERFACE, SageMakerRole
+from shoal.constructs.roles.sagemaker_role import SageMakerRole
 from shoal.pipelines.limits import limits
 from shoal.pipelines.requests import TRANSFORM_FOLDER
 from shoal.settings.names import SEALED, Names
 from shoal.settings.sections.channels import InputMode
 from shoal.settings.settings import Framework
-
-_UPLOAD = ("s3:AbortMultipartUpload", "s3:ListMultipartUploadParts")
-"""What uploads in parts need beside PutObject. Source: SageMaker developer guide, the sample
-policies of "Give SageMaker AI Training Jobs Access to Resources in Your Amazon VPC".
-"""
 
 
 class JobRoles(Construct):
@@ -43,30 +38,13 @@ class JobRoles(Construct):
         hosting: Place,
     ) -> None:
         super().__init__(scope, construct_id)
-        self._names = names
-        self._key = key
-        self.training = self._role(
-            "training", "Runs training jobs.", log_group="TrainingJobs", source="training-job/*"
-        )
+        self._names, self._environment, self._key = names, names.environment, key
+        self._code = f"cdk-hnb659fds-assets-{names.environment.account}-{names.environment.region}"
+        self.training = self._role("training", "Runs training jobs.", "TrainingJobs", "training")
         self.evaluation = self._role(
-            "evaluation",
-            "Runs evaluation jobs.",
-            log_group="ProcessingJobs",
-            source="processing-job/*",
+            "evaluation", "Runs evaluation jobs.", "ProcessingJobs", "processing"
         )
-        # SageMaker developer guide, "Cross-service confused deputy prevention": hosting sends no
-        # narrower ARN than this.
-        self.endpoint = (
-            self._role(
-                "endpoint",
-                "Runs the temporary endpoint.",
-                log_group="Endpoints",
-                source="*",
-                endpoint=f"{names.pipeline}-*",
-            )
-            if names.environment.endpoint
-            else None
-        )
+        self.endpoint = self._endpoint_role() if names.environment.endpoint else None
         self._allow_training(training)
         self._allow_evaluation()
         if self.endpoint:
@@ -90,7 +68,7 @@ class JobRoles(Construct):
         ):
             if role is None:
                 continue
-            recipe = self._names.environment.training.build_image
+            recipe = self._environment.training.build_image
             role.allow_pull(
                 f"{self._names.repository_uri(recipe)}:built"
                 if recipe and image == built_image
@@ -100,17 +78,48 @@ class JobRoles(Construct):
             )
             every_limits = [limits(definition, each) for each in types_with_volumes]
             if any(each and each.encrypts_volumes for each in every_limits):
-                role.allow_volumes(self._key)
-        if limits(definition, "Transform"):
-            self._allow_transform()
+                role.allow_part("volumes", key=self._key.key_arn)
+        if self.endpoint and limits(definition, "Transform"):
+            self._allow_transform(self.endpoint)
         if limits(definition, "Tuning"):
             self._allow_tuning()
 
+    def _role(self, actor: str, description: str, log_group: str, kind: str) -> SageMakerRole:
+        role = SageMakerRole(
+            self,
+            actor.capitalize(),
+            names=self._names,
+            actor=actor,
+            log_group=log_group,
+            source=f"{kind}-job/*",
+            description=description,
+            # As every job of a pipeline is called; those of other people are not.
+            streams="pipelines-*",
+        )
+        role.allow_part("see-vpc")
+        return role
+
+    def _endpoint_role(self) -> SageMakerRole:
+        role = SageMakerRole(
+            self,
+            "Endpoint",
+            names=self._names,
+            actor="endpoint",
+            log_group="Endpoints",
+            # SageMaker developer guide, "Cross-service confused deputy prevention": hosting sends
+            # no narrower ARN than this.
+            source="*",
+            description="Runs the temporary endpoint.",
+            endpoint=f"{self._names.pipeline}-*",
+        )
+        role.allow_part("see-vpc")
+        return role
+
     def _allow_training(self, place: Place) -> None:
-        role, environment = self.training, self._names.environment
+        role, environment = self.training, self._environment
         role.deny_approval()
         role.allow_interfaces(place)
-        self._allow_encryption(role)
+        role.allow_part("encryption", key=self._key.key_arn)
         mounted = environment.data.input_mode is InputMode.FSX
         uris = [each.uri for each in environment.data.channels.values() if each.uri]
         for purpose, own, always in (
@@ -121,73 +130,50 @@ class JobRoles(Construct):
             if always or any(uri.startswith(root) for uri in uris):
                 self._read(role, purpose, self._with_placed(purpose, own, uris))
         if mounted:
-            # As in AWS's AmazonSageMakerFullAccess; whether a training role needs it is not
-            # documented.
-            why = "DescribeFileSystems has no resource type in IAM."
-            role.allow("SeeFileSystems", ["fsx:DescribeFileSystems"], on=["*"], because=why)
+            role.allow_part("file-system")
         self._write(role, "training")
-        self._keep_checkpoints(role)
-        self._read_code(role)
+        role.allow_part("checkpoints", folder=self._names.folder("checkpoints"))
+        role.allow_part("code", code=self._code)
         if environment.training.secrets:
-            self._read_secrets(role, sorted(set(environment.training.secrets.values())))
+            secrets = sorted(set(environment.training.secrets.values()))
+            role.allow_part("secrets", secrets=secrets)
         if environment.training.framework is Framework.TENSORFLOW:
-            # Its toolkit asks where the bucket of the hyperparameter `model_dir` lies, before it
-            # starts anything.
-            bucket = self._names.bucket("artifacts")
-            role.allow("LocateArtifacts", ["s3:GetBucketLocation"], on=[f"arn:aws:s3:::{bucket}"])
+            role.allow_part("locate-artifacts")
 
     def _allow_evaluation(self) -> None:
-        role = self.evaluation
+        role, environment = self.evaluation, self._environment
         role.deny_approval()
-        self._allow_interfaces_anywhere(role)
-        self._allow_encryption(role)
-        environment = self._names.environment
+        role.allow_part("interfaces-anywhere")
+        role.allow_part("encryption", key=self._key.key_arn)
         channel = environment.data.channels.get(environment.evaluation.channel)
         uris = [channel.uri] if channel and channel.uri else []
-        keys = self._with_placed("data", self._names.dataset_folders, uris)
-        self._read(role, "data", keys)
+        self._read(role, "data", self._with_placed("data", self._names.dataset_folders, uris))
         self._read(role, "artifacts", [f"{self._names.folder('training')}/*"])
         self._write(role, "evaluation")
-        self._read_code(role)
-        # SageMaker lists what lies below an input's URI; the code archive of a training job is one
-        # object that its toolkit gets.
-        role.allow(
-            "ListCode",
-            ["s3:ListBucket"],
-            on=[self._code_bucket],
-            when={"StringLike": {"s3:prefix": "*.gz"}},
-        )
+        role.allow_part("code", code=self._code)
+        role.allow_part("list-code", code=self._code)
 
     def _allow_endpoint(self, role: SageMakerRole, place: Place) -> None:
         role.allow_interfaces(place)
-        role.allow(
-            "SeeVpcEndpoints",
-            ["ec2:DescribeVpcEndpoints"],
-            on=["*"],
-            because="EC2 Describe actions have no resource type in IAM.",
+        role.allow_part("see-vpc-endpoints")
+        sealed = self._names.folder(SEALED)
+        role.allow_part(
+            "endpoint",
+            key=self._key.key_arn,
+            bucket=self._names.bucket("artifacts"),
+            keys=f"{sealed}/*",
+            first=f"{sealed}/",
         )
-        role.allow("UseKey", ["kms:Decrypt", "kms:DescribeKey"], on=[self._key.key_arn])
-        # A model is one object: nothing is listed.
-        self._read_objects(role, "artifacts", [f"{self._names.folder(SEALED)}/*"])
 
-    def _allow_transform(self) -> None:
+    def _allow_transform(self, role: SageMakerRole) -> None:
         """Let transform jobs, which run under the role of their model, read, write and log.
 
         Source: SageMaker developer guide, "SageMaker roles": CreateModel, whose role a transform
         job uses. Read only: no transform job ran on AWS.
         """
-        if (role := self.endpoint) is None:
-            return
-        self._allow_logs(role, "Transform", "TransformJobs", "pipelines-*")
-        role.allow(
-            "PutTransformMetrics",
-            ["cloudwatch:PutMetricData"],
-            on=["*"],
-            when={"StringLike": {"cloudwatch:namespace": "/aws/sagemaker/TransformJobs*"}},
-            because="PutMetricData has no resource type in IAM; the condition names the namespace.",
-        )
-        role.allow("EncryptResults", ["kms:GenerateDataKey"], on=[self._key.key_arn])
-        self._read_datasets(role)
+        role.allow_part("job-logs", Sid="Transform", purpose="TransformJobs", streams="pipelines-*")
+        role.allow_part("transform", key=self._key.key_arn)
+        self._read(role, "data", self._names.dataset_folders)
         self._write(role, TRANSFORM_FOLDER)
 
     def _allow_tuning(self) -> None:
@@ -197,56 +183,8 @@ class JobRoles(Construct):
         They are called `<execution id>-<step>-<suffix>-001-...`, by an S3 URI in a public
         repository; AWS documents no prefix.
         """
-        self._allow_logs(self.training, "Tuned", "TrainingJobs", "*")
+        self.training.allow_part("job-logs", Sid="Tuned", purpose="TrainingJobs", streams="*")
         self.training.trust_for(self._names.arn("sagemaker", "hyper-parameter-tuning-job/*"))
-
-    def _allow_logs(self, role: SageMakerRole, sid: str, group: str, streams: str) -> None:
-        why = f"SageMaker makes up the names of the groups and streams of {group}."
-        groups = self._names.arn("logs", f"log-group:/aws/sagemaker/{group}*")
-        role.allow(
-            f"Write{sid}Logs",
-            ["logs:CreateLogStream", "logs:PutLogEvents"],
-            on=[f"{groups}:log-stream:{streams}"],
-            because=why,
-        )
-        role.allow(
-            f"Make{sid}Logs",
-            ["logs:CreateLogGroup", "logs:DescribeLogStreams"],
-            on=[groups],
-            because=why,
-        )
-
-    def _role(
-        self, actor: str, description: str, *, log_group: str, source: str, endpoint: str = ""
-    ) -> SageMakerRole:
-        role = SageMakerRole(
-            self,
-            actor.capitalize(),
-            names=self._names,
-            actor=actor,
-            log_group=log_group,
-            source=source,
-            description=description,
-            # As every job of a pipeline is called; those of other people are not.
-            streams="*" if endpoint else "pipelines-*",
-            endpoint=endpoint,
-        )
-        role.see_vpc()
-        return role
-
-    def _allow_encryption(self, role: SageMakerRole) -> None:
-        role.allow(
-            "UseKey",
-            ["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey"],
-            on=[self._key.key_arn],
-        )
-
-    def _allow_interfaces_anywhere(self, role: SageMakerRole) -> None:
-        # SageMaker developer guide, "CreateProcessingJob API: Execution Role Permissions": "Don't
-        # scope in the policy with any conditions or resource filters. Otherwise, the validation
-        # checks that occur during the creation of the processing job fail."
-        why = "AWS refuses a processing job whose role names resources here."
-        role.allow("AttachToVpc", [ATTACH, *USE_INTERFACE], on=["*"], because=why)
 
     def _with_placed(self, purpose: str, own: list[str], uris: list[str]) -> list[str]:
         """Return patterns of keys in a bucket: the workload's own, and what else the URIs name."""
@@ -254,84 +192,15 @@ class JobRoles(Construct):
         keys = [f"{uri.removeprefix(root).rstrip('/')}/*" for uri in uris if uri.startswith(root)]
         return [*own, *(key for key in keys if not any(fnmatchcase(key, each) for each in own))]
 
-    def _read_datasets(self, role: SageMakerRole) -> None:
-        self._read(role, "data", self._names.dataset_folders)
-
     def _read(self, role: SageMakerRole, purpose: str, keys: list[str]) -> None:
-        role.allow(
-            f"List{purpose.capitalize()}",
-            ["s3:ListBucket"],
-            on=[f"arn:aws:s3:::{self._names.bucket(purpose)}"],
-            when={"StringLike": {"s3:prefix": keys}},
-        )
-        self._read_objects(role, purpose, keys)
-
-    def _read_objects(self, role: SageMakerRole, purpose: str, keys: list[str]) -> None:
-        role.allow(
-            f"Read{purpose.capitalize()}",
-            ["s3:GetObject"],
-            on=[f"arn:aws:s3:::{self._names.bucket(purpose)}/{key}" for key in keys],
-            because=f"The job reads every object below {keys[0].removesuffix('*')}.",
+        role.allow_part(
+            "read",
+            Purpose=purpose.capitalize(),
+            bucket=self._names.bucket(purpose),
+            keys=keys,
+            first=keys[0].removesuffix("*"),
         )
 
-    def _write(self, role: SageMakerRole, prefix: str) -> None:
-        role.allow(
-            f"Write{prefix.capitalize()}",
-            [*_UPLOAD, "s3:PutObject"],
-            on=[f"{self._artifacts}/{self._names.folder(prefix)}/*"],
-            because=f"Every execution writes below its own id in {prefix}/.",
-        )
-
-    def _keep_checkpoints(self, role: SageMakerRole) -> None:
-        """SageMaker copies them to S3 while the job runs, and back when it starts again."""
-        prefix = self._names.folder("checkpoints")
-        role.allow(
-            "ListCheckpoints",
-            ["s3:ListBucket"],
-            on=[self._artifacts],
-            when={"StringLike": {"s3:prefix": f"{prefix}/*"}},
-        )
-        actions = [*_UPLOAD, "s3:GetObject", "s3:PutObject"]
-        why = f"Every execution keeps them below its own id in {prefix}/."
-        role.allow("KeepCheckpoints", actions, on=[f"{self._artifacts}/{prefix}/*"], because=why)
-
-    def _read_secrets(self, role: SageMakerRole, secrets: Sequence[str]) -> None:
-        """Source: Secrets Manager user guide, "Limiting access to specific secrets" (six question
-        marks); "Secret encryption and decryption" (the encryption context has the secret's ARN).
-        """
-        environment = self._names.environment
-        arns = [self._names.arn("secretsmanager", f"secret:{name}-??????") for name in secrets]
-        role.allow("ReadSecrets", ["secretsmanager:GetSecretValue"], on=arns)
-        # The account's own key aws/secretsmanager needs no permission.
-        role.allow(
-            "DecryptSecrets",
-            ["kms:Decrypt"],
-            on=[self._names.arn("kms", "key/*")],
-            when={
-                "StringEquals": {
-                    "kms:ViaService": f"secretsmanager.{environment.region}.amazonaws.com"
-                },
-                "StringLike": {"kms:EncryptionContext:SecretARN": arns},
-            },
-            because="A secret may have a key of yours; the conditions name the secrets.",
-        )
-
-    def _read_code(self, role: SageMakerRole) -> None:
-        role.allow(
-            "ReadCode",
-            ["s3:GetObject"],
-            on=[f"{self._code_bucket}/*.gz"],
-            because=(
-                "Code archives are named by their content; parameter CodeUri chooses one, so that"
-                " an older one can be run again."
-            ),
-        )
-
-    @property
-    def _artifacts(self) -> str:
-        return f"arn:aws:s3:::{self._names.bucket('artifacts')}"
-
-    @property
-    def _code_bucket(self) -> str:
-        environment = self._names.environment
-        return f"arn:aws:s3:::cdk-hnb659fds-assets-{environment.account}-{environment.region}"
+    def _write(self, role: SageMakerRole, purpose: str) -> None:
+        folder = self._names.folder(purpose)
+        role.allow_part("write", Purpose=purpose.capitalize(), purpose=purpose, folder=folder)

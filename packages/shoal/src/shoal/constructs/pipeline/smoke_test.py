@@ -7,7 +7,6 @@ from constructs import Construct
 
 from shoal.constructs.functions.python_function import PythonFunction
 from shoal.constructs.pipeline.smoke_test_file import packed_files
-from shoal.constructs.roles.guard_rails import ours
 from shoal.settings.names import Names
 
 PURPOSE = "smoke-test"
@@ -40,27 +39,6 @@ class SmokeTest(Construct):
             ),
             timeout=cdk.Duration.minutes(2),
         )
-        self.caller.role.allow(
-            "CallEndpoints",
-            ["sagemaker:InvokeEndpoint"],
-            on=[names.arn("sagemaker", f"endpoint/{names.pipeline}-*")],
-            when=ours(names),
-            because="Endpoints are named after the pipeline and the execution.",
-        )
-        endpoint = names.environment.endpoint
-        if endpoint and endpoint.image_uri:
-            self.caller.role.allow(
-                "SeeWhatIsServed",
-                [
-                    "sagemaker:DescribeEndpoint",
-                    "sagemaker:DescribeEndpointConfig",
-                    "sagemaker:DescribeModel",
-                ],
-                on=[
-                    names.arn("sagemaker", f"endpoint/{names.pipeline}-*"),
-                    names.arn("sagemaker", "endpoint-config/*"),
-                    names.arn("sagemaker", "model/*"),
-                ],
-                when=ours(names),
-                because="SageMaker makes up the names of models and configurations.",
-            )
+        self.caller.role.allow_part("smoke-test")
+        if names.environment.endpoint and names.environment.endpoint.image_uri:
+            self.caller.role.allow_part("smoke-test-archive")

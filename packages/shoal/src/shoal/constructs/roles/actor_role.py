@@ -18,8 +18,7 @@ _SOURCE_ARN = "aws:SourceArn"
 
 
 class ActorRole(StatedRole):
-    """A role with the physical name `Names.role(actor)`, assumable by one service on behalf of this
-    account only.
+    """A role that one service may assume, on behalf of this account only.
 
     `source` is the ARN, with wildcards, of what the service must act for. Give it only where the
     service documents that it sends this ARN.
@@ -42,7 +41,8 @@ class ActorRole(StatedRole):
         super().__init__(
             scope,
             construct_id,
-            role_name=names.role(actor),
+            names=names,
+            actor=actor,
             description=description,
             assumed_by=iam.ServicePrincipal(f"{service}.amazonaws.com", conditions=conditions),
         )
@@ -57,31 +57,17 @@ class ActorRole(StatedRole):
             )
         )
 
-    def allow_measurements(self, namespace: str) -> None:
-        """Allow it to publish metrics to one of our namespaces."""
-        self.allow(
-            "Measure",
-            ["cloudwatch:PutMetricData"],
-            on=["*"],
-            when={"StringEquals": {"cloudwatch:namespace": namespace}},
-            because="PutMetricData has no resource type in IAM; the condition names the namespace.",
-        )
-
     def deny_approval(self) -> None:
         """Deny approving model versions, when they are registered and later: what makes or judges
         models does not approve them.
         """
         self.deny("NeverApprove", ["sagemaker:UpdateModelPackage"])
-        # Null: a request that names no status registers the version as pending, as it
-        # should.
-        self.deny(
-            "NeverRegisterApproved",
-            ["sagemaker:CreateModelPackage"],
-            when={
-                "StringNotEquals": {"sagemaker:ModelApprovalStatus": "PendingManualApproval"},
-                "Null": {"sagemaker:ModelApprovalStatus": "false"},
-            },
-        )
+        # Null: a request that names no status registers the version as pending, as it should.
+        when = {
+            "StringNotEquals": {"sagemaker:ModelApprovalStatus": "PendingManualApproval"},
+            "Null": {"sagemaker:ModelApprovalStatus": "false"},
+        }
+        self.deny("NeverRegisterApproved", ["sagemaker:CreateModelPackage"], when=when)
 
 
 def _trust(service: str, account: str, source: str | None) -> dict[str, dict[str, str]]:

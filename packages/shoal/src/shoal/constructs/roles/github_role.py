@@ -37,10 +37,7 @@ def identity_provider(
 
 
 class GitHubRole(StatedRole):
-    """A role with the physical name `Names.role(actor)`.
-
-    `workflow_environment` is the environment on GitHub.
-    """
+    """`workflow_environment` is the environment on GitHub."""
 
     def __init__(
         self,
@@ -59,19 +56,19 @@ class GitHubRole(StatedRole):
             raise ValueError(f"environment {names.environment.name} has no section delivery")
         subject = f"repo:{delivery.repository}:environment:{workflow_environment}"
         conditions = {"StringEquals": {f"{HOST}:aud": AUDIENCE, f"{HOST}:sub": subject}}
+        policies = iam.ManagedPolicy
         super().__init__(
             scope,
             construct_id,
-            role_name=names.role(actor),
+            names=names,
+            actor=actor,
             description=(
                 f"Workflows of {delivery.repository} in the environment {workflow_environment}"
             ),
             assumed_by=iam.WebIdentityPrincipal(provider_arn, conditions),
             max_session_duration=cdk.Duration.hours(session_hours),
             permissions_boundary=(
-                iam.ManagedPolicy.from_managed_policy_name(
-                    scope, f"{construct_id}Boundary", boundary
-                )
+                policies.from_managed_policy_name(scope, f"{construct_id}Boundary", boundary)
                 if boundary
                 else None
             ),

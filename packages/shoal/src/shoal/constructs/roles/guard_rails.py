@@ -18,10 +18,6 @@ from shoal.pipelines.limits import Limits
 from shoal.settings.names import PIPELINE_TAG, Names
 
 Conditions = dict[str, dict[str, Any]]
-ANY_PACKAGE = (
-    "AWS does not say whether ListModelPackages is checked against a group, a package or nothing;"
-    " it only reads."
-)
 _TAG = f"aws:ResourceTag/{PIPELINE_TAG}"
 
 

@@ -3,15 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
+from itertools import product
+from string import Formatter
 from typing import Any
 
 from aws_cdk import aws_iam as iam
+from constructs import Construct
 
 from shoal.constructs.roles.acknowledge import acknowledge
+from shoal.constructs.roles.guard_rails import ours, ours_or_missing
+from shoal.settings.names import Names
+from shoal.settings.parsing.yaml_file import read_table
 
 
 class StatedRole(iam.Role):
-    """A role whose permissions are stated one by one; its subclass decides who may assume it."""
+    """The role of one actor, whose permissions are stated one by one; its subclass decides who may
+    assume it.
+    """
+
+    def __init__(
+        self, scope: Construct, construct_id: str, *, names: Names, actor: str, **options: Any
+    ) -> None:
+        """`options` are those of iam.Role."""
+        super().__init__(scope, construct_id, role_name=names.role(actor), **options)
+        self._names = names
+
+    def allow_part(self, part: str, **values: Any) -> None:
+        """Allow the statements of `part` in statements.yaml, with these values in them."""
+        values = _common(self._names) | values
+        for sid, row in _parts()[part].items():
+            self.allow(
+                sid.format_map(values),
+                filled(row["allow"], values),
+                on=filled(row["resources"], values),
+                when=_conditions(row.get("when"), values),
+                because=row.get("because", "").format_map(values),
+            )
 
     def allow(
         self,
@@ -28,13 +56,9 @@ class StatedRole(iam.Role):
             raise ValueError(
                 f"{sid}: a reason is needed for wildcards, and only for them: {wildcards}"
             )
+        conditions = dict(when) if when else None
         self.add_to_policy(
-            iam.PolicyStatement(
-                sid=sid,
-                actions=[*actions],
-                resources=[*on],
-                conditions=dict(when) if when else None,
-            )
+            iam.PolicyStatement(sid=sid, actions=[*actions], resources=[*on], conditions=conditions)
         )
         acknowledge(
             self, {f"AwsSolutions-IAM5[Resource::{resource}]": because for resource in wildcards}
@@ -46,13 +70,55 @@ class StatedRole(iam.Role):
         """Deny `actions` on everything, whatever another statement or policy allows, now or
         later.
         """
-        conditions = dict(when) if when else None
         self.add_to_policy(
             iam.PolicyStatement(
                 sid=sid,
                 effect=iam.Effect.DENY,
                 actions=[*actions],
                 resources=["*"],
-                conditions=conditions,
+                conditions=dict(when) if when else None,
             )
         )
+
+
+def filled(texts: str | Sequence[str], values: Mapping[str, Any]) -> list[str]:
+    """Return `texts` with {placeholders} filled in; several values give as many texts."""
+    results = []
+    for text in _as_list(texts):
+        placeholders = [name for _, name, _, _ in Formatter().parse(text) if name]
+        for chosen in product(*[_as_list(values[name]) for name in placeholders]):
+            results.append(text.format_map(dict(zip(placeholders, chosen, strict=True))))
+    return results
+
+
+def _conditions(value: Any, values: Mapping[str, Any]) -> Any:
+    """Return conditions with their placeholders filled in; one that stands alone is its value."""
+    if isinstance(value, Mapping):
+        return {key: _conditions(inner, values) for key, inner in value.items()}
+    if isinstance(value, list):
+        return filled(value, values)
+    if value is None or value[1:-1] in values:
+        return values[value[1:-1]] if value else None
+    return value.format_map(values)
+
+
+def _common(names: Names) -> dict[str, Any]:
+    return {
+        "region": names.environment.region,
+        "account": names.environment.account,
+        "pipeline": names.pipeline,
+        "group": names.model_package_group,
+        "data": names.bucket("data"),
+        "artifacts": names.bucket("artifacts"),
+        "ours": ours(names),
+        "ours_or_missing": ours_or_missing(names),
+    }
+
+
+def _as_list(value: Any) -> list[Any]:
+    return [*value] if isinstance(value, list | tuple) else [value]
+
+
+@cache
+def _parts() -> dict[str, dict[str, dict[str, Any]]]:
+    return dict(read_table(__file__, "statements.yaml"))

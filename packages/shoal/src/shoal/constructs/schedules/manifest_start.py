@@ -53,10 +53,12 @@ def start_on_manifest(
 
     What cannot be delivered within an hour goes to `dead_letters`.
     """
-    _allow_reading(names, starter)
     manifest = names.environment.data.on_manifest
     if manifest is None:
         raise ValueError(f"environment {names.environment.name} has no data.on_manifest")
+    starter.role.allow_part(
+        "manifests", manifests=_manifests(names, manifest.file), datasets=names.dataset_folders
+    )
     return events.Rule(
         scope,
         "ManifestArrived",
@@ -93,38 +95,3 @@ def _manifests(names: Names, file: str) -> list[str]:
         return [f"datasets/*/{file}"]
     own, versions = names.dataset_folders
     return [own.replace("*", file), f"{versions}/{file}"]
-
-
-def _allow_reading(names: Names, starter: PythonFunction) -> None:
-    """Allow reading manifests and listing the files next to them, but no data."""
-    environment = names.environment
-    bucket = f"arn:aws:s3:::{names.bucket('data')}"
-    manifest = environment.data.on_manifest
-    file = manifest.file if manifest else ""
-    starter.role.allow(
-        "ReadManifests",
-        ["s3:GetObject", "s3:GetObjectVersion"],
-        on=[f"{bucket}/{key}" for key in _manifests(names, file)],
-        because="The manifests of all datasets, which are named when they are uploaded.",
-    )
-    starter.role.allow(
-        "SeeFiles",
-        ["s3:ListBucket"],
-        on=[bucket],
-        when={"StringLike": {"s3:prefix": names.dataset_folders}},
-    )
-    starter.role.allow(
-        "DecryptManifests",
-        ["kms:Decrypt"],
-        on=[names.arn("kms", "key/*")],
-        when={
-            "StringEquals": {
-                "kms:ViaService": f"s3.{environment.region}.amazonaws.com",
-                "kms:EncryptionContext:aws:s3:arn": bucket,
-            }
-        },
-        because=(
-            "The id of the key is known after the first deployment only; the condition names the"
-            " bucket."
-        ),
-    )

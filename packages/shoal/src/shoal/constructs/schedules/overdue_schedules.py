@@ -63,7 +63,7 @@ class OverdueSchedules(ScheduledFunction):
             on=["*"],
             because="GetMetricData has no resource type in IAM.",
         )
-        role.allow_measurements(NAMESPACE)
+        role.allow_part("measure", namespace=NAMESPACE)
 
     def metric(self, schedule: str) -> cloudwatch.Metric:
         """Return the metric: 1 when the schedule was overdue at any of three looks.

@@ -54,7 +54,8 @@ class Schedules(Construct):
             timeout=_FUNCTION_TIMEOUT,
             environment={"PIPELINE_NAME": names.pipeline, **manifest_variables(names, parameters)},
         )
-        self._allow_start()
+        self.starter.role.allow_part("start")
+        self.starter.role.allow_part("measure", namespace=NAMESPACE)
         self.dead_letters = sqs.Queue(
             self,
             "DeadLetters",
@@ -80,18 +81,6 @@ class Schedules(Construct):
                 self, names=names, starter=self.starter, dead_letters=self.dead_letters
             )
 
-    def _allow_start(self) -> None:
-        role = self.starter.role
-        actions = ["sagemaker:ListPipelineExecutions", "sagemaker:StartPipelineExecution"]
-        role.allow("StartOneAtATime", actions, on=[self._names.pipeline_arn])
-        role.allow(
-            "StopTheSecondOfTwo",
-            ["sagemaker:StopPipelineExecution"],
-            on=[f"{self._names.pipeline_arn}/execution/*"],
-            because="Executions of this one pipeline.",
-        )
-        role.allow_measurements(NAMESPACE)
-
     def _scheduler_role(self) -> ActorRole:
         """Return the role that EventBridge Scheduler assumes for schedules of our group, and for no
         others.
@@ -105,10 +94,8 @@ class Schedules(Construct):
             description=f"Calls what starts {self._names.pipeline}",
             source=self._names.arn("scheduler", f"schedule-group/{self._names.schedule_group}"),
         )
-        role.allow(
-            "CallStarter", ["lambda:InvokeFunction"], on=[self.starter.function.function_arn]
-        )
-        role.allow("LeaveDeadLetters", ["sqs:SendMessage"], on=[self.dead_letters.queue_arn])
+        function, queue = self.starter.function.function_arn, self.dead_letters.queue_arn
+        role.allow_part("scheduler", function=function, queue=queue)
         return role
 
     def _add(self, schedule: Schedule) -> None:

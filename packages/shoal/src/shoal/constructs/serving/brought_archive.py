@@ -12,7 +12,7 @@ from constructs import Construct
 
 from shoal.constructs.data.seal import sealed_folders, sealed_variables
 from shoal.constructs.functions.python_function import PythonFunction
-from shoal.settings.names import BRING, SEALED, Names
+from shoal.settings.names import BRING, Names
 from shoal.settings.sections.release import Release
 
 _TIMEOUT = cdk.Duration.minutes(14)
@@ -49,7 +49,18 @@ class BroughtArchive(Construct):
             description=f"Brings the archive that {names.prefix} serves into its own bucket",
             timeout=_TIMEOUT,
         )
-        self._allow(names, release, key)
+        own = sealed_folders(names)
+        own_folders = {f"{bucket}/{folder}" for folder in own}
+        self.bringer.role.allow_part(
+            "bring",
+            packages=release.model_package_arn.rpartition("/")[0],
+            readable=sorted({*own_folders, release.sealed_folder}),
+            sealed=own,
+            key=key.key_arn,
+            source_bucket=release.bucket,
+            source_region=release.region,
+            source_account=release.account,
+        )
         self.resource = cdk.CustomResource(
             self,
             "Resource",
@@ -68,47 +79,3 @@ class BroughtArchive(Construct):
             },
         )
         self.resource.node.add_dependency(self.bringer)
-
-    def _allow(self, names: Names, release: Release, key: kms.IKey) -> None:
-        role, source = self.bringer.role, f"arn:aws:s3:::{release.bucket}"
-        bucket = f"arn:aws:s3:::{names.bucket('artifacts')}"
-        own = [f"{bucket}/{folder}/*" for folder in sealed_folders(names)]
-        # Nothing here names the version: a policy that changes with each release would have to
-        # reach all of IAM before the function runs, moments later.
-        role.allow(
-            "AskRegistry",
-            ["sagemaker:DescribeModelPackage"],
-            on=[f"{release.model_package_arn.rpartition('/')[0]}/*"],
-            because="SageMaker numbers the versions inside the model package group.",
-        )
-        role.allow(
-            "ReadSealed",
-            ["s3:GetObject", "s3:GetObjectVersion"],
-            on=sorted({*own, f"arn:aws:s3:::{release.sealed_folder}/*"}),
-            because="Sealed archives are named by their hash.",
-        )
-        role.allow(
-            "WriteSealed",
-            ["s3:PutObject", "s3:AbortMultipartUpload"],
-            on=own,
-            because="Sealed archives are named by their hash.",
-        )
-        role.allow("UseKey", ["kms:Decrypt", "kms:GenerateDataKey"], on=[key.key_arn])
-        role.allow(
-            "DecryptSource",
-            ["kms:Decrypt"],
-            on=[f"arn:aws:kms:{release.region}:{release.account}:key/*"],
-            when={
-                "StringEquals": {
-                    "kms:ViaService": f"s3.{release.region}.amazonaws.com",
-                },
-                # S3 names the bucket where bucket keys are on, else the object.
-                "StringLike": {
-                    "kms:EncryptionContext:aws:s3:arn": [source, f"{source}/{SEALED}/*"]
-                },
-            },
-            because=(
-                "The id of the key of the environment that trained it is not known here; the"
-                " conditions name the bucket."
-            ),
-        )

@@ -85,30 +85,16 @@ class ServingProof(Construct):
         self.resource.node.add_dependency(self.prover)
 
     def _allow(self) -> None:
-        names, role = self._names, self.prover.role
-        role.allow(
-            "AskEndpoint",
-            ["sagemaker:DescribeEndpoint", "sagemaker:InvokeEndpoint"],
-            on=[names.serving_endpoint_arn],
-        )
-        environment = names.environment
+        names, environment = self._names, self._names.environment
         tags = {
             "aws:ResourceTag/shoal:project": environment.project,
             "aws:ResourceTag/shoal:environment": environment.name,
         }
         if environment.workloads:
             tags[f"aws:ResourceTag/{WORKLOAD_TAG}"] = names.prefix
-        role.allow(
-            "SeeWhatIsServed",
-            ["sagemaker:DescribeEndpointConfig", "sagemaker:DescribeModel"],
-            on=[names.arn("sagemaker", "endpoint-config/*"), names.arn("sagemaker", "model/*")],
-            when={"StringEquals": tags},
-            because="CloudFormation makes up their names; the condition names the environment.",
-        )
-        stack = cdk.Stack.of(self).stack_name
-        role.allow(
-            "SeeWhetherItRollsBack",
-            ["cloudformation:DescribeStacks"],
-            on=[names.arn("cloudformation", f"stack/{stack}/*")],
-            because="CloudFormation makes up the id of the stack.",
+        self.prover.role.allow_part(
+            "serving-proof",
+            endpoint=names.serving_endpoint_arn,
+            tags=tags,
+            stack=cdk.Stack.of(self).stack_name,
         )

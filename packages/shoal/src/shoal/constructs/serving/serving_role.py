@@ -10,7 +10,6 @@ The archive is the environment's own copy, under its own key. See docs/decisions
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 
 from aws_cdk import aws_kms as kms
 from constructs import Construct
@@ -56,52 +55,16 @@ class ServingRole(SageMakerRole):
 
     def allow_place(self, place: Place) -> None:
         """Allow serving from the VPC."""
-        self.see_vpc()
+        self.allow_part("see-vpc")
         self.allow_interfaces(place)
-        self.allow(
-            "SeeVpcEndpoints",
-            ["ec2:DescribeVpcEndpoints"],
-            on=["*"],
-            because="EC2 Describe actions have no resource type in IAM.",
-        )
-
-    def allow_alarms(self, names: Names, alarms: Sequence[str]) -> None:
-        """Let a deployment read the alarms that roll it back."""
-        self.allow(
-            "WatchAlarms",
-            ["cloudwatch:DescribeAlarms"],
-            on=[names.arn("cloudwatch", f"alarm:{alarm}") for alarm in alarms],
-        )
-
-    def allow_capture(self, names: Names, key: kms.IKey) -> None:
-        """Allow keeping requests and answers."""
-        self.allow(
-            "KeepCaptured",
-            ["s3:PutObject"],
-            on=[f"arn:aws:s3:::{names.bucket('artifacts')}/{names.folder(CAPTURED)}/*"],
-            because="SageMaker names what it captures after endpoint, variant and time.",
-        )
-        self.allow("EncryptCaptured", ["kms:Decrypt", "kms:GenerateDataKey"], on=[key.key_arn])
+        self.allow_part("see-vpc-endpoints")
 
 
 def allow_archive(role: ActorRole, names: Names, release: Release, key: kms.IKey) -> None:
     """Let the role read the environment's own copy of the release's archive."""
     url = names.sealed_url(release.model_data_sha256)
-    bucket = f"arn:aws:s3:::{names.bucket('artifacts')}"
     archive = f"arn:aws:s3:::{url.removeprefix('s3://')}"
-    role.allow("ReadArchive", ["s3:GetObject"], on=[archive])
-    role.allow(
-        "DecryptArchive",
-        ["kms:Decrypt"],
-        on=[key.key_arn],
-        when={
-            "StringEquals": {
-                "kms:ViaService": f"s3.{names.environment.region}.amazonaws.com",
-                # S3 names the bucket where bucket keys are on, else the object.
-                "kms:EncryptionContext:aws:s3:arn": [bucket, archive],
-            }
-        },
-    )
+    role.allow_part("archive", archive=archive, key=key.key_arn)
 
 
 def _digest(release: Release) -> str:

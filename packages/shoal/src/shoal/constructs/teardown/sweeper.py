@@ -6,7 +6,7 @@ import aws_cdk as cdk
 from constructs import Construct
 
 from shoal.constructs.functions.scheduled_function import ScheduledFunction
-from shoal.constructs.teardown.teardown_guard import allow_deletion, log_retention
+from shoal.constructs.teardown.teardown_guard import SCALED, log_retention
 from shoal.settings.names import Names
 
 PURPOSE = "sweep"
@@ -43,5 +43,5 @@ class Sweeper(ScheduledFunction):
                 "TTL_MINUTES": str(names.environment.ttl_minutes),
             },
         )
-        allow_deletion(self.scheduled.role, names)
-        self.scheduled.role.allow_measurements(NAMESPACE)
+        self.scheduled.role.allow_part("teardown", scaled=[*SCALED])
+        self.scheduled.role.allow_part("measure", namespace=NAMESPACE)

@@ -15,8 +15,6 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from shoal.constructs.functions.python_function import PythonFunction
-from shoal.constructs.roles.actor_role import ActorRole
-from shoal.constructs.roles.guard_rails import ours, ours_or_missing
 from shoal.settings.names import Names
 
 PURPOSE = "teardown"
@@ -63,7 +61,7 @@ class TeardownGuard(Construct):
                 "RETRY_AFTER_S": str(int(_RETRY_AFTER.to_seconds())),
             },
         )
-        allow_deletion(self.deleter.role, names)
+        self.deleter.role.allow_part("teardown", scaled=[*SCALED])
         self.dead_letters = sqs.Queue(
             self,
             "DeadLetters",
@@ -110,100 +108,3 @@ def execution_ended(names: Names) -> events.EventPattern:
 def log_retention(names: Names) -> dict[str, str]:
     """Return the variable that says how long the logs of deleted endpoints are kept."""
     return {"LOG_RETENTION_DAYS": str(names.environment.observability.log_retention_days)}
-
-
-def allow_deletion(role: ActorRole, names: Names) -> None:
-    """Let `role` find and delete what executions of the pipeline create for serving."""
-    named = f"{names.pipeline}-*"
-    why = "What an execution creates is named after the pipeline and the execution."
-    for kind, operand in (("endpoint", "Endpoint"), ("endpoint-config", "EndpointConfig")):
-        plural = operand.removeprefix("Endpoint") or operand
-        on = [names.arn("sagemaker", f"{kind}/{named}")]
-        role.allow(
-            f"See{plural}s",
-            [f"sagemaker:Describe{operand}"],
-            on=on,
-            when=ours_or_missing(names),
-            because=why,
-        )
-        # A person's own may be named alike, as `dev-experimental`: the tag decides.
-        role.allow(
-            f"Delete{plural}s",
-            [f"sagemaker:Delete{operand}"],
-            on=on,
-            when=ours(names),
-            because=why,
-        )
-    models = [names.arn("sagemaker", f"model/{prefix}") for prefix in (named, "pipelines-*")]
-    why = "SageMaker makes up the name of a Model step's model, with this documented prefix."
-    role.allow(
-        "SeeModels",
-        ["sagemaker:DescribeModel"],
-        on=models,
-        when=ours_or_missing(names),
-        because=why,
-    )
-    role.allow("DeleteModels", ["sagemaker:DeleteModel"], on=models, when=ours(names), because=why)
-    _allow_unscaling(role, names)
-    role.allow(
-        "LimitLogs",
-        ["logs:PutRetentionPolicy"],
-        on=[names.arn("logs", f"log-group:/aws/sagemaker/Endpoints/{named}")],
-        because="SageMaker names the log group after the endpoint.",
-    )
-    role.allow(
-        "ListSteps",
-        ["sagemaker:ListPipelineExecutionSteps"],
-        on=[f"{names.pipeline_arn}/execution/*"],
-        because="Executions of this one pipeline.",
-    )
-    role.allow(
-        "SeeExecutions",
-        ["sagemaker:DescribePipelineExecution"],
-        on=[f"{names.pipeline_arn}/execution/*"],
-        because="Executions of this one pipeline.",
-    )
-    role.allow(
-        "ReadTags",
-        ["sagemaker:ListTags"],
-        on=[
-            *(
-                names.arn("sagemaker", f"{kind}/{named}")
-                for kind in ("endpoint", "endpoint-config")
-            ),
-            *models,
-        ],
-        because=(
-            "Tags say whose something is whose name does not; another pipeline's are read and left"
-            " alone."
-        ),
-    )
-    role.allow(
-        "ListByName",
-        ["sagemaker:ListEndpointConfigs", "sagemaker:ListEndpoints", "sagemaker:ListModels"],
-        on=["*"],
-        because="SageMaker's List actions have no resource type in IAM.",
-    )
-
-
-def _allow_unscaling(role: ActorRole, names: Names) -> None:
-    role.allow(
-        "SeeScalableTargets",
-        ["application-autoscaling:DescribeScalableTargets"],
-        on=["*"],
-        because="Application Auto Scaling's Describe actions have no resource type in IAM.",
-    )
-    only_variants = {
-        "application-autoscaling:service-namespace": "sagemaker",
-        "application-autoscaling:scalable-dimension": [*SCALED],
-    }
-    role.allow(
-        "StopScaling",
-        ["application-autoscaling:DeregisterScalableTarget"],
-        on=[names.arn("application-autoscaling", "scalable-target/*")],
-        when={"StringEquals": only_variants},
-        because=(
-            "A target's ARN ends in an id that AWS makes up, and no condition key names its"
-            " endpoint; it is of an endpoint's variant."
-        ),
-    )
