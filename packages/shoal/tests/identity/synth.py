@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from shoal.constructs.node import use_installed_node
@@ -19,26 +19,29 @@ from tests.app import ShoalApp  # noqa: E402 - starts Node.js
 from tests.repository import ROOT  # noqa: E402
 
 
+def templates_of(
+    environments: Sequence[Environment], root: Path, folder: Path, *, checked: bool = False
+) -> Templates:
+    """Return the templates of an environment, of which there is one setting for each workload, by
+    an app that writes into `folder`.
+    """
+    context = json.loads((ROOT / "cdk.json").read_text())["context"]
+    app = ShoalApp(outdir=str(folder), context=context, checked=checked)
+    workloads = [Deployment(each, launch_of(each, root)) for each in environments]
+    stage = EnvironmentStage(app, workloads=workloads, root=root)
+    stacks = {stack.id: stack for stack in stage.synth().stacks}
+    waits_for = {
+        stack.stack_name: [
+            stacks[each.id].stack_name for each in stack.dependencies if each.id in stacks
+        ]
+        for stack in stacks.values()
+    }
+    return Templates({stack.stack_name: stack.template for stack in stacks.values()}, waits_for)
+
+
 def synthesised(environments: Mapping[str, Environment], folder: Path) -> dict[str, Templates]:
     """Return templates by the environments' names.
 
     Each has an app of its own, because stages of the same environment would have the same name.
     """
-    context = json.loads((ROOT / "cdk.json").read_text())["context"]
-    templates = {}
-    for name, environment in environments.items():
-        app = ShoalApp(outdir=str(folder / name), context=context, checked=False)
-        stage = EnvironmentStage(
-            app, workloads=[Deployment(environment, launch_of(environment, ROOT))], root=ROOT
-        )
-        stacks = {stack.id: stack for stack in stage.synth().stacks}
-        templates[name] = Templates(
-            {stack.stack_name: stack.template for stack in stacks.values()},
-            {
-                stack.stack_name: [
-                    stacks[each.id].stack_name for each in stack.dependencies if each.id in stacks
-                ]
-                for stack in stacks.values()
-            },
-        )
-    return templates
+    return {name: templates_of([each], ROOT, folder / name) for name, each in environments.items()}

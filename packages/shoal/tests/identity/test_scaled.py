@@ -164,7 +164,8 @@ def test_without_the_right_to_read_tags_what_only_they_attribute_stays_and_the_d
     assert (done.error, done.result["status"]) == ("", "pending")
     assert "sagemaker:ListTags" in done.log
     name = standing.endpoint
-    assert json.loads(done.result["deleted"])[1:] == [
+    assert json.loads(done.result["deleted"]) == [
+        f"scalable-target/endpoint/{name}/variant/AllTraffic",
         f"endpoint/{name}",
         f"endpoint-config/{name}",
         f"model/{name}",

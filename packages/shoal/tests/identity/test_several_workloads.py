@@ -7,25 +7,17 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from shoal.constructs.node import use_installed_node
-from shoal.launch import launch_of
 from shoal.settings.loading.loader import load_workloads
 from shoal_local.control.authorization.evaluator import Evaluator
 from shoal_local.control.http.iam_request import Question
 from tests.identity.permissions import question, read
 from tests.identity.roles import Roles
+from tests.identity.synth import templates_of
 from tests.identity.templates import Templates
 from tests.repository import link_checkout
-
-use_installed_node()
-
-from shoal.constructs.app import Deployment  # noqa: E402
-from stacks.platform import EnvironmentStage  # noqa: E402
-from tests.app import ShoalApp  # noqa: E402 - starts Node.js
 
 TEAM = """
 name: team
@@ -43,10 +35,8 @@ MNIST = "shoal-mnist-team"
 OF_MNIST = {title: question(row) for title, row in read("team.yaml")["of_mnist"].items()}
 
 
-def synthesised(
-    folder: Path, workloads: Sequence[str], *, checked: bool = False
-) -> dict[str, dict[str, Any]]:
-    """Return the templates of an environment with these workloads, by the stacks' names.
+def synthesised(folder: Path, workloads: Sequence[str], *, checked: bool = False) -> Templates:
+    """Return the templates of an environment with these workloads.
 
     What is neither mnist nor houses is a copy of houses under that name.
     """
@@ -65,21 +55,18 @@ def synthesised(
         file.write_text(text)
     sections = "\n".join(f"  {name}: {{}}" for name in workloads)
     (root / "environments" / "team.yaml").write_text(TEAM.format(workloads=sections))
-    context = json.loads((root / "cdk.json").read_text())["context"]
-    app = ShoalApp(outdir=str(folder / "cdk.out"), context=context, checked=checked)
-    deployments = [Deployment(each, launch_of(each, root)) for each in load_workloads("team", root)]
-    stage = EnvironmentStage(app, workloads=deployments, root=root)
-    return {stack.stack_name: stack.template for stack in stage.synth().stacks}
+    environments = load_workloads("team", root)
+    return templates_of(environments, root, folder / "cdk.out", checked=checked)
 
 
 @pytest.fixture(scope="module")
-def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+def templates(tmp_path_factory: pytest.TempPathFactory) -> Templates:
     return synthesised(tmp_path_factory.mktemp("two"), ["mnist", "houses"], checked=True)
 
 
 @pytest.fixture(scope="module")
-def roles(evaluator: Evaluator, templates: dict[str, dict[str, Any]]) -> Roles:
-    return Roles(evaluator, Templates(templates).identity_policies())
+def roles(evaluator: Evaluator, templates: Templates) -> Roles:
+    return Roles(evaluator, templates.identity_policies())
 
 
 @pytest.mark.parametrize("asked", OF_MNIST.values(), ids=OF_MNIST)
@@ -89,22 +76,20 @@ def test_what_is_one_workloads_is_reached_by_its_roles_alone(roles: Roles, asked
     assert {role for role in allowed if not role.startswith(f"{MNIST}-")} == set()
 
 
-def test_one_more_workload_changes_no_template(
-    templates: dict[str, dict[str, Any]], tmp_path: Path
-) -> None:
+def test_one_more_workload_changes_no_template(templates: Templates, tmp_path: Path) -> None:
     # in the middle, so that an order would show
-    more = synthesised(tmp_path, ["mnist", "barns", "houses"])
-    assert {name: more[name] for name in templates} == templates
-    assert {name.removeprefix("shoal-") for name in more.keys() - templates.keys()} == {
+    before, more = templates.stacks, synthesised(tmp_path, ["mnist", "barns", "houses"]).stacks
+    assert {name: more[name] for name in before} == before
+    assert {name.removeprefix("shoal-") for name in more.keys() - before.keys()} == {
         "barns-team-pipeline",
         "barns-team-monitoring",
     }
 
 
-def test_workloads_share_no_physical_name(templates: dict[str, dict[str, Any]]) -> None:
+def test_workloads_share_no_physical_name(templates: Templates) -> None:
     names = [
         (resource["Type"], key, value)
-        for document in templates.values()
+        for document in templates.stacks.values()
         for resource in document["Resources"].values()
         for key, value in resource.get("Properties", {}).items()
         if key.endswith("Name") and isinstance(value, str) and value.startswith("shoal-")
@@ -113,8 +98,8 @@ def test_workloads_share_no_physical_name(templates: dict[str, dict[str, Any]]) 
     assert len(names) == len(set(names))
 
 
-def test_the_shared_names_are_those_of_the_project(templates: dict[str, dict[str, Any]]) -> None:
-    assert {name for name in templates if "platform" in name} == {
+def test_the_shared_names_are_those_of_the_project(templates: Templates) -> None:
+    assert {name for name in templates.stacks if "platform" in name} == {
         "shoal-platform-team-data",
         "shoal-platform-team-network",
     }
@@ -128,14 +113,13 @@ def test_twenty_workloads_stay_within_the_limits_of_the_services(tmp_path: Path)
     """
     names = ["mnist", "houses", *(f"other-{number}" for number in range(18))]
     templates = synthesised(tmp_path, names)
-    assert len(templates) == 2 + 2 * 20
-    for document in templates.values():
+    assert len(templates.stacks) == 2 + 2 * 20
+    for document in templates.stacks.values():
         assert len(document["Resources"]) <= 500
         assert len(json.dumps(document)) <= 1_000_000
-    policies = Templates(templates)
-    for inline in policies.identity_policies().values():
+    for inline in templates.identity_policies().values():
         assert len(json.dumps([*inline.values()], separators=(",", ":"))) <= 10_240
-    for _, bucket in policies.resources("AWS::S3::BucketPolicy"):
+    for _, bucket in templates.resources("AWS::S3::BucketPolicy"):
         assert len(json.dumps(bucket["PolicyDocument"])) <= 20 * 1024
-    for document in policies.key_policies().values():
+    for document in templates.key_policies().values():
         assert len(json.dumps(document)) <= 32 * 1024
