@@ -16,112 +16,12 @@ from shoal.settings.loading.loader import load
 from shoal.settings.parsing.errors import ConfigError
 from shoal.settings.settings import Environment
 from tests.repository import ROOT
+from tests.tables import table
 
 FOLDER = Path(__file__).parent / "environments"
-SMDDP, MPI, TORCHRUN = (
-    "sagemaker_distributed_dataparallel_enabled",
-    "sagemaker_mpi_enabled",
-    "sagemaker_torch_distributed_enabled",
-)
-SERVERS, WORKERS = (
-    "sagemaker_parameter_server_enabled",
-    "sagemaker_multi_worker_mirrored_strategy_enabled",
-)
-ACCEPTED = {
-    "pytorch-p3dn": (SMDDP, "pytorch-training:2.3.0-gpu"),
-    "mpi-corrected": (SMDDP, "pytorch-training:2.3.0-gpu"),
-    "extended-today": (SMDDP, "111122223333.dkr.ecr.us-east-1.amazonaws.com/mnist:1"),
-    "own-container": (SMDDP, "111122223333.dkr.ecr.us-east-1.amazonaws.com/own-container:1"),
-    "pytorch-1-13": (SMDDP, "pytorch-training:1.13.1-gpu-py39"),
-    "fallback": (TORCHRUN, "pytorch-training:2.3.0-gpu"),
-    "tf-smddp-p4d": (SMDDP, "tensorflow-training:2.11.0-gpu"),
-    "tf-smddp-p3dn": (SMDDP, "tensorflow-training:2.11.0-gpu"),
-    "tf-horovod": (MPI, "tensorflow-training:2.12.0-gpu"),
-    "horovod-on-cpus": (MPI, "tensorflow-training:2.12.0-cpu"),
-    "co-located": (MPI, "tensorflow-training:2.12.0-cpu"),
-    "parameter-server": (SERVERS, "tensorflow-training:2.12.0-cpu"),
-    "multi-worker": (WORKERS, "tensorflow-training:2.12.0-gpu"),
-    "mirrored": ("", "tensorflow-training:2.12.0-gpu"),
-}
-"""Example -> the hyperparameter that starts it (`mirrored` needs none), and its image."""
-P3_16 = (
-    'instance_type = "ml.p3.16xlarge": smddp cannot run on this instance type (AWS\'s guide of'
-    " 2023 named it; today's does not)"
-)
-REFUSED = {
-    "pytorch-1-8-1": (
-        P3_16,
-        (
-            'framework_version = "1.8.1": AWS\'s image of it has Python 3.6, and'
-            " training_code/mnist/pytorch needs 3.10"
-        ),
-    ),
-    "pytorch-p3-16": (P3_16,),
-    "pytorch-1-8-1-p3dn": ('framework_version = "1.8.1": AWS\'s image of it has Python 3.6',),
-    "pytorch-1-6": ('framework_version = "1.6.0": AWS\'s image of it has Python 3.6',),
-    "tf-2-4-1-p3dn": (
-        (
-            'framework_version = "2.4.1": AWS\'s image of it has Python 3.7, and'
-            " training_code/mnist/tensorflow needs 3.9"
-        ),
-    ),
-    "tf-2-3-mirrored": ('framework_version = "2.3.0": AWS\'s image of it has Python 3.7',),
-    "tf-2-3-horovod": ('framework_version = "2.3.0": AWS\'s image of it has Python 3.7',),
-    "tf-mpi-options": (
-        (
-            'custom_mpi_options = "-verbose -x NCCL_DEBUG=VERSION": `-x NCCL_DEBUG=...` is the'
-            " second one"
-        ),
-    ),
-    "tf-sdk-1": (
-        (
-            "hyperparameters.sagemaker_distributed_dataparallel_enabled = true: names that start"
-            " with sagemaker_ belong to the launch"
-        ),
-    ),
-    "tf-2-4-1": (
-        P3_16,
-        (
-            'framework_version = "2.4.1": AWS\'s image of it has Python 3.7, and'
-            " training_code/mnist/tensorflow needs 3.9"
-        ),
-    ),
-    "tf-2-3": (
-        (
-            'framework_version = "2.3.0": SDK v2 refuses multi_worker_mirrored before TensorFlow'
-            " 2.9.0, and so does Shoal"
-        ),
-        (
-            'framework_version = "2.3.0": AWS\'s image of it has Python 3.7, and'
-            " training_code/mnist/tensorflow needs 3.9"
-        ),
-    ),
-    "mpi-options": (
-        (
-            'custom_mpi_options = "-verbose -x NCCL_DEBUG=VERSION": `-x NCCL_DEBUG=...` is the'
-            " second one"
-        ),
-    ),
-    "sdk-1": (
-        (
-            "hyperparameters.sagemaker_distributed_dataparallel_enabled = true: names that start"
-            " with sagemaker_ belong to the launch"
-        ),
-    ),
-    "extended": (
-        (
-            'framework_version = "1.8.1": training_code/mnist/pytorch needs Python 3.10, for which'
-            " PyTorch exists from 1.11.0 on"
-        ),
-    ),
-    "base-image": (
-        "is AWS's image of PyTorch 1.8.1, but framework_version is 2.3.0",
-        "has Python 3.6, and training_code/mnist/pytorch needs 3.10",
-    ),
-    "mirrored-two": ("instance_count = 2: mirrored runs on one instance",),
-    "one-server": ("instance_count = 1: parameter_server needs at least 2 instances",),
-}
-"""Example -> how each of its lines goes on after `training.`."""
+EXPECTED = table(__file__, "expected.yaml")
+ACCEPTED: dict[str, tuple[str | None, str]] = EXPECTED["accepted"]
+REFUSED: dict[str, list[str]] = EXPECTED["refused"]
 
 
 def example(name: str) -> Environment:
@@ -130,19 +30,6 @@ def example(name: str) -> Environment:
 
 def test_every_example_is_accepted_or_refused_here() -> None:
     assert sorted(path.stem for path in FOLDER.glob("*.yaml")) == sorted([*ACCEPTED, *REFUSED])
-
-
-@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.yaml")), ids=lambda path: path.stem)
-def test_every_example_says_where_it_comes_from(path: Path) -> None:
-    first = path.read_text(encoding="utf-8").splitlines()[0]
-    sources = (
-        "data-parallel-use-api.md",
-        "Distributed Data Parallel MNIST",
-        "How does SageMaker support",
-        "Parameter Server and Horovod",
-    )
-    assert first.startswith("# ")
-    assert any(source in first for source in sources)
 
 
 @pytest.mark.parametrize("name", ACCEPTED)
