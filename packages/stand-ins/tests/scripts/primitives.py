@@ -66,11 +66,7 @@ ATTEMPTS = {
 
 answers = {"backend": dist.get_backend()}
 for name, attempt in ATTEMPTS.items():
-    try:
-        attempt()
-        answers[name] = "ok"
-    except Exception as error:  # noqa: BLE001 - the answer is which error it is
-        answers[name] = f"{type(error).__name__}: {error}"
+    answers[name] = report.error_of(attempt)
     dist.barrier()
 report.write(rank, answers)
 dist.destroy_process_group()

@@ -58,51 +58,44 @@ def test_allreduce_or_allgather_is_faster(variables: dict[str, str], allgather: 
     assert launch.read(variables).accelerates_allgather is allgather
 
 
-def test_a_rank_gets_the_variables_of_torch_and_transformers() -> None:
-    """Ranks on several hosts meet two ports above the toolkit's server."""
-    environ = dict(TWO_HOSTS)
-    launch.export(environ)
-    assert (
-        environ.items()
-        >= {
-            "RANK": "3",
-            "WORLD_SIZE": "4",
-            "LOCAL_RANK": "1",
-            "LOCAL_WORLD_SIZE": "2",
-            "SMDATAPARALLEL_LOCAL_RANK": "1",
-            "MASTER_ADDR": "algo-1",
-            "MASTER_PORT": "7594",
-        }.items()
-    )
-
-
-def test_exporting_twice_keeps_the_first_meeting_point() -> None:
-    environ = dict(TWO_HOSTS)
-    launch.export(environ)
-    environ["MASTER_PORT"] = "1"
-    launch.export(environ)
-    assert environ["MASTER_PORT"] == "1"
-
-
-def test_torchruns_variables_are_left_alone() -> None:
-    environ = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_PORT": "29500"}
-    launch.export(environ)
-    assert environ == {"RANK": "0", "WORLD_SIZE": "2", "MASTER_PORT": "29500"}
+EXPORTED = {
+    "RANK": "3",
+    "WORLD_SIZE": "4",
+    "LOCAL_RANK": "1",
+    "LOCAL_WORLD_SIZE": "2",
+    "SMDATAPARALLEL_LOCAL_RANK": "1",
+    "MASTER_ADDR": "algo-1",
+    "MASTER_PORT": "7594",
+    "OMPI_MCA_btl": "^ofi",
+}
+"""Ranks on several hosts meet two ports above the toolkit's server."""
+OF_TORCHRUN = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_PORT": "29500"}
+EXPORTED_BEFORE = TWO_HOSTS | EXPORTED | {"MASTER_PORT": "1"}
 
 
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        (None, "^ofi"),
-        ("^openib", "^openib,ofi"),
-        ("^openib,ofi", "^openib,ofi"),
-        ("self,sm,tcp", "self,sm,tcp"),
+        (TWO_HOSTS, TWO_HOSTS | EXPORTED),
+        (EXPORTED_BEFORE, EXPORTED_BEFORE),
+        (OF_TORCHRUN, OF_TORCHRUN),
+        # ranks look for no fabric unless the user chose it
+        *(
+            (TWO_HOSTS | {"OMPI_MCA_btl": before}, TWO_HOSTS | EXPORTED | {"OMPI_MCA_btl": after})
+            for before, after in (
+                ("^openib", "^openib,ofi"),
+                ("^openib,ofi", "^openib,ofi"),
+                ("self,sm,tcp", "self,sm,tcp"),
+            )
+        ),
     ],
 )
-def test_ranks_look_for_no_fabric_unless_the_user_chose_it(before: str | None, after: str) -> None:
-    environ = dict(TWO_HOSTS) | ({} if before is None else {"OMPI_MCA_btl": before})
+def test_a_rank_gets_the_variables_of_torch_and_transformers(
+    before: dict[str, str], after: dict[str, str]
+) -> None:
+    environ = dict(before)
     launch.export(environ)
-    assert environ["OMPI_MCA_btl"] == after
+    assert environ == after
 
 
 def test_open_mpi_leaves_out_the_fabric_that_is_let_in(runtime: Runtime, tmp_path: Path) -> None:

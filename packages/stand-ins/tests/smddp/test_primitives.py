@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.smddp.conftest import Probe
+from local_kit.runtime import Runtime
+from tests.smddp.conftest import SCRIPTS, Probe
 
 pytestmark = pytest.mark.nightly
 
@@ -70,6 +73,13 @@ def test_each_mode_has_its_collectives(
     assert {name: answer[name][: len(text)] for name, text in expected.items()} == expected
     assert ("SMDDPPerformanceWarning" in answer["output"]) is warns
     assert (WARNING in answer["output"]) is warns
+
+
+def test_scripts_that_never_leave_end_well(runtime: Runtime, tmp_path: Path) -> None:
+    command = runtime.mpirun(2, SCRIPTS / "never_leaves.py")
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        outcomes = list(pool.map(lambda _: runtime.run(command, tmp_path), range(20)))
+    assert not [outcome for outcome in outcomes if outcome.returncode]
 
 
 @pytest.mark.parametrize("strict", ["0", "1"])

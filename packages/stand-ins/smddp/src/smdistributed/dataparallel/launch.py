@@ -43,9 +43,6 @@ class LaunchEnvironment:
     """SMDDP_LOCAL_STRICT=1: refuse what AWS's library refuses."""
     optimize_sdp: bool
     """SMDATAPARALLEL_OPTIMIZE_SDP=true: AllGather instead of AllReduce under mpirun."""
-    transport: str = "mpi"
-    """SMDDP_LOCAL_TRANSPORT: what carries AllReduce under mpirun, mpi or gloo (to compare the two).
-    """
 
     @property
     def single_host(self) -> bool:
@@ -71,7 +68,6 @@ def read(environ: Mapping[str, str]) -> LaunchEnvironment:
         instance_type=_first(environ, "", "SAGEMAKER_INSTANCE_TYPE", "SM_CURRENT_INSTANCE_TYPE"),
         strict=environ.get("SMDDP_LOCAL_STRICT", "0") == "1",
         optimize_sdp=environ.get("SMDATAPARALLEL_OPTIMIZE_SDP", "").lower() == "true",
-        transport=_transport(environ),
     )
 
 
@@ -126,15 +122,6 @@ def _launcher(environ: Mapping[str, str]) -> Launcher:
     return Launcher.TORCHRUN if "WORLD_SIZE" in environ else Launcher.NONE
 
 
-def _transport(environ: Mapping[str, str]) -> str:
-    transport = environ.get("SMDDP_LOCAL_TRANSPORT") or "mpi"
-    if transport not in ("mpi", "gloo"):
-        raise SMDDPConfigurationError(
-            f"SMDDP_LOCAL_TRANSPORT={transport}: there are mpi (the default under mpirun) and gloo"
-        )
-    return transport
-
-
 def _first(environ: Mapping[str, str], default: str, *names: str) -> str:
     return next((environ[name] for name in names if environ.get(name)), default)
 
@@ -144,30 +131,16 @@ def _agree_on_port(launch: LaunchEnvironment, environ: Mapping[str, str]) -> str
 
     It leaves the port in the folder that mpirun made for this job; the others read it there.
     """
-    if launch.world_size == 1:
-        return _free_port()
     folder = environ.get("PMIX_SERVER_TMPDIR")
     if not folder:
         return environ.get("MASTER_PORT", "7594")
     note = Path(folder) / f"smddp-local.{environ.get('PMIX_NAMESPACE', 'job')}"
     if launch.rank == 0:
-        _write_then_rename(note, _free_port())
-    return _wait_for(note)
-
-
-def _free_port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
-
-
-def _write_then_rename(path: Path, text: str) -> None:
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(text)
-    partial.rename(path)
-
-
-def _wait_for(note: Path) -> str:
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            port = probe.getsockname()[1]
+        partial = note.with_name(note.name + ".partial")
+        partial.write_text(str(port))
+        partial.rename(note)
     deadline = time.monotonic() + RENDEZVOUS_TIMEOUT_S
     while not note.exists():
         if time.monotonic() > deadline:

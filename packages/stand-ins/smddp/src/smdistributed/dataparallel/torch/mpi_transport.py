@@ -65,11 +65,7 @@ def communicator(environment: LaunchEnvironment) -> Any | None:
 
     Return None where MPI cannot carry this job.
     """
-    if (
-        environment.launcher is not Launcher.MPIRUN
-        or environment.world_size == 1
-        or environment.transport == "gloo"
-    ):
+    if environment.launcher is not Launcher.MPIRUN or environment.world_size == 1:
         return None
     try:
         from mpi4py import MPI

@@ -41,9 +41,10 @@ WITH_ALLGATHER = (
     "reduce_scatter_tensor_coalesced",
     "reduce_scatter_single_coalesced",
 )
-# The first API (1.0 to 1.3) documents this one; today's list does not.
-WITH_FIRST_API = ("alltoall_base", "all_to_all_single")
-UNDOCUMENTED = ("gather", "scatter", "alltoall", "send", "recv", "recv_anysource")
+UNDOCUMENTED = (
+    *("gather", "scatter", "alltoall", "alltoall_base", "all_to_all_single"),
+    *("send", "recv", "recv_anysource"),
+)
 
 # What gloo calls a collective in Python, where it has another name than the group.
 GLOO_NAMES = {
@@ -123,8 +124,6 @@ class PlainProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
 class StrictProcessGroup(PlainProcessGroup):
     """Hands the documented collectives on and refuses all others with SMDDPUnsupportedError."""
 
-    first_api = False
-
     def barrier(self, opts: Any) -> Any:  # type: ignore[override, unused-ignore] # the form torch calls
         """Wait for all ranks; AWS's library has no `device_ids`."""
         if opts.device_ids:
@@ -183,13 +182,6 @@ def _require_allgather(group: StrictProcessGroup, name: str, _arguments: tuple[A
         )
 
 
-def _refuse_outside_first_api(
-    group: StrictProcessGroup, name: str, arguments: tuple[Any, ...]
-) -> None:
-    if not group.first_api:
-        _refuse(group, name, arguments)
-
-
 def _refuse(_group: StrictProcessGroup, name: str, _arguments: tuple[Any, ...]) -> None:
     raise SMDDPUnsupportedError(
         f"smddp does not implement {name}; it has all_reduce, broadcast, reduce, all_gather and"
@@ -208,5 +200,4 @@ def _define(
 _define(PlainProcessGroup, CALLED_IN_PYTHON)
 _define(StrictProcessGroup, DOCUMENTED, _warn_if_not_accelerated)
 _define(StrictProcessGroup, WITH_ALLGATHER, _require_allgather)
-_define(StrictProcessGroup, WITH_FIRST_API, _refuse_outside_first_api)
 _define(StrictProcessGroup, UNDOCUMENTED, _refuse)

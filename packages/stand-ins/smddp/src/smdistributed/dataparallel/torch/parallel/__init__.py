@@ -1,3 +1,0 @@
-"""DistributedDataParallel of the first API."""
-
-from .distributed import DistributedDataParallel as DistributedDataParallel
