@@ -4,13 +4,12 @@ before it answered.
 
 from __future__ import annotations
 
-import json
-import time
 from typing import Any
 
 import pytest
 
-from local_kit.control import Account, eventually
+from local_kit.control import Account
+from local_kit.sagemaker_account import Account as JobsAccount
 from tests.load.memory import growth
 
 pytestmark = pytest.mark.nightly
@@ -32,55 +31,23 @@ def step(function: str, chain: int, position: int) -> dict[str, Any]:
     }
 
 
-def status(account: Account, arn: str) -> str:
-    return str(
-        account.client("sagemaker").describe_pipeline_execution(PipelineExecutionArn=arn)[
-            "PipelineExecutionStatus"
-        ]
+def test_a_definition_of_fifty_steps_runs_to_its_end(
+    account: Account, jobs: JobsAccount, emulator_pid: int
+) -> None:
+    length = STEPS // CHAINS
+    function = account.function_arn(account.function(ADDS_ONE))
+    jobs.deploy_pipeline(
+        "fifty",
+        [step(function, chain, place) for chain in range(CHAINS) for place in range(length)],
     )
-
-
-def test_a_definition_of_fifty_steps_runs_to_its_end(account: Account, emulator_pid: int) -> None:
-    sagemaker = account.client("sagemaker")
-    function = account.client("lambda").get_function(FunctionName=account.function(ADDS_ONE))[
-        "Configuration"
-    ]["FunctionArn"]
-    steps = [
-        step(function, chain, position)
-        for chain in range(CHAINS)
-        for position in range(STEPS // CHAINS)
-    ]
-    definition = json.dumps(
-        {"Version": "2020-12-01", "Metadata": {}, "Parameters": [], "Steps": steps}
-    )
-    role = account.role({"Service": "sagemaker.amazonaws.com"})
-    sagemaker.create_pipeline(
-        PipelineName="fifty",
-        PipelineDefinition=definition,
-        RoleArn=role,
-        ClientRequestToken="f" * 32,
-    )
-    begun = time.monotonic()
     with growth(emulator_pid) as grown:
-        arn = sagemaker.start_pipeline_execution(PipelineName="fifty", ClientRequestToken="s" * 32)[
-            "PipelineExecutionArn"
-        ]
-        assert eventually(lambda: status(account, arn) != "Executing", 180)
-        assert status(account, arn) == "Succeeded"
-    took_s = time.monotonic() - begun
-    pages = sagemaker.get_paginator("list_pipeline_execution_steps").paginate(
-        PipelineExecutionArn=arn
-    )
-    done = {each["StepName"]: each for page in pages for each in page["PipelineExecutionSteps"]}
-    assert {each["StepStatus"] for each in done.values()} == {"Succeeded"}
-    assert sorted(done) == sorted(each["Name"] for each in steps)
-    for chain in range(CHAINS):
-        (answer,) = done[f"S{chain}x{STEPS // CHAINS - 1}"]["Metadata"]["Lambda"][
-            "OutputParameters"
-        ]
-        assert answer["Value"] == str(STEPS // CHAINS)
-    print(
-        f"load: {STEPS} steps in {took_s:.1f} s, {took_s / STEPS:.3f} s each; the emulator grew by"
-        f" {grown.kib} KiB"
-    )
+        execution = jobs.execute("fifty", timeout_s=180)
+    assert execution["PipelineExecutionStatus"] == "Succeeded"
+    answers = {
+        name: each["Metadata"]["Lambda"]["OutputParameters"][0]["Value"]
+        for name, each in jobs.steps(execution).items()
+    }
+    assert answers == {
+        f"S{chain}x{place}": str(place + 1) for chain in range(CHAINS) for place in range(length)
+    }
     assert grown.kib < GROWTH_KIB

@@ -120,6 +120,10 @@ class Account(LocalAccount):
         )
         return name
 
+    def function_arn(self, name: str) -> str:
+        described = self.client("lambda").get_function(FunctionName=name)
+        return str(described["Configuration"]["FunctionArn"])
+
     def invoke(self, name: str, event: Any = None) -> dict[str, Any]:
         """Return the answer of an invocation with `payload` parsed."""
         answer = self.client("lambda").invoke(

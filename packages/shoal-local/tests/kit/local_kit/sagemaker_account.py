@@ -120,7 +120,10 @@ class Account(LocalAccount):
         return self.processing_ended(name)
 
     def start_processing(self, name: str, script: str, **changes: Any) -> None:
-        """Start `bash -c script` as a processing job whose output `report` is
+        self.sagemaker.create_processing_job(**self.processing(name, script, **changes))
+
+    def processing(self, name: str, script: str, **changes: Any) -> dict[str, Any]:
+        """Return the request to run `bash -c script` as a processing job whose output `report` is
         /opt/ml/processing/report.
         """
         report = {
@@ -128,7 +131,7 @@ class Account(LocalAccount):
             "LocalPath": "/opt/ml/processing/report",
             "S3UploadMode": "EndOfJob",
         }
-        request = {
+        return {
             "ProcessingJobName": name,
             "RoleArn": self.role,
             "AppSpecification": {
@@ -144,7 +147,6 @@ class Account(LocalAccount):
             },
             "ProcessingOutputConfig": {"Outputs": [{"OutputName": "report", "S3Output": report}]},
         } | changes
-        self.sagemaker.create_processing_job(**request)
 
     def processing_ended(self, name: str) -> dict[str, Any]:
         job: dict[str, Any] = until(
@@ -196,17 +198,20 @@ class Account(LocalAccount):
             PipelineName=name, PipelineDefinition=definition, RoleArn=self.role
         )
 
-    def execute(self, name: str, **start: Any) -> dict[str, Any]:
-        """Start an execution of a deployed pipeline, wait for its end, and describe it."""
-        arn = self.sagemaker.start_pipeline_execution(PipelineName=name, **start)[
-            "PipelineExecutionArn"
-        ]
-        return self.execution_ended(arn)
+    def begin(self, name: str, **start: Any) -> str:
+        """Start an execution of a deployed pipeline; return its ARN."""
+        answer = self.sagemaker.start_pipeline_execution(PipelineName=name, **start)
+        return str(answer["PipelineExecutionArn"])
 
-    def execution_ended(self, arn: str) -> dict[str, Any]:
+    def execute(self, name: str, timeout_s: float = 60, **start: Any) -> dict[str, Any]:
+        """Start an execution of a deployed pipeline, wait for its end, and describe it."""
+        return self.execution_ended(self.begin(name, **start), timeout_s)
+
+    def execution_ended(self, arn: str, timeout_s: float = 60) -> dict[str, Any]:
         execution: dict[str, Any] = until(
             lambda: self.sagemaker.describe_pipeline_execution(PipelineExecutionArn=arn),
             lambda each: each["PipelineExecutionStatus"] not in {"Executing", "Stopping"},
+            timeout_s,
         )
         return execution
 
