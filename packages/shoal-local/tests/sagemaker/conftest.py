@@ -4,14 +4,19 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
 
 from local_kit.sagemaker_account import ACCOUNT_ID, Account
+from shoal_local.processes import ProcessRegistry
 from shoal_local.runtimes.build import build
 from shoal_local.runtimes.catalog import runtimes
+from shoal_local.sagemaker.service import SageMakerService
+from shoal_local.sagemaker.settings import Settings
 from shoal_local.server import Emulator
 from shoal_local.testing import LocalAccount, in_process
 
@@ -37,3 +42,21 @@ def emulator(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 def account(emulator: Emulator) -> Account:
     """The emulator's account, as its users see it."""
     return Account.at(LocalAccount.of(emulator))
+
+
+Services = Callable[[Settings], SageMakerService]
+
+
+@pytest.fixture
+def second_service(emulator: Emulator, tmp_path: Path) -> Iterator[Services]:
+    """Make another service behind the same endpoint, with its state in the test's folder."""
+    with ExitStack() as services:
+
+        def make(settings: Settings) -> SageMakerService:
+            registry = ProcessRegistry(tmp_path)
+            context = dataclasses.replace(
+                emulator.home.context(), state_dir=tmp_path, processes=registry
+            )
+            return services.enter_context(closing(SageMakerService(context, settings)))
+
+        yield make

@@ -5,13 +5,13 @@ responses that are checked too.
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
 from local_kit.sagemaker_account import (
+    ACCOUNT_ID,
     BUCKET,
     INFERENCE_IMAGE,
     TRAINING_IMAGE,
@@ -27,7 +27,11 @@ from shoal_local.sagemaker.shapes import (
     check_response,
     input_shape,
 )
-from shoal_local.sagemaker.store import Store
+
+UNKNOWN, INVALID = "UnknownOperationException", "ValidationException"
+ARN = f"arn:aws:sagemaker:us-east-1:{ACCOUNT_ID}"
+RETRY = {"PipelineExecutionArn": f"{ARN}:pipeline/p/execution/{12 * 'a'}"}
+GATES = {"CustomerMetadataProperties": {"gates": "rmse at most 60, r2 at least 0.2"}}
 
 
 @pytest.mark.parametrize(
@@ -36,22 +40,14 @@ from shoal_local.sagemaker.store import Store
         ("DescribeModel", {}, "Value null at 'modelName' failed to satisfy constraint: Member mu"),
         ("DescribeModel", {"ModelName": "a b"}, "'a b' at 'modelName' failed to satisfy constrai"),
         ("DescribeModel", {"ModelName": "a b"}, "Member must satisfy regular expression pattern:"),
-        (
-            "CreateModelPackage",
-            {"CustomerMetadataProperties": {"gates": "rmse at most 60, r2 at least 0.2"}},
-            "at 'customerMetadataProperties.gates.member' failed to satisfy constraint",
-        ),
+        ("CreateModelPackage", GATES, "at 'customerMetadataProperties.gates.member' failed to"),
         ("DescribeModel", {"ModelName": "a" * 64}, "must have length less than or equal to 63"),
         ("ListModels", {"MaxResults": 0}, "Member must have value greater than or equal to 1"),
         ("ListModels", {"SortBy": "Colour"}, "must satisfy enum value set: [Name, CreationTime]"),
         ("ListModels", {"Colour": "red"}, "Value 'red' at 'colour' failed to satisfy constraint: "),
         ("ListModels", {"Colour": "red"}, "Unknown field"),
         ("ListModels", {"MaxResults": "5"}, "Member must be of type integer"),
-        (
-            "AddTags",
-            {"ResourceArn": "arn", "Tags": [{"Key": "a"}]},
-            "Value null at 'tags.1.member.value'",
-        ),
+        ("AddTags", {"ResourceArn": "arn", "Tags": [{"Key": "a"}]}, "at 'tags.1.member.value'"),
         ("ListModels", {"MaxResults": 0, "SortBy": "C"}, "2 validation errors detected: "),
         ("DescribeModel", {}, "1 validation error detected: "),
     ],
@@ -78,32 +74,26 @@ def test_a_response_that_aws_would_not_make_is_our_own_error(response: dict[str,
         check_response("CreateModel", response)
 
 
-def test_an_operation_that_is_not_emulated_is_refused_by_name(account: Account) -> None:
-    with pytest.raises(
-        ClientError, match="does not emulate the operation ListAutoMLJobs of SageMaker"
-    ) as caught:
-        account.sagemaker.list_auto_ml_jobs()
-    assert caught.value.response["Error"]["Code"] == "UnknownOperationException"
-
-
 @pytest.mark.parametrize(
-    ("method", "arguments", "message"),
+    ("method", "arguments", "code", "message"),
     [
-        ("describe_model", {"ModelName": "no"}, 'Could not find model "arn:aws:sagemaker:us-east-'),
-        ("delete_model", {"ModelName": "no"}, '1:123456789012:model/no"'),
-        ("describe_endpoint", {"EndpointName": "no"}, "Could not find endpoint "),
-        ("describe_endpoint_config", {"EndpointConfigName": "no"}, "find endpoint configuration "),
-        ("describe_training_job", {"TrainingJobName": "no"}, "Requested resource not found"),
-        ("describe_processing_job", {"ProcessingJobName": "no"}, "requested job with name: no"),
-        ("describe_transform_job", {"TransformJobName": "no"}, "requested job with name: no"),
+        ("list_auto_ml_jobs", {}, UNKNOWN, "not emulate the operation ListAutoMLJobs of SageM"),
+        ("retry_pipeline_execution", RETRY, UNKNOWN, "the operation RetryPipelineExecution"),
+        ("describe_model", {"ModelName": "no"}, INVALID, f'not find model "{ARN}:model/no"'),
+        ("delete_model", {"ModelName": "no"}, INVALID, f'not find model "{ARN}:model/no"'),
+        ("describe_endpoint", {"EndpointName": "no"}, INVALID, "Could not find endpoint "),
+        ("describe_endpoint_config", {"EndpointConfigName": "no"}, INVALID, "not find endpoint c"),
+        ("describe_training_job", {"TrainingJobName": "no"}, INVALID, "Requested resource not f"),
+        ("describe_processing_job", {"ProcessingJobName": "no"}, INVALID, "job with name: no"),
+        ("describe_transform_job", {"TransformJobName": "no"}, INVALID, "job with name: no"),
     ],
 )
-def test_what_is_not_there_is_a_validation_exception(
-    account: Account, method: str, arguments: dict[str, str], message: str
+def test_what_is_not_there_is_refused_in_awss_words(
+    account: Account, method: str, arguments: dict[str, str], code: str, message: str
 ) -> None:
     with pytest.raises(ClientError) as caught:
         getattr(account.sagemaker, method)(**arguments)
-    assert caught.value.response["Error"]["Code"] == "ValidationException"
+    assert caught.value.response["Error"]["Code"] == code
     assert message in caught.value.response["Error"]["Message"]
 
 
@@ -149,12 +139,9 @@ def test_tags_are_merged_and_deleted_by_key(account: Account) -> None:
 FAR_TRAINING = TRAINING_IMAGE.replace("us-east-1", "eu-west-1")
 FAR_MODEL = INFERENCE_IMAGE.replace("us-east-1", "eu-west-1")
 XGBOOST = "683313688378.dkr.ecr.us-east-1.amazonaws.com/sagemaker-xgboost:1.7-1"
-UNKNOWN = "1.dkr.ecr.us-east-1.amazonaws.com/mine:latest"
-CONTINUOUS = {
-    "S3Uri": "s3://bucket/out",
-    "LocalPath": "/opt/ml/processing/out",
-    "S3UploadMode": "Continuous",
-}
+OWN = "1.dkr.ecr.us-east-1.amazonaws.com/mine:latest"
+CONTINUOUS = {"S3Uri": "s3://b/out", "LocalPath": "/opt/ml/out", "S3UploadMode": "Continuous"}
+IAM = f"arn:aws:iam::{ACCOUNT_ID}"
 NOWHERE = {"Subnets": ["subnet-0123"], "SecurityGroupIds": ["sg-0123"]}
 COLLECTIONS = {"CollectionConfigurations": [{"CollectionName": "gradients"}]}
 MISSING_KEY = {"S3OutputPath": "s3://bucket/out", "KmsKeyId": "alias/none"}
@@ -164,87 +151,63 @@ def of(image: str) -> dict[str, Any]:
     return {"AlgorithmSpecification": {"TrainingImage": image, "TrainingInputMode": "File"}}
 
 
+PROFILED = {"ProfilerConfig": {"ProfilingIntervalInMilliseconds": 500}}
+HOOKED = {"DebugHookConfig": {"S3OutputPath": "s3://bucket/debug", **COLLECTIONS}}
+OUTSIDE = {"CheckpointConfig": {"S3Uri": "s3://bucket/c", "LocalPath": "/var/c"}}
+EMPTY = [channel(f"s3://{BUCKET}/nothing/here/")]
+CLUSTER = {"ClusterConfig": {"VolumeSizeInGB": 1}}
+FAR_PROCESSING = {"ImageUri": FAR_TRAINING, "ContainerEntrypoint": ["true"]}
+ROLLING = {"Outputs": [{"OutputName": "o", "S3Output": CONTINUOUS}]}
+TRAINING = [
+    ({"RoleArn": f"{IAM}:role/nobody"}, f"Could not assume role {IAM}:role/nobody"),
+    # before IAM is asked
+    ({"RoleArn": "arn:aws:iam::111122223333:jobs"}, "at 'roleArn' failed to satisfy"),
+    ({"VpcConfig": NOWHERE}, "subnet-0123"),
+    ({"OutputDataConfig": MISSING_KEY}, "alias/none"),
+    ({"EnableNetworkIsolation": True}, "does not emulate EnableNetworkIsolation"),
+    (HOOKED, "does not emulate DebugHookConfig.CollectionConfigurations"),
+    (PROFILED, "does not emulate ProfilerConfig.ProfilingIntervalInMilliseconds"),
+    (OUTSIDE, "does not emulate the container path /var/c"),
+    ({"AlgorithmSpecification": None}, "AlgorithmSpecification is required"),
+    ({"InputDataConfig": EMPTY}, f'under S3 URL "s3://{BUCKET}/nothing/here/"'),
+    (of(FAR_TRAINING), "Invalid DNS suffix 'amazonaws.com' for region 'eu-west-1' in tr"),
+    (of(OWN), f"does not emulate the image {OWN}"),
+    (of(XGBOOST) | {"HyperParameters": {"num_round": "5"}}, f"built-in algorithm of {XGBOOST}"),
+]
+PROCESSING = [
+    ({"ProcessingResources": CLUSTER}, "ClusterConfig.InstanceCount is required"),
+    ({"AppSpecification": FAR_PROCESSING}, f"region eu-west-1 in image URI {FAR_TRAINING}. Please"),
+    ({"ProcessingOutputConfig": ROLLING}, "not emulate processing output o: S3UploadMode other th"),
+]
+
+
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("start", "changes", "message"),
     [
+        *(("create_training_job", *each) for each in TRAINING),
+        *(("create_processing_job", *each) for each in PROCESSING),
         (
-            {"RoleArn": "arn:aws:iam::123456789012:role/nobody"},
-            "Could not assume role arn:aws:iam::123456789012:role/nobody",
-        ),
-        # before IAM is asked
-        ({"RoleArn": "arn:aws:iam::111122223333:jobs"}, "at 'roleArn' failed to satisfy"),
-        ({"VpcConfig": NOWHERE}, "subnet-0123"),
-        ({"OutputDataConfig": MISSING_KEY}, "alias/none"),
-        ({"EnableNetworkIsolation": True}, "does not emulate EnableNetworkIsolation"),
-        (
-            {"DebugHookConfig": {"S3OutputPath": "s3://bucket/debug", **COLLECTIONS}},
-            "does not emulate DebugHookConfig.CollectionConfigurations",
-        ),
-        (
-            {"ProfilerConfig": {"ProfilingIntervalInMilliseconds": 500}},
-            "does not emulate ProfilerConfig.ProfilingIntervalInMilliseconds",
-        ),
-        (
-            {"CheckpointConfig": {"S3Uri": "s3://bucket/c", "LocalPath": "/var/c"}},
-            "does not emulate the container path /var/c",
-        ),
-        ({"AlgorithmSpecification": None}, "AlgorithmSpecification is required"),
-        (
-            {"InputDataConfig": [channel(f"s3://{BUCKET}/nothing/here/")]},
-            f'No S3 objects found under S3 URL "s3://{BUCKET}/nothing/here/"',
-        ),
-        (of(FAR_TRAINING), "Invalid DNS suffix 'amazonaws.com' for region 'eu-west-1' in tr"),
-        (of(UNKNOWN), f"does not emulate the image {UNKNOWN}"),
-        (
-            of(XGBOOST) | {"HyperParameters": {"num_round": "5"}},
-            f"does not emulate the built-in algorithm of {XGBOOST}",
+            "create_model",
+            {"PrimaryContainer": {"Image": FAR_MODEL}},
+            f'Region of "{FAR_MODEL}" does not match expected region of us-east-1. Cross',
         ),
     ],
 )
-def test_a_training_job_that_cannot_run_is_refused(
-    account: Account, changes: dict[str, Any], message: str
+def test_what_cannot_run_is_refused(
+    account: Account, start: str, changes: dict[str, Any], message: str
 ) -> None:
-    request = account.training("refused") | changes
+    request = {
+        "create_training_job": account.training("refused"),
+        "create_processing_job": account.processing("refused", ""),
+        "create_model": {"ModelName": "refused", "ExecutionRoleArn": account.role},
+    }[start] | changes
     with pytest.raises(ClientError) as caught:
-        account.sagemaker.create_training_job(
+        getattr(account.sagemaker, start)(
             **{key: value for key, value in request.items() if value is not None}
         )
     error = caught.value.response["Error"]
-    missing = "does not emulate" in error["Message"]
-    assert error["Code"] == ("UnknownOperationException" if missing else "ValidationException")
+    assert error["Code"] == (UNKNOWN if "not emulate" in error["Message"] else INVALID)
     assert message in error["Message"]
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (
-            {"ProcessingResources": {"ClusterConfig": {"VolumeSizeInGB": 1}}},
-            r"ValidationException.*ClusterConfig\.InstanceCount is required",
-        ),
-        (
-            {"AppSpecification": {"ImageUri": FAR_TRAINING, "ContainerEntrypoint": ["true"]}},
-            f"ValidationException.*Invalid region eu-west-1 in image URI {FAR_TRAINING}. Please",
-        ),
-        (
-            {"ProcessingOutputConfig": {"Outputs": [{"OutputName": "o", "S3Output": CONTINUOUS}]}},
-            "not emulate processing output o: S3UploadMode other than EndOfJob",
-        ),
-    ],
-)
-def test_a_processing_job_that_cannot_run_is_refused(
-    account: Account, changes: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(ClientError, match=message):
-        account.start_processing("refused", "", **changes)
-
-
-def test_a_model_whose_image_is_of_another_region_is_refused(account: Account) -> None:
-    message = f'Region of "{FAR_MODEL}" does not match expected region of us-east-1. Cross'
-    with pytest.raises(ClientError, match=re.escape(message)):
-        account.sagemaker.create_model(
-            ModelName="far", ExecutionRoleArn=account.role, PrimaryContainer={"Image": FAR_MODEL}
-        )
 
 
 def register(account: Account, group: str) -> str:
@@ -297,28 +260,20 @@ def test_a_changed_pipeline_runs_as_changed(account: Account) -> None:
     assert list(account.steps(account.execute("changed"))) == ["New"]
 
 
-def test_a_stored_document_is_a_file_that_can_be_read_afterwards(tmp_path: Path) -> None:
-    store, file = Store(tmp_path / "documents"), tmp_path / "documents" / "model" / "mine.json"
-    store.create("model", "Mine", {"ModelName": "Mine"}, lambda _existing: KeyError())
-    assert file.read_text() == '{\n "ModelName": "Mine"\n}'
-    store.delete("model", "mine")
-    assert not file.exists()
-
-
 def test_an_arn_of_another_region_or_account_is_not_this_ones(account: Account) -> None:
     """IAM was asked about the ARN's text: what is found must have that ARN."""
     account.deploy_pipeline("own-arn", [shell_step("A", "true")])
     group = account.sagemaker.create_model_package_group(ModelPackageGroupName="own-arn")
     pipeline = account.sagemaker.describe_pipeline(PipelineName="own-arn")
-    for describe, field, arn in (
-        (account.sagemaker.describe_pipeline, "PipelineName", pipeline["PipelineArn"]),
+    for noun, describe, arn in (
+        ("Pipeline", account.sagemaker.describe_pipeline, pipeline["PipelineArn"]),
         (
+            "ModelPackageGroup",
             account.sagemaker.describe_model_package_group,
-            "ModelPackageGroupName",
             group["ModelPackageGroupArn"],
         ),
     ):
-        assert describe(**{field: arn})
+        assert describe(**{f"{noun}Name": arn})
         for other in (arn.replace("us-east-1", "eu-west-1"), arn.replace("own", "OWN")):
             with pytest.raises(ClientError, match="does not exist"):
-                describe(**{field: other})
+                describe(**{f"{noun}Name": other})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from local_kit.control import Account as ControlAccount
 from local_kit.hosted import GOOD_MODEL, call_many, served
 from local_kit.sagemaker_account import Account, until
 
@@ -19,11 +19,10 @@ SCOPE = {
     "ScalableDimension": "sagemaker:variant:DesiredInstanceCount",
     "ResourceId": f"endpoint/{NAME}/variant/AllTraffic",
 }
+PER_INSTANCE = {"PredefinedMetricType": "SageMakerVariantInvocationsPerInstance"}
 TRACKING = {
     "TargetValue": 10.0,
-    "PredefinedMetricSpecification": {
-        "PredefinedMetricType": "SageMakerVariantInvocationsPerInstance"
-    },
+    "PredefinedMetricSpecification": PER_INSTANCE,
     "ScaleOutCooldown": 60,
 }
 POLICY = {
@@ -63,23 +62,16 @@ def test_a_target_and_its_policy_are_described_as_they_were_put(scaling: Any) ->
     (target,), (policy,) = targets(scaling), policies(scaling)
     assert (target["MinCapacity"], target["MaxCapacity"]) == (1, 2)
     assert policy["TargetTrackingScalingPolicyConfiguration"] == TRACKING
-    assert scaling.list_tags_for_resource(ResourceARN=target["ScalableTargetARN"])["Tags"] == {
-        "team": "a"
-    }
+    tags = scaling.list_tags_for_resource(ResourceARN=target["ScalableTargetARN"])["Tags"]
+    assert tags == {"team": "a"}
 
 
 def test_registering_again_changes_only_what_it_names(scaling: Any) -> None:
-    (before,) = targets(scaling)
-    scaling.register_scalable_target(
-        **SCOPE, MaxCapacity=3, SuspendedState={"DynamicScalingInSuspended": True}
-    )
+    (before,), suspended = targets(scaling), {"DynamicScalingInSuspended": True}
+    scaling.register_scalable_target(**SCOPE, MaxCapacity=3, SuspendedState=suspended)
     (after,) = targets(scaling)
-    assert (after["MinCapacity"], after["MaxCapacity"]) == (1, 3)
-    assert after["SuspendedState"] == {
-        **before["SuspendedState"],
-        "DynamicScalingInSuspended": True,
-    }
-    assert after["ScalableTargetARN"] == before["ScalableTargetARN"]
+    changed = {"MaxCapacity": 3, "SuspendedState": before["SuspendedState"] | suspended}
+    assert after == before | changed
     assert len(policies(scaling)) == 1
 
 
@@ -112,32 +104,28 @@ def test_a_policy_that_is_not_kept_is_refused(scaling: Any) -> None:
         scaling.put_scaling_policy(**step, StepScalingPolicyConfiguration={})
 
 
-def template() -> str:
-    """Return a template; CloudFormation passes numbers as text where a template has text."""
+@pytest.mark.usefixtures("endpoint")
+def test_a_stack_makes_and_deletes_target_and_policy(account: Account) -> None:
+    """CloudFormation passes numbers as text where a template has text."""
     target = {**SCOPE, "MinCapacity": 1, "MaxCapacity": "2"}
-    policy = {
-        "PolicyName": "invocations",
-        "PolicyType": "TargetTrackingScaling",
+    policy = POLICY | {
         "ScalingTargetId": {"Ref": "Target"},
         "TargetTrackingScalingPolicyConfiguration": {**TRACKING, "TargetValue": "10"},
     }
+    policy = {key: value for key, value in policy.items() if key not in SCOPE}
     resources = {
-        "Target": {"Type": "AWS::ApplicationAutoScaling::ScalableTarget", "Properties": target},
-        "Policy": {"Type": "AWS::ApplicationAutoScaling::ScalingPolicy", "Properties": policy},
+        name: {"Type": f"AWS::ApplicationAutoScaling::{kind}", "Properties": properties}
+        for name, kind, properties in (
+            ("Target", "ScalableTarget", target),
+            ("Policy", "ScalingPolicy", policy),
+        )
     }
-    return json.dumps({"Resources": resources})
-
-
-def test_a_stack_makes_and_deletes_target_and_policy(account: Account, endpoint: str) -> None:
-    cloudformation = account.client("cloudformation")
+    control = ControlAccount(account.endpoint, account.state_dir, account.number)
+    assert control.stack(resources, NAME)["StackStatus"] == "CREATE_COMPLETE"
     client = account.client("application-autoscaling")
-    cloudformation.create_stack(StackName=NAME, TemplateBody=template())
-    cloudformation.get_waiter("stack_create_complete").wait(
-        StackName=NAME, WaiterConfig={"Delay": 1}
-    )
-    (target,), (policy,) = targets(client), policies(client)
-    assert (target["MinCapacity"], policy["PolicyName"]) == (1, "invocations")
-    cloudformation.delete_stack(StackName=NAME)
+    (made,), (followed,) = targets(client), policies(client)
+    assert (made["MinCapacity"], followed["PolicyName"]) == (1, "invocations")
+    account.client("cloudformation").delete_stack(StackName=NAME)
     until(partial(targets, client), lambda left: not left)
 
 
@@ -152,15 +140,12 @@ def test_an_endpoint_that_is_deleted_takes_its_target_along(account: Account) ->
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        (
-            {"ResourceId": "endpoint/nobody/variant/AllTraffic"},
-            'Could not find endpoint "arn:aws:sagemaker:us-east-1:123456789012:endpoint/nobody"',
-        ),
+        ({"ResourceId": "endpoint/nobody/variant/AllTraffic"}, "not find endpoint .*endpoint/nob"),
         ({"ResourceId": "nobody"}, "a variant is endpoint/NAME/variant/NAME"),
         ({"MinCapacity": 3}, "Maximum capacity cannot be less than minimum capacity"),
         (
             {"ServiceNamespace": "ecs"},
-            "keeps targets of sagemaker sagemaker:variant:DesiredInstanceCount only",
+            "targets of sagemaker sagemaker:variant:DesiredInstanceCount",
         ),
     ],
 )

@@ -47,12 +47,6 @@ def asking(account: Account, queue: str) -> str:
     return "asking"
 
 
-def begun(account: Account, pipeline: str) -> str:
-    """Start an execution; return its ARN."""
-    arn = account.sagemaker.start_pipeline_execution(PipelineName=pipeline)
-    return str(arn["PipelineExecutionArn"])
-
-
 def message(account: Account, queue: str) -> dict[str, Any]:
     """Return the next message, once it is there."""
     got = account.client("sqs").receive_message(QueueUrl=queue, WaitTimeSeconds=20)
@@ -69,7 +63,7 @@ def outputs(size: str) -> list[dict[str, str]]:
 def test_the_message_has_token_execution_and_arguments(
     account: Account, asking: str, queue: str
 ) -> None:
-    arn = begun(account, asking)
+    arn = account.begin(asking)
     body = message(account, queue)
     token = body.pop("token")
     arguments = {"execution": arn.rpartition("/")[2], "what": "size"}
@@ -110,7 +104,7 @@ def test_the_message_has_token_execution_and_arguments(
 def test_the_answer_decides_which_step_fails_and_why(
     account: Account, asking: str, queue: str, answer: dict[str, Any], step: str, reason: str
 ) -> None:
-    arn, client, token = begun(account, asking), account.sagemaker, message(account, queue)["token"]
+    arn, client, token = account.begin(asking), account.sagemaker, message(account, queue)["token"]
     send = client.send_pipeline_execution_step_success
     if "FailureReason" in answer:
         send = client.send_pipeline_execution_step_failure
@@ -123,7 +117,7 @@ def test_the_answer_decides_which_step_fails_and_why(
 def test_a_stop_is_told_to_the_queue_and_waits_for_the_answer(
     account: Account, asking: str, queue: str
 ) -> None:
-    arn = begun(account, asking)
+    arn = account.begin(asking)
     token = message(account, queue)["token"]
     account.sagemaker.stop_pipeline_execution(PipelineExecutionArn=arn)
     told = message(account, queue)
@@ -135,7 +129,7 @@ def test_a_stop_is_told_to_the_queue_and_waits_for_the_answer(
 
 
 def test_a_token_is_answered_once(account: Account, asking: str, queue: str) -> None:
-    arn = begun(account, asking)
+    arn = account.begin(asking)
     token, client = message(account, queue)["token"], account.sagemaker
     again = {"CallbackToken": token, "ClientRequestToken": "x" * 32}
     for _ in range(2):  # the same request may come twice

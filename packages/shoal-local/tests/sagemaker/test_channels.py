@@ -19,7 +19,7 @@ LOOK = (
     "cd ${SAGEMAKER_BASE_DIR:-/opt/ml}; (cd input/data/train && find . -type f | sort | tr '\\n' '"
     " ') > model/seen"
 )
-TRY_TO_WRITE = (
+WRITE = (
     "cd /opt/ml/input/data/train && (touch new 2>/dev/null && echo written || echo refused) >"
     " /opt/ml/model/seen"
 )
@@ -35,34 +35,31 @@ def algorithm(script: str, mode: str = "File") -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def network(account: Account) -> dict[str, Any]:
-    """Where a job and a file system reach each other; and a security group through which they do
-    not.
-    """
+    """Where a job and a file system reach each other (`fsx`), and where they do not (`alone`)."""
     ec2 = account.client("ec2")
     vpc = ec2.create_vpc(CidrBlock="10.9.0.0/16")["Vpc"]["VpcId"]
     subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.9.1.0/24")["Subnet"]["SubnetId"]
-    groups = [
-        ec2.create_security_group(GroupName=name, Description=name, VpcId=vpc)["GroupId"]
+    groups = {
+        name: ec2.create_security_group(GroupName=name, Description=name, VpcId=vpc)["GroupId"]
         for name in ("fsx", "alone")
-    ]
-    everything = [{"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": groups[0]}]}]
-    ec2.authorize_security_group_ingress(GroupId=groups[0], IpPermissions=everything)
+    }
+    everything = [{"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": groups["fsx"]}]}]
+    ec2.authorize_security_group_ingress(GroupId=groups["fsx"], IpPermissions=everything)
     return {
-        "vpc": {"Subnets": [subnet], "SecurityGroupIds": [groups[0]]},
-        "alone": {"Subnets": [subnet], "SecurityGroupIds": [groups[1]]},
+        name: {"Subnets": [subnet], "SecurityGroupIds": [group]} for name, group in groups.items()
     }
 
 
 @pytest.fixture(scope="module")
 def source(account: Account, network: dict[str, Any]) -> dict[str, str]:
     """A FileSystemDataSource for the test bucket's prefix data/."""
-    fsx, vpc = account.client("fsx"), network["vpc"]
+    fsx = account.client("fsx")
     file_system = fsx.create_file_system(
         FileSystemType="LUSTRE",
         FileSystemTypeVersion="2.15",
         StorageCapacity=1200,
-        SubnetIds=vpc["Subnets"],
-        SecurityGroupIds=vpc["SecurityGroupIds"],
+        SubnetIds=network["fsx"]["Subnets"],
+        SecurityGroupIds=network["fsx"]["SecurityGroupIds"],
         LustreConfiguration={"DeploymentType": "SCRATCH_2"},
     )["FileSystem"]
     fsx.create_data_repository_association(
@@ -80,64 +77,43 @@ def source(account: Account, network: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def request(
-    account: Account, name: str, source: dict[str, str], network: dict[str, Any], **changes: Any
-) -> dict[str, Any]:
-    """A training job that writes down what it sees of the file system."""
+def file_system(source: dict[str, str], vpc: Any) -> dict[str, Any]:
+    """Return a job's input from a file system, and the network by which it reaches that."""
     channels = [{"ChannelName": "train", "DataSource": {"FileSystemDataSource": source}}]
-    return (
-        account.training(
-            name,
-            InputDataConfig=channels,
-            VpcConfig=network["vpc"],
-            AlgorithmSpecification=algorithm(LOOK),
-        )
-        | changes
-    )
+    return {"InputDataConfig": channels} | ({"VpcConfig": vpc} if vpc else {})
 
 
-def run(account: Account, request: dict[str, Any]) -> dict[str, Any]:
-    account.sagemaker.create_training_job(**request)
-    return account.training_ended(request["TrainingJobName"])
-
-
-def test_a_file_system_channel_shows_the_directory(
-    account: Account, source: dict[str, str], network: dict[str, Any]
+@pytest.mark.parametrize(
+    ("name", "script", "mode", "seen"),
+    [
+        ("reads-fsx", LOOK, "File", "./deep/two.txt ./one.txt "),
+        pytest.param("writes-fsx", WRITE, "File", "refused\n", marks=needs_namespaces),
+        pytest.param("writes-file", WRITE, "File", "written\n", marks=needs_namespaces),
+        pytest.param("writes-fast-file", WRITE, "FastFile", "refused\n", marks=needs_namespaces),
+    ],
+)
+def test_a_script_sees_its_channel_and_writes_only_to_copies(
+    account: Account,
+    source: dict[str, str],
+    network: dict[str, Any],
+    name: str,
+    script: str,
+    mode: str,
+    seen: str,
 ) -> None:
-    job = run(account, request(account, "reads-fsx", source, network))
-    assert account.model_files(job) == {"seen": "./deep/two.txt ./one.txt "}
-
-
-@needs_namespaces
-def test_a_file_system_channel_cannot_be_written(
-    account: Account, source: dict[str, str], network: dict[str, Any]
-) -> None:
-    changes = {"AlgorithmSpecification": algorithm(TRY_TO_WRITE)}
-    job = run(account, request(account, "writes-fsx", source, network, **changes))
-    assert account.model_files(job) == {"seen": "refused\n"}
+    data: dict[str, Any] = {"InputDataConfig": [channel(f"s3://{BUCKET}/data/train/")]}
+    if name.endswith("fsx"):
+        data = file_system(source, network["fsx"])
+    job = account.train(name, AlgorithmSpecification=algorithm(script, mode), **data)
+    assert account.model_files(job) == {"seen": seen}
 
 
 @pytest.mark.parametrize(
     ("name", "members", "group", "reason"),
     [
-        (
-            "no-mount-name",
-            {"DirectoryPath": "/data/train"},
-            "vpc",
-            "the path does not start with the file system's mount name",
-        ),
-        (
-            "no-directory",
-            {"DirectoryPath": "{DirectoryPath}/none"},
-            "vpc",
-            "there is no such directory on the file system",
-        ),
-        (
-            "no-file-system",
-            {"FileSystemId": "fs-00000000000000000"},
-            "vpc",
-            "File system 'fs-00000000000000000' does not exist",
-        ),
+        ("no-mount-name", {"DirectoryPath": "/data/train"}, "fsx", "start with the file system's"),
+        ("no-directory", {"DirectoryPath": "{DirectoryPath}/none"}, "fsx", "no such directory on"),
+        ("no-file-system", {"FileSystemId": "fs-" + 17 * "0"}, "fsx", "00' does not exist"),
         ("closed-group", {}, "alone", "lets TCP 988 in from the client"),
     ],
 )
@@ -151,7 +127,7 @@ def test_a_directory_that_cannot_be_mounted_fails_the_job_with_both_names(
     reason: str,
 ) -> None:
     changed = source | {key: value.format(**source) for key, value in members.items()}
-    job = run(account, request(account, name, changed, network, VpcConfig=network[group]))
+    job = account.train(name, **file_system(changed, network[group]))
     where = f"{changed['FileSystemId']} directory path: {changed['DirectoryPath']}"
     assert job["TrainingJobStatus"] == "Failed"
     assert job["FailureReason"].startswith(f"ClientError: Unable to mount file system: {where}: ")
@@ -159,48 +135,34 @@ def test_a_directory_that_cannot_be_mounted_fails_the_job_with_both_names(
 
 
 @pytest.mark.parametrize(
-    ("reason", "members", "changes"),
+    ("group", "members", "mode", "reason"),
     [
-        ("VpcConfig", {}, {"VpcConfig": None}),
-        ("FastFile", {}, {"AlgorithmSpecification": algorithm(LOOK, "FastFile")}),
-        ("file system type EFS", {"FileSystemType": "EFS"}, {}),
-        ("FileSystemAccessMode rw", {"FileSystemAccessMode": "rw"}, {}),
+        ("", {}, "File", "VpcConfig"),
+        ("fsx", {}, "FastFile", "is read in the input mode File, not FastFile"),
+        ("fsx", {"FileSystemType": "EFS"}, "File", "file system type EFS"),
+        ("fsx", {"FileSystemAccessMode": "rw"}, "File", "FileSystemAccessMode rw"),
     ],
 )
 def test_what_a_file_system_channel_cannot_be_is_refused_before_anything_starts(
     account: Account,
     source: dict[str, str],
     network: dict[str, Any],
-    reason: str,
+    group: str,
     members: dict[str, str],
-    changes: dict[str, Any],
+    mode: str,
+    reason: str,
 ) -> None:
-    refused = request(account, "refused", source | members, network, **changes)
+    data = file_system(source | members, network.get(group))
     with pytest.raises(ClientError, match=reason):
-        account.sagemaker.create_training_job(
-            **{key: value for key, value in refused.items() if value is not None}
-        )
-
-
-@needs_namespaces
-@pytest.mark.parametrize(("mode", "result"), [("File", "written\n"), ("FastFile", "refused\n")])
-def test_only_a_fast_file_channel_is_read_only(account: Account, mode: str, result: str) -> None:
-    channels = [channel(f"s3://{BUCKET}/data/train/")]
-    job = account.train(
-        f"writes-{mode}",
-        InputDataConfig=channels,
-        AlgorithmSpecification=algorithm(TRY_TO_WRITE, mode),
-    )
-    assert account.model_files(job) == {"seen": result}
+        account.train("refused", AlgorithmSpecification=algorithm(LOOK, mode), **data)
 
 
 @pytest.mark.parametrize("name", [".", ".."])
 def test_a_channel_name_that_would_lead_out_of_the_inputs_is_refused(
     account: Account, name: str
 ) -> None:
-    refused = account.training("refused", InputDataConfig=[channel(f"s3://{BUCKET}/data/", name)])
     with pytest.raises(ClientError, match="a channel is a folder below /opt/ml/input/data"):
-        account.sagemaker.create_training_job(**refused)
+        account.train("refused", InputDataConfig=[channel(f"s3://{BUCKET}/data/", name)])
 
 
 @pytest.mark.parametrize(
@@ -217,8 +179,7 @@ def test_a_key_that_cannot_be_a_file_of_the_channel_fails_the_job_as_the_users_m
 ) -> None:
     account.put(f"{name}/one", b"1")
     account.put(f"{name}/{key}", b"2")
-    channels = [channel(f"s3://{BUCKET}/{name}/")]
-    job = account.train(name, InputDataConfig=channels, AlgorithmSpecification=algorithm(LOOK))
+    job = account.train(name, InputDataConfig=[channel(f"s3://{BUCKET}/{name}/")])
     assert job["TrainingJobStatus"] == "Failed"
     assert job["FailureReason"].startswith("ClientError: Data download failed:")
     assert reason.format(uri=f"{BUCKET}/{name}/{key}") in job["FailureReason"]

@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -16,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
@@ -82,7 +81,7 @@ def pod_of(
         environment = {"PATH": os.defpath, "PORT": str(server.server_port)}
         shell = ["/bin/sh", "-c"]
         hosts = [
-            Host(name, folder / name, [*shell, script], environment, "/", by_name.get(name))
+            Host(name, folder / name, [*shell, script], environment, by_name.get(name))
             for name, script in scripts.items()
         ]
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -101,14 +100,20 @@ def pod_of(
             server.shutdown()
 
 
+def run(folder: Path, *arguments: Any, **scripts: Any) -> tuple[dict[str, int | None], list[str]]:
+    """Return exit codes and lines of a pod that has ended."""
+    with pod_of(folder, *arguments, **scripts) as (pod, lines):
+        assert pod.wait(LIMIT_S)
+        return pod.exit_codes(), lines
+
+
 @needs_namespaces
 def test_each_host_has_its_name_its_files_and_its_processes(tmp_path: Path) -> None:
     """Only their user may read the file that has their credentials."""
     script = "hostname; touch /opt/ml/mark /tmp/mark; ls /opt/ml /tmp; set -- /proc/[0-9]*; echo $#"
-    with pod_of(tmp_path, one=script, two=script) as (pod, lines):
-        assert pod.wait(LIMIT_S)
-        assert pod.exit_codes() == {"one": 0, "two": 0}
+    codes, lines = run(tmp_path, one=script, two=script)
     written = [line.removeprefix("two: ") for line in lines if line.startswith("two: ")]
+    assert codes == {"one": 0, "two": 0}
     assert written == ["two", "/opt/ml:", "mark", "", "/tmp:", "mark", "2"]
     assert not Path("/opt/ml/mark").exists()
     file = tmp_path / "pod.json"
@@ -120,12 +125,11 @@ def test_each_host_has_its_name_its_files_and_its_processes(tmp_path: Path) -> N
 def test_a_pod_starts_again_in_its_folder_where_a_link_leads_to_what_it_sees(
     tmp_path: Path,
 ) -> None:
-    (tmp_path / "link").symlink_to("/usr")
+    link = tmp_path / "link"
+    link.symlink_to("/usr")
     for _ in range(2):
-        pod_again = pod_of(tmp_path / "pod", visible=[tmp_path / "link"], one=f"ls {tmp_path}/link")
-        with pod_again as (pod, lines):
-            assert pod.wait(LIMIT_S)
-            assert pod.exit_codes() == {"one": 0}, lines
+        codes, lines = run(tmp_path / "pod", None, [link], one=f"ls {link}")
+        assert codes == {"one": 0}, lines
 
 
 @needs_namespaces
@@ -135,11 +139,9 @@ def test_a_host_with_an_sshd_has_it_where_drivers_look_beside_the_machines_progr
     script = "echo A=1 >> /etc/environment; /usr/sbin/sshd -D; cat /etc/environment; ls /usr/sbin"
     (tmp_path / "one" / "bin").mkdir(parents=True)
     write_sshd(HostPaths(tmp_path / "one"))
-    with pod_of(tmp_path, one=script) as (pod, lines):
-        assert pod.wait(LIMIT_S)
-        assert pod.exit_codes() == {"one": 0}
+    codes, lines = run(tmp_path, one=script)
     programs = {entry.name for entry in Path("/usr/sbin").iterdir()} | {"sshd"}
-    assert lines[0] == "one: A=1"
+    assert (codes, lines[0]) == ({"one": 0}, "one: A=1")
     assert {line.removeprefix("one: ") for line in lines[1:]} == programs
 
 
@@ -157,9 +159,8 @@ def test_a_pod_sees_neither_the_emulators_secret_nor_what_is_of_other_jobs() -> 
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text("the secret")
         script = f"cat {' '.join(map(str, secrets))}; echo kept > /opt/ml/model"
-        with pod_of(jobs / "training-own", state_dir=Path(folder), one=script) as (pod, lines):
-            assert pod.wait(LIMIT_S)
-            assert pod.exit_codes() == {"one": 0}
+        codes, lines = run(jobs / "training-own", None, (), Path(folder), one=script)
+        assert codes == {"one": 0}
         assert [line for line in lines if "No such file" not in line] == []
         assert (jobs / "training-own" / "one" / "ml" / "model").read_text() == "kept\n"
         assert {file.read_text() for file in secrets} == {"the secret"}
@@ -186,15 +187,13 @@ def test_hosts_with_addresses_have_ports_and_a_loopback_of_their_own_and_reach_e
         "print(socket.create_connection(('one', 7777)).getpeername());"
         " socket.create_server(('two', 7777))"
     )
-    run = f'{PYTHON} -c "import socket;'
+    python = f'{PYTHON} -c "import socket;'
     scripts = {
-        "one": f'{run} {listen}" && {GET} $PORT',
-        "two": f'until {run} {reach}"; do sleep 0.1; done; {GET} $PORT',
+        "one": f'{python} {listen}" && {GET} $PORT',
+        "two": f'until {python} {reach}"; do sleep 0.1; done; {GET} $PORT',
     }
-    addresses = {"one": "10.0.0.11", "two": "10.0.0.12"}
-    with pod_of(tmp_path, addresses, (), None, None, **scripts) as (pod, lines):
-        assert pod.wait(LIMIT_S)
-        assert pod.exit_codes() == {"one": 0, "two": 0}
+    codes, lines = run(tmp_path, {"one": "10.0.0.11", "two": "10.0.0.12"}, **scripts)
+    assert codes == {"one": 0, "two": 0}
     got = {"one: b'greetings'", "two: b'greetings'"}
     assert got | {"one: 10.0.0.12", "two: ('10.0.0.11', 7777)"} <= set(lines)
 
@@ -257,22 +256,6 @@ def test_sigterm_that_comes_while_the_container_is_set_up_ends_it_all_the_same(
             assert pod.wait(LIMIT_S), pause_ms
 
 
-def test_a_signal_that_comes_before_the_wait_for_a_command_begins_is_passed_on() -> None:
-    """In a process of its own: it keeps its signals, and waits for every child it has."""
-    program = """
-import os, signal, sys
-from shoal_local.sagemaker.container import host
-host._hold_signals()
-child = os.fork()
-if child == 0:
-    os.execvp("sh", ["sh", "-c", "exec sleep 600"])
-os.kill(os.getpid(), signal.SIGTERM)
-sys.exit(host._wait_for(child, {signal.SIGTERM: lambda: os.kill(child, signal.SIGKILL)}))
-"""
-    run = subprocess.run([sys.executable, "-c", program], timeout=30, check=False)
-    assert run.returncode == 128 + signal.SIGKILL
-
-
 def test_without_namespaces_a_pod_that_is_closed_leaves_no_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -299,9 +282,8 @@ def test_after_sigterm_no_host_takes_the_first_one_with_it(tmp_path: Path) -> No
 
 @needs_namespaces
 def test_the_first_host_that_fails_ends_the_others(tmp_path: Path) -> None:
-    with pod_of(tmp_path, one="sleep 600", two="exit 9") as (pod, _):
-        assert pod.wait(LIMIT_S)
-        assert pod.exit_codes() == {"one": None, "two": 9}
+    codes, _ = run(tmp_path, one="sleep 600", two="exit 9")
+    assert codes == {"one": None, "two": 9}
 
 
 @needs_namespaces
@@ -315,9 +297,8 @@ def test_a_container_goes_on_where_its_lines_cannot_be_handled(
         raise TypeError(line)
 
     # more than the pipe between them holds
-    with pod_of(tmp_path, on_line=fail, one="seq 40000") as (pod, _):
-        assert pod.wait(LIMIT_S)
-        assert pod.exit_codes() == {"one": 0}
+    codes, _ = run(tmp_path, None, (), None, fail, one="seq 40000")
+    assert codes == {"one": 0}
     assert len(lines) == 40_000
     assert sum("a line of one" in each.getMessage() for each in caplog.records) == 1
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from local_kit.sagemaker_account import shell_step
+from local_kit.sagemaker_account import TRAINING_IMAGE, shell_step
 from shoal_local.errors import AwsError
+from shoal_local.sagemaker.pipelines.definition.arguments import check_arguments
 from shoal_local.sagemaker.pipelines.definition.conditions import holds
 from shoal_local.sagemaker.pipelines.definition.definition import parse
 from shoal_local.sagemaker.pipelines.definition.expressions import ExpressionError, Scope, walk
@@ -33,9 +34,38 @@ def with_value(value: Any) -> str:
     return definition(shell_step("Step", "true", Arguments={"Environment": {"A": value}}))
 
 
+RESOURCES = {"InstanceType": "ml.m5.xlarge", "InstanceCount": 1, "VolumeSizeInGB": 1}
+PARAMETERS = [
+    {"Name": "Kind", "Type": "String", "DefaultValue": "ml.trn1.2xlarge"},
+    {"Name": "Count", "Type": "Integer"},
+]
+
+
+def train(image: str = TRAINING_IMAGE, **changes: Any) -> dict[str, Any]:
+    """Return a training step; members of ResourceConfig go to it."""
+    resources = RESOURCES | {key: changes.pop(key) for key in RESOURCES.keys() & changes.keys()}
+    arguments = {
+        "AlgorithmSpecification": {"TrainingImage": image, "TrainingInputMode": "File"},
+        "RoleArn": "arn:aws:iam::111122223333:role/jobs",
+        "OutputDataConfig": {"S3OutputPath": "s3://bucket/out"},
+        "ResourceConfig": resources,
+        "StoppingCondition": {"MaxRuntimeInSeconds": 60},
+    }
+    return {"Name": "Train", "Type": "Training", "Arguments": arguments | changes}
+
+
+def checked(*steps: dict[str, Any]) -> str:
+    """Return a definition with parameters whose arguments CreatePipeline looks at."""
+    return definition(*steps, Parameters=PARAMETERS)
+
+
 CONDITION = {"Type": "Equals", "LeftValue": 1, "RightValue": 1}
+UNKNOWN = {"Type": "No"}
 A = shell_step("A", "true")
 INTEGER = {"Name": "P", "Type": "Integer", "DefaultValue": "1"}
+NEURON = train(InstanceType="ml.trn1.2xlarge")
+XGBOOST = "683313688378.dkr.ecr.us-east-1.amazonaws.com/sagemaker-xgboost:1.7-1"
+RETRIES = [{"ExceptionType": ["Step.THROTTLING"]}]
 
 
 @pytest.mark.parametrize(
@@ -56,48 +86,85 @@ INTEGER = {"Name": "P", "Type": "Integer", "DefaultValue": "1"}
             definition(shell_step("A", "", DependsOn=["B"]), shell_step("B", "", DependsOn=["A"])),
             "depend on each other: A -> B -> A",
         ),
-        (
-            definition(A | {"CacheConfig": {"Enabled": True, "ExpireAfter": "P1D"}}),
-            "does not emulate step caching (CacheConfig of step A)",
-        ),
-        (definition(A | {"Colour": "red"}), "Unknown property 'Colour' in step A"),
+        (definition(A | {"CacheConfig": {"Enabled": True}}), "not emulate step caching (CacheConf"),
+        (definition(A | {"Colour": "red"}), "Steps[0]: Additional properties are not allowed ('Co"),
+        (definition(A | {"FunctionArn": "x"}), "Steps[0]: 'FunctionArn' should not be valid"),
         (definition(step("Condition", Conditions=[{"Type": "Like"}])), "the condition type 'Like'"),
         (
-            definition(
-                step("Condition", Conditions=[CONDITION]), shell_step("A", "", DependsOn=["S"])
-            ),
+            definition(step("Condition", Conditions=[{"Type": "Not", "Expression": UNKNOWN}])),
+            "the condition type 'No'",
+        ),
+        (
+            definition(step("Condition", Conditions=[CONDITION | {"Values": []}])),
+            "the definition.Steps[0].Arguments.Conditions[0]: {",
+        ),
+        (definition(step("Condition", Conditions=[])), "Arguments.Conditions: [] should be non-em"),
+        (
+            definition(step("Condition", Conditions=[CONDITION], IfSteps=[A | {"Name": "A B"}])),
+            "the definition.Steps[0].Arguments.IfSteps[0].Name: 'A B' does not match",
+        ),
+        (
+            definition(step("Condition", Conditions=[CONDITION]), A | {"DependsOn": ["S"]}),
             "put it into a branch",
         ),
-        (
-            definition(A, PipelineExperimentConfig={"ExperimentName": "x"}),
-            "PipelineExperimentConfig",
-        ),
+        (definition(A, PipelineExperimentConfig={"ExperimentName": "x"}), "PipelineExperimentConf"),
         (definition(A, Parameters=[INTEGER]), "is not of type Integer"),
+        (definition(A, Parameters=[INTEGER, INTEGER | {"DefaultValue": 1}]), "is not of type Int"),
+        (definition(A, Version="2"), "the definition.Version: '2020-12-01' was expected"),
         ("{", "Unable to parse pipeline definition"),
-        (definition(A | {"Name": "A B"}), "A step needs a Name of 1 to 64 characters"),
-        (definition(A | {"Name": 7}), "the definition.Steps[0].Name must be text, not 7"),
-        (definition(A | {"DependsOn": [{"Step": "B"}]}), "DependsOn[0].Trigger must be there"),
+        ("[" * 100_000, "Unable to parse pipeline definition. It is nested too deep"),
+        (definition(A | {"Name": 7}), "the definition.Steps[0].Name: 7 is not of type 'string'"),
+        (definition(A | {"DependsOn": [{"Step": "B"}]}), "DependsOn[0]: 'Trigger' is a required"),
         (
             definition(A | {"RetryPolicies": [{"ExceptionType": ["Step.NONE"]}]}),
-            "Unknown ExceptionType Step.NONE in the retry policies of step A",
+            "RetryPolicies[0].ExceptionType[0]: 'Step.NONE' is not one of ['Step.SERVICE_FAULT'",
         ),
         (
-            definition(
-                step("Lambda") | {"RetryPolicies": [{"ExceptionType": ["Step.THROTTLING"]}]}
-            ),
+            definition(step("Lambda") | {"FunctionArn": "f", "RetryPolicies": RETRIES}),
             "Steps of type Lambda cannot be retried (step S)",
         ),
-        (definition(step("Fail")), "Fail step S needs ErrorMessage"),
-        (definition(step("Lambda")), "Lambda step S needs FunctionArn"),
-        (definition(step("Callback")), "Callback step S needs SqsQueueUrl"),
+        (definition(step("Fail")), "Steps[0].Arguments: 'ErrorMessage' is a required property"),
+        (definition(step("Lambda")), "Steps[0]: 'FunctionArn' is a required property"),
+        (definition(step("Callback")), "Steps[0]: 'SqsQueueUrl' is a required property"),
+        # what the run would refuse
+        (
+            checked(train(TensorBoardOutputConfig={"S3OutputPath": "s3://bucket/board"})),
+            "Step Train: The Shoal emulator does not emulate",
+        ),
+        (
+            checked(step("Condition", Conditions=[CONDITION], IfSteps=[NEURON])),
+            "does not emulate AWS Neuron devices",
+        ),
+        # a parameter counts with its default
+        (
+            checked(train(InstanceType={"Get": "Parameters.Kind"})),
+            "does not emulate AWS Neuron devices",
+        ),
+        (
+            checked(train(XGBOOST, HyperParameters={"num_round": "5"})),
+            "does not emulate the built-in algorithm of 6833",
+        ),
     ],
 )
 def test_what_is_wrong_or_not_emulated_is_refused_by_name(text: str, message: str) -> None:
     with pytest.raises(AwsError) as caught:
-        parse(text)
-    missing = "does not emulate" in caught.value.message
+        check_arguments(parse(text))
+    missing = "not emulate" in caught.value.message
     assert caught.value.code == ("UnknownOperationException" if missing else "ValidationException")
     assert message in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "refused_by_the_run",
+    [
+        train("111122223333.dkr.ecr.us-east-1.amazonaws.com/own:1"),
+        train(InstanceCount={"Get": "Parameters.Count"}),
+        train(EnableNetworkIsolation={"Get": "Execution.PipelineName"}),
+    ],
+)
+def test_what_only_the_run_knows_is_accepted(refused_by_the_run: dict[str, Any]) -> None:
+    """Also an image without a runtime here."""
+    check_arguments(parse(checked(refused_by_the_run)))
 
 
 def test_the_experiment_that_the_sdk_writes_into_each_definition_is_accepted() -> None:

@@ -23,7 +23,6 @@ from local_kit.hosted import (
     deploy,
     every_server,
     guarded,
-    invoke,
     model_of,
     percent,
     remove,
@@ -86,26 +85,6 @@ def stage(account: Account, status: str) -> dict[str, Any]:
     return dict(until(look, lambda variant: status_of(variant) == status))
 
 
-def share_is(count: int, total: int, share: float) -> bool:
-    """Whether `count` of `total` fits `share`: within five standard deviations of the binomial
-    distribution, wrong once in a million.
-    """
-    return abs(count - total * share) <= 5 * math.sqrt(total * share * (1 - share))
-
-
-def while_baking(account: Account, share: float, calls: Calls) -> Counter[float]:
-    """How often each factor answered `calls` while the new fleet baked with `share`."""
-    now, before = stage(account, "Baking"), Counter(calls.factors)
-    counts: Counter[float] = Counter()
-    while status_of(now) == "Baking" and now["CurrentWeight"] == pytest.approx(share):
-        time.sleep(0.1)
-        factors = Counter(calls.factors)
-        now = pending(account)
-        if now.get("CurrentWeight") == pytest.approx(share):
-            counts = factors - before
-    return counts
-
-
 def forgotten(account: Account, endpoint: str) -> None:
     """Wait until the last period has no invocation, and alarms see nothing of earlier tests.
 
@@ -133,10 +112,16 @@ def back(account: Account) -> None:
 def canary(account: Account, calls: Calls) -> Counter[float]:
     """Update to `green` by a canary; return how often each factor answered while it baked."""
     update(account, "green", guarded(CANARY | {"WaitIntervalInSeconds": 1440}))
-    stage(account, "Baking")
+    now, before = stage(account, "Baking"), Counter(calls.factors)
     with pytest.raises(ClientError, match="Cannot update in-progress endpoint"):
         account.sagemaker.delete_endpoint(EndpointName=ENDPOINT)
-    counts = while_baking(account, 0.3, calls)
+    counts: Counter[float] = Counter()
+    while status_of(now) == "Baking" and now["CurrentWeight"] == pytest.approx(0.3):
+        time.sleep(0.1)
+        factors = Counter(calls.factors)
+        now = pending(account)
+        if now.get("CurrentWeight") == pytest.approx(0.3):
+            counts = factors - before
     assert settled(account, ENDPOINT)["EndpointConfigName"] == "green"
     assert counts, "no invocation was answered"
     return counts
@@ -145,18 +130,18 @@ def canary(account: Account, calls: Calls) -> Counter[float]:
 def test_a_canary_gets_its_share_then_everything_and_no_invocation_fails(
     account: Account, blue: str
 ) -> None:
+    """The share is within five standard deviations of the binomial distribution's mean."""
     with calling(account, blue, at_once=4) as calls:
         counts = canary(account, calls)
         while counts.total() < 100:  # a busy machine answers less often while a fleet bakes
             back(account)
             counts += canary(account, calls)
-    assert share_is(counts[GREEN], counts.total(), 0.3), counts
+    total = counts.total()
+    assert abs(counts[GREEN] - 0.3 * total) <= 5 * math.sqrt(0.3 * 0.7 * total), counts
     assert calls.failed == []
     assert call_many(account, blue, 20).factors == {GREEN: 20}
     endpoint = account.sagemaker.describe_endpoint(EndpointName=blue)
     assert "PendingDeploymentSummary" not in endpoint
-    policy = endpoint["LastDeploymentConfig"]["BlueGreenUpdatePolicy"]
-    assert policy["TrafficRoutingConfiguration"]["Type"] == "CANARY"
     back(account)
 
 
@@ -181,14 +166,6 @@ def test_linear_steps_go_up_to_everything(account: Account, blue: str) -> None:
     ("name", "spoiled", "metric", "statistic", "threshold"),
     [
         ("slow", {"slow_s": "2"}, "ModelLatency", "p90", 1_500_000),
-        pytest.param(
-            "failing",
-            {"fails": "yes"},
-            "Invocation5XXErrors",
-            "Average",
-            0.05,
-            marks=pytest.mark.nightly,
-        ),
         ("crashing", {"crashes": "yes"}, "Invocation5XXErrors", "Average", 0.05),
     ],
 )
@@ -213,22 +190,6 @@ def test_a_bad_model_trips_its_alarm_and_the_old_fleet_serves_on(
         in endpoint["FailureReason"]
     )
     assert call_many(account, blue, 20).factors == {BLUE: 20}
-
-
-def test_wrong_answers_trip_no_alarm(account: Account, blue: str) -> None:
-    """Whoever wants to know proves it by an answer; see
-    `packages/shoal/src/shoal/functions/serving_proof`."""
-    errors = alarm(account, "quiet-errors", blue, "Invocation5XXErrors", 0.05)
-    latency = alarm(account, "quiet-latency", blue, "ModelLatency", 5e6)
-    forgotten(account, blue)
-    with calling(account, blue) as calls:
-        update(account, "green", guarded(CANARY | {"WaitIntervalInSeconds": 1440}, errors, latency))
-        counts = while_baking(account, 0.3, calls)
-        endpoint = settled(account, blue)
-    assert endpoint["EndpointConfigName"] == "green", endpoint
-    assert counts[GREEN] > 0, counts
-    assert invoke(account, blue, {"x": 1}) == {"y": GREEN}
-    back(account)
 
 
 def test_an_alarm_that_is_in_alarm_already_stops_the_update_before_anything_starts(
@@ -267,12 +228,13 @@ def test_a_deployment_that_takes_longer_than_it_may_is_rolled_back(
     ("routing", "message"),
     [
         ({"Type": "CANARY"}, "CanarySize is required for the traffic routing type CANARY"),
-        ({"Type": "CANARY", "CanarySize": percent(60)}, "CanarySize must be at most 50%"),
-        ({"Type": "LINEAR", "LinearStepSize": percent(5)}, "LinearStepSize must be 10% to 50%"),
-        ({"Type": "CANARY", "CanarySize": {"Type": "INSTANCE_COUNT", "Value": 1}}, "1 instance"),
+        (
+            {"Type": "CANARY", "CanarySize": {"Type": "INSTANCE_COUNT", "Value": 1}},
+            "does not emulate CanarySize of the type INSTANCE_COUNT",
+        ),
     ],
 )
-def test_traffic_sizes_that_aws_does_not_allow_are_refused(
+def test_traffic_that_cannot_be_shared_so_is_refused(
     account: Account, blue: str, routing: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ClientError, match=message):

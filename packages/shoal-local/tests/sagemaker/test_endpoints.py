@@ -35,8 +35,14 @@ def endpoint(account: Account) -> Iterator[str]:
         yield name
 
 
-def test_an_endpoint_answers_with_its_model(account: Account, endpoint: str) -> None:
+def test_an_endpoint_answers_with_its_model_and_has_its_log(
+    account: Account, endpoint: str
+) -> None:
     assert invoke(account, endpoint, {"x": 14}) == {"y": 42.0}
+    until(
+        lambda: account.log("/aws/sagemaker/Endpoints/good", "AllTraffic/"),
+        lambda lines: any("Model loaded" in line for line in lines),
+    )
 
 
 def test_an_image_is_told_by_the_digest_that_its_tag_had(account: Account, endpoint: str) -> None:
@@ -45,12 +51,9 @@ def test_an_image_is_told_by_the_digest_that_its_tag_had(account: Account, endpo
     """
     host, _, path = INFERENCE_IMAGE.partition("/")
     repository, _, tag = path.partition(":")
-    request = {
-        "registryId": host.split(".")[0],
-        "repositoryName": repository,
-        "imageIds": [{"imageTag": tag}],
-    }
-    (pushed,) = account.client("ecr").batch_get_image(**request)["images"]
+    where = {"registryId": host.split(".")[0], "repositoryName": repository}
+    ecr = account.client("ecr")
+    (pushed,) = ecr.batch_get_image(**where, imageIds=[{"imageTag": tag}])["images"]
     (variant,) = account.sagemaker.describe_endpoint(EndpointName=endpoint)["ProductionVariants"]
     (image,) = variant["DeployedImages"]
     assert image["SpecifiedImage"] == INFERENCE_IMAGE
@@ -80,18 +83,9 @@ def test_nobody_else_writes_metrics_into_awss_namespaces(account: Account) -> No
         account.client("cloudwatch").put_metric_data(Namespace="AWS/SageMaker", MetricData=[datum])
 
 
-@pytest.mark.usefixtures("endpoint")
-def test_the_containers_log_is_the_endpoints(account: Account) -> None:
-    until(
-        lambda: account.log("/aws/sagemaker/Endpoints/good", "AllTraffic/"),
-        lambda lines: any("Model loaded" in line for line in lines),
-    )
-
-
 def test_an_unknown_endpoint_is_a_validation_error(account: Account) -> None:
-    with pytest.raises(
-        ClientError, match=r"ValidationError.*Endpoint nobody of account 123456789012 not found"
-    ):
+    message = r"ValidationError.*Endpoint nobody of account 123456789012 not found"
+    with pytest.raises(ClientError, match=message):
         invoke(account, "nobody", {})
 
 

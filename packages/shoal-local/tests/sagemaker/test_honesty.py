@@ -4,8 +4,6 @@ be seen here.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,9 +12,8 @@ from local_kit.sagemaker_account import BUCKET, Account, until
 from shoal_local.processes import ProcessRegistry, started_at
 from shoal_local.sagemaker.container.launch import Pod
 from shoal_local.sagemaker.jobs.base.wait import Ending, EndReason
-from shoal_local.sagemaker.service import SageMakerService
 from shoal_local.sagemaker.settings import Settings
-from shoal_local.server import Emulator
+from tests.sagemaker.conftest import Services
 
 
 def hanging(state_dir: Path, job: str) -> None:
@@ -25,47 +22,31 @@ def hanging(state_dir: Path, job: str) -> None:
     until(lambda: log.exists() and log.read_text(), lambda text: text and "hanging" in text)
 
 
-@pytest.fixture
-def impatient(emulator: Emulator, tmp_path: Path) -> Iterator[SageMakerService]:
-    """A second service behind the same endpoint that kills half a second after SIGTERM instead of
-    120.
-    """
-    context = dataclasses.replace(
-        emulator.home.context(), state_dir=tmp_path, processes=ProcessRegistry(tmp_path)
-    )
-    service = SageMakerService(context, Settings(stop_grace_s=0.5))
-    yield service
-    service.close()
-
-
 def test_a_job_that_ignores_sigterm_is_killed_after_the_grace(
-    account: Account, impatient: SageMakerService, tmp_path: Path
+    account: Account, second_service: Services, tmp_path: Path
 ) -> None:
+    """Half a second after SIGTERM instead of 120."""
+    service, name = second_service(Settings(stop_grace_s=0.5)), {"TrainingJobName": "hangs"}
     request = account.training("hangs", hyperparameters={"do": "hang"})
-    impatient.handle("CreateTrainingJob", request, "caller")
+    service.handle("CreateTrainingJob", request, "caller")
     hanging(tmp_path, "hangs")
-    impatient.handle("StopTrainingJob", {"TrainingJobName": "hangs"}, "caller")
+    service.handle("StopTrainingJob", name, "caller")
     job = until(
-        lambda: impatient.handle("DescribeTrainingJob", {"TrainingJobName": "hangs"}, "caller"),
+        lambda: service.handle("DescribeTrainingJob", name, "caller"),
         lambda each: each["TrainingJobStatus"] not in {"InProgress", "Stopping"},
     )
     assert (job["TrainingJobStatus"], job["SecondaryStatus"]) == ("Stopped", "Stopped")
 
 
 def test_closing_the_service_kills_at_once_and_leaves_no_process(
-    account: Account, emulator: Emulator, tmp_path: Path
+    account: Account, second_service: Services, tmp_path: Path
 ) -> None:
-    patient = SageMakerService(
-        dataclasses.replace(
-            emulator.home.context(), state_dir=tmp_path, processes=ProcessRegistry(tmp_path)
-        )
-    )
-    patient.handle(
-        "CreateTrainingJob", account.training("open", hyperparameters={"do": "hang"}), "caller"
-    )
+    service = second_service(Settings())
+    request = account.training("open", hyperparameters={"do": "hang"})
+    service.handle("CreateTrainingJob", request, "caller")
     hanging(tmp_path, "open")
     running = ProcessRegistry(tmp_path).alive()
-    patient.close()
+    service.close()
     assert (len(running), [started_at(pid) for pid in running]) == (1, [None])
 
 

@@ -103,13 +103,3 @@ def test_an_endpoint_that_cannot_be_made_leaves_nothing_behind(account: Account)
     )
     assert stack(account, "never-served")["StackStatus"] == "ROLLBACK_COMPLETE"
     assert account.sagemaker.list_endpoints(NameContains="of-no-stack")["Endpoints"] == []
-
-
-def test_an_endpoint_without_its_configuration_fails_by_the_property(account: Account) -> None:
-    endpoint = {"Type": "AWS::SageMaker::Endpoint", "Properties": {"EndpointName": "none"}}
-    cloudformation, name = account.client("cloudformation"), "incomplete"
-    body = json.dumps({"Resources": {"Endpoint": endpoint}})
-    cloudformation.create_stack(StackName=name, TemplateBody=body)
-    assert stack(account, name)["StackStatus"] == "ROLLBACK_COMPLETE"
-    events = cloudformation.describe_stack_events(StackName=name)["StackEvents"]
-    assert any("EndpointConfigName" in each.get("ResourceStatusReason", "") for each in events)

@@ -13,7 +13,7 @@ import pytest
 from shoal_local.errors import EmulatorError
 from shoal_local.runtimes import build as building
 from shoal_local.runtimes.catalog import Runtime, image, runtimes
-from shoal_local.runtimes.cli import chosen, main
+from shoal_local.runtimes.cli import chosen
 from shoal_local.runtimes.packages import variables_of
 from shoal_local.sagemaker.jobs.base.containers import Machine, image_notice, threads
 
@@ -63,16 +63,6 @@ def test_a_second_build_does_nothing(cache: Path, tmp_path: Path) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.registry
-def test_a_package_that_is_not_what_was_locked_is_not_installed(tmp_path: Path) -> None:
-    runtime = small_runtime(tmp_path)
-    forged = re.sub(r"sha256:\w+", f"sha256:{'0' * 64}", runtime.lock.read_text())
-    runtime.lock.write_text(forged)
-    with pytest.raises(EmulatorError, match="Hash mismatch for"):
-        building.build(runtime, tmp_path / "cache", lambda _line: None)
-
-
-@pytest.mark.nightly
-@pytest.mark.registry
 def test_a_changed_local_package_is_all_that_is_installed_again(
     cache: Path, tmp_path: Path
 ) -> None:
@@ -111,25 +101,8 @@ def test_a_runtime_that_does_not_import_is_not_built(cache: Path, tmp_path: Path
     assert not runtime.is_built(cache)
 
 
-def test_the_command_prints_the_interpreter_of_a_built_runtime(
-    runtime: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["python", "pytorch"]) == 0
-    assert capsys.readouterr().out == f"{runtime}\n"
-
-
 def test_without_a_name_the_command_builds_what_is_not_left_to_its_first_use() -> None:
     assert [runtime.name for runtime in chosen(None)] == ["pytorch"]
-
-
-def test_the_command_says_how_to_build_what_is_not_built(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["python", "pytorch", "--cache", str(tmp_path)]) == 1
-    assert (
-        capsys.readouterr().err
-        == "The runtime pytorch is not built: run `python -m shoal_local runtime build pytorch`.\n"
-    )
 
 
 DIGEST = f"@sha256:{64 * '0'}"

@@ -4,7 +4,7 @@ are.
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import dataclass
 
 import pytest
 
@@ -15,16 +15,16 @@ from shoal_local.sagemaker.pipelines.execution.records import KIND
 from shoal_local.sagemaker.store import Store
 
 
+@dataclass
 class Core:
-    """The part of the service's core that looking at executions needs."""
+    """The part of the service's core that looking at documents needs."""
 
-    def __init__(self, store: Store) -> None:
-        self.store = store
+    store: Store
 
 
-def executions(folder: Path, count: int) -> Executions:
-    """With so many executions, of which the third is one."""
-    store = Store(folder)
+def copies(count: int) -> int:
+    """Return how much is copied to describe the third of so many executions."""
+    store = Store()
     for number in range(count):
         document = {
             "_name": f"p/{number}",
@@ -32,24 +32,19 @@ def executions(folder: Path, count: int) -> Executions:
             "_steps": {f"step-{each}": {} for each in range(20)},
         }
         store.create(KIND, f"p/{number}", document, ValueError)
-    return Executions(Core(store), None)  # type: ignore[arg-type]
+    executions = Executions(Core(store), None)  # type: ignore[arg-type]
+    calls = calls_of(lambda: executions.describe({"PipelineExecutionArn": "arn/2"}))
+    return calls["copy.py:deepcopy"]
 
 
-def copies(looked_into: Executions) -> int:
-    """How much is copied to describe one execution."""
-    return calls_of(lambda: looked_into.describe({"PipelineExecutionArn": "arn/2"}))[
-        "copy.py:deepcopy"
-    ]
-
-
-def test_describing_an_execution_copies_as_much_among_many_as_among_few(tmp_path: Path) -> None:
-    few, many = copies(executions(tmp_path / "few", 3)), copies(executions(tmp_path / "many", 100))
+def test_describing_an_execution_copies_as_much_among_many_as_among_few() -> None:
+    few, many = copies(3), copies(100)
     assert 20 < few == pytest.approx(many, abs=1)
 
 
-def looks(folder: Path, count: int) -> tuple[int, int]:
-    """How many models are compared with the filters, and how much is copied, to list a page."""
-    store = Store(folder)
+def looks(count: int) -> tuple[int, int]:
+    """Return how many models are compared with the filters, and how much is copied, for a page."""
+    store = Store()
     for number in range(count):
         model = {"ModelName": f"m-{number}", "CreationTime": number, "Containers": [{}]}
         store.create("model", f"m-{number}", model, ValueError)
@@ -58,7 +53,7 @@ def looks(folder: Path, count: int) -> tuple[int, int]:
     return calls["listing.py:_matches"], calls["copy.py:deepcopy"]
 
 
-def test_a_page_of_a_list_costs_as_much_among_many_as_among_few(tmp_path: Path) -> None:
-    few, many = looks(tmp_path / "few", 10), looks(tmp_path / "many", 200)
+def test_a_page_of_a_list_costs_as_much_among_many_as_among_few() -> None:
+    few, many = looks(10), looks(200)
     assert few == many
     assert few[0] == 6

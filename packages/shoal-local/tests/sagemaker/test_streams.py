@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,10 +13,8 @@ from botocore.exceptions import ClientError, EventStreamError
 
 from local_kit.hosted import ENVIRONMENT, served
 from local_kit.sagemaker_account import INFERENCE_IMAGE, PROGRAMS, Account, archive, until
-from shoal_local.processes import ProcessRegistry
-from shoal_local.sagemaker.service import SageMakerService
 from shoal_local.sagemaker.settings import Settings
-from shoal_local.server import Emulator
+from tests.sagemaker.conftest import Services
 
 MODEL = archive({"code/inference.py": (PROGRAMS / "streaming.py").read_bytes()})
 
@@ -95,22 +91,12 @@ def test_a_container_that_dies_breaks_the_stream(account: Account) -> None:
     assert caught.value.response["Error"]["Code"] == "ModelStreamError"
 
 
-@pytest.fixture
-def impatient(emulator: Emulator, tmp_path: Path) -> Iterator[SageMakerService]:
-    """A second service behind the same endpoint that ends a stream after a second."""
-    context = dataclasses.replace(
-        emulator.home.context(), state_dir=tmp_path, processes=ProcessRegistry(tmp_path)
-    )
-    service = SageMakerService(context, Settings(stream_s=1.0))
-    yield service
-    service.close()
-
-
 @pytest.mark.nightly
 def test_a_model_that_does_not_come_to_its_end_is_cut_off(
-    account: Account, impatient: SageMakerService
+    account: Account, second_service: Services
 ) -> None:
     """repost.aws, "invoke streaming timeout error", has AWS's words."""
+    impatient = second_service(Settings(stream_s=1.0))
     url = account.put("models/endless/model.tar.gz", MODEL)
     container = {"Image": INFERENCE_IMAGE, "ModelDataUrl": url, "Environment": ENVIRONMENT}
     model = {"ModelName": "endless", "PrimaryContainer": container}
@@ -125,10 +111,8 @@ def test_a_model_that_does_not_come_to_its_end_is_cut_off(
         lambda each: each["EndpointStatus"] == "InService",
     )
     body = json.dumps({"parts": ["one", "two"], "wait_for": "signals/never"}).encode()
-    _, _, events = impatient.invoke_endpoint_with_response_stream(
-        "endless", body, {"content-type": "application/json"}
-    )
-    assert not isinstance(events, bytes)
+    invoke = impatient.invocations["InvokeEndpointWithResponseStream"]
+    _, _, events = invoke("endless", body, {"content-type": "application/json"})
     buffer = EventStreamBuffer()
     for event in events:
         buffer.add_data(event)

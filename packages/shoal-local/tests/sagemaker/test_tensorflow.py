@@ -34,55 +34,33 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def tensorflow(account: Account) -> Account:
-    """The account, with this module's programs, and the runtime built where it is missing."""
+    """The account, with this module's program, and the runtime built where it is missing."""
     build(runtimes()["tensorflow"], None, print)
-    for program in ("tensorflow_workers.py", "tensorflow_servers.py"):
-        account.put(f"code/{program}.tar.gz", archive({program: (PROGRAMS / program).read_bytes()}))
+    program = "tensorflow_workers.py"
+    account.put(f"code/{program}.tar.gz", archive({program: (PROGRAMS / program).read_bytes()}))
     return account
 
 
-def train(account: Account, name: str, program: str, launcher: str) -> dict[str, Any]:
-    algorithm = {"TrainingImage": TRAINING, "TrainingInputMode": "File"}
-    job = account.train(
-        name,
-        program,
-        hyperparameters={launcher: "true"},
+@pytest.fixture(scope="module")
+def trained(tensorflow: Account) -> dict[str, Any]:
+    """The job of two workers that reduce with MultiWorkerMirroredStrategy."""
+    job = tensorflow.train(
+        "mirrored",
+        "tensorflow_workers.py",
+        hyperparameters={"sagemaker_multi_worker_mirrored_strategy_enabled": "true"},
         ResourceConfig=TWO_HOSTS,
-        AlgorithmSpecification=algorithm,
+        AlgorithmSpecification={"TrainingImage": TRAINING, "TrainingInputMode": "File"},
     )
     assert job["TrainingJobStatus"] == "Completed", job.get("FailureReason")
     return job
 
 
-@pytest.fixture(scope="module")
-def mirrored(tensorflow: Account) -> dict[str, Any]:
-    return train(
-        tensorflow,
-        "mirrored",
-        "tensorflow_workers.py",
-        "sagemaker_multi_worker_mirrored_strategy_enabled",
-    )
-
-
-def log_of(account: Account, job: str) -> list[str]:
-    return account.log("/aws/sagemaker/TrainingJobs", f"{job}/")
-
-
-@pytest.mark.usefixtures("mirrored")
+@pytest.mark.usefixtures("trained")
 def test_multi_worker_mirrored_strategy_reduces_across_two_hosts(tensorflow: Account) -> None:
+    lines = tensorflow.log("/aws/sagemaker/TrainingJobs", "mirrored/")
     cluster = "{'worker': ['algo-1:8890', 'algo-2:8890']}"
-    assert [line for line in log_of(tensorflow, "mirrored") if line.startswith("workers=")] == [
-        f"workers=2 total=3 cluster={cluster}"
-    ] * 2
-
-
-def test_parameter_servers_on_two_hosts_hold_the_variables_that_a_worker_updates(
-    tensorflow: Account,
-) -> None:
-    job = train(
-        tensorflow, "servers", "tensorflow_servers.py", "sagemaker_parameter_server_enabled"
-    )
-    assert tensorflow.model_files(job) == {"model.txt": "ps0=5 ps1=6"}
+    expected = [f"workers=2 total=3 cluster={cluster}"] * 2
+    assert [line for line in lines if line.startswith("workers=")] == expected
 
 
 def with_handlers(model: bytes) -> bytes:
@@ -95,12 +73,12 @@ def with_handlers(model: bytes) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def endpoint(tensorflow: Account, mirrored: dict[str, Any]) -> Iterator[str]:
+def endpoint(tensorflow: Account, trained: dict[str, Any]) -> Iterator[str]:
     """An endpoint of the model that the two workers trained."""
     account, name = tensorflow, "tensorflow"
     url = account.put(
         "models/tensorflow/model.tar.gz",
-        with_handlers(account.get(mirrored["ModelArtifacts"]["S3ModelArtifacts"])),
+        with_handlers(account.get(trained["ModelArtifacts"]["S3ModelArtifacts"])),
     )
     configure_container(account, name, {"Image": INFERENCE, "ModelDataUrl": url})
     described = create(account, name)

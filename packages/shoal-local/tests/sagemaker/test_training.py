@@ -12,15 +12,12 @@ import pytest
 from local_kit.sagemaker_account import BUCKET, PROGRAMS, Account, archive, channel, until
 
 GROUP = "/aws/sagemaker/TrainingJobs"
-
-
-SMDDP = {"sagemaker_distributed_dataparallel_enabled": "true", "backend": "smddp"}
 SDKS_DEFAULTS: dict[str, Any] = {
     "DebugHookConfig": {"S3OutputPath": f"s3://{BUCKET}/debug", "CollectionConfigurations": []},
     "ProfilerConfig": {"S3OutputPath": f"s3://{BUCKET}/debug", "DisableProfiler": False},
 }
 """What SageMaker's SDK v2 sends with a job of which nobody said anything."""
-P4D = {"InstanceType": "ml.p4d.24xlarge", "InstanceCount": 1, "VolumeSizeInGB": 1}
+TWO_P4D = {"InstanceType": "ml.p4d.24xlarge", "InstanceCount": 2, "VolumeSizeInGB": 1}
 
 
 @pytest.fixture(scope="module")
@@ -36,21 +33,29 @@ def succeeded(account: Account) -> dict[str, Any]:
     )
 
 
-@pytest.fixture(scope="module")
-def failed(account: Account) -> dict[str, Any]:
-    return account.train("fails", hyperparameters={"do": "fail"})
+def exit_codes(account: Account, name: str) -> set[int]:
+    """Return what the pod wrote: evidence besides the status."""
+    file = account.state_dir / "sagemaker-jobs" / f"training-{name}" / "exit-codes.json"
+    return set(json.loads(file.read_text()).values())
 
 
-def test_a_job_that_succeeds_leaves_its_model_its_statuses_and_its_last_metrics(
+def test_a_job_that_succeeds_leaves_its_model_its_statuses_its_metrics_and_its_log(
     account: Account, succeeded: dict[str, Any]
 ) -> None:
     assert succeeded["TrainingJobStatus"] == "Completed"
+    assert exit_codes(account, "succeeds") == {0}
     assert account.model_files(succeeded) == {"model.txt": "deep one.txt two.txt"}
     assert succeeded["OutputDataConfig"]["KmsKeyId"] == ""
     statuses = [each["Status"] for each in succeeded["SecondaryStatusTransitions"]]
     assert statuses == ["Starting", "Downloading", "Training", "Uploading", "Completed"]
     (metric,) = succeeded["FinalMetricDataList"]
     assert (metric["MetricName"], metric["Value"]) == ("loss", 0.125)
+    measured = partial(account.measured, GROUP, "loss", TrainingJobName="succeeds")
+    assert (min(measured(statistic="Minimum")), sum(measured(statistic="SampleCount"))) == (
+        0.125,
+        2,
+    )
+    assert "epoch=2 loss=0.125" in account.log(GROUP, "succeeds/algo-1-")
 
 
 def test_what_the_sdk_sends_by_default_is_described_and_the_log_says_that_it_does_nothing(
@@ -64,63 +69,41 @@ def test_what_the_sdk_sends_by_default_is_described_and_the_log_says_that_it_doe
 
 
 @pytest.mark.usefixtures("succeeded")
-def test_every_value_of_a_metric_reaches_cloudwatch(account: Account) -> None:
-    assert min(account.measured(GROUP, "loss", "Minimum", TrainingJobName="succeeds")) == 0.125
-    assert sum(account.measured(GROUP, "loss", "SampleCount", TrainingJobName="succeeds")) == 2
-
-
-@pytest.mark.usefixtures("succeeded")
-def test_the_log_reaches_cloudwatch_line_by_line(account: Account) -> None:
-    assert "epoch=2 loss=0.125" in account.log(GROUP, "succeeds/algo-1-")
-
-
-@pytest.mark.usefixtures("succeeded")
 def test_a_name_can_be_used_once(account: Account) -> None:
     in_use = account.sagemaker.exceptions.ResourceInUse
     with pytest.raises(in_use, match="a training job with this name already exists"):
         account.sagemaker.create_training_job(**account.training("succeeds"))
 
 
+@pytest.mark.parametrize(
+    ("name", "hyperparameters", "reason"),
+    [
+        (
+            "fails",
+            {"do": "fail"},
+            r"AlgorithmError: ExecuteUserScriptError:\nExitCode 1\n.*on purpose.*, exit code: 1",
+        ),
+        (
+            "no-archive",
+            {"sagemaker_submit_directory": f"s3://{BUCKET}/data/train/one.txt"},
+            r"AlgorithmError: Framework Error:.*, exit code: 1",
+        ),
+    ],
+)
 def test_a_script_that_fails_fails_its_job_with_the_toolkits_reason_and_leaves_no_model(
-    account: Account, failed: dict[str, Any]
+    account: Account, name: str, hyperparameters: dict[str, str], reason: str
 ) -> None:
-    assert (failed["TrainingJobStatus"], failed["SecondaryStatus"]) == ("Failed", "Failed")
-    assert re.fullmatch(
-        r"AlgorithmError: ExecuteUserScriptError:\nExitCode 1\n.*on purpose.*, exit code: 1",
-        failed["FailureReason"],
-        re.DOTALL,
-    )
-    assert account.keys("out/fails/") == []
-
-
-@pytest.mark.usefixtures("succeeded", "failed")
-def test_every_status_agrees_with_the_exit_code_that_the_pod_wrote_and_the_model_in_s3(
-    account: Account,
-) -> None:
-    """Exit codes and archives are evidence besides the statuses: they show a failed job marked
-    Completed.
-    """
-    folder = account.state_dir
-    for name, status in (("succeeds", "Completed"), ("fails", "Failed")):
-        codes_file = folder / "sagemaker-jobs" / f"training-{name}" / "exit-codes.json"
-        document_file = folder / "sagemaker" / "training-job" / f"{name}.json"
-        has_exited_with_0 = set(json.loads(codes_file.read_text()).values()) == {0}
-        has_model = account.keys(f"out/{name}/output/model.tar.gz") != []
-        assert json.loads(document_file.read_text())["TrainingJobStatus"] == status
-        assert has_exited_with_0 is has_model is (status == "Completed")
+    job = account.train(name, hyperparameters=hyperparameters)
+    assert (job["TrainingJobStatus"], job["SecondaryStatus"]) == ("Failed", "Failed")
+    assert re.fullmatch(reason, job["FailureReason"], re.DOTALL)
+    assert exit_codes(account, name) == {1}
+    assert account.keys(f"out/{name}/") == []
 
 
 def test_an_empty_model_folder_completes_without_an_archive(account: Account) -> None:
     job = account.train("empty", hyperparameters={"do": "empty"})
     assert job["TrainingJobStatus"] == "Completed"
     assert account.keys("out/empty") == []
-
-
-def test_a_code_archive_that_is_no_archive_fails_the_job(account: Account) -> None:
-    uri = account.put("code/broken.tar.gz", b"this is not gzip")
-    job = account.train("broken-code", hyperparameters={"sagemaker_submit_directory": uri})
-    assert job["TrainingJobStatus"] == "Failed"
-    assert job["FailureReason"].startswith("AlgorithmError: Framework Error:")
 
 
 def test_a_job_that_exceeds_max_runtime_is_stopped_and_keeps_its_model(account: Account) -> None:
@@ -148,27 +131,9 @@ def test_checkpoints_are_synced_and_a_second_job_resumes_from_them(account: Acco
     assert account.get(f"s3://{BUCKET}/checkpoints/resumed/step.txt") == b"2"
 
 
-@pytest.mark.nightly
-def test_smddp_runs_two_ranks_through_mpirun_and_smddprun(account: Account) -> None:
-    job = account.train("smddp", "ranks.py", hyperparameters=SMDDP, ResourceConfig=P4D)
-    assert job["TrainingJobStatus"] == "Completed", job.get("FailureReason")
-    assert account.model_files(job) == {"model.txt": "2 3"}
-
-
-@pytest.mark.nightly
-def test_a_rank_that_is_killed_fails_the_job(account: Account) -> None:
-    job = account.train(
-        "killed-rank", "ranks.py", hyperparameters=SMDDP | {"kill-rank": "1"}, ResourceConfig=P4D
-    )
-    assert job["TrainingJobStatus"] == "Failed"
-    assert account.keys("out/killed-rank") == []
-
-
 def test_torchrun_runs_on_two_hosts(account: Account) -> None:
     torchrun = {"sagemaker_torch_distributed_enabled": "true"}
-    job = account.train(
-        "two-hosts", "ranks.py", hyperparameters=torchrun, ResourceConfig=P4D | {"InstanceCount": 2}
-    )
+    job = account.train("two", "ranks.py", hyperparameters=torchrun, ResourceConfig=TWO_P4D)
     assert job["TrainingJobStatus"] == "Completed", job.get("FailureReason")
     assert account.model_files(job) == {"model.txt": "4 10"}
 
@@ -181,18 +146,14 @@ def test_a_script_imports_what_awss_image_brings_and_its_requirements_are_met(
         "open(os.environ['SM_MODEL_DIR'] + '/model.txt', 'w').write(pandas.__name__)\n"
     )
     files = {"imports.py": script.encode(), "requirements.txt": b"pandas\nrequests>=2\n"}
-    uri = account.put("code/imports.tar.gz", archive(files))
-    changed = {"sagemaker_program": "imports.py", "sagemaker_submit_directory": uri}
-    job = account.train("imports", hyperparameters=changed)
-    assert account.model_files(job) == {"model.txt": "pandas"}
+    account.put("code/imports.py.tar.gz", archive(files))
+    assert account.model_files(account.train("imports", "imports.py")) == {"model.txt": "pandas"}
 
 
 def test_two_jobs_at_once_do_not_see_each_other(account: Account) -> None:
-    code = archive({"train.py": (PROGRAMS / "port.py").read_bytes()})
-    uri = account.put("code/port.tar.gz", code)
-    for name in ("twin-1", "twin-2"):
-        account.sagemaker.create_training_job(
-            **account.training(name, hyperparameters={"sagemaker_submit_directory": uri})
-        )
-    models = [account.model_files(account.training_ended(name)) for name in ("twin-1", "twin-2")]
+    names = ("twin-1", "twin-2")
+    account.put("code/port.py.tar.gz", archive({"port.py": (PROGRAMS / "port.py").read_bytes()}))
+    for name in names:
+        account.sagemaker.create_training_job(**account.training(name, "port.py"))
+    models = [account.model_files(account.training_ended(name)) for name in names]
     assert models == [{"model.txt": "twin-1"}, {"model.txt": "twin-2"}]

@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError
 
 from local_kit.hosted import ENVIRONMENT, GOOD_MODEL, model_of
 from local_kit.sagemaker_account import BUCKET, INFERENCE_IMAGE, Account, until
-from shoal_local.sagemaker.jobs.transform.transform_run import payloads
+from shoal_local.sagemaker.jobs.transform.transform import payloads
 
 GROUP = "/aws/sagemaker/TransformJobs"
 
@@ -25,10 +25,9 @@ def container(account: Account, name: str, archive: bytes) -> dict[str, Any]:
 
 
 def create_model(account: Account, name: str, archive: bytes) -> str:
+    primary = container(account, name, archive)
     account.sagemaker.create_model(
-        ModelName=name,
-        PrimaryContainer=container(account, name, archive),
-        ExecutionRoleArn=account.role,
+        ModelName=name, PrimaryContainer=primary, ExecutionRoleArn=account.role
     )
     return name
 
@@ -177,28 +176,28 @@ LINES = {"SplitType": "Line"}
 SINGLE = {"BatchStrategy": "SingleRecord"}
 
 
+LONG = b"x" * (400 * 1024 - 1) + b"\n"
+
+
 def split(content: io.BytesIO, source: dict[str, str], **changes: Any) -> Iterator[bytes]:
     return payloads({"TransformInput": source, **changes}, content)
 
 
 @pytest.mark.parametrize(
-    ("source", "changes", "expected"),
+    ("content", "source", "changes", "expected"),
     [
-        ({}, {}, [b"ab\ncd\nef"]),
-        (LINES, {}, [b"ab\ncd\nef"]),
-        (LINES, SINGLE, [b"ab\n", b"cd\n", b"ef"]),
+        (b"ab\ncd\nef", {}, {}, [b"ab\ncd\nef"]),
+        (b"ab\ncd\nef", LINES, {}, [b"ab\ncd\nef"]),
+        (b"ab\ncd\nef", LINES, SINGLE, [b"ab\n", b"cd\n", b"ef"]),
+        # a batch holds as many lines as the payload may
+        (LONG * 5, LINES, {"MaxPayloadInMB": 1}, [LONG * 2, LONG * 2, LONG]),
     ],
+    ids=["whole", "lines", "line by line", "as many as fit"],
 )
 def test_an_object_is_split_as_the_request_says(
-    source: dict[str, str], changes: dict[str, str], expected: list[bytes]
+    content: bytes, source: dict[str, str], changes: dict[str, Any], expected: list[bytes]
 ) -> None:
-    assert list(split(io.BytesIO(b"ab\ncd\nef"), source, **changes)) == expected
-
-
-def test_a_batch_holds_as_many_lines_as_the_payload_may() -> None:
-    line = b"x" * (400 * 1024 - 1) + b"\n"
-    batches = split(io.BytesIO(line * 5), LINES, MaxPayloadInMB=1)
-    assert [len(each) // len(line) for each in batches] == [2, 2, 1]
+    assert list(split(io.BytesIO(content), source, **changes)) == expected
 
 
 @pytest.mark.parametrize("source", [LINES, {}])

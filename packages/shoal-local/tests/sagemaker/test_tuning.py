@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from functools import partial
 from typing import Any
 
@@ -11,8 +10,7 @@ from botocore.exceptions import ClientError
 
 from local_kit.sagemaker_account import TRAINING_IMAGE, Account, archive, until
 from shoal_local.errors import AwsError
-from shoal_local.sagemaker.jobs.tuning.tuning_run import EarlyStopping
-from shoal_local.sagemaker.jobs.tuning.tuning_search import NumberRange, read_ranges, search_for
+from shoal_local.sagemaker.jobs.tuning.tuning_search import Search, read_ranges, search_for
 
 SCRIPT = b"""
 import argparse, os, time
@@ -25,9 +23,6 @@ score = {"line": options.width, "square": options.width**2}[options.shape]
 if options.do == "wait":
     print("score=0", flush=True)
     time.sleep(600)
-if options.do == "learn":
-    print(f"score={score}", flush=True)
-    time.sleep(600 if options.width == 3 else 0)
 if options.do == "score":
     print("score=-1", flush=True)
     print(f"score={score}", flush=True)
@@ -204,48 +199,11 @@ def test_a_stop_stops_the_training_jobs_and_starts_no_more(account: Account, cod
         client.stop_hyper_parameter_tuning_job(HyperParameterTuningJobName=name)
 
 
-def test_a_training_job_that_is_worse_than_those_before_is_stopped_early(
-    account: Account, code: str
-) -> None:
-    """Its training jobs print 4 and end, and 9 and go on for ten minutes."""
-    config = {
-        "Strategy": "Grid",
-        "HyperParameterTuningJobObjective": OBJECTIVE | {"Type": "Minimize"},
-        "ResourceLimits": {"MaxParallelTrainingJobs": 1},
-        "TrainingJobEarlyStoppingType": "Auto",
-    }
-    start(account, "early", request(account, code, GRID, do="learn", **config))
-    job = ended(account, "early")
-    assert job["HyperParameterTuningJobStatus"] == "Completed", job.get("FailureReason")
-    assert job["BestTrainingJob"]["TunedHyperParameters"]["width"] == "2"
-    summaries = trainings(account, "early")
-    assert [each["TrainingJobStatus"] for each in summaries] == ["Completed", "Stopped"]
-    assert job["ObjectiveStatusCounters"]["Succeeded"] == 2
-
-
-@pytest.mark.parametrize(
-    ("kind", "value", "stops"),
-    [("Maximize", 1.9, True), ("Maximize", 2.0, False), ("Minimize", 2.1, True)],
-)
-def test_a_value_is_compared_with_the_median_of_running_averages_at_the_same_epoch(
-    kind: str, value: float, stops: bool
-) -> None:
-    """At the second epoch the averages of three jobs are 1, 2 and 6, and their median is 2."""
-    objective = {"HyperParameterTuningJobObjective": OBJECTIVE | {"Type": kind}}
-    early = EarlyStopping(objective | {"TrainingJobEarlyStoppingType": "Auto"})
-    for job, values in {"a": [1, 1, 99], "b": [3, 1], "c": [6], "running": [50, 50]}.items():
-        for each in values:
-            assert not early.is_to_stop(job, each)
-    for job in ("a", "b", "c"):
-        early.complete(job)
-    early.is_to_stop("new", 3.0)
-    assert early.is_to_stop("new", value) is stops
-
-
 @pytest.mark.parametrize(
     ("config", "definition", "message"),
     [
         ({"Strategy": "Hyperband"}, {}, "does not emulate the tuning strategy Hyperband"),
+        ({"TrainingJobEarlyStoppingType": "Auto"}, {}, "EarlyStoppingType other than Off"),
         (
             {"TuningJobCompletionCriteria": {"TargetObjectiveMetricValue": 4.0}},
             {},
@@ -288,59 +246,61 @@ def test_what_cannot_run_is_refused_at_once(
     assert account.sagemaker.list_training_jobs(NameContains="never-")["TrainingJobSummaries"] == []
 
 
+def search(strategy: str, ranges: dict[str, Any], count: int | None, **config: Any) -> Search:
+    """Return the search of a job that maximizes."""
+    limits = ONE_AT_ONCE | ({"MaxNumberOfTrainingJobs": count} if count else {})
+    request = {
+        "Strategy": strategy,
+        "HyperParameterTuningJobObjective": OBJECTIVE,
+        "ResourceLimits": limits,
+        "ParameterRanges": ranges,
+    }
+    return search_for(request | config)[0]
+
+
 def test_a_bayesian_search_comes_closer_to_the_best_than_chance() -> None:
     """The search learns: its later values lie where the objective, -(x - 0.3)^2, is high."""
-    config = {
-        "Strategy": "Bayesian",
-        "HyperParameterTuningJobObjective": OBJECTIVE,
-        "ResourceLimits": {"MaxNumberOfTrainingJobs": 40, "MaxParallelTrainingJobs": 2},
-        "ParameterRanges": {
-            "ContinuousParameterRanges": [{"Name": "x", "MinValue": "0", "MaxValue": "1"}],
-            **GRID,
-        },
-        "RandomSeed": 1,
-    }
-    search, count = search_for(config)
-    drawn: list[float] = []
-    waiting = [search.next()]
-    for number in range(count):
-        waiting.append(search.next())  # two at once
-        values = waiting.pop(0) or {}
+    bounds = {"Name": "x", "MinValue": "0", "MaxValue": "1"}
+    ranges = {"ContinuousParameterRanges": [bounds], **GRID}
+    bayesian, drawn = search("Bayesian", ranges, 40, RandomSeed=1), []
+    waiting = [bayesian.next()]
+    for count in range(40):
+        waiting.append(bayesian.next())  # two at once
+        number, values = waiting.pop(0)
         assert values["width"] in {"2", "3"}
         drawn.append(float(values["x"]))
-        search.learn(values, None if number == 3 else -((drawn[-1] - 0.3) ** 2))
+        bayesian.learn(number, None if count == 3 else -((drawn[-1] - 0.3) ** 2))
     late = sorted(abs(x - 0.3) for x in drawn[20:])
     assert late[len(late) // 2] < 0.16  # of values drawn at random, half lie farther than 0.2
 
 
 @pytest.mark.parametrize(
-    ("scale", "low", "high"),
-    [("Auto", "0", "1"), ("Logarithmic", "0.001", "10"), ("ReverseLogarithmic", "0.5", "0.999")],
+    ("kind", "scale", "low", "high"),
+    [
+        ("Continuous", "Auto", "0", "1"),
+        ("Continuous", "Logarithmic", "0.001", "10"),
+        ("Integer", "Logarithmic", "1", "64"),
+    ],
 )
-def test_values_lie_in_their_range_and_a_seed_repeats_them(scale: str, low: str, high: str) -> None:
+def test_values_lie_in_their_range_and_a_seed_repeats_them(
+    kind: str, scale: str, low: str, high: str
+) -> None:
     bounds = {"Name": "x", "MinValue": low, "MaxValue": high, "ScalingType": scale}
-    drawn = [
-        [NumberRange.read(bounds, False).choose(source) for _ in range(50)]
-        for source in (random.Random(1), random.Random(1))
-    ]
+    drawn = []
+    for _ in range(2):
+        seeded = search("Random", {f"{kind}ParameterRanges": [bounds]}, 40, RandomSeed=1)
+        drawn.append([seeded.next()[1]["x"] for _ in range(40)])
     assert drawn[0] == drawn[1]
     assert all(float(low) <= float(each) <= float(high) for each in drawn[0])
-
-
-def test_integers_on_a_logarithmic_scale_lie_in_their_range() -> None:
-    bounds = {"Name": "x", "MinValue": "1", "MaxValue": "64", "ScalingType": "Logarithmic"}
-    (integers,) = read_ranges({"IntegerParameterRanges": [bounds]})
-    assert {int(integers.choose(random.Random(seed))) for seed in range(40)} <= set(range(1, 65))
+    assert all(each.isdecimal() is (kind == "Integer") for each in drawn[0])
 
 
 def test_a_grid_has_every_combination_once() -> None:
-    config = {"Strategy": "Grid", "ParameterRanges": SQUARES}
-    search, count = search_for(config | {"ResourceLimits": ONE_AT_ONCE})
-    drawn = [list((search.next() or {}).values()) for _ in range(5)]
-    assert (count, drawn) == (4, [["1", "a"], ["1", "b"], ["2", "a"], ["2", "b"], []])
-    limits = ONE_AT_ONCE | {"MaxNumberOfTrainingJobs": 3}
+    grid = search("Grid", SQUARES, 4)
+    drawn = [list(grid.next()[1].values()) for _ in range(4)]
+    assert drawn == [["1", "a"], ["1", "b"], ["2", "a"], ["2", "b"]]
     with pytest.raises(AwsError, match="of this grid must be 4"):
-        search_for(config | {"ResourceLimits": limits})
+        search("Grid", SQUARES, 3)
 
 
 @pytest.mark.parametrize(
@@ -350,7 +310,10 @@ def test_a_grid_has_every_combination_once() -> None:
         ({"MinValue": "2", "MaxValue": "1"}, "needs a MinValue that is less than MaxValue"),
         ({"MinValue": "1", "MaxValue": "1"}, "needs a MinValue that is less than MaxValue"),
         ({"MinValue": "0", "MaxValue": "1", "ScalingType": "Logarithmic"}, "greater than 0"),
-        ({"MinValue": "0", "MaxValue": "1", "ScalingType": "ReverseLogarithmic"}, r"\[0, 1\)"),
+        (
+            {"MinValue": "0", "MaxValue": "1", "ScalingType": "ReverseLogarithmic"},
+            "not emulate reverse logarithmic scaling",
+        ),
     ],
 )
 def test_a_range_without_values_is_refused(bounds: dict[str, str], message: str) -> None:

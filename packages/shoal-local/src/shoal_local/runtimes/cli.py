@@ -1,4 +1,4 @@
-"""The commands `shoal-local runtime build [NAME]` and `shoal-local runtime python NAME`."""
+"""The command `shoal-local runtime build [NAME]`."""
 
 from __future__ import annotations
 
@@ -21,10 +21,7 @@ def main(arguments: list[str]) -> int:
     cache = options.cache.resolve() if options.cache else None
     try:
         for runtime in chosen(options.name):
-            if options.verb == "build":
-                build(runtime, cache, _progress(time.monotonic()))
-            else:
-                _print_python(runtime, cache)
+            build(runtime, cache, _progress(time.monotonic()))
     except EmulatorError as error:
         sys.stderr.write(f"{error}\n")
         return 1
@@ -45,17 +42,14 @@ def _parser() -> argparse.ArgumentParser:
         ),
     )
     build_verb.add_argument("name", nargs="?")
-    python_verb = verbs.add_parser("python", help="print the path of a built runtime's interpreter")
-    python_verb.add_argument("name")
-    for verb in (build_verb, python_verb):
-        verb.add_argument(
-            "--cache",
-            type=Path,
-            help=(
-                "folder of the built runtimes (default: .shoal/runtimes in a checkout, else"
-                " shoal-local/runtimes in the user's cache folder)"
-            ),
-        )
+    build_verb.add_argument(
+        "--cache",
+        type=Path,
+        help=(
+            "folder of the built runtimes (default: .shoal/runtimes in a checkout, else"
+            " shoal-local/runtimes in the user's cache folder)"
+        ),
+    )
     return parser
 
 
@@ -75,12 +69,3 @@ def _progress(began_at: float) -> Callable[[str], None]:
         sys.stdout.flush()
 
     return progress
-
-
-def _print_python(runtime: Runtime, cache: Path | None) -> None:
-    if not runtime.is_built(cache):
-        raise EmulatorError(
-            f"The runtime {runtime.name} is not built: run `python -m shoal_local runtime build"
-            f" {runtime.name}`."
-        )
-    sys.stdout.write(f"{runtime.python(cache)}\n")

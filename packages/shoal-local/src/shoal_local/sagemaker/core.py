@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,3 +62,25 @@ def _for_event(key: str, value: Any) -> Any:
     if isinstance(value, list):
         return [event_detail(each) if isinstance(each, dict) else each for each in value]
     return int(value * 1000) if key.endswith("Time") and isinstance(value, int | float) else value
+
+
+_caller: ContextVar[str] = ContextVar("caller")
+
+
+@contextmanager
+def calling(arn: str) -> Iterator[None]:
+    """Let requests of this thread be made by `arn` while this is open."""
+    token = _caller.set(arn)
+    try:
+        yield
+    finally:
+        _caller.reset(token)
+
+
+def user_context() -> Document:
+    """Return the `UserContext` of the caller.
+
+    Its IamIdentity is there for model packages, groups and projects only (API reference,
+    UserContext).
+    """
+    return {"IamIdentity": {"Arn": _caller.get()}}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import datetime
-from collections.abc import Callable, Iterable, Reversible
+from collections.abc import Callable, Iterable, Mapping, Reversible
 from dataclasses import dataclass
 from itertools import islice
 
@@ -20,24 +20,24 @@ from shoal_local.sagemaker.shapes import Document, only_members
 DEFAULT_PAGE = 10
 """Entries of a page without MaxResults."""
 
+_BOUNDS: Mapping[str, tuple[str, int]] = {
+    "CreationTimeAfter": ("CreationTime", 1),
+    "CreationTimeBefore": ("CreationTime", -1),
+    "CreatedAfter": ("CreationTime", 1),
+    "CreatedBefore": ("CreationTime", -1),
+    "LastModifiedTimeAfter": ("LastModifiedTime", 1),
+    "LastModifiedTimeBefore": ("LastModifiedTime", -1),
+}
+"""The instant that a filter compares, and whether it must be later (1) or earlier (-1)."""
 _SHARED = {
-    "NameContains",
-    "StatusEquals",
-    "CreationTimeAfter",
-    "CreationTimeBefore",
-    "LastModifiedTimeAfter",
-    "LastModifiedTimeBefore",
-    "SortBy",
-    "SortOrder",
-    "NextToken",
-    "MaxResults",
+    *("NameContains", "StatusEquals", "SortBy", "SortOrder", "NextToken", "MaxResults"),
+    *_BOUNDS,
 }
 
 
 @dataclass(frozen=True)
 class Listing:
-    """How one kind is listed: response key, summary shape, and the keys for name, status and
-    creation.
+    """How one kind is listed: response key, summary shape, and the keys for name and status.
 
     `default_order` is what the API reference says of the operation's SortOrder. Where it says
     nothing (pipelines, executions, steps), the newest are first.
@@ -47,7 +47,6 @@ class Listing:
     summary: str
     name: str
     status: str = ""
-    created: str = "CreationTime"
     default_order: str = "Descending"
     extra_filters: frozenset[str] = frozenset()
 
@@ -82,10 +81,10 @@ class Listing:
         }
         return page | ({"NextToken": _token(start + size)} if len(found) > size else {})
 
-    def _sort_key(self, request: Document) -> Callable[[Document], tuple[str | float, float]]:
+    def _sort_key(self, request: Document) -> Callable[[Document], str | float]:
         by = str(request.get("SortBy", "CreationTime"))
-        field = {"Name": self.name, "CreationTime": self.created, "Status": self.status}.get(by, by)
-        return lambda document: (document.get(field, ""), document.get("_sequence", 0))
+        field = {"Name": self.name, "Status": self.status}.get(by, by)
+        return lambda document: document.get(field, "")
 
     def _matches(self, document: Document, request: Document) -> bool:
         if request.get("NameContains", "").lower() not in str(document[self.name]).lower():
@@ -93,19 +92,10 @@ class Listing:
         if "StatusEquals" in request and document[self.status] != request["StatusEquals"]:
             return False
         return all(
-            _within(document[key], request.get(f"{bound}After"), request.get(f"{bound}Before"))
-            for key, bound in (
-                (self.created, "CreationTime"),
-                ("LastModifiedTime", "LastModifiedTime"),
-            )
-            if key in document
+            (document[key] - _epoch(request[name])) * direction >= 0
+            for name, (key, direction) in _BOUNDS.items()
+            if name in request
         )
-
-
-def _within(instant: float, after: object, before: object) -> bool:
-    return (after is None or instant >= _epoch(after)) and (
-        before is None or instant <= _epoch(before)
-    )
 
 
 def _epoch(instant: object) -> float:

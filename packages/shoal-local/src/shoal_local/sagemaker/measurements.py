@@ -54,7 +54,7 @@ def of_training(job_name: str, metric: str, value: float) -> Measurement:
 
 
 def of_invocation(
-    endpoint: str, config: str, variant: str, instances: int, status: int, seconds: float
+    endpoint: str, config: str, variant: str, status: int, seconds: float
 ) -> Iterator[Measurement]:
     """Measure one call of InvokeEndpoint.
 
@@ -65,7 +65,6 @@ def of_invocation(
     """
     values = (
         ("Invocations", 1.0, "Count"),
-        ("InvocationsPerInstance", 1 / instances, "None"),
         ("Invocation4XXErrors", float(400 <= status < 500), "None"),
         ("Invocation5XXErrors", float(status >= 500), "None"),
         ("InvocationModelErrors", float(not 200 <= status < 300), "None"),

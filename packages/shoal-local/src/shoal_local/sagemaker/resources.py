@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -64,10 +65,11 @@ KINDS: Mapping[str, Kind] = {
 class Resources:
     """The account's resources of one kind. `verbs` are their operations, such as DescribeModel."""
 
+    kind: ClassVar[Kind]
     verbs: ClassVar[tuple[str, ...]] = ("create", "describe", "list", "delete")
 
-    def __init__(self, core: Core, kind: Kind) -> None:
-        self._core, self.kind = core, kind
+    def __init__(self, core: Core) -> None:
+        self._core = core
 
     def keep(self, request: Document, **members: Any) -> Document:
         """Add a resource with the request's members and others; return its document.
@@ -99,16 +101,16 @@ class Resources:
     def describe(self, request: Document) -> Document:
         return self.find(request[self.kind.name_key])
 
-    def list(
-        self,
-        request: Document,
-        entry: Callable[[Document], Document | None] = lambda document: document,
-    ) -> Document:
-        """Return a page; `entry` makes the entry of a document, None for one that is not listed."""
-        listing = self.kind.listing
+    def list(self, request: Document) -> Document:
+        """Return a page."""
+        listing, entry = self.kind.listing, partial(self._entry, request)
         return self._core.store.listed(
             self.kind.store, lambda each: listing.page(each, request, entry, in_order=True)
         )
+
+    def _entry(self, request: Document, document: Document) -> Document | None:
+        """Return the entry of a document in the list that is requested; None leaves it out."""
+        return document
 
     def delete(self, request: Document) -> Document:
         self._core.store.delete(self.kind.store, self.describe(request)["_name"])

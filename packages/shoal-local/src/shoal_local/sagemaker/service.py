@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 from shoal_local.context import ServiceContext
 from shoal_local.errors import AwsError
-from shoal_local.sagemaker.caller import calling
-from shoal_local.sagemaker.core import Core
+from shoal_local.sagemaker.core import Core, calling
 from shoal_local.sagemaker.errors import not_emulated
 from shoal_local.sagemaker.hosting.configs import EndpointConfigs
 from shoal_local.sagemaker.hosting.endpoints import Endpoints
@@ -24,8 +24,7 @@ from shoal_local.sagemaker.jobs.transform.transform import TransformJobs
 from shoal_local.sagemaker.jobs.tuning.tuning import TuningJobs
 from shoal_local.sagemaker.pipelines.execution.executions import Executions
 from shoal_local.sagemaker.pipelines.execution.pipelines import Pipelines
-from shoal_local.sagemaker.registry.groups import ModelPackageGroups
-from shoal_local.sagemaker.registry.packages import ModelPackages
+from shoal_local.sagemaker.registry import ModelPackageGroups, ModelPackages
 from shoal_local.sagemaker.settings import Settings
 from shoal_local.sagemaker.shapes import (
     Document,
@@ -40,6 +39,8 @@ from shoal_local.sagemaker.tags import Tags
 
 _log = logging.getLogger(__name__)
 Operation = Callable[[Document], Document]
+Invocation = Callable[[str, bytes, Mapping[str, str]], tuple[int, Mapping[str, str], Any]]
+"""Takes an endpoint's name, a body and headers; returns status, headers, and a body or events."""
 
 
 class SageMakerService:
@@ -49,14 +50,18 @@ class SageMakerService:
     """
 
     def __init__(self, context: ServiceContext, settings: Settings | None = None) -> None:
-        store = Store(context.state_dir / "sagemaker")
-        core = Core(context, store, settings or Settings(), context.processes)
+        core = Core(context, Store(), settings or Settings(), context.processes)
         self._faults = context.faults
         training = TrainingJobs(core)
         tuning = TuningJobs(core, training)
         self._jobs = (tuning, training, ProcessingJobs(core), TransformJobs(core))
         self._endpoints, pipelines = Endpoints(core), Pipelines(core)
         self._executions = Executions(core, pipelines)
+        self.invocations: Mapping[str, Invocation] = {
+            "InvokeEndpoint": self._endpoints.invoke,
+            "InvokeEndpointWithResponseStream": self._endpoints.invoke_with_stream,
+        }
+        """The operations of the runtime API."""
         groups, tags = ModelPackageGroups(core), Tags(core)
         packages = ModelPackages(core, groups)
         hosting = (Models(core), EndpointConfigs(core), self._endpoints)
@@ -122,20 +127,6 @@ class SageMakerService:
         if rule.do == "lose answer":
             raise AwsError("InternalFailure", "The answer was lost.", 500)
         return answer
-
-    def invoke_endpoint(
-        self, name: str, body: bytes, headers: Mapping[str, str]
-    ) -> tuple[int, dict[str, str], bytes]:
-        """Answer InvokeEndpoint of the runtime API with status, headers and body."""
-        return self._endpoints.invoke(name, body, headers)
-
-    def invoke_endpoint_with_response_stream(
-        self, name: str, body: bytes, headers: Mapping[str, str]
-    ) -> tuple[int, dict[str, str], bytes | Iterator[bytes]]:
-        """Answer InvokeEndpointWithResponseStream with status, headers and events, or the body of
-        an error.
-        """
-        return self._endpoints.invoke_with_stream(name, body, headers)
 
     def close(self) -> None:
         """Stop everything, in the order in which things use each other."""

@@ -29,9 +29,5 @@ class Settings:
     """
     hosting_speed: float = 1.0
     """How much faster than the clock waiting and baking of endpoints run."""
-    max_servers: int = 4
-    """Server processes of a production variant at most; instances above that are counted and not
-    started.
-    """
     lambda_step_s: float = 600.0
     """The longest a Lambda step of a pipeline may take."""

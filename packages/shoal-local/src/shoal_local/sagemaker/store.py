@@ -1,19 +1,15 @@
-"""Every SageMaker resource as one document, in memory under a lock and as a JSON file.
+"""Every SageMaker resource as one document, in memory under a lock.
 
 A document is the answer of the Describe operation, with instants as epoch seconds. Keys that start
-with `_` are the emulator's own. The files are for people who look afterwards.
+with `_` are the emulator's own.
 """
 
 from __future__ import annotations
 
 import copy
-import json
-import shutil
 import threading
 import time
 from collections.abc import Callable, Reversible
-from pathlib import Path
-from urllib.parse import quote
 
 from shoal_local.sagemaker.shapes import Document
 
@@ -25,16 +21,10 @@ class Store:
     clients look resources up by them.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self) -> None:
         self._documents: dict[str, dict[str, Document]] = {}
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
-        # an earlier emulator's documents are for people to read, and never read back
-        if self._folder.exists():
-            previous = self._folder.with_name(self._folder.name + ".previous")
-            shutil.rmtree(previous, ignore_errors=True)
-            self._folder.rename(previous)
 
     def create(
         self, kind: str, name: str, document: Document, conflict: Callable[[Document], Exception]
@@ -87,8 +77,7 @@ class Store:
 
     def delete(self, kind: str, name: str) -> None:
         with self._lock:
-            if self._documents.get(kind, {}).pop(name.lower(), None) is not None:
-                self._path(kind, name).unlink(missing_ok=True)
+            self._documents.get(kind, {}).pop(name.lower(), None)
             self._changed.notify_all()
 
     def wait(
@@ -113,13 +102,5 @@ class Store:
             return copy.deepcopy(document)
 
     def _put(self, kind: str, name: str, document: Document) -> None:
-        path = self._path(kind, name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(".partial")
-        partial.write_text(json.dumps(document, indent=1, sort_keys=True))
-        partial.replace(path)
         self._documents.setdefault(kind, {})[name.lower()] = document
         self._changed.notify_all()
-
-    def _path(self, kind: str, name: str) -> Path:
-        return self._folder / kind / f"{quote(name.lower(), safe='')}.json"

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from shoal_local.sagemaker.core import Core
-from shoal_local.sagemaker.errors import invalid, not_found
+from shoal_local.sagemaker.errors import not_found
 from shoal_local.sagemaker.resources import KINDS
 from shoal_local.sagemaker.shapes import Document
-
-_MAX_TAGS = 50
 
 
 class Tags:
@@ -31,8 +29,6 @@ class Tags:
 
         def edit(document: Document) -> None:
             tags = {tag["Key"]: tag["Value"] for tag in [*document.get("_tags", []), *added]}
-            if len(tags) > _MAX_TAGS:
-                raise invalid(f"A resource can have at most {_MAX_TAGS} tags")
             document["_tags"] = [
                 {"Key": key, "Value": value}
                 for key, value in tags.items()

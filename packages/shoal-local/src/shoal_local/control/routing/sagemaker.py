@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Protocol
@@ -38,13 +38,12 @@ class SageMaker(Protocol):
         self, operation: str, request: dict[str, Any], caller_arn: str
     ) -> dict[str, Any]: ...
 
-    def invoke_endpoint(
-        self, name: str, body: bytes, headers: dict[str, str]
-    ) -> tuple[int, Mapping[str, str], bytes]: ...
-
-    def invoke_endpoint_with_response_stream(
-        self, name: str, body: bytes, headers: dict[str, str]
-    ) -> tuple[int, Mapping[str, str], bytes | Iterator[bytes]]: ...
+    @property
+    def invocations(
+        self,
+    ) -> Mapping[
+        str, Callable[[str, bytes, Mapping[str, str]], tuple[int, Mapping[str, str], Any]]
+    ]: ...
 
     def close(self) -> None: ...
 
@@ -92,7 +91,7 @@ class Gateway:
         return Answer(200, headers, json.dumps(result, default=as_timestamp).encode())
 
     def _invoke(self, exchange: Exchange, body: bytes) -> Answer:
-        invoke = _operation_of(self._authorized(exchange), exchange.call.operation)
+        invoke = self._authorized(exchange).invocations[exchange.call.operation]
         name = exchange.call.parameters["EndpointName"]
         status, headers, answer = invoke(name, body, request_headers(exchange.environ))
         headers = {"x-amzn-RequestId": str(uuid.uuid4()), **headers}
@@ -108,14 +107,6 @@ class Gateway:
         self.authorizer.check(exchange.call)
         exchange.call = self.authorizer.in_owner_account(exchange.call)
         return self.service_of(exchange.call.account)
-
-
-def _operation_of(
-    service: SageMaker, operation: str
-) -> Callable[[str, bytes, dict[str, str]], tuple[int, Mapping[str, str], bytes | Iterator[bytes]]]:
-    if operation == "InvokeEndpoint":
-        return service.invoke_endpoint
-    return service.invoke_endpoint_with_response_stream
 
 
 def parsed_body(body: bytes) -> dict[str, Any]:

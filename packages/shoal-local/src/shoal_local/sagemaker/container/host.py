@@ -167,7 +167,7 @@ def _execute(host: Host) -> None:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD)
         os.closerange(3, 256)
-        os.chdir(host["working_directory"])
+        os.chdir("/")
         os.execvpe(host["command"][0], host["command"], host["environment"])  # noqa: S606 (no shell wanted)
     except OSError as error:
         os.write(2, f"{host['command'][0]}: {error}\n".encode())

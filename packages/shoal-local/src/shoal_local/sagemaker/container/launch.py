@@ -27,10 +27,6 @@ PLAIN_VARIABLE = "SHOAL_PLAIN_CONTAINERS"
 """Environment variable that makes containers without namespaces even where the machine could make
 them.
 """
-SHARED_NETWORK_VARIABLE = "SHOAL_SHARED_NETWORK"
-"""Environment variable that makes the hosts of a job share one network even where each could have
-its own.
-"""
 _END_S = 5.0
 """For a pod that is told to end at once, before it is killed."""
 _HIDDEN = (STATE_FILE, "sagemaker-jobs", "accounts", "regions")
@@ -63,7 +59,6 @@ class Host:
     folder: Path
     command: Sequence[str]
     environment: Mapping[str, str]
-    working_directory: str = "/"
     address: str | None = None
     """Its own IPv4 address on the pod's bridge; the hosts of a pod either all have one, or share
     one loopback interface.
@@ -84,11 +79,7 @@ def isolation_refused() -> str | None:
 
 @functools.cache
 def networks_refused() -> str | None:
-    """Return why hosts cannot have networks of their own, in the machine's own words; None if they
-    can.
-    """
-    if os.environ.get(SHARED_NETWORK_VARIABLE):
-        return f"{SHARED_NETWORK_VARIABLE} is set"
+    """Return why a job cannot have several hosts, in the machine's own words; None if it can."""
     return isolation_refused() or _probe("--probe-networks")
 
 

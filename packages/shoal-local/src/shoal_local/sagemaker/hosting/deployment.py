@@ -25,11 +25,15 @@ from shoal_local.sagemaker.hosting.fleet import Fleet
 from shoal_local.sagemaker.hosting.guardrails import ALL_TRAFFIC, Plan, Shift
 from shoal_local.sagemaker.hosting.server import ServerFailedError
 from shoal_local.sagemaker.hosting.traffic import Traffic
+from shoal_local.sagemaker.jobs.base.runtime_build import BuildStoppedError, RuntimeBuildError
 from shoal_local.sagemaker.jobs.base.storage import DataError
 from shoal_local.sagemaker.references import assume
 from shoal_local.sagemaker.shapes import Document
 
-FAILURES = (ServerFailedError, DataError, PodError, AwsError)
+FAILURES = (
+    *(ServerFailedError, DataError, PodError, AwsError),
+    *(RuntimeBuildError, BuildStoppedError),
+)
 CHECK_EVERY_S = 0.5
 """How often alarms are read, in our time."""
 
@@ -75,7 +79,7 @@ class Deployment:
             return self._roll_back(f"InternalServerError: {bug!r}")
         if self.old:
             self._publish_stage("Deleting", ALL_TRAFFIC, self.old)
-            self.traffic.retire(self.old.instances)
+            self.traffic.retire(self.old)
         self.change_document(self._end_in_service)
         return self.new
 
@@ -177,7 +181,7 @@ class Deployment:
         if self.old:
             self.traffic.route((self.old, ALL_TRAFFIC))
             self.change_document(lambda document: document.update(EndpointStatus="RollingBack"))
-        self.traffic.retire(self.new.instances)
+        self.traffic.retire(self.new)
         self.change_document(lambda document: self._end_rolled_back(document, reason))
         return self.old
 

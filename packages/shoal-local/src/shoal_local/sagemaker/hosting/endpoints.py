@@ -19,10 +19,10 @@ from botocore import xform_name
 from shoal_local.errors import AwsError
 from shoal_local.sagemaker import names
 from shoal_local.sagemaker.core import Core, event_detail
-from shoal_local.sagemaker.errors import invalid
-from shoal_local.sagemaker.hosting.configs import EndpointConfigs, capture_summary
+from shoal_local.sagemaker.errors import invalid, refuse_fields
+from shoal_local.sagemaker.hosting.configs import EndpointConfigs
 from shoal_local.sagemaker.hosting.deployment import ClosingError, Deployment
-from shoal_local.sagemaker.hosting.fleet import Fleet, close
+from shoal_local.sagemaker.hosting.fleet import Fleet
 from shoal_local.sagemaker.hosting.guardrails import Plan, plan_of
 from shoal_local.sagemaker.hosting.streams import StreamedInvocation
 from shoal_local.sagemaker.hosting.traffic import Invocation, Traffic
@@ -46,10 +46,11 @@ class HostedEndpoint:
 class Endpoints(Resources):
     """The endpoints of the account."""
 
+    kind = KINDS[KIND]
     verbs: ClassVar[tuple[str, ...]] = (*Resources.verbs, "update")
 
     def __init__(self, core: Core) -> None:
-        super().__init__(core, KINDS[KIND])
+        super().__init__(core)
         self._hosted: dict[str, HostedEndpoint] = {}
         self._threads: list[threading.Thread] = []
         self._closing = threading.Event()
@@ -57,14 +58,11 @@ class Endpoints(Resources):
     def create(self, request: Document) -> Document:
         """Create an endpoint.
 
-        Its DeploymentConfig is kept for updates: a new endpoint has no fleet to shift traffic from.
+        Its DeploymentConfig is only checked: a new endpoint has no fleet to shift traffic from.
         """
         config = EndpointConfigs(self._core).describe(request)
-        deployment_config = request.get("DeploymentConfig")
-        plan_of(deployment_config, _instances(config))
+        plan_of(request.get("DeploymentConfig"))
         members = {key: value for key, value in request.items() if key != "DeploymentConfig"}
-        if deployment_config:
-            members["LastDeploymentConfig"] = deployment_config
         document = self.keep(members, EndpointStatus="Creating")
         name = document["EndpointName"]
         self._hosted[name] = HostedEndpoint(Traffic(self._core.settings.invocation_s))
@@ -77,6 +75,7 @@ class Endpoints(Resources):
 
         A failed endpoint can only be deleted (API reference, DescribeEndpoint: EndpointStatus).
         """
+        refuse_fields("UpdateEndpoint", request)
         document = self.describe(request)
         name, arn = document["EndpointName"], document["EndpointArn"]
         self._check_not_in_progress(document)
@@ -85,16 +84,11 @@ class Endpoints(Resources):
         config = _with_retained_count(
             request, EndpointConfigs(self._core).describe(request), document
         )
-        deployment_config = request.get("DeploymentConfig")
-        if request.get("RetainDeploymentConfig"):
-            deployment_config = deployment_config or document.get("LastDeploymentConfig")
-        plan = plan_of(deployment_config, _instances(config))
+        plan = plan_of(request.get("DeploymentConfig"))
 
         def edit(document: Document) -> None:
             self._check_not_in_progress(document)
             document.update(EndpointStatus="Updating")
-            if deployment_config:
-                document["LastDeploymentConfig"] = deployment_config
             document.pop("FailureReason", None)
 
         self._change(name, edit)
@@ -125,13 +119,6 @@ class Endpoints(Resources):
             hosted.fleet = deployment.run()
             hosted.next_fleet = None
 
-    def describe(self, request: Document) -> Document:
-        document = super().describe(request)
-        hosted = self._hosted.get(document["EndpointName"])
-        if hosted and hosted.fleet and "DataCaptureConfig" in hosted.fleet.config:
-            document["DataCaptureConfig"] = capture_summary(hosted.fleet.config)
-        return document
-
     def delete(self, request: Document) -> Document:
         name = self.describe(request)["EndpointName"]
 
@@ -152,7 +139,7 @@ class Endpoints(Resources):
         hosted = self._hosted.pop(name)
         hosted.traffic.route()
         if hosted.fleet:
-            hosted.traffic.retire(hosted.fleet.instances)
+            hosted.traffic.retire(hosted.fleet)
         self._core.store.delete(KIND, name)
 
     def _check_not_in_progress(self, document: Document) -> None:
@@ -221,16 +208,12 @@ class Endpoints(Resources):
         hosted = list(self._hosted.values())
         for each in hosted:
             if each.next_fleet:
-                each.next_fleet.cancel()
+                each.next_fleet.server.cancel()
         for thread in self._threads:
             thread.join(timeout=30)
         for each in hosted:
             for fleet in filter(None, (each.fleet, each.next_fleet)):
-                close(instance.server for instance in fleet.instances)
-
-
-def _instances(config: Document) -> int:
-    return int(config["ProductionVariants"][0].get("InitialInstanceCount", 1))
+                fleet.server.close()
 
 
 def _with_retained_count(request: Document, config: Document, live: Document) -> Document:

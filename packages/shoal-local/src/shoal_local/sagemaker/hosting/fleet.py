@@ -1,16 +1,12 @@
-"""The running servers of one endpoint configuration.
+"""The running server of one endpoint configuration.
 
-An instance is a process of its own, up to `Settings.max_servers`; instances above that are counted
-and not started. A serverless variant is one process; its concurrency is limited where invocations
-come in.
+One process serves, however many instances a variant has: they are only counted. The concurrency of
+a serverless variant is limited where invocations come in.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import dataclass
 
 from botocore.exceptions import ClientError
 
@@ -26,22 +22,16 @@ _TAGGED = re.compile(
 )
 
 
-@dataclass(eq=False)
-class Instance:
-    """A server and the number of its current invocations."""
-
-    server: ModelServer
-    busy: int = 0
-
-
 class Fleet:
-    """The servers of an endpoint with one configuration, whose only variant they serve.
+    """The server of an endpoint with one configuration, whose only variant it serves.
+
+    `busy` is the number of its current invocations.
 
     Raises AwsError if the variant's model has been deleted.
     """
 
     def __init__(self, core: Core, endpoint: str, config: Document) -> None:
-        self._core, self._endpoint, self.config = core, endpoint, config
+        self._core, self.config = core, config
         (self.variant,) = config["ProductionVariants"]
         self._model = Models(core).find(self.variant["ModelName"])
         self.name = str(self.variant["VariantName"])
@@ -51,41 +41,15 @@ class Fleet:
         self.max_concurrency: int | None = serverless["MaxConcurrency"] if serverless else None
         # A serverless variant has no such count.
         self.count = int(self.variant.get("InitialInstanceCount", 1))
-        self.instances: list[Instance] = []
+        self.server, self.busy = ModelServer(core, endpoint, self.variant, self._model), 0
         # What its image resolves to when the fleet starts stays, whatever happens to the tag.
         self._image: Document = {"SpecifiedImage": self._model["_image"]}
-        self._starting: list[ModelServer] = []
-        self._cancelled = False
 
     def start(self) -> None:
-        """Start all instances at once.
-
-        If one does not start, close the others and raise its error.
-        """
+        """Start the server; raise its error if it does not start."""
         model = self._model
         self._image = deployed_image(self._core, model["_image"], model["ExecutionRoleArn"])
-        count = max(1, min(self.count, self._core.settings.max_servers))
-        self._starting = [
-            ModelServer(self._core, self._endpoint, self.variant, model) for _ in range(count)
-        ]
-        if self._cancelled:
-            self.cancel()
-        with ThreadPoolExecutor(count, "instance") as pool:
-            futures = [pool.submit(server.start) for server in self._starting]
-            done, _ = wait(futures, return_when=FIRST_EXCEPTION)
-            error = next((each.exception() for each in done if each.exception()), None)
-            if error:
-                self.cancel()
-        if error:
-            close(self._starting)
-            raise error
-        self.instances = [Instance(server) for server in self._starting]
-
-    def cancel(self) -> None:
-        """Make a `start` that waits give up."""
-        self._cancelled = True
-        for server in self._starting:
-            server.cancel()
+        self.server.start()
 
     def summary(self, share: float = 1.0, status: str | None = None) -> Document:
         """Return a ProductionVariantSummary of a fleet that gets `share` of the traffic; `status`
@@ -101,17 +65,11 @@ class Fleet:
         if serverless := self.variant.get("ServerlessConfig"):
             summary |= {f"{each}ServerlessConfig": serverless for each in ("Current", "Desired")}
         else:
-            summary["CurrentInstanceCount"] = self.count if self.instances else 0
+            summary["CurrentInstanceCount"] = 0 if self.server.ended() else self.count
             summary["DesiredInstanceCount"] = self.count
         if status:
             summary["VariantStatus"] = [{"Status": status, "StartTime": names.now()}]
         return summary
-
-
-def close(servers: Iterable[ModelServer]) -> None:
-    """End the processes of `servers`."""
-    for server in servers:
-        server.close()
 
 
 def deployed_image(core: Core, image_name: str, role_arn: str) -> Document:

@@ -15,8 +15,6 @@ from shoal_local.sagemaker.errors import invalid, not_emulated
 from shoal_local.sagemaker.shapes import Document
 
 ALL_TRAFFIC = 1.0
-MAX_SHARE = 0.5
-MIN_STEP = 0.1
 _ROUNDING = 1e-9
 
 
@@ -39,11 +37,10 @@ class Plan:
     timeout_s: float | None = None
 
 
-def plan_of(config: Document | None, instances: int) -> Plan:
-    """Return the plan of a DeploymentConfig for a fleet of `instances` per variant.
+def plan_of(config: Document | None) -> Plan:
+    """Return the plan of a DeploymentConfig; without one the new fleet gets all traffic at once.
 
-    Without a DeploymentConfig the new fleet gets all traffic at once. Raise ValidationException for
-    sizes that AWS does not allow.
+    Raise AwsError for what is incomplete or not emulated.
     """
     if not config:
         return Plan()
@@ -56,32 +53,26 @@ def plan_of(config: Document | None, instances: int) -> Plan:
         return Plan(alarms=alarms)
     routing = policy["TrafficRoutingConfiguration"]
     wait_s = float(routing["WaitIntervalInSeconds"])
-    first = [Shift(share, wait_s) for share in _shares(routing, instances)]
+    first = [Shift(share, wait_s) for share in _shares(routing)]
     last = Shift(ALL_TRAFFIC, float(policy.get("TerminationWaitInSeconds", 0)))
     return Plan((*first, last), alarms, policy.get("MaximumExecutionTimeoutInSeconds"))
 
 
-def _shares(routing: Document, instances: int) -> list[float]:
+def _shares(routing: Document) -> list[float]:
     """Return the shares that come before all of the traffic."""
     if routing["Type"] == "CANARY":
-        return [_share(routing, "CanarySize", instances, 0.0)]
+        return [_share(routing, "CanarySize")]
     if routing["Type"] == "LINEAR":
-        step = _share(routing, "LinearStepSize", instances, MIN_STEP)
+        step = _share(routing, "LinearStepSize")
         shares = [number * step for number in range(1, int(ALL_TRAFFIC / step) + 1)]
         return [share for share in shares if share < ALL_TRAFFIC - _ROUNDING]
     return []
 
 
-def _share(routing: Document, member: str, instances: int, min_share: float) -> float:
+def _share(routing: Document, member: str) -> float:
     if member not in routing:
         raise invalid(f"{member} is required for the traffic routing type {routing['Type']}")
     size = routing[member]
-    share = float(size["Value"]) / (instances if size["Type"] == "INSTANCE_COUNT" else 100)
-    if not min_share - _ROUNDING <= share <= MAX_SHARE + _ROUNDING:
-        allowed = f"{min_share:.0%} to {MAX_SHARE:.0%}" if min_share else f"at most {MAX_SHARE:.0%}"
-        counted = f"{instances} instance{'s' if instances > 1 else ''}"
-        raise invalid(
-            f"{member} must be {allowed} of the variant's total instance count, and is"
-            f" {size['Value']} ({size['Type']}, {counted})"
-        )
-    return share
+    if size["Type"] != "CAPACITY_PERCENT":
+        raise not_emulated(f"{member} of the type {size['Type']}; use CAPACITY_PERCENT")
+    return float(size["Value"]) / 100

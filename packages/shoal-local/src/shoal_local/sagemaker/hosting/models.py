@@ -1,10 +1,14 @@
-"""CreateModel, DescribeModel, ListModels, DeleteModel."""
+"""Models: CreateModel and the like, and what a model's container is made of."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
+from shoal_local.errors import AwsError
 from shoal_local.sagemaker.core import Core
-from shoal_local.sagemaker.errors import NO_NETWORK_ISOLATION, invalid, not_emulated
-from shoal_local.sagemaker.hosting.artifacts import resolve_container
+from shoal_local.sagemaker.errors import NO_NETWORK_ISOLATION, invalid, not_emulated, refuse_fields
+from shoal_local.sagemaker.jobs.base import storage
 from shoal_local.sagemaker.jobs.base.containers import image_for
 from shoal_local.sagemaker.references import assume, check_network
 from shoal_local.sagemaker.resources import KINDS, Resources
@@ -14,8 +18,7 @@ from shoal_local.sagemaker.shapes import Document
 class Models(Resources):
     """The models of the account: container image, model archive, environment and role."""
 
-    def __init__(self, core: Core) -> None:
-        super().__init__(core, KINDS["model"])
+    kind = KINDS["model"]
 
     def create(self, request: Document) -> Document:
         containers = request.get("Containers", [])
@@ -44,3 +47,49 @@ class Models(Resources):
 
     def _tell(self, model: Document) -> None:
         self._emit(model, {key: model[key] for key in ("ModelName", "ModelArn")})
+
+
+def resolve_container(core: Core, container: Document) -> Document:
+    """Return Image, ModelDataUrl and Environment of a container definition.
+
+    A model package is looked up. Raise ValidationException for what is not emulated.
+    """
+    refuse_fields("ContainerDefinition", container)
+    if container.get("Mode", "SingleModel") != "SingleModel":
+        raise not_emulated("multi-model containers")
+    if "ModelPackageName" in container:
+        container = _container_of_package(core, container)
+    if "Image" not in container:
+        raise invalid("A container needs an Image or a ModelPackageName")
+    return container
+
+
+def _container_of_package(core: Core, container: Document) -> Document:
+    name = container["ModelPackageName"]
+    try:
+        package = core.context.model_package(name)
+    except AwsError as error:
+        raise invalid(f"Could not find model package {name}") from error
+    if package["ModelApprovalStatus"] != "Approved":
+        raise invalid(
+            f"The model package {name} is not approved (ModelApprovalStatus"
+            f" {package['ModelApprovalStatus']})"
+        )
+    package_container = package["InferenceSpecification"]["Containers"][0]
+    environment = {**package_container.get("Environment", {}), **container.get("Environment", {})}
+    return {**package_container, "Environment": environment}
+
+
+def fetch_model(s3: Any, url: str, folder: Path, target: Path) -> None:
+    """Download `model.tar.gz` to `folder` and unpack it into `target`; raise DataError if that
+    fails.
+    """
+    bucket, key = storage.split_uri(url)
+    archive = folder / "model.tar.gz"
+    storage.fetch_object(s3, bucket, key, archive)
+    try:
+        storage.unpack(archive, target)
+    except storage.DataError as error:
+        raise storage.DataError(
+            f"Failed to extract model data archive from URL {url}: {error}"
+        ) from error

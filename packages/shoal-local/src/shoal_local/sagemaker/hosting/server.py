@@ -11,18 +11,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
-from shoal_local.runtimes.catalog import Image
 from shoal_local.sagemaker.container.launch import Host, Pod, isolation_refused
 from shoal_local.sagemaker.core import Core
-from shoal_local.sagemaker.hosting.artifacts import fetch_model, resolve_container
+from shoal_local.sagemaker.hosting.models import fetch_model, resolve_container
 from shoal_local.sagemaker.jobs.base import containers
 from shoal_local.sagemaker.jobs.base.logs import LogStreams
 from shoal_local.sagemaker.jobs.base.paths import JobPaths
-from shoal_local.sagemaker.jobs.base.runtime_build import (
-    BuildStoppedError,
-    RuntimeBuildError,
-    ensure_built,
-)
 from shoal_local.sagemaker.shapes import Document
 
 _PORT = 8080
@@ -77,7 +71,8 @@ class ModelServer:
     def start(self) -> None:
         """Fetch the model, start the container, wait for /ping.
 
-        Raise ServerFailedError or DataError if there is no server in the end.
+        Raise ServerFailedError, DataError, RuntimeBuildError or BuildStoppedError if there is no
+        server in the end.
         """
         self._check_capacity()
         context = self._core.context
@@ -87,13 +82,10 @@ class ModelServer:
         image = containers.image_for(
             container["Image"], "inference", self._core.settings.images, context.region
         )
-        credentials = context.role_credentials(
-            self._model["ExecutionRoleArn"], f"SageMaker-{self._endpoint}"[:64]
-        )
         kind, request = self._created_by()
-        context.on_behalf(
-            kind, self._endpoint, {**request, "PrimaryContainer": container}, credentials
-        )
+        request = {**request, "PrimaryContainer": container}
+        role = self._model["ExecutionRoleArn"]
+        credentials = containers.act_as(self._core, role, kind, self._endpoint, request)
         self._paths.make([self._host])
         paths = self._paths.host(self._host)
         paths.model.mkdir(parents=True)
@@ -111,9 +103,8 @@ class ModelServer:
         command = [str(image.runtime.python()), "-P", containers.tool(image.program)]
         logs = context.clients("logs", credentials)
         self._log = LogStreams(logs, *self._log_place(), self._paths.log)
-        if notice := containers.image_notice(container["Image"], image):
-            self._log.notice(notice)
-        self._ensure_runtime(image, self._log)
+        uri, stopped = container["Image"], self._closing.is_set
+        containers.build_runtime(self._core, uri, image, self._log, stopped)
         host = Host(self._host, paths.folder, command, environment)
         self._pod = containers.start(self._core, image, self._paths.folder, [host], self._log.write)
         self._wait_for_ping(self._pod)
@@ -136,14 +127,6 @@ class ModelServer:
         if rule := faults.take("endpoint", self._endpoint, self._endpoint):
             faults.happened(rule, self._endpoint)
             raise ServerFailedError(rule.message)
-
-    def _ensure_runtime(self, image: Image, log: LogStreams) -> None:
-        try:
-            ensure_built(image.runtime, self._core.registry, log.notice, self._closing.is_set)
-        except RuntimeBuildError as error:
-            raise ServerFailedError(str(error)) from error
-        except BuildStoppedError:
-            raise ServerFailedError("The endpoint was deleted.") from None
 
     def _wait_for_ping(self, pod: Pod) -> None:
         allowed_s = self._variant.get(

@@ -54,18 +54,18 @@ class StreamedInvocation(Invocation):
     def _begin(
         self, traffic: Traffic, invocation: ExitStack
     ) -> tuple[int, dict[str, str], bytes | EventStream]:
-        fleet, instance = invocation.enter_context(traffic.acquire())
+        fleet = invocation.enter_context(traffic.acquire())
         began_at = time.monotonic()
         headers = {**self.headers, "accept": self.headers.get(_ACCEPT, "*/*")}
         try:
-            answer = invocation.enter_context(instance.server.stream(self.body, headers))
+            answer = invocation.enter_context(fleet.server.stream(self.body, headers))
             if answer.status >= http.client.BAD_REQUEST:
                 text = b"".join(answer.parts).decode(errors="replace")
                 self.measure(fleet, answer.status, began_at)
                 return self._model_error(fleet, answer.status, text)
         except (OSError, http.client.HTTPException) as error:
             self.measure(fleet, 500, began_at)
-            return self._no_answer(fleet, instance.server, error)
+            return self._no_answer(fleet, error)
         answer_headers = {
             "Content-Type": "application/vnd.amazon.eventstream",
             "X-Amzn-SageMaker-Content-Type": answer.content_type,

@@ -1,4 +1,4 @@
-"""Which instance answers an invocation: the fleet is chosen by its share of the traffic."""
+"""Which fleet answers an invocation: it is chosen by its share of the traffic."""
 
 from __future__ import annotations
 
@@ -7,44 +7,22 @@ import json
 import random
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
 
 from shoal_local.errors import AwsError
 from shoal_local.sagemaker import measurements
 from shoal_local.sagemaker.core import Core
-from shoal_local.sagemaker.hosting.fleet import Fleet, Instance, close
-from shoal_local.sagemaker.hosting.server import ModelServer
+from shoal_local.sagemaker.hosting.fleet import Fleet
 
 Reply = tuple[int, dict[str, str], bytes]
 _VARIANT = "x-Amzn-Invoked-Production-Variant"
 _random = random.SystemRandom()
-T = TypeVar("T")
-
-
-def _choose(weighted: Sequence[tuple[T, float]]) -> T:
-    """Return one of some things with their weights; the kernel is asked for chance if there are
-    several.
-    """
-    if len(weighted) == 1:
-        return weighted[0][0]
-    return _random.choices([each for each, _ in weighted], [weight for _, weight in weighted])[0]
-
-
-def _serving(instances: Sequence[Instance]) -> Sequence[Instance]:
-    """Return the instances whose container has not ended; all of them if each has."""
-    if len(instances) == 1:  # nothing to choose from: nobody asks the system about a process
-        return instances
-    return [each for each in instances if not each.server.ended()] or instances
 
 
 class Traffic:
-    """The routes of one endpoint.
-
-    An instance that is retired ends after it has answered what it was sent.
-    """
+    """The routes of one endpoint."""
 
     def __init__(self, drain_s: float) -> None:
         self._drain_s = drain_s
@@ -61,33 +39,30 @@ class Traffic:
         return bool(self._routes)
 
     @contextmanager
-    def acquire(self) -> Iterator[tuple[Fleet, Instance]]:
-        """Yield an instance for one invocation.
+    def acquire(self) -> Iterator[Fleet]:
+        """Yield a fleet for one invocation.
 
         Raise ThrottlingException if a serverless fleet has its maximum of invocations.
         """
         with self._changed:
-            fleet = _choose(self._routes)
-            busy = sum(each.busy for each in fleet.instances)
-            if fleet.max_concurrency is not None and busy >= fleet.max_concurrency:
+            fleets, shares = zip(*self._routes, strict=True)
+            fleet = _random.choices(fleets, shares)[0]
+            if fleet.max_concurrency is not None and fleet.busy >= fleet.max_concurrency:
                 message = f"{fleet.max_concurrency} concurrent invocations of {fleet.name}"
                 raise AwsError("ThrottlingException", f"Rate exceeded: {message}", 429)
-            instance = _choose([(each, 1.0) for each in _serving(fleet.instances)])
-            instance.busy += 1
+            fleet.busy += 1
         try:
-            yield fleet, instance
+            yield fleet
         finally:
             with self._changed:
-                instance.busy -= 1
+                fleet.busy -= 1
                 self._changed.notify_all()
 
-    def retire(self, instances: Sequence[Instance]) -> None:
-        """End instances that have no route any more, after they have answered what they were
-        sent.
-        """
+    def retire(self, fleet: Fleet) -> None:
+        """End a fleet that has no route any more, after it has answered what it was sent."""
         with self._changed:
-            self._changed.wait_for(lambda: not any(each.busy for each in instances), self._drain_s)
-        close(each.server for each in instances)
+            self._changed.wait_for(lambda: not fleet.busy, self._drain_s)
+        fleet.server.close()
 
 
 @dataclass(frozen=True)
@@ -101,13 +76,13 @@ class Invocation:
 
     def send(self, traffic: Traffic) -> Reply:
         """Return status, headers and body of the answer. Raises what `Traffic.acquire` raises."""
-        with traffic.acquire() as (fleet, instance):
+        with traffic.acquire() as fleet:
             started_at = time.monotonic()
             try:
-                answer = instance.server.invoke(self.body, self.headers)
+                answer = fleet.server.invoke(self.body, self.headers)
             except (OSError, http.client.HTTPException) as error:
                 self.measure(fleet, 500, started_at)
-                return self._no_answer(fleet, instance.server, error)
+                return self._no_answer(fleet, error)
             self.measure(fleet, answer.status, started_at)
         if answer.status >= http.client.BAD_REQUEST:
             return self._model_error(fleet, answer.status, answer.body.decode(errors="replace"))
@@ -115,15 +90,16 @@ class Invocation:
 
     def measure(self, fleet: Fleet, status: int, started_at: float) -> None:
         """Publish an answer to InvokeEndpoint."""
-        lasted_s, instances = time.monotonic() - started_at, max(1, fleet.count)
+        lasted_s = time.monotonic() - started_at
         self.core.measure(
             measurements.of_invocation(
-                self.endpoint, fleet.config_name, fleet.name, instances, status, lasted_s
+                self.endpoint, fleet.config_name, fleet.name, status, lasted_s
             )
         )
 
-    def _no_answer(self, fleet: Fleet, server: ModelServer, error: Exception) -> Reply:
-        end = "ended" if server.ended() else f"did not answer: {error or type(error).__name__}"
+    def _no_answer(self, fleet: Fleet, error: Exception) -> Reply:
+        reason = f"did not answer: {error or type(error).__name__}"
+        end = "ended" if fleet.server.ended() else reason
         return self._model_error(fleet, 0, f"Your model container {end}.")
 
     def _model_error(self, fleet: Fleet, status: int, text: str) -> Reply:

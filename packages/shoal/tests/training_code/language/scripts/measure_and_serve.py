@@ -132,7 +132,8 @@ def streamed(model: Path) -> Any:
     sys.path.append(str(SERVER))
     serve_model = importlib.import_module("serve_model")
     context = serve_model.Context(str(model))
-    service = serve_model.load(context)
+    service = serve_model.handler_service(model / "code")
+    service.initialize(context)
     parts: list[bytes] = []
     types: list[str] = []
 

@@ -19,11 +19,10 @@ import io
 import json
 import os
 import re
+import runpy
 import sys
-import threading
 import traceback
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,31 +30,31 @@ import numpy as np
 import requests
 import tensorflow as tf
 
-MODEL_FAILED = 3
-"""Exit code when a model or the user's code could not be loaded."""
+_http_server = runpy.run_path(str(Path(__file__).with_name("http_server.py")))
 _JSON = "application/json"
 _ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
 _PREDICT = re.compile(r"/v1/models/(?P<name>[^/:]+):predict")
 _IN_FORM = re.compile(rb'"(instances|inputs|examples)"\s*:')
 _LISTS = re.compile(rb"\s*\[\s*\[")
-Answer = tuple[int, str, bytes]
+Reply = tuple[int, str, bytes]
 
 
 class Context(NamedTuple):
-    """The context that AWS's service gives the user's functions, field by field (tfs_utils.py);
-    gRPC's are empty.
+    """The context that AWS's service gives the user's functions, field by field (tfs_utils.py).
+
+    What a request could choose by name, and gRPC's, are empty.
     """
 
-    model_name: str | None
-    model_version: str | None
-    method: str | None
-    rest_uri: str
-    grpc_port: None
-    channel: None
-    custom_attributes: str | None
-    request_content_type: str
-    accept_header: str
-    content_length: int
+    model_name: None = None
+    model_version: None = None
+    method: None = None
+    rest_uri: str = ""
+    grpc_port: None = None
+    channel: None = None
+    custom_attributes: str | None = None
+    request_content_type: str = _JSON
+    accept_header: str = _JSON
+    content_length: int = 0
 
 
 class RefusedError(Exception):
@@ -185,14 +184,10 @@ def in_one(outputs: dict[str, np.ndarray[Any, Any]]) -> Any:
     return {name: encode(value) for name, value in outputs.items()}
 
 
-def serving_answer(models: dict[str, Any], method: str, path: str, body: bytes) -> Answer:
-    """Return the answer of TensorFlow Serving's REST API."""
-    match = _PREDICT.fullmatch(path)
-    if method != "POST" or not match:
-        message = f"Malformed request: {method} {path} (this stand-in answers :predict)"
-        return 404, _JSON, json.dumps({"error": message}).encode()
+def serving_reply(models: dict[str, Any], name: str, body: bytes) -> Reply:
+    """Return the reply of TensorFlow Serving's REST API."""
     try:
-        document = predict(models, match["name"], json.loads(body))
+        document = predict(models, name, json.loads(body))
     except RefusedError as error:
         return error.status, _JSON, json.dumps({"error": str(error)}).encode()
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
@@ -231,7 +226,7 @@ class PythonService:
 
         return between
 
-    def answer(self, headers: Any, body: bytes) -> Answer:
+    def reply(self, headers: Any, body: bytes) -> Reply:
         """Return status, content type and body.
 
         What the user's code raises is a 500 with its message, as in AWS's service.
@@ -250,83 +245,36 @@ class PythonService:
 
     def _context(self, headers: Any, length: int) -> Context:
         return Context(
-            None,
-            None,
-            None,
-            self._rest_uri,
-            None,
-            None,
-            headers.get(_ATTRIBUTES),
-            headers.get("Content-Type") or _JSON,
-            headers.get("Accept") or _JSON,
-            length,
+            rest_uri=self._rest_uri,
+            custom_attributes=headers.get(_ATTRIBUTES),
+            request_content_type=headers.get("Content-Type") or _JSON,
+            accept_header=headers.get("Accept") or _JSON,
+            content_length=length,
         )
 
 
-def server(port: int, answer: Callable[[str, str, Any, bytes], Answer]) -> ThreadingHTTPServer:
-    """Return an HTTP server whose answers come from `answer(method, path, headers, body)`."""
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        # headers and body go out one after the other: the body must not wait for an acknowledgement
-        disable_nagle_algorithm = True
-
-        def do_GET(self) -> None:
-            self._respond("GET")
-
-        def do_POST(self) -> None:
-            self._respond("POST")
-
-        def _respond(self, method: str) -> None:
-            request = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            status, content_type, body = answer(method, self.path, self.headers, request)
-            self.send_response(status)
-            self.send_header("Content-Type", content_type)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 (the base class's name)
-            if self.path != "/ping":
-                sys.stderr.write(f"{self.client_address[0]} {format % args}\n")
-
-    ThreadingHTTPServer.daemon_threads = True
-    return ThreadingHTTPServer(("127.0.0.1", port), Handler)
-
-
-def main() -> int:
-    folder = Path(os.environ.get("SAGEMAKER_BASE_DIR", "/opt/ml")) / "model"
+def load(folder: Path) -> Any:
+    """Return what answers a POST, with the models of a folder and the user's code loaded."""
     if (folder / "code" / "requirements.txt").exists():
         sys.stderr.write(
             "code/requirements.txt is not installed by the emulator: what it names must be in the"
             " runtime\n"
         )
-    try:
-        models = load_models(folder)
-        serving = server(
-            0, lambda method, path, _headers, body: serving_answer(models, method, path, body)
-        )
-        default = os.environ.get("SAGEMAKER_TFS_DEFAULT_MODEL_NAME") or next(iter(models))
-        rest_uri = f"http://localhost:{serving.server_port}/v1/models/{default}:predict"
-        service = PythonService(folder / "code" / "inference.py", rest_uri)
-    except Exception:  # noqa: BLE001 (whatever is wrong with the model or the user's code goes to the log, and the container ends)
-        traceback.print_exc()
-        return MODEL_FAILED
+    models = load_models(folder)
+    default = os.environ.get("SAGEMAKER_TFS_DEFAULT_MODEL_NAME") or next(iter(models))
+    rest_uri = f"http://localhost:{_http_server['PORT']}/v1/models/{default}:predict"
+    service = PythonService(folder / "code" / "inference.py", rest_uri)
 
-    def front_answer(method: str, path: str, headers: Any, body: bytes) -> Answer:
-        if (method, path) == ("GET", "/ping"):
-            return 200, _JSON, b""
-        if (method, path) != ("POST", "/invocations"):
-            return 404, "text/plain", b"only /ping and /invocations"
-        return service.answer(headers, body)
+    def program(path: str, headers: Any, body: bytes, _send_part: Any) -> Reply:
+        if match := _PREDICT.fullmatch(path):
+            return serving_reply(models, match["name"], body)
+        if path == "/invocations":
+            return service.reply(headers, body)
+        message = f"{path}: this stand-in answers /invocations and /v1/models/NAME:predict"
+        return 404, _JSON, json.dumps({"error": message}).encode()
 
-    threading.Thread(target=serving.serve_forever, daemon=True).start()
-    port = int(os.environ.get("SAGEMAKER_BIND_TO_PORT", "8080"))
-    with server(port, front_answer) as front:
-        sys.stderr.write(f"Model loaded from {folder}; serving on port {port}\n")
-        front.serve_forever()
-    return 0
+    return program
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(_http_server["serve"](load))

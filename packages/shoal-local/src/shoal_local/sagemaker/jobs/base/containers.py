@@ -17,11 +17,13 @@ from shoal_local.sagemaker.container.launch import (
     Host,
     Pod,
     isolation_refused,
-    networks_refused,
 )
 from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.errors import invalid, not_emulated
+from shoal_local.sagemaker.jobs.base.logs import LogStreams
 from shoal_local.sagemaker.jobs.base.paths import HostPaths
+from shoal_local.sagemaker.jobs.base.runtime_build import ensure_built
+from shoal_local.sagemaker.shapes import Document
 
 TOOLS = Path(__file__).resolve().parents[2] / "container" / "inside"
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -154,11 +156,8 @@ def threads(machine: Machine, ranks: int) -> dict[str, str]:
 
 
 def addresses(hosts: Sequence[str]) -> dict[str, str]:
-    """Return an address for each of several hosts.
-
-    There is none for a single host, or where the machine refuses networks of their own.
-    """
-    if len(hosts) < 2 or networks_refused():
+    """Return an address for each of several hosts; a single one has none."""
+    if len(hosts) < 2:
         return {}
     return {name: f"{_SUBNET}.{number}" for number, name in enumerate(hosts, _FIRST_HOST)}
 
@@ -187,6 +186,25 @@ def _write_program(paths: HostPaths, name: str, text: str) -> None:
     program.chmod(0o755)
 
 
+def act_as(core: Core, role_arn: str, kind: str, name: str, request: Document) -> RoleCredentials:
+    """Return the role's credentials, with which all is done for a resource that `request` made."""
+    credentials = core.context.role_credentials(role_arn, f"SageMaker-{name}"[:64])
+    core.context.on_behalf(kind, name, request, credentials)
+    return credentials
+
+
+def build_runtime(
+    core: Core, uri: str, entry: Image, log: LogStreams, stopped: Callable[[], bool]
+) -> None:
+    """Build the image's runtime where it is missing, and say in the log what stands for the image.
+
+    Raise RuntimeBuildError, or BuildStoppedError.
+    """
+    if notice := image_notice(uri, entry):
+        log.notice(notice)
+    ensure_built(entry.runtime, core.registry, log.notice, stopped)
+
+
 def environment(
     context: ServiceContext,
     image_entry: Image,
@@ -205,7 +223,6 @@ def environment(
         "AWS_REGION": context.region,
         "AWS_DEFAULT_REGION": context.region,
         "AWS_ENDPOINT_URL": context.endpoint_url(),
-        "SAGEMAKER_MLFLOW_CUSTOM_ENDPOINT": context.endpoint_url(),
         "AWS_ACCESS_KEY_ID": credentials.access_key_id,
         "AWS_SECRET_ACCESS_KEY": credentials.secret_access_key,
         "AWS_SESSION_TOKEN": credentials.session_token,

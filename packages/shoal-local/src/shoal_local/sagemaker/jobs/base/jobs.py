@@ -20,7 +20,7 @@ from shoal_local.sagemaker.jobs.base.job import (
 from shoal_local.sagemaker.jobs.base.paths import JobPaths
 from shoal_local.sagemaker.jobs.base.runtime_build import BuildStoppedError, RuntimeBuildError
 from shoal_local.sagemaker.jobs.base.storage import DataError
-from shoal_local.sagemaker.resources import Kind, Resources
+from shoal_local.sagemaker.resources import Resources
 from shoal_local.sagemaker.shapes import Document
 
 
@@ -71,8 +71,8 @@ class Jobs(Resources):
 
     verbs: ClassVar[tuple[str, ...]] = ("create", "describe", "list", "stop")
 
-    def __init__(self, core: Core, kind: Kind) -> None:
-        super().__init__(core, kind)
+    def __init__(self, core: Core) -> None:
+        super().__init__(core)
         self._running: dict[str, tuple[Job, threading.Thread]] = {}
         self._lock = threading.Lock()
 

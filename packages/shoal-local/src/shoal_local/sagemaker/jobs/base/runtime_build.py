@@ -67,7 +67,7 @@ def ensure_built(
     if process.returncode == 0:
         return
     if stopped():
-        raise BuildStoppedError
+        raise BuildStoppedError("The build of the runtime was stopped.")
     raise RuntimeBuildError(
         f"The runtime {runtime.name} could not be built: " + "; ".join(lines[-_TAIL_LINES:])
     )

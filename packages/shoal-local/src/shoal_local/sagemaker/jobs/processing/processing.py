@@ -1,29 +1,34 @@
-"""CreateProcessingJob, DescribeProcessingJob, ListProcessingJobs, StopProcessingJob.
+"""Processing jobs: CreateProcessingJob and the like, and the life of one job.
 
-What is not emulated is refused by name before anything starts.
+A job's inputs come from S3, its outputs go there. What is not emulated is refused by name before
+anything starts. Completed means that the command exited with 0 and every output was really
+uploaded. An output without files is a failure.
 """
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
-from shoal_local.sagemaker.container.launch import isolation_refused
-from shoal_local.sagemaker.core import Core
+from shoal_local.runtimes.catalog import Image
+from shoal_local.sagemaker import names
+from shoal_local.sagemaker.container.launch import Host, isolation_refused
 from shoal_local.sagemaker.errors import NO_NETWORK_ISOLATION, invalid, not_emulated, refuse_fields
+from shoal_local.sagemaker.jobs.base import containers, storage
 from shoal_local.sagemaker.jobs.base.containers import image_for
-from shoal_local.sagemaker.jobs.base.job import PROCESSING
-from shoal_local.sagemaker.jobs.base.jobs import Jobs
+from shoal_local.sagemaker.jobs.base.job import PROCESSING, Job, JobFailedError
+from shoal_local.sagemaker.jobs.base.jobs import JobRun, Jobs
+from shoal_local.sagemaker.jobs.base.logs import LogStreams
 from shoal_local.sagemaker.jobs.base.paths import HostPaths
-from shoal_local.sagemaker.jobs.processing.processing_run import ProcessingRun
+from shoal_local.sagemaker.jobs.base.wait import Ending, EndReason, supervise
 from shoal_local.sagemaker.references import assume, check_keys, check_network
-from shoal_local.sagemaker.shapes import Document
+from shoal_local.sagemaker.shapes import Document, fitting
 
 
 class ProcessingJobs(Jobs):
     """The processing jobs of the account."""
 
-    def __init__(self, core: Core) -> None:
-        super().__init__(core, PROCESSING)
+    kind = PROCESSING
 
     def create(self, request: Document) -> Document:
         if reason := isolation_refused():
@@ -87,3 +92,129 @@ def _check_input(source: Document, what: str) -> None:
         raise not_emulated(f"{what}: only S3Prefix in File mode")
     if source.get("S3CompressionType", "None") != "None":
         raise not_emulated(f"{what}: S3CompressionType other than None")
+
+
+_HOST = "algo-1"
+_IN_CONFIG = {"AppSpecification", "Environment", "StoppingCondition", "NetworkConfig", "RoleArn"}
+
+
+class ProcessingRun(JobRun):
+    """Runs the command of one job."""
+
+    def __init__(self, job: Job, image: Image) -> None:
+        super().__init__(job, "processing")
+        self._image = image
+        self._machine = containers.Machine.here(job.core.settings.accelerators)
+        self._host = self._paths.host(_HOST)
+        output_config = self._request.get("ProcessingOutputConfig", {})
+        self._outputs: list[Document] = output_config.get("Outputs", [])
+        self._key = output_config.get("KmsKeyId", "")
+
+    def _lifecycle(self) -> tuple[str, str]:
+        context = self._job.core.context
+        self._job.check_capacity()
+        role, kind, name = self._request["RoleArn"], self._job.kind.store, self._job.name
+        self._credentials = containers.act_as(self._job.core, role, kind, name, self._request)
+        self._s3 = context.clients("s3", self._credentials)
+        self._paths.make([_HOST])
+        logs = context.clients("logs", self._credentials)
+        self._log = LogStreams(logs, self._job.kind.log_group, self._job.name, self._paths.log)
+        try:
+            self._prepare()
+            ending = self._process()
+        finally:
+            self._log.close()
+        if ending.reason is EndReason.STOPPED:
+            return "Stopped", ""
+        if ending.reason is EndReason.TIMED_OUT:
+            reason = "The job ran longer than MaxRuntimeInSeconds and was stopped."
+            return "Stopped", f"ClientError: {reason}"
+        if ending.exit_code != 0:
+            reason = f"{self._log.evidence(_HOST)}, exit code: {ending.exit_code}"
+            raise JobFailedError(f"AlgorithmError: {reason}")
+        self._upload()
+        return "Completed", ""
+
+    def _prepare(self) -> None:
+        """Build the runtime where it is missing; fetch the inputs; write the configuration."""
+        uri, stopped = self._request["AppSpecification"]["ImageUri"], self._job.orders.stop.is_set
+        containers.build_runtime(self._job.core, uri, self._image, self._log, stopped)
+        for each in self._request.get("ProcessingInputs", []):
+            self._job.check_not_stopped()
+            source = each["S3Input"]
+            target = self._host.path_of(source["LocalPath"])
+            storage.fetch_input(
+                self._s3,
+                source["S3Uri"],
+                target,
+                self._job.core.context.region,
+                self._request["RoleArn"],
+            )
+        self._configure()
+
+    def _configure(self) -> None:
+        """Create the folders of outputs and write the configuration files (dg
+        build-your-own-processing-container).
+        """
+        for each in self._outputs:
+            self._local(each).mkdir(parents=True, exist_ok=True)
+        config = self._host.ml / "config"
+        config.mkdir(parents=True)
+        (self._host.ml / "output").mkdir(exist_ok=True)
+        config_members = {
+            key: value
+            for key, value in self._request.items()
+            if key.startswith("Processing") or key in _IN_CONFIG
+        }
+        (config / "processingjobconfig.json").write_text(json.dumps(config_members))
+        hosts = {"current_host": _HOST, "hosts": [_HOST]}
+        (config / "resourceconfig.json").write_text(json.dumps(hosts))
+        cluster = self._request["ProcessingResources"]["ClusterConfig"]
+        accelerators = self._machine.accelerators(cluster["InstanceType"], 1)
+        containers.write_nvidia_smi(self._host, accelerators)
+
+    def _process(self) -> Ending:
+        core = self._job.core
+        self._job.check_not_stopped()
+        self._job.change(lambda document: document.update(ProcessingStartTime=names.now()))
+        pod = containers.start(
+            core, self._image, self._paths.folder, [self._container()], self._log.write
+        )
+        limit_s = self._request.get("StoppingCondition", {}).get("MaxRuntimeInSeconds", 86_400)
+        return supervise(pod, self._job.orders, limit_s, core.settings.stop_grace_s)
+
+    def _local(self, output: Document) -> Path:
+        return self._host.path_of(output["S3Output"]["LocalPath"])
+
+    def _container(self) -> Host:
+        application = self._request["AppSpecification"]
+        variables = {
+            "PROCESSING_JOB_NAME": self._job.name,
+            "PROCESSING_JOB_ARN": self._request["ProcessingJobArn"],
+            **containers.threads(self._machine, 1),
+            **self._request.get("Environment", {}),
+        }
+        environment = containers.environment(
+            self._job.core.context, self._image, self._host, self._credentials, variables
+        )
+        command = [*application["ContainerEntrypoint"], *application.get("ContainerArguments", [])]
+        return Host(_HOST, self._host.folder, command, environment)
+
+    def _upload(self) -> None:
+        for each in self._outputs:
+            place = each["S3Output"]
+            if not storage.put_folder(self._s3, self._local(each), place["S3Uri"], self._key):
+                raise JobFailedError(
+                    f"ClientError: Data upload failed: nothing was found at {place['LocalPath']}"
+                    f" for the output {each['OutputName']}"
+                )
+
+    def _end(self, document: Document, status: str, reason: str) -> None:
+        """Add what the container says of its end (dg build-your-own-processing-container)."""
+        super()._end(document, status, reason)
+        file = self._host.ml / "output" / "message"
+        if file.is_file() and not file.is_symlink():
+            message = file.read_text(errors="replace")
+            document["ExitMessage"] = fitting(
+                "DescribeProcessingJobResponse", "ExitMessage", message
+            )

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar
 
 from shoal_local.runtimes.catalog import Image
-from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.errors import refuse_fields
 from shoal_local.sagemaker.jobs.base import storage
 from shoal_local.sagemaker.jobs.base.channels import check_objects
@@ -27,10 +26,8 @@ EMPTY: Mapping[str, Any] = MappingProxyType({})
 class TrainingJobs(Jobs):
     """The training jobs of the account."""
 
+    kind = TRAINING
     verbs: ClassVar[tuple[str, ...]] = (*Jobs.verbs, "update")
-
-    def __init__(self, core: Core) -> None:
-        super().__init__(core, TRAINING)
 
     def check(self, request: Document) -> Image:
         """Return the image's entry; raise AwsError for a request that cannot run."""
@@ -40,21 +37,13 @@ class TrainingJobs(Jobs):
         self._check_references(request)
         return image
 
-    def create(
-        self,
-        request: Document,
-        members: Mapping[str, Any] = EMPTY,
-        on_metric: Callable[[str, float], None] = lambda _metric, _value: None,
-    ) -> Document:
-        """Start a training job; `members` are added to its description.
-
-        `on_metric(metric, value)` is called for each value that the job prints.
-        """
+    def create(self, request: Document, members: Mapping[str, Any] = EMPTY) -> Document:
+        """Start a training job; `members` are added to its description."""
         image = self.check(request)
         job = self._keep_job(request, **self._members(request), **members)
         pool = warm_pools.claim(self._core, job.document())
         self._core.store.change(TRAINING.store, job.name, lambda each: each.update(pool))
-        return self._start(TrainingRun(job, image, on_metric), job)
+        return self._start(TrainingRun(job, image), job)
 
     def _check_references(self, request: Document) -> None:
         """Raise ValidationException if role, network, keys or a channel's objects do not exist."""
@@ -88,23 +77,16 @@ class TrainingJobs(Jobs):
     def describe(self, request: Document) -> Document:
         return warm_pools.as_of_now(super().describe(request))
 
-    def list(
-        self,
-        request: Document,
-        entry: Callable[[Document], Document | None] = lambda document: document,
-    ) -> Document:
-        pool, plan = request.get("WarmPoolStatusEquals"), request.get("TrainingPlanArnEquals")
-
-        def summary(document: Document) -> Document | None:
-            if "WarmPoolStatus" in document:  # which `as_of_now` may change
-                document = warm_pools.as_of_now(copy.deepcopy(document))
-            own_plan = document["ResourceConfig"].get("TrainingPlanArn")
-            has_pool = pool in {None, document.get("WarmPoolStatus", {}).get("Status")}
-            if not has_pool or plan not in {None, own_plan}:
-                return None
-            return document | ({"TrainingPlanArn": own_plan} if own_plan else {})
-
-        return super().list(request, summary)
+    def _entry(self, request: Document, document: Document) -> Document | None:
+        if "WarmPoolStatus" in document:  # which `as_of_now` may change
+            document = warm_pools.as_of_now(copy.deepcopy(document))
+        plan = document["ResourceConfig"].get("TrainingPlanArn")
+        pool = document.get("WarmPoolStatus", {}).get("Status")
+        if pool != request.get("WarmPoolStatusEquals", pool):
+            return None
+        if plan != request.get("TrainingPlanArnEquals", plan):
+            return None
+        return document | ({"TrainingPlanArn": plan} if plan else {})
 
     def update(self, request: Document) -> Document:
         """Change how long the job's warm pool is kept; nothing else is emulated."""

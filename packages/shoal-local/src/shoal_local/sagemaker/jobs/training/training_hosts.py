@@ -15,7 +15,6 @@ from shoal_local.sagemaker.container.launch import (
     Host,
     Pod,
     isolation_refused,
-    networks_refused,
 )
 from shoal_local.sagemaker.container.network import INTERFACE
 from shoal_local.sagemaker.jobs.base import containers, storage
@@ -23,7 +22,6 @@ from shoal_local.sagemaker.jobs.base.channels import Channels
 from shoal_local.sagemaker.jobs.base.job import Job
 from shoal_local.sagemaker.jobs.base.logs import LogStreams
 from shoal_local.sagemaker.jobs.base.paths import HostPaths, JobPaths
-from shoal_local.sagemaker.jobs.base.runtime_build import ensure_built
 from shoal_local.sagemaker.jobs.base.storage import FolderSync
 from shoal_local.sagemaker.jobs.base.wait import Ending
 from shoal_local.sagemaker.jobs.training import warm_pools
@@ -52,9 +50,8 @@ class TrainingHosts:
         `on_line(line)` is called for each line of a host.
         """
         context, request = job.core.context, job.document()
-        # What a job does with other services, it does as its role, so that IAM can refuse it.
-        credentials = context.role_credentials(request["RoleArn"], f"SageMaker-{job.name}"[:64])
-        context.on_behalf("training-job", job.name, request, credentials)
+        role = request["RoleArn"]
+        credentials = containers.act_as(job.core, role, job.kind.store, job.name, request)
         paths = job_paths(job)
         paths.make([])
         logs = context.clients("logs", credentials)
@@ -78,6 +75,7 @@ class TrainingHosts:
         self._log, self._on_line = log, on_line
         self._machine = containers.Machine.here(job.core.settings.accelerators)
         self._request, self._paths = job.document(), job_paths(job)
+        self._algorithm = self._request["AlgorithmSpecification"]
         resources = self._request["ResourceConfig"]
         self._instance_type, count = resources["InstanceType"], resources["InstanceCount"]
         # Without namespaces there is one host only, and no host name but this machine's.
@@ -94,11 +92,10 @@ class TrainingHosts:
 
     def prepare(self) -> None:
         """Build the image's runtime where it is missing, and bring each host its data."""
-        core = self._job.core
+        uri, stopped = self._algorithm["TrainingImage"], self._job.orders.stop.is_set
         for notice in self._notices():
             self._log.notice(notice)
-        stopped = self._job.orders.stop.is_set
-        ensure_built(self._image.runtime, core.registry, self._log.notice, stopped)
+        containers.build_runtime(self._job.core, uri, self._image, self._log, stopped)
         for position, host in enumerate(self._hosts):
             self._bring_data(self._paths.host(host), host, position)
         if self._addresses:
@@ -106,9 +103,7 @@ class TrainingHosts:
 
     def _notices(self) -> Iterator[str]:
         """Yield what differs here from the same job on AWS."""
-        uri = self._request["AlgorithmSpecification"]["TrainingImage"]
         may_differ = (
-            containers.image_notice(uri, self._image),
             self._machine.notice(self._instance_type, len(self._hosts)),
             kept_notice(self._request),
             plan_notice(self._request),
@@ -130,7 +125,7 @@ class TrainingHosts:
         for name, content in self._configuration(host).items():
             (paths.config / name).write_text(json.dumps(content))
         containers.write_nvidia_smi(paths, self._accelerators)
-        if "ContainerEntrypoint" in self._request["AlgorithmSpecification"]:
+        if "ContainerEntrypoint" in self._algorithm:
             containers.write_sshd(paths)
 
     def _earlier_host(self, name: str) -> HostPaths | None:
@@ -172,11 +167,6 @@ class TrainingHosts:
                 f"No Linux namespaces here ({reason}): files are at SAGEMAKER_BASE_DIR, the"
                 " network is shared."
             )
-        elif len(self._hosts) > 1 and (reason := networks_refused()):
-            self._log.notice(
-                f"No networks of their own for hosts here ({reason}): they share one loopback"
-                " interface."
-            )
         with ExitStack() as syncs:
             # before the start: what is in the folders by then came from S3 and need not go back
             for name in self._hosts if "CheckpointConfig" in self._request else ():
@@ -193,7 +183,7 @@ class TrainingHosts:
         self._on_line(line)
 
     def _host(self, name: str) -> Host:
-        paths, algorithm = self._paths.host(name), self._request["AlgorithmSpecification"]
+        paths = self._paths.host(name)
         variables = {
             "TRAINING_JOB_NAME": self._job.name,
             "TRAINING_JOB_ARN": self._request["TrainingJobArn"],
@@ -202,11 +192,11 @@ class TrainingHosts:
             **self._request.get("Environment", {}),
         }
         toolkit = [str(self._image.runtime.python()), "-P", containers.tool(self._image.program)]
-        entry_point = algorithm.get("ContainerEntrypoint", toolkit)
+        entry_point = self._algorithm.get("ContainerEntrypoint", toolkit)
         return Host(
             name,
             paths.folder,
-            [*entry_point, *algorithm.get("ContainerArguments", [])],
+            [*entry_point, *self._algorithm.get("ContainerArguments", [])],
             containers.environment(
                 self._job.core.context, self._image, paths, self._credentials, variables
             ),

@@ -4,12 +4,11 @@ starts.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 
 from shoal_local.runtimes.catalog import image
-from shoal_local.sagemaker.container.launch import isolation_refused, networks_refused
+from shoal_local.sagemaker.container.launch import networks_refused
 from shoal_local.sagemaker.errors import (
     NO_NETWORK_ISOLATION,
     invalid,
@@ -29,14 +28,6 @@ _ONLY_KEPT: Mapping[str, frozenset[str]] = {
     "ProfilerConfig": frozenset({"S3OutputPath", "DisableProfiler"}),
 }
 """What SageMaker's SDK v2 sends with every job, and the keys that ask for nothing in particular."""
-_NEED_OWN_NETWORKS: Mapping[str, str] = {
-    "sagemaker_distributed_dataparallel_enabled": "smdistributed dataparallel (mpirun)",
-    "sagemaker_pytorch_ddp_enabled": "pytorchddp (mpirun)",
-    "sagemaker_mpi_enabled": "MPI",
-    "sagemaker_parameter_server_enabled": "parameter servers",
-    "sagemaker_multi_worker_mirrored_strategy_enabled": "MultiWorkerMirroredStrategy",
-}
-"""Launchers whose hosts all listen at the same port, and so cannot share one network."""
 
 
 def check_training(request: Document) -> None:
@@ -110,37 +101,8 @@ def _check_resources(request: Document) -> None:
             raise invalid(f"ResourceConfig.{field} is required")
     if resources["InstanceType"].split(".")[1].startswith(("trn", "inf")):
         raise not_emulated(f"AWS Neuron devices ({resources['InstanceType']})")
-    if resources["InstanceCount"] > 1:
-        if reason := isolation_refused():
-            raise not_emulated(
-                "several hosts on this machine: each needs its own /opt/ml, and namespaces are"
-                f" refused ({reason})"
-            )
-        if reason := networks_refused():
-            _check_launcher(request.get("HyperParameters", {}), reason)
-
-
-def _check_launcher(hyperparameters: Mapping[str, str], reason: str) -> None:
-    """Raise AwsError for a launcher that needs networks of its own.
-
-    torchrun wins over smddp in the PyTorch container; mpi and pytorchddp win over torchrun (its
-    `training.train`).
-    """
-    enabled = {
-        key for key, value in hyperparameters.items() if key.endswith("_enabled") and _truth(value)
-    }
-    if "sagemaker_torch_distributed_enabled" in enabled:
-        enabled.discard("sagemaker_distributed_dataparallel_enabled")
-    for key, launcher in _NEED_OWN_NETWORKS.items():
-        if key in enabled:
-            raise not_emulated(
-                f"{launcher} on several hosts of this machine: each needs its own network, and that"
-                f" is refused ({reason})"
-            )
-
-
-def _truth(value: str) -> bool:
-    try:
-        return bool(json.loads(value))
-    except (ValueError, RecursionError):
-        return bool(value)
+    if resources["InstanceCount"] > 1 and (reason := networks_refused()):
+        raise not_emulated(
+            "several hosts on this machine: each needs its own /opt/ml and its own network, and"
+            f" that is refused ({reason})"
+        )

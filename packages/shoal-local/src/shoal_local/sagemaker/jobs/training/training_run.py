@@ -7,7 +7,6 @@ from what was really uploaded; an unexpected error of ours is InternalServerErro
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 from shoal_local.runtimes.catalog import Image
 from shoal_local.sagemaker import measurements, names
@@ -38,10 +37,9 @@ _MESSAGES = {
 class TrainingRun(JobRun):
     """Runs the hosts of one job, again while its spot capacity is taken away."""
 
-    def __init__(self, job: Job, image: Image, on_metric: Callable[[str, float], None]) -> None:
+    def __init__(self, job: Job, image: Image) -> None:
         super().__init__(job, "training")
-        self._image, self._on_metric = image, on_metric
-        self._allowance, self._exceeded = Allowance(self._request), ""
+        self._image, self._allowance, self._exceeded = image, Allowance(self._request), ""
         definitions = self._request["AlgorithmSpecification"].get("MetricDefinitions", [])
         self._metrics = Metrics(definitions, self._publish)
 
@@ -87,7 +85,6 @@ class TrainingRun(JobRun):
 
     def _publish(self, metric: str, value: float) -> None:
         self._job.core.measure([measurements.of_training(self._job.name, metric, value)])
-        self._on_metric(metric, value)
 
     def _conclude(self, hosts: TrainingHosts, ending: Ending) -> tuple[str, str]:
         if ending.reason is EndReason.EXITED and (reason := hosts.failure(ending)):

@@ -1,13 +1,31 @@
-"""CreateTransformJob, DescribeTransformJob, ListTransformJobs, StopTransformJob."""
+"""Batch transform jobs: CreateTransformJob and the like, and the life of one job.
+
+A job starts the model's server and sends it a request per object or per batch of lines; the answers
+go to S3 as `<object>.out`. Completed means that the model answered every request with 200 and every
+result was uploaded. Sources: API reference, CreateTransformJob, TransformInput, TransformOutput and
+ModelClientConfig; developer guide, "Use your own inference code with batch transform" and batch
+transform's "Troubleshooting". A container is not asked for /execution-parameters, and gets one
+request after the other, however many MaxConcurrentTransforms allows.
+"""
 
 from __future__ import annotations
 
-from shoal_local.sagemaker.core import Core
+import http.client
+import io
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from shoal_local.sagemaker import names
 from shoal_local.sagemaker.errors import not_emulated, refuse_fields
 from shoal_local.sagemaker.hosting.models import Models
-from shoal_local.sagemaker.jobs.base.job import TRANSFORM
-from shoal_local.sagemaker.jobs.base.jobs import Jobs
-from shoal_local.sagemaker.jobs.transform.transform_run import TransformRun
+from shoal_local.sagemaker.hosting.server import ModelServer, ServerFailedError
+from shoal_local.sagemaker.jobs.base import storage
+from shoal_local.sagemaker.jobs.base.job import TRANSFORM, Job, JobFailedError
+from shoal_local.sagemaker.jobs.base.jobs import JobRun, Jobs
+from shoal_local.sagemaker.jobs.base.storage import DataError
 from shoal_local.sagemaker.references import assume, check_keys, check_network
 from shoal_local.sagemaker.shapes import Document
 
@@ -15,8 +33,7 @@ from shoal_local.sagemaker.shapes import Document
 class TransformJobs(Jobs):
     """The batch transform jobs of the account."""
 
-    def __init__(self, core: Core) -> None:
-        super().__init__(core, TRANSFORM)
+    kind = TRANSFORM
 
     def create(self, request: Document) -> Document:
         check_transform(request)
@@ -41,3 +58,157 @@ def check_transform(request: Document) -> None:
         raise not_emulated("TransformInput.CompressionType other than None")
     if source.get("SplitType", "None") not in {"None", "Line"}:
         raise not_emulated("TransformInput.SplitType other than None and Line")
+
+
+_MAX_PAYLOAD_MB = 6
+_MAX_RETRIES = 3
+_TIMEOUT_S = 600
+_STRATEGIES = {"MultiRecord": "MULTI_RECORD", "SingleRecord": "SINGLE_RECORD"}
+_SHOWN = 300
+
+
+class TransformRun(JobRun):
+    """Sends every object of the input to the model."""
+
+    def __init__(self, job: Job, model: Document) -> None:
+        super().__init__(job, "transform")
+        self._model = model
+        self._server = _TransformServer(job, self._request, model)
+
+    def _lifecycle(self) -> tuple[str, str]:
+        with closing(self._server):
+            return self._transform_all()
+
+    def _transform_all(self) -> tuple[str, str]:
+        """Transform every object; one that fails keeps no other from its result."""
+        context = self._job.core.context
+        self._job.check_capacity()
+        self._paths.make([])
+        role = self._model["ExecutionRoleArn"]
+        credentials = context.role_credentials(role, f"SageMaker-{self._job.name}"[:64])
+        s3 = context.clients("s3", credentials)
+        uri = self._request["TransformInput"]["DataSource"]["S3DataSource"]["S3Uri"]
+        keys = storage.keys_below(s3, uri)
+        if not keys:
+            raise DataError(storage.no_objects_message(uri, context.region, role))
+        self._start_server()
+        self._job.change(lambda document: document.update(TransformStartTime=names.now()))
+        failures = [reason for key in keys if (reason := self._failure_of(s3, uri, key))]
+        if failures:
+            count = f"{len(failures)} of {len(keys)} objects failed; the first"
+            return "Failed", f"AlgorithmError: {count}: {failures[0]}"
+        return "Completed", ""
+
+    def _start_server(self) -> None:
+        try:
+            self._server.start()
+        except ServerFailedError as error:
+            self._job.check_not_stopped()
+            raise JobFailedError(f"AlgorithmError: {error}") from error
+
+    def _failure_of(self, s3: Any, uri: str, key: str) -> str:
+        """Return why there is no result of this object; nothing if there is one."""
+        bucket, prefix = storage.split_uri(uri)
+        source, result = self._paths.upload / "in", self._paths.upload / "out"
+        storage.fetch_object(s3, bucket, key, source)
+        try:
+            self._transform(source, result)
+        except _InvocationError as error:
+            return f"{key}: {error}"
+        output = self._request["TransformOutput"]
+        name = f"{storage.relative_key(key, prefix)}.out"
+        target = storage.join_uri(output["S3OutputPath"], name)
+        storage.put_file(s3, result, target, output.get("KmsKeyId", ""))
+        return ""
+
+    def _transform(self, source: Path, result: Path) -> None:
+        """Write the model's answers into `result`, in the order of the input."""
+        end = b"\n" if self._request["TransformOutput"].get("AssembleWith") == "Line" else b""
+        with source.open("rb") as content, result.open("wb") as file:
+            for payload in payloads(self._request, content):
+                file.writelines((self._answer(payload), end))
+
+    def _answer(self, payload: bytes) -> bytes:
+        client = self._request.get("ModelClientConfig", {})
+        headers = {
+            "Content-Type": self._request["TransformInput"].get("ContentType", ""),
+            "Accept": self._request["TransformOutput"].get("Accept", ""),
+        }
+        sent = {key: value for key, value in headers.items() if value}
+        reason = ""
+        for _ in range(1 + client.get("InvocationsMaxRetries", _MAX_RETRIES)):
+            self._job.check_not_stopped()
+            try:
+                answer = self._server.invoke(
+                    payload, sent, client.get("InvocationsTimeoutInSeconds", _TIMEOUT_S)
+                )
+            except (OSError, http.client.HTTPException) as error:
+                reason = f"the model did not answer: {error!r}"
+                continue
+            if answer.status == http.client.OK:
+                return answer.body
+            text = answer.body.decode(errors="replace")[:_SHOWN]
+            reason = f"the model answered {answer.status}: {text}"
+        raise _InvocationError(reason)
+
+
+class _InvocationError(Exception):
+    """An object has no result; `str()` says why."""
+
+
+class _TransformServer(ModelServer):
+    """The model's server, with a transform job's log, variables and use of the role."""
+
+    def __init__(self, job: Job, request: Document, model: Document) -> None:
+        super().__init__(job.core, job.name, {"VariantName": "transform"}, model)
+        self._job, self._transform = job, request
+        self._closing = job.orders.stop  # a stop ends the wait for the container, too
+
+    def _created_by(self) -> tuple[str, Document]:
+        return "transform-job", {**self._model, **self._transform}
+
+    def _log_place(self) -> tuple[str, str]:
+        return self._job.kind.log_group, self._job.name
+
+    def _variables(self) -> Mapping[str, str]:
+        """Return the job's own, and those of AWS; what the request leaves out is not passed."""
+        variables = {**self._transform.get("Environment", {}), "SAGEMAKER_BATCH": "true"}
+        for key, name in (
+            ("MaxPayloadInMB", "SAGEMAKER_MAX_PAYLOAD_IN_MB"),
+            ("MaxConcurrentTransforms", "SAGEMAKER_MAX_CONCURRENT_TRANSFORMS"),
+        ):
+            if key in self._transform:
+                variables[name] = str(self._transform[key])
+        if strategy := self._transform.get("BatchStrategy"):
+            variables["SAGEMAKER_BATCH_STRATEGY"] = _STRATEGIES[strategy]
+        return variables
+
+
+def payloads(request: Document, content: BinaryIO) -> Iterator[bytes]:
+    """Yield the requests' bodies: the whole object, or as many lines as a body may hold.
+
+    Raise an error for a record above the limit; a limit of 0 is none.
+    """
+    max_mb = request.get("MaxPayloadInMB", _MAX_PAYLOAD_MB)
+    max_bytes = max_mb * 1024**2 or sys.maxsize
+    if request["TransformInput"].get("SplitType", "None") != "Line":
+        size_bytes = content.seek(0, io.SEEK_END)
+        _check_size(size_bytes, max_bytes, max_mb)
+        content.seek(0)
+        yield content.read()
+        return
+    single = request.get("BatchStrategy") == "SingleRecord"
+    batch = bytearray()
+    for line in content:
+        _check_size(len(line), max_bytes, max_mb)
+        if batch and (single or len(batch) + len(line) > max_bytes):
+            yield bytes(batch)
+            batch.clear()
+        batch += line
+    if batch:
+        yield bytes(batch)
+
+
+def _check_size(size_bytes: int, max_bytes: int, max_mb: int) -> None:
+    if size_bytes > max_bytes:
+        raise _InvocationError(f"a record has {size_bytes} bytes; MaxPayloadInMB is {max_mb}")

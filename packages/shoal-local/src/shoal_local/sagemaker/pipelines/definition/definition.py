@@ -7,11 +7,14 @@ at CreatePipeline, UpdatePipeline and again at StartPipelineExecution.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
-from typing import Any
+from pathlib import Path
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import best_match
 
 from shoal_local.sagemaker.errors import invalid, not_emulated, unparsable
 from shoal_local.sagemaker.pipelines.definition.conditions import check_condition
@@ -21,8 +24,8 @@ from shoal_local.sagemaker.pipelines.definition.expressions import (
     with_wildcards,
 )
 from shoal_local.sagemaker.pipelines.definition.parameters import Parameter, parse_parameters
-from shoal_local.sagemaker.pipelines.definition.structure import check_steps, check_structure
 from shoal_local.sagemaker.shapes import Anything, Document, input_shape, shape_errors
+from shoal_local.tables import read_table
 
 OPERATIONS: Mapping[str, tuple[str, str]] = {
     "Training": ("CreateTrainingJob", "TrainingJobName"),
@@ -38,23 +41,14 @@ OPERATIONS: Mapping[str, tuple[str, str]] = {
 """
 _OWN_NAME = {"Training", "Processing", "Transform", "Tuning", "Model"}
 _TYPES = {*OPERATIONS, "Callback", "Condition", "Lambda", "Fail"}
-_KEYS = {
-    *("Name", "Type", "Arguments", "DependsOn", "DisplayName", "Description"),
-    *("RetryPolicies", "CacheConfig", "PropertyFiles"),
-}
-_EXTRA_KEYS = {
-    "Callback": {"SqsQueueUrl", "OutputParameters"},
-    "Lambda": {"FunctionArn", "OutputParameters"},
-}
 _RETRYABLE = OPERATIONS.keys() - {"Endpoint"}
-_RETRY_ON = {
-    "Step.SERVICE_FAULT",
-    "Step.THROTTLING",
-    "SageMaker.JOB_INTERNAL_ERROR",
-    "SageMaker.CAPACITY_ERROR",
-    "SageMaker.RESOURCE_LIMIT",
+_SDKS_EXPERIMENT = {
+    "ExperimentName": {"Get": "Execution.PipelineName"},
+    "TrialName": {"Get": "Execution.PipelineExecutionId"},
 }
-_TRIGGERS = {"Completed", "Failed", "Stopped", "Any"}
+"""What SageMaker's SDKs write into every definition. It is kept, and there are no experiments here
+that it could name.
+"""
 
 
 @dataclass(frozen=True)
@@ -92,7 +86,13 @@ class Definition:
 
 def parse(text: str) -> Definition:
     """Return the definition in `text`; raise AwsError for what is wrong or not emulated."""
-    document = _load(text)
+    try:
+        return _definition(_load(text))
+    except RecursionError:
+        raise unparsable("It is nested too deep") from None
+
+
+def _definition(document: Document) -> Definition:
     parameters = parse_parameters(document.get("Parameters", []))
     steps: dict[str, Step] = {}
     for step in _walk(document["Steps"], None):
@@ -105,92 +105,50 @@ def parse(text: str) -> Definition:
     return Definition(parameters, steps)
 
 
-_SDKS_EXPERIMENT = {
-    "ExperimentName": {"Get": "Execution.PipelineName"},
-    "TrialName": {"Get": "Execution.PipelineExecutionId"},
-}
-"""What SageMaker's SDKs write into every definition. It is kept, and there are no experiments here
-that it could name.
-"""
+@cache
+def _schema() -> Draft202012Validator:
+    return Draft202012Validator(read_table(Path(__file__).with_name("definition.yaml")))
 
 
 def _load(text: str) -> Document:
     try:
         document = json.loads(text)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise unparsable(str(error)) from None
-    is_known = isinstance(document, dict) and document.get("Version") == "2020-12-01"
-    if not is_known or not isinstance(document.get("Steps"), list):
-        raise unparsable("Version must be '2020-12-01' and Steps a list")
+    if mistake := best_match(_schema().iter_errors(document)):
+        where = mistake.json_path.replace("$", "the definition", 1)
+        raise unparsable(f"{where}: {mistake.message}")
     if document.get("MlflowConfig"):
         raise not_emulated("MlflowConfig of a pipeline; leave it out")
     if document.get("PipelineExperimentConfig") not in (None, {}, _SDKS_EXPERIMENT):
         raise not_emulated("PipelineExperimentConfig of a pipeline; leave it out")
-    known = {"Version", "Metadata", "Parameters", "Steps"}
-    if unknown := sorted(set(document) - known - {"PipelineExperimentConfig", "MlflowConfig"}):
-        raise unparsable(f"Unknown property '{unknown[0]}'")
-    check_structure(document)
-    if not document["Steps"]:
-        raise unparsable("Steps must not be empty")
     return dict(document)
 
 
-def _walk(documents: list[Any], branch: tuple[str, bool] | None) -> Iterator[Step]:
+def _walk(documents: list[Document], branch: tuple[str, bool] | None) -> Iterator[Step]:
     for document in documents:
         step = _step(document, branch)
         yield step
         if step.type == "Condition":
             for branch_name, outcome in (("IfSteps", True), ("ElseSteps", False)):
-                inner = step.arguments.get(branch_name, [])
-                check_steps(inner, f"{branch_name} of step {step.name}")
-                yield from _walk(inner, (step.name, outcome))
+                yield from _walk(step.arguments.get(branch_name, []), (step.name, outcome))
 
 
-def _step(document: Any, branch: tuple[str, bool] | None) -> Step:
-    name = document.get("Name") if isinstance(document, dict) else None
-    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9\-_]{1,64}", name):
-        raise unparsable("A step needs a Name of 1 to 64 characters [A-Za-z0-9-_]")
-    kind = document.get("Type")
-    if not isinstance(kind, str) or kind not in _TYPES:
+def _step(document: Document, branch: tuple[str, bool] | None) -> Step:
+    name, kind, arguments = document["Name"], document["Type"], document.get("Arguments", {})
+    if kind not in _TYPES:
         raise not_emulated(
             f"the step type {kind!r} (step {name}); it has {', '.join(sorted(_TYPES))}"
         )
-    if unknown := sorted(set(document) - _KEYS - _EXTRA_KEYS.get(kind, set())):
-        raise unparsable(f"Unknown property '{unknown[0]}' in step {name}")
     if document.get("CacheConfig", {}).get("Enabled"):
         raise not_emulated(f"step caching (CacheConfig of step {name}); leave it out")
-    _check_retries(document)
-    _check_arguments(document)
-    return Step(name, kind, document, branch, _dependencies(document))
-
-
-def _check_retries(document: Document) -> None:
-    name, kind, policies = document["Name"], document["Type"], document.get("RetryPolicies", [])
-    if policies and kind not in _RETRYABLE:
+    if document.get("RetryPolicies") and kind not in _RETRYABLE:
         raise invalid(f"Steps of type {kind} cannot be retried (step {name})")
-    for exception in (each for policy in policies for each in policy["ExceptionType"]):
-        if exception not in _RETRY_ON:
-            raise invalid(f"Unknown ExceptionType {exception} in the retry policies of step {name}")
-
-
-def _check_arguments(document: Document) -> None:
-    name, kind, arguments = document["Name"], document["Type"], document.get("Arguments", {})
     if kind in OPERATIONS:
         _check_request(name, kind, arguments)
-    elif kind == "Condition":
-        conditions = arguments.get("Conditions")
-        unknown = set(arguments) - {"Conditions", "IfSteps", "ElseSteps"}
-        if unknown or not isinstance(conditions, list) or not conditions:
-            raise invalid(
-                f"Condition step {name} needs Conditions and may have IfSteps and ElseSteps"
-            )
-        for condition in conditions:
-            check_condition(condition, name)
-    elif kind == "Fail" and set(arguments) != {"ErrorMessage"}:
-        raise invalid(f"Fail step {name} needs ErrorMessage")
-    for needing, key in (("Lambda", "FunctionArn"), ("Callback", "SqsQueueUrl")):
-        if kind == needing and key not in document:
-            raise invalid(f"{kind} step {name} needs {key}")
+    for condition in arguments["Conditions"] if kind == "Condition" else ():
+        check_condition(condition, name)
+    return Step(name, kind, document, branch, _dependencies(document))
 
 
 def _check_request(name: str, kind: str, arguments: Document) -> None:
@@ -222,8 +180,6 @@ def _dependencies(document: Document) -> tuple[tuple[str, str], ...]:
     for dependency in document.get("DependsOn", []):
         is_name = isinstance(dependency, str)
         named = {"Step": dependency, "Trigger": "Completed"} if is_name else dependency
-        if named["Trigger"] not in _TRIGGERS:
-            raise not_emulated(f"the dependency {dependency!r} of step {document['Name']}")
         triggers.setdefault(named["Step"], named["Trigger"])
     return tuple(triggers.items())
 

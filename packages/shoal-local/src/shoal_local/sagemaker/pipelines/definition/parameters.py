@@ -64,28 +64,18 @@ FROM_TEXT: Mapping[str, Callable[[str], Any]] = {
 """What makes a value of the text that the API carries; each raises ValueError."""
 
 
-def parse_parameters(documents: Sequence[Any]) -> dict[str, Parameter]:
+def parse_parameters(documents: Sequence[Document]) -> dict[str, Parameter]:
     """Return the declarations by name."""
     parameters: dict[str, Parameter] = {}
     for document in documents:
-        parameter = _parse(document)
-        if parameter.name in parameters:
-            raise unparsable(f"The parameter {parameter.name} is declared twice")
-        parameters[parameter.name] = parameter
+        name, default = document["Name"], document.get("DefaultValue")
+        if name in parameters:
+            raise unparsable(f"The parameter {name} is declared twice")
+        allowed = tuple(document.get("EnumValues", ()))
+        parameters[name] = Parameter(name, document["Type"], default, allowed)
+        if default is not None:
+            parameters[name].check(default)
     return parameters
-
-
-def _parse(document: Document) -> Parameter:
-    unknown = set(document) - {"Name", "Type", "DefaultValue", "EnumValues"}
-    if unknown or "Name" not in document:
-        raise unparsable(f"A parameter has Name, Type, DefaultValue, EnumValues, not {document}")
-    name, kind, default = document["Name"], document.get("Type", ""), document.get("DefaultValue")
-    if kind not in _TYPES:
-        raise unparsable(f"The parameter {name} has the type {kind}")
-    parameter = Parameter(name, kind, default, tuple(document.get("EnumValues", ())))
-    if default is not None:
-        parameter.check(default)
-    return parameter
 
 
 def values_of(

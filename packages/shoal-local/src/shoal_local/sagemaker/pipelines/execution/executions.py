@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterable
 from typing import ClassVar
 
 from shoal_local.errors import AwsError
@@ -27,14 +26,12 @@ _STEPS = Listing(
     "PipelineExecutionStep",
     "StepName",
     "StepStatus",
-    "StartTime",
     extra_filters=frozenset({"PipelineExecutionArn"}),
 )
 _PARAMETERS = Listing(
     "PipelineParameters",
     "Parameter",
     "Name",
-    created="_sequence",
     default_order="Ascending",
     extra_filters=frozenset({"PipelineExecutionArn"}),
 )
@@ -45,10 +42,11 @@ MAX_CONCURRENT = 20
 class Executions(Resources):
     """The executions of the account's pipelines."""
 
+    kind = KINDS[KIND]
     verbs: ClassVar[tuple[str, ...]] = ("start", "stop", "describe", "list")
 
     def __init__(self, core: Core, all_pipelines: pipelines.Pipelines) -> None:
-        super().__init__(core, KINDS[KIND])
+        super().__init__(core)
         self._pipelines = all_pipelines
         self.callbacks = Callbacks(core)
         self._running: dict[str, Execution] = {}
@@ -158,34 +156,30 @@ class Executions(Resources):
         members = {"PipelineDefinition": document["_definition"]}
         return members | {"CreationTime": document["CreationTime"]}
 
-    def list(
-        self,
-        request: Document,
-        entry: Callable[[Document], Document | None] = lambda document: document,
-    ) -> Document:
-        pipeline_arn = self._pipelines.describe(request)["PipelineArn"]
+    def list(self, request: Document) -> Document:
+        pipeline = self._pipelines.describe(request)
+        return super().list(request | {"PipelineName": pipeline["PipelineName"]})
 
-        def of_pipeline(each: Document) -> Document | None:
-            reason = each.get("FailureReason")
-            failure = {"PipelineExecutionFailureReason": reason} if reason else {}
-            return each | failure if each["PipelineArn"] == pipeline_arn else None
-
-        return super().list(records.with_creation_filters(request), of_pipeline)
+    def _entry(self, request: Document, document: Document) -> Document | None:
+        if document["_pipeline"] != request["PipelineName"]:
+            return None
+        reason = document.get("FailureReason")
+        return document | ({"PipelineExecutionFailureReason": reason} if reason else {})
 
     def steps(self, request: Document) -> Document:
         # AWS's model does not ask for it, and there is nothing else to list steps by
         if "PipelineExecutionArn" not in request:
             raise invalid("PipelineExecutionArn is required")
         steps = self.describe(request)["_steps"].values()
-        return _STEPS.page(_in_sequence(steps), request)
+        return _STEPS.page(steps, request, in_order=True)
 
     def parameters(self, request: Document) -> Document:
         values = self.describe(request)["_parameters"].items()
-        entries = (
+        entries = [
             {"Name": name, "Value": value if isinstance(value, str) else json.dumps(value)}
             for name, value in values
-        )
-        return _PARAMETERS.page(_in_sequence(entries), request)
+        ]
+        return _PARAMETERS.page(entries, request, in_order=True)
 
     def close(self) -> None:
         """Stop every execution.
@@ -199,7 +193,3 @@ class Executions(Resources):
     def join(self) -> None:
         for execution in self._running.values():
             execution.join(timeout_s=5)
-
-
-def _in_sequence(entries: Iterable[Document]) -> list[Document]:
-    return [each | {"_sequence": position} for position, each in enumerate(entries)]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import ClassVar
 
 from shoal_local.sagemaker import names
-from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.errors import conflict, invalid, not_emulated
 from shoal_local.sagemaker.jobs.base import storage
 from shoal_local.sagemaker.pipelines.definition.arguments import check_arguments
@@ -30,10 +28,8 @@ class Pipelines(Resources):
     A definition that the emulator could not run is refused.
     """
 
+    kind = KINDS[KIND]
     verbs: ClassVar[tuple[str, ...]] = (*Resources.verbs, "update")
-
-    def __init__(self, core: Core) -> None:
-        super().__init__(core, KINDS[KIND])
 
     def create(self, request: Document) -> Document:
         text = self._definition(request)
@@ -93,18 +89,11 @@ class Pipelines(Resources):
             raise not_emulated("pipeline versions")
         return self.find(request["PipelineName"])
 
-    def list(
-        self,
-        request: Document,
-        entry: Callable[[Document], Document | None] = lambda document: document,
-    ) -> Document:
-        prefix = request.get("PipelineNamePrefix", "")
-
-        def with_last_run(each: Document) -> Document | None:
-            last = {"LastExecutionTime": each["LastRunTime"]} if "LastRunTime" in each else {}
-            return each | last if each["PipelineName"].startswith(prefix) else None
-
-        return super().list(records.with_creation_filters(request), with_last_run)
+    def _entry(self, request: Document, document: Document) -> Document | None:
+        if not document["PipelineName"].startswith(request.get("PipelineNamePrefix", "")):
+            return None
+        ran_at = document.get("LastRunTime")
+        return document | ({"LastExecutionTime": ran_at} if ran_at else {})
 
     def delete(self, request: Document) -> Document:
         document = self.find(request["PipelineName"])

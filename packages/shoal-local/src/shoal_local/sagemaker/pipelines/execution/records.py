@@ -121,12 +121,6 @@ def iso(instant: float | None) -> str | None:
     return datetime.datetime.fromtimestamp(instant, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def with_creation_filters(request: Document) -> Document:
-    """Return a list's request with the names that other lists have for its filters."""
-    renamed = {"CreatedAfter": "CreationTimeAfter", "CreatedBefore": "CreationTimeBefore"}
-    return {renamed.get(key, key): value for key, value in request.items()}
-
-
 def lower_camel(document: Any) -> Any:
     """Return metadata as step events carry it: `{"trainingJob": {"arn": ...}}`."""
     if isinstance(document, dict):

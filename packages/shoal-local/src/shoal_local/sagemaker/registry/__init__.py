@@ -1,1 +1,0 @@
-"""The model registry: model package groups and their versions."""
