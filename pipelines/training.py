@@ -1,4 +1,5 @@
-"""The pipeline that trains, written out from top to bottom. Insert a step of your own here.
+"""The pipeline that trains, written out from top to bottom. Insert a step of your own here: steps
+wait for what they read and for `depends_on`, not for the order of a tuple.
 
     Train -> Evaluate -> Gate -+-> Seal -> Register -> CreateModel ->
                                |   CreateEndpointConfig -> CreateEndpoint -> SmokeTest ->

@@ -1,5 +1,5 @@
 """The sweeper, the keeper of pages, alarms with their topic, a budget and the dashboard of one
-environment.
+environment. The alarms of the endpoint that serves a release are in serving.py.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from stacks.platform import EnvironmentStage
 
 ROOT = Path(__file__).resolve().parents[1]
 SNAPSHOTS = ROOT / "tests" / "snapshots"
+WRITE = "SNAPSHOTS=write .venv/bin/python -m pytest tests/test_synth.py"
 
 
 @pytest.fixture(scope="session")
@@ -43,9 +44,9 @@ def require_snapshot(name: str, value: object) -> None:
     if os.environ.get("SNAPSHOTS") == "write":
         file.parent.mkdir(exist_ok=True)
         file.write_text(text, encoding="utf-8")
-    assert file.is_file(), f"{file} is missing: SNAPSHOTS=write pytest tests writes it"
+    assert file.is_file(), f"{file} is missing: {WRITE} writes it"
     if file.read_text(encoding="utf-8") != text:
         pytest.fail(
             f"{file.relative_to(ROOT)} differs from what the repository makes now. Look at the"
-            " difference: SNAPSHOTS=write pytest tests, then git diff tests/snapshots"
+            f" difference: {WRITE}, then git diff tests/snapshots"
         )
