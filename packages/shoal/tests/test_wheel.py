@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -48,16 +49,17 @@ def team(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(installed: Path, folder: Path, *arguments: str, **variables: str) -> str:
     """Run Python in `folder` with the wheel before what is installed; return what it printed."""
-    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "PYTHONPATH": str(installed)}
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=folder,
-        env=environment | variables,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+    with tempfile.TemporaryDirectory() as home:  # the CDK's library keeps a cache there
+        environment = {"PATH": os.environ["PATH"], "HOME": home, "PYTHONPATH": str(installed)}
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            cwd=folder,
+            env=environment | variables,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
