@@ -1,7 +1,10 @@
-"""A CloudWatch alarm with this project's defaults."""
+"""A CloudWatch alarm with this project's defaults, and the metric that it watches."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import aws_cdk as cdk
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_sns as sns
@@ -10,6 +13,19 @@ from constructs import Construct
 from shoal.settings.names import Names
 
 _COMPARISON = cloudwatch.ComparisonOperator
+
+
+def metric(
+    namespace: str, name: str, dimensions: Mapping[str, str], statistic: str, minutes: float
+) -> cloudwatch.Metric:
+    """Return a metric's statistic over periods of so many minutes."""
+    return cloudwatch.Metric(
+        namespace=namespace,
+        metric_name=name,
+        dimensions_map=dict(dimensions),
+        statistic=statistic,
+        period=cdk.Duration.minutes(minutes),
+    )
 
 
 class Alarm(cloudwatch.Alarm):

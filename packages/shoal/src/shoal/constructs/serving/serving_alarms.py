@@ -8,25 +8,17 @@ AI metrics in Amazon CloudWatch". For errors each request sends 1 or 0, so their
 
 from __future__ import annotations
 
-import aws_cdk as cdk
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
-from shoal.constructs.monitoring.alarm import Alarm
+from shoal.constructs.monitoring.alarm import Alarm, metric
 from shoal.settings.names import Names
 from shoal.settings.sections.serving import Alarms
 
-_NAMESPACE = "AWS/SageMaker"
-LATENCY, SERVER_ERRORS, MODEL_ERRORS = WATCHED = (
-    "serving-latency",
-    "serving-errors",
-    "serving-model-errors",
-)
-
 
 class ServingAlarms(Construct):
-    """`names` are in the order of WATCHED.
+    """`names` are those of the alarms.
 
     The alarms must exist before the endpoint, and not ring when its deployment begins.
     """
@@ -43,8 +35,7 @@ class ServingAlarms(Construct):
         topic: sns.ITopic,
     ) -> None:
         super().__init__(scope, construct_id)
-        self._names, self._limits, self._topic = names, limits, topic
-        self._fleet = {
+        fleet = {
             "EndpointName": names.serving_endpoint,
             "VariantName": variant,
             "EndpointConfigName": config_name,
@@ -54,51 +45,26 @@ class ServingAlarms(Construct):
             limits.error_rate_percent,
             limits.model_error_rate_percent,
         )
-        # ModelLatency is in microseconds.
-        self._add(
-            LATENCY,
-            f"takes longer than {p99} ms for one request in a hundred",
-            "ModelLatency",
-            "p99",
-            p99 * 1000,
+        slow = f"takes longer than {p99} ms for one request in a hundred"
+        failing = f"answers more than {rate:g} % of the requests with 5XX"
+        wrong = f"answers more than {any_rate:g} % with no 2XX"
+        watched = (
+            # ModelLatency is in microseconds.
+            ("serving-latency", slow, "ModelLatency", "p99", p99 * 1000),
+            ("serving-errors", failing, "Invocation5XXErrors", "Average", rate / 100),
+            ("serving-model-errors", wrong, "InvocationModelErrors", "Average", any_rate / 100),
         )
-        self._add(
-            SERVER_ERRORS,
-            f"answers more than {rate:g} % of the requests with 5XX",
-            "Invocation5XXErrors",
-            "Average",
-            rate / 100,
-        )
-        self._add(
-            MODEL_ERRORS,
-            f"answers more than {any_rate:g} % with no 2XX",
-            "InvocationModelErrors",
-            "Average",
-            any_rate / 100,
-        )
-
-    @property
-    def names(self) -> list[str]:
-        return [self._names.alarm(purpose) for purpose in WATCHED]
-
-    def _add(
-        self, purpose: str, description: str, metric: str, statistic: str, threshold: float
-    ) -> None:
-        alarm = Alarm(
-            self,
-            purpose,
-            names=self._names,
-            purpose=purpose,
-            description=f"The endpoint {self._names.serving_endpoint} {description}.",
-            metric=cloudwatch.Metric(
-                namespace=_NAMESPACE,
-                metric_name=metric,
-                dimensions_map=self._fleet,
-                statistic=statistic,
-                period=cdk.Duration.minutes(1),
-            ),
-            threshold=threshold,
-            periods=self._limits.minutes,
-            comparison=cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
-        )
-        alarm.notify(self._topic)
+        self.names = [names.alarm(purpose) for purpose, *_ in watched]
+        for purpose, description, name, statistic, threshold in watched:
+            alarm = Alarm(
+                self,
+                purpose,
+                names=names,
+                purpose=purpose,
+                description=f"The endpoint {names.serving_endpoint} {description}.",
+                metric=metric("AWS/SageMaker", name, fleet, statistic, minutes=1),
+                threshold=threshold,
+                periods=limits.minutes,
+                comparison=cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
+            )
+            alarm.notify(topic)
