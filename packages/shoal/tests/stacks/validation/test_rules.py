@@ -1,5 +1,5 @@
 """Our rules on templates: each broken rule is found on the right resource, and correct templates
-pass.
+pass. packages/shoal/tests/settings/test_schedule_expressions.py tests the grammar of schedules.
 """
 
 from __future__ import annotations
@@ -8,98 +8,97 @@ from typing import Any
 
 import pytest
 
-from shoal.constructs.validation import file_systems, identities, pipelines, security_groups
-from shoal.constructs.validation.findings import Finding, Template
+from shoal.constructs.validation import (
+    file_systems,
+    identities,
+    pipelines,
+    schedules,
+    security_groups,
+)
+from shoal.constructs.validation.findings import Finding, Rule, Template
 
 GROUP = {"Fn::GetAtt": ["Nodes", "GroupId"]}
-ALL_IN = {
-    "Type": "AWS::EC2::SecurityGroupIngress",
-    "Properties": {"GroupId": GROUP, "IpProtocol": "-1", "SourceSecurityGroupId": GROUP},
-}
-ALL_OUT = {
-    "Type": "AWS::EC2::SecurityGroupEgress",
-    "Properties": {"GroupId": GROUP, "IpProtocol": "-1", "DestinationSecurityGroupId": GROUP},
-}
-NODES = {
-    "Type": "AWS::EC2::SecurityGroup",
-    "Properties": {"SecurityGroupEgress": [{"CidrIp": "0.0.0.0/0", "IpProtocol": "tcp"}]},
-}
+ALL = {"GroupId": GROUP, "IpProtocol": "-1"}
 
 
-def template(**resources: Any) -> Template:
-    return {"Resources": resources}
+def resource(kind: str, **properties: Any) -> dict[str, Any]:
+    return {"Type": f"AWS::{kind}", "Properties": properties}
+
+
+ALL_IN = resource("EC2::SecurityGroupIngress", **ALL, SourceSecurityGroupId=GROUP)
+ALL_OUT = resource("EC2::SecurityGroupEgress", **ALL, DestinationSecurityGroupId=GROUP)
+NODES = resource(
+    "EC2::SecurityGroup", SecurityGroupEgress=[{"CidrIp": "0.0.0.0/0", "IpProtocol": "tcp"}]
+)
+PORT_IN = ALL_IN["Properties"] | {"IpProtocol": "tcp", "FromPort": 988, "ToPort": 988}
+LUSTRE_IN = resource("EC2::SecurityGroupIngress", **PORT_IN)
+ALL_IN_INSIDE = resource(
+    "EC2::SecurityGroup",
+    SecurityGroupIngress=[{"IpProtocol": "-1", "SourceSecurityGroupId": {"Ref": "Nodes"}}],
+)
+SSH = {"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22}
+OPEN = resource("EC2::SecurityGroup", SecurityGroupIngress=[SSH | {"CidrIpv6": "::/0"}])
 
 
 def lustre(capacity: int = 1200, kind: str = "SCRATCH_2", **changes: Any) -> dict[str, Any]:
-    configuration = {"DeploymentType": kind} | {
-        key: changes.pop(key) for key in ("PerUnitStorageThroughput",) if key in changes
-    }
+    throughput = "PerUnitStorageThroughput"
+    configuration = {"DeploymentType": kind}
+    if throughput in changes:
+        configuration[throughput] = changes.pop(throughput)
     properties = {
         "StorageCapacity": capacity,
         "FileSystemTypeVersion": "2.15",
         "SubnetIds": ["subnet-1"],
         "LustreConfiguration": configuration,
     }
-    return {"Type": "AWS::FSx::FileSystem", "Properties": properties | changes}
+    return resource("FSx::FileSystem", **properties | changes)
 
 
-def only(several: list[Finding]) -> tuple[str, str]:
-    (finding,) = several
-    return finding.rule, finding.logical_id
+def association(*events: str) -> dict[str, Any]:
+    policy = {"AutoExportPolicy": {"Events": [*events]}}
+    return resource("FSx::DataRepositoryAssociation", S3=policy)
 
 
-@pytest.mark.parametrize(("half", "missing"), [(ALL_IN, "egress"), (ALL_OUT, "ingress")])
-def test_a_group_that_allows_itself_one_way_only_is_found_with_the_rule_that_is_missing(
-    half: dict[str, Any], missing: str
-) -> None:
-    (finding,) = security_groups.check(template(Nodes=NODES, Half=half))
-    assert (finding.rule, finding.logical_id) == (security_groups.BOTH_WAYS, "Nodes")
-    assert f"add the {missing} rule" in finding.text
+def pipeline(name: str) -> dict[str, Any]:
+    return resource("SageMaker::Pipeline", PipelineName=name)
 
 
-def test_a_group_that_allows_itself_both_ways_passes_and_carries_efa() -> None:
-    checked = template(Nodes=NODES, In=ALL_IN, Out=ALL_OUT)
-    assert list(security_groups.check(checked)) == []
-    assert security_groups.carries_efa(checked, "Nodes")
-
-
-def test_rules_inside_the_group_count_like_those_of_their_own() -> None:
-    inside = {
-        "SecurityGroupIngress": [{"IpProtocol": "-1", "SourceSecurityGroupId": {"Ref": "Nodes"}}]
+def assumable(**changes: Any) -> dict[str, Any]:
+    statement = {
+        "Effect": "Allow",
+        "Principal": {"Service": "sagemaker.amazonaws.com"},
+        "Action": "sts:AssumeRole",
+        **changes,
     }
-    checked = template(Nodes={"Type": "AWS::EC2::SecurityGroup", "Properties": inside}, Out=ALL_OUT)
-    assert list(security_groups.check(checked)) == []
+    return resource("IAM::Role", AssumeRolePolicyDocument={"Statement": [statement]})
 
 
-def test_ports_of_a_file_system_must_be_open_both_ways_too() -> None:
-    lustre_in = {
-        **ALL_IN,
-        "Properties": ALL_IN["Properties"] | {"IpProtocol": "tcp", "FromPort": 988, "ToPort": 988},  # type: ignore[operator]
-    }
-    assert only(list(security_groups.check(template(Nodes=NODES, In=lustre_in)))) == (
-        security_groups.BOTH_WAYS,
-        "Nodes",
+def scheduled(kind: str) -> dict[str, Any]:
+    return resource(kind, ScheduleExpression="cron(0 1 * * * *)")
+
+
+OWN_ACCOUNT = {"StringEquals": {"aws:SourceAccount": "111122223333"}}
+ONE_WAY, TRUST = security_groups.BOTH_WAYS, identities.TRUST
+COMBINATION, EXPRESSION = file_systems.COMBINATION, schedules.EXPRESSION
+Found = tuple[str, str, str] | None
+"""Rule, logical id, and a part of the text; None where nothing is found."""
+Row = tuple[Rule, dict[str, Any], Found]
+GROUPS: list[Row] = [
+    (security_groups.check, resources, found)
+    for resources, found in (
+        ({"Nodes": NODES, "In": ALL_IN}, (ONE_WAY, "Nodes", "add the egress rule")),
+        ({"Nodes": NODES, "Out": ALL_OUT}, (ONE_WAY, "Nodes", "add the ingress rule")),
+        ({"Nodes": NODES, "In": ALL_IN, "Out": ALL_OUT}, None),
+        ({"Nodes": ALL_IN_INSIDE, "Out": ALL_OUT}, None),
+        ({"Nodes": NODES, "In": LUSTRE_IN}, (ONE_WAY, "Nodes", "tcp 988 to 988 one way only")),
+        ({"Open": OPEN}, (security_groups.NOT_FROM_EVERYWHERE, "Open", "from every address")),
     )
-
-
-def test_traffic_from_everywhere_is_found() -> None:
-    inside = {
-        "SecurityGroupIngress": [
-            {"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22, "CidrIpv6": "::/0"}
-        ]
-    }
-    checked = template(Open={"Type": "AWS::EC2::SecurityGroup", "Properties": inside})
-    assert only(list(security_groups.check(checked))) == (
-        security_groups.NOT_FROM_EVERYWHERE,
-        "Open",
-    )
-
-
-@pytest.mark.parametrize(
-    ("resource", "text"),
-    [
+]
+FILE_SYSTEMS: list[Row] = [
+    (file_systems.check, {"Fast": each}, (COMBINATION, "Fast", text) if text else None)
+    for each, text in (
         (lustre(3600), "StorageCapacity is 3600"),
-        (lustre(0 + 1201), "StorageCapacity is 1201"),
+        (lustre(1201), "StorageCapacity is 1201"),
         (lustre(kind="SCRATCH_1"), "DeploymentType is SCRATCH_1"),
         (lustre(PerUnitStorageThroughput=125), "SCRATCH_2 takes none"),
         (lustre(kind="PERSISTENT_2"), "PERSISTENT_2 needs one of 125, 250, 500, 1000"),
@@ -109,142 +108,113 @@ def test_traffic_from_everywhere_is_found() -> None:
         ),
         (lustre(FileSystemTypeVersion="2.10"), "FileSystemTypeVersion is 2.10"),
         (lustre(SubnetIds=["subnet-1", "subnet-2"]), "exactly one subnet"),
+        (lustre(), ""),
+        (lustre(4800), ""),
+        (lustre(2400, "PERSISTENT_2", PerUnitStorageThroughput=1000), ""),
+    )
+]
+OTHERS: list[Row] = [
+    (
+        file_systems.check,
+        {"Link": association("NEW", "DELETED")},
+        (file_systems.NO_DELETIONS, "Link", "carries deletions to the bucket"),
+    ),
+    *(
+        (pipelines.check, {"Train": pipeline(name)}, (pipelines.NAME, "Train", f"{name}: use"))
+        for name in ("Shoal-mnist", "shoal_mnist", "-shoal", "shoal-", "")
+    ),
+    (identities.check, {"Role": assumable()}, (TRUST, "Role", "any account's service may")),
+    (identities.check, {"Role": assumable(Condition=OWN_ACCOUNT)}, None),
+    *(
+        (
+            identities.check,
+            {"Role": assumable(Principal=principal)},
+            (TRUST, "Role", "anybody may assume it"),
+        )
+        for principal in ("*", {"AWS": "*"}, {"AWS": ["arn:aws:iam::111122223333:role/x", "*"]})
+    ),
+    *(
+        (
+            schedules.check,
+            {"Nightly": scheduled(kind)},
+            (EXPRESSION, "Nightly", "cron(0 1 * * * *)"),
+        )
+        for kind in ("Events::Rule", "Scheduler::Schedule")
+    ),
+]
+
+
+@pytest.mark.parametrize(("check", "resources", "found"), [*GROUPS, *FILE_SYSTEMS, *OTHERS])
+def test_a_broken_rule_is_found_on_its_resource(
+    check: Rule, resources: dict[str, Any], found: Found
+) -> None:
+    findings: list[Finding] = list(check({"Resources": resources}))
+    assert [(each.rule, each.logical_id) for each in findings] == ([found[:2]] if found else [])
+    assert not found or found[2] in findings[0].text
+
+
+def test_a_group_that_allows_itself_both_ways_carries_efa() -> None:
+    both = {"Resources": {"Nodes": NODES, "In": ALL_IN, "Out": ALL_OUT}}
+    assert security_groups.carries_efa(both, "Nodes")
+    assert not security_groups.carries_efa({"Resources": {"Nodes": NODES, "In": ALL_IN}}, "Nodes")
+
+
+IMPORTED = {"Fn::ImportValue": "net:Nodes"}
+EXISTING = "sg-0123456789abcdef0"
+
+
+@pytest.mark.parametrize(
+    ("network", "own", "groups", "found"),
+    [
+        pytest.param([ALL_IN], [], [IMPORTED], True, id="does not carry EFA"),
+        pytest.param([ALL_IN, ALL_OUT], [], [IMPORTED], False, id="carries EFA"),
+        pytest.param([ALL_IN], [], [IMPORTED, EXISTING], False, id="one is there already"),
+        pytest.param([], [ALL_IN], [IMPORTED, GROUP], True, id="own stack's does not"),
+        pytest.param([], [ALL_IN, ALL_OUT], [IMPORTED, GROUP], False, id="own stack's carries EFA"),
     ],
 )
-def test_a_file_system_that_fsx_would_refuse_is_found(resource: dict[str, Any], text: str) -> None:
-    (finding,) = file_systems.check(template(Fast=resource))
-    assert text in finding.text
-
-
-@pytest.mark.parametrize(
-    "resource",
-    [lustre(), lustre(4800), lustre(2400, "PERSISTENT_2", PerUnitStorageThroughput=1000)],
-)
-def test_a_file_system_that_fsx_takes_passes(resource: dict[str, Any]) -> None:
-    assert list(file_systems.check(template(Fast=resource))) == []
-
-
-def test_an_association_that_deletes_in_the_bucket_is_found() -> None:
-    policy = {"S3": {"AutoExportPolicy": {"Events": ["NEW", "DELETED"]}}}
-    checked = template(Link={"Type": "AWS::FSx::DataRepositoryAssociation", "Properties": policy})
-    assert only(list(file_systems.check(checked))) == (file_systems.NO_DELETIONS, "Link")
-
-
-@pytest.mark.parametrize("name", ["Shoal-mnist", "shoal_mnist", "-shoal", "shoal-", ""])
-def test_a_pipeline_name_that_its_own_arn_would_not_match_is_found(name: str) -> None:
-    checked = template(
-        Train={"Type": "AWS::SageMaker::Pipeline", "Properties": {"PipelineName": name}}
-    )
-    assert only(list(pipelines.check(checked))) == (pipelines.NAME, "Train")
-
-
-def _stage(*rules: dict[str, Any]) -> list[Template]:
-    network = template(Nodes=NODES, **{f"Rule{index}": rule for index, rule in enumerate(rules)})
-    exported = {"Outputs": {"Nodes": {"Value": GROUP, "Export": {"Name": "net:Nodes"}}}}
-    body = {"Fn::Join": ["", ['{"SecurityGroupIds": ["', {"Fn::ImportValue": "net:Nodes"}, '"]}']]}
-    properties = {"PipelineName": "train", "PipelineDefinition": {"PipelineDefinitionBody": body}}
-    return [
-        {**network, **exported},
-        template(Train={"Type": "AWS::SageMaker::Pipeline", "Properties": properties}),
-    ]
-
-
-def test_a_pipeline_in_a_group_that_does_not_carry_efa_is_found() -> None:
-    assert only(list(pipelines.check_network(_stage(ALL_IN)))) == (pipelines.NETWORK, "Train")
-    assert list(pipelines.check_network(_stage(ALL_IN, ALL_OUT))) == []
-
-
-def test_a_group_that_is_there_already_may_carry_efa() -> None:
-    network, stack = _stage(ALL_IN)
-    stack["Resources"]["Train"]["Properties"]["PipelineDefinition"]["PipelineDefinitionBody"][
-        "Fn::Join"
-    ][1].append("sg-0123456789abcdef0")
-    assert list(pipelines.check_network([network, stack])) == []
-
-
-@pytest.mark.parametrize(
-    ("rules", "found"), [((ALL_IN,), [pipelines.NETWORK]), ((ALL_IN, ALL_OUT), [])]
-)
-def test_a_group_of_the_pipelines_own_stack_may_carry_efa(
-    rules: tuple[dict[str, Any], ...], found: list[str]
+def test_a_pipeline_has_a_security_group_that_carries_efa(
+    network: list[Any], own: list[Any], groups: list[Any], found: bool
 ) -> None:
-    network, stack = _stage()
-    body = stack["Resources"]["Train"]["Properties"]["PipelineDefinition"]
-    body["PipelineDefinitionBody"]["Fn::Join"][1].append(GROUP)
-    own = template(Nodes=NODES, **{f"Rule{index}": rule for index, rule in enumerate(rules)})
-    whole = {**stack, "Resources": {**stack["Resources"], **own["Resources"]}}
-    assert [each.rule for each in pipelines.check_network([network, whole])] == found
-
-
-def _role(condition: dict[str, Any]) -> Template:
-    statement = {
-        "Effect": "Allow",
-        "Principal": {"Service": "sagemaker.amazonaws.com"},
-        "Action": "sts:AssumeRole",
-        **condition,
+    body = {"Fn::Join": ["", ['{"SecurityGroupIds": ["', *groups, '"]}']]}
+    train = pipeline("train")
+    train["Properties"]["PipelineDefinition"] = {"PipelineDefinitionBody": body}
+    exported = {"Nodes": {"Value": GROUP, "Export": {"Name": "net:Nodes"}}}
+    stage: dict[str, Template] = {
+        "network.json": {"Resources": _nodes(network), "Outputs": exported},
+        "pipeline.json": {"Resources": {"Train": train} | (_nodes(own) if own else {})},
     }
-    return template(
-        Role={
-            "Type": "AWS::IAM::Role",
-            "Properties": {"AssumeRolePolicyDocument": {"Statement": [statement]}},
-        }
-    )
+    findings = [(path, each.rule, each.logical_id) for path, each in pipelines.check_network(stage)]
+    assert findings == ([("pipeline.json", pipelines.NETWORK, "Train")] if found else [])
 
 
-def test_a_role_that_any_account_can_have_assumed_is_found() -> None:
-    assert only(list(identities.check(_role({})))) == (identities.TRUST, "Role")
-    assert (
-        list(
-            identities.check(
-                _role({"Condition": {"StringEquals": {"aws:SourceAccount": "111122223333"}}})
-            )
-        )
-        == []
-    )
-
-
-@pytest.mark.parametrize(
-    "principal", ["*", {"AWS": "*"}, {"AWS": ["arn:aws:iam::111122223333:role/x", "*"]}]
-)
-def test_a_role_that_anybody_may_assume_is_found(principal: Any) -> None:
-    assert only(list(identities.check(_role({"Principal": principal})))) == (
-        identities.TRUST,
-        "Role",
-    )
+def _nodes(rules: list[Any]) -> dict[str, Any]:
+    return {"Nodes": NODES} | {f"Rule{number}": rule for number, rule in enumerate(rules)}
 
 
 TO_SAGEMAKER = {"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}}
-PASSED = "arn:aws:iam::111122223333:role/training"
+PASSED = "arn:aws:iam::111122223333:role"
 
 
 @pytest.mark.parametrize(
-    ("statement", "count"),
+    ("action", "resources", "condition", "count"),
     [
-        ({"Action": "iam:PassRole", "Resource": PASSED, "Condition": TO_SAGEMAKER}, 0),
-        (
-            {
-                "Action": ["iam:PassRole"],
-                "Resource": "arn:aws:iam::111122223333:role/*",
-                "Condition": TO_SAGEMAKER,
-            },
-            1,
-        ),
-        ({"Action": "iam:PassRole", "Resource": PASSED}, 1),
-        ({"Action": "iam:*", "Resource": "*"}, 2),
-        ({"Action": "s3:GetObject", "Resource": "*"}, 0),
+        ("iam:PassRole", f"{PASSED}/training", TO_SAGEMAKER, 0),
+        (["iam:PassRole"], f"{PASSED}/*", TO_SAGEMAKER, 1),
+        ("iam:PassRole", f"{PASSED}/training", {}, 1),
+        ("iam:*", "*", {}, 2),
+        ("s3:GetObject", "*", {}, 0),
     ],
 )
-def test_a_role_is_passed_by_its_name_to_one_service(statement: dict[str, Any], count: int) -> None:
-    document = {"PolicyDocument": {"Statement": {"Effect": "Allow", **statement}}}
-    several = list(
-        identities.check(template(Policy={"Type": "AWS::IAM::Policy", "Properties": document}))
-    )
-    assert [finding.rule for finding in several] == [identities.PASS] * count
-    trust: dict[str, Any] = {"AssumeRolePolicyDocument": {"Statement": []}}
-    role = {
-        "Type": "AWS::IAM::Role",
-        "Properties": {**trust, "Policies": [{"PolicyName": "inline", **document}]},
-    }
-    assert [finding.rule for finding in identities.check(template(Role=role))] == [
-        identities.PASS
-    ] * count
+def test_a_role_is_passed_by_its_name_to_one_service(
+    action: Any, resources: str, condition: dict[str, Any], count: int
+) -> None:
+    statement = {"Effect": "Allow", "Action": action, "Resource": resources}
+    document = {"Statement": statement | ({"Condition": condition} if condition else {})}
+    inline = [{"PolicyName": "inline", "PolicyDocument": document}]
+    for each in (
+        resource("IAM::Policy", PolicyDocument=document),
+        resource("IAM::Role", AssumeRolePolicyDocument={"Statement": []}, Policies=inline),
+    ):
+        findings = identities.check({"Resources": {"Passing": each}})
+        assert [finding.rule for finding in findings] == [identities.PASS] * count

@@ -38,11 +38,8 @@ def check(template: Template) -> Iterator[Finding]:
 
 def _mistakes(properties: Mapping[str, Any]) -> Iterator[str]:
     lustre = properties.get("LustreConfiguration", {})
-    kind, throughput, capacity = (
-        lustre.get("DeploymentType"),
-        lustre.get("PerUnitStorageThroughput"),
-        properties.get("StorageCapacity"),
-    )
+    kind, throughput = lustre.get("DeploymentType"), lustre.get("PerUnitStorageThroughput")
+    capacity, version = properties.get("StorageCapacity"), properties.get("FileSystemTypeVersion")
     if kind not in ("SCRATCH_2", "PERSISTENT_2"):
         yield f"DeploymentType is {kind}; use SCRATCH_2 or PERSISTENT_2"
     if not isinstance(capacity, int) or (capacity != MIN_GIB and capacity % STEP_GIB):
@@ -50,14 +47,12 @@ def _mistakes(properties: Mapping[str, Any]) -> Iterator[str]:
     if kind == "SCRATCH_2" and throughput is not None:
         yield f"PerUnitStorageThroughput is {throughput}; SCRATCH_2 takes none"
     if kind == "PERSISTENT_2" and throughput not in THROUGHPUTS:
+        some = ", ".join(map(str, THROUGHPUTS))
+        yield f"PerUnitStorageThroughput is {throughput}; PERSISTENT_2 needs one of {some}"
+    if version != VERSION:
         yield (
-            f"PerUnitStorageThroughput is {throughput}; PERSISTENT_2 needs one of"
-            f" {', '.join(map(str, THROUGHPUTS))}"
-        )
-    if properties.get("FileSystemTypeVersion") != VERSION:
-        yield (
-            f"FileSystemTypeVersion is {properties.get('FileSystemTypeVersion')}; the default"
-            f" cannot have associations, use {VERSION}"
+            f"FileSystemTypeVersion is {version}; the default cannot have associations, use"
+            f" {VERSION}"
         )
     if len(properties.get("SubnetIds", [])) != 1:
         yield "SubnetIds must be exactly one subnet, in the training nodes' availability zone"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from shoal.constructs.validation import security_groups
@@ -15,6 +15,9 @@ NETWORK = "SHOAL-TrainingNetwork"
 # SageMaker lower-cases pipeline ARNs: a name in mixed case never matches in IAM and EventBridge.
 # botocore, sagemaker PipelineName.
 _NAME = re.compile(r"[a-z0-9](-*[a-z0-9]){0,255}")
+_NOT_ALL_TRAFFIC = (
+    "no security group of its jobs allows itself all traffic both ways, which EFA needs"
+)
 _GROUP_ID = re.compile(r"\bsg-[0-9a-f]{8,17}\b")
 
 
@@ -30,39 +33,35 @@ def check(template: Template) -> Iterator[Finding]:
             )
 
 
-def check_network(templates: Sequence[Template]) -> Iterator[Finding]:
-    """Yield pipelines whose steps use security groups of which none carries EFA.
+def check_network(templates: Mapping[str, Template]) -> Iterator[tuple[str, Finding]]:
+    """Yield pipelines whose steps use security groups of which none carries EFA, with the paths of
+    their templates; `templates` are all of one stage, by path.
 
     A group that exists already, named by its id, cannot be seen from here. Where there is one, it
     may be that of the training nodes.
     """
-    exported = dict(export for template in templates for export in _exported_groups(template))
-    for template in templates:
+    exported = dict(each for template in templates.values() for each in _exported(template))
+    for path, template in templates.items():
         for logical_id, properties in resources(template, "AWS::SageMaker::Pipeline"):
-            groups = [exported[name] for name in _imports(properties) if name in exported]
+            imports = map(str, _arguments(properties, "Fn::ImportValue"))
+            attributed = [str(each[0]) for each in _arguments(properties, "Fn::GetAtt")]
             own = _own_groups(template)
-            groups += [(template, name) for name in _attributed(properties) if name in own]
+            groups = [exported[name] for name in imports if name in exported]
+            groups += [(template, name) for name in attributed if name in own]
             if (
                 groups
-                and not _names_a_group(properties)
-                and not any(security_groups.carries_efa(owner, group) for owner, group in groups)
+                and not _GROUP_ID.search(json.dumps(properties))
+                and not any(security_groups.carries_efa(*each) for each in groups)
             ):
-                text = (
-                    "no security group of its jobs allows itself all traffic both ways, which EFA"
-                    " needs"
-                )
-                yield Finding(NETWORK, logical_id, text)
-
-
-def _names_a_group(properties: Mapping[str, Any]) -> bool:
-    return _GROUP_ID.search(json.dumps(properties)) is not None
+                yield path, Finding(NETWORK, logical_id, _NOT_ALL_TRAFFIC)
 
 
 def _own_groups(template: Template) -> set[str]:
     return {logical_id for logical_id, _ in resources(template, "AWS::EC2::SecurityGroup")}
 
 
-def _exported_groups(template: Template) -> Iterator[tuple[str, tuple[Template, str]]]:
+def _exported(template: Template) -> Iterator[tuple[str, tuple[Template, str]]]:
+    """Yield the name of each export that is a security group, with the group."""
     groups = _own_groups(template)
     for output in template.get("Outputs", {}).values():
         target = output.get("Value", {})
@@ -71,23 +70,12 @@ def _exported_groups(template: Template) -> Iterator[tuple[str, tuple[Template, 
             yield output["Export"]["Name"], (template, owner)
 
 
-def _imports(value: Any) -> Iterator[str]:
-    """Yield the names of all exports that are used in `value`."""
-    return map(str, _arguments(value, "Fn::ImportValue"))
-
-
-def _attributed(value: Any) -> Iterator[str]:
-    """Yield the logical ids of the resources whose attributes are used in `value`."""
-    return (str(argument[0]) for argument in _arguments(value, "Fn::GetAtt"))
-
-
 def _arguments(value: Any, function: str) -> Iterator[Any]:
     """Yield the arguments of an intrinsic function, wherever it is in `value`."""
     if isinstance(value, Mapping):
         if function in value:
             yield value[function]
-        for inner in value.values():
-            yield from _arguments(inner, function)
-    elif isinstance(value, list):
+        value = list(value.values())
+    if isinstance(value, list):
         for inner in value:
             yield from _arguments(inner, function)

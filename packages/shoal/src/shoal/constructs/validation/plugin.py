@@ -60,28 +60,17 @@ class OwnRules:
 
 
 def findings(templates: Mapping[str, Template]) -> Iterator[tuple[str, Finding]]:
-    """Yield the path of a template and what is wrong with it, for all templates."""
+    """Yield the path of a template and what is wrong with it, for all templates.
+
+    The templates of one stage lie in one folder.
+    """
+    stages: dict[Path, dict[str, Template]] = defaultdict(dict)
     for path, template in templates.items():
+        stages[Path(path).parent][path] = template
         for rule in RULES:
             yield from ((path, finding) for finding in rule(template))
-    for stage in _stages(templates).values():
-        for finding in pipelines.check_network(list(stage.values())):
-            yield (
-                next(
-                    path
-                    for path, template in stage.items()
-                    if finding.logical_id in template["Resources"]
-                ),
-                finding,
-            )
-
-
-def _stages(templates: Mapping[str, Template]) -> dict[str, dict[str, Template]]:
-    """Return the templates by stage: those of one stage lie in one folder."""
-    stages: dict[str, dict[str, Template]] = defaultdict(dict)
-    for path, template in templates.items():
-        stages[str(Path(path).parent)][path] = template
-    return stages
+    for stage in stages.values():
+        yield from pipelines.check_network(stage)
 
 
 def _violation(path: str, finding: Finding) -> cdk.PolicyViolation:

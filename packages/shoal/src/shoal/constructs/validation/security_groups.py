@@ -90,8 +90,6 @@ def _group(reference: Any) -> str | None:
 
 
 def _ports_text(ports: Ports) -> str:
-    return (
-        "all traffic"
-        if ports == ALL_TRAFFIC
-        else f"{ports[0]} {json.dumps(ports[1])} to {json.dumps(ports[2])}"
-    )
+    if ports == ALL_TRAFFIC:
+        return "all traffic"
+    return f"{ports[0]} {json.dumps(ports[1])} to {json.dumps(ports[2])}"
