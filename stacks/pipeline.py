@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from constructs import Construct
 
@@ -52,40 +53,28 @@ class PipelineStack(ShoalStack):
         consumers: Sequence[Consumer] = (),
     ) -> None:
         super().__init__(scope, "pipeline", names=names)
-        environment, key = names.environment, data.key
-        image_uri = image.uri_in(self) if image else None
-        mounted = file_system.mounted_in(self) if file_system else None
+        self._names, self._key = names, data.key
+        environment = names.environment
         registry = ModelRegistry(self, "Registry", names=names, consumers=consumers)
         code = CodeArchive(self, "Code", source_dir=root / environment.training.source_dir)
-
-        seal = Seal(self, "Seal", names=names, key=key)
-        smoke_test, guard, compare = None, None, None
-        if requests is not None:
-            smoke_test = SmokeTest(self, "SmokeTest", names=names, requests=requests)
-            guard = TeardownGuard(self, "TeardownGuard", names=names)
-        if environment.compared_metrics:
-            compare = Compare(self, "Compare", names=names)
-        functions = StepFunctions(
-            seal=seal.sealer,
-            smoke_test=smoke_test.caller if smoke_test else None,
-            teardown=guard.deleter if guard else None,
-            compare=compare.comparer if compare else None,
-        )
+        functions = self._step_functions(requests)
 
         training, hosting = own_training_place(self, names, network.training), network.hosting
-        jobs = JobRoles(self, "JobRoles", names=names, key=key, training=training, hosting=hosting)
+        jobs = JobRoles(
+            self, "JobRoles", names=names, key=data.key, training=training, hosting=hosting
+        )
         refers_to = infrastructure(
             names,
             code=code,
-            key=key,
+            key=data.key,
             training=training,
             hosting=hosting,
             functions=functions,
-            image_uri=image_uri,
-            file_system=mounted,
+            image_uri=image.uri_in(self) if image else None,
+            file_system=file_system.mounted_in(self) if file_system else None,
         )
         definition = definition_of(environment, refers_to, launch, root)
-        jobs.allow_definition(definition, image_uri)
+        jobs.allow_definition(definition, refers_to.training_image_uri)
         role = PipelineRole(
             self,
             "PipelineRole",
@@ -93,31 +82,60 @@ class PipelineStack(ShoalStack):
             definition=definition,
             training=training,
             hosting=hosting,
-            key=key,
+            key=data.key,
             jobs=jobs.all,
             functions=functions.all,
         )
         pipeline = TrainingPipeline(
             self, "TrainingPipeline", names=names, definition=definition, role=role
         )
-        parts = (jobs, seal, smoke_test, guard, compare, registry)
-        pipeline.node.add_dependency(*filter(None, parts))
+        pipeline.node.add_dependency(jobs, *self._parts, registry)
 
         self.step_functions = [each.purpose for each in functions.all]
         self.step_names = step_names(definition)
         self.functions = functions.all
-        self.schedules: Schedules | None = None
-        if environment.schedules or environment.data.on_manifest:
-            parameters = [each["Name"] for each in definition.get("Parameters", [])]
-            self.schedules = Schedules(self, "Schedules", names=names, parameters=parameters)
-            self.schedules.node.add_dependency(pipeline)
-            self.functions.append(self.schedules.starter)
+        self.schedules = self._schedules(definition, pipeline)
+        self._describe(code)
 
+    def _step_functions(self, requests: bytes | None) -> StepFunctions:
+        """Make the functions that the pipeline's steps call, and the teardown guard."""
+        names = self._names
+        seal = Seal(self, "Seal", names=names, key=self._key)
+        smoke_test, compare, self._guard = None, None, None
+        if requests is not None:
+            smoke_test = SmokeTest(self, "SmokeTest", names=names, requests=requests)
+            self._guard = TeardownGuard(self, "TeardownGuard", names=names)
+        if names.environment.compared_metrics:
+            compare = Compare(self, "Compare", names=names)
+        self._parts = filter(None, (seal, smoke_test, self._guard, compare))
+        return StepFunctions(
+            seal=seal.sealer,
+            smoke_test=smoke_test.caller if smoke_test else None,
+            teardown=self._guard.deleter if self._guard else None,
+            compare=compare.comparer if compare else None,
+        )
+
+    def _schedules(
+        self, definition: Mapping[str, Any], pipeline: TrainingPipeline
+    ) -> Schedules | None:
+        """Make what starts the pipeline by itself; nothing where nothing does."""
+        environment = self._names.environment
+        if not environment.schedules and not environment.data.on_manifest:
+            return None
+        parameters = [each["Name"] for each in definition.get("Parameters", [])]
+        schedules = Schedules(self, "Schedules", names=self._names, parameters=parameters)
+        schedules.node.add_dependency(pipeline)
+        self.functions.append(schedules.starter)
+        return schedules
+
+    def _describe(self, code: CodeArchive) -> None:
+        """Add the stack's outputs."""
+        names = self._names
         self.add_outputs(
             PipelineName=names.pipeline,
             PipelineArn=names.pipeline_arn,
             ModelPackageGroupName=names.model_package_group,
             CodeUri=code.uri,
         )
-        if guard:
-            self.add_outputs(TeardownDeadLetterQueueUrl=guard.dead_letters.queue_url)
+        if self._guard:
+            self.add_outputs(TeardownDeadLetterQueueUrl=self._guard.dead_letters.queue_url)

@@ -40,7 +40,7 @@ class ServingStack(ShoalStack):
         topic: sns.ITopic,
     ) -> None:
         super().__init__(scope, "serving", names=names)
-        place = network.hosting
+        self._names, self._settings, self._key = names, settings, data.key
         self.archive = BroughtArchive(self, "Archive", names=names, release=release, key=data.key)
         self._role = ServingRole(self, "Role", names=names, release=release, key=data.key)
         # While the archive is brought, IAM has time to apply the role's policy: each archive has
@@ -54,30 +54,10 @@ class ServingStack(ShoalStack):
             release=release,
             archive=self.archive,
             role=self._role,
-            place=place,
+            place=network.hosting,
             key=data.key,
         )
-        config_name = self.served.config.attr_endpoint_config_name
-        self.alarms = ServingAlarms(
-            self,
-            "Alarms",
-            names=names,
-            limits=settings.alarms,
-            variant=VARIANT,
-            config_name=config_name,
-            topic=topic,
-        )
-        self._allow(names, settings, place, data)
-        self.serving = ServingEndpoint(
-            self,
-            "Serving",
-            names=names,
-            settings=settings,
-            config_name=config_name,
-            alarms=self.alarms.names,
-        )
-        # UpdateEndpoint refuses a deployment whose alarms do not exist.
-        self.serving.endpoint.node.add_dependency(self.alarms, self._role)
+        self.serving = self._endpoint(topic, network.hosting)
         self.proof = ServingProof(
             self,
             "Proof",
@@ -96,12 +76,36 @@ class ServingStack(ShoalStack):
             ModelPackageArn=release.model_package_arn,
         )
 
-    def _allow(self, names: Names, settings: Serving, place: Place, data: DataStack) -> None:
-        """Allow the role what it needs in addition to its archive and image."""
-        self._role.allow_part("watch-alarms", alarms=self.alarms.names)
-        if settings.serverless is None:
+    def _endpoint(self, topic: sns.ITopic, place: Place) -> ServingEndpoint:
+        """Make the alarms that roll a deployment back, and the endpoint, with the permissions that
+        its role needs in addition to archive and image.
+        """
+        config_name = self.served.config.attr_endpoint_config_name
+        alarms = ServingAlarms(
+            self,
+            "Alarms",
+            names=self._names,
+            limits=self._settings.alarms,
+            variant=VARIANT,
+            config_name=config_name,
+            topic=topic,
+        )
+        self._role.allow_part("watch-alarms", alarms=alarms.names)
+        if self._settings.serverless is None:
             self._role.allow_place(place)
         if self.served.has_encrypted_volumes:
-            self._role.allow_part("volumes", key=data.key.key_arn)
-        if settings.data_capture:
-            self._role.allow_part("capture", folder=names.folder(CAPTURED), key=data.key.key_arn)
+            self._role.allow_part("volumes", key=self._key.key_arn)
+        if self._settings.data_capture:
+            folder = self._names.folder(CAPTURED)
+            self._role.allow_part("capture", folder=folder, key=self._key.key_arn)
+        serving = ServingEndpoint(
+            self,
+            "Serving",
+            names=self._names,
+            settings=self._settings,
+            config_name=config_name,
+            alarms=alarms.names,
+        )
+        # UpdateEndpoint refuses a deployment whose alarms do not exist.
+        serving.endpoint.node.add_dependency(alarms, self._role)
+        return serving

@@ -10,6 +10,7 @@ import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -50,12 +51,7 @@ class Stage(Protocol):
 class Delivery(Protocol):
     """What makes the stack that lets workflows deploy: `stacks.delivery.DeliveryStack`."""
 
-    def __call__(
-        self,
-        scope: Construct,
-        *,
-        environments: Sequence[Environment],
-    ) -> cdk.Stack: ...
+    def __call__(self, scope: Construct, *, environments: Sequence[Environment]) -> cdk.Stack: ...
 
 
 def feature_flags(root: Path) -> dict[str, Any]:
@@ -120,19 +116,15 @@ class ShoalApp(cdk.App):
         """
         chosen, strategy = (self.node.try_get_context(key) for key in ("environment", "strategy"))
         names = [chosen] if chosen else environment_names(root)
-        by_name = {name: load_workloads(name, root, strategy) for name in names}
-        environments = [workloads[0] for workloads in by_name.values()]
-        require_own_names(each for workloads in by_name.values() for each in workloads)
-        notices = [
-            notice
-            for workloads in by_name.values()
-            for notice in self.add_environment(
-                workloads,
-                root=root,
-                strategy=strategy,
-                consumers=consumers_of(workloads[0], root),
+        every = [load_workloads(name, root, strategy) for name in names]
+        require_own_names(each for workloads in every for each in workloads)
+        notices: list[str] = []
+        for workloads in every:
+            consumers = consumers_of(workloads[0], root)
+            notices += self.add_environment(
+                workloads, root=root, strategy=strategy, consumers=consumers
             )
-        ]
+        environments = [workloads[0] for workloads in every]
         notices += [
             f"{environment.name}: {each.name} takes releases from here, but its account"
             f" {each.account} is a placeholder from documentation: no policy names it until"
@@ -160,27 +152,21 @@ class ShoalApp(cdk.App):
 
         Raises ConfigError when something in it would fail later.
         """
-        checked = [check(workload, root=root, strategy=strategy) for workload in workloads]
-        deployments = [
-            Deployment(workload, result.launch)
-            for workload, result in zip(workloads, checked, strict=True)
-        ]
+        deployments, notices = [], []
+        for workload in workloads:
+            result = check(workload, root=root, strategy=strategy)
+            deployments.append(Deployment(workload, result.launch))
+            notices += [f"{workload.title}: {notice}" for notice in result.notices]
         self._make_stage(self, workloads=deployments, root=root, consumers=consumers)
-        return [
-            f"{workload.title}: {notice}"
-            for workload, result in zip(workloads, checked, strict=True)
-            for notice in result.notices
-        ]
+        return notices
 
     def add_delivery(self, environments: Iterable[Environment]) -> None:
         """Add the stack that lets workflows deploy, for each account with an environment that has a
         section `delivery`.
         """
-        with_delivery = [environment for environment in environments if environment.delivery]
-        if not with_delivery:
-            return
-        for account in sorted({environment.account for environment in with_delivery}):
-            in_account = [
-                environment for environment in with_delivery if environment.account == account
-            ]
+        by_account: dict[str, list[Environment]] = {}
+        for environment in environments:
+            if environment.delivery:
+                by_account.setdefault(environment.account, []).append(environment)
+        for _, in_account in sorted(by_account.items(), key=itemgetter(0)):
             self._make_delivery(self, environments=in_account)

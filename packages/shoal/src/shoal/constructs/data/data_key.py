@@ -9,7 +9,7 @@ policies" and "kms:ViaService"; FSx for Lustre user guide, "Encrypting data at r
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import aws_cdk as cdk
@@ -26,36 +26,28 @@ from shoal.settings.sections.file_system import DeploymentType
 # Everything that changes or describes the key, and nothing that uses it: no CreateGrant, Decrypt,
 # Encrypt, GenerateDataKey or ReEncrypt.
 ADMINISTRATION = (
-    *(
-        "kms:CancelKeyDeletion",
-        "kms:CreateAlias",
-        "kms:DeleteAlias",
-        "kms:DescribeKey",
-        "kms:DisableKey",
-        "kms:DisableKeyRotation",
-    ),
-    *(
-        "kms:EnableKey",
-        "kms:EnableKeyRotation",
-        "kms:GetKeyPolicy",
-        "kms:GetKeyRotationStatus",
-        "kms:ListGrants",
-        "kms:ListKeyPolicies",
-    ),
-    *(
-        "kms:ListKeyRotations",
-        "kms:ListResourceTags",
-        "kms:PutKeyPolicy",
-        "kms:RevokeGrant",
-        "kms:RotateKeyOnDemand",
-    ),
-    *(
-        "kms:ScheduleKeyDeletion",
-        "kms:TagResource",
-        "kms:UntagResource",
-        "kms:UpdateAlias",
-        "kms:UpdateKeyDescription",
-    ),
+    "kms:CancelKeyDeletion",
+    "kms:CreateAlias",
+    "kms:DeleteAlias",
+    "kms:DescribeKey",
+    "kms:DisableKey",
+    "kms:DisableKeyRotation",
+    "kms:EnableKey",
+    "kms:EnableKeyRotation",
+    "kms:GetKeyPolicy",
+    "kms:GetKeyRotationStatus",
+    "kms:ListGrants",
+    "kms:ListKeyPolicies",
+    "kms:ListKeyRotations",
+    "kms:ListResourceTags",
+    "kms:PutKeyPolicy",
+    "kms:RevokeGrant",
+    "kms:RotateKeyOnDemand",
+    "kms:ScheduleKeyDeletion",
+    "kms:TagResource",
+    "kms:UntagResource",
+    "kms:UpdateAlias",
+    "kms:UpdateKeyDescription",
 )
 _BUCKETS = ("data", "artifacts")
 
@@ -90,55 +82,39 @@ class DataKey(kms.Key):
 
 
 def _statements(names: Names) -> list[iam.PolicyStatement]:
-    through_s3 = {"kms:ViaService": f"s3.{names.environment.region}.amazonaws.com"}
-    statements = [
-        _account("AdministerKey", ADMINISTRATION, names),
-        _account(
+    """Return statements of what IAM policies in this account may allow."""
+    region, file_system = names.environment.region, names.environment.file_system
+    through_s3 = {"kms:ViaService": f"s3.{region}.amazonaws.com"}
+    # S3 names the bucket in the encryption context where bucket keys are on, as here, otherwise
+    # the object.
+    arns = [f"arn:aws:s3:::{names.bucket(purpose)}" for purpose in _BUCKETS]
+    objects = {
+        "kms:EncryptionContext:aws:s3:arn": [each for arn in arns for each in (arn, f"{arn}/*")]
+    }
+    rows: list[tuple[str, list[str], dict[str, Any]]] = [
+        ("AdministerKey", [*ADMINISTRATION], {}),
+        (
             "ReadAndWriteBuckets",
             ["kms:Decrypt", "kms:GenerateDataKey"],
-            names,
-            {"StringEquals": through_s3, "StringLike": _objects(names, _BUCKETS)},
+            {"StringEquals": through_s3, "StringLike": objects},
         ),
         # SageMaker's documentation requires it of a role that names a key for outputs, and does not
         # say through which service the call comes.
-        _account("EncryptOutputs", ["kms:Encrypt"], names),
-        _account(
+        ("EncryptOutputs", ["kms:Encrypt"], {}),
+        (
             "LendKeyToServices",
             ["kms:CreateGrant"],
-            names,
             {"Bool": {"kms:GrantIsForAWSResource": "true"}},
         ),
     ]
-    file_system = names.environment.file_system
     if file_system is not None and file_system.deployment_type is DeploymentType.PERSISTENT_2:
-        through_fsx = {"kms:ViaService": f"fsx.{names.environment.region}.amazonaws.com"}
         actions = ["kms:Decrypt", "kms:GenerateDataKeyWithoutPlaintext"]
-        statements.append(
-            _account("EncryptFileSystem", actions, names, {"StringEquals": through_fsx})
+        through_fsx = {"StringEquals": {"kms:ViaService": f"fsx.{region}.amazonaws.com"}}
+        rows.append(("EncryptFileSystem", actions, through_fsx))
+    account = iam.AccountPrincipal(names.environment.account)
+    return [
+        iam.PolicyStatement(
+            sid=sid, principals=[account], actions=actions, resources=["*"], conditions=conditions
         )
-    return statements
-
-
-def _account(
-    sid: str, actions: Sequence[str], names: Names, conditions: Mapping[str, Any] | None = None
-) -> iam.PolicyStatement:
-    """Return a statement of what IAM policies in this account may allow."""
-    principal = iam.AccountPrincipal(names.environment.account)
-    return iam.PolicyStatement(
-        sid=sid,
-        principals=[principal],
-        actions=[*actions],
-        resources=["*"],
-        conditions=dict(conditions) if conditions else None,
-    )
-
-
-def _objects(names: Names, purposes: Sequence[str]) -> dict[str, list[str]]:
-    """Return the encryption context of the buckets' objects.
-
-    S3 names the bucket where bucket keys are on, as here, otherwise the object.
-    """
-    arns = [f"arn:aws:s3:::{names.bucket(purpose)}" for purpose in purposes]
-    return {
-        "kms:EncryptionContext:aws:s3:arn": [each for arn in arns for each in (arn, f"{arn}/*")]
-    }
+        for sid, actions, conditions in rows
+    ]

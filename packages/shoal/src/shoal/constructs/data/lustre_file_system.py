@@ -7,7 +7,7 @@ Lustre 2.10 (which can have none), and accepts a PERSISTENT_2 file system withou
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import Any
 
 import aws_cdk as cdk
 from aws_cdk import aws_ec2 as ec2
@@ -24,6 +24,7 @@ LUSTRE_VERSION = "2.15"
 # Lustre user guide, "File system access control with Amazon VPC": between the servers, and between
 # them and clients, both ways.
 LUSTRE_PORTS = ((988, 988), (1018, 1023))
+_KEY_USES = ("Decrypt", "DescribeKey", "Encrypt", "GenerateDataKey*", "ReEncrypt*")
 _IMPORTED = ["NEW", "CHANGED", "DELETED"]
 # Never DELETED: cleaning a scratch disk must not delete the data of record.
 _EXPORTED = ["NEW", "CHANGED"]
@@ -48,7 +49,7 @@ class LustreFileSystem(Construct):
         super().__init__(scope, construct_id)
         self._names, self._settings = names, settings
         (subnet,) = place.subnets
-        group, rules = self._security_group(place)
+        servers, rules = self._servers(place)
         persistent = settings.deployment_type is DeploymentType.PERSISTENT_2
         self._resource = fsx.CfnFileSystem(
             self,
@@ -58,7 +59,7 @@ class LustreFileSystem(Construct):
             storage_type="SSD",
             storage_capacity=settings.storage_capacity_gib,
             subnet_ids=[subnet.subnet_id],
-            security_group_ids=[group.security_group_id],
+            security_group_ids=[servers.security_group_id],
             lustre_configuration=fsx.CfnFileSystem.LustreConfigurationProperty(
                 deployment_type=settings.deployment_type.value,
                 per_unit_storage_throughput=(
@@ -95,11 +96,8 @@ class LustreFileSystem(Construct):
         """
         bucket = self._names.bucket("data")
         key.add_to_resource_policy(_use_through_s3(self._names, bucket))
-        export = (
-            fsx.CfnDataRepositoryAssociation.AutoExportPolicyProperty(events=_EXPORTED)
-            if self._settings.export_changes
-            else None
-        )
+        properties = fsx.CfnDataRepositoryAssociation
+        export = properties.AutoExportPolicyProperty(events=_EXPORTED)
         association = fsx.CfnDataRepositoryAssociation(
             self,
             "Datasets",
@@ -107,21 +105,19 @@ class LustreFileSystem(Construct):
             file_system_path=DATASETS_PATH,
             data_repository_path=f"s3://{bucket}{DATASETS_PATH}/",
             batch_import_meta_data_on_create=True,
-            s3=fsx.CfnDataRepositoryAssociation.S3Property(
-                auto_import_policy=fsx.CfnDataRepositoryAssociation.AutoImportPolicyProperty(
-                    events=_IMPORTED
-                ),
-                auto_export_policy=export,
+            s3=properties.S3Property(
+                auto_import_policy=properties.AutoImportPolicyProperty(events=_IMPORTED),
+                auto_export_policy=export if self._settings.export_changes else None,
             ),
         )
         association.apply_removal_policy(cdk.RemovalPolicy.DESTROY)
 
-    def _security_group(self, place: Place) -> tuple[ec2.SecurityGroup, list[Construct]]:
-        """Return the servers' group and all rules.
+    def _servers(self, place: Place) -> tuple[ec2.SecurityGroup, list[Construct]]:
+        """Return the servers' group and all rules: Lustre's ports are open between the servers,
+        and between them and clients, both ways.
 
         Rules on the clients' group are resources of this stack too: they come and go with it.
         """
-        (clients,) = place.security_groups
         servers = ec2.SecurityGroup(
             self,
             "Servers",
@@ -129,40 +125,38 @@ class LustreFileSystem(Construct):
             allow_all_outbound=False,
             description="Lustre servers: each other and the training nodes",
         )
-        rules = _rules(servers.security_group_id, clients.security_group_id)
-        return servers, [resource for rule in rules for resource in _add(self, *rule)]
+        (clients,) = (group.security_group_id for group in place.security_groups)
+        own = servers.security_group_id
+        rules: list[Construct] = []
+        for name, group, peer in (
+            ("BetweenServers", own, own),
+            ("ServersWithClients", own, clients),
+            ("ClientsWithServers", clients, own),
+        ):
+            for first, last in LUSTRE_PORTS:
+                rules += _both_ways(self, name, group, peer, first, last)
+        return servers, rules
 
 
-def _rules(servers: str, clients: str) -> Iterator[tuple[str, str, str]]:
-    """Yield a name, the group that has the rule, and its peer."""
-    yield "BetweenServers", servers, servers
-    yield "ServersWithClients", servers, clients
-    yield "ClientsWithServers", clients, servers
-
-
-def _add(scope: Construct, name: str, group_id: str, peer_id: str) -> Iterator[Construct]:
-    """Let the group reach its peer, and be reached from it, on Lustre's ports; yields the rules."""
-    for first, last in LUSTRE_PORTS:
-        yield ec2.CfnSecurityGroupIngress(
-            scope,
-            f"{name}In{first}",
-            description="Lustre",
-            group_id=group_id,
-            source_security_group_id=peer_id,
-            ip_protocol="tcp",
-            from_port=first,
-            to_port=last,
-        )
-        yield ec2.CfnSecurityGroupEgress(
-            scope,
-            f"{name}Out{first}",
-            description="Lustre",
-            group_id=group_id,
-            destination_security_group_id=peer_id,
-            ip_protocol="tcp",
-            from_port=first,
-            to_port=last,
-        )
+def _both_ways(
+    scope: Construct, name: str, group: str, peer: str, first: int, last: int
+) -> list[Construct]:
+    """Let the group reach its peer, and be reached from it, on these ports; return the rules."""
+    same: dict[str, Any] = {
+        "description": "Lustre",
+        "group_id": group,
+        "ip_protocol": "tcp",
+        "from_port": first,
+        "to_port": last,
+    }
+    return [
+        ec2.CfnSecurityGroupIngress(
+            scope, f"{name}In{first}", source_security_group_id=peer, **same
+        ),
+        ec2.CfnSecurityGroupEgress(
+            scope, f"{name}Out{first}", destination_security_group_id=peer, **same
+        ),
+    ]
 
 
 def _use_through_s3(names: Names, bucket: str) -> iam.PolicyStatement:
@@ -177,13 +171,7 @@ def _use_through_s3(names: Names, bucket: str) -> iam.PolicyStatement:
     return iam.PolicyStatement(
         sid="FileSystemsThroughS3",
         principals=[iam.AnyPrincipal()],
-        actions=[
-            "kms:Decrypt",
-            "kms:DescribeKey",
-            "kms:Encrypt",
-            "kms:GenerateDataKey*",
-            "kms:ReEncrypt*",
-        ],
+        actions=[f"kms:{each}" for each in _KEY_USES],
         resources=["*"],
         conditions={
             "StringEquals": {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import aws_cdk as cdk
 from aws_cdk import aws_s3 as s3
@@ -40,12 +41,14 @@ class Storage(Construct):
         protect = names.environment.protect
         self._removal = removal_policy(protect)
         self.key = DataKey(self, "Key", names=names, consumers=consumers)
-        self.logs = self._log_bucket()
-        self.data = self._bucket("data", [_clean_up(after_days=90)])
+        self.logs = self._bucket(
+            "logs", [_clean_up(after_days=30), _expire("", days=365)], encryption=_LOG_ENCRYPTION
+        )
+        self.data = self._encrypted("data", [_clean_up(after_days=90)])
         # Always: CloudFormation writes a bucket's notifications whole, so a later change would take
         # away those of FSx for Lustre (github.com/aws/aws-cdk/issues/29653; read).
         _enable_events(self.data)
-        self.artifacts = self._bucket(
+        self.artifacts = self._encrypted(
             "artifacts",
             [
                 _clean_up(after_days=30),
@@ -57,48 +60,38 @@ class Storage(Construct):
         )
         for statement in (*sealing_statements(names.every), *bucket_statements(names, consumers)):
             self.artifacts.add_to_resource_policy(statement)
-        self._keep_policies()
-
-    def _keep_policies(self) -> None:
-        """Keep the policies of buckets that outlive their stack: closed to requests without TLS,
-        open to the log service.
-        """
+        # Those that outlive their stack stay closed to requests without TLS, and open to the log
+        # service.
         for bucket in (self.logs, self.data, self.artifacts):
             if bucket.policy:
                 bucket.policy.apply_removal_policy(self._removal)
 
-    def _log_bucket(self) -> s3.Bucket:
-        return s3.Bucket(
-            self,
-            "Logs",
-            bucket_name=self._names.bucket("logs"),
-            encryption=_LOG_ENCRYPTION,
-            enforce_ssl=True,
-            minimum_tls_version=1.2,
-            versioned=True,
-            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
-            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
-            lifecycle_rules=[_clean_up(after_days=30), _expire("", days=365)],
-            removal_policy=self._removal,
-        )
-
-    def _bucket(self, purpose: str, lifecycle_rules: list[s3.LifecycleRule]) -> s3.Bucket:
+    def _bucket(
+        self, purpose: str, lifecycle_rules: list[s3.LifecycleRule], **options: Any
+    ) -> s3.Bucket:
         return s3.Bucket(
             self,
             purpose.capitalize(),
             bucket_name=self._names.bucket(purpose),
-            encryption=s3.BucketEncryption.KMS,
-            encryption_key=self.key,
-            bucket_key_enabled=True,
             enforce_ssl=True,
             minimum_tls_version=1.2,
             versioned=True,
             block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
             object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
-            server_access_logs_bucket=self.logs,
-            server_access_logs_prefix=f"{purpose}/",
             lifecycle_rules=lifecycle_rules,
             removal_policy=self._removal,
+            **options,
+        )
+
+    def _encrypted(self, purpose: str, lifecycle_rules: list[s3.LifecycleRule]) -> s3.Bucket:
+        return self._bucket(
+            purpose,
+            lifecycle_rules,
+            encryption=s3.BucketEncryption.KMS,
+            encryption_key=self.key,
+            bucket_key_enabled=True,
+            server_access_logs_bucket=self.logs,
+            server_access_logs_prefix=f"{purpose}/",
         )
 
 

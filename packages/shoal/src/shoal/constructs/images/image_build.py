@@ -23,6 +23,7 @@ from shoal.launch import recipes, tables
 from shoal.settings.names import Names
 
 ACTOR = "image-build"
+_BUILD = ("docker", "build", "--platform", "linux/amd64")
 _SCRIPT = Path(__file__).with_name("image_build.sh")
 
 
@@ -52,12 +53,23 @@ class ImageBuild(Construct):
             exclude=["__pycache__"],
             display_name=image,
         )
-        self._log = self._log_group()
+        self._log = logs.LogGroup(
+            self,
+            "Log",
+            log_group_name=f"/aws/codebuild/{names.build_project}",
+            retention=logs.RetentionDays.THREE_MONTHS,
+            removal_policy=cdk.RemovalPolicy.DESTROY,
+        )
         self.role = self._role()
         self.project = self._project()
         self.project.node.add_dependency(self.role)
 
     def _project(self) -> codebuild.CfnProject:
+        spec = {
+            "version": "0.2",
+            "env": {"shell": "bash"},
+            "phases": {"build": {"commands": [self.script()]}},
+        }
         # Privileged mode: docker build needs a Docker daemon, which CodeBuild starts in no other
         # mode.
         return codebuild.CfnProject(
@@ -76,7 +88,7 @@ class ImageBuild(Construct):
             source=codebuild.CfnProject.SourceProperty(
                 type="S3",
                 location=f"{self._source.s3_bucket_name}/{self._source.s3_object_key}",
-                build_spec=self._build_spec(),
+                build_spec=json.dumps(spec),
             ),
             encryption_key=self._key.key_arn,
             logs_config=codebuild.CfnProject.LogsConfigProperty(
@@ -88,14 +100,6 @@ class ImageBuild(Construct):
             timeout_in_minutes=120,
             queued_timeout_in_minutes=60,
         )
-
-    def _build_spec(self) -> str:
-        spec = {
-            "version": "0.2",
-            "env": {"shell": "bash"},
-            "phases": {"build": {"commands": [self.script()]}},
-        }
-        return json.dumps(spec)
 
     def script(self) -> str:
         """Return the build's commands with every value in them: no variable can change one."""
@@ -111,18 +115,7 @@ class ImageBuild(Construct):
             uri=uri,
             parameter=self.parameter,
             registries=shlex.join(sorted({uri.partition("/")[0], *self._base_registries()})),
-            build=shlex.join(
-                [
-                    "docker",
-                    "build",
-                    "--platform",
-                    "linux/amd64",
-                    *options,
-                    "--tag",
-                    f"{uri}:{tag}",
-                    ".",
-                ]
-            ),
+            build=shlex.join([*_BUILD, *options, "--tag", f"{uri}:{tag}", "."]),
         )
 
     def _base_registries(self) -> list[str]:
@@ -161,12 +154,3 @@ class ImageBuild(Construct):
             key=self._key.key_arn,
         )
         return role
-
-    def _log_group(self) -> logs.LogGroup:
-        return logs.LogGroup(
-            self,
-            "Log",
-            log_group_name=f"/aws/codebuild/{self._names.build_project}",
-            retention=logs.RetentionDays.THREE_MONTHS,
-            removal_policy=cdk.RemovalPolicy.DESTROY,
-        )

@@ -35,7 +35,7 @@ _MINUTE, _QUARTER, _DAY = 60, 900, 86_400
 _LOOKED_BACK = "-P14D"
 """Where a point is a day."""
 _ENDS = ("ExecutionSucceeded", "ExecutionFailed", "ExecutionStopped")
-# Title of a graph -> its metric.
+# Title of a graph -> its metrics.
 _FABRIC = {
     "Ranks all on EFA (1 = yes)": "fabric:efa",
     "All-reduce (GB/s)": "fabric:allreduce_gigabytes_per_second",
@@ -48,6 +48,11 @@ _HOSTS = {"CPU (%, 100 per core)": "CPUUtilization", "Disk (%)": "DiskUtilizatio
 _ANSWERS = {
     "Endpoint calls": ("Invocations",),
     "Endpoint errors": ("Invocation4XXErrors", "Invocation5XXErrors"),
+}
+_LEFT = {
+    "Endpoints": "endpoints",
+    "EndpointsPastTtl": "past their time",
+    "Unremoved": "not removed",
 }
 Series = list[Any]
 
@@ -73,9 +78,21 @@ class Dashboard(Construct):
             "start": "-PT3H",
             "periodOverride": "inherit",
             "widgets": [
-                _alarms([alarm.alarm_arn for alarm in alarms.values()]),
+                {
+                    "type": "alarm",
+                    **_whole_row(0, _ALARMS),
+                    "properties": {
+                        "title": "Alarms",
+                        "alarms": [alarm.alarm_arn for alarm in alarms.values()],
+                    },
+                },
                 self._numbers(),
-                _note(),
+                # Between the first row of graphs and the others.
+                {
+                    "type": "text",
+                    **_whole_row(_ALARMS + _NUMBERS + _HEIGHT, _NOTE),
+                    "properties": {"markdown": _WHOSE, "background": "transparent"},
+                },
                 *map(_placed, range(len(widgets)), widgets),
             ],
         }
@@ -88,22 +105,20 @@ class Dashboard(Construct):
         """Return the row of numbers: of the whole time that the dashboard shows."""
         counts = {"ExecutionSucceeded": "runs succeeded", "ExecutionFailed": "runs failed"}
         series = [
-            *(
-                [PIPELINES, name, *self._pipeline, {"label": label, "stat": "Sum"}]
-                for name, label in counts.items()
-            ),
-            *_in_seconds("ExecutionDuration", {"longest run (s)": self._pipeline}, "Maximum"),
-            *_in_seconds("StepDuration", {"training (s)": self._train}, "Sum"),
-            *self._own(("Endpoints", "endpoints at most"), ("EndpointsPastTtl", "past their time")),
+            [PIPELINES, name, *self._pipeline, {"label": label, "stat": "Sum"}]
+            for name, label in counts.items()
         ]
-        numbers = self._graph("In this time", series, "Maximum")
+        series += _in_seconds("ExecutionDuration", {"longest run (s)": self._pipeline}, "Maximum")
+        series += _in_seconds("StepDuration", {"training (s)": self._train}, "Sum")
+        swept = {"Endpoints": "endpoints at most", "EndpointsPastTtl": "past their time"}
+        numbers = self._graph("In this time", [*series, *self._own(swept)], "Maximum")
         numbers["properties"] |= {"view": "singleValue", "setPeriodToTimeRange": True}
         return {**numbers, **_whole_row(_ALARMS, _NUMBERS)}
 
-    def _own(self, *names: tuple[str, str]) -> list[Series]:
+    def _own(self, labels: Mapping[str, str]) -> list[Series]:
         """Return metrics of the sweeper with their labels."""
         pipeline = ["Pipeline", self._names.pipeline]
-        return [[NAMESPACE, name, *pipeline, {"label": label}] for name, label in names]
+        return [[NAMESPACE, name, *pipeline, {"label": label}] for name, label in labels.items()]
 
     def _calls(self, metric: str, purpose: str, label: str) -> Series:
         """Return a metric that Lambda keeps of the function for `purpose`."""
@@ -123,17 +138,17 @@ class Dashboard(Construct):
     def _training(self) -> Iterator[dict[str, Any]]:
         """Yield graphs of jobs; those of devices that no instance type has would stay empty."""
         environment = self._names.environment
-        training = environment.training
-        types = (training.instance_type, *training.other_instance_types)
+        types = (environment.training.instance_type, *environment.training.other_instance_types)
         yield from self._workload()
         if any(map(has_efa, types)):
             for title, name in _FABRIC.items():
                 yield self._graph(title, [_job_metric(name, "Minimum")], "Minimum", _MINUTE)
         hosts = (_GPUS if any(map(has_gpus, types)) else {}) | _HOSTS
         for title, name in hosts.items():
-            yield self._graph(title, [_host_metric(name)], "Average", _MINUTE)
-        functions = [
-            *(["compare"] if environment.compared_metrics else []),
+            query = f'{{"{_JOBS}",Host}} MetricName="{name}" Host=pipelines'
+            yield self._graph(title, [_search(query, "Average")], "Average", _MINUTE)
+        functions = ["compare"] if environment.compared_metrics else []
+        functions += [
             "seal",
             *(["smoke-test", "teardown"] if environment.endpoint else []),
             PURPOSE,
@@ -154,33 +169,28 @@ class Dashboard(Construct):
             title = f"{words} ({unit})" if unit else words
             yield self._graph(title, series, "Average", _MINUTE, from_zero=False)
 
-    def _serving(self) -> list[dict[str, Any]]:
+    def _serving(self) -> Iterator[dict[str, Any]]:
         if self._names.environment.endpoint is None:
-            return []
-        latencies = [
-            _in_milliseconds(self._endpoint_metric("ModelLatency", statistic), label=statistic)
-            for statistic in ("p50", "p99")
-        ]
-        graphs = [self._graph("Endpoint latency (ms)", latencies, "p99", _MINUTE)]
+            return
+        latencies = []
+        for statistic in ("p50", "p99"):
+            # In microseconds; a line's name is label and metric.
+            (line,) = self._endpoint_metric("ModelLatency", statistic)
+            latencies.append([{"expression": f"{line['expression']} / 1000", "label": statistic}])
+        yield self._graph("Endpoint latency (ms)", latencies, "p99", _MINUTE)
         for title, names in _ANSWERS.items():
             series = [self._endpoint_metric(name, "Sum") for name in names]
-            graphs.append(self._graph(title, series, "Sum", _MINUTE))
-        return graphs
+            yield self._graph(title, series, "Sum", _MINUTE)
 
     def _costs(self) -> list[dict[str, Any]]:
-        failed = self._calls("Errors", PURPOSE, "sweeps that failed")
-        endpoints = (
-            ("Endpoints", "endpoints"),
-            ("EndpointsPastTtl", "past their time"),
-            ("Unremoved", "not removed"),
-        )
         trained = _in_seconds("StepDuration", {"training": self._train}, "Sum")
         training = self._graph("Training time a day (s)", trained, "Sum", _DAY)
         training["properties"]["start"] = _LOOKED_BACK
+        failed = self._calls("Errors", PURPOSE, "sweeps that failed")
         return [
-            self._graph("Endpoints that exist", self._own(*endpoints), "Maximum"),
+            self._graph("Endpoints that exist", self._own(_LEFT), "Maximum"),
             training,
-            self._graph("Sweeps", [*self._own(("Sweeps", "sweeps")), failed], "Sum"),
+            self._graph("Sweeps", [*self._own({"Sweeps": "sweeps"}), failed], "Sum"),
         ]
 
     def _graph(
@@ -228,20 +238,10 @@ def _in_seconds(name: str, dimensions: Mapping[str, list[str]], statistic: str) 
     return series
 
 
-def _in_milliseconds(search: Series, label: str) -> Series:
-    """Return a search for microseconds in milliseconds; a line's name is label and metric."""
-    (line,) = search
-    return [{"expression": f"{line['expression']} / 1000", "label": label}]
-
-
 def _job_metric(name: str, statistic: str) -> Series:
     return _search(
         f'{{"{_JOBS}",TrainingJobName}} MetricName="{name}" TrainingJobName=pipelines', statistic
     )
-
-
-def _host_metric(name: str) -> Series:
-    return _search(f'{{"{_JOBS}",Host}} MetricName="{name}" Host=pipelines', "Average")
 
 
 def _search(query: str, statistic: str) -> Series:
@@ -254,18 +254,6 @@ def _search(query: str, statistic: str) -> Series:
 
 def _whole_row(y: int, height: int) -> dict[str, int]:
     return {"x": 0, "y": y, "width": _WIDTH * _COLUMNS, "height": height}
-
-
-def _alarms(arns: list[str]) -> dict[str, Any]:
-    properties = {"title": "Alarms", "alarms": arns}
-    return {"type": "alarm", **_whole_row(0, _ALARMS), "properties": properties}
-
-
-def _note() -> dict[str, Any]:
-    """Return a line between the first row of graphs and the others."""
-    place = _whole_row(_ALARMS + _NUMBERS + _HEIGHT, _NOTE)
-    properties = {"markdown": _WHOSE, "background": "transparent"}
-    return {"type": "text", **place, "properties": properties}
 
 
 def _placed(number: int, widget: dict[str, Any]) -> dict[str, Any]:

@@ -62,7 +62,15 @@ class PrivateNetwork(Construct):
         self._add_s3_endpoint()
         self._add_flow_logs()
         if settings.nat:
-            public = self._public(ranges.public, settings.training_az_id)
+            public = ec2.PublicSubnet(
+                self,
+                "Public",
+                vpc_id=self.vpc.vpc_id,
+                cidr_block=ranges.public,
+                availability_zone=settings.training_az_id,
+                map_public_ip_on_launch=False,
+            )
+            self._placed(public, "Public", settings.training_az_id)
             private = [self.training_subnet, *self.hosting_subnets]
             InternetAccess(
                 self, "Internet", vpc=self.vpc, public_subnet=public, private_subnets=private
@@ -73,17 +81,6 @@ class PrivateNetwork(Construct):
             self, subnet_id, vpc_id=self.vpc.vpc_id, cidr_block=cidr, availability_zone=az_id
         )
         return self._placed(subnet, subnet_id, az_id)
-
-    def _public(self, cidr: str, az_id: str) -> ec2.PublicSubnet:
-        subnet = ec2.PublicSubnet(
-            self,
-            "Public",
-            vpc_id=self.vpc.vpc_id,
-            cidr_block=cidr,
-            availability_zone=az_id,
-            map_public_ip_on_launch=False,
-        )
-        return self._placed(subnet, "Public", az_id)
 
     def _placed(self, subnet: _OneSubnet, subnet_id: str, az_id: str) -> _OneSubnet:
         """Place the subnet by its zone's id.
@@ -102,19 +99,24 @@ class PrivateNetwork(Construct):
             service=ec2.GatewayVpcEndpointAwsService.S3,
             subnets=[ec2.SubnetSelection(subnets=[self.training_subnet, *self.hosting_subnets])],
         )
+        # An instance in the VPC loads its archive through this endpoint (developer guide, "Give
+        # SageMaker AI Hosted Endpoints Access to Resources in Your Amazon VPC").
+        account, region = self._names.environment.account, self._names.environment.region
+        buckets = [
+            f"arn:aws:s3:::{bucket}"
+            for bucket in (
+                self._names.bucket("data"),
+                self._names.bucket("artifacts"),
+                f"cdk-hnb659fds-assets-{account}-{region}",
+            )
+        ]
         endpoint.add_to_policy(
             iam.PolicyStatement(
                 sid="OwnBucketsOnly",
                 principals=[iam.AnyPrincipal()],
                 actions=[*_S3_ACTIONS],
-                resources=[
-                    arn
-                    for bucket in _reachable_buckets(self._names)
-                    for arn in _bucket_and_objects(bucket)
-                ],
-                conditions={
-                    "StringEquals": {"aws:PrincipalAccount": self._names.environment.account}
-                },
+                resources=[arn for bucket in buckets for arn in (bucket, f"{bucket}/*")],
+                conditions={"StringEquals": {"aws:PrincipalAccount": account}},
             )
         )
         if InterfaceEndpoint.ECR_DOCKER in self._names.environment.network.interface_endpoints:
@@ -155,20 +157,3 @@ class PrivateNetwork(Construct):
         self.vpc.add_flow_log(
             "FlowLogs", destination=ec2.FlowLogDestination.to_cloud_watch_logs(group, role)
         )
-
-
-def _bucket_and_objects(bucket: str) -> tuple[str, str]:
-    return f"arn:aws:s3:::{bucket}", f"arn:aws:s3:::{bucket}/*"
-
-
-def _reachable_buckets(names: Names) -> list[str]:
-    """Return the environment's own buckets: an instance in the VPC loads its archive through this
-    endpoint (developer guide, "Give SageMaker AI Hosted Endpoints Access to Resources in Your
-    Amazon VPC").
-    """
-    environment = names.environment
-    return [
-        names.bucket("data"),
-        names.bucket("artifacts"),
-        f"cdk-hnb659fds-assets-{environment.account}-{environment.region}",
-    ]
