@@ -42,7 +42,7 @@ class MonitoringStack(ShoalStack):
         self.topic = alarms.topic
         if environment.endpoint:
             alarms.watch_teardown(TEARDOWN)
-        watched = (*pipeline.functions, sweeper.scheduled, pages.keeper)
+        watched = (*pipeline.functions, sweeper.cleaner, pages.keeper)
         alarms.watch_functions(each.purpose for each in watched)
         if pipeline.schedules:
             ScheduleAlarms(self, "Schedules", names=names, alarms=alarms)

@@ -25,6 +25,7 @@ from local_kit.control import Account, eventually, running  # noqa: E402
 from shoal.constructs.monitoring.alarms import Alarms  # noqa: E402
 from shoal.constructs.schedules.schedule_alarms import ScheduleAlarms  # noqa: E402
 from shoal.constructs.schedules.schedules import Schedules  # noqa: E402
+from shoal.constructs.teardown.sweeper import Sweeper  # noqa: E402
 from tests.end_to_end.test_schedules import STACK, deploy  # noqa: E402
 from tests.functions.test_start import PIPELINE, make_pipeline  # noqa: E402
 from tests.repository import ROOT  # noqa: E402
@@ -43,6 +44,7 @@ def template(folder: Path) -> dict[str, Any]:
         env=cdk.Environment(account=NAMES.environment.account, region=NAMES.environment.region),
     )
     Schedules(stack, "Schedules", names=NAMES)
+    Sweeper(stack, "Sweeper", names=NAMES)
     alarms = Alarms(stack, "Alarms", names=NAMES, key=kms.Key(stack, "Key"))
     ScheduleAlarms(stack, "ScheduleAlarms", names=NAMES, alarms=alarms)
     return dict(app.synth().get_stack_by_name(STACK).template)
@@ -59,11 +61,10 @@ def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
 
 
 def looked(account: Account, **later: float) -> Any:
-    """What the deployed function says, called as its rule calls it, some time from now."""
+    """What the deployed sweeper says, called as its rule calls it, some time from now."""
     at = datetime.now(UTC) + timedelta(**later)
-    return account.invoke(f"{PIPELINE}-overdue", {"time": at.strftime("%Y-%m-%dT%H:%M:%SZ")})[
-        "payload"
-    ]
+    event = {"time": at.strftime("%Y-%m-%dT%H:%M:%SZ")}
+    return account.invoke(f"{PIPELINE}-sweep", event)["payload"]["overdue"]
 
 
 def state(account: Account) -> str:
@@ -83,7 +84,7 @@ def delivered(account: Account) -> Any:
 
 
 def test_the_rule_has_the_function_look_and_the_alarm_is_quiet(account: Account) -> None:
-    assert eventually(lambda: state(account) == "OK", 60.0), account.log(f"{PIPELINE}-overdue")
+    assert eventually(lambda: state(account) == "OK", 60.0), account.log(f"{PIPELINE}-sweep")
 
 
 def test_the_alarm_rings_nine_days_after_a_start_and_not_after_three(account: Account) -> None:

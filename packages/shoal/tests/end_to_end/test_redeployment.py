@@ -30,6 +30,6 @@ def test_an_endpoint_a_gate_and_schedules_can_go(checkout: Checkout, tmp_path: P
         succeed(own, "destroy", "houses", "--local")
     gone = {each["FunctionName"] for each in before} - {each["FunctionName"] for each in after}
     assert {name.removeprefix("shoal-examples-houses-") for name in gone} == {
-        *("compare", "overdue", "smoke-test", "start", "teardown")
+        *("compare", "smoke-test", "start", "teardown")
     }
     assert queues == []

@@ -1,4 +1,4 @@
-"""The function that measures which rare schedules are overdue: it asks the emulator's schedules and
+"""The sweeper measures which rare schedules are overdue: it asks the emulator's schedules and
 metrics; only its clock is set forward.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from local_kit.control import Account, eventually, running, unique
-from tests.functions.invocation import Outcome, invoke
+from tests.functions.invocation import invoke
 from tests.functions.test_start import PIPELINE, deliver, make_pipeline
 
 SILENT_HOURS = 170  # of a weekly schedule
@@ -43,20 +43,33 @@ def settings(account: Account, name: str, **changes: Any) -> dict[str, Any]:
     return {"Name": name, "GroupName": PIPELINE, **when, "Target": target, **changes}
 
 
-def look(account: Account, *schedules: str, at: datetime | None = None) -> Outcome:
-    """Call the function as the rule does, at a moment."""
-    event = {"time": at.isoformat()} if at else {}
+def look(account: Account, *schedules: str, at: datetime | None = None) -> Any:
+    """Call the sweeper as its rule does, at a moment, and return what it says is overdue."""
     hours = ", ".join(f'"{name}": {SILENT_HOURS}' for name in schedules)
     environment = {
         "PIPELINE_NAME": PIPELINE,
+        "PIPELINE_ARN": f"arn:aws:sagemaker:us-east-1:111122223333:pipeline/{PIPELINE}",
+        "TTL_MINUTES": "60",
         "SCHEDULE_GROUP": PIPELINE,
         "SILENT_HOURS": f"{{{hours}}}",
     }
-    return invoke("overdue", event, endpoint_url=account.endpoint, environment=environment)
+    outcome = invoke(
+        "teardown",
+        {"time": at.isoformat()} if at else {},
+        endpoint_url=account.endpoint,
+        environment=environment,
+        module="sweep",
+    )
+    assert not outcome.error, outcome.log
+    return outcome.result["overdue"]
 
 
 def after(**time: float) -> datetime:
     return datetime.now(UTC) + timedelta(**time)
+
+
+def too_late() -> datetime:
+    return after(hours=SILENT_HOURS + 1)
 
 
 def measured(account: Account, name: str) -> list[float]:
@@ -73,18 +86,14 @@ def measured(account: Account, name: str) -> list[float]:
     return [each["Maximum"] for each in statistics["Datapoints"]]
 
 
-def test_a_schedule_that_started_something_three_days_ago_is_on_time(account: Account) -> None:
+@pytest.mark.parametrize(("hours", "overdue"), [(72, 0), (SILENT_HOURS + 1, 1)])
+def test_one_that_was_silent_for_too_long_is_overdue(
+    account: Account, hours: int, overdue: int
+) -> None:
     name = schedule(account)
     deliver(account, "2026-11-20T06:00:00Z", schedule=name)
-    assert look(account, name, at=after(days=3)).result == {name: 0}
-    assert measured(account, name) == [0]
-
-
-def test_one_that_was_silent_for_longer_is_overdue(account: Account) -> None:
-    name = schedule(account)
-    deliver(account, "2026-11-20T06:00:00Z", schedule=name)
-    assert look(account, name, at=after(hours=SILENT_HOURS + 1)).result == {name: 1}
-    assert measured(account, name) == [1]
+    assert look(account, name, at=after(hours=hours)) == {name: overdue}
+    assert measured(account, name) == [overdue]
 
 
 def test_a_sign_counts_although_the_schedule_is_older_than_its_limit(account: Account) -> None:
@@ -97,22 +106,22 @@ def test_a_sign_counts_although_the_schedule_is_older_than_its_limit(account: Ac
         "Timestamp": after(days=7),
     }
     account.client("cloudwatch").put_metric_data(Namespace="Shoal", MetricData=[sign])
-    assert look(account, name, at=after(hours=SILENT_HOURS + 1)).result == {name: 0}
+    assert look(account, name, at=too_late()) == {name: 0}
 
 
 def test_the_signs_of_another_schedule_do_not_count(account: Account) -> None:
     silent, other = schedule(account), schedule(account)
     deliver(account, "2026-11-20T06:00:00Z", schedule=other)
     at = after(hours=SILENT_HOURS - 1)
-    assert look(account, silent, other, at=at).result == {silent: 0, other: 0}
+    assert look(account, silent, other, at=at) == {silent: 0, other: 0}
     account.client("scheduler").delete_schedule(Name=silent, GroupName=PIPELINE)
-    assert look(account, silent, other, at=at).result == {silent: 1, other: 0}
+    assert look(account, silent, other, at=at) == {silent: 1, other: 0}
 
 
 def test_a_new_schedule_has_until_its_limit_to_give_a_sign(account: Account) -> None:
     name = schedule(account)
-    assert look(account, name).result == {name: 0}
-    assert look(account, name, at=after(hours=SILENT_HOURS + 1)).result == {name: 1}
+    assert look(account, name) == {name: 0}
+    assert look(account, name, at=too_late()) == {name: 1}
 
 
 def test_one_that_was_changed_or_resumed_has_as_long_from_then_on(account: Account) -> None:
@@ -121,39 +130,34 @@ def test_one_that_was_changed_or_resumed_has_as_long_from_then_on(account: Accou
 
     def changed_at() -> datetime | None:
         scheduler.update_schedule(**settings(account, name, Description="changed"))
-        changed_at: datetime = scheduler.get_schedule(Name=name, GroupName=PIPELINE)[
-            "LastModificationDate"
-        ]
+        live = scheduler.get_schedule(Name=name, GroupName=PIPELINE)
+        changed_at: datetime = live["LastModificationDate"]
         return changed_at if changed_at - created_at >= timedelta(seconds=1) else None
 
     changed = eventually(changed_at)
-    silent = timedelta(hours=SILENT_HOURS)
-    assert look(account, name, at=created_at + silent + timedelta(milliseconds=500)).result == {
-        name: 0
-    }
-    assert look(account, name, at=changed + silent + timedelta(milliseconds=500)).result == {
-        name: 1
-    }
+    limit = timedelta(hours=SILENT_HOURS, milliseconds=500)
+    assert look(account, name, at=created_at + limit) == {name: 0}
+    assert look(account, name, at=changed + limit) == {name: 1}
 
 
 def test_a_deleted_schedule_is_overdue_at_once(account: Account) -> None:
     name = schedule(account)
     account.client("scheduler").delete_schedule(Name=name, GroupName=PIPELINE)
-    assert look(account, name).result == {name: 1}
+    assert look(account, name) == {name: 1}
 
 
 def test_of_a_paused_schedule_nothing_is_said(account: Account) -> None:
     name = schedule(account)
     account.client("scheduler").update_schedule(**settings(account, name, State="DISABLED"))
-    assert look(account, name, at=after(hours=SILENT_HOURS + 1)).result == {}
+    assert look(account, name, at=too_late()) == {}
     assert measured(account, name) == []
 
 
 def test_a_look_takes_one_call_for_each_schedule_and_two_for_all(account: Account) -> None:
+    """The second PutMetricData is the sweep's own; without rare schedules it is the only call."""
     names = [schedule(account) for _ in range(3)]
-    before = [len(account.requests(operation)) for operation in CALLS]
-    assert look(account, *names).result == dict.fromkeys(names, 0)
-    assert [
-        len(account.requests(operation)) - count
-        for operation, count in zip(CALLS, before, strict=True)
-    ] == [3, 1, 1]
+    for several, calls in ((names, [3, 1, 2]), ([], [0, 0, 1])):
+        before = [len(account.requests(operation)) for operation in CALLS]
+        assert look(account, *several) == dict.fromkeys(several, 0)
+        after = [len(account.requests(operation)) for operation in CALLS]
+        assert [late - early for late, early in zip(after, before, strict=True)] == calls

@@ -8,6 +8,8 @@ from typing import Any
 
 from aws_cdk.assertions import Template
 
+_NAMES = ("Name", "FunctionName", "BucketName", "AlarmName")
+
 
 def resources(template: Template, resource_type: str) -> dict[str, dict[str, Any]]:
     """Return every resource of the type, by logical id."""
@@ -18,6 +20,22 @@ def properties(template: Template, resource_type: str) -> list[dict[str, Any]]:
     return [
         resource.get("Properties", {}) for resource in resources(template, resource_type).values()
     ]
+
+
+def only(template: Template, resource_type: str) -> dict[str, Any]:
+    """Return the properties of the one resource of the type."""
+    (only_one,) = properties(template, resource_type)
+    return only_one
+
+
+def named(template: Template, resource_type: str, name: str) -> dict[str, Any]:
+    """Return the properties of the one resource of the type that is called `name`."""
+    (only_one,) = [
+        each
+        for each in properties(template, resource_type)
+        if name in (each.get(key) for key in _NAMES)
+    ]
+    return only_one
 
 
 def role(template: Template, name: str) -> tuple[str, dict[str, Any]]:

@@ -10,17 +10,15 @@ from typing import Any
 import pytest
 from aws_cdk.assertions import Match, Template
 
-from shoal.constructs.app import Deployment
 from shoal.constructs.schedules.manifest_start import manifest_variables
-from shoal.launch import launch_of
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.names import Names
 from shoal.settings.sections.channels import OnManifest
 from shoal.settings.sections.schedules import Schedule
 from stacks.platform import EnvironmentStage
-from tests.app import ShoalApp
 from tests.repository import ROOT
-from tests.stacks.reading import properties, resources, role, statements
+from tests.stacks.conftest import MakeStage
+from tests.stacks.reading import named, properties, resources, role, statements
 
 PREFIX = "shoal-mnist-dev"
 GROUP = f"arn:aws:scheduler:us-east-1:111122223333:schedule-group/{PREFIX}"
@@ -40,16 +38,8 @@ SCHEDULES = (
 
 
 @pytest.fixture(scope="module")
-def stage(
-    tmp_path_factory: pytest.TempPathFactory, cdk_context: dict[str, Any]
-) -> EnvironmentStage:
-    environment = load_environment("dev", ROOT).model_copy(update={"schedules": SCHEDULES})
-    app = ShoalApp(
-        outdir=str(tmp_path_factory.mktemp("cdk.out")), context=cdk_context, checked=False
-    )
-    return EnvironmentStage(
-        app, workloads=[Deployment(environment, launch_of(environment, ROOT))], root=ROOT
-    )
+def stage(make_stage: MakeStage) -> EnvironmentStage:
+    return make_stage("dev", schedules=SCHEDULES)
 
 
 @pytest.fixture(scope="module")
@@ -62,11 +52,17 @@ def watched(stage: EnvironmentStage) -> Template:
     return Template.from_stack(stage.workloads[0].monitoring)
 
 
-def schedule(template: Template, name: str) -> dict[str, Any]:
-    (only_one,) = [
-        each for each in properties(template, "AWS::Scheduler::Schedule") if each["Name"] == name
-    ]
-    return only_one
+@pytest.fixture(scope="module")
+def on_manifest(make_stage: MakeStage) -> EnvironmentStage:
+    """An environment without schedules, whose pipeline starts when a manifest arrives."""
+    manifest = OnManifest(file="ready.json", parameters={"Epochs": 3})
+    data = load_environment("dev", ROOT).data.model_copy(update={"on_manifest": manifest})
+    return make_stage("dev", data=data)
+
+
+@pytest.fixture(scope="module")
+def manifest_started(on_manifest: EnvironmentStage) -> Template:
+    return Template.from_stack(on_manifest.workloads[0].pipeline)
 
 
 def alarms(template: Template) -> dict[str, dict[str, Any]]:
@@ -76,27 +72,30 @@ def alarms(template: Template) -> dict[str, dict[str, Any]]:
     }
 
 
-def test_a_schedule_is_what_the_file_says(scheduled: Template) -> None:
-    nightly = schedule(scheduled, "nightly")
-    assert (
-        nightly["ScheduleExpression"],
-        nightly["ScheduleExpressionTimezone"],
-        nightly["State"],
-    ) == (
-        "cron(0 3 * * ? *)",
-        "Europe/Berlin",
-        "ENABLED",
-    )
-    assert nightly["FlexibleTimeWindow"] == {"Mode": "FLEXIBLE", "MaximumWindowInMinutes": 15}
-    assert schedule(scheduled, "often")["FlexibleTimeWindow"] == {"Mode": "OFF"}
-
-
-def test_a_paused_schedule_is_there_and_disabled(scheduled: Template) -> None:
-    assert schedule(scheduled, "often")["State"] == "DISABLED"
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        (
+            "nightly",
+            {
+                "ScheduleExpression": "cron(0 3 * * ? *)",
+                "ScheduleExpressionTimezone": "Europe/Berlin",
+                "State": "ENABLED",
+                "FlexibleTimeWindow": {"Mode": "FLEXIBLE", "MaximumWindowInMinutes": 15},
+            },
+        ),
+        ("often", {"State": "DISABLED", "FlexibleTimeWindow": {"Mode": "OFF"}}),
+    ],
+)
+def test_a_schedule_is_what_the_file_says(
+    scheduled: Template, name: str, expected: dict[str, Any]
+) -> None:
+    assert expected.items() <= named(scheduled, "AWS::Scheduler::Schedule", name).items()
 
 
 def test_the_function_is_told_which_schedule_for_when_and_with_what(scheduled: Template) -> None:
-    assert json.loads(schedule(scheduled, "nightly")["Target"]["Input"]) == {
+    nightly = named(scheduled, "AWS::Scheduler::Schedule", "nightly")
+    assert json.loads(nightly["Target"]["Input"]) == {
         "schedule": "nightly",
         "schedule_arn": f"arn:aws:scheduler:us-east-1:111122223333:schedule/{PREFIX}/nightly",
         "scheduled_time": "<aws.scheduler.scheduled-time>",
@@ -108,172 +107,127 @@ def test_a_call_is_tried_three_times_within_an_hour_and_then_kept(scheduled: Tem
     (dead_letters,) = [
         key for key in resources(scheduled, "AWS::SQS::Queue") if key.startswith("Schedules")
     ]
+    retry = {"MaximumRetryAttempts": 2, "MaximumEventAgeInSeconds": 3600}
     for each in properties(scheduled, "AWS::Scheduler::Schedule"):
-        assert each["Target"]["RetryPolicy"] == {
-            "MaximumRetryAttempts": 2,
-            "MaximumEventAgeInSeconds": 3600,
-        }
+        assert each["Target"]["RetryPolicy"] == retry
         assert each["Target"]["DeadLetterConfig"] == {"Arn": {"Fn::GetAtt": [dead_letters, "Arn"]}}
 
 
-def test_schedulers_role_is_for_this_account_and_group(
-    scheduled: Template,
-) -> None:
+def test_schedulers_role_is_for_this_account_and_group(scheduled: Template) -> None:
     _, scheduler_role = role(scheduled, f"{PREFIX}-us-east-1-scheduler")
     (trust,) = scheduler_role["AssumeRolePolicyDocument"]["Statement"]
-    assert (trust["Principal"], trust["Condition"]) == (
-        {"Service": "scheduler.amazonaws.com"},
-        {
-            "StringEquals": {"aws:SourceAccount": "111122223333"},
-            "ArnLike": {"aws:SourceArn": GROUP},
-        },
-    )
+    assert trust["Principal"] == {"Service": "scheduler.amazonaws.com"}
+    assert trust["Condition"] == {
+        "StringEquals": {"aws:SourceAccount": "111122223333"},
+        "ArnLike": {"aws:SourceArn": GROUP},
+    }
 
 
 def test_nothing_calls_before_the_pipeline_and_the_policies_are_there(scheduled: Template) -> None:
-    waits_for = {
-        kind: resources(scheduled, kind)
-        for kind in ("AWS::SageMaker::Pipeline", "AWS::IAM::Policy")
-    }
+    policies = resources(scheduled, "AWS::IAM::Policy")
+    awaited = {key for key in policies if key.startswith("Schedules")}
+    awaited |= set(resources(scheduled, "AWS::SageMaker::Pipeline"))
     for each in resources(scheduled, "AWS::Scheduler::Schedule").values():
-        assert set(waits_for["AWS::SageMaker::Pipeline"]) <= set(each["DependsOn"])
-        assert {key for key in waits_for["AWS::IAM::Policy"] if key.startswith("Schedules")} <= set(
-            each["DependsOn"]
-        )
+        assert awaited <= set(each["DependsOn"])
 
 
-def test_a_schedule_that_gives_no_sign_for_longer_than_its_times_are_apart_rings(
-    watched: Template,
-) -> None:
-    missed = alarms(watched)["schedule-nightly-missed"]
-    assert (missed["Namespace"], missed["MetricName"], missed["Statistic"]) == (
-        "Shoal",
-        "ScheduledStarts",
-        "SampleCount",
-    )
-    assert missed["Dimensions"] == [
-        {"Name": "Pipeline", "Value": PREFIX},
-        {"Name": "Schedule", "Value": "nightly"},
-    ]
-    assert (
-        missed["Period"] * missed["EvaluationPeriods"],
-        missed["ComparisonOperator"],
-        missed["TreatMissingData"],
-    ) == (
-        28 * 3600,
-        "LessThanThreshold",
-        "breaching",
-    )
-
-
-def test_an_alarm_tells_the_topic_and_a_paused_schedules_tells_nobody(watched: Template) -> None:
+@pytest.mark.parametrize(
+    ("purpose", "expected"),
+    [
+        pytest.param(
+            "schedule-nightly-missed",
+            {
+                "Namespace": "Shoal",
+                "MetricName": "ScheduledStarts",
+                "Statistic": "SampleCount",
+                "Dimensions": [
+                    {"Name": "Pipeline", "Value": PREFIX},
+                    {"Name": "Schedule", "Value": "nightly"},
+                ],
+                "Period": 3600,
+                "EvaluationPeriods": 28,
+                "ComparisonOperator": "LessThanThreshold",
+                "TreatMissingData": "breaching",
+                "ActionsEnabled": True,
+            },
+            id="no sign for longer than its times are apart",
+        ),
+        pytest.param("schedule-often-missed", {"ActionsEnabled": False}, id="paused"),
+        pytest.param(
+            "schedule-monthly-missed",
+            {
+                "Namespace": "Shoal",
+                "MetricName": "ScheduleOverdue",
+                "Statistic": "Maximum",
+                "Dimensions": [
+                    {"Name": "Pipeline", "Value": PREFIX},
+                    {"Name": "Schedule", "Value": "monthly"},
+                ],
+                "Threshold": 1,
+                "ComparisonOperator": "GreaterThanOrEqualToThreshold",
+                "Period": 3 * 3600,
+                "EvaluationPeriods": 1,
+                "TreatMissingData": "breaching",
+            },
+            id="too rare for an alarm: the sweeper says so, or nothing for three hours",
+        ),
+        pytest.param("schedule-yearly-missed", {"ActionsEnabled": False}, id="rare and paused"),
+        pytest.param(
+            "schedule-undelivered",
+            {
+                "MetricName": "ApproximateNumberOfMessagesVisible",
+                "Dimensions": [{"Name": "QueueName", "Value": f"{PREFIX}-start-dead-letters"}],
+                "Threshold": 1,
+                "Statistic": "Maximum",
+            },
+            id="a call was given up",
+        ),
+        pytest.param("start-errors", {"MetricName": "Errors"}, id="the function failed"),
+    ],
+)
+def test_what_rings(watched: Template, purpose: str, expected: dict[str, Any]) -> None:
     (topic,) = resources(watched, "AWS::SNS::Topic")
-    by_purpose = alarms(watched)
-    assert by_purpose["schedule-nightly-missed"]["AlarmActions"] == [{"Ref": topic}]
-    assert [
-        by_purpose[f"schedule-{name}-missed"]["ActionsEnabled"] for name in ("nightly", "often")
-    ] == [True, False]
+    alarm = alarms(watched)[purpose]
+    assert expected.items() <= alarm.items()
+    assert alarm["AlarmActions"] == [{"Ref": topic}]
 
 
-def test_of_a_schedule_that_is_rarer_than_an_alarm_looks_back_a_function_says_whether_it_is_overdue(
+def test_a_schedule_that_ends_has_no_alarm(watched: Template) -> None:
+    assert "schedule-ending-missed" not in alarms(watched)
+
+
+def test_the_alarm_watches_the_queue_that_there_is(scheduled: Template) -> None:
+    assert f"{PREFIX}-start-dead-letters" in {
+        each.get("QueueName") for each in properties(scheduled, "AWS::SQS::Queue")
+    }
+
+
+def test_the_sweeper_knows_the_rare_schedules_and_may_look_at_them_and_at_metrics(
     watched: Template,
 ) -> None:
-    missed = alarms(watched)["schedule-monthly-missed"]
-    assert (missed["Namespace"], missed["MetricName"], missed["Statistic"]) == (
-        "Shoal",
-        "ScheduleOverdue",
-        "Maximum",
-    )
-    assert missed["Dimensions"] == [
-        {"Name": "Pipeline", "Value": PREFIX},
-        {"Name": "Schedule", "Value": "monthly"},
-    ]
-    assert (missed["Threshold"], missed["ComparisonOperator"]) == (
-        1,
-        "GreaterThanOrEqualToThreshold",
-    )
-
-
-def test_such_an_alarm_rings_as_well_when_nothing_has_been_said_for_three_looks(
-    watched: Template,
-) -> None:
-    missed = alarms(watched)["schedule-monthly-missed"]
-    assert (missed["Period"], missed["EvaluationPeriods"], missed["TreatMissingData"]) == (
-        3 * 3600,
-        1,
-        "breaching",
-    )
-    assert [
-        each["ScheduleExpression"]
-        for each in properties(watched, "AWS::Events::Rule")
-        if "overdue" in each["Description"]
-    ] == ["rate(1 hour)"]
-    assert alarms(watched)["overdue-errors"]["MetricName"] == "Errors"
-
-
-def test_the_function_knows_the_rare_schedules_and_may_look_at_them_and_at_metrics_only(
-    watched: Template,
-) -> None:
-    (function,) = [
-        each
-        for each in properties(watched, "AWS::Lambda::Function")
-        if each["FunctionName"] == f"{PREFIX}-overdue"
-    ]
-    assert json.loads(function["Environment"]["Variables"]["SILENT_HOURS"]) == {
+    sweeper = named(watched, "AWS::Lambda::Function", f"{PREFIX}-sweep")
+    variables = sweeper["Environment"]["Variables"]
+    assert variables["SCHEDULE_GROUP"] == PREFIX
+    assert json.loads(variables["SILENT_HOURS"]) == {
         "monthly": 31 * 24 + 2,
         "yearly": 366 * 24 + 2,
     }
-    allowed = statements(watched, f"{PREFIX}-us-east-1-overdue")
-    assert {key: entry["Action"] for key, entry in allowed.items() if key != "WriteOwnLog"} == {
-        "SeeSchedules": "scheduler:GetSchedule",
-        "SeeSigns": "cloudwatch:GetMetricData",
-        "Measure": "cloudwatch:PutMetricData",
-    }
+    allowed = statements(watched, f"{PREFIX}-us-east-1-sweep")
+    assert allowed["SeeSchedules"]["Action"] == "scheduler:GetSchedule"
     assert allowed["SeeSchedules"]["Resource"] == [
         f"arn:aws:scheduler:us-east-1:111122223333:schedule/{PREFIX}/{name}"
         for name in ("monthly", "yearly")
     ]
+    assert allowed["SeeSigns"]["Action"] == "cloudwatch:GetMetricData"
 
 
-def test_a_paused_rare_schedule_tells_nobody_and_one_that_ends_has_no_alarm(
-    watched: Template,
-) -> None:
-    assert alarms(watched)["schedule-yearly-missed"]["ActionsEnabled"] is False
-    assert "schedule-ending-missed" not in alarms(watched)
-
-
-def test_a_call_that_was_given_up_rings_and_so_does_a_function_that_fails(
-    watched: Template, scheduled: Template
-) -> None:
-    by_purpose = alarms(watched)
-    (queue,) = by_purpose["schedule-undelivered"]["Dimensions"]
-    assert queue["Value"] in {
-        each.get("QueueName") for each in properties(scheduled, "AWS::SQS::Queue")
-    }
-    assert (
-        by_purpose["schedule-undelivered"]["Threshold"],
-        by_purpose["schedule-undelivered"]["Statistic"],
-    ) == (1, "Maximum")
-    assert by_purpose["start-errors"]["MetricName"] == "Errors"
-
-
-def test_the_function_measures_what_the_alarm_watches() -> None:
-    source = (
-        ROOT / "packages" / "shoal" / "src" / "shoal" / "functions" / "start" / "handler.py"
-    ).read_text()
-    assert 'Namespace="Shoal"' in source
-    assert all(
-        f'"{name}"' in source
-        for name in ("ScheduledStarts", "SkippedOverlap", "Pipeline", "Schedule")
-    )
-
-
-def test_without_a_rare_schedule_nothing_looks(manifest_stage: EnvironmentStage) -> None:
-    functions = properties(
-        Template.from_stack(manifest_stage.workloads[0].monitoring), "AWS::Lambda::Function"
-    )
-    names = {each["FunctionName"] for each in functions}
+def test_without_a_rare_schedule_nothing_looks(on_manifest: EnvironmentStage) -> None:
+    template = Template.from_stack(on_manifest.workloads[0].monitoring)
+    names = {each["FunctionName"] for each in properties(template, "AWS::Lambda::Function")}
     assert names == {f"{PREFIX}-sweep", f"{PREFIX}-pages"}
+    sweeper = named(template, "AWS::Lambda::Function", f"{PREFIX}-sweep")
+    assert "SILENT_HOURS" not in sweeper["Environment"]["Variables"]
+    assert "SeeSchedules" not in statements(template, f"{PREFIX}-us-east-1-sweep")
 
 
 def test_an_environment_without_schedules_has_nothing_of_them(pipeline: Template) -> None:
@@ -284,36 +238,16 @@ def test_an_environment_without_schedules_has_nothing_of_them(pipeline: Template
     )
 
 
-@pytest.fixture(scope="module")
-def manifest_stage(
-    tmp_path_factory: pytest.TempPathFactory, cdk_context: dict[str, Any]
-) -> EnvironmentStage:
-    """An environment without schedules, whose pipeline starts when a manifest arrives."""
-    dev = load_environment("dev", ROOT)
-    data = dev.data.model_copy(
-        update={"on_manifest": OnManifest(file="ready.json", parameters={"Epochs": 3})}
-    )
-    app = ShoalApp(
-        outdir=str(tmp_path_factory.mktemp("cdk.out")), context=cdk_context, checked=False
-    )
-    environment = dev.model_copy(update={"data": data})
-    return EnvironmentStage(
-        app, workloads=[Deployment(environment, launch_of(environment, ROOT))], root=ROOT
-    )
-
-
-def test_a_manifest_in_the_data_bucket_calls_the_function_within_an_hour_or_leaves_a_dead_letter(
-    manifest_stage: EnvironmentStage,
+def test_a_manifest_calls_the_function_within_an_hour_or_leaves_a_dead_letter(
+    manifest_started: Template,
 ) -> None:
-    template = Template.from_stack(manifest_stage.workloads[0].pipeline)
     (rule,) = [
         each
-        for each in properties(template, "AWS::Events::Rule")
+        for each in properties(manifest_started, "AWS::Events::Rule")
         if each["EventPattern"]["source"] == ["aws.s3"]
     ]
-    bucket = f"{PREFIX}-data-111122223333-us-east-1"
     assert rule["EventPattern"]["detail"] == {
-        "bucket": {"name": [bucket]},
+        "bucket": {"name": [f"{PREFIX}-data-111122223333-us-east-1"]},
         "object": {"key": [{"suffix": "/ready.json"}]},
     }
     (target,) = rule["Targets"]
@@ -335,30 +269,19 @@ def test_a_pipeline_of_ones_own_gets_the_manifests_channels_that_it_declares(
     data = settings.data.model_copy(update={"on_manifest": OnManifest(file="ready.json")})
     own = settings.model_copy(update={"data": data, "pipeline": "mine:build"})
     variables = manifest_variables(Names(own), declared)
-    assert json.loads(variables["MANIFEST_PARAMETERS"]) == {
-        "DataManifest": "{manifest}",
-        **channels,
-    }
+    parameters = {"DataManifest": "{manifest}", **channels}
+    assert json.loads(variables["MANIFEST_PARAMETERS"]) == parameters
 
 
-def test_the_function_reads_manifests_and_names_and_no_data(
-    manifest_stage: EnvironmentStage,
-) -> None:
-    allowed = statements(
-        Template.from_stack(manifest_stage.workloads[0].pipeline), f"{PREFIX}-us-east-1-start"
-    )
+def test_the_function_reads_manifests_and_names_and_no_data(manifest_started: Template) -> None:
+    allowed = statements(manifest_started, f"{PREFIX}-us-east-1-start")
     bucket = f"arn:aws:s3:::{PREFIX}-data-111122223333-us-east-1"
     assert allowed["ReadManifests"]["Resource"] == f"{bucket}/datasets/*/ready.json"
     assert allowed["SeeFiles"]["Condition"] == {"StringLike": {"s3:prefix": ["datasets/*"]}}
 
 
-def test_the_dataset_beside_the_manifest_is_what_is_trained_on(
-    manifest_stage: EnvironmentStage,
-) -> None:
-    functions = properties(
-        Template.from_stack(manifest_stage.workloads[0].pipeline), "AWS::Lambda::Function"
-    )
-    (starter,) = [each for each in functions if each["FunctionName"] == f"{PREFIX}-start"]
+def test_the_dataset_beside_the_manifest_is_what_is_trained_on(manifest_started: Template) -> None:
+    starter = named(manifest_started, "AWS::Lambda::Function", f"{PREFIX}-start")
     assert json.loads(starter["Environment"]["Variables"]["MANIFEST_PARAMETERS"]) == {
         "DataManifest": "{manifest}",
         "TrainDataUri": "{folder}/train/",
@@ -367,13 +290,9 @@ def test_the_dataset_beside_the_manifest_is_what_is_trained_on(
     }
 
 
-def test_without_schedules_there_is_no_group_and_nothing_that_scheduler_may_take(
-    manifest_stage: EnvironmentStage,
+def test_without_schedules_there_is_nothing_that_scheduler_may_take(
+    manifest_started: Template,
 ) -> None:
-    template = Template.from_stack(manifest_stage.workloads[0].pipeline)
-    assert properties(template, "AWS::Scheduler::ScheduleGroup") == []
-    assert not [
-        each
-        for each in properties(template, "AWS::IAM::Role")
-        if each["RoleName"].endswith("-scheduler")
-    ]
+    assert properties(manifest_started, "AWS::Scheduler::ScheduleGroup") == []
+    roles = [each["RoleName"] for each in properties(manifest_started, "AWS::IAM::Role")]
+    assert not [name for name in roles if name.endswith("-scheduler")]

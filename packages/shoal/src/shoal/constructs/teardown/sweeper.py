@@ -1,31 +1,49 @@
-"""Deletes endpoints past their time to live, whatever else has failed."""
+"""Deletes endpoints past their time to live, whatever else has failed, and watches the schedules
+that are rarer than an alarm can look back.
+"""
 
 from __future__ import annotations
 
+import json
+
 import aws_cdk as cdk
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
 from constructs import Construct
 
-from shoal.constructs.functions.scheduled_function import ScheduledFunction
+from shoal.constructs.functions.python_function import PythonFunction
 from shoal.constructs.teardown.teardown_guard import SCALED, log_retention
 from shoal.settings.names import Names
+from shoal.settings.sections.schedules import rare
 
 PURPOSE = "sweep"
 NAMESPACE = "Shoal"
 EVERY = cdk.Duration.minutes(15)
 
 
-class Sweeper(ScheduledFunction):
-    """It looks at what exists, so it depends on no event, queue or other function.
+class Sweeper(Construct):
+    """`cleaner`, and the rule that calls it. It looks at what exists, so it depends on no event,
+    queue or other function, and a failed call is not repeated: the next one comes anyway.
 
     It is there without an endpoint, too: an earlier definition may have left one.
     """
 
     def __init__(self, scope: Construct, construct_id: str, *, names: Names) -> None:
-        super().__init__(
-            scope,
-            construct_id,
+        super().__init__(scope, construct_id)
+        silent_hours = rare(names.environment.schedules)
+        variables = {
+            "PIPELINE_NAME": names.pipeline,
+            "PIPELINE_ARN": names.pipeline_arn,
+            **log_retention(names),
+            "TTL_MINUTES": str(names.environment.ttl_minutes),
+        }
+        if silent_hours:
+            variables["SCHEDULE_GROUP"] = names.schedule_group
+            variables["SILENT_HOURS"] = json.dumps(silent_hours)
+        self.cleaner = PythonFunction(
+            self,
+            "Cleaner",
             names=names,
-            function_id="Cleaner",
             purpose=PURPOSE,
             folder="teardown",
             module="sweep",
@@ -33,15 +51,18 @@ class Sweeper(ScheduledFunction):
                 f"Deletes what executions of {names.pipeline} left for longer than their time to"
                 " live"
             ),
-            rule_description=f"Sweeps after {names.pipeline}",
-            every=EVERY,
             timeout=cdk.Duration.minutes(5),
-            environment={
-                "PIPELINE_NAME": names.pipeline,
-                "PIPELINE_ARN": names.pipeline_arn,
-                **log_retention(names),
-                "TTL_MINUTES": str(names.environment.ttl_minutes),
-            },
+            environment=variables,
         )
-        self.scheduled.role.allow_part("teardown", scaled=[*SCALED])
-        self.scheduled.role.allow_part("measure", namespace=NAMESPACE)
+        events.Rule(
+            self,
+            "Schedule",
+            description=f"Sweeps after {names.pipeline}",
+            schedule=events.Schedule.rate(EVERY),
+            targets=[targets.LambdaFunction(self.cleaner.function, retry_attempts=0)],
+        )
+        role = self.cleaner.role
+        role.allow_part("teardown", scaled=[*SCALED])
+        role.allow_part("measure", namespace=NAMESPACE)
+        if silent_hours:
+            role.allow_part("watch-schedules", rare=list(silent_hours))

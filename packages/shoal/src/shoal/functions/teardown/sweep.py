@@ -1,8 +1,9 @@
 """Finds what executions of one pipeline left behind for longer than their time to live, deletes it,
-and measures what it found.
+and measures what it found, and which rare schedules are overdue.
 
-A schedule calls it, or `shoal sweep` with `{"dry_run": true}` or `{"dry_run": false}`. It relies on
-no event and no queue: it looks at what exists.
+A rule calls it with `time`, the moment to judge schedules by (now, if it is missing), or
+`shoal sweep` with `{"dry_run": true}` or `{"dry_run": false}`. It relies on no event and no queue:
+it looks at what exists.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import boto3
 from attribution import NAMES, STEPS, Resource, Search, status_of
 from botocore.exceptions import BotoCoreError, ClientError
 from deletion import CLIENT, RUNNING, tear_down
+from overdue import measure_overdue
 
 # How long one execution's endpoint is waited for; the next sweep comes anyway.
 _PATIENCE_S = 60.0
@@ -48,6 +50,8 @@ class Report:
     endpoints: int = 0
     """Endpoints of this pipeline that exist, whatever their age."""
     endpoints_past_ttl: int = 0
+    overdue: dict[str, int] = field(default_factory=dict)
+    """Rare schedule -> whether it is overdue; none that is paused."""
 
 
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
@@ -58,6 +62,9 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     )
     log.info("%s", report)
     _publish(boto3.client("cloudwatch"), report)
+    # Last: whatever keeps it from looking at schedules, endpoints cost more.
+    now = datetime.fromisoformat(event["time"]) if "time" in event else datetime.now(UTC)
+    report.overdue = measure_overdue(now)
     if not report.complete and "dry_run" not in event:
         # An alarm watches failures.
         raise RuntimeError(

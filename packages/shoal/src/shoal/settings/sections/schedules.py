@@ -73,7 +73,7 @@ def silent_hours(schedule: Schedule) -> int | None:
 def rare(schedules: Iterable[Schedule]) -> dict[str, int]:
     """Return the silent hours of the schedules that are too rare for an alarm, by name.
 
-    A function watches them (packages/shoal/src/shoal/functions/overdue).
+    The sweeper watches them (packages/shoal/src/shoal/functions/teardown/overdue.py).
     """
     silent = {schedule.name: silent_hours(schedule) or 0 for schedule in schedules}
     return {name: hours for name, hours in silent.items() if hours > MAX_ALARM_HOURS}
