@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from aws_cdk.assertions import Template
 
-from shoal.constructs.app import Deployment
-from shoal.launch import launch_of
-from stacks.platform import EnvironmentStage
-from tests.app import ShoalApp
-from tests.repository import ROOT
+from tests.stacks.conftest import MakeVariant
 from tests.stacks.reading import definition, resources, statements
-from tests.stacks.variants import variant
 
 GATE = {"metric": "accuracy", "not_worse_than": "approved", "direction": "higher"}
 PREFIX = "shoal-mnist-compared-us-east-1-"
 
 
 @pytest.fixture(scope="module")
-def compared(tmp_path_factory: pytest.TempPathFactory, cdk_context: dict[str, Any]) -> Template:
-    folder = tmp_path_factory.mktemp("compared")
-    environment = variant(folder, "compared", evaluation={"gates": [GATE]})
-    app = ShoalApp(outdir=str(folder / "cdk.out"), context=cdk_context, checked=False)
-    stage = EnvironmentStage(
-        app, workloads=[Deployment(environment, launch_of(environment, ROOT))], root=ROOT
-    )
+def compared(make_variant: MakeVariant) -> Template:
+    stage = make_variant("compared", evaluation={"gates": [GATE]})
     return Template.from_stack(stage.workloads[0].pipeline)
 
 

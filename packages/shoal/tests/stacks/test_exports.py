@@ -6,16 +6,10 @@ before with the old settings, still imports. CloudFormation refuses that (user g
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
-from shoal.constructs.app import Deployment
-from shoal.launch import launch_of
-from stacks.platform import EnvironmentStage
-from tests.app import ShoalApp
-from tests.repository import ROOT
 from tests.settings.releases import CONTENT
-from tests.stacks.variants import variant
+from tests.stacks.conftest import MakeVariant
 
 COMPARED = {"metric": "accuracy", "not_worse_than": "approved", "direction": "higher"}
 EVERYTHING: dict[str, Any] = {
@@ -33,28 +27,18 @@ LITTLE: dict[str, Any] = {
 }
 
 
-def test_nothing_that_settings_take_away_is_imported(
-    tmp_path: Path, cdk_context: dict[str, Any]
-) -> None:
+def test_nothing_that_settings_take_away_is_imported(make_variant: MakeVariant) -> None:
     before, after = (
-        _templates(tmp_path / number, cdk_context, sections)
-        for number, sections in (("1", EVERYTHING), ("2", LITTLE))
+        {
+            each.stack_name: each.template
+            for each in make_variant("changing", **sections).synth().stacks
+        }
+        for sections in (EVERYTHING, LITTLE)
     )
     assert len(before.keys() - after.keys()) == 3  # file system, image, serving
     in_use = {name for template in before.values() for name in _imports(template)}
     assert len(in_use) > 5
     assert in_use - _exports(after) == set()
-
-
-def _templates(
-    folder: Path, context: dict[str, Any], sections: dict[str, Any]
-) -> dict[str, dict[str, Any]]:
-    folder.mkdir()
-    environment = variant(folder, "changing", **sections)
-    app = ShoalApp(outdir=str(folder / "cdk.out"), context=context, checked=False)
-    workloads = [Deployment(environment, launch_of(environment, ROOT))]
-    stage = EnvironmentStage(app, workloads=workloads, root=ROOT)
-    return {stack.stack_name: stack.template for stack in stage.synth().stacks}
 
 
 def _imports(template: dict[str, Any]) -> set[str]:

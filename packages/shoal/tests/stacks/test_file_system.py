@@ -4,18 +4,14 @@ that it goes without a trace.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 from aws_cdk.assertions import Template
 
-from shoal.constructs.app import Deployment
-from shoal.launch import launch_of
 from stacks.platform import EnvironmentStage
-from tests.repository import ROOT
-from tests.stacks.reading import definition, properties, resources
-from tests.stacks.variants import variant
+from tests.stacks.conftest import MakeVariant
+from tests.stacks.reading import definition, only, properties, resources
 
 PERSISTENT = {
     "deployment_type": "PERSISTENT_2",
@@ -26,11 +22,9 @@ PERSISTENT = {
 
 
 @pytest.fixture(scope="module")
-def mounted(
-    tmp_path_factory: pytest.TempPathFactory, cdk_context: dict[str, Any]
-) -> EnvironmentStage:
+def mounted(make_variant: MakeVariant) -> EnvironmentStage:
     """dev with a scratch file system."""
-    return _stage(tmp_path_factory.mktemp("scratch"), cdk_context, {})
+    return make_variant("lustre", data={"input_mode": "FSx"}, file_system={})
 
 
 @pytest.fixture(scope="module")
@@ -39,19 +33,9 @@ def file_system(mounted: EnvironmentStage) -> Template:
 
 
 @pytest.fixture(scope="module")
-def persistent(tmp_path_factory: pytest.TempPathFactory, cdk_context: dict[str, Any]) -> Template:
-    return _template(_stage(tmp_path_factory.mktemp("persistent"), cdk_context, PERSISTENT))
-
-
-def _stage(folder: Path, context: dict[str, Any], section: dict[str, Any]) -> EnvironmentStage:
-    from tests.app import ShoalApp
-
-    environment = variant(folder, "lustre", data={"input_mode": "FSx"}, file_system=section)
-    return EnvironmentStage(
-        ShoalApp(outdir=str(folder / "cdk.out"), context=context, checked=False),
-        workloads=[Deployment(environment, launch_of(environment, ROOT))],
-        root=ROOT,
-    )
+def persistent(make_variant: MakeVariant) -> Template:
+    stage = make_variant("lustre", data={"input_mode": "FSx"}, file_system=PERSISTENT)
+    return _template(stage)
 
 
 def _template(stage: EnvironmentStage) -> Template:
@@ -59,15 +43,10 @@ def _template(stage: EnvironmentStage) -> Template:
     return Template.from_stack(stage.file_system)
 
 
-def _only(template: Template, resource_type: str) -> dict[str, Any]:
-    (only_one,) = properties(template, resource_type)
-    return only_one
-
-
 def test_a_scratch_file_system_has_lustre_2_15_and_no_throughput_or_key_of_its_own(
     file_system: Template,
 ) -> None:
-    resource = _only(file_system, "AWS::FSx::FileSystem")
+    resource = only(file_system, "AWS::FSx::FileSystem")
     assert (resource["FileSystemTypeVersion"], resource["StorageCapacity"]) == ("2.15", 1200)
     assert resource["LustreConfiguration"] == {
         "DeploymentType": "SCRATCH_2",
@@ -79,32 +58,32 @@ def test_a_scratch_file_system_has_lustre_2_15_and_no_throughput_or_key_of_its_o
 def test_a_persistent_file_system_has_the_throughput_asked_for_and_is_encrypted_with_our_key(
     persistent: Template,
 ) -> None:
-    resource = _only(persistent, "AWS::FSx::FileSystem")
+    resource = only(persistent, "AWS::FSx::FileSystem")
     assert resource["LustreConfiguration"]["PerUnitStorageThroughput"] == 250
     assert "StorageKey" in resource["KmsKeyId"]["Fn::ImportValue"]
 
 
 def test_it_stands_in_the_training_subnet(file_system: Template) -> None:
-    (subnet,) = _only(file_system, "AWS::FSx::FileSystem")["SubnetIds"]
+    (subnet,) = only(file_system, "AWS::FSx::FileSystem")["SubnetIds"]
     assert "NetworkTrainingSubnet" in subnet["Fn::ImportValue"]
 
 
 def test_the_bucket_follows_new_and_changed_files_and_never_deleted_ones_when_the_settings_say_so(
     persistent: Template,
 ) -> None:
-    association = _only(persistent, "AWS::FSx::DataRepositoryAssociation")
+    association = only(persistent, "AWS::FSx::DataRepositoryAssociation")
     assert association["S3"]["AutoExportPolicy"] == {"Events": ["NEW", "CHANGED"]}
     assert association["S3"]["AutoImportPolicy"] == {"Events": ["NEW", "CHANGED", "DELETED"]}
 
 
 def test_nothing_is_exported_by_default(file_system: Template) -> None:
-    assert set(_only(file_system, "AWS::FSx::DataRepositoryAssociation")["S3"]) == {
+    assert set(only(file_system, "AWS::FSx::DataRepositoryAssociation")["S3"]) == {
         "AutoImportPolicy"
     }
 
 
 def test_it_shows_the_datasets_of_the_data_bucket(file_system: Template) -> None:
-    association = _only(file_system, "AWS::FSx::DataRepositoryAssociation")
+    association = only(file_system, "AWS::FSx::DataRepositoryAssociation")
     assert (
         association["DataRepositoryPath"]
         == "s3://shoal-mnist-lustre-data-111122223333-us-east-1/datasets/"
@@ -158,10 +137,10 @@ def test_everything_of_it_goes_with_the_stack(file_system: Template, persistent:
             )
 
 
-def test_the_role_that_fsx_makes_may_use_the_key_through_s3_for_the_data_bucket_only(
+def test_the_role_that_fsx_makes_may_use_the_key_through_s3_for_the_data_bucketonly(
     mounted: EnvironmentStage,
 ) -> None:
-    key = _only(Template.from_stack(mounted.data), "AWS::KMS::Key")
+    key = only(Template.from_stack(mounted.data), "AWS::KMS::Key")
     (statement,) = [
         entry
         for entry in key["KeyPolicy"]["Statement"]

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 from aws_cdk.assertions import Match, Template
 
 from shoal.aws.execution import TERMINAL
-from shoal.constructs.app import Deployment
-from shoal.launch import launch_of
 from shoal.pipelines.requests import FABRIC_METRICS
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.sections.observability import Observability
 from stacks.platform import EnvironmentStage
-from tests.app import ShoalApp
 from tests.repository import ROOT
-from tests.stacks.reading import definition, properties, resources, statements
-from tests.stacks.variants import variant
+from tests.stacks.conftest import MakeStage, MakeVariant
+from tests.stacks.reading import as_list, definition, named, only, properties, resources, statements
 
 
 @pytest.fixture(scope="module")
@@ -29,36 +25,17 @@ def monitoring(stages: dict[str, EnvironmentStage]) -> Template:
 
 
 @pytest.fixture(scope="module")
-def with_budget(tmp_path_factory: pytest.TempPathFactory, cdk_context: dict[str, Any]) -> Template:
+def with_budget(make_stage: MakeStage) -> Template:
     """An environment whose team is told of alarms and of costs."""
     observability = Observability(
         alert_emails=("team@example.com", "boss@example.com"), monthly_budget_usd=500
     )
-    environment = load_environment("dev", ROOT).model_copy(update={"observability": observability})
-    app = ShoalApp(
-        outdir=str(tmp_path_factory.mktemp("cdk.out")), context=cdk_context, checked=False
-    )
-    return Template.from_stack(
-        EnvironmentStage(
-            app, workloads=[Deployment(environment, launch_of(environment, ROOT))], root=ROOT
-        )
-        .workloads[0]
-        .monitoring
-    )
-
-
-def alarm(template: Template, what: str) -> dict[str, Any]:
-    (alarm_properties,) = [
-        each
-        for each in properties(template, "AWS::CloudWatch::Alarm")
-        if each["AlarmName"] == f"shoal-mnist-dev-{what}"
-    ]
-    return alarm_properties
+    stage = make_stage("dev", observability=observability)
+    return Template.from_stack(stage.workloads[0].monitoring)
 
 
 def dashboard(template: Template) -> dict[str, Any]:
-    (dashboard_properties,) = properties(template, "AWS::CloudWatch::Dashboard")
-    parts = dashboard_properties["DashboardBody"]["Fn::Join"][1]
+    parts = only(template, "AWS::CloudWatch::Dashboard")["DashboardBody"]["Fn::Join"][1]
     document: dict[str, Any] = json.loads(
         "".join(part if isinstance(part, str) else part["Fn::GetAtt"][0] for part in parts)
     )
@@ -83,61 +60,69 @@ def test_every_alarm_tells_the_topic_when_it_begins_and_when_it_is_over(
     assert all(each["AlarmActions"] == each["OKActions"] == [{"Ref": topic}] for each in alarms)
 
 
-def test_a_failed_execution_rings(monitoring: Template) -> None:
-    failed = alarm(monitoring, "execution-failed")
-    assert (failed["Namespace"], failed["MetricName"]) == (
-        "AWS/Sagemaker/ModelBuildingPipeline",
-        "ExecutionFailed",
-    )
-    assert failed["Dimensions"] == [{"Name": "PipelineName", "Value": "shoal-mnist-dev"}]
-    assert (failed["Threshold"], failed["ComparisonOperator"], failed["TreatMissingData"]) == (
-        1,
-        "GreaterThanOrEqualToThreshold",
-        "notBreaching",
-    )
+PIPELINES, WAITING = "AWS/Sagemaker/ModelBuildingPipeline", "ApproximateNumberOfMessagesVisible"
 
 
-def test_a_dead_letter_rings(monitoring: Template, pipeline: Template) -> None:
-    not_torn_down = alarm(monitoring, "not-torn-down")
-    assert (not_torn_down["Namespace"], not_torn_down["MetricName"]) == (
-        "AWS/SQS",
-        "ApproximateNumberOfMessagesVisible",
-    )
-    (watched,) = not_torn_down["Dimensions"]
-    assert watched["Value"] in {
-        each.get("QueueName") for each in properties(pipeline, "AWS::SQS::Queue")
-    }
+@pytest.mark.parametrize(
+    ("what", "expected"),
+    [
+        pytest.param(
+            "execution-failed",
+            {
+                "Namespace": PIPELINES,
+                "MetricName": "ExecutionFailed",
+                "Dimensions": [{"Name": "PipelineName", "Value": "shoal-mnist-dev"}],
+                "Threshold": 1,
+                "ComparisonOperator": "GreaterThanOrEqualToThreshold",
+                "TreatMissingData": "notBreaching",
+            },
+            id="an execution failed",
+        ),
+        pytest.param(
+            "not-torn-down", {"Namespace": "AWS/SQS", "MetricName": WAITING}, id="a dead letter"
+        ),
+        pytest.param(
+            "endpoint-past-ttl",
+            {
+                "Namespace": "Shoal",
+                "MetricName": "EndpointsPastTtl",
+                "Period": 1800,
+                "EvaluationPeriods": 2,
+            },
+            id="two sweeps saw an endpoint past its time",
+        ),
+        pytest.param(
+            "sweep-missed",
+            {
+                "MetricName": "Sweeps",
+                "ComparisonOperator": "LessThanThreshold",
+                "TreatMissingData": "breaching",
+            },
+            id="no sweep happens",
+        ),
+    ],
+)
+def test_what_rings(monitoring: Template, what: str, expected: dict[str, Any]) -> None:
+    alarm = named(monitoring, "AWS::CloudWatch::Alarm", f"shoal-mnist-dev-{what}")
+    assert expected.items() <= alarm.items()
 
 
-def test_an_endpoint_past_its_time_rings_when_two_sweeps_saw_it(monitoring: Template) -> None:
-    past_ttl = alarm(monitoring, "endpoint-past-ttl")
-    assert (
-        past_ttl["Namespace"],
-        past_ttl["MetricName"],
-        past_ttl["Period"],
-        past_ttl["EvaluationPeriods"],
-    ) == ("Shoal", "EndpointsPastTtl", 1800, 2)
-
-
-def test_sweeps_that_do_not_happen_ring(monitoring: Template) -> None:
-    missed = alarm(monitoring, "sweep-missed")
-    assert (missed["MetricName"], missed["ComparisonOperator"], missed["TreatMissingData"]) == (
-        "Sweeps",
-        "LessThanThreshold",
-        "breaching",
-    )
+def test_the_queue_that_is_watched_for_dead_letters_exists(
+    monitoring: Template, pipeline: Template
+) -> None:
+    alarm = named(monitoring, "AWS::CloudWatch::Alarm", "shoal-mnist-dev-not-torn-down")
+    (watched,) = alarm["Dimensions"]
+    queues = {each.get("QueueName") for each in properties(pipeline, "AWS::SQS::Queue")}
+    assert watched["Value"] in queues
 
 
 def test_the_sweeper_runs_every_quarter_of_an_hour_under_its_own_role(monitoring: Template) -> None:
+    function = named(monitoring, "AWS::Lambda::Function", "shoal-mnist-dev-sweep")
     rules = properties(monitoring, "AWS::Events::Rule")
-    functions = properties(monitoring, "AWS::Lambda::Function")
-    (function,) = (each for each in functions if each["FunctionName"].endswith("-sweep"))
-    expressions = [each.get("ScheduleExpression") for each in rules]
-    assert sorted(filter(None, expressions)) == ["rate(15 minutes)"]
-    assert (function["Handler"], function["Environment"]["Variables"]["TTL_MINUTES"]) == (
-        "sweep.handler",
-        "60",
-    )
+    expressions = [each["ScheduleExpression"] for each in rules if "ScheduleExpression" in each]
+    assert expressions == ["rate(15 minutes)"]
+    assert function["Handler"] == "sweep.handler"
+    assert function["Environment"]["Variables"]["TTL_MINUTES"] == "60"
 
 
 def test_a_page_is_made_of_every_end_of_this_pipelines_executions(monitoring: Template) -> None:
@@ -150,11 +135,8 @@ def test_a_page_is_made_of_every_end_of_this_pipelines_executions(monitoring: Te
 
 def test_what_makes_pages_writes_nothing_but_pages_and_its_own_log(monitoring: Template) -> None:
     allowed = statements(monitoring, "shoal-mnist-dev-us-east-1-pages")
-    actions = {
-        sid: entry["Action"] if isinstance(entry["Action"], list) else [entry["Action"]]
-        for sid, entry in allowed.items()
-    }
     reads = re.compile(r"\w+:(Describe|List|Get|Filter)")
+    actions = {sid: as_list(entry["Action"]) for sid, entry in allowed.items()}
     writes = {
         sid: others
         for sid, each in actions.items()
@@ -172,19 +154,15 @@ def test_what_makes_pages_writes_nothing_but_pages_and_its_own_log(monitoring: T
 def test_cloudwatch_and_budgets_may_publish_for_this_account_only(
     monitoring: Template, data: Template
 ) -> None:
-    (policy,) = properties(monitoring, "AWS::SNS::TopicPolicy")
-    (key,) = properties(data, "AWS::KMS::Key")
-    for document in (policy["PolicyDocument"], key["KeyPolicy"]):
+    policy = only(monitoring, "AWS::SNS::TopicPolicy")["PolicyDocument"]
+    for document in (policy, only(data, "AWS::KMS::Key")["KeyPolicy"]):
         services = {
             entry["Principal"]["Service"]: entry["Condition"]
             for entry in document["Statement"]
             if "Service" in entry.get("Principal", "")
         }
         here = {"StringEquals": {"aws:SourceAccount": "111122223333"}}
-        assert (services["cloudwatch.amazonaws.com"], services["budgets.amazonaws.com"]) == (
-            here,
-            here,
-        )
+        assert services["cloudwatch.amazonaws.com"] == services["budgets.amazonaws.com"] == here
 
 
 def test_nobody_is_mailed_and_no_budget_is_kept_unless_asked_for(monitoring: Template) -> None:
@@ -201,7 +179,7 @@ def test_every_address_is_subscribed(with_budget: Template) -> None:
 
 
 def test_the_budget_counts_this_environment_and_warns_three_times(with_budget: Template) -> None:
-    (budget,) = properties(with_budget, "AWS::Budgets::Budget")
+    budget = only(with_budget, "AWS::Budgets::Budget")
     assert budget["Budget"]["BudgetLimit"] == {"Amount": 500, "Unit": "USD"}
     assert budget["Budget"]["CostFilters"] == {"TagKeyValue": ["user:shoal:environment$dev"]}
     notices = [each["Notification"] for each in budget["NotificationsWithSubscribers"]]
@@ -215,7 +193,7 @@ def test_the_budget_counts_this_environment_and_warns_three_times(with_budget: T
 def test_what_an_execution_starts_carries_the_tag_that_the_budget_counts(
     with_budget: Template, pipeline: Template
 ) -> None:
-    (budget,) = properties(with_budget, "AWS::Budgets::Budget")
+    budget = only(with_budget, "AWS::Budgets::Budget")
     (counted,) = budget["Budget"]["CostFilters"]["TagKeyValue"]
     key, value = counted.removeprefix("user:").split("$")
     train, evaluate, *_ = definition(pipeline)["Steps"]
@@ -254,13 +232,10 @@ def test_numbers_stand_above_the_graphs(monitoring: Template) -> None:
 
 
 def test_what_an_instance_type_lacks_has_no_graph(
-    tmp_path: Path, cdk_context: dict[str, Any], monitoring: Template
+    make_variant: MakeVariant, monitoring: Template
 ) -> None:
     training = {"strategy": "torchrun", "instance_type": "ml.m5.xlarge"}
-    environment = variant(tmp_path, "plain", training=training)
-    app = ShoalApp(outdir=str(tmp_path / "cdk.out"), context=cdk_context, checked=False)
-    deployment = Deployment(environment, launch_of(environment, ROOT))
-    stage = EnvironmentStage(app, workloads=[deployment], root=ROOT)
+    stage = make_variant("plain", training=training)
     plain = graphs(Template.from_stack(stage.workloads[0].monitoring))
     assert set(graphs(monitoring)) - set(plain) == {
         "All-reduce (GB/s)",

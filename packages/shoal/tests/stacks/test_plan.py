@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import aws_cdk as cdk
 import pytest
 from aws_cdk.cx_api import CloudFormationStackArtifact
 
-from shoal.constructs.app import Deployment
 from shoal.costs.plan import plan
-from shoal.launch import launch_of
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.settings import Environment
 from stacks.platform import EnvironmentStage
-from tests.app import ShoalApp
 from tests.repository import ROOT
 from tests.settings.releases import CONTENT
+from tests.stacks.conftest import MakeStage
 from tests.stacks.variants import variant
 
 
@@ -59,23 +55,19 @@ def test_the_plan_names_the_stacks_of_an_environment(stages: dict[str, Environme
 
 @pytest.fixture(scope="module")
 def full(
-    tmp_path_factory: pytest.TempPathFactory, cdk_context: dict[str, Any]
+    tmp_path_factory: pytest.TempPathFactory, make_stage: MakeStage
 ) -> tuple[Environment, EnvironmentStage]:
     """An environment with all optional stacks."""
-    folder, training = tmp_path_factory.mktemp("full"), {"build_image": "pytorch-smddp"}
     environment = variant(
-        folder,
+        tmp_path_factory.mktemp("full"),
         "full",
         data={"input_mode": "FSx"},
         file_system={},
-        training=training,
+        training={"build_image": "pytorch-smddp"},
         release=CONTENT,
         serving={},
     )
-    app = ShoalApp(outdir=str(folder), context=cdk_context, checked=False)
-    return environment, EnvironmentStage(
-        app, workloads=[Deployment(environment, launch_of(environment, ROOT))], root=ROOT
-    )
+    return environment, make_stage(environment)
 
 
 def test_the_plan_names_stacks_that_are_there_only_when_asked_for(

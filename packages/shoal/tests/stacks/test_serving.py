@@ -6,21 +6,14 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 from aws_cdk.assertions import Template
 
-from shoal.constructs.app import Deployment
-from shoal.launch import launch_of
-from shoal.settings.settings import Environment
-from stacks.platform import EnvironmentStage
-from tests.app import ShoalApp
-from tests.repository import ROOT
 from tests.settings.releases import ARTIFACTS, CONTENT
-from tests.stacks.reading import properties, resources, role, statements
-from tests.stacks.variants import variant
+from tests.stacks.conftest import MakeVariant
+from tests.stacks.reading import named, only, properties, resources, role, statements
 
 RELEASE = CONTENT
 NEXT = RELEASE | {
@@ -32,55 +25,43 @@ NEXT = RELEASE | {
 ELSEWHERE = RELEASE | {
     "model_package_arn": RELEASE["model_package_arn"].replace("111122223333", "999988887777")
 }
-OWN_BUCKET = "shoal-mnist-live-artifacts-111122223333-us-east-1"
+ENDPOINT = "shoal-mnist-live"
+PREFIX = f"{ENDPOINT}-us-east-1-"
+OWN_BUCKET = f"{ENDPOINT}-artifacts-111122223333-us-east-1"
 OWN_COPY = f"{OWN_BUCKET}/models/{RELEASE['model_data_sha256']}/model.tar.gz"
-SCALING = {"min": 2, "max": 4, "invocations_per_instance": 600}
+VARIANT = "AllTraffic"
+SCALED = {
+    "autoscaling": {"min": 2, "max": 4, "invocations_per_instance": 600},
+    "data_capture": {"percent": 20},
+    "instance_type": "ml.g5.xlarge",
+    "inference_ami_version": "al2023-ami-sagemaker-inference-gpu-4-1",
+}
 SERVERLESS = {
     "serverless": {"memory_mb": 3072, "max_concurrency": 7},
     "traffic": {"type": "all_at_once"},
 }
-ENDPOINT = "shoal-mnist-live"
-PREFIX = f"{ENDPOINT}-us-east-1-"
-VARIANT = "AllTraffic"
-
-
-def stage(folder: Path, **sections: Any) -> EnvironmentStage:
-    environment: Environment = variant(
-        folder, "live", **{"release": RELEASE, "serving": {}, **sections}
-    )
-    context = json.loads((ROOT / "cdk.json").read_text())["context"]
-    app = ShoalApp(outdir=str(folder / "out"), context=context, checked=False)
-    return EnvironmentStage(
-        app, workloads=[Deployment(environment, launch_of(environment, ROOT))], root=ROOT
-    )
+LINEAR = {"traffic": {"type": "linear", "percent": 25, "wait_s": 60}, "timeout_s": 4000}
+SECTIONS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "next": {"release": NEXT},
+    "scaled": {"serving": SCALED},
+    "serverless": {"serving": SERVERLESS},
+    "linear": {"serving": LINEAR},
+    "elsewhere": {"release": ELSEWHERE},
+}
+"""What differs from a plain `serving: {}`."""
+PINNED: dict[str, Any] = {"release": RELEASE, "serving": {}}
+MODEL, CONFIG, SERVED = (
+    f"AWS::SageMaker::{kind}" for kind in ("Model", "EndpointConfig", "Endpoint")
+)
 
 
 @pytest.fixture(scope="module")
-def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Template]:
-    """Templates by what differs from a plain `serving: {}`."""
-    sections_by_name: dict[str, dict[str, Any]] = {
-        "plain": {},
-        "next": {"release": NEXT},
-        "scaled": {
-            "serving": {
-                "autoscaling": SCALING,
-                "data_capture": {"percent": 20},
-                "instance_type": "ml.g5.xlarge",
-                "inference_ami_version": "al2023-ami-sagemaker-inference-gpu-4-1",
-            }
-        },
-        "serverless": {"serving": SERVERLESS},
-        "linear": {
-            "serving": {
-                "traffic": {"type": "linear", "percent": 25, "wait_s": 60},
-                "timeout_s": 4000,
-            }
-        },
-        "elsewhere": {"release": ELSEWHERE},
-    }
+def templates(make_variant: MakeVariant) -> dict[str, Template]:
+    """Templates by the names in SECTIONS."""
     by_name = {}
-    for name, sections in sections_by_name.items():
-        serving = stage(tmp_path_factory.mktemp(name), **sections).workloads[0].serving
+    for name, sections in SECTIONS.items():
+        serving = make_variant("live", **PINNED | sections).workloads[0].serving
         assert serving is not None
         by_name[name] = Template.from_stack(serving)
     return by_name
@@ -89,11 +70,6 @@ def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Template]:
 @pytest.fixture(scope="module")
 def plain(templates: dict[str, Template]) -> Template:
     return templates["plain"]
-
-
-def only(template: Template, resource_type: str) -> dict[str, Any]:
-    (only_one,) = properties(template, resource_type)
-    return only_one
 
 
 def serving_role(template: Template) -> str:
@@ -117,31 +93,34 @@ def logical_id(template: Template, resource_type: str) -> str:
     return logical_id
 
 
+def served_variant(template: Template) -> dict[str, Any]:
+    (variant,) = only(template, CONFIG)["ProductionVariants"]
+    return dict(variant)
+
+
 @pytest.mark.parametrize("left_out", ["release", "serving"])
 def test_nothing_is_served_without_a_release_or_without_the_section(
-    tmp_path: Path, left_out: str
+    make_variant: MakeVariant, left_out: str
 ) -> None:
-    assert stage(tmp_path, **{left_out: None}).workloads[0].serving is None
+    assert make_variant("live", **PINNED | {left_out: None}).workloads[0].serving is None
 
 
 def test_what_the_other_stacks_export_stays_when_the_release_is_taken_back(
-    tmp_path_factory: pytest.TempPathFactory,
+    make_variant: MakeVariant,
 ) -> None:
     """CloudFormation would refuse to remove an export that an existing serving stack imports."""
     pinned, reverted = (
-        stage(tmp_path_factory.mktemp("exports"), release=release).synth().stacks
-        for release in (RELEASE, None)
+        {each.stack_name: each.template.get("Outputs", {}) for each in stage.synth().stacks}
+        for stage in (
+            make_variant("live", **PINNED | {"release": release}) for release in (RELEASE, None)
+        )
     )
-    exported = {
-        stack.stack_name: stack.template.get("Outputs", {})
-        for stack in pinned
-        if not stack.stack_name.endswith("-serving")
-    }
-    assert exported == {stack.stack_name: stack.template.get("Outputs", {}) for stack in reverted}
+    pinned.pop(f"{ENDPOINT}-serving")
+    assert pinned == reverted
 
 
 def test_the_model_is_made_of_the_own_copy_once_it_is_here(plain: Template) -> None:
-    (model,) = resources(plain, "AWS::SageMaker::Model").values()
+    (model,) = resources(plain, MODEL).values()
     assert model["Properties"]["Containers"] == [
         {
             "Image": RELEASE["image_uri"],
@@ -157,27 +136,54 @@ def test_the_role_of_the_containers_is_there_before_the_archive_is_brought(
 ) -> None:
     """IAM has the time of a copy to apply its policy, before SageMaker looks at the archive."""
     (brought,) = resources(plain, "Custom::BroughtArchive").values()
-    logical_id, _ = role(plain, serving_role(plain))
+    role_id, _ = role(plain, serving_role(plain))
     policies = {
         key
         for key, each in resources(plain, "AWS::IAM::Policy").items()
-        if {"Ref": logical_id} in each["Properties"]["Roles"]
+        if {"Ref": role_id} in each["Properties"]["Roles"]
     }
-    assert {logical_id, *policies} <= set(brought["DependsOn"])
+    assert {role_id, *policies} <= set(brought["DependsOn"])
 
 
-def test_what_brings_the_archive_knows_the_pin(plain: Template) -> None:
-    (brought,) = resources(plain, "Custom::BroughtArchive").values()
-    timeouts = {"ServiceToken", "ServiceTimeout"}
-    assert {key: brought["Properties"][key] for key in brought["Properties"].keys() - timeouts} == {
-        "ModelPackageArn": RELEASE["model_package_arn"],
-        "ModelDataUrl": RELEASE["model_data_url"],
-        "ModelDataSha256": RELEASE["model_data_sha256"],
-        "ModelDataCompositeSha256": "",
-        "ImageUri": RELEASE["image_uri"],
-        "Environment": RELEASE["environment"],
-        "Bucket": OWN_BUCKET,
-    }
+@pytest.mark.parametrize(
+    ("resource_type", "by_aws", "expected"),
+    [
+        (
+            "Custom::BroughtArchive",
+            {"ServiceToken", "ServiceTimeout"},
+            {
+                "ModelPackageArn": RELEASE["model_package_arn"],
+                "ModelDataUrl": RELEASE["model_data_url"],
+                "ModelDataSha256": RELEASE["model_data_sha256"],
+                "ModelDataCompositeSha256": "",
+                "ImageUri": RELEASE["image_uri"],
+                "Environment": RELEASE["environment"],
+                "Bucket": OWN_BUCKET,
+            },
+        ),
+        (
+            "Custom::ServingProof",
+            {"ServiceToken", "ServiceTimeout", "EndpointConfigName", "ModelName"},
+            {
+                "EndpointName": ENDPOINT,
+                "ImageDigest": RELEASE["image_digest"],
+                "ModelDataUrl": f"s3://{OWN_COPY}",
+                "ModelDataSha256": RELEASE["model_data_sha256"],
+                "ContentSha256": RELEASE["content_sha256"],
+            },
+        ),
+    ],
+)
+def test_what_brings_and_what_proves_knows_the_whole_release(
+    plain: Template, resource_type: str, by_aws: set[str], expected: dict[str, Any]
+) -> None:
+    told = only(plain, resource_type)
+    assert {key: value for key, value in told.items() if key not in by_aws} == expected
+
+
+def test_the_proof_comes_after_the_endpoint(plain: Template) -> None:
+    (proof,) = resources(plain, "Custom::ServingProof").values()
+    assert logical_id(plain, SERVED) in proof["DependsOn"]
 
 
 def test_what_brings_the_archive_reads_sealed_ones_and_writes_them_at_home(
@@ -185,40 +191,31 @@ def test_what_brings_the_archive_reads_sealed_ones_and_writes_them_at_home(
 ) -> None:
     allowed = statements(templates["elsewhere"], f"{PREFIX}bring")
     own, source = (f"arn:aws:s3:::{each}" for each in (OWN_BUCKET, ARTIFACTS))
-    assert allowed["ReadSealed"]["Resource"] == [f"{source}/models/*", f"{own}/models/*"]
-    assert allowed["WriteSealed"]["Resource"] == f"{own}/models/*"
-    versions = f"{ELSEWHERE['model_package_arn'].rpartition('/')[0]}/*"
-    assert allowed["AskRegistry"]["Resource"] == versions
-    assert allowed["DecryptSource"]["Resource"] == "arn:aws:kms:us-east-1:999988887777:key/*"
-    assert allowed.keys() == {
-        "WriteOwnLog",
+    on = {sid: each["Resource"] for sid, each in allowed.items()}
+    assert on.keys() - {"WriteOwnLog", "UseKey"} == {
         "AskRegistry",
         "ReadSealed",
         "WriteSealed",
-        "UseKey",
         "DecryptSource",
     }
+    assert on["AskRegistry"] == f"{ELSEWHERE['model_package_arn'].rpartition('/')[0]}/*"
+    assert on["ReadSealed"] == [f"{source}/models/*", f"{own}/models/*"]
+    assert on["WriteSealed"] == f"{own}/models/*"
+    assert on["DecryptSource"] == "arn:aws:kms:us-east-1:999988887777:key/*"
 
 
 def test_model_and_configuration_have_no_names_and_the_endpoint_has_one(plain: Template) -> None:
-    assert "ModelName" not in only(plain, "AWS::SageMaker::Model")
-    assert "EndpointConfigName" not in only(plain, "AWS::SageMaker::EndpointConfig")
-    assert only(plain, "AWS::SageMaker::Endpoint")["EndpointName"] == ENDPOINT
+    assert "ModelName" not in only(plain, MODEL)
+    assert "EndpointConfigName" not in only(plain, CONFIG)
+    assert only(plain, SERVED)["EndpointName"] == ENDPOINT
 
 
 def test_configuration_endpoint_and_proof_follow_a_model_that_is_replaced(plain: Template) -> None:
-    model, config = (
-        logical_id(plain, f"AWS::SageMaker::{kind}") for kind in ("Model", "EndpointConfig")
-    )
-    (variant,) = only(plain, "AWS::SageMaker::EndpointConfig")["ProductionVariants"]
-    assert variant["ModelName"] == {"Fn::GetAtt": [model, "ModelName"]}
-    named = {"Fn::GetAtt": [config, "EndpointConfigName"]}
+    model = {"Fn::GetAtt": [logical_id(plain, MODEL), "ModelName"]}
+    config = {"Fn::GetAtt": [logical_id(plain, CONFIG), "EndpointConfigName"]}
     proof = only(plain, "Custom::ServingProof")
-    assert (
-        only(plain, "AWS::SageMaker::Endpoint")["EndpointConfigName"],
-        proof["EndpointConfigName"],
-    ) == (named, named)
-    assert proof["ModelName"] == variant["ModelName"]
+    assert served_variant(plain)["ModelName"] == proof["ModelName"] == model
+    assert only(plain, SERVED)["EndpointConfigName"] == proof["EndpointConfigName"] == config
 
 
 def test_a_new_release_changes_nothing_that_has_to_keep_its_name(
@@ -237,6 +234,11 @@ def test_a_new_release_changes_nothing_that_has_to_keep_its_name(
     assert {key[:4] for key in old.keys() ^ new.keys()} == {"Role"}
 
 
+def _untagged(resource: dict[str, Any]) -> dict[str, Any]:
+    kept = {key: each for key, each in resource.get("Properties", {}).items() if key != "Tags"}
+    return {**resource, "Properties": kept}
+
+
 def test_the_policy_of_what_brings_archives_is_the_same_for_every_release(
     templates: dict[str, Template],
 ) -> None:
@@ -252,95 +254,46 @@ def test_another_archive_has_a_role_of_its_own_so_that_the_old_fleet_keeps_its(
     assert roles["plain"] == roles["elsewhere"] != roles["next"]
 
 
-def _untagged(resource: dict[str, Any]) -> dict[str, Any]:
-    return {
-        **resource,
-        "Properties": {
-            key: value for key, value in resource.get("Properties", {}).items() if key != "Tags"
-        },
-    }
-
-
-def test_the_proof_has_the_whole_release_and_comes_after_the_endpoint(plain: Template) -> None:
-    (proof,) = resources(plain, "Custom::ServingProof").values()
-    by_aws = {"ServiceToken", "ServiceTimeout", "EndpointConfigName", "ModelName"}
-    assert {key: value for key, value in proof["Properties"].items() if key not in by_aws} == {
-        "EndpointName": ENDPOINT,
-        "ImageDigest": RELEASE["image_digest"],
-        "ModelDataUrl": f"s3://{OWN_COPY}",
-        "ModelDataSha256": RELEASE["model_data_sha256"],
-        "ContentSha256": RELEASE["content_sha256"],
-    }
-    assert logical_id(plain, "AWS::SageMaker::Endpoint") in proof["DependsOn"]
-
-
 def test_the_alarms_that_roll_back_exist_before_the_endpoint(plain: Template) -> None:
-    (endpoint,) = resources(plain, "AWS::SageMaker::Endpoint").values()
-    named = [
-        alarm["AlarmName"]
-        for alarm in endpoint["Properties"]["DeploymentConfig"]["AutoRollbackConfiguration"][
-            "Alarms"
-        ]
-    ]
+    (endpoint,) = resources(plain, SERVED).values()
+    rollback = endpoint["Properties"]["DeploymentConfig"]["AutoRollbackConfiguration"]
     alarms = {
         alarm["Properties"]["AlarmName"]: key
         for key, alarm in resources(plain, "AWS::CloudWatch::Alarm").items()
     }
-    assert (
-        sorted(named)
-        == sorted(alarms)
-        == [f"{ENDPOINT}-serving-{what}" for what in ("errors", "latency", "model-errors")]
-    )
+    names = [f"{ENDPOINT}-serving-{what}" for what in ("errors", "latency", "model-errors")]
+    assert sorted(each["AlarmName"] for each in rollback["Alarms"]) == sorted(alarms) == names
     assert set(alarms.values()) <= set(endpoint["DependsOn"])
 
 
 @pytest.mark.parametrize(
     ("what", "metric", "statistic", "threshold"),
     [
-        ("latency", "ModelLatency", "p99", 500_000),  # microseconds
-        ("errors", "Invocation5XXErrors", "Average", 0.01),
-        ("model-errors", "InvocationModelErrors", "Average", 0.05),
+        ("latency", "ModelLatency", {"ExtendedStatistic": "p99"}, 500_000),  # microseconds
+        ("errors", "Invocation5XXErrors", {"Statistic": "Average"}, 0.01),
+        ("model-errors", "InvocationModelErrors", {"Statistic": "Average"}, 0.05),
     ],
 )
-def test_an_alarm_watches_the_new_fleet_alone(
-    plain: Template, what: str, metric: str, statistic: str, threshold: float
+def test_an_alarm_watches_the_new_fleet_alone_and_somebody_hears_of_it(
+    plain: Template, what: str, metric: str, statistic: dict[str, str], threshold: float
 ) -> None:
-    (alarm,) = [
-        alarm
-        for alarm in properties(plain, "AWS::CloudWatch::Alarm")
-        if alarm["AlarmName"] == f"{ENDPOINT}-serving-{what}"
-    ]
-    assert (
-        alarm["Namespace"],
-        alarm["MetricName"],
-        alarm.get("Statistic", alarm.get("ExtendedStatistic")),
-    ) == (
-        "AWS/SageMaker",
-        metric,
-        statistic,
-    )
-    assert (
-        alarm["Threshold"],
-        alarm["Period"],
-        alarm["EvaluationPeriods"],
-        alarm["TreatMissingData"],
-    ) == (
-        threshold,
-        60,
-        2,
-        "notBreaching",
-    )
-    config = {
-        "Fn::GetAtt": [logical_id(plain, "AWS::SageMaker::EndpointConfig"), "EndpointConfigName"]
+    alarm = named(plain, "AWS::CloudWatch::Alarm", f"{ENDPOINT}-serving-{what}")
+    expected = statistic | {
+        "Namespace": "AWS/SageMaker",
+        "MetricName": metric,
+        "Threshold": threshold,
+        "Period": 60,
+        "EvaluationPeriods": 2,
+        "TreatMissingData": "notBreaching",
+        "OKActions": alarm["AlarmActions"],
     }
-    where = {dimension["Name"]: dimension["Value"] for dimension in alarm["Dimensions"]}
-    assert where == {"EndpointName": ENDPOINT, "VariantName": VARIANT, "EndpointConfigName": config}
-
-
-def test_somebody_hears_of_every_alarm(plain: Template) -> None:
-    for alarm in properties(plain, "AWS::CloudWatch::Alarm"):
-        assert "AlarmsTopic" in json.dumps(alarm["AlarmActions"])
-        assert alarm["OKActions"] == alarm["AlarmActions"]
+    assert expected.items() <= alarm.items()
+    assert "AlarmsTopic" in json.dumps(alarm["AlarmActions"])
+    assert {each["Name"]: each["Value"] for each in alarm["Dimensions"]} == {
+        "EndpointName": ENDPOINT,
+        "VariantName": VARIANT,
+        "EndpointConfigName": {"Fn::GetAtt": [logical_id(plain, CONFIG), "EndpointConfigName"]},
+    }
 
 
 @pytest.mark.parametrize(
@@ -370,60 +323,69 @@ def test_somebody_hears_of_every_alarm(plain: Template) -> None:
 def test_traffic_moves_as_the_settings_say(
     templates: dict[str, Template], kind: str, routing: dict[str, Any], timeout_s: int
 ) -> None:
-    policy = only(templates[kind], "AWS::SageMaker::Endpoint")["DeploymentConfig"][
-        "BlueGreenUpdatePolicy"
-    ]
-    assert policy == {
+    deployment = only(templates[kind], SERVED)["DeploymentConfig"]
+    assert deployment["BlueGreenUpdatePolicy"] == {
         "TrafficRoutingConfiguration": routing,
         "TerminationWaitInSeconds": 600,
         "MaximumExecutionTimeoutInSeconds": timeout_s,
     }
 
 
-def test_instances_are_two_in_two_hosting_subnets_with_encrypted_volumes(plain: Template) -> None:
-    (variant,) = only(plain, "AWS::SageMaker::EndpointConfig")["ProductionVariants"]
-    assert (variant["InstanceType"], variant["InitialInstanceCount"], variant["VariantName"]) == (
-        "ml.m5.xlarge",
-        2,
-        VARIANT,
-    )
-    assert "StorageKey" in json.dumps(only(plain, "AWS::SageMaker::EndpointConfig")["KmsKeyId"])
-    place = only(plain, "AWS::SageMaker::Model")["VpcConfig"]
-    assert [
-        f"Hosting{number}Subnet" in json.dumps(subnet)
-        for number, subnet in enumerate(place["Subnets"], start=1)
-    ] == [True, True]
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        (
+            "plain",
+            {
+                "InstanceType": "ml.m5.xlarge",
+                "InitialInstanceCount": 2,
+                "VariantName": VARIANT,
+            },
+        ),
+        ("scaled", {"InferenceAmiVersion": "al2023-ami-sagemaker-inference-gpu-4-1"}),
+        ("serverless", {"ServerlessConfig": {"MemorySizeInMB": 3072, "MaxConcurrency": 7}}),
+    ],
+)
+def test_a_variant_has_the_instances_and_the_driver_that_are_asked_for(
+    templates: dict[str, Template], kind: str, expected: dict[str, Any]
+) -> None:
+    assert expected.items() <= served_variant(templates[kind]).items()
+
+
+def test_instances_stand_in_two_hosting_subnets_with_encrypted_volumes(plain: Template) -> None:
+    assert "StorageKey" in json.dumps(only(plain, CONFIG)["KmsKeyId"])
+    place = only(plain, MODEL)["VpcConfig"]
+    first, second = map(json.dumps, place["Subnets"])
+    assert ("Hosting1Subnet" in first, "Hosting2Subnet" in second) == (True, True)
     assert "SecurityGroupsHosting" in json.dumps(place["SecurityGroupIds"])
 
 
 def test_autoscaling_keeps_the_number_of_instances_through_a_deployment_and_nothing_else(
     templates: dict[str, Template],
 ) -> None:
-    endpoint = only(templates["scaled"], "AWS::SageMaker::Endpoint")
+    endpoint = only(templates["scaled"], SERVED)
     assert endpoint["RetainAllVariantProperties"] is True
     assert endpoint["ExcludeRetainedVariantProperties"] == [
         {"VariantPropertyType": "DesiredWeight"},
         {"VariantPropertyType": "DataCaptureConfig"},
     ]
-    assert "RetainAllVariantProperties" not in only(templates["plain"], "AWS::SageMaker::Endpoint")
+    assert "RetainAllVariantProperties" not in only(templates["plain"], SERVED)
 
 
 def test_autoscaling_follows_the_endpoint(templates: dict[str, Template]) -> None:
-    (target,) = resources(
-        templates["scaled"], "AWS::ApplicationAutoScaling::ScalableTarget"
-    ).values()
+    scaling = "AWS::ApplicationAutoScaling"
+    (target,) = resources(templates["scaled"], f"{scaling}::ScalableTarget").values()
     expected = {
         "ResourceId": f"endpoint/{ENDPOINT}/variant/{VARIANT}",
         "MinCapacity": 2,
         "MaxCapacity": 4,
     }
-    assert {key: target["Properties"][key] for key in expected} == expected
-    assert target["DependsOn"] == [logical_id(templates["scaled"], "AWS::SageMaker::Endpoint")]
-    policy = only(templates["scaled"], "AWS::ApplicationAutoScaling::ScalingPolicy")[
-        "TargetTrackingScalingPolicyConfiguration"
-    ]
-    assert policy["TargetValue"] == 600
-    assert policy["PredefinedMetricSpecification"] == {
+    assert expected.items() <= target["Properties"].items()
+    assert target["DependsOn"] == [logical_id(templates["scaled"], SERVED)]
+    policy = only(templates["scaled"], f"{scaling}::ScalingPolicy")
+    tracking = policy["TargetTrackingScalingPolicyConfiguration"]
+    assert tracking["TargetValue"] == 600
+    assert tracking["PredefinedMetricSpecification"] == {
         "PredefinedMetricType": "SageMakerVariantInvocationsPerInstance"
     }
 
@@ -431,30 +393,20 @@ def test_autoscaling_follows_the_endpoint(templates: dict[str, Template]) -> Non
 def test_what_is_captured_lies_encrypted_in_the_artifact_bucket_where_the_role_may_write(
     templates: dict[str, Template],
 ) -> None:
-    capture = only(templates["scaled"], "AWS::SageMaker::EndpointConfig")["DataCaptureConfig"]
-    bucket = f"{ENDPOINT}-artifacts-111122223333-us-east-1"
-    assert (capture["DestinationS3Uri"], capture["InitialSamplingPercentage"]) == (
-        f"s3://{bucket}/captured",
-        20,
-    )
+    capture = only(templates["scaled"], CONFIG)["DataCaptureConfig"]
+    assert capture["DestinationS3Uri"] == f"s3://{OWN_BUCKET}/captured"
+    assert capture["InitialSamplingPercentage"] == 20
     assert "StorageKey" in json.dumps(capture["KmsKeyId"])
     statement = allowed_to_serve(templates["scaled"])["KeepCaptured"]
-    assert (statement["Action"], statement["Resource"]) == (
-        "s3:PutObject",
-        f"arn:aws:s3:::{bucket}/captured/*",
-    )
+    assert statement["Action"] == "s3:PutObject"
+    assert statement["Resource"] == f"arn:aws:s3:::{OWN_BUCKET}/captured/*"
     assert "KeepCaptured" not in allowed_to_serve(templates["plain"])
-
-
-def test_instances_have_the_driver_that_is_asked_for(templates: dict[str, Template]) -> None:
-    (variant,) = only(templates["scaled"], "AWS::SageMaker::EndpointConfig")["ProductionVariants"]
-    assert variant["InferenceAmiVersion"] == "al2023-ami-sagemaker-inference-gpu-4-1"
 
 
 def test_instances_with_local_storage_get_no_key_and_the_role_lends_none(
     templates: dict[str, Template],
 ) -> None:
-    assert "KmsKeyId" not in only(templates["scaled"], "AWS::SageMaker::EndpointConfig")
+    assert "KmsKeyId" not in only(templates["scaled"], CONFIG)
     assert "LendKeyToVolumes" not in allowed_to_serve(templates["scaled"])
 
 
@@ -462,31 +414,27 @@ def test_serverless_inference_has_no_vpc_no_volumes_and_no_instances(
     templates: dict[str, Template],
 ) -> None:
     template = templates["serverless"]
-    assert "VpcConfig" not in only(template, "AWS::SageMaker::Model")
-    config = only(template, "AWS::SageMaker::EndpointConfig")
-    assert "KmsKeyId" not in config
-    (variant,) = config["ProductionVariants"]
-    assert variant["ServerlessConfig"] == {"MemorySizeInMB": 3072, "MaxConcurrency": 7}
-    assert not {"InstanceType", "InitialInstanceCount"} & variant.keys()
-    assert {"AttachToVpc", "UseInterfaces", "SeeVpc"} & allowed_to_serve(template).keys() == set()
+    assert "VpcConfig" not in only(template, MODEL)
+    assert "KmsKeyId" not in only(template, CONFIG)
+    assert not {"InstanceType", "InitialInstanceCount"} & served_variant(template).keys()
+    assert not {"AttachToVpc", "UseInterfaces", "SeeVpc"} & allowed_to_serve(template).keys()
 
 
 @pytest.mark.parametrize("kind", ["plain", "elsewhere"])
-def test_the_role_reads_the_one_own_copy_under_the_own_key_whoever_trained_it(
+def test_container_and_proof_read_the_one_own_copy_under_the_own_key_whoever_trained_it(
     templates: dict[str, Template], kind: str
 ) -> None:
     allowed, archive = allowed_to_serve(templates[kind]), f"arn:aws:s3:::{OWN_COPY}"
-    assert (allowed["ReadArchive"]["Action"], allowed["ReadArchive"]["Resource"]) == (
-        "s3:GetObject",
-        archive,
-    )
-    decrypt = allowed["DecryptArchive"]
+    read, decrypt = allowed["ReadArchive"], allowed["DecryptArchive"]
+    assert (read["Action"], read["Resource"]) == ("s3:GetObject", archive)
     assert decrypt["Action"] == "kms:Decrypt"
     assert "StorageKey" in decrypt["Resource"]["Fn::ImportValue"]
     assert decrypt["Condition"]["StringEquals"] == {
         "kms:ViaService": "s3.us-east-1.amazonaws.com",
         "kms:EncryptionContext:aws:s3:arn": [f"arn:aws:s3:::{OWN_BUCKET}", archive],
     }
+    proof = statements(templates[kind], f"{PREFIX}serving-proof")
+    assert [proof["ReadArchive"], proof["DecryptArchive"]] == [read, decrypt]
 
 
 def test_the_proof_may_ask_this_endpoint_and_look_at_what_is_tagged_as_this_environments(
@@ -501,33 +449,18 @@ def test_the_proof_may_ask_this_endpoint_and_look_at_what_is_tagged_as_this_envi
         "ReadArchive",
         "DecryptArchive",
     }
-    assert (
-        allowed["AskEndpoint"]["Resource"]
-        == f"arn:aws:sagemaker:us-east-1:111122223333:endpoint/{ENDPOINT}"
-    )
+    endpoint = f"arn:aws:sagemaker:us-east-1:111122223333:endpoint/{ENDPOINT}"
+    assert allowed["AskEndpoint"]["Resource"] == endpoint
     tags = {"aws:ResourceTag/shoal:project": "mnist", "aws:ResourceTag/shoal:environment": "live"}
     assert allowed["SeeWhatIsServed"]["Condition"] == {"StringEquals": tags}
 
 
-@pytest.mark.parametrize("kind", ["plain", "elsewhere"])
-def test_the_proof_may_read_the_archive_that_the_container_may_read_and_nothing_else_of_s3(
-    templates: dict[str, Template], kind: str
-) -> None:
-    proof, container = (
-        statements(templates[kind], f"{PREFIX}serving-proof"),
-        allowed_to_serve(templates[kind]),
-    )
-    assert [proof[sid] for sid in ("ReadArchive", "DecryptArchive")] == [
-        container[sid] for sid in ("ReadArchive", "DecryptArchive")
-    ]
-
-
-def test_what_is_served_says_which_release_it_is(plain: Template) -> None:
-    for kind in ("Model", "EndpointConfig", "Endpoint"):
-        tags = {tag["Key"]: tag["Value"] for tag in only(plain, f"AWS::SageMaker::{kind}")["Tags"]}
-        assert (tags["shoal:release"], tags["shoal:environment"]) == (
-            "shoal-mnist-dev/3",
-            "live",
-        ), kind
-        # What teardown and sweeper may delete carries the pipeline's tag.
-        assert "shoal:pipeline" not in tags
+@pytest.mark.parametrize("kind", [MODEL, CONFIG, SERVED])
+def test_what_is_served_says_which_release_it_is(plain: Template, kind: str) -> None:
+    """What teardown and sweeper may delete carries the pipeline's tag."""
+    tags = {tag["Key"]: tag["Value"] for tag in only(plain, kind)["Tags"]}
+    assert {
+        "shoal:release": "shoal-mnist-dev/3",
+        "shoal:environment": "live",
+    }.items() <= tags.items()
+    assert "shoal:pipeline" not in tags

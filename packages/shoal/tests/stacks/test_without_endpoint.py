@@ -3,32 +3,20 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 from aws_cdk.assertions import Template
 
-from shoal.constructs.app import Deployment
-from shoal.launch import launch_of
-from shoal.settings.loading.loader import load_environment
 from stacks.platform import EnvironmentStage
-from tests.app import ShoalApp
-from tests.repository import ROOT
+from tests.stacks.conftest import MakeStage
 from tests.stacks.reading import properties, resources, statements
 
 NAME = "shoal-mnist-dev"
 
 
 @pytest.fixture(scope="module")
-def stage(
-    tmp_path_factory: pytest.TempPathFactory, cdk_context: dict[str, Any]
-) -> EnvironmentStage:
-    environment = load_environment("dev", ROOT).model_copy(update={"endpoint": None})
-    outdir = str(tmp_path_factory.mktemp("cdk.out"))
-    app = ShoalApp(outdir=outdir, context=cdk_context, checked=False)
-    return EnvironmentStage(
-        app, workloads=[Deployment(environment, launch_of(environment))], root=ROOT
-    )
+def stage(make_stage: MakeStage) -> EnvironmentStage:
+    return make_stage("dev", endpoint=None)
 
 
 @pytest.fixture(scope="module")
