@@ -100,6 +100,22 @@ class Checkout:
             output, _ = process.communicate(timeout=timeout_s)
         return Finished(process.returncode, output)
 
+    def succeed(self, *arguments: str) -> str:
+        """Return what `shoal` printed, which must end well."""
+        finished = self.run(*arguments)
+        assert finished.exit_code == 0, finished.output
+        return finished.output
+
+    @contextmanager
+    def emulator(self, *environments: str) -> Iterator[str]:
+        """An emulator of these environments that applies the policies of every role; what `local
+        up` printed.
+        """
+        try:
+            yield self.succeed("local", "up", *environments, "--enforce-iam")
+        finally:
+            self.run("local", "down")
+
     def run_json(self) -> dict[str, Any]:
         """The run of the last demo."""
         return dict(json.loads((self.root / "demo-out" / "run.json").read_text()))

@@ -70,54 +70,39 @@ class Strategies:
             definition = training_pipeline(
                 environment, infrastructure, launch_of(environment, ROOT)
             ).to_dict()
-            steps = (
-                _without_functions(definition["Steps"])
-                if name == SERVED
-                else definition["Steps"][:1]
-            )
+            steps = definition["Steps"]
+            steps = _without_functions(steps) if name == SERVED else steps[:1]
             self.account.deploy_pipeline(name, steps, Parameters=definition["Parameters"])
             start = self.account.sagemaker.start_pipeline_execution
             arn = start(PipelineName=name, PipelineParameters=_parameters())["PipelineExecutionArn"]
-            look = partial(
-                self.account.sagemaker.describe_pipeline_execution, PipelineExecutionArn=arn
-            )
+            describe = self.account.sagemaker.describe_pipeline_execution
             self._ended[name] = until(
-                look, lambda each: each["PipelineExecutionStatus"] != "Executing", _LONGEST_S
+                partial(describe, PipelineExecutionArn=arn),
+                lambda each: each["PipelineExecutionStatus"] != "Executing",
+                _LONGEST_S,
             )
         return self._ended[name]
 
     def job(self, name: str) -> dict[str, Any]:
         """The overlay's training job."""
-        step = self.account.steps(self.ended(name))["Train"]
-        arn = step["Metadata"]["TrainingJob"]["Arn"].lower()
+        arn = self.account.steps(self.ended(name))["Train"]["Metadata"]["TrainingJob"]["Arn"]
         jobs = self.account.sagemaker.list_training_jobs(MaxResults=100)["TrainingJobSummaries"]
-        found = next(job["TrainingJobName"] for job in jobs if job["TrainingJobArn"].lower() == arn)
-        described: dict[str, Any] = self.account.sagemaker.describe_training_job(
-            TrainingJobName=found
-        )
-        return described
+        found = _name(jobs, "TrainingJob", arn)
+        return dict(self.account.sagemaker.describe_training_job(TrainingJobName=found))
 
     def evaluation(self, steps: dict[str, dict[str, Any]]) -> dict[str, Any]:
         """The evaluation.json of an execution's processing job."""
+        arn = steps["Evaluate"]["Metadata"]["ProcessingJob"]["Arn"]
         jobs = self.account.sagemaker.list_processing_jobs(MaxResults=100)["ProcessingJobSummaries"]
-        arn = steps["Evaluate"]["Metadata"]["ProcessingJob"]["Arn"].lower()
-        name = next(
-            job["ProcessingJobName"] for job in jobs if job["ProcessingJobArn"].lower() == arn
-        )
-        outputs = self.account.sagemaker.describe_processing_job(ProcessingJobName=name)[
-            "ProcessingOutputConfig"
-        ]["Outputs"]
-        return dict(
-            json.loads(
-                self._object(f"{outputs[0]['S3Output']['S3Uri'].rstrip('/')}/evaluation.json")
-            )
-        )
+        name = _name(jobs, "ProcessingJob", arn)
+        described = self.account.sagemaker.describe_processing_job(ProcessingJobName=name)
+        output = described["ProcessingOutputConfig"]["Outputs"][0]["S3Output"]["S3Uri"]
+        return dict(json.loads(self._object(f"{output.rstrip('/')}/evaluation.json")))
 
     def unpack_model(self, name: str, folder: Path) -> Path:
         """The files of the overlay's model.tar.gz."""
-        with tarfile.open(
-            fileobj=io.BytesIO(self._object(self.job(name)["ModelArtifacts"]["S3ModelArtifacts"]))
-        ) as tar:
+        packed = self._object(self.job(name)["ModelArtifacts"]["S3ModelArtifacts"])
+        with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
             tar.extractall(folder / name, filter="data")
         return folder / name
 
@@ -149,6 +134,11 @@ class Strategies:
             "GroupId"
         ]
         return subnet, group, self.account.client("kms").create_key()["KeyMetadata"]["Arn"]
+
+
+def _name(jobs: list[dict[str, Any]], kind: str, arn: str) -> str:
+    """Return the name of the job with the ARN, which a step has in lower case."""
+    return str(next(job[f"{kind}Name"] for job in jobs if job[f"{kind}Arn"].lower() == arn.lower()))
 
 
 def _parameters() -> list[dict[str, str]]:

@@ -5,14 +5,13 @@ launcher the ranks have.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from local_kit.networks import needs_networks
 from local_kit.sagemaker_account import Account, archive
 from shoal.aws.logs import LogLocation, LogTail
-from shoal.page.readings.cause import Cause, cause_in
+from shoal.page.readings.cause import cause_in
 
 PROGRAM = Path(__file__).parent / "programs" / "failing.py"
 SMDDP = {"sagemaker_distributed_dataparallel_enabled": "true", "meet": "smddp"}
@@ -42,36 +41,26 @@ KILLED = {
 pytestmark = [pytest.mark.nightly, needs_networks]
 
 
-def cause(account: Account, launcher: str, end: str) -> Cause | None:
-    """Run a job whose last rank ends so; return what a run's page says of it."""
-    hyperparameters, hosts, _ = LAUNCHERS[launcher]
+@pytest.mark.parametrize("end", ["raises", "is-killed"])
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_what_ended_a_rank_is_quoted_with_host_and_rank(
+    account: Account, launcher: str, end: str
+) -> None:
+    hyperparameters, hosts, rank = LAUNCHERS[launcher]
     account.put("code/failing.py.tar.gz", archive({"failing.py": PROGRAM.read_bytes()}))
-    machines: dict[str, Any] = {"InstanceType": "ml.p4d.24xlarge", "VolumeSizeInGB": 1}
+    machines = {"InstanceType": "ml.p4d.24xlarge", "VolumeSizeInGB": 1, "InstanceCount": hosts}
     name = f"{launcher}-{end}".replace(" ", "-")
     job = account.train(
-        name,
-        "failing.py",
-        hyperparameters=hyperparameters | {"end": end},
-        ResourceConfig=machines | {"InstanceCount": hosts},
+        name, "failing.py", hyperparameters=hyperparameters | {"end": end}, ResourceConfig=machines
     )
     assert job["TrainingJobStatus"] == "Failed"
     log = LogTail(
         account.client("logs"), LogLocation("/aws/sagemaker/TrainingJobs", f"{name}/algo")
     )
-    return cause_in(list(log.read()))
-
-
-@pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_an_error_is_quoted_with_host_and_rank(account: Account, launcher: str) -> None:
-    _, hosts, rank = LAUNCHERS[launcher]
-    found = cause(account, launcher, "raises")
-    assert found == Cause("ValueError: the loss is nan", f"algo-{hosts}", rank)
-
-
-@pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_a_killed_rank_is_named_by_host_and_rank(account: Account, launcher: str) -> None:
-    _, hosts, rank = LAUNCHERS[launcher]
-    found = cause(account, launcher, "is-killed")
+    found = cause_in(list(log.read()))
     assert found
-    assert KILLED[launcher] in found.line
     assert (found.host, found.rank) == (f"algo-{hosts}", rank)
+    if end == "raises":
+        assert found.line == "ValueError: the loss is nan"
+    else:
+        assert KILLED[launcher] in found.line

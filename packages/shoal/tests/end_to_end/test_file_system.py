@@ -39,8 +39,8 @@ evaluation: {gates: [{metric: accuracy, at_least: 0.9}]}
 @pytest.fixture(scope="module")
 def fsx(checkout: Checkout, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
     own = checkout.with_environment(tmp_path_factory.mktemp("fsx"), "fsx", ENVIRONMENT)
-    yield own
-    own.run("local", "down")
+    with own.emulator("fsx"):
+        yield own
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +50,7 @@ def target(fsx: Checkout, tmp_path_factory: pytest.TempPathFactory) -> Target:
 
     Policies are enforced: FSx reads the bucket with its own role, through the key's policy.
     """
-    started = fsx.run("local", "up", "fsx", "--enforce-iam")
-    deployed = fsx.run("deploy", "fsx", "--local")
-    assert deployed.exit_code == 0, f"{started.output}{deployed.output}"
+    fsx.succeed("deploy", "fsx", "--local")
     target = fsx.local_target
     _upload(target, tmp_path_factory.mktemp("digits"))
     return target
@@ -79,8 +77,7 @@ class Evaluated:
 
 @pytest.fixture(scope="module")
 def evaluated(fsx: Checkout, target: Target) -> Evaluated:
-    started = fsx.run("run", "fsx", "--local")
-    assert started.exit_code == 0, started.output
+    fsx.succeed("run", "fsx", "--local")
     client = target.client("sagemaker")
     executions = client.list_pipeline_executions(PipelineName=PIPELINE)
     arn = executions["PipelineExecutionSummaries"][0]["PipelineExecutionArn"]
@@ -120,8 +117,7 @@ def destroyed(fsx: Checkout, evaluated: Evaluated) -> Destroyed:
     the stacks are deleted, then undisturbed.
     """
     assert evaluated
-    started = fsx.run("run", "fsx", "--local")
-    assert started.exit_code == 0, started.output
+    fsx.succeed("run", "fsx", "--local")
     return Destroyed(
         interrupted=cut_off(fsx, "stopping execution", signal.SIGINT),
         killed=cut_off(fsx, "destroying...", signal.SIGKILL),

@@ -76,15 +76,12 @@ def test_three_releases_go_from_a_commit_to_prod(tmp_path: Path) -> None:
         broken = story.release("prod").content_sha256
         story.revert()
         status = story.shoal("release", "status", "prod", "--local", "--invoke").splitlines()
-        arn, refusal = story.promote_changed_archive()
 
         check_promotions(story)
         check_canary(story, first, second)
         check_rollback(story, second, broken, deployment)
         assert story.served[-1] == ("prod", second)
         check_live(status, second)
-        assert "hash mismatch: the sha256 of" in refusal
-        assert f"approved: {arn}" in story.text
         check_accounts(story, tmp_path / "emulator")
 
 

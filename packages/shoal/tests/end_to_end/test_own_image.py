@@ -5,7 +5,6 @@ cannot), deployed, gone.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,7 +43,6 @@ class Story:
 
     too_early: Moment
     build: Moment
-    deployment: Moment
     definition: dict[str, Any]
     """The deployed pipeline's."""
     destruction: Moment
@@ -55,10 +53,14 @@ class Story:
 
 
 @pytest.fixture(scope="module")
-def story(checkout: Checkout, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+def story(checkout: Checkout, tmp_path_factory: pytest.TempPathFactory) -> Story:
     own = checkout.with_environment(tmp_path_factory.mktemp("image"), "img", ENVIRONMENT)
-    started = own.run("local", "up", "img")
-    assert started.exit_code == 0, started.output
+    with own.emulator("img"):
+        return tell(own)
+
+
+def tell(own: Checkout) -> Story:
+    """Type the commands of the story."""
     client = own.local_target.client
 
     def run(*command: str) -> Moment:
@@ -72,10 +74,9 @@ def story(checkout: Checkout, tmp_path_factory: pytest.TempPathFactory) -> Itera
     deployment = run("deploy")
     assert deployment.result.exit_code == 0, deployment.result.output
     described = client("sagemaker").describe_pipeline(PipelineName=PREFIX)
-    yield Story(
+    return Story(
         too_early=too_early,
         build=build,
-        deployment=deployment,
         definition=json.loads(described["PipelineDefinition"]),
         destruction=run("destroy"),
         parameters=client("ssm").get_parameters(Names=[PARAMETER])["InvalidParameters"],
@@ -83,7 +84,6 @@ def story(checkout: Checkout, tmp_path_factory: pytest.TempPathFactory) -> Itera
             each["repositoryName"] for each in client("ecr").describe_repositories()["repositories"]
         ],
     )
-    own.run("local", "down")
 
 
 def test_a_deployment_before_the_build_is_refused_before_anything_is_made(story: Story) -> None:

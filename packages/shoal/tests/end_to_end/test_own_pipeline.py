@@ -60,17 +60,13 @@ def mine(checkout: Checkout, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     own = checkout.with_environment(tmp_path_factory.mktemp("mine"), "mine", ENVIRONMENT)
     (own.root / "my_pipelines").mkdir()
     (own.root / "my_pipelines" / "hello.py").write_text(MODULE)
-    yield own
-    own.run("local", "down")
+    with own.emulator("mine"):
+        own.succeed("deploy", "mine", "--local")
+        yield own
 
 
 @pytest.fixture(scope="module")
 def target(mine: Checkout) -> Target:
-    """The environment, deployed with the policies of its roles enforced."""
-    started = mine.run("local", "up", "mine", "--enforce-iam")
-    assert started.exit_code == 0, started.output
-    result = mine.run("deploy", "mine", "--local")
-    assert result.exit_code == 0, result.output
     return mine.local_target
 
 
@@ -90,11 +86,9 @@ def test_what_is_deployed_is_the_functions_definition_and_who_is_mailed(target: 
     assert {"team@example.com", "boss@example.com"} <= told
 
 
-@pytest.mark.usefixtures("target")
 def test_it_runs_with_the_parameters_it_declares(mine: Checkout) -> None:
-    result = mine.run("run", "mine", "--local", "--follow", "--parameter", "Whom=Bob")
-    assert result.exit_code == 0, result.output
-    assert "hello Bob" in mine.run("logs", "mine", "latest", "Hello", "--local").output
+    mine.succeed("run", "mine", "--local", "--follow", "--parameter", "Whom=Bob")
+    assert "hello Bob" in mine.succeed("logs", "mine", "latest", "Hello", "--local")
 
 
 def put(
@@ -204,7 +198,6 @@ def test_what_cannot_be_delivered_becomes_a_dead_letter(target: Target, names: N
     assert json.loads(message["Body"])["detail"]["object"]["key"] == "datasets/late/manifest.json"
 
 
-@pytest.mark.usefixtures("target")
 def test_the_templates_ask_for_events_only_where_manifests_start_something(mine: Checkout) -> None:
     folder: Path = mine.root / ".shoal" / "cdk" / "mine" / "cdk.out"
     (template,) = (folder / "assembly-mine").glob("minedata*.template.json")

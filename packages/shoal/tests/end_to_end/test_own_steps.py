@@ -60,14 +60,8 @@ def mine(checkout: Checkout, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     modules = {"houses": MODULE, "asked": ASKED, "checked": CHECKED, "scored": SCORED}
     for name, text in modules.items():
         (own.root / "my_pipelines" / f"{name}.py").write_text(text)
-    yield own
-    own.run("local", "down")
-
-
-def succeeds(mine: Checkout, *arguments: str) -> str:
-    finished = mine.run(*arguments)
-    assert finished.exit_code == 0, finished.output
-    return finished.output
+    with own.emulator("houses"):
+        yield own
 
 
 def question(target: Target, queue: str) -> dict[str, Any]:
@@ -81,9 +75,8 @@ def question(target: Target, queue: str) -> dict[str, Any]:
 
 @pytest.mark.nightly
 def test_data_are_checked_somebody_is_asked_and_a_dataset_is_scored(mine: Checkout) -> None:
-    succeeds(mine, "local", "up", "houses", "--enforce-iam")
-    succeeds(mine, "deploy", "houses", "--local")
-    succeeds(mine, "data", "upload", "houses", "--local")
+    mine.succeed("deploy", "houses", "--local")
+    mine.succeed("data", "upload", "houses", "--local")
     names, target = Names(load_environment("houses", mine.root)), mine.local_target
     s3, queues = target.client("s3"), target.client("sqs")
     queue = queues.create_queue(QueueName="releases")["QueueUrl"]
@@ -98,8 +91,8 @@ def test_data_are_checked_somebody_is_asked_and_a_dataset_is_scored(mine: Checko
         output, _ = running.communicate(timeout=240)
     assert running.returncode == 0, output
 
-    assert "353 rows" in succeeds(mine, "logs", "houses", "latest", "CheckData", "--local")
-    assert succeeds(mine, "logs", "houses", "latest", "Score", "--local")
+    assert "353 rows" in mine.succeed("logs", "houses", "latest", "CheckData", "--local")
+    assert mine.succeed("logs", "houses", "latest", "Score", "--local")
     execution = asked["arguments"]["execution_id"]
     result = f"transform/{execution}/new.csv.out"
     scored = s3.get_object(Bucket=names.bucket("artifacts"), Key=result)["Body"].read()

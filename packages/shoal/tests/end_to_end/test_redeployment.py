@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.conftest import Checkout
-from tests.end_to_end.test_workloads import HOUSES, emulator, succeed
+from tests.end_to_end.test_workloads import HOUSES
 
 COMPARED = "evaluation: {gates: [{metric: rmse, not_worse_than: approved, direction: lower}]}\n"
 SCHEDULED = "schedules: [{name: weekly, expression: rate(7 days), paused: true}]\n"
@@ -19,15 +19,15 @@ def test_an_endpoint_a_gate_and_schedules_can_go(checkout: Checkout, tmp_path: P
     (packages/shoal-local/tests/control/test_cloudformation.py).
     """
     own = checkout.with_environment(tmp_path, "houses", HOUSES + COMPARED + SCHEDULED)
-    with emulator(own):
-        succeed(own, "deploy", "houses", "--local")
+    with own.emulator("houses"):
+        own.succeed("deploy", "houses", "--local")
         clients = own.local_target.client
         before = clients("lambda").list_functions()["Functions"]
         (tmp_path / "environments" / "houses.yaml").write_text(HOUSES + "endpoint: none\n")
-        succeed(own, "deploy", "houses", "--local")
+        own.succeed("deploy", "houses", "--local")
         after = clients("lambda").list_functions()["Functions"]
         queues = clients("sqs").list_queues().get("QueueUrls", [])
-        succeed(own, "destroy", "houses", "--local")
+        own.succeed("destroy", "houses", "--local")
     gone = {each["FunctionName"] for each in before} - {each["FunctionName"] for each in after}
     assert {name.removeprefix("shoal-examples-houses-") for name in gone} == {
         *("compare", "smoke-test", "start", "teardown")

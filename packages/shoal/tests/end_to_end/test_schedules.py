@@ -27,6 +27,7 @@ import aws_cdk as cdk  # noqa: E402 - starts Node.js
 
 from local_kit.control import Account, eventually, running, still  # noqa: E402
 from shoal.constructs.schedules.schedules import Schedules  # noqa: E402
+from tests.functions.invocation import FUNCTIONS  # noqa: E402
 from tests.functions.test_start import PIPELINE, executions, make_pipeline  # noqa: E402
 from tests.repository import ROOT  # noqa: E402
 from tests.settings.environment_file import link_workloads  # noqa: E402
@@ -71,18 +72,8 @@ def deploy(account: Account, document: dict[str, Any]) -> None:
     account.client("s3").create_bucket(Bucket=functions[0]["Code"]["S3Bucket"])
     for each in functions:
         place = {"Bucket": each["Code"]["S3Bucket"], "Key": each["Code"]["S3Key"]}
-        account.client("s3").put_object(
-            **place,
-            Body=archived(
-                ROOT
-                / "packages"
-                / "shoal"
-                / "src"
-                / "shoal"
-                / "functions"
-                / each["FunctionName"].rpartition("-")[2]
-            ),
-        )
+        code = archived(FUNCTIONS / each["FunctionName"].rpartition("-")[2])
+        account.client("s3").put_object(**place, Body=code)
     account.client("ssm").put_parameter(
         Name="/cdk-bootstrap/hnb659fds/version", Value="30", Type="String"
     )
@@ -175,25 +166,6 @@ def test_a_paused_schedule_starts_nothing_until_it_is_resumed(
     assert not eventually(lambda: answers(account) != calls, 3.0)
     assert main(["--root", str(root), "schedule", "resume", "dev", "often", "--local"]) == 0
     assert eventually(lambda: len(answers(account)) > len(calls) + 2)
-
-
-@pytest.mark.usefixtures("account")
-def test_the_list_shows_live_state_and_file(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--root", str(root), "schedule", "list", "dev", "--local"]) == 0
-    assert capsys.readouterr().out.splitlines()[1].split() == [
-        "often",
-        "rate(1",
-        "minute)",
-        "UTC",
-        "active",
-        "active",
-    ]
-
-
-@pytest.mark.usefixtures("account")
-def test_an_unknown_schedule_is_wrong_use(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--root", str(root), "schedule", "pause", "dev", "nightly", "--local"]) == 2
-    assert "deployed are: often" in capsys.readouterr().err
 
 
 def test_a_function_that_is_gone_leaves_dead_letters_under_the_same_role(account: Account) -> None:

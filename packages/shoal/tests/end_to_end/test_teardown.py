@@ -55,13 +55,10 @@ class Ended:
 
     def status(self) -> str:
         try:
-            return str(
-                self.account.sagemaker.describe_endpoint(EndpointName=self.endpoint)[
-                    "EndpointStatus"
-                ]
-            )
+            found = self.account.sagemaker.describe_endpoint(EndpointName=self.endpoint)
         except ClientError:
             return "gone"
+        return str(found["EndpointStatus"])
 
     def send_event(self) -> None:
         event = {"detail": {"pipelineExecutionArn": ENDED + self.endpoint.rpartition("-")[2]}}
@@ -128,52 +125,11 @@ def targets(account: Account) -> list[str]:
 
 
 def scale(account: Account, endpoint: str) -> str:
-    """A scalable target with a policy that has nothing to do."""
+    """Register a scalable target; return its id."""
     id_ = f"endpoint/{endpoint}/variant/AllTraffic"
     scaling = account.client("application-autoscaling")
     scaling.register_scalable_target(**SCALED, ResourceId=id_, MinCapacity=1, MaxCapacity=2)
-    tracked = {
-        "TargetValue": 1e6,
-        "PredefinedMetricSpecification": {
-            "PredefinedMetricType": "SageMakerVariantInvocationsPerInstance"
-        },
-    }
-    scaling.put_scaling_policy(
-        **SCALED,
-        PolicyName="calls",
-        PolicyType="TargetTrackingScaling",
-        ResourceId=id_,
-        TargetTrackingScalingPolicyConfiguration=tracked,
-    )
     return id_
-
-
-def test_what_scales_an_endpoint_is_deregistered_and_then_the_endpoint_goes(ended: Ended) -> None:
-    deploy(ended.account, ended.endpoint, GOOD_MODEL)
-    settled(ended.account, ended.endpoint)
-    target = scale(ended.account, ended.endpoint)
-    event = {"pipeline_execution_arn": ENDED + ended.endpoint.rpartition("-")[2]}
-    url, environment = ended.account.endpoint, {"PIPELINE_NAME": PIPELINE, "RETRY_AFTER_S": "1"}
-    outcome = invoke(
-        "teardown", event, endpoint_url=url, environment=environment, module="teardown"
-    )
-    assert not outcome.error, outcome.log
-    went = [f"{kind}/{ended.endpoint}" for kind in ("endpoint", "endpoint-config", "model")]
-    assert json.loads(outcome.result["deleted"]) == [f"scalable-target/{target}", *went]
-    assert targets(ended.account) == []
-    again = invoke("teardown", event, endpoint_url=url, environment=environment, module="teardown")
-    assert again.result == {"status": "deleted", "deleted": "[]"}
-
-
-def test_targets_go_with_an_endpoint_that_somebody_else_deletes(ended: Ended) -> None:
-    deploy(ended.account, ended.endpoint, GOOD_MODEL)
-    settled(ended.account, ended.endpoint)
-    scale(ended.account, ended.endpoint)
-    ended.account.sagemaker.delete_endpoint(EndpointName=ended.endpoint)
-    assert targets(ended.account) == []
-    until(ended.status, lambda status: status == "gone")
-    ended.send_event()
-    assert ended.try_once()
 
 
 def test_destroy_deregisters_by_itself_where_there_is_no_function(account: Account) -> None:
@@ -220,7 +176,7 @@ def test_an_updating_endpoint_and_its_next_configuration_go(ended: Ended) -> Non
     scale(ended.account, ended.endpoint)
     signal = f"signals/{ended.endpoint}"
     configure(ended.account, f"{ended.endpoint}-next", model_of("5", load_after=signal))
-    begin_update(ended, HALF)
+    update(ended, HALF)
     ended.send_event()
     assert not ended.try_once()
     ended.account.put(signal, b"")
@@ -237,6 +193,7 @@ def test_an_endpoint_that_is_being_rolled_back_is_come_back_for(ended: Ended) ->
     configure(ended.account, f"{ended.endpoint}-next", model_of("5", slow_s="3"))
     with calling(ended.account, ended.endpoint, at_once=4):
         update(ended, HALF | {"WaitIntervalInSeconds": 3600}, timeout_s=600)
+        until(partial(new_weight, ended), bool)
         until(ended.status, lambda status: status == "RollingBack")
         ended.send_event()
         assert not ended.try_once()
@@ -244,8 +201,8 @@ def test_an_endpoint_that_is_being_rolled_back_is_come_back_for(ended: Ended) ->
     assert ended.tries[0] == "RollingBack"
 
 
-def begin_update(ended: Ended, routing: dict[str, Any], timeout_s: int = 3600) -> None:
-    """To the configuration `<name>-next`."""
+def update(ended: Ended, routing: dict[str, Any], timeout_s: int = 3600) -> None:
+    """Begin to update the endpoint to the configuration `<name>-next`."""
     ended.account.sagemaker.update_endpoint(
         EndpointName=ended.endpoint,
         EndpointConfigName=f"{ended.endpoint}-next",
@@ -253,13 +210,8 @@ def begin_update(ended: Ended, routing: dict[str, Any], timeout_s: int = 3600) -
     )
 
 
-def update(ended: Ended, routing: dict[str, Any], timeout_s: int = 3600) -> None:
-    """The same; returns when the new fleet has traffic."""
-    begin_update(ended, routing, timeout_s)
-    look = partial(ended.account.sagemaker.describe_endpoint, EndpointName=ended.endpoint)
-    until(
-        look,
-        lambda each: (
-            each["PendingDeploymentSummary"]["ProductionVariants"][0].get("CurrentWeight", 0) > 0
-        ),
-    )
+def new_weight(ended: Ended) -> float:
+    """Return the share of traffic that the new fleet has."""
+    found = ended.account.sagemaker.describe_endpoint(EndpointName=ended.endpoint)
+    (variant,) = found["PendingDeploymentSummary"]["ProductionVariants"]
+    return float(variant.get("CurrentWeight", 0))

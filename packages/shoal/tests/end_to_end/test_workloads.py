@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,25 +10,22 @@ from shoal.verbs.new_workload import TASKS
 from tests.end_to_end.conftest import Checkout
 from tests.repository import CHECKOUT
 
-HOUSES = """
-name: houses
+SHARED = """
+name: {name}
 project: examples
-workload: houses
+workload: {name}
 account: "111122223333"
 region: us-east-1
 protect: false
-network: {training_az_id: use1-az4, hosting_az_ids: [use1-az1, use1-az2]}
-training: {strategy: torchrun, instance_type: ml.m5.xlarge, instance_count: 2}
+network: {{training_az_id: use1-az4, hosting_az_ids: [use1-az1, use1-az2]}}
 """
-
-LANGUAGE = """
-name: language
-project: examples
-workload: language
-account: "111122223333"
-region: us-east-1
-protect: false
-network: {training_az_id: use1-az4, hosting_az_ids: [use1-az1, use1-az2]}
+HOUSES = (
+    SHARED.format(name="houses")
+    + "training: {strategy: torchrun, instance_type: ml.m5.xlarge, instance_count: 2}\n"
+)
+LANGUAGE = (
+    SHARED.format(name="language")
+    + """
 training:
   strategy: smddp
   collective: allgather
@@ -41,26 +36,10 @@ training:
     {backend: smddp, sharding: fsdp, context: 128, batch-size: 16, steps: 500,
       learning-rate: 0.003, precision: auto}
 """
+)
+pytestmark = pytest.mark.nightly
 
 
-@contextmanager
-def emulator(own: Checkout) -> Iterator[None]:
-    """Run one that applies the policies of every role."""
-    try:
-        succeed(own, "local", "up", "houses", "--enforce-iam")
-        yield
-    finally:
-        own.run("local", "down")
-
-
-def succeed(own: Checkout, *arguments: str) -> str:
-    """Return what a command printed that must end well."""
-    finished = own.run(*arguments)
-    assert finished.exit_code == 0, finished.output
-    return finished.output
-
-
-@pytest.mark.nightly
 def test_a_regression_passes_gates_and_smoke_test(checkout: Checkout, tmp_path: Path) -> None:
     own = checkout.with_environment(tmp_path, "houses", HOUSES)
     finished = own.run("demo", "houses")
@@ -75,7 +54,6 @@ def test_a_regression_passes_gates_and_smoke_test(checkout: Checkout, tmp_path: 
     assert own.summary()["left_behind"] == []
 
 
-@pytest.mark.nightly
 @pytest.mark.timeout(1200)
 def test_a_language_model_completes_sentences(checkout: Checkout, tmp_path: Path) -> None:
     own = checkout.with_environment(tmp_path, "language", LANGUAGE)
@@ -90,27 +68,25 @@ def test_a_language_model_completes_sentences(checkout: Checkout, tmp_path: Path
     assert own.summary()["left_behind"] == []
 
 
-@pytest.mark.nightly
 def test_a_model_worse_than_the_approved_one_is_refused(checkout: Checkout, tmp_path: Path) -> None:
     """Deployed with the policies of every role applied."""
     gate = "{metric: rmse, not_worse_than: approved, by: 1, direction: lower}"
     trained = HOUSES.replace("count: 2}", "count: 2, hyperparameters: {epochs: 40}}")
     text = f"{trained}evaluation: {{gates: [{gate}]}}\n"
     own = checkout.with_environment(tmp_path, "houses", text)
-    with emulator(own):
+    with own.emulator("houses"):
         for command in (("deploy",), ("data", "upload"), ("run", "--follow")):
-            succeed(own, *command, "houses", "--local")
-        first = succeed(own, "status", "houses", "latest", "--local")
-        succeed(own, "approve", "houses", "1", "--local")
+            own.succeed(*command, "houses", "--local")
+        first = own.succeed("status", "houses", "latest", "--local")
+        own.succeed("approve", "houses", "1", "--local")
         worse = own.run("run", "houses", "--local", "--follow", "-p", "Epochs=1")
-        second = succeed(own, "status", "houses", "latest", "--local")
+        second = own.succeed("status", "houses", "latest", "--local")
     assert "must be any number (no version is approved yet)" in first
     assert worse.exit_code != 0
     assert "version 1, approved, has 5" in worse.output
     assert "version 1, approved, has 5" in second
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("task", TASKS)
 def test_a_new_workload_runs_without_an_edit(tmp_path: Path, task: str) -> None:
     own = Checkout.new(tmp_path)
@@ -142,7 +118,6 @@ except ClientError as error:
 """
 
 
-@pytest.mark.nightly
 def test_a_training_reads_its_secret_and_no_other(checkout: Checkout, tmp_path: Path) -> None:
     """Deployed with the policies of every role applied; the script fails when it is refused."""
     training = "training: {strategy: none, source_dir: mine, secrets: {TOKEN: team/token}, "
@@ -155,12 +130,12 @@ def test_a_training_reads_its_secret_and_no_other(checkout: Checkout, tmp_path: 
         (own.root / "mine" / f"{name}.py").write_text(
             SECRETIVE if name == "train" else "print()  # rmse r2"
         )
-    with emulator(own):
+    with own.emulator("houses"):
         client = own.local_target.client("secretsmanager")
         for name in ("team/token", "team/other"):
             client.create_secret(Name=name, SecretString="twelve signs")
-        succeed(own, "deploy", "houses", "--local")
-        succeed(own, "data", "upload", "houses", "--local")
+        own.succeed("deploy", "houses", "--local")
+        own.succeed("data", "upload", "houses", "--local")
         failed = own.run("run", "houses", "--local", "--follow")
     assert "team/token has 12 signs, team/other: AccessDeniedException" in failed.output
     assert "twelve signs" not in failed.output

@@ -1,5 +1,5 @@
-"""Three releases from a commit to production in three emulated accounts: a canary, a rollback, a
-revert, and an archive that somebody changed. Each step is a command that a user would type.
+"""Three releases from a commit to production in three emulated accounts: a canary, a rollback
+and a revert. Each step is a command that a user would type.
 """
 
 from __future__ import annotations
@@ -21,14 +21,13 @@ from shoal.settings.sections.release import Release
 from shoal.settings.settings import Environment
 from shoal.verbs.destroy.teardown import remove_bootstrap
 from shoal.verbs.local_server import RunningServer
-from tests.end_to_end.gitops.broken_release import register_changed_archive, with_mistake
+from tests.end_to_end.gitops.broken_release import with_mistake
 from tests.end_to_end.gitops.checkout import ENVIRONMENTS, GitCheckout
 from tests.end_to_end.gitops.traffic import Traffic
 from tests.repository import ROOT
 
 _COMMAND_TIMEOUT_S = 600.0
 _SERVING_CODE = "training_code/mnist/pytorch/inference.py"
-_USAGE = 2
 
 
 @dataclass
@@ -138,17 +137,6 @@ class Story:
         self.commits.append((f"revert {merged}", self.checkout.revert(merged)))
         self.deploy("prod")
         self.require_serving("prod", self.release("prod").content_sha256)
-
-    def promote_changed_archive(self) -> tuple[str, str]:
-        """Approve an archive that was mended without a commit, and try to promote it; return its
-        ARN and the refusal.
-        """
-        arn = register_changed_archive(
-            self.target("dev"), self.release("staging").model_package_arn
-        )
-        self.shoal("approve", "dev", arn.rpartition("/")[2], "--local")
-        options = ("--from", "dev", "--to", "staging", "--local")
-        return arn, self.shoal("promote", *options, exit_code=_USAGE)
 
     def require_serving(self, name: str, content: str) -> None:
         """Ask the endpoint, which must answer with this model."""
