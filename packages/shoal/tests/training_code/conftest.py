@@ -30,6 +30,12 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture
+def own(runtime: Runtime, dataset: Path, tmp_path: Path) -> Job:
+    """Return a job of the test's own, which runs train.py for two epochs."""
+    return Job(runtime, dataset, tmp_path)
+
+
 @dataclass(frozen=True)
 class Trained:
     """A job that ended, with its outcome."""

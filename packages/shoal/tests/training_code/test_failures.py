@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from local_kit.runtime import Runtime, finish
-from tests.training_code.training import CODE, Job
+from tests.training_code.training import CODE, Job, children
 
 
 @dataclass(frozen=True)
@@ -50,10 +49,8 @@ MISTAKES = (
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda each: each.message)
-def test_a_mistake_is_one_clear_error(
-    runtime: Runtime, dataset: Path, tmp_path: Path, mistake: Mistake
-) -> None:
-    job = Job(runtime, dataset, tmp_path, "mpirun", mistake.ranks)
+def test_a_mistake_is_one_clear_error(own: Job, mistake: Mistake) -> None:
+    job = replace(own, launcher="mpirun", ranks=mistake.ranks)
     outcome = replace(job, options=mistake.options, environment=mistake.environment).run()
     assert outcome.returncode != 0
     lines = outcome.output.splitlines()
@@ -69,21 +66,12 @@ def test_smddps_own_variable_counts_as_the_local_rank(runtime: Runtime, tmp_path
     assert outcome.output.splitlines()[-1] == "(3, 1)"
 
 
-def test_a_killed_rank_fails_the_job(runtime: Runtime, dataset: Path, tmp_path: Path) -> None:
-    job = Job(
-        runtime,
-        dataset,
-        tmp_path,
-        launcher="mpirun",
-        ranks=2,
-        options=("--epochs", "50", "--log-every", "1"),
-    )
+def test_a_killed_rank_fails_the_job(own: Job) -> None:
+    options = ("--epochs", "50", "--log-every", "1")
+    job = replace(own, launcher="mpirun", ranks=2, options=options)
     process = job.start()
     assert process.stdout
     next(line for line in process.stdout if "step=3/" in line)
-    ranks = subprocess.run(
-        ["pgrep", "--parent", str(process.pid)], capture_output=True, text=True
-    ).stdout.split()
-    os.kill(int(ranks[-1]), signal.SIGKILL)
+    os.kill(children(process)[-1], signal.SIGKILL)
     assert finish(process).returncode != 0
     assert not job.model_dir.exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,8 +33,8 @@ def test_the_faster_precision_of_all_ranks_is_chosen(runtime: Runtime, tmp_path:
     assert ranks == [EXPECTED, EXPECTED]
 
 
-def test_the_choice_is_in_log_and_metadata(runtime: Runtime, dataset: Path, tmp_path: Path) -> None:
-    job = Job(runtime, dataset, tmp_path, options=("--epochs", "1"))
+def test_the_choice_is_in_log_and_metadata(own: Job) -> None:
+    job = replace(own, options=("--epochs", "1"))
     (line,) = [each for each in job.run().output.splitlines() if each.startswith("precision=")]
     metadata = json.loads((job.model_dir / "model.json").read_text())
     assert line.startswith(f"precision={metadata['precision']}, ")

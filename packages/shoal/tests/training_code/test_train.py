@@ -24,50 +24,50 @@ print(sorted(weights)[0], {str(each.device) for each in weights.values()})
 
 
 @pytest.mark.parametrize(
-    ("launcher", "averaging", "backend"),
+    ("launcher", "script", "averaging", "backend"),
     [
-        ("mpirun", "auto", "smddp"),
-        pytest.param("torchrun", "auto", "gloo", marks=pytest.mark.nightly),
+        ("mpirun", "train.py", "auto", "smddp"),
+        pytest.param("torchrun", "train.py", "auto", "gloo", marks=pytest.mark.nightly),
         # as on GPUs; on CPUs ranks average gradients after backward()
-        pytest.param("mpirun", "ddp", "smddp", marks=pytest.mark.nightly),
+        pytest.param("mpirun", "train.py", "ddp", "smddp", marks=pytest.mark.nightly),
+        ("mpi", "train_horovod.py", "auto", "horovod"),
     ],
 )
 def test_two_ranks_learn_what_one_learns(
-    trained: Trained, tmp_path: Path, launcher: str, averaging: str, backend: str
+    trained: Trained, tmp_path: Path, launcher: str, script: str, averaging: str, backend: str
 ) -> None:
     """Rank 0 prints metrics; weights have the names of a network that is not parallel."""
-    options = (*Job.options, "--averaging", averaging)
     job = replace(
         trained.job,
         folder=tmp_path,
         launcher=launcher,
         ranks=2,
         environment=STRICT,
-        options=options,
+        options=(*Job.options, "--averaging", averaging),
+        script=script,
     )
     one, two = trained.outcome.output, job.run().output
     assert len(losses(one)) == len(PROGRESS.findall(two)) == 2 * STEPS
     assert losses(two) == pytest.approx(losses(one), rel=2e-3, abs=2e-4)
     assert accuracies(two) == pytest.approx(accuracies(one), abs=0.003)
-    assert "backend=gloo device=cpu world_size=1" in one
-    assert f"backend={backend} device=cpu world_size=2" in two
+    for each, expected in ((trained.job, ("gloo", 1)), (job, (backend, 2))):
+        metadata = json.loads((each.model_dir / "model.json").read_text())
+        assert (metadata["backend"], metadata["world_size"]) == expected
     command = job.runtime.alone("-c", FIRST_WEIGHT, job.model_dir / "model.pt")
     assert job.runtime.run(command, tmp_path).output == "conv1.bias {'cpu'}\n"
 
 
 @pytest.mark.nightly
-def test_more_ranks_at_the_same_batch_per_rank_raise_the_learning_rate_linearly(
-    runtime: Runtime, dataset: Path, tmp_path: Path
-) -> None:
+def test_more_ranks_at_the_same_batch_per_rank_raise_the_learning_rate_linearly(own: Job) -> None:
     options = ("--epochs", "1", "--batch-size-per-rank", "256", "--log-every", "1")
-    job = Job(runtime, dataset, tmp_path, launcher="torchrun", ranks=2, options=options)
+    job = replace(own, launcher="torchrun", ranks=2, options=options)
     rates = [float(match[5]) for match in PROGRESS.finditer(job.run().output)]
     assert max(rates) > 0.015
 
 
-def test_a_run_may_end_inside_of_an_epoch(runtime: Runtime, dataset: Path, tmp_path: Path) -> None:
+def test_a_run_may_end_inside_of_an_epoch(own: Job) -> None:
     options = ("--epochs", "1.5", "--log-every", "1")
-    output = Job(runtime, dataset, tmp_path, options=options).run().output
+    output = replace(own, options=options).run().output
     assert max(losses(output)) == (2, STEPS // 2)
     assert len(accuracies(output)) == 2
 
@@ -93,14 +93,14 @@ def test_ranks_look_until_the_first_one_listens(runtime: Runtime, tmp_path: Path
     }
 
 
-def test_a_cpu_imports_no_compiler(runtime: Runtime, dataset: Path, tmp_path: Path) -> None:
+def test_a_cpu_imports_no_compiler(own: Job) -> None:
     profile = {"PYTHONPROFILEIMPORTTIME": "1"}
-    job = Job(runtime, dataset, tmp_path, options=("--epochs", "1"), environment=profile)
+    job = replace(own, options=("--epochs", "1"), environment=profile)
     imported = finish(job.start()).output  # from its beginning: no fork
     assert re.search(r"\| +torch$", imported, re.MULTILINE)
     assert "torch._dynamo" not in imported
 
 
-def test_bf16_learns_too(runtime: Runtime, dataset: Path, tmp_path: Path) -> None:
-    job = Job(runtime, dataset, tmp_path, options=("--precision", "bf16"))
+def test_bf16_learns_too(own: Job) -> None:
+    job = replace(own, options=("--precision", "bf16"))
     assert accuracies(job.run().output)[-1] > 0.7

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from dev.bench import environments
 from local_kit.runtime import Runtime, find_runtime
-from tests.training_code.language.jobs import SMALL, Job, Result, run, write_text
+from tests.training_code.language.jobs import SMALL, Compute, Job, Result, run, write_text
 
 
 @pytest.fixture(scope="session")
@@ -33,8 +34,20 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def alone(runtime: Runtime, text: Path, tmp_path_factory: pytest.TempPathFactory) -> Result:
+def compute(runtime: Runtime, text: Path) -> Compute:
+    """Return a function that runs jobs, and returns a result for each."""
+    return partial(run, runtime, text)
+
+
+@pytest.fixture(scope="session")
+def compute_with_peers(peers: Runtime, text: Path) -> Compute:
+    """Return the same for the Python of the peers."""
+    return partial(run, peers, text)
+
+
+@pytest.fixture(scope="session")
+def alone(compute: Compute, tmp_path_factory: pytest.TempPathFactory) -> Result:
     """Run four steps on one rank."""
-    (result,) = run(runtime, text, Job(tmp_path_factory.mktemp("alone"), SMALL))
+    (result,) = compute(Job(tmp_path_factory.mktemp("alone"), SMALL))
     assert result.status == 0, result.output
     return result

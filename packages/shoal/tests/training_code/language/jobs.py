@@ -6,6 +6,7 @@ import json
 import re
 import struct
 from array import array
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 
 from local_kit.runtime import Runtime
 from tests.repository import CHECKOUT
+from tests.tables import table
 
 CODE = CHECKOUT / "training_code" / "language" / "pytorch"
 _SCRIPTS = Path(__file__).with_name("scripts")
@@ -21,7 +23,8 @@ _BYTES = re.compile(r"(\w+)_bytes=(\d+)")
 _GOODPUT = re.compile(r" goodput=(\S+) ")
 _PART = re.compile(r"(\w+)=([0-9.]+)")
 TOLERANCE = 1e-12
-SMALL: dict[str, str | int] = {
+Options = dict[str, str | int]
+SMALL: Options = {
     "precision": "float64",
     "depth": 1,
     "context": 8,
@@ -49,7 +52,7 @@ class Job:
     """A run of train.py in a folder of its own: options without their dashes."""
 
     folder: Path
-    options: dict[str, str | int] = field(default_factory=dict)
+    options: Options = field(default_factory=dict)
     ranks: int = 1
     signal: Signal | None = None
     hosts: tuple[str, ...] = ("checkpoints",)
@@ -84,6 +87,12 @@ class Job:
         content = (self.folder / "model" / "model.safetensors").read_bytes()
         (length,) = struct.unpack("<Q", content[:8])
         return array(typecode, content[8 + length :])
+
+
+def ways(name: str) -> dict[str, tuple[int, Options]]:
+    """Return ranks and options of each way of a table in ways.yaml."""
+    rows: dict[str, Options] = table(__file__, "ways.yaml")[name]
+    return {way: (int(row.pop("ranks")), row) for way, row in rows.items()}
 
 
 @dataclass(frozen=True)
@@ -128,12 +137,17 @@ class Result:
         return line
 
 
-def run(runtime: Runtime, text: Path, *jobs: Job, script: str = "run_ranks.py") -> list[Result]:
-    """Run jobs one after the other."""
+Compute = Callable[..., list[Result]]
+"""`run` for one Python and one text."""
+
+
+def run(runtime: Runtime, text: Path, *jobs: Job, probe: str = "") -> list[Result]:
+    """Run jobs one after the other, with a probe of scripts/probes.py in their steps."""
     folder = jobs[0].folder
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "results.json"
-    command = runtime.alone(_SCRIPTS / script, file, *(job.to_json(text) for job in jobs))
+    program = (_SCRIPTS / "probes.py", probe) if probe else (_SCRIPTS / "run_ranks.py",)
+    command = runtime.alone(*program, file, *(job.to_json(text) for job in jobs))
     outcome = runtime.run(command, folder)
     assert outcome.returncode == 0, outcome.output
     pairs = json.loads(file.read_text())
@@ -148,6 +162,12 @@ def assert_same_curve(result: Result, expected: Result) -> None:
         for step, loss in expected.curve.items()
         if step >= min(result.curve)
     }
+
+
+def assert_same(result: Result, expected: Result) -> None:
+    """Check that a job has the losses of another, and its weights."""
+    assert_same_curve(result, expected)
+    assert difference(result.job.weights(), expected.job.weights()) < TOLERANCE
 
 
 def difference(one: array[float], other: array[float]) -> float:

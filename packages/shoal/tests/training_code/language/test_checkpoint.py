@@ -17,33 +17,26 @@ from local_kit.runtime import Runtime
 from tests.training_code.language.jobs import (
     SMALL,
     TOLERANCE,
+    Compute,
     Job,
+    Options,
     Result,
     Signal,
+    assert_same,
     assert_same_curve,
-    difference,
-    run,
+    ways,
 )
 
-SHAPES: dict[str, tuple[int, dict[str, str | int]]] = {
-    "alone": (1, {}),
-    "ddp on 2": (2, {"sharding": "ddp"}),
-    "fsdp on 2": (2, {"sharding": "fsdp"}),
-    "fsdp on 3": (3, {"sharding": "fsdp", "accumulation": 2}),
-    "hsdp on 4": (4, {"sharding": "hsdp", "shard-size": 2}),
-}
+SHAPES, OVER_SMDDP = ways("checkpoint"), ways("checkpoint, smddp")
 GATE = [("fsdp on 2", "alone"), ("alone", "fsdp on 2")]
 MATRIX = [(one, other) for one in SHAPES for other in SHAPES if (one, other) not in GATE]
-OVER_SMDDP: dict[str, tuple[int, dict[str, str | int]]] = {
-    "fsdp on 2, smddp": (2, {"sharding": "fsdp", "backend": "smddp"}),
-}
 MATRIX += [("fsdp on 2, smddp", "alone"), ("fsdp on 3", "fsdp on 2, smddp")]
 STOPPED = 128 + signal.SIGTERM
 
 
 def job(folder: Path, shape: str, sent: Signal | None = None, **options: int) -> Job:
     ranks, sharding = (SHAPES | OVER_SMDDP)[shape]
-    changes: dict[str, str | int] = {name.replace("_", "-"): n for name, n in options.items()}
+    changes: Options = {name.replace("_", "-"): n for name, n in options.items()}
     return Job(folder, SMALL | sharding | changes, ranks, sent)
 
 
@@ -69,28 +62,27 @@ def flip_a_byte(file: Path) -> None:
     [*GATE, *(pytest.param(*pair, marks=pytest.mark.nightly) for pair in MATRIX)],
 )
 def test_a_job_passes_over_a_damaged_checkpoint_and_goes_on_in_another_shape(
-    alone: Result, runtime: Runtime, text: Path, tmp_path: Path, before: str, after: str
+    alone: Result, compute: Compute, tmp_path: Path, before: str, after: str
 ) -> None:
     first = job(tmp_path, before)
     if before == "alone":
         shutil.copytree(alone.job.folder / "checkpoints", tmp_path / "checkpoints")
     else:
-        run(runtime, text, first)
+        compute(first)
     flip_a_byte(first.checkpoints[-1] / "__0_0.distcp")
-    (second,) = run(runtime, text, job(tmp_path, after))
+    (second,) = compute(job(tmp_path, after))
     assert "passed over checkpoint step-00000004: __0_0.distcp has other bytes" in second.output
     assert "resumed at step=2 " in second.output
     assert list(second.curve) == [3, 4]
-    assert_same_curve(second, alone)
-    assert difference(second.job.weights(), alone.job.weights()) < TOLERANCE
+    assert_same(second, alone)
 
 
 def test_sigterm_ends_a_job_with_a_checkpoint_and_without_a_model_between_two_lines(
-    runtime: Runtime, text: Path, tmp_path: Path
+    compute: Compute, tmp_path: Path
 ) -> None:
     sent, never = Signal(signal.SIGTERM, line=1), 100_000
     lines = {"log_every": never, "checkpoint_every": never}
-    (stopped,) = run(runtime, text, job(tmp_path, "fsdp on 2", sent, steps=never, **lines))
+    (stopped,) = compute(job(tmp_path, "fsdp on 2", sent, steps=never, **lines))
     assert stopped.status == STOPPED
     assert "stopped on SIGTERM at step=" in stopped.output
     assert [each.name for each in stopped.job.checkpoints][-1] == f"step-{max(stopped.curve):08d}"
@@ -98,31 +90,31 @@ def test_sigterm_ends_a_job_with_a_checkpoint_and_without_a_model_between_two_li
 
 
 def test_a_checkpoint_is_kept_though_damaged_ones_have_higher_numbers(
-    runtime: Runtime, text: Path, tmp_path: Path
+    compute: Compute, tmp_path: Path
 ) -> None:
     def stopped(line: int) -> Job:
         return job(tmp_path, "alone", Signal(signal.SIGTERM, line), steps=100_000)
 
     first = stopped(40)
-    run(runtime, text, first)
+    compute(first)
     damaged = first.checkpoints
     for each in damaged:
         flip_a_byte(each / "__0_0.distcp")
-    second, third = run(runtime, text, stopped(5), stopped(1))
+    second, third = compute(stopped(5), stopped(1))
     assert len(damaged) == 2
     assert second.output.count("passed over checkpoint") == 2
     assert f"resumed at step={max(second.curve)} " in third.output
 
 
 def test_a_damaged_checkpoint_takes_the_place_of_no_whole_one(
-    alone: Result, runtime: Runtime, text: Path, tmp_path: Path
+    alone: Result, compute: Compute, tmp_path: Path
 ) -> None:
     last = job(tmp_path, "alone", checkpoint_every=4)
     whole, damaged = tmp_path / "checkpoints/step-00000002", tmp_path / "checkpoints/step-00000003"
     for copy in (whole, damaged):
         shutil.copytree(alone.job.checkpoints[0], copy)
     flip_a_byte(damaged / "__0_0.distcp")
-    (result,) = run(runtime, text, last)
+    (result,) = compute(last)
     assert "resumed at step=2 " in result.output
     assert [each.name for each in last.checkpoints] == [whole.name, "step-00000004"]
 
@@ -142,10 +134,10 @@ def test_training_goes_on_while_a_checkpoint_is_written(runtime: Runtime, tmp_pa
 
 
 def test_a_full_disk_of_one_rank_ends_all_ranks_with_one_message(
-    runtime: Runtime, text: Path, tmp_path: Path
+    compute: Compute, tmp_path: Path
 ) -> None:
     full = replace(job(tmp_path, "fsdp on 2"), max_file_bytes=100_000)
-    (failed,) = run(runtime, text, full)
+    (failed,) = compute(full)
     assert failed.statuses == [1, 1]
     assert "step-00000002 cannot be written (rank 1: [Errno 27] File too large): make room" in (
         failed.output
@@ -153,11 +145,9 @@ def test_a_full_disk_of_one_rank_ends_all_ranks_with_one_message(
     assert [each.name for each in full.checkpoints] == ["step-00000002.partial"]
 
 
-def test_settings_that_do_not_fit_are_named(alone: Result, runtime: Runtime, text: Path) -> None:
+def test_settings_that_do_not_fit_are_named(alone: Result, compute: Compute) -> None:
     folder = alone.job.folder
-    other, uneven = run(
-        runtime,
-        text,
+    other, uneven = compute(
         job(folder, "alone", seed=2, steps=7),
         job(folder, "alone", accumulation=5),
     )
@@ -168,11 +158,11 @@ def test_settings_that_do_not_fit_are_named(alone: Result, runtime: Runtime, tex
 
 @pytest.mark.nightly
 def test_two_hosts_keep_their_parts_until_a_job_has_all_of_them(
-    alone: Result, runtime: Runtime, text: Path, tmp_path: Path
+    alone: Result, compute: Compute, tmp_path: Path
 ) -> None:
     hosts = ("first", "second")
     pair = replace(job(tmp_path, "fsdp on 2"), hosts=hosts)
-    written, without_the_other = run(runtime, text, pair, pair)
+    written, without_the_other = compute(pair, pair)
     assert_same_curve(written, alone)
     assert (
         "passed over checkpoint step-00000004: __1_0.distcp is missing" in without_the_other.output
@@ -183,14 +173,14 @@ def test_two_hosts_keep_their_parts_until_a_job_has_all_of_them(
         shutil.copytree(tmp_path / one, tmp_path / other, dirs_exist_ok=True)
     for host in hosts:
         shutil.rmtree(tmp_path / host / "step-00000004")
-    (resumed,) = run(runtime, text, pair)
+    (resumed,) = compute(pair)
     assert "resumed at step=2 " in resumed.output
     assert_same_curve(resumed, alone)
 
 
 @pytest.fixture(scope="module")
-def undisturbed(runtime: Runtime, text: Path, tmp_path_factory: pytest.TempPathFactory) -> Result:
-    (result,) = run(runtime, text, longer_job(tmp_path_factory.mktemp("undisturbed"), "alone"))
+def undisturbed(compute: Compute, tmp_path_factory: pytest.TempPathFactory) -> Result:
+    (result,) = compute(longer_job(tmp_path_factory.mktemp("undisturbed"), "alone"))
     assert result.status == 0, result.output
     return result
 
@@ -198,7 +188,7 @@ def undisturbed(runtime: Runtime, text: Path, tmp_path_factory: pytest.TempPathF
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(10))
 def test_a_job_killed_at_five_moments_has_the_curve_of_an_undisturbed_one(
-    undisturbed: Result, runtime: Runtime, text: Path, tmp_path: Path, seed: int
+    undisturbed: Result, compute: Compute, tmp_path: Path, seed: int
 ) -> None:
     moments = random.Random(seed)
 
@@ -208,9 +198,7 @@ def test_a_job_killed_at_five_moments_has_the_curve_of_an_undisturbed_one(
         moment = Signal(signal.SIGKILL, moments.randint(1, 6), moments.uniform(0, 0.1), rank)
         return longer_job(tmp_path, shape, moment)
 
-    *kills, last = run(
-        runtime,
-        text,
+    *kills, last = compute(
         *(killed() for _ in range(5)),
         longer_job(tmp_path, moments.choice(list(SHAPES))),
     )
@@ -218,14 +206,13 @@ def test_a_job_killed_at_five_moments_has_the_curve_of_an_undisturbed_one(
         assert -signal.SIGKILL in each.statuses
         assert 0 not in each.statuses
         assert_part_of_curve(each, undisturbed)
-    assert_same_curve(last, undisturbed)
-    assert difference(last.job.weights(), undisturbed.job.weights()) < TOLERANCE
+    assert_same(last, undisturbed)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(3))
 def test_a_job_stopped_at_five_moments_goes_on_with_other_ranks_and_loses_no_step(
-    undisturbed: Result, runtime: Runtime, text: Path, tmp_path: Path, seed: int
+    undisturbed: Result, compute: Compute, tmp_path: Path, seed: int
 ) -> None:
     moments, shapes = random.Random(seed), ["alone"]
     while len(shapes) < 7:
@@ -237,13 +224,12 @@ def test_a_job_stopped_at_five_moments_goes_on_with_other_ranks_and_loses_no_ste
         moment = Signal(signal.SIGTERM, moments.randint(1, 10), moments.uniform(0, 0.005), rank)
         return job(tmp_path, shape, moment, steps=100, checkpoint_every=100)
 
-    *jobs, last = run(
-        runtime, text, *(stopped(each) for each in shapes[1:-1]), longer_job(tmp_path, shapes[-1])
+    *jobs, last = compute(
+        *(stopped(each) for each in shapes[1:-1]), longer_job(tmp_path, shapes[-1])
     )
     for each in jobs:
         assert set(each.statuses) == {STOPPED}, each.output
         assert_part_of_curve(each, undisturbed)
     for before, after in itertools.pairwise([*jobs, last]):
         assert min(after.curve) == max(before.curve) + 1
-    assert_same_curve(last, undisturbed)
-    assert difference(last.job.weights(), undisturbed.job.weights()) < TOLERANCE
+    assert_same(last, undisturbed)

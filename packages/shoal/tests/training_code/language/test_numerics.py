@@ -10,57 +10,36 @@ from pathlib import Path
 
 import pytest
 
-from local_kit.runtime import Runtime
 from tests.training_code.language.jobs import (
     SMALL,
-    TOLERANCE,
+    Compute,
     Job,
+    Options,
     Result,
-    assert_same_curve,
-    difference,
-    run,
+    assert_same,
+    ways,
 )
 
-Options = dict[str, str | int]
-WAYS: dict[str, Options] = {
-    "ddp": {"sharding": "ddp"},
-    "fsdp": {"sharding": "fsdp"},
-    "fsdp, accumulation": {"sharding": "fsdp", "accumulation": 2},
-    "fsdp, checkpointing": {"sharding": "fsdp", "checkpointing": "true"},
-}
+WAYS, MORE_WAYS = ways("numerics"), ways("numerics, nightly")
 DEEPER: Options = SMALL | {"depth": 2, "context": 16, "steps": 20, "checkpoint-every": 20}
-MORE_WAYS: dict[str, tuple[int, Options]] = {
-    "ddp on 2": (2, {"sharding": "ddp"}),
-    "ddp on 2, accumulation": (2, {"sharding": "ddp", "accumulation": 3}),
-    "ddp on 3, checkpointing": (3, {"sharding": "ddp", "checkpointing": "true"}),
-    "fsdp on 2": (2, {"sharding": "fsdp"}),
-    "fsdp on 4": (4, {"sharding": "fsdp"}),
-    "fsdp on 2, compiled": (2, {"sharding": "fsdp", "compile": "true"}),
-    "hsdp on 2x2": (4, {"sharding": "hsdp", "shard-size": 2}),
-    "hsdp on 2x2, accumulation": (4, {"sharding": "hsdp", "shard-size": 2, "accumulation": 3}),
-    "fsdp on 2, smddp": (2, {"sharding": "fsdp", "backend": "smddp"}),
-}
 
 
 @pytest.fixture(scope="module")
-def pairs(
-    runtime: Runtime, text: Path, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, Result]:
+def pairs(compute: Compute, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Result]:
     folder = tmp_path_factory.mktemp("pairs")
-    jobs = [Job(folder / name, SMALL | options, ranks=2) for name, options in WAYS.items()]
-    return dict(zip(WAYS, run(runtime, text, *jobs), strict=True))
+    jobs = [Job(folder / name, SMALL | options, ranks) for name, (ranks, options) in WAYS.items()]
+    return dict(zip(WAYS, compute(*jobs), strict=True))
 
 
 @pytest.fixture(scope="module")
-def deeper_alone(runtime: Runtime, text: Path, tmp_path_factory: pytest.TempPathFactory) -> Result:
-    (result,) = run(runtime, text, Job(tmp_path_factory.mktemp("alone"), DEEPER))
+def deeper_alone(compute: Compute, tmp_path_factory: pytest.TempPathFactory) -> Result:
+    (result,) = compute(Job(tmp_path_factory.mktemp("alone"), DEEPER))
     return result
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_two_ranks_compute_ones_steps(alone: Result, pairs: dict[str, Result], way: str) -> None:
-    assert_same_curve(pairs[way], alone)
-    assert difference(pairs[way].job.weights(), alone.job.weights()) < TOLERANCE
+    assert_same(pairs[way], alone)
 
 
 def test_the_loss_falls(alone: Result) -> None:
@@ -76,23 +55,22 @@ def test_a_rank_of_fsdp_keeps_half_of_everything(pairs: dict[str, Result]) -> No
 @pytest.mark.nightly
 @pytest.mark.parametrize("way", MORE_WAYS)
 def test_more_ranks_and_layers_compute_the_steps_of_one_with_their_share(
-    deeper_alone: Result, runtime: Runtime, text: Path, tmp_path: Path, way: str
+    deeper_alone: Result, compute: Compute, tmp_path: Path, way: str
 ) -> None:
     ranks, options = MORE_WAYS[way]
     parts = {"ddp": 1, "fsdp": ranks, "hsdp": 2}[str(options["sharding"])]
-    (result,) = run(runtime, text, Job(tmp_path, DEEPER | options, ranks))
+    (result,) = compute(Job(tmp_path, DEEPER | options, ranks))
     assert {name: parts * size for name, size in result.kept.items()} == deeper_alone.kept
-    assert_same_curve(result, deeper_alone)
-    assert difference(result.job.weights(), deeper_alone.job.weights()) < TOLERANCE
+    assert_same(result, deeper_alone)
 
 
 @pytest.mark.nightly
 def test_bf16_stays_in_a_band_around_float64(
-    deeper_alone: Result, runtime: Runtime, text: Path, tmp_path: Path
+    deeper_alone: Result, compute: Compute, tmp_path: Path
 ) -> None:
     options = DEEPER | {"precision": "bf16"}
     ways = [Job(tmp_path / way, options | {"sharding": way}, ranks=2) for way in ("ddp", "fsdp")]
-    for result in run(runtime, text, *ways):
+    for result in compute(*ways):
         assert result.curve == {
             step: pytest.approx(loss, abs=0.05) for step, loss in deeper_alone.curve.items()
         }
@@ -100,10 +78,10 @@ def test_bf16_stays_in_a_band_around_float64(
 
 @pytest.mark.parametrize("way", ["ddp", "fsdp"])
 def test_gradients_that_are_no_numbers_end_all_ranks_at_the_next_line(
-    runtime: Runtime, text: Path, tmp_path: Path, way: str
+    compute: Compute, tmp_path: Path, way: str
 ) -> None:
     job = Job(tmp_path, SMALL | {"sharding": way, "log-every": 3, "checkpoint-every": 6}, 2)
-    (result,) = run(runtime, text, job, script="poison_step.py")
+    (result,) = compute(job, probe="poison")
     assert result.statuses == [1, 1]
     # at step 2 where steps take seconds, for then a line comes early
     assert re.search("the loss is nan at step [23]: try a smaller --learning-rate", result.output)

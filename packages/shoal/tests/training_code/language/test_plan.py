@@ -1,14 +1,8 @@
-"""What `plan.py` counts is what torchtitan measured on GPUs, and what torch keeps on a CPU.
-
-torchtitan's tables (read): github.com/pytorch/torchtitan at 820504e, in benchmarks/
-llama3_h100_202412_torchtitan.md, and at 4a61bd8, llama3-8b_h200_202506_trainy-whitefiber.md. Memory
-there is the peak of what PyTorch's allocator reserves (at 9dec370, torchtitan/metrics.py).
-"""
+"""What `plan.py` counts is what torchtitan measured on GPUs, and what torch keeps on a CPU."""
 
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 from pathlib import Path
 from runpy import run_path
 from types import SimpleNamespace
@@ -21,7 +15,8 @@ from shoal.pipelines.checks.check import check
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.parsing.errors import ConfigError
 from tests.repository import CHECKOUT
-from tests.training_code.language.jobs import SMALL, Job, run
+from tests.tables import table
+from tests.training_code.language.jobs import SMALL, Compute, Job
 
 FOLDER = CHECKOUT / "training_code" / "language"
 SCRIPT = Path(__file__).with_name("scripts") / "count_numbers.py"
@@ -30,28 +25,7 @@ LLAMA_8B = plans.Shape(128256, 4096, 14336, 32, 32, 8, tie_word_embeddings=False
 LLAMA_1B = plans.Shape(128256, 2048, 8192, 16, 32, 8, tie_word_embeddings=True)
 
 
-@dataclass(frozen=True)
-class Row:
-    """A published row that `plan.py` covers: FSDP of Llama 3.1 8B in bf16."""
-
-    table: str
-    gpus: int
-    tokens: int
-    """That a rank computes at a time."""
-    checkpointing: str
-    gib: float
-
-
-COVERED = (
-    Row("1, FSDP", 8, 2 * 8192, "selective", 82.4),
-    Row("1, compiled", 8, 2 * 8192, "selective", 77.0),
-    Row("1, compiled, Float8", 8, 2 * 8192, "selective", 76.8),
-    Row("2, FSDP 8, compiled, Float8", 8, 32768, "full", 83.9),
-    Row("3, FSDP", 128, 2 * 8192, "selective", 67.0),
-    Row("3, compiled", 128, 2 * 8192, "selective", 62.0),
-    Row("3, compiled, Float8", 128, 2 * 8192, "selective", 61.8),
-)
-"""Neither compiling nor Float8 is counted: both publish less than a tenth of difference."""
+TABLE = table(__file__, "plan.yaml")
 
 
 def kept_selectively(shape: Any) -> int:
@@ -65,14 +39,15 @@ def kept_selectively(shape: Any) -> int:
     return int(2 * numbers + 4 * shape.num_attention_heads)
 
 
-@pytest.mark.parametrize("row", COVERED, ids=lambda row: row.table)
-def test_memory_is_within_a_twentieth_of_what_torchtitan_published(row: Row) -> None:
+@pytest.mark.parametrize("row", TABLE["published"], ids=lambda row: row["table"])
+def test_memory_is_within_a_twentieth_of_what_torchtitan_published(row: dict[str, Any]) -> None:
     numbers = plans.Numbers.of("bf16", "fsdp", fused_norm=False)
     kept = {"selective": kept_selectively(LLAMA_8B), "full": 2 * LLAMA_8B.hidden_size}
     again = plans.kept_by_layer(LLAMA_8B, numbers)
-    parts = plans.memory(LLAMA_8B, numbers, row.gpus, row.tokens, kept[row.checkpointing], again)
+    kept_here = kept[row["checkpointing"]]
+    parts = plans.memory(LLAMA_8B, numbers, row["gpus"], row["tokens"], kept_here, again)
     counted = sum(parts.values()) - parts["outside PyTorch"]
-    assert counted / 2**30 == pytest.approx(row.gib, rel=0.05)
+    assert counted / 2**30 == pytest.approx(row["gib"], rel=0.05)
 
 
 def answer(**changes: Any) -> dict[str, Any]:
@@ -115,30 +90,7 @@ def test_a_step_has_a_time_only_where_one_of_its_size_was_published() -> None:
     assert answer(hyperparameters=large, gpu="B200", gpu_gib=179)["step_s"] is None
 
 
-ZERO3 = {"sharding": "zero3"}
-
-
-@pytest.mark.parametrize(
-    ("options", "changes", "says"),
-    [
-        ({"depth": 65}, {}, "depth 65 is not between 1 and 64"),
-        ({}, {"ranks": 3}, "batch-size 16 is not divisible by 3 ranks times accumulation 1"),
-        ({"sharding": "zero2"}, {}, "sharding zero2 is not one of ddp, fsdp, hsdp, zero3"),
-        ({"sharding": "hsdp", "shard-size": 3}, {}, "8 ranks do not divide into groups of 3"),
-        (ZERO3 | {"precision": "float64"}, {}, "zero3 .* precision float64; take"),
-        (ZERO3 | {"compile": True}, {}, "zero3 does not go with compile; take"),
-        (ZERO3 | {"compile": "1"}, {}, "zero3 does not go with compile; take fsdp"),
-        (ZERO3 | {"lora-rank": 8}, {}, "zero3 does not go with lora-rank; take"),
-        (ZERO3, {"smddp": True}, "zero3 does not go with smddp, which has no groups of ranks"),
-        (ZERO3 | {"backend": "smddp"}, {}, "zero3 does not go with smddp"),
-        (
-            {"sharding": "hsdp"},
-            {"smddp": True},
-            "hsdp does not go with smddp, which has no groups of ranks",
-        ),
-        ({"sharding": "hsdp", "backend": "smddp"}, {}, "hsdp does not go with smddp"),
-    ],
-)
+@pytest.mark.parametrize(("options", "changes", "says"), TABLE["refused"])
 def test_what_the_script_would_refuse_is_refused(
     options: dict[str, Any], changes: dict[str, Any], says: str
 ) -> None:
@@ -146,15 +98,7 @@ def test_what_the_script_would_refuse_is_refused(
         answer(hyperparameters=options, **changes)
 
 
-@pytest.mark.parametrize(
-    ("options", "smddp"),
-    [
-        ({"sharding": "zero3", "compile": "false", "lora-rank": "0"}, False),
-        ({"sharding": "hsdp", "compile": True}, False),
-        ({"sharding": "hsdp", "backend": "nccl"}, True),
-        ({"sharding": "fsdp", "compile": True, "precision": "float64"}, True),
-    ],
-)
+@pytest.mark.parametrize(("options", "smddp"), TABLE["possible"])
 def test_what_the_script_can_do_is_not_refused(options: dict[str, Any], smddp: bool) -> None:
     assert answer(hyperparameters=options, smddp=smddp)["memory"]
 
@@ -192,18 +136,7 @@ def test_what_a_base_needs_is_not_known(changes: dict[str, Any]) -> None:
         answer(**changes)
 
 
-@pytest.mark.parametrize(
-    ("now", "names"),
-    [
-        (
-            {"sharding": "ddp", "precision": "float32", "depth": 34, "context": 2048},
-            ["sharding", "precision", "checkpointing"],
-        ),
-        ({"depth": 34, "context": 2048}, ["checkpointing"]),
-        ({"depth": 34, "context": 2048, "accumulation": 2}, ["checkpointing", "accumulation"]),
-        ({"depth": 8, "context": 2048, "batch-size": 512}, ["checkpointing", "accumulation"]),
-    ],
-)
+@pytest.mark.parametrize(("now", "names"), TABLE["ways_out"])
 def test_each_way_out_needs_less_than_those_before(now: dict[str, Any], names: list[str]) -> None:
     needs = answer(hyperparameters=now)
     ways = [answer(hyperparameters=now | change) for change in needs["smaller"]]
@@ -259,14 +192,14 @@ def test_checkpointing_keeps_what_comes_into_a_layer(counted: dict[str, Any]) ->
 
 
 def test_ranks_that_share_weights_keep_whole_gradients_between_passes(
-    runtime: Runtime, text: Path, tmp_path: Path
+    compute: Compute, tmp_path: Path
 ) -> None:
     options = SMALL | {"accumulation": 2, "steps": 1}
     jobs = [
         Job(tmp_path / "bf16", options | {"sharding": "fsdp", "precision": "bf16"}, 2),
         Job(tmp_path / "float64", options | {"sharding": "hsdp", "shard-size": 2}, 2),
     ]
-    for result in run(runtime, text, *jobs, script="count_gradients.py"):
+    for result in compute(*jobs, probe="gradients"):
         assert result.status == 0, result.output
         changes = {"hyperparameters": result.job.options, "ranks": 2, "ranks_per_node": 2}
         memory = answer(**changes)["memory"]

@@ -8,38 +8,27 @@ from pathlib import Path
 
 import pytest
 
-from local_kit.runtime import Runtime
-from tests.training_code.language.jobs import SMALL, Job, Result, run
+from tests.training_code.language.jobs import SMALL, Compute, Job, Result, ways
 
 PARTS = ["data", "forward", "backward", "optimizer", "metrics", "checkpoint", "other"]
-WAYS: dict[str, tuple[int, dict[str, str | int]]] = {
-    "fsdp on 3, accumulation": (3, {"sharding": "fsdp", "accumulation": 2}),
-}
-MORE_WAYS: dict[str, tuple[int, dict[str, str | int]]] = {
-    "alone": (1, {}),
-    "ddp on 2, accumulation": (2, {"sharding": "ddp", "accumulation": 2}),
-    "ddp on 2, bf16": (2, {"sharding": "ddp", "precision": "bf16"}),
-    "fsdp on 2, bf16": (2, {"sharding": "fsdp", "precision": "bf16", "depth": 2}),
-    "fsdp on 2, checkpointing": (2, {"sharding": "fsdp", "checkpointing": "true"}),
-    "hsdp on 2x2": (4, {"sharding": "hsdp", "shard-size": 2, "depth": 2}),
-}
+WAYS, MORE_WAYS = ways("speed"), ways("speed, nightly")
 
 
 @pytest.mark.parametrize(
     "way", [*WAYS, *(pytest.param(way, marks=pytest.mark.nightly) for way in MORE_WAYS)]
 )
 def test_the_messages_of_a_step_have_the_bytes_that_the_log_says(
-    runtime: Runtime, text: Path, tmp_path: Path, way: str
+    compute: Compute, tmp_path: Path, way: str
 ) -> None:
     ranks, options = (WAYS | MORE_WAYS)[way]
     job = Job(tmp_path, SMALL | options, ranks)
-    (result,) = run(runtime, text, job, script="count_messages.py")
+    (result,) = compute(job, probe="messages")
     assert result.status == 0, result.output
     assert result.bytes_of("messages of a step: ") == result.bytes_of("counted: ")
 
 
 def test_goodput_counts_from_the_first_start_and_a_profile_names_the_parts_of_a_step(
-    alone: Result, runtime: Runtime, text: Path, tmp_path: Path
+    alone: Result, compute: Compute, tmp_path: Path
 ) -> None:
     shutil.copytree(alone.job.folder / "checkpoints", tmp_path / "checkpoints")
     shutil.rmtree(tmp_path / "checkpoints" / "step-00000004")
@@ -49,7 +38,7 @@ def test_goodput_counts_from_the_first_start_and_a_profile_names_the_parts_of_a_
     content["first_started_at"] -= 1_000_000
     content["productive_s"] = 750_000
     summary.write_text(json.dumps(content))
-    (resumed,) = run(runtime, text, Job(tmp_path, SMALL | {"profile-steps": 1}))
+    (resumed,) = compute(Job(tmp_path, SMALL | {"profile-steps": 1}))
     assert resumed.goodput == pytest.approx([0.75, 0.75], abs=0.01)
     assert all(share < 1 for share in alone.goodput)
     *parts, whole = resumed.parts_ms

@@ -12,7 +12,7 @@ import pytest
 
 from local_kit.runtime import Runtime
 from tests.repository import CHECKOUT
-from tests.training_code.language.jobs import SMALL, Job, Result, run
+from tests.training_code.language.jobs import SMALL, Compute, Job, Result
 
 SCRIPT = Path(__file__).with_name("scripts") / "answer_values.py"
 PLAN = CHECKOUT / "training_code" / "language" / "plan.py"
@@ -60,9 +60,9 @@ def test_operations_of_a_token_are_those_of_the_plan(answers: dict[str, Any]) ->
 
 
 def test_utilization_is_what_rate_operations_and_peak_of_the_log_give(
-    answers: dict[str, Any], alone: Result, runtime: Runtime, text: Path, tmp_path: Path
+    answers: dict[str, Any], alone: Result, compute: Compute, tmp_path: Path
 ) -> None:
-    (pair,) = run(runtime, text, Job(tmp_path, SMALL, ranks=2))
+    (pair,) = compute(Job(tmp_path, SMALL, ranks=2))
     for result, ranks in ((alone, 1), (pair, 2)):
         (peak,) = map(float, _PEAK.findall(result.output))
         lines = [tuple(map(float, line)) for line in _LINE.findall(result.output)]

@@ -15,25 +15,24 @@ import pytest
 
 from local_kit.runtime import Runtime
 from tests.repository import CHECKOUT
-from tests.training_code.language.jobs import CODE, SMALL, Job, Result, difference, run
+from tests.training_code.language.jobs import (
+    CODE,
+    SMALL,
+    Compute,
+    Job,
+    Options,
+    Result,
+    difference,
+    ways,
+)
 
-Options = dict[str, str | int]
 Shape = tuple[int, Options]
 TOLERANCE = 2e-5
 """Measured: 1e-6 in a loss, which is its last digit, and 3e-6 in a weight; FSDP2's are as large."""
 FLOAT32: Options = SMALL | {"precision": "float32", "depth": 2, "steps": 6}
 ALONE: Shape = (1, {})
 ZERO: Options = {"sharding": "zero3"}
-WAYS: dict[str, Shape] = {
-    "alone": (1, ZERO),
-    "on 2": (2, ZERO),
-    "on 2, accumulation": (2, ZERO | {"accumulation": 3}),
-    "on 2, checkpointing": (2, ZERO | {"checkpointing": "true"}),
-    "on 3, accumulation and checkpointing": (
-        3,
-        ZERO | {"accumulation": 2, "checkpointing": "true"},
-    ),
-}
+WAYS = ways("zero")
 CHAINS: dict[str, list[Shape]] = {
     "ddp on 2, zero3 on 3, fsdp on 2": [
         (2, {"sharding": "ddp"}),
@@ -67,8 +66,8 @@ def assert_near(result: Result, expected: Result, tolerance: float = TOLERANCE) 
 
 
 @pytest.fixture(scope="module")
-def alone32(peers: Runtime, text: Path, tmp_path_factory: pytest.TempPathFactory) -> Result:
-    (result,) = run(peers, text, Job(tmp_path_factory.mktemp("alone32"), FLOAT32))
+def alone32(compute_with_peers: Compute, tmp_path_factory: pytest.TempPathFactory) -> Result:
+    (result,) = compute_with_peers(Job(tmp_path_factory.mktemp("alone32"), FLOAT32))
     assert result.status == 0, result.output
     return result
 
@@ -85,11 +84,11 @@ def test_zero_without_its_package_is_refused(runtime: Runtime, text: Path, tmp_p
 @pytest.mark.nightly
 @pytest.mark.parametrize("way", WAYS)
 def test_zero_computes_the_steps_of_one_rank(
-    alone32: Result, peers: Runtime, text: Path, tmp_path: Path, way: str
+    alone32: Result, compute_with_peers: Compute, tmp_path: Path, way: str
 ) -> None:
     ranks, options = WAYS[way]
     job = Job(tmp_path, FLOAT32 | options, ranks)
-    (result,) = run(peers, text, job, script="count_messages.py")
+    (result,) = compute_with_peers(job, probe="messages")
     assert_near(result, alone32)
     assert difference(job.weights("f"), alone32.job.weights("f")) < TOLERANCE
     assert_its_messages_are_said(result, ranks)
@@ -106,12 +105,12 @@ def assert_its_messages_are_said(result: Result, ranks: int) -> None:
 
 @pytest.mark.nightly
 def test_a_rank_of_zero_keeps_half_of_everything_and_a_copy_of_its_weights(
-    alone32: Result, peers: Runtime, text: Path, tmp_path: Path
+    alone32: Result, compute_with_peers: Compute, tmp_path: Path
 ) -> None:
     half = {name: size // 2 for name, size in alone32.kept.items()}
     precisions = ("float32", "bf16")
     jobs = [Job(tmp_path / each, FLOAT32 | ZERO | {"precision": each}, 2) for each in precisions]
-    exact, rounded = run(peers, text, *jobs)
+    exact, rounded = compute_with_peers(*jobs)
     assert exact.kept == half | {"weights": 2 * half["weights"]}
     assert rounded.kept == half | {"weights": half["weights"] + half["weights"] // 2}
 
@@ -119,18 +118,18 @@ def test_a_rank_of_zero_keeps_half_of_everything_and_a_copy_of_its_weights(
 @pytest.mark.nightly
 @pytest.mark.parametrize("chain", CHAINS)
 def test_a_job_goes_on_from_and_to_zero_on_another_number_of_ranks(
-    alone32: Result, peers: Runtime, text: Path, tmp_path: Path, chain: str
+    alone32: Result, compute_with_peers: Compute, tmp_path: Path, chain: str
 ) -> None:
     intervals = (4, 1, 1)  # so that steps 4 and 5 have one
     jobs = [
         Job(tmp_path, FLOAT32 | options | {"checkpoint-every": interval}, ranks)
         for (ranks, options), interval in zip(CHAINS[chain], intervals, strict=True)
     ]
-    (first,) = run(peers, text, jobs[0])
+    (first,) = compute_with_peers(jobs[0])
     assert_near(first, alone32)
     for job, step in zip(jobs[1:], (4, 5), strict=True):
         keep_checkpoint(tmp_path, step)
-        (result,) = run(peers, text, job)
+        (result,) = compute_with_peers(job)
         assert f"resumed at step={step} " in result.output
         assert_near(result, alone32)
     assert difference(jobs[-1].weights("f"), alone32.job.weights("f")) < TOLERANCE
@@ -138,34 +137,36 @@ def test_a_job_goes_on_from_and_to_zero_on_another_number_of_ranks(
 
 @pytest.mark.nightly
 def test_zero_in_bf16_stays_near_fsdp_and_its_checkpoint_goes_on_there(
-    peers: Runtime, text: Path, tmp_path: Path
+    compute_with_peers: Compute, tmp_path: Path
 ) -> None:
     options = FLOAT32 | {"precision": "bf16"}
     fsdp = Job(tmp_path / "fsdp", options | {"sharding": "fsdp"}, 2)
     zero = Job(tmp_path / "zero", options | ZERO, 2)
-    expected, result = run(peers, text, fsdp, zero)
+    expected, result = compute_with_peers(fsdp, zero)
     assert_near(result, expected, 0.005)
     keep_checkpoint(zero.folder, 4)
-    (resumed,) = run(peers, text, Job(zero.folder, fsdp.options, 2))
+    (resumed,) = compute_with_peers(Job(zero.folder, fsdp.options, 2))
     assert "resumed at step=4 " in resumed.output
     assert_near(resumed, result, 0.005)
 
 
 @pytest.mark.nightly
-def test_a_step_deepspeed_skips_ends_all_ranks(peers: Runtime, text: Path, tmp_path: Path) -> None:
+def test_a_step_deepspeed_skips_ends_all_ranks(compute_with_peers: Compute, tmp_path: Path) -> None:
     job = Job(tmp_path, FLOAT32 | ZERO | {"log-every": 3, "checkpoint-every": 6}, 2)
-    (result,) = run(peers, text, job, script="poison_step.py")
+    (result,) = compute_with_peers(job, probe="poison")
     assert result.statuses == [1, 1]
     # at step 2 where steps take seconds, for then a line comes early
     assert re.search("the loss is nan at step [23]: try a smaller --learning-rate", result.output)
 
 
 @pytest.mark.nightly
-def test_zero_starts_with_the_weights_of_a_base(peers: Runtime, text: Path, tmp_path: Path) -> None:
+def test_zero_starts_with_the_weights_of_a_base(
+    compute_with_peers: Compute, tmp_path: Path
+) -> None:
     base = Job(tmp_path / "base", FLOAT32 | {"depth": 1})  # whose head is not tied
     options = FLOAT32 | {"base-dir": str(base.folder / "model")}
     jobs = Job(tmp_path / "alone", options), Job(tmp_path / "zero", options | ZERO, 2)
-    _, expected, result = run(peers, text, base, *jobs)
+    _, expected, result = compute_with_peers(base, *jobs)
     assert expected.status == 0, expected.output
     assert_near(result, expected)
 

@@ -27,6 +27,12 @@ def tensorflow() -> Runtime:
     return find_runtime("tensorflow")
 
 
+@pytest.fixture
+def job(tensorflow: Runtime, dataset: Path, tmp_path: Path) -> Job:
+    """Return a job of the test's own."""
+    return Job(tensorflow, dataset, tmp_path)
+
+
 @dataclass(frozen=True)
 class Trained:
     """A job that ended, with its outcome."""

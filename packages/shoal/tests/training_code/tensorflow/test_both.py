@@ -15,6 +15,7 @@ import pytest
 
 from local_kit.runtime import Outcome, Runtime
 from shoal.aws.model_archive import content_sha256
+from tests.tables import table
 from tests.training_code import training
 from tests.training_code.conftest import GLOBAL_BATCH, STEPS
 from tests.training_code.conftest import Trained as TorchTrained
@@ -26,6 +27,7 @@ from tests.training_code.training import EPOCH, PROGRESS, accuracies, losses
 
 SCRIPTS = Path(training.__file__).with_name("scripts")
 TENSORFLOW_SCRIPTS = Path(__file__).with_name("scripts")
+EXPECTED = table(__file__, "both.yaml")
 
 
 @dataclass(frozen=True)
@@ -103,23 +105,10 @@ def test_the_learning_rate_peaks_after_the_warm_up_and_falls_to_zero(framework: 
         assert rates[-1] < 0.0002
 
 
-FILES = {
-    "pytorch": {"model.pt", "model.json", "code/inference.py", "code/model.py"},
-    "tensorflow": {  # as TensorFlow Serving looks for them
-        "1/saved_model.pb",
-        "1/fingerprint.pb",
-        "1/variables/variables.index",
-        "1/variables/variables.data-00000-of-00001",
-        "model.json",
-        "code/inference.py",
-    },
-}
-
-
 def test_the_model_folder_holds_weights_metadata_and_serving_code(framework: Framework) -> None:
     folder = framework.model_dir
     files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
-    assert files == FILES[framework.name]
+    assert files == set(EXPECTED["files"][framework.name])
     for name in (each for each in files if each.startswith("code/")):
         assert (folder / name).read_bytes() == (framework.code / Path(name).name).read_bytes()
     metadata: dict[str, Any] = json.loads((folder / "model.json").read_text())
@@ -180,27 +169,14 @@ def test_a_checkpoint_of_other_settings_is_refused(framework: Framework, tmp_pat
     )
 
 
-DAMAGES = {
-    "nothing": "2560 digits",
-    "missing": ("train-labels-idx1-ubyte does not exist; the folder holds train-images-idx3-ubyte"),
-    "empty": "train-images-idx3-ubyte is empty: 0 bytes, the header alone has 16",
-    "no entries": "train-labels-idx1-ubyte is empty: it holds 0 entries",
-    "truncated": "train-images-idx3-ubyte is truncated: 2007039 bytes for shape (2560, 28, 28)",
-    "too long": "train-images-idx3-ubyte is too long: 2007041 bytes",
-    "wrong magic": "is not the expected idx file: magic number 0x00000801, not 0x00000803",
-    "gzip": "(it is gzip-compressed: unpack it first)",
-    "label": "label 10 is outside 0..9",
-    "fewer labels": "2560 images but 7 labels",
-    "other size": "images are 14x28 pixels, not 28x28",
-}
-
-
 def test_damaged_files_are_named(framework: Framework, dataset: Path, tmp_path: Path) -> None:
     answer = tmp_path / "answer.json"
     script = (SCRIPTS / "bad_files.py", framework.code)
     command = framework.runtime.alone(*script, dataset / "train", tmp_path, answer)
     errors = framework.runtime.answer(command, tmp_path)
-    assert [text for damage, text in DAMAGES.items() if text not in errors[damage]] == []
+    assert [
+        text for damage, text in EXPECTED["damages"].items() if text not in errors[damage]
+    ] == []
 
 
 def evaluate(framework: Framework, dataset: Path, folder: Path) -> Outcome:
@@ -244,45 +220,6 @@ def test_an_archive_needs_a_model(framework: Framework, dataset: Path, tmp_path:
     assert f"holds no model: {missing} is missing" in last
 
 
-SHAPE = "images must have shape (N, 28, 28) with N >= 1"
-REFUSED = {
-    "content type": (
-        "content type 'text/csv' is not supported; send application/json or application/x-npy"
-    ),
-    "accept": "accept 'image/png' is not supported",
-    "not json": "the request is not JSON",
-    "no instances": 'the request has no "instances"',
-    "not npy": "the request is not an npy file",
-    "text": "pixels must be integers",
-    "range": "pixels must be 0..255",
-}
-OWN_REFUSED = {
-    "pytorch": {
-        "pickle": "the request is not an npy file: Object arrays cannot be loaded",
-        "one image": f"{SHAPE}, not (28, 28)",
-        "none": f"{SHAPE}, not (0,)",
-        "ragged": "the rows of an image have different lengths",
-        "fractions": "pixels must be integers, not float64",
-    },
-    "tensorflow": {
-        "no content type": "content type None is not supported",
-        "not npy": "the request is not an npy file of version 1",
-        "other npy": "an npy request must be uint8 (N, 28, 28) in C order, not <f4 (10, 28, 28)",
-        "columns first": "an npy request must be uint8 (N, 28, 28) in C order",
-        "truncated npy": "7839 bytes for shape (10, 28, 28)",
-        "pickle": "an npy request must be uint8 (N, 28, 28) in C order, not |O (1,)",
-        "one image": SHAPE,
-        "none": SHAPE,
-        "ragged": f"{SHAPE}; image 0 has not",
-        "fractions": "pixels must be integers, not 0.0",
-        "text": "pixels must be integers, not 'a'",
-        "range": "pixels must be 0..255, not 300",
-        "serving fails": "TensorFlow Serving answered 400: no such signature",
-    },
-}
-"""Request -> the reason for which it is refused."""
-
-
 def test_endpoints_answer_and_refuse(framework: Framework, dataset: Path, tmp_path: Path) -> None:
     pack(framework.model_dir, tmp_path / "model.tar.gz")
     with (tmp_path / "model.tar.gz").open("rb") as archive:
@@ -302,5 +239,5 @@ def test_endpoints_answer_and_refuse(framework: Framework, dataset: Path, tmp_pa
     }
     assert answers["same"]  # npy and JSON give the same probabilities
     assert (answers["npy"]["dtype"], answers["npy"]["shape"]) == ("float32", [10, 10])
-    expected = REFUSED | OWN_REFUSED[framework.name]
-    assert [text for name, text in expected.items() if text not in answers[name]] == []
+    for reasons in (EXPECTED["refused"]["both"], EXPECTED["refused"][framework.name]):
+        assert [text for name, text in reasons.items() if text not in answers[name]] == []

@@ -20,6 +20,7 @@ from tests.training_code.tensorflow.job import Job
 from tests.training_code.tensorflow.strategies import none, parameter_server, two_workers
 from tests.training_code.training import children, losses, stop_at
 
+pytestmark = pytest.mark.nightly
 LAST_STEP = 2 * STEPS
 STOPPED = 128 + signal.SIGTERM
 
@@ -46,16 +47,20 @@ def killed(tensorflow: Runtime, dataset: Path, tmp_path_factory: pytest.TempPath
     return job.checkpoint_dir
 
 
-@pytest.mark.nightly
+@pytest.fixture
+def resuming(job: Job, killed: Path) -> Job:
+    """Return a job that has that checkpoint."""
+    shutil.copytree(killed, job.checkpoint_dir)
+    return job
+
+
 @pytest.mark.parametrize("strategy", START)
 def test_a_killed_and_resumed_job_equals_an_undisturbed_one_to_the_bit(
-    tensorflow: Runtime,
-    dataset: Path,
-    tmp_path: Path,
+    job: Job,
     undisturbed: Callable[[str], Trained],
     strategy: str,
 ) -> None:
-    job, expected = Job(tensorflow, dataset, tmp_path), undisturbed(strategy)
+    expected = undisturbed(strategy)
     finish_after(START[strategy](job), f"epoch=1 step=5/{STEPS}", signal.SIGKILL)
     resumed = finish(START[strategy](job))
     assert losses(resumed.output) == losses_after(resumed_at(resumed), expected.outcome) != {}
@@ -77,17 +82,14 @@ def is_stopped(job: Job, outcome: Outcome) -> bool:
     )
 
 
-@pytest.mark.nightly
 # Each of mpirun's ranks gets the signal, not mpirun, which would kill them about a second later.
 @pytest.mark.parametrize("strategy", ["none", "smddp", "horovod"])
 def test_sigterm_ends_the_job_with_a_checkpoint_from_which_it_resumes_to_the_bit(
-    tensorflow: Runtime,
-    dataset: Path,
-    tmp_path: Path,
+    job: Job,
     undisturbed: Callable[[str], Trained],
     strategy: str,
 ) -> None:
-    job, expected = Job(tensorflow, dataset, tmp_path), undisturbed(strategy)
+    expected = undisturbed(strategy)
     process = START[strategy](job)
     stopped = stop(process, lambda: [process.pid] if strategy == "none" else children(process))
     assert is_stopped(job, stopped), stopped
@@ -98,11 +100,7 @@ def test_sigterm_ends_the_job_with_a_checkpoint_from_which_it_resumes_to_the_bit
     assert job.weights == expected.job.weights
 
 
-@pytest.mark.nightly
-def test_sigterm_ends_two_workers_with_a_checkpoint_and_without_a_model(
-    tensorflow: Runtime, dataset: Path, tmp_path: Path
-) -> None:
-    job = Job(tensorflow, dataset, tmp_path)
+def test_sigterm_ends_two_workers_with_a_checkpoint_and_without_a_model(job: Job) -> None:
     chief, other = two_workers(job)
     stopped = stop(chief, lambda: [other.pid, chief.pid])
     assert is_stopped(job, stopped), stopped
@@ -110,11 +108,9 @@ def test_sigterm_ends_two_workers_with_a_checkpoint_and_without_a_model(
     assert not job.model_dir.exists()
 
 
-@pytest.mark.nightly
 def test_sigterm_ends_parameter_servers_after_their_chief_has_written_a_checkpoint(
-    tensorflow: Runtime, dataset: Path, tmp_path: Path
+    job: Job,
 ) -> None:
-    job = Job(tensorflow, dataset, tmp_path)
     with parameter_server(job) as (chief, others):
         stopped = stop(chief, lambda: [*(each.pid for each in others), chief.pid])
         assert is_stopped(job, stopped), stopped
@@ -122,33 +118,26 @@ def test_sigterm_ends_parameter_servers_after_their_chief_has_written_a_checkpoi
     assert not job.model_dir.exists()
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("strategy", ["mirrored", "multi_worker_mirrored"])
 def test_replicas_continue_where_one_process_was_killed(
-    tensorflow: Runtime, dataset: Path, tmp_path: Path, killed: Path, alone: Trained, strategy: str
+    resuming: Job, alone: Trained, strategy: str
 ) -> None:
-    job = Job(tensorflow, dataset, tmp_path)
-    shutil.copytree(killed, job.checkpoint_dir)
-    outcome = RUN[strategy](job)
+    outcome = RUN[strategy](resuming)
     expected = losses_after(resumed_at(outcome), alone.outcome)
     assert losses(outcome.output) == pytest.approx(expected, rel=2e-3, abs=2e-4)
-    assert (job.checkpoint_dir / f"ckpt-{LAST_STEP}.index").is_file()
+    assert (resuming.checkpoint_dir / f"ckpt-{LAST_STEP}.index").is_file()
 
 
-@pytest.mark.nightly
-def test_a_parameter_server_job_continues_at_the_step_after_the_checkpoint(
-    tensorflow: Runtime, dataset: Path, tmp_path: Path, killed: Path
-) -> None:
-    job = Job(tensorflow, dataset, tmp_path)
-    shutil.copytree(killed, job.checkpoint_dir)
-    with parameter_server(job) as (chief, _):
+def test_a_parameter_server_job_continues_at_the_step_after_the_checkpoint(resuming: Job) -> None:
+    with parameter_server(resuming) as (chief, _):
         outcome = finish(chief)
     epoch, step = resumed_at(outcome)
     assert min(losses(outcome.output)) == (epoch, step + 1)
-    assert [path.name for path in job.checkpoint_dir.glob("*.index")] == [f"ckpt-{LAST_STEP}.index"]
+    assert [path.name for path in resuming.checkpoint_dir.glob("*.index")] == [
+        f"ckpt-{LAST_STEP}.index"
+    ]
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("files", "content", "message"),
     [
@@ -165,16 +154,13 @@ def test_a_parameter_server_job_continues_at_the_step_after_the_checkpoint(
     ],
 )
 def test_a_damaged_checkpoint_is_named(
-    tensorflow: Runtime,
-    dataset: Path,
-    tmp_path: Path,
-    killed: Path,
+    resuming: Job,
     files: str,
     content: bytes,
     message: str,
 ) -> None:
-    job = Job(tensorflow, dataset, tmp_path)
-    shutil.copytree(killed, job.checkpoint_dir)
-    for path in job.checkpoint_dir.glob(files):
+    for path in resuming.checkpoint_dir.glob(files):
         path.write_bytes(content)
-    assert re.search(rf"^ValueError: \S+{message}", job.alone("train.py").output.splitlines()[-1])
+    assert re.search(
+        rf"^ValueError: \S+{message}", resuming.alone("train.py").output.splitlines()[-1]
+    )

@@ -32,10 +32,7 @@ def test_two_replicas_learn_what_one_learns(alone: Trained, two_replicas: Traine
 
 
 @pytest.mark.nightly
-def test_parameter_servers_train_asynchronously_and_end_with_the_chief(
-    tensorflow: Runtime, dataset: Path, tmp_path: Path
-) -> None:
-    job = Job(tensorflow, dataset, tmp_path)
+def test_parameter_servers_train_asynchronously_and_end_with_the_chief(job: Job) -> None:
     with parameter_server(job, "--epochs", "6") as (chief, others):
         outcome = finish(chief)
         assert [finish(process).returncode for process in others] == [0, 0, 0], outcome.output
@@ -44,10 +41,8 @@ def test_parameter_servers_train_asynchronously_and_end_with_the_chief(
     assert json.loads((job.model_dir / "model.json").read_text())["world_size"] == 2
 
 
-def test_a_parameter_server_job_of_one_host_is_refused(
-    tensorflow: Runtime, dataset: Path, tmp_path: Path
-) -> None:
-    outcome = Job(tensorflow, dataset, tmp_path).alone("train_parameter_server.py")
+def test_a_parameter_server_job_of_one_host_is_refused(job: Job) -> None:
+    outcome = job.alone("train_parameter_server.py")
     assert outcome.returncode != 0
     assert (
         "TF_CONFIG is not set: the toolkit starts parameter servers only in jobs of two or more"
