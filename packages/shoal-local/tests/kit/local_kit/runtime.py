@@ -8,12 +8,14 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from shoal_local.runtimes.build import build
+from shoal_local.runtimes.catalog import runtimes
 
 ROOT = Path(__file__).resolve().parents[5]
 # a bound for what hangs: on two cores at a load average of 20, TensorFlow alone takes 40 s to
@@ -216,14 +218,4 @@ def find_runtime(name: str = "pytorch") -> Runtime:
     framework = {"pytorch": "torch"}.get(name, name)
     if named:
         return Runtime(Path(named), framework)
-    _emulator("runtime", "build", name)
-    return Runtime(Path(_emulator("runtime", "python", name).strip()), framework)
-
-
-def _emulator(*arguments: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "shoal_local", *arguments], cwd=ROOT, capture_output=True, text=True
-    )
-    if done.returncode:
-        raise RuntimeError(f"these tests need a runtime: {done.stdout}{done.stderr}")
-    return done.stdout
+    return Runtime(build(runtimes()[name], None, lambda _line: None), framework)
