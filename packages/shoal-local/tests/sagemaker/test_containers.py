@@ -64,11 +64,12 @@ class Greeter(BaseHTTPRequestHandler):
 @contextmanager
 def pod_of(
     folder: Path,
+    scripts: dict[str, str],
     addresses: dict[str, str] | None = None,
+    *,
     visible: Sequence[Path] = (),
     state_dir: Path | None = None,
     on_line: Callable[[str, str], None] | None = None,
-    **scripts: str,
 ) -> Iterator[tuple[Pod, list[str]]]:
     """A running pod with a host per script, and the lines they have written; $PORT is the
     endpoint's.
@@ -100,9 +101,9 @@ def pod_of(
             server.shutdown()
 
 
-def run(folder: Path, *arguments: Any, **scripts: Any) -> tuple[dict[str, int | None], list[str]]:
-    """Return exit codes and lines of a pod that has ended."""
-    with pod_of(folder, *arguments, **scripts) as (pod, lines):
+def run(*arguments: Any, **options: Any) -> tuple[dict[str, int | None], list[str]]:
+    """Return exit codes and lines of a pod (see `pod_of`) that has ended."""
+    with pod_of(*arguments, **options) as (pod, lines):
         assert pod.wait(LIMIT_S)
         return pod.exit_codes(), lines
 
@@ -111,7 +112,7 @@ def run(folder: Path, *arguments: Any, **scripts: Any) -> tuple[dict[str, int | 
 def test_each_host_has_its_name_its_files_and_its_processes(tmp_path: Path) -> None:
     """Only their user may read the file that has their credentials."""
     script = "hostname; touch /opt/ml/mark /tmp/mark; ls /opt/ml /tmp; set -- /proc/[0-9]*; echo $#"
-    codes, lines = run(tmp_path, one=script, two=script)
+    codes, lines = run(tmp_path, {"one": script, "two": script})
     written = [line.removeprefix("two: ") for line in lines if line.startswith("two: ")]
     assert codes == {"one": 0, "two": 0}
     assert written == ["two", "/opt/ml:", "mark", "", "/tmp:", "mark", "2"]
@@ -128,7 +129,7 @@ def test_a_pod_starts_again_in_its_folder_where_a_link_leads_to_what_it_sees(
     link = tmp_path / "link"
     link.symlink_to("/usr")
     for _ in range(2):
-        codes, lines = run(tmp_path / "pod", None, [link], one=f"ls {link}")
+        codes, lines = run(tmp_path / "pod", {"one": f"ls {link}"}, visible=[link])
         assert codes == {"one": 0}, lines
 
 
@@ -139,7 +140,7 @@ def test_a_host_with_an_sshd_has_it_where_drivers_look_beside_the_machines_progr
     script = "echo A=1 >> /etc/environment; /usr/sbin/sshd -D; cat /etc/environment; ls /usr/sbin"
     (tmp_path / "one" / "bin").mkdir(parents=True)
     write_sshd(HostPaths(tmp_path / "one"))
-    codes, lines = run(tmp_path, one=script)
+    codes, lines = run(tmp_path, {"one": script})
     programs = {entry.name for entry in Path("/usr/sbin").iterdir()} | {"sshd"}
     assert (codes, lines[0]) == ({"one": 0}, "one: A=1")
     assert {line.removeprefix("one: ") for line in lines[1:]} == programs
@@ -159,7 +160,7 @@ def test_a_pod_sees_neither_the_emulators_secret_nor_what_is_of_other_jobs() -> 
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text("the secret")
         script = f"cat {' '.join(map(str, secrets))}; echo kept > /opt/ml/model"
-        codes, lines = run(jobs / "training-own", None, (), Path(folder), one=script)
+        codes, lines = run(jobs / "training-own", {"one": script}, state_dir=Path(folder))
         assert codes == {"one": 0}
         assert [line for line in lines if "No such file" not in line] == []
         assert (jobs / "training-own" / "one" / "ml" / "model").read_text() == "kept\n"
@@ -171,7 +172,7 @@ def test_a_host_reaches_the_endpoint_and_the_emulator_reaches_the_host(tmp_path:
     ask = f"{GET} $(cat /tmp/port)"
     serve = f"exec {PYTHON} -m http.server 8080"
     script = f"while ! test -s /tmp/port; do sleep 0.05; done; {ask}; {serve}"
-    with pod_of(tmp_path, one=script) as (pod, lines):
+    with pod_of(tmp_path, {"one": script}) as (pod, lines):
         port = json.loads((tmp_path / "pod.json").read_text())["port"]
         (tmp_path / "one" / "tmp" / "port").write_text(str(port))
         until(lambda: lines, lambda output: "one: b'greetings'" in output)
@@ -192,7 +193,7 @@ def test_hosts_with_addresses_have_ports_and_a_loopback_of_their_own_and_reach_e
         "one": f'{python} {listen}" && {GET} $PORT',
         "two": f'until {python} {reach}"; do sleep 0.1; done; {GET} $PORT',
     }
-    codes, lines = run(tmp_path, {"one": "10.0.0.11", "two": "10.0.0.12"}, **scripts)
+    codes, lines = run(tmp_path, scripts, {"one": "10.0.0.11", "two": "10.0.0.12"})
     assert codes == {"one": 0, "two": 0}
     got = {"one: b'greetings'", "two: b'greetings'"}
     assert got | {"one: 10.0.0.12", "two: ('10.0.0.11', 7777)"} <= set(lines)
@@ -215,7 +216,7 @@ def test_ssh_between_hosts_takes_the_jobs_key_and_no_other(runtime: Path, tmp_pa
         "two": f"{shell}; {run}",
         "stranger": f"{shell}; {refused}; echo refused",
     }
-    with pod_of(tmp_path, addresses, [runtime.parents[1]], None, None, **scripts) as (_, lines):
+    with pod_of(tmp_path, scripts, addresses, visible=[runtime.parents[1]]) as (_, lines):
         write_ssh_client([HostPaths(tmp_path / name) for name in addresses])
         expected = {"two: one", "two: code=3", "stranger: refused"}
         until(lambda: lines, lambda output: expected <= set(output))
@@ -234,7 +235,7 @@ def answers(pod: Pod) -> bool:
 def test_sigterm_reaches_every_process_of_a_host(tmp_path: Path) -> None:
     inner = 'trap "echo inner; exit 0" TERM; echo ready; while :; do sleep 0.05; done'
     outer = "trap 'wait; echo outer; exit 5' TERM; while :; do sleep 0.05; done"
-    with pod_of(tmp_path, one=f"sh -c '{inner}' & {outer}") as (pod, lines):
+    with pod_of(tmp_path, {"one": f"sh -c '{inner}' & {outer}"}) as (pod, lines):
         until(lambda: lines, lambda output: "one: ready" in output)
         pod.terminate()
         assert pod.wait(LIMIT_S)
@@ -250,7 +251,7 @@ def test_sigterm_that_comes_while_the_container_is_set_up_ends_it_all_the_same(
     it, one or two of them lose it.
     """
     for pause_ms in (0, 2, 4, 6, 8, 10, 12, 15, 20, 30):
-        with pod_of(tmp_path / str(pause_ms), one="exec sleep 600") as (pod, _):
+        with pod_of(tmp_path / str(pause_ms), {"one": "exec sleep 600"}) as (pod, _):
             time.sleep(pause_ms / 1000)
             pod.terminate()
             assert pod.wait(LIMIT_S), pause_ms
@@ -261,7 +262,7 @@ def test_without_namespaces_a_pod_that_is_closed_leaves_no_process(
 ) -> None:
     monkeypatch.setattr(launch, "isolation_refused", lambda: "the test does not want them")
     command = f"sleep 54{os.getpid()}"  # no other run of the tests on this machine has it
-    with pod_of(tmp_path, one=f"trap '' TERM; echo ready; {command}") as (pod, lines):
+    with pod_of(tmp_path, {"one": f"trap '' TERM; echo ready; {command}"}) as (pod, lines):
         until(lambda: lines, lambda output: "one: ready" in output)
         until(command_lines, lambda lines: command in lines)
         pod.terminate()
@@ -272,7 +273,7 @@ def test_without_namespaces_a_pod_that_is_closed_leaves_no_process(
 @needs_namespaces
 def test_after_sigterm_no_host_takes_the_first_one_with_it(tmp_path: Path) -> None:
     slow = 'trap "sleep 1; echo kept; exit 143" TERM; echo ready; while :; do sleep 0.05; done'
-    with pod_of(tmp_path, one=slow, two="echo ready; exec sleep 600") as (pod, lines):
+    with pod_of(tmp_path, {"one": slow, "two": "echo ready; exec sleep 600"}) as (pod, lines):
         until(lambda: lines, lambda output: {"one: ready", "two: ready"} <= set(output))
         pod.terminate()
         assert pod.wait(LIMIT_S)
@@ -282,7 +283,7 @@ def test_after_sigterm_no_host_takes_the_first_one_with_it(tmp_path: Path) -> No
 
 @needs_namespaces
 def test_the_first_host_that_fails_ends_the_others(tmp_path: Path) -> None:
-    codes, _ = run(tmp_path, one="sleep 600", two="exit 9")
+    codes, _ = run(tmp_path, {"one": "sleep 600", "two": "exit 9"})
     assert codes == {"one": None, "two": 9}
 
 
@@ -297,7 +298,7 @@ def test_a_container_goes_on_where_its_lines_cannot_be_handled(
         raise TypeError(line)
 
     # more than the pipe between them holds
-    codes, _ = run(tmp_path, None, (), None, fail, one="seq 40000")
+    codes, _ = run(tmp_path, {"one": "seq 40000"}, on_line=fail)
     assert codes == {"one": 0}
     assert len(lines) == 40_000
     assert sum("a line of one" in each.getMessage() for each in caplog.records) == 1

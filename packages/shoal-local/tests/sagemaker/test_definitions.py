@@ -15,8 +15,7 @@ from shoal_local.sagemaker.pipelines.definition.arguments import check_arguments
 from shoal_local.sagemaker.pipelines.definition.conditions import holds
 from shoal_local.sagemaker.pipelines.definition.definition import parse
 from shoal_local.sagemaker.pipelines.definition.expressions import ExpressionError, Scope, walk
-from shoal_local.sagemaker.pipelines.execution.graph import final_status, ready_steps
-from shoal_local.sagemaker.pipelines.execution.retries import Retries
+from shoal_local.sagemaker.pipelines.execution.graph import Retries, final_status, ready_steps
 
 
 def definition(*steps: dict[str, Any], **parts: Any) -> str:
@@ -115,6 +114,10 @@ RETRIES = [{"ExceptionType": ["Step.THROTTLING"]}]
         ("[" * 100_000, "Unable to parse pipeline definition. It is nested too deep"),
         (definition(A | {"Name": 7}), "the definition.Steps[0].Name: 7 is not of type 'string'"),
         (definition(A | {"DependsOn": [{"Step": "B"}]}), "DependsOn[0]: 'Trigger' is a required"),
+        (
+            definition(A | {"DependsOn": [{"Step": "B", "Trigger": "Never"}]}),
+            "DependsOn[0].Trigger: 'Never' is not one of ['Completed', 'Failed', 'Stopped', 'Any']",
+        ),
         (
             definition(A | {"RetryPolicies": [{"ExceptionType": ["Step.NONE"]}]}),
             "RetryPolicies[0].ExceptionType[0]: 'Step.NONE' is not one of ['Step.SERVICE_FAULT'",

@@ -11,7 +11,7 @@ import pytest
 from local_kit.sagemaker_account import BUCKET, Account, until
 from shoal_local.processes import ProcessRegistry, started_at
 from shoal_local.sagemaker.container.launch import Pod
-from shoal_local.sagemaker.jobs.base.wait import Ending, EndReason
+from shoal_local.sagemaker.jobs.base.job import Ending, EndReason
 from shoal_local.sagemaker.settings import Settings
 from tests.sagemaker.conftest import Services
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from local_kit.sagemaker_account import TRAINING_IMAGE, Account, archive, until
+from local_kit.sagemaker_account import Account, archive, until
 from shoal_local.errors import AwsError
 from shoal_local.sagemaker.jobs.tuning.tuning_search import Search, read_ranges, search_for
 
@@ -47,20 +47,21 @@ INSTANCES = {"InstanceType": "ml.m5.xlarge", "InstanceCount": 1, "VolumeSizeInGB
 END = {"Completed", "Failed", "Stopped"}
 
 
-@pytest.fixture(scope="module")
-def code(account: Account) -> str:
-    return account.put("code/score.tar.gz", archive({"score.py": SCRIPT}))
+@pytest.fixture(scope="module", autouse=True)
+def code(account: Account) -> None:
+    """The script, where jobs find it."""
+    account.put("code/score.py.tar.gz", archive({"score.py": SCRIPT}))
 
 
-def request(account: Account, code: str, ranges: dict[str, Any], **config: Any) -> dict[str, Any]:
+def request(
+    account: Account, ranges: dict[str, Any], do: str = "score", **config: Any
+) -> dict[str, Any]:
     """What CreateHyperParameterTuningJob takes; `do` is a hyperparameter of the script."""
-    hyperparameters = {"sagemaker_program": "score.py", "sagemaker_submit_directory": code}
-    static = hyperparameters | {"do": config.pop("do", "score")}
-    job = account.training("x")
-    definition = {
-        key: job[key]
-        for key in ("RoleArn", "OutputDataConfig", "ResourceConfig", "StoppingCondition")
-    }
+    definition = account.training("x", "score.py", hyperparameters={"do": do})
+    del definition["TrainingJobName"]
+    definition["StaticHyperParameters"] = definition.pop("HyperParameters")
+    metric = {"Name": "score", "Regex": "score=(.*)"}
+    definition["AlgorithmSpecification"] |= {"MetricDefinitions": [metric]}
     return {
         "HyperParameterTuningJobConfig": {
             "Strategy": "Random",
@@ -69,15 +70,7 @@ def request(account: Account, code: str, ranges: dict[str, Any], **config: Any) 
             "ParameterRanges": ranges,
             **config,
         },
-        "TrainingJobDefinition": {
-            **definition,
-            "AlgorithmSpecification": {
-                "TrainingImage": TRAINING_IMAGE,
-                "TrainingInputMode": "File",
-                "MetricDefinitions": [{"Name": "score", "Regex": "score=(.*)"}],
-            },
-            "StaticHyperParameters": static,
-        },
+        "TrainingJobDefinition": definition,
     }
 
 
@@ -109,10 +102,10 @@ def trainings(account: Account, name: str, **request: Any) -> list[dict[str, Any
 
 
 @pytest.fixture(scope="module")
-def grid(account: Account, code: str) -> dict[str, Any]:
+def grid(account: Account) -> dict[str, Any]:
     """A job that has tried both combinations at once."""
     limits = {"MaxParallelTrainingJobs": 2}
-    body = request(account, code, GRID, Strategy="Grid", ResourceLimits=limits)
+    body = request(account, GRID, Strategy="Grid", ResourceLimits=limits)
     definition = body["TrainingJobDefinition"]  # as SageMaker's SDK v2 writes it
     definition["HyperParameterTuningResourceConfig"] = definition.pop("ResourceConfig")
     start(account, "grid", body, Tags=[{"Key": "team", "Value": "search"}])
@@ -153,11 +146,9 @@ def test_its_training_jobs_are_ordinary_ones_that_say_whose_they_are(
     assert (summary["Strategy"], summary["HyperParameterTuningJobStatus"]) == ("Grid", "Completed")
 
 
-def test_a_step_of_a_pipeline_tunes_and_hands_on_the_best_model(
-    account: Account, code: str
-) -> None:
+def test_a_step_of_a_pipeline_tunes_and_hands_on_the_best_model(account: Account) -> None:
     limits = {"MaxNumberOfTrainingJobs": 2, "MaxParallelTrainingJobs": 2}
-    body = request(account, code, WIDTH, RandomSeed=7, ResourceLimits=limits)
+    body = request(account, WIDTH, RandomSeed=7, ResourceLimits=limits)
     best = {"Get": "Steps.Tune.BestTrainingJob.TrainingJobName"}
     first = {"Get": "Steps.Tune.TrainingJobSummaries[0].TrainingJobName"}
     condition = {"Type": "Equals", "LeftValue": best, "RightValue": first}
@@ -176,9 +167,9 @@ def test_a_step_of_a_pipeline_tunes_and_hands_on_the_best_model(
     assert len(trainings(account, name)) == 2
 
 
-def test_a_job_whose_training_jobs_print_no_objective_fails(account: Account, code: str) -> None:
+def test_a_job_whose_training_jobs_print_no_objective_fails(account: Account) -> None:
     limits = {"MaxNumberOfTrainingJobs": 1, "MaxParallelTrainingJobs": 1}
-    start(account, "silent", request(account, code, WIDTH, do="nothing", ResourceLimits=limits))
+    start(account, "silent", request(account, WIDTH, do="nothing", ResourceLimits=limits))
     job = ended(account, "silent")
     assert job["HyperParameterTuningJobStatus"] == "Failed"
     assert job["FailureReason"].startswith("No training job succeeded after 1 attempts.")
@@ -186,9 +177,9 @@ def test_a_job_whose_training_jobs_print_no_objective_fails(account: Account, co
     assert "BestTrainingJob" not in job
 
 
-def test_a_stop_stops_the_training_jobs_and_starts_no_more(account: Account, code: str) -> None:
+def test_a_stop_stops_the_training_jobs_and_starts_no_more(account: Account) -> None:
     name, client = "stopped-search", account.sagemaker
-    start(account, name, request(account, code, WIDTH, do="wait"))
+    start(account, name, request(account, WIDTH, do="wait"))
     look = partial(account.log, "/aws/sagemaker/TrainingJobs", f"{name}-001-")
     until(look, lambda lines: "score=0" in lines)
     client.stop_hyper_parameter_tuning_job(HyperParameterTuningJobName=name)
@@ -232,12 +223,11 @@ def test_a_stop_stops_the_training_jobs_and_starts_no_more(account: Account, cod
 )
 def test_what_cannot_run_is_refused_at_once(
     account: Account,
-    code: str,
     config: dict[str, Any],
     definition: dict[str, Any],
     message: str,
 ) -> None:
-    body = request(account, code, WIDTH, **config)
+    body = request(account, WIDTH, **config)
     body["TrainingJobDefinition"] |= definition
     with pytest.raises(ClientError, match=message):
         start(account, "never", body)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
 from shoal_local.context import ServiceContext
-from shoal_local.metrics import Measurement
 from shoal_local.processes import ProcessRegistry
 from shoal_local.sagemaker import names
 from shoal_local.sagemaker.settings import Settings
@@ -41,10 +40,6 @@ class Core:
                 "resources": [resource_arn],
             }
         )
-
-    def measure(self, measurements: Iterable[Measurement]) -> None:
-        """Publish measurements to CloudWatch."""
-        self.context.measure(measurements)
 
 
 def event_detail(document: Document) -> Document:

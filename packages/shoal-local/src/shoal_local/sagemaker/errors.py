@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,12 @@ NO_NETWORK_ISOLATION = (
 )
 
 
-def invalid(message: str) -> AwsError:
-    """Return the error for a request that SageMaker refuses."""
-    return AwsError("ValidationException", message)
+invalid = partial(AwsError, "ValidationException")
+"""The error for a request that SageMaker refuses."""
+not_found = partial(AwsError, "ResourceNotFound")
+"""The error of operations whose documentation lists ResourceNotFound (pipelines, executions)."""
+conflict = partial(AwsError, "ConflictException")
+"""The error for a request that the state of a resource excludes."""
 
 
 def unparsable(message: str) -> AwsError:
@@ -50,15 +54,3 @@ def _is_set(value: Any, keys: Sequence[str]) -> bool:
     if not keys:
         return bool(value)
     return isinstance(value, Mapping) and _is_set(value.get(keys[0]), keys[1:])
-
-
-def not_found(message: str) -> AwsError:
-    """Return the error of operations whose documentation lists ResourceNotFound (jobs, pipelines,
-    executions).
-    """
-    return AwsError("ResourceNotFound", message)
-
-
-def conflict(message: str) -> AwsError:
-    """Return the error for a request that the state of a resource excludes."""
-    return AwsError("ConflictException", message)

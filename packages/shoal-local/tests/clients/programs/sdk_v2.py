@@ -198,7 +198,6 @@ def tuned() -> dict[str, Any]:
         objective_type="Minimize",
         max_jobs=2,
         max_parallel_jobs=2,
-        early_stopping_type="Auto",
     )
     tuner.fit()
     frame = tuner.analytics().dataframe()

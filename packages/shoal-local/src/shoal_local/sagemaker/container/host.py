@@ -193,7 +193,7 @@ def _mount(host: Host, visible: list[Path]) -> None:
     namespaces.mount("proc", Path("/proc"), "proc")
 
 
-def _mount_opt(folder: Path, read_only: list[dict[str, str]]) -> None:
+def _mount_opt(folder: Path, read_only: Mapping[str, str]) -> None:
     """Replace /opt by a copy made of mounts, so that /opt/ml needs no writing to the machine's own
     /opt.
     """
@@ -204,15 +204,15 @@ def _mount_opt(folder: Path, read_only: list[dict[str, str]]) -> None:
             continue
         _show(entry, copy / entry.name)
     sources = {"ml": folder / "ml", "emulator": _INSIDE, "emulator-bin": folder / "bin"}
-    for name, source in sources.items():
+    for name, folder_of_host in sources.items():
         (copy / name).mkdir()
-        namespaces.bind(source, copy / name)
+        namespaces.bind(folder_of_host, copy / name)
     namespaces.make_writable(copy / "ml")
-    for mount in read_only:
-        target = copy / "ml" / mount["at"]
+    for place, source in read_only.items():
+        target = copy / "ml" / place
         target.mkdir(parents=True, exist_ok=True)
         # as read-only as everything that was there before
-        namespaces.bind(Path(mount["source"]), target)
+        namespaces.bind(Path(source), target)
     namespaces.bind(copy, _OPT)
 
 

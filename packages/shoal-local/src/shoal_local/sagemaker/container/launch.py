@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from shoal_local.control.state import STATE_FILE
@@ -42,16 +42,6 @@ class PodError(Exception):
 
 
 @dataclass(frozen=True)
-class ReadOnly:
-    """A folder of this machine that a container sees at `at`, a path below /opt/ml, and cannot
-    write.
-    """
-
-    source: Path
-    at: str
-
-
-@dataclass(frozen=True)
 class Host:
     """One container: `folder` has `ml`, `tmp`, `opt`, `bin` and the file `hosts` (see `host`)."""
 
@@ -63,8 +53,10 @@ class Host:
     """Its own IPv4 address on the pod's bridge; the hosts of a pod either all have one, or share
     one loopback interface.
     """
-    read_only: Sequence[ReadOnly] = ()
-    """Only with namespaces: without them nothing is mounted."""
+    read_only: Mapping[str, Path] = field(default_factory=dict)
+    """Folders of this machine by paths below /opt/ml at which the container sees them and cannot
+    write; only with namespaces.
+    """
 
 
 @functools.cache

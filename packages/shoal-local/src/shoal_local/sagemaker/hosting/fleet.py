@@ -31,7 +31,7 @@ class Fleet:
     """
 
     def __init__(self, core: Core, endpoint: str, config: Document) -> None:
-        self._core, self.config = core, config
+        self._core = core
         (self.variant,) = config["ProductionVariants"]
         self._model = Models(core).find(self.variant["ModelName"])
         self.name = str(self.variant["VariantName"])

@@ -91,7 +91,7 @@ class Invocation:
     def measure(self, fleet: Fleet, status: int, started_at: float) -> None:
         """Publish an answer to InvokeEndpoint."""
         lasted_s = time.monotonic() - started_at
-        self.core.measure(
+        self.core.context.measure(
             measurements.of_invocation(
                 self.endpoint, fleet.config_name, fleet.name, status, lasted_s
             )

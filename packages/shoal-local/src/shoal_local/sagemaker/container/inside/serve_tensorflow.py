@@ -7,13 +7,13 @@ that (aws/sagemaker-tensorflow-serving-container). Here both are ours: the REST 
 over TensorFlow itself, and `/ping` and `/invocations` with the documented contract of
 `input_handler` and `output_handler`, or `handler`.
 
-Not here: gRPC, `:classify` and `:regress`, batching, models and versions chosen by request, the
-models' status, requirements.txt, CSV and JSON lines without an inference.py.
+Not here: gRPC, `:classify` and `:regress`, columns (`inputs`), bytes (`b64`), batching, models
+and versions chosen by request, the models' status, requirements.txt, CSV and JSON lines without an
+inference.py.
 """
 
 from __future__ import annotations
 
-import base64
 import importlib.util
 import io
 import json
@@ -32,6 +32,7 @@ import tensorflow as tf
 
 _http_server = runpy.run_path(str(Path(__file__).with_name("http_server.py")))
 _JSON = "application/json"
+_SIGNATURE = "serving_default"
 _ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
 _PREDICT = re.compile(r"/v1/models/(?P<name>[^/:]+):predict")
 _IN_FORM = re.compile(rb'"(instances|inputs|examples)"\s*:')
@@ -83,25 +84,15 @@ def load_models(folder: Path) -> dict[str, Any]:
 
 
 def predict(models: dict[str, Any], model_name: str, request: Any) -> dict[str, Any]:
-    """Answer TensorFlow Serving's predict.
-
-    `instances` gives `predictions`, one for each; `inputs` gives `outputs`.
-    """
+    """Answer TensorFlow Serving's predict: `predictions`, one for each of `instances`."""
     if model_name not in models:
         raise RefusedError(f"Servable not found for request: Latest({model_name})", 404)
-    if not isinstance(request, dict) or ("instances" in request) == ("inputs" in request):
-        raise RefusedError(
-            "Failed to process element: a request is an object with either 'instances' or 'inputs'"
-        )
-    signatures = models[model_name].signatures
-    name = request.get("signature_name", "serving_default")
+    if not isinstance(request, dict) or set(request) - {"signature_name"} != {"instances"}:
+        raise RefusedError("this stand-in takes an object with 'instances' and nothing else")
+    signatures, name = models[model_name].signatures, request.get("signature_name", _SIGNATURE)
     if name not in signatures:
         raise RefusedError(f'Serving signature name: "{name}" not found in signature def')
-    if "instances" in request:
-        outputs = call(signatures[name], in_columns(request["instances"]))
-        return {"predictions": in_rows(outputs)}
-    outputs = call(signatures[name], request["inputs"])
-    return {"outputs": in_one(outputs)}
+    return {"predictions": in_rows(call(signatures[name], in_columns(request["instances"])))}
 
 
 def in_instances(body: bytes) -> bytes:
@@ -120,7 +111,7 @@ def in_columns(instances: Any) -> Any:
     """Return a list of instances as one list per input, or as it is if they are plain values."""
     if not isinstance(instances, list) or not instances:
         raise RefusedError("'instances' must be a list that is not empty")
-    if not isinstance(instances[0], dict) or set(instances[0]) == {"b64"}:
+    if not isinstance(instances[0], dict):
         return instances
     if any(not isinstance(each, dict) or set(each) != set(instances[0]) for each in instances):
         raise RefusedError("the instances must all have the same keys")
@@ -132,7 +123,7 @@ def call(signature: Any, values: Any) -> dict[str, np.ndarray[Any, Any]]:
     only input.
     """
     inputs = dict(signature.structured_input_signature[1])  # the TensorSpec of each, by name
-    if not isinstance(values, dict) or set(values) == {"b64"}:
+    if not isinstance(values, dict):
         if len(inputs) != 1:
             raise RefusedError(
                 f"the model has several inputs, by these names: {', '.join(sorted(inputs))}"
@@ -144,19 +135,10 @@ def call(signature: Any, values: Any) -> dict[str, np.ndarray[Any, Any]]:
             f" {', '.join(sorted(values))}"
         )
     try:
-        tensors = {
-            name: tf.constant(decode(values[name]), dtype=inputs[name].dtype) for name in inputs
-        }
+        tensors = {name: tf.constant(values[name], dtype=inputs[name].dtype) for name in inputs}
         return {name: tensor.numpy() for name, tensor in signature(**tensors).items()}
     except (TypeError, ValueError, tf.errors.OpError) as error:
         raise RefusedError(str(error)) from error
-
-
-def decode(value: Any) -> Any:
-    """Replace `{"b64": ...}` by the bytes that it stands for, wherever it is."""
-    if isinstance(value, dict) and set(value) == {"b64"}:
-        return base64.b64decode(value["b64"])
-    return [decode(each) for each in value] if isinstance(value, list) else value
 
 
 def encode(value: Any) -> Any:
@@ -176,12 +158,6 @@ def in_rows(outputs: dict[str, np.ndarray[Any, Any]]) -> list[Any]:
         return list(encode(next(iter(outputs.values()))))
     columns = {name: encode(value) for name, value in outputs.items()}
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-
-
-def in_one(outputs: dict[str, np.ndarray[Any, Any]]) -> Any:
-    if len(outputs) == 1:
-        return encode(next(iter(outputs.values())))
-    return {name: encode(value) for name, value in outputs.items()}
 
 
 def serving_reply(models: dict[str, Any], name: str, body: bytes) -> Reply:

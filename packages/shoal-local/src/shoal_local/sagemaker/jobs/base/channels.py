@@ -18,7 +18,7 @@ from botocore.exceptions import ClientError
 
 from shoal_local.context import RoleCredentials, ServiceContext
 from shoal_local.errors import AwsError
-from shoal_local.sagemaker.container.launch import ReadOnly, isolation_refused
+from shoal_local.sagemaker.container.launch import isolation_refused
 from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.errors import invalid, not_emulated
 from shoal_local.sagemaker.jobs.base import storage
@@ -117,16 +117,11 @@ class Channels:
         else:
             self._copy(channel["ChannelName"], source["S3DataSource"], paths, position)
 
-    def read_only(self, paths: HostPaths) -> list[ReadOnly]:
-        """Return the mounts of channels that a host cannot write."""
-        mounts = []
-        for channel in self:
-            name = channel["ChannelName"]
-            if name in self._mounted:
-                mounts.append(ReadOnly(self._mounted[name], f"input/data/{name}"))
-            elif _mode(channel, self._request) == "FastFile":
-                mounts.append(ReadOnly(paths.channel(name), f"input/data/{name}"))
-        return mounts
+    def read_only(self, paths: HostPaths) -> dict[str, Path]:
+        """Return the channels that a host cannot write, by their paths below /opt/ml."""
+        names = (each["ChannelName"] for each in self if _mode(each, self._request) == "FastFile")
+        folders = {name: paths.channel(name) for name in names} | self._mounted
+        return {f"input/data/{name}": folder for name, folder in folders.items()}
 
     def configuration(self) -> dict[str, Document]:
         """Return the content of inputdataconfig.json (dg

@@ -16,11 +16,17 @@ from shoal_local.sagemaker.container.launch import Host, isolation_refused
 from shoal_local.sagemaker.errors import NO_NETWORK_ISOLATION, invalid, not_emulated, refuse_fields
 from shoal_local.sagemaker.jobs.base import containers, storage
 from shoal_local.sagemaker.jobs.base.containers import image_for
-from shoal_local.sagemaker.jobs.base.job import PROCESSING, Job, JobFailedError
+from shoal_local.sagemaker.jobs.base.job import (
+    PROCESSING,
+    Ending,
+    EndReason,
+    Job,
+    JobFailedError,
+    supervise,
+)
 from shoal_local.sagemaker.jobs.base.jobs import JobRun, Jobs
 from shoal_local.sagemaker.jobs.base.logs import LogStreams
 from shoal_local.sagemaker.jobs.base.paths import HostPaths
-from shoal_local.sagemaker.jobs.base.wait import Ending, EndReason, supervise
 from shoal_local.sagemaker.references import assume, check_keys, check_network
 from shoal_local.sagemaker.shapes import Document, fitting
 

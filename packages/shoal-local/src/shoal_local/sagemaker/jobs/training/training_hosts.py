@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from shoal_local.context import RoleCredentials
 from shoal_local.runtimes.catalog import Image
 from shoal_local.sagemaker.container.launch import (
     Host,
@@ -19,11 +18,10 @@ from shoal_local.sagemaker.container.launch import (
 from shoal_local.sagemaker.container.network import INTERFACE
 from shoal_local.sagemaker.jobs.base import containers, storage
 from shoal_local.sagemaker.jobs.base.channels import Channels
-from shoal_local.sagemaker.jobs.base.job import Job
+from shoal_local.sagemaker.jobs.base.job import Ending, Job
 from shoal_local.sagemaker.jobs.base.logs import LogStreams
 from shoal_local.sagemaker.jobs.base.paths import HostPaths, JobPaths
 from shoal_local.sagemaker.jobs.base.storage import FolderSync
-from shoal_local.sagemaker.jobs.base.wait import Ending
 from shoal_local.sagemaker.jobs.training import warm_pools
 from shoal_local.sagemaker.jobs.training.training_request import kept_notice, plan_notice
 from shoal_local.sagemaker.shapes import Document
@@ -32,49 +30,23 @@ _MAX_FAILURE = 64 * 1024
 """Characters of a failure file that are read; the API shows 1024."""
 
 
-def job_paths(job: Job) -> JobPaths:
-    """Return where the job lies on this machine."""
-    return JobPaths.of(job.core.context.state_dir, "training", job.name)
-
-
 class TrainingHosts:
-    """The instances of a job: `prepare()`, then `running()`; after `replace()` both again."""
+    """The instances of a job, with empty disks: `prepare()`, then `running()`; after `replace()`
+    both again. `close()` delivers the rest of their log.
 
-    @classmethod
-    @contextmanager
-    def open(
-        cls, job: Job, image: Image, on_line: Callable[[str], None]
-    ) -> Iterator[TrainingHosts]:
-        """Yield the hosts of a job with empty disks; deliver the rest of their log at the end.
+    `on_line(line)` is called for each line of a host.
+    """
 
-        `on_line(line)` is called for each line of a host.
-        """
-        context, request = job.core.context, job.document()
-        role = request["RoleArn"]
-        credentials = containers.act_as(job.core, role, job.kind.store, job.name, request)
-        paths = job_paths(job)
-        paths.make([])
-        logs = context.clients("logs", credentials)
-        log = LogStreams(logs, job.kind.log_group, job.name, paths.log)
-        try:
-            hosts = cls(job, image, credentials, log, on_line)
-            hosts.replace()
-            yield hosts
-        finally:
-            log.close()
-
-    def __init__(
-        self,
-        job: Job,
-        image: Image,
-        credentials: RoleCredentials,
-        log: LogStreams,
-        on_line: Callable[[str], None],
-    ) -> None:
-        self._job, self._image, self._credentials = job, image, credentials
-        self._log, self._on_line = log, on_line
+    def __init__(self, job: Job, image: Image, on_line: Callable[[str], None]) -> None:
+        self._job, self._image, self._on_line = job, image, on_line
+        self._request = request = job.document()
+        role, context = request["RoleArn"], job.core.context
+        self._credentials = containers.act_as(job.core, role, job.kind.store, job.name, request)
+        self._paths = JobPaths.of(context.state_dir, "training", job.name)
+        self._paths.make([])
+        logs = context.clients("logs", self._credentials)
+        self._log = LogStreams(logs, job.kind.log_group, job.name, self._paths.log)
         self._machine = containers.Machine.here(job.core.settings.accelerators)
-        self._request, self._paths = job.document(), job_paths(job)
         self._algorithm = self._request["AlgorithmSpecification"]
         resources = self._request["ResourceConfig"]
         self._instance_type, count = resources["InstanceType"], resources["InstanceCount"]
@@ -83,8 +55,12 @@ class TrainingHosts:
         self._hosts = ["localhost"] if isolation_refused() else names
         self._accelerators = self._machine.accelerators(self._instance_type, len(self._hosts))
         self._addresses = containers.addresses(self._hosts)
-        self._s3 = job.core.context.clients("s3", credentials)
-        self._channels = Channels(self._request, job.core.context, credentials, self._hosts)
+        self._s3 = context.clients("s3", self._credentials)
+        self._channels = Channels(request, context, self._credentials, self._hosts)
+        self.replace()
+
+    def close(self) -> None:
+        self._log.close()
 
     def replace(self) -> None:
         """Give the job hosts with empty disks."""

@@ -7,13 +7,13 @@ from what was really uploaded; an unexpected error of ours is InternalServerErro
 from __future__ import annotations
 
 import time
+from contextlib import closing
 
 from shoal_local.runtimes.catalog import Image
 from shoal_local.sagemaker import measurements, names
 from shoal_local.sagemaker.container.launch import Pod
-from shoal_local.sagemaker.jobs.base.job import Job, JobFailedError
+from shoal_local.sagemaker.jobs.base.job import Ending, EndReason, Job, JobFailedError, supervise
 from shoal_local.sagemaker.jobs.base.jobs import JobRun
-from shoal_local.sagemaker.jobs.base.wait import Ending, EndReason, supervise
 from shoal_local.sagemaker.jobs.training import warm_pools
 from shoal_local.sagemaker.jobs.training.metrics import Metrics
 from shoal_local.sagemaker.jobs.training.spot import Allowance, is_interrupted
@@ -47,7 +47,7 @@ class TrainingRun(JobRun):
         # A stop may come before there is a container to stop, so it is looked for at each step.
         self._job.check_not_stopped()
         self._job.check_capacity()
-        with TrainingHosts.open(self._job, self._image, self._metrics.see) as hosts:
+        with closing(TrainingHosts(self._job, self._image, self._metrics.see)) as hosts:
             self._enter("Downloading", TrainingStartTime=names.now())
             hosts.prepare()
             ending = self._train(hosts)
@@ -84,7 +84,7 @@ class TrainingRun(JobRun):
         return is_interrupted(self._request, self._job.core.context.faults)
 
     def _publish(self, metric: str, value: float) -> None:
-        self._job.core.measure([measurements.of_training(self._job.name, metric, value)])
+        self._job.core.context.measure([measurements.of_training(self._job.name, metric, value)])
 
     def _conclude(self, hosts: TrainingHosts, ending: Ending) -> tuple[str, str]:
         if ending.reason is EndReason.EXITED and (reason := hosts.failure(ending)):

@@ -16,9 +16,8 @@ from shoal_local.sagemaker.jobs.base import storage
 from shoal_local.sagemaker.pipelines.definition.conditions import holds
 from shoal_local.sagemaker.pipelines.definition.definition import Definition, Step
 from shoal_local.sagemaker.pipelines.definition.expressions import ExpressionError, Scope
-from shoal_local.sagemaker.pipelines.execution.graph import final_status, ready_steps
+from shoal_local.sagemaker.pipelines.execution.graph import Retries, final_status, ready_steps
 from shoal_local.sagemaker.pipelines.execution.records import ExecutionRecord, iso
-from shoal_local.sagemaker.pipelines.execution.retries import Retries
 from shoal_local.sagemaker.pipelines.execution.steps import (
     Runner,
     StepFailedError,

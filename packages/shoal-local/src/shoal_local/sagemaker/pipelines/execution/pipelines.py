@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from shoal_local.sagemaker import names
-from shoal_local.sagemaker.errors import conflict, invalid, not_emulated
-from shoal_local.sagemaker.jobs.base import storage
+from shoal_local.sagemaker.errors import conflict, invalid, not_emulated, refuse_fields
 from shoal_local.sagemaker.pipelines.definition.arguments import check_arguments
 from shoal_local.sagemaker.pipelines.definition.definition import parse
 from shoal_local.sagemaker.pipelines.execution import records
@@ -14,11 +13,6 @@ from shoal_local.sagemaker.resources import KINDS, Resources
 from shoal_local.sagemaker.shapes import Document
 
 KIND = "pipeline"
-MAX_DEFINITION = 1_048_576
-"""Characters of PipelineDefinition (CreatePipeline, API reference).
-
-Of a definition in S3 it says nothing: here as many bytes.
-"""
 _KEPT = ("PipelineDisplayName", "PipelineDescription", "RoleArn", "ParallelismConfiguration")
 
 
@@ -32,7 +26,10 @@ class Pipelines(Resources):
     verbs: ClassVar[tuple[str, ...]] = (*Resources.verbs, "update")
 
     def create(self, request: Document) -> Document:
-        text = self._definition(request)
+        refuse_fields("CreatePipeline", request)
+        if "PipelineDefinition" not in request:
+            raise invalid("PipelineDefinition is required")
+        text = request["PipelineDefinition"]
         check_arguments(parse(text))
         name, token = request["PipelineName"], request["ClientRequestToken"]
         existing = self._core.store.get(KIND, name)
@@ -49,35 +46,12 @@ class Pipelines(Resources):
             )
         return {"PipelineArn": existing["PipelineArn"]}
 
-    def _definition(self, request: Document) -> str:
-        if "PipelineDefinition" in request:
-            return str(request["PipelineDefinition"])
-        if "PipelineDefinitionS3Location" not in request:
-            raise invalid("Either PipelineDefinition or PipelineDefinitionS3Location is required")
-        place = request["PipelineDefinitionS3Location"]
-        version = {"VersionId": place["VersionId"]} if "VersionId" in place else {}
-        message = (
-            "Unable to read the pipeline definition from"
-            f" s3://{place['Bucket']}/{place['ObjectKey']}"
-        )
-        try:
-            answer = self._core.context.clients("s3", None).get_object(
-                Bucket=place["Bucket"], Key=place["ObjectKey"], **version
-            )
-            if answer["ContentLength"] > MAX_DEFINITION:
-                raise invalid(
-                    f"{message}: it has {answer['ContentLength']} bytes; at most"
-                    f" {MAX_DEFINITION} are allowed"
-                )
-            return str(answer["Body"].read().decode())
-        except (*storage.S3_FAILURES, UnicodeDecodeError) as error:
-            raise invalid(f"{message}: {error}") from error
-
     def update(self, request: Document) -> Document:
+        refuse_fields("UpdatePipeline", request)
         document = self.find(request["PipelineName"])
-        changes: Document = {key: request[key] for key in _KEPT if key in request}
-        if {"PipelineDefinition", "PipelineDefinitionS3Location"} & set(request):
-            changes["PipelineDefinition"] = self._definition(request)
+        changed_keys = ("PipelineDefinition", *_KEPT)
+        changes: Document = {key: request[key] for key in changed_keys if key in request}
+        if "PipelineDefinition" in changes:
             check_arguments(parse(changes["PipelineDefinition"]))
         self._core.store.change(
             KIND, document["_name"], lambda each: each.update(changes, LastModifiedTime=names.now())

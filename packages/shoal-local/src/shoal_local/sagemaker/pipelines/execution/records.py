@@ -66,7 +66,7 @@ class ExecutionRecord:
             "executionStartTime": iso(document["CreationTime"]),
             "executionEndTime": iso(document.get("_ended_at")),
         }
-        self.core.measure(measurements.of_execution(document))
+        self.core.context.measure(measurements.of_execution(document))
         self.core.emit(_EXECUTION_EVENT, detail, document["PipelineArn"])
 
     def set_step(self, step: Step, status: str, **changes: Any) -> None:
@@ -110,7 +110,7 @@ class ExecutionRecord:
             "pipelineArn": document["PipelineArn"],
             "pipelineExecutionArn": document["PipelineExecutionArn"],
         }
-        self.core.measure(measurements.of_step(document, step.name))
+        self.core.context.measure(measurements.of_step(document, step.name))
         self.core.emit(_STEP_EVENT, detail, document["PipelineArn"])
 
 
