@@ -1,7 +1,7 @@
 """Faster training on CPUs: nothing here changes what is computed, and GPUs use none of it.
 
-The figures are in docs/lab/2026-11-performance.md. On a GPU the allocator is CUDA's, and
-DistributedDataParallel overlaps its messages with the backward pass.
+The figures are at commit 77a74b74 (`git show 77a74b74:docs/lab/2026-11-performance.md`). On a GPU
+the allocator is CUDA's, and DistributedDataParallel overlaps its messages with the backward pass.
 """
 
 from __future__ import annotations

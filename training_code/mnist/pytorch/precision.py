@@ -1,8 +1,8 @@
 """Decide whether a run computes in float32, or its convolutions and products in bfloat16.
 
 A CPU with instructions for bfloat16 can be slower in it than in float32: on an Intel Xeon with
-avx512_bf16 and without AMX, 13,900 against 20,600 images/s (docs/lab/2026-11-performance.md). So
-where a CPU has them, a few steps of the network itself are timed.
+avx512_bf16 and without AMX, 13,900 against 20,600 images/s (2026-11). So where a CPU has them, a
+few steps of the network itself are timed.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ WARM_UP_SHARE = 0.3
 BETAS = (0.8, 0.95)
 """Adam's: shorter memories than usual, for a run of some hundred steps.
 
-docs/lab/2026-11-performance.md has the comparison.
+The comparison is at commit 77a74b74, in docs/lab/2026-11-performance.md.
 """
 EVALUATION_BATCH = 1000
 SERVED_FILES = ("inference.py", "model.py")

@@ -1,8 +1,9 @@
 """The names of everything that an environment owns, computed from its settings.
 
-Nothing else in the project makes a name. Physical names are used where a contract needs them: the
-pipeline, the buckets that a user uploads to, the roles that policies name. All are lower case:
-SageMaker lower-cases pipeline ARNs, and a mismatch fails silently in IAM and EventBridge.
+What the CDK's bootstrap makes has names of its own; else nothing makes a name. Physical names are
+used where a contract needs them: the pipeline, the buckets that a user uploads to, the roles that
+policies name. All are lower case: SageMaker lower-cases pipeline ARNs, and a mismatch fails
+silently in IAM and EventBridge.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct
 
+from shoal.pipelines.limits import every_step
 from shoal.settings.names import Names
 from shoal.settings.settings import Environment
 
@@ -48,15 +49,15 @@ class TrainingPipeline(Construct):
 
 def _description(environment: Environment) -> str:
     if environment.endpoint is None:
-        return f"Trains, evaluates, seals and registers {environment.project}"
-    return f"Trains, evaluates, seals, registers, deploys and tests {environment.project}"
+        return f"Trains, evaluates, seals and registers {environment.workload}"
+    return f"Trains, evaluates, seals, registers, deploys and tests {environment.workload}"
 
 
 def images(definition: Mapping[str, Any], step_type: str) -> set[str]:
     """Return the container images that the steps of `step_type` name, in branches too."""
     return {
         image
-        for step in _steps(definition["Steps"])
+        for step in every_step(definition["Steps"])
         if step["Type"] == step_type
         for image in _images(step["Arguments"])
     }
@@ -64,14 +65,7 @@ def images(definition: Mapping[str, Any], step_type: str) -> set[str]:
 
 def step_names(definition: Mapping[str, Any]) -> list[str]:
     """Return the steps' names in the definition's order, branches included."""
-    return [step["Name"] for step in _steps(definition["Steps"])]
-
-
-def _steps(steps: list[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    for step in steps:
-        yield step
-        for branch in ("IfSteps", "ElseSteps"):
-            yield from _steps(step.get("Arguments", {}).get(branch, []))
+    return [step["Name"] for step in every_step(definition["Steps"])]
 
 
 def _images(value: Any) -> Iterator[str]:

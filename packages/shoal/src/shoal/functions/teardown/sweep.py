@@ -2,8 +2,8 @@
 and measures what it found, and which rare schedules are overdue.
 
 A rule calls it with `time`, the moment to judge schedules by (now, if it is missing), or
-`shoal sweep` with `{"dry_run": true}` or `{"dry_run": false}`. It relies on no event and no queue:
-it looks at what exists.
+`shoal destroy --leftovers` with `{"dry_run": true}` or `{"dry_run": false}`. It relies on no event
+and no queue: it looks at what exists.
 """
 
 from __future__ import annotations
