@@ -101,55 +101,38 @@ def test_another_archive_under_the_pinned_url_is_refused_and_the_old_release_ans
 
 @pytest.mark.usefixtures("served")
 @pytest.mark.parametrize(
-    ("approval", "changes", "says"),
+    ("stored", "approval", "changes", "says"),
     [
-        ("Rejected", {}, "is Rejected, not Approved"),
-        ("PendingManualApproval", {}, "is PendingManualApproval, not Approved"),
-        ("Approved", {"model_data_url": f"s3://{ARTIFACTS}/models/x/model.tar.gz"}, ", pinned is "),
+        ("", "Rejected", {}, "is Rejected, not Approved"),
+        ("", "PendingManualApproval", {}, "is PendingManualApproval, not Approved"),
+        ("", "Approved", {"model_data_url": f"s3://{ARTIFACTS}/models/x"}, ", pinned is "),
+        ("brought", "Approved", {"image_uri": FOREIGN_IMAGE}, f", pinned is {FOREIGN_IMAGE}"),
+        (
+            "brought",
+            "Approved",
+            {"environment": {"SAGEMAKER_PROGRAM": "other.py"}},
+            "has the environment {",
+        ),
+        ("sealed by an own pipeline", "Rejected", {}, "is Rejected, not Approved"),
     ],
 )
-def test_what_the_registry_does_not_say_may_be_served_is_refused(
-    world: World, approval: str, changes: dict[str, str], says: str
+def test_what_nobody_approved_as_it_is_pinned_is_refused(
+    world: World, stored: str, approval: str, changes: dict[str, Any], says: str
 ) -> None:
-    content = model(5)
-    release = world.release(content, approval).model_copy(update=changes)
-    status, reasons = world.deploy(release)
-    assert status == "UPDATE_ROLLBACK_COMPLETE"
-    assert "not brought: NotApprovedError: arn:aws:sagemaker:" in reasons[0]
-    assert says in reasons[0]
-    assert (world.answer(), sealed(content) in world.existing(OWN)) == (6.0, False)
-
-
-@pytest.mark.usefixtures("served")
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"image_uri": FOREIGN_IMAGE}, f", pinned is {FOREIGN_IMAGE}"),
-        ({"environment": {"SAGEMAKER_PROGRAM": "other.py"}}, "has the environment {"),
-    ],
-)
-def test_another_image_or_variable_with_an_archive_that_was_brought_is_refused(
-    world: World, changes: dict[str, Any], says: str
-) -> None:
-    release = world.release(HONEST)
-    assert world.deploy(release)[0] == "UPDATE_COMPLETE"
+    """Also where staging's own store has the archive already."""
+    content = {"": model(5), "brought": HONEST}.get(stored, model(6))
+    release = world.release(content, approval)
+    if stored == "brought":
+        assert world.deploy(release)[0] == "UPDATE_COMPLETE"
+    elif stored:
+        s3 = world.accounts.role(STAGING.account, Names(STAGING).role("seal"), "s3")
+        s3.put_object(Bucket=OWN, Key=sealed(content), Body=content, ChecksumAlgorithm="SHA256")
     status, reasons = world.deploy(release.model_copy(update=changes))
     assert status == "UPDATE_ROLLBACK_COMPLETE"
     assert "not brought: NotApprovedError: " in reasons[0]
     assert says in reasons[0]
     assert world.answer() == 6.0
-
-
-@pytest.mark.usefixtures("served")
-def test_what_an_own_pipeline_sealed_counts_as_approved_by_nobody(world: World) -> None:
-    content = model(6)
-    release = world.release(content, "Rejected")
-    s3 = world.accounts.role(STAGING.account, Names(STAGING).role("seal"), "s3")
-    s3.put_object(Bucket=OWN, Key=sealed(content), Body=content, ChecksumAlgorithm="SHA256")
-    status, reasons = world.deploy(release)
-    assert status == "UPDATE_ROLLBACK_COMPLETE"
-    assert "is Rejected, not Approved" in reasons[0]
-    assert world.answer() == 6.0
+    assert (sealed(content) in world.existing(OWN)) == bool(stored)
 
 
 @pytest.mark.usefixtures("served")

@@ -1,1 +1,0 @@
-"""Tests of training_code/houses, which run its scripts as its jobs and its endpoint would."""
