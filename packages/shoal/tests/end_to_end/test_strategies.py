@@ -6,22 +6,31 @@ What the job says of itself is compared with the processes that the strategy is 
 
 from __future__ import annotations
 
-import json
+import io
 import subprocess
-from collections.abc import Iterator, Sequence
+import tarfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from local_kit.sagemaker_account import Account
+from local_kit.sagemaker_account import BUCKET, Account, archive, until
+from pipelines.training import training_pipeline
 from shoal.aws.metrics import Parts, parse
+from shoal.launch import launch_of
+from shoal.pipelines.checks.check import placeholder_infrastructure
+from shoal.pipelines.requests import Infrastructure
 from shoal.settings.loading.loader import load_environment, strategy_names
+from shoal.settings.names import Names
+from shoal.settings.settings import Environment
 from shoal_local.runtimes.build import build
 from shoal_local.runtimes.catalog import runtimes
-from shoal_local.sagemaker.container.launch import isolation_refused, networks_refused
-from tests.end_to_end.strategies import SERVED, TEST_IMAGES, Strategies
+from shoal_local.sagemaker.container.launch import networks_refused
 from tests.repository import ROOT
+from tests.training_code.mnist import write_subset
 
 GROUP = "/aws/sagemaker/TrainingJobs"
 NAMES = strategy_names(ROOT)
@@ -56,6 +65,111 @@ for path in sys.argv[1:]:
 """By framework: a program that loads the models whose folders it is given, and prints a line for
 each.
 """
+IMAGES, TEST_IMAGES, BATCH = 256, 50, 64
+_LONGEST_S = 400
+"""A few seconds are enough where nothing else runs."""
+
+
+@dataclass
+class Strategies:
+    """Executes the training step of each overlay's pipeline, once, when it is first asked for."""
+
+    account: Account
+    _ended: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def prepare(self, folder: Path) -> None:
+        """What the stacks would have made: data, code, bucket."""
+        write_subset(folder, train=IMAGES, test=TEST_IMAGES)
+        for path in folder.glob("t*/*"):
+            self.account.put(f"mnist/{path.relative_to(folder)}", path.read_bytes())
+        for name in ("pytorch", "tensorflow"):
+            files = {
+                path.name: path.read_bytes()
+                for path in (ROOT / "training_code" / "mnist" / name).glob("*.py")
+            }
+            self.account.put(f"code/{name}.tar.gz", archive(files))
+        bucket = Names(self.environment("none")).bucket("artifacts")
+        self.account.client("s3").create_bucket(Bucket=bucket)
+
+    def environment(self, name: str) -> Environment:
+        """The environment dev with the overlay `name` over it."""
+        return load_environment("dev", ROOT, name)
+
+    def ended(self, name: str) -> dict[str, Any]:
+        """The execution of the overlay's first step, which trains one epoch, when it has ended."""
+        if name not in self._ended:
+            environment = self.environment(name)
+            infrastructure = self._infrastructure(environment)
+            definition = training_pipeline(
+                environment, infrastructure, launch_of(environment, ROOT)
+            ).to_dict()
+            steps = definition["Steps"][:1]
+            self.account.deploy_pipeline(name, steps, Parameters=definition["Parameters"])
+            start = self.account.sagemaker.start_pipeline_execution
+            arn = start(PipelineName=name, PipelineParameters=_parameters())["PipelineExecutionArn"]
+            describe = self.account.sagemaker.describe_pipeline_execution
+            self._ended[name] = until(
+                partial(describe, PipelineExecutionArn=arn),
+                lambda each: each["PipelineExecutionStatus"] != "Executing",
+                _LONGEST_S,
+            )
+        return self._ended[name]
+
+    def job(self, name: str) -> dict[str, Any]:
+        """The overlay's training job."""
+        arn = self.account.steps(self.ended(name))["Train"]["Metadata"]["TrainingJob"]["Arn"]
+        jobs = self.account.sagemaker.list_training_jobs(MaxResults=100)["TrainingJobSummaries"]
+        # a step has the ARN in lower case
+        found = next(
+            each["TrainingJobName"]
+            for each in jobs
+            if each["TrainingJobArn"].lower() == arn.lower()
+        )
+        return dict(self.account.sagemaker.describe_training_job(TrainingJobName=found))
+
+    def unpack_model(self, name: str, folder: Path) -> Path:
+        """The files of the overlay's model.tar.gz."""
+        uri = self.job(name)["ModelArtifacts"]["S3ModelArtifacts"]
+        bucket, _, key = uri.removeprefix("s3://").partition("/")
+        packed = self.account.client("s3").get_object(Bucket=bucket, Key=key)["Body"].read()
+        with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
+            tar.extractall(folder / name, filter="data")
+        return folder / name
+
+    def _infrastructure(self, environment: Environment) -> Infrastructure:
+        subnet, group, key = self._network_and_key
+        return replace(
+            placeholder_infrastructure(environment),
+            code_uri=f"s3://{BUCKET}/code/{environment.training.framework}.tar.gz",
+            kms_key_arn=key,
+            training_role_arn=self.account.role,
+            evaluation_role_arn=self.account.role,
+            endpoint_role_arn=self.account.role,
+            training_subnet_ids=(subnet,),
+            training_security_group_ids=(group,),
+            hosting_subnet_ids=(subnet,),
+            hosting_security_group_ids=(group,),
+        )
+
+    @cached_property
+    def _network_and_key(self) -> tuple[str, str, str]:
+        ec2 = self.account.client("ec2")
+        vpc = ec2.create_vpc(CidrBlock="10.77.0.0/16")["Vpc"]["VpcId"]
+        subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.77.0.0/20")["Subnet"]["SubnetId"]
+        group = ec2.create_security_group(VpcId=vpc, GroupName="jobs", Description="jobs")[
+            "GroupId"
+        ]
+        return subnet, group, self.account.client("kms").create_key()["KeyMetadata"]["Arn"]
+
+
+def _parameters() -> list[dict[str, str]]:
+    """A small run, whose model nothing is asked of."""
+    values = {"Epochs": "1", "BatchSize": str(BATCH), "MinAccuracy": "0.0"}
+    data = {
+        "TrainDataUri": f"s3://{BUCKET}/mnist/train/",
+        "TestDataUri": f"s3://{BUCKET}/mnist/test/",
+    }
+    return [{"Name": name, "Value": value} for name, value in (values | data).items()]
 
 
 @pytest.fixture(scope="module")
@@ -118,41 +232,3 @@ def test_the_models_of_a_framework_load_and_answer(
         [python, "-c", LOADS[framework], *folders], capture_output=True, text=True, check=False
     )
     assert len(loaded.stdout.splitlines()) == len(names) > 0, loaded.stderr
-
-
-@pytest.fixture(scope="module")
-def served(strategies: Strategies) -> Iterator[dict[str, dict[str, Any]]]:
-    """The steps of a TensorFlow overlay's pipeline, whose endpoint exists."""
-    if reason := isolation_refused():
-        pytest.skip(
-            "an evaluation needs /opt/ml/processing, and this machine gives containers no files of"
-            f" their own: {reason}"
-        )
-    execution = strategies.ended(SERVED)
-    assert execution["PipelineExecutionStatus"] == "Succeeded", execution.get("FailureReason")
-    steps = strategies.account.steps(execution)
-    yield steps
-    strategies.account.sagemaker.delete_endpoint(EndpointName=endpoint_of(steps))
-
-
-def endpoint_of(steps: dict[str, dict[str, Any]]) -> str:
-    return str(steps["CreateEndpoint"]["Metadata"]["Endpoint"]["Arn"].partition("/")[2])
-
-
-def test_a_tensorflow_model_is_evaluated_on_every_test_image(
-    strategies: Strategies, served: dict[str, dict[str, Any]]
-) -> None:
-    assert strategies.evaluation(served)["metrics"]["images"]["value"] == TEST_IMAGES
-
-
-def test_a_tensorflow_model_answers_behind_its_endpoint(
-    strategies: Strategies, served: dict[str, dict[str, Any]]
-) -> None:
-    answer = strategies.account.client("sagemaker-runtime").invoke_endpoint(
-        EndpointName=endpoint_of(served),
-        Body=json.dumps({"instances": [[[0] * 28] * 28]}),
-        ContentType="application/json",
-    )
-    said = json.loads(answer["Body"].read())
-    assert said["model"]["training_job_name"] == strategies.job(SERVED)["TrainingJobName"]
-    assert sum(said["predictions"][0]["probabilities"]) == pytest.approx(1.0, abs=0.001)

@@ -55,6 +55,19 @@ def test_a_regression_passes_gates_and_smoke_test(checkout: Checkout, tmp_path: 
 
 
 @pytest.mark.timeout(1200)
+def test_a_tensorflow_model_is_evaluated_sealed_and_served(tmp_path: Path) -> None:
+    own = Checkout.new(tmp_path)
+    strategy = ("--strategy", "tensorflow-smddp")
+    short = ("-p", "Epochs=1", "-p", "MinAccuracy=0.9")
+    finished = own.run("demo", "dev", *strategy, *short, timeout_s=1000)
+    assert finished.exit_code == 0, finished.output
+    run = own.run_json()
+    assert run["metrics"]["values"]["images"] == 10_000
+    assert sum(answer["passed"] for answer in run["answers"]) >= 9
+    assert own.summary()["left_behind"] == []
+
+
+@pytest.mark.timeout(1200)
 def test_a_language_model_completes_sentences(checkout: Checkout, tmp_path: Path) -> None:
     own = checkout.with_environment(tmp_path, "language", LANGUAGE)
     finished = own.run("demo", "language", timeout_s=1000)
