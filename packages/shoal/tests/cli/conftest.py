@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -11,19 +10,14 @@ import pytest
 
 from shoal.verbs.local_server import LocalServer
 from tests.cli.trained import Checkout, Package, Refused, Registry
-from tests.repository import ROOT
-from tests.verbs.conftest import ACCOUNT, REGION
+from tests.verbs.conftest import started
 
 STAGING, PROD = "222233334444", "333344445555"
 
 
 @pytest.fixture(scope="session")
 def local_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
-    folder = tmp_path_factory.mktemp("emulator")
-    process = LocalServer(ROOT, folder / "state", folder / "emulator.log", os.environ)
-    process.start(ACCOUNT, REGION)
-    yield process
-    process.shut_down()
+    yield from started(tmp_path_factory.mktemp("emulator"))
 
 
 @pytest.fixture(scope="session")
@@ -40,11 +34,7 @@ def good(registry: Registry) -> Package:
 @pytest.fixture(scope="session")
 def three_accounts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
     """Start a shoal-local that plays dev's, staging's and prod's account."""
-    folder = tmp_path_factory.mktemp("accounts")
-    process = LocalServer(ROOT, folder / "state", folder / "emulator.log", os.environ)
-    process.start(ACCOUNT, REGION, other_accounts=[STAGING, PROD])
-    yield process
-    process.shut_down()
+    yield from started(tmp_path_factory.mktemp("accounts"), STAGING, PROD)
 
 
 @pytest.fixture(scope="session")

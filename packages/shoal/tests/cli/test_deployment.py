@@ -13,6 +13,7 @@ from shoal.cli.interrupts import interrupted_once
 from shoal.errors import CommandError
 from shoal.verbs.workspace import Workspace
 from tests.cli.trained import Checkout
+from tests.verbs.conftest import delete_stack
 from tests.verbs.slow_stack import slow
 
 
@@ -29,16 +30,12 @@ def test_a_deployment_that_is_told_to_end_says_what_goes_on_without_it(
         os.kill(os.getpid(), signal.SIGTERM)
     lines = capsys.readouterr().err.splitlines()
     until.touch()
-    cloudformation.get_waiter("stack_create_complete").wait(
-        StackName=stack, WaiterConfig={"Delay": 1}
-    )
+    waiter = cloudformation.get_waiter("stack_create_complete")
+    waiter.wait(StackName=stack, WaiterConfig={"Delay": 1})
     at_its_deadline = CommandError("cdk deploy", None, [], released.root)
     with pytest.raises(CommandError), reporting_unfinished_work(session):
         raise at_its_deadline
-    cloudformation.delete_stack(StackName=stack)
-    cloudformation.get_waiter("stack_delete_complete").wait(
-        StackName=stack, WaiterConfig={"Delay": 1}
-    )
+    delete_stack(session.target, stack)
     again = (
         "to go on here: `shoal deploy staging --local`, which waits for such stacks, and deploys"
         " what is not deployed"

@@ -5,7 +5,6 @@ Also in a protected environment.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from functools import partial
@@ -25,7 +24,7 @@ from shoal.verbs.workspace import Workspace
 from tests.cli.test_promote import promoted
 from tests.cli.trained import IMAGE, Checkout, Package, Registry
 from tests.repository import ROOT
-from tests.verbs.conftest import ACCOUNT
+from tests.verbs.conftest import ACCOUNT, make_stack
 
 DESTROY = ("destroy", "staging", "--serving")
 NAMES = Names(load_environment("staging", ROOT).model_copy(update={"account": ACCOUNT}))
@@ -34,8 +33,8 @@ OTHER = NAMES.stack("data")
 SERVED = ("stack", "endpoint", "endpoint config", "model", "scalable target", "alarm")
 
 
-def template(model_data: str, role: str) -> str:
-    """Return a short serving stack; all names but the endpoint's are CloudFormation's."""
+def serving(model_data: str, role: str) -> dict[str, Any]:
+    """Return a short serving stack; CloudFormation names all but the endpoint."""
     container = {"Image": IMAGE, "ModelDataUrl": model_data, "Environment": ENVIRONMENT}
     model, config = ({"Fn::GetAtt": [what, f"{what}Name"]} for what in ("Model", "EndpointConfig"))
     variant = {
@@ -51,23 +50,18 @@ def template(model_data: str, role: str) -> str:
         "MinCapacity": 1,
         "MaxCapacity": 2,
     }
-    types = {
-        "Model": (
-            "AWS::SageMaker::Model",
-            {"PrimaryContainer": container, "ExecutionRoleArn": role},
-        ),
-        "EndpointConfig": ("AWS::SageMaker::EndpointConfig", {"ProductionVariants": [variant]}),
-        "Endpoint": (
-            "AWS::SageMaker::Endpoint",
-            {"EndpointName": ENDPOINT, "EndpointConfigName": config},
-        ),
-        "Scaled": ("AWS::ApplicationAutoScaling::ScalableTarget", scaled),
+    properties: dict[str, dict[str, Any]] = {
+        "Model": {"PrimaryContainer": container, "ExecutionRoleArn": role},
+        "EndpointConfig": {"ProductionVariants": [variant]},
+        "Endpoint": {"EndpointName": ENDPOINT, "EndpointConfigName": config},
     }
     resources: dict[str, Any] = {
-        key: {"Type": kind, "Properties": properties} for key, (kind, properties) in types.items()
+        key: {"Type": f"AWS::SageMaker::{key}", "Properties": each}
+        for key, each in properties.items()
     }
-    resources["Scaled"]["DependsOn"] = "Endpoint"
-    return json.dumps({"Resources": resources})
+    kind = "AWS::ApplicationAutoScaling::ScalableTarget"
+    resources["Scaled"] = {"Type": kind, "Properties": scaled, "DependsOn": "Endpoint"}
+    return resources
 
 
 @pytest.fixture
@@ -81,20 +75,11 @@ def target(registry: Registry, tmp_path_factory: pytest.TempPathFactory) -> Iter
         RoleName="serves-staging",
         AssumeRolePolicyDocument=trust({"Service": "sagemaker.amazonaws.com"}),
     )
-    model_data, cloudformation = (
-        registry.put("served.tar.gz", GOOD_MODEL),
-        target.client("cloudformation"),
-    )
-    topic = {"Resources": {"Topic": {"Type": "AWS::SNS::Topic"}}}
-    bodies = {OTHER: json.dumps(topic), STACK: template(model_data, role["Role"]["Arn"])}
-    for name, body in bodies.items():
-        cloudformation.create_stack(
-            StackName=name, TemplateBody=body, EnableTerminationProtection=True
-        )
-        cloudformation.get_waiter("stack_create_complete").wait(
-            StackName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 120}
-        )
+    resources = serving(registry.put("served.tar.gz", GOOD_MODEL), role["Role"]["Arn"])
+    make_stack(target, OTHER, EnableTerminationProtection=True)
+    make_stack(target, STACK, resources, EnableTerminationProtection=True)
     yield target
+    cloudformation = target.client("cloudformation")
     cloudformation.update_termination_protection(StackName=OTHER, EnableTerminationProtection=False)
     cloudformation.delete_stack(StackName=OTHER)
     target.client("iam").delete_role(RoleName="serves-staging")
@@ -112,11 +97,8 @@ def reverted(released: Checkout, good: Package) -> Checkout:
 
 def there(target: Target) -> set[str]:
     """Return the kinds of resources that serve staging."""
-    return {
-        resource.kind
-        for resource in of_environment(target, Owner(ENDPOINT), SERVED)
-        if resource.name != OTHER
-    }
+    resources = of_environment(target, Owner(ENDPOINT), SERVED)
+    return {resource.kind for resource in resources if resource.name != OTHER}
 
 
 def test_what_served_goes_once_nothing_is_pinned_and_the_rest_stays(

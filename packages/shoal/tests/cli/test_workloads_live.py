@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 
 import pytest
@@ -12,7 +11,7 @@ from shoal.settings.names import WORKLOAD_TAG, Names
 from shoal.verbs.local_server import LocalServer
 from tests.cli.test_promote_workloads import two
 from tests.cli.trained import Checkout
-from tests.verbs.conftest import make_pipeline
+from tests.verbs.conftest import make_pipeline, make_stack
 
 __all__ = ["two"]
 STEP = {"Name": "Stop", "Type": "Fail", "Arguments": {"ErrorMessage": "x"}}
@@ -51,20 +50,12 @@ def test_status_shows_every_workload_and_ends_with_2_where_one_is_not_deployed(
 def test_only_a_workload_that_is_in_the_file_or_deployed_is_destroyed(
     two: Checkout, local_server: LocalServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cloudformation = local_server.require().target.client("cloudformation")
+    target = local_server.require().target
     names = Names(load_environment("dev", two.root, workload="houses"))
     stack = names.stack("pipeline").replace("houses", "kites")
-    tags = {
-        "shoal:project": "platform",
-        "shoal:environment": "dev",
-        WORKLOAD_TAG: "shoal-kites-dev",
-    }
-    template = {"Resources": {"Queue": {"Type": "AWS::SQS::Queue"}}}
-    cloudformation.create_stack(
-        StackName=stack,
-        TemplateBody=json.dumps(template),
-        Tags=[{"Key": key, "Value": value} for key, value in tags.items()],
-    )
+    tags = {"shoal:project": "platform", "shoal:environment": "dev"}
+    tags[WORKLOAD_TAG] = "shoal-kites-dev"
+    make_stack(target, stack, Tags=[{"Key": key, "Value": tags[key]} for key in tags])
     assert two.shoal("destroy", "dev", "kytes") == 2
     assert 'has no workload "kytes"; there are: mnist, houses' in capsys.readouterr().err
     assert two.shoal("destroy", "dev", "kites") == 0

@@ -6,6 +6,7 @@ import json
 import os
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,12 +19,18 @@ from tests.repository import ROOT
 ACCOUNT, REGION = "111122223333", "us-east-1"
 
 
+def started(folder: Path, *other_accounts: str) -> Iterator[LocalServer]:
+    """Start a shoal-local that plays ACCOUNT and others, and shut it down at the end."""
+    local_server = LocalServer(ROOT, folder / "state", folder / "emulator.log", os.environ)
+    local_server.start(ACCOUNT, REGION, other_accounts=other_accounts)
+    yield local_server
+    local_server.shut_down()
+
+
 @pytest.fixture(scope="session")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    folder = tmp_path_factory.mktemp("emulator")
-    local_server = LocalServer(ROOT, folder / "state", folder / "emulator.log", os.environ)
-    yield local_server.start(ACCOUNT, REGION).target
-    local_server.shut_down()
+    for local_server in started(tmp_path_factory.mktemp("emulator")):
+        yield local_server.require().target
 
 
 @pytest.fixture
@@ -36,13 +43,19 @@ def bucket(target: Target) -> str:
 PARAMETER = {"Type": "AWS::SSM::Parameter", "Properties": {"Type": "String", "Value": "x"}}
 
 
-def make_stack(target: Target, name: str, resource: dict[str, Any] = PARAMETER) -> str:
-    """Create a stack with one resource, and return its name when it is complete."""
+def make_stack(
+    target: Target, name: str, resources: dict[str, Any] | None = None, **options: Any
+) -> str:
+    """Create a stack with one resource, or these, and return its name when it is complete.
+
+    `options` are further keys of the template (with a capital) and CreateStack's own.
+    """
     cloudformation = target.client("cloudformation")
-    body = json.dumps({"Resources": {"One": resource}})
-    cloudformation.create_stack(StackName=name, TemplateBody=body)
+    template = {"Resources": resources or {"One": PARAMETER}}
+    template |= {key: options.pop(key) for key in ("Outputs",) if key in options}
+    cloudformation.create_stack(StackName=name, TemplateBody=json.dumps(template), **options)
     waiter = cloudformation.get_waiter("stack_create_complete")
-    waiter.wait(StackName=name, WaiterConfig={"Delay": 1})
+    waiter.wait(StackName=name, WaiterConfig={"Delay": 0.2, "MaxAttempts": 600})
     return name
 
 
@@ -50,7 +63,7 @@ def delete_stack(target: Target, name: str) -> None:
     cloudformation = target.client("cloudformation")
     cloudformation.delete_stack(StackName=name)
     waiter = cloudformation.get_waiter("stack_delete_complete")
-    waiter.wait(StackName=name, WaiterConfig={"Delay": 1})
+    waiter.wait(StackName=name, WaiterConfig={"Delay": 0.2, "MaxAttempts": 600})
 
 
 def make_pipeline(

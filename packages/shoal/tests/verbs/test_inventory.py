@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 
-from shoal.aws.inventory import LISTERS, Owner, Resource, of_environment
+from shoal.aws.inventory import KINDS, Owner, Resource, of_environment
 from shoal.aws.target import Target
 from shoal.settings.names import Names
 from shoal.settings.settings import Environment
@@ -69,19 +69,26 @@ def test_a_pipeline_and_its_role_are_found(target: Target) -> None:
     )
 
 
-@pytest.mark.parametrize("kind", sorted(LISTERS))
+@pytest.mark.parametrize("kind", sorted(KINDS))
 def test_every_lister_is_answered(target: Target, kind: str) -> None:
     assert (
         of_environment(target, Owner(f"shoal-{uuid.uuid4().hex}", ("abcdefabcdef",)), [kind]) == ()
     )
 
 
-def test_what_costs_money_for_as_long_as_it_exists_is_known_by_its_tags(target: Target) -> None:
-    ec2, fsx, project = target.client("ec2"), target.client("fsx"), f"p{uuid.uuid4().hex[:8]}"
-    tags = [
-        {"Key": "shoal:project", "Value": project},
-        {"Key": "shoal:environment", "Value": "dev"},
-    ]
+@pytest.fixture
+def tagged() -> tuple[Owner, list[dict[str, str]]]:
+    """Return an environment, and the tags of what is its own."""
+    project = f"p{uuid.uuid4().hex[:8]}"
+    tags = {"shoal:project": project, "shoal:environment": "dev"}
+    settings = Environment(name="dev", workload="churn", project=project, account=ACCOUNT)
+    return Owner.of(Names(settings)), [{"Key": key, "Value": tags[key]} for key in tags]
+
+
+def test_what_costs_money_for_as_long_as_it_exists_is_known_by_its_tags(
+    target: Target, tagged: tuple[Owner, list[dict[str, str]]]
+) -> None:
+    ec2, fsx, (owner, tags) = target.client("ec2"), target.client("fsx"), tagged
     vpc = ec2.create_vpc(CidrBlock="10.8.0.0/16")["Vpc"]["VpcId"]
     subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.8.0.0/24")["Subnet"]["SubnetId"]
     of_gateway, of_address = (
@@ -100,9 +107,6 @@ def test_what_costs_money_for_as_long_as_it_exists_is_known_by_its_tags(target: 
         Tags=tags,
     )
     file_system = response["FileSystem"]["FileSystemId"]
-    owner = Owner.of(
-        Names(Environment(name="dev", workload="churn", project=project, account=ACCOUNT))
-    )
     resources = of_environment(target, owner)
     fsx.delete_file_system(FileSystemId=file_system)
     ec2.delete_nat_gateway(NatGatewayId=gateway)
@@ -115,17 +119,13 @@ def test_what_costs_money_for_as_long_as_it_exists_is_known_by_its_tags(target: 
     assert of_environment(target, owner) == ()
 
 
-def test_what_a_network_consists_of_is_known_by_its_tags(target: Target) -> None:
-    ec2, project = target.client("ec2"), f"p{uuid.uuid4().hex[:8]}"
-    tags = [
-        {"Key": "shoal:project", "Value": project},
-        {"Key": "shoal:environment", "Value": "dev"},
-    ]
-    vpc = ec2.create_vpc(
-        CidrBlock="10.9.0.0/16", TagSpecifications=[{"ResourceType": "vpc", "Tags": tags}]
-    )["Vpc"]["VpcId"]
-    names = Names(Environment(name="dev", workload="churn", project=project, account=ACCOUNT))
-    resources = of_environment(target, Owner.of(names))
+def test_what_a_network_consists_of_is_known_by_its_tags(
+    target: Target, tagged: tuple[Owner, list[dict[str, str]]]
+) -> None:
+    ec2, (owner, tags) = target.client("ec2"), tagged
+    specifications = [{"ResourceType": "vpc", "Tags": tags}]
+    vpc = ec2.create_vpc(CidrBlock="10.9.0.0/16", TagSpecifications=specifications)["Vpc"]["VpcId"]
+    resources = of_environment(target, owner)
     ec2.delete_vpc(VpcId=vpc)
     assert resources == (Resource("vpc", vpc),)
-    assert of_environment(target, Owner.of(names)) == ()
+    assert of_environment(target, owner) == ()

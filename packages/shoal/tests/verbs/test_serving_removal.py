@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from shoal.aws.deployed_stack import status_of_stack
 from shoal.aws.events import Event, Note
+from shoal.aws.stacks import status_of_stack
 from shoal.aws.target import Target
 from shoal.errors import ProtectedError
 from shoal.settings.names import Names
@@ -22,11 +22,9 @@ from shoal.settings.settings import Environment
 from shoal.verbs.destroy.serving_removal import ServingRemoval
 from shoal.verbs.destroy.teardown import Teardown
 from tests.settings.releases import RELEASE
-from tests.verbs.conftest import ACCOUNT
+from tests.verbs.conftest import ACCOUNT, PARAMETER
 from tests.verbs.slow_stack import slow
 from tests.verbs.test_stacks import Cdk
-
-PARAMETER = {"Type": "AWS::SSM::Parameter", "Properties": {"Type": "String", "Value": "x"}}
 
 
 class Place:
@@ -42,11 +40,8 @@ class Place:
         protected = Environment(
             name="prod", workload=f"r{time.monotonic_ns() % 10**9}", account=ACCOUNT, protect=True
         )
-        self.names, self.target, self.notes = (
-            Names(protected.model_copy(update=sections)),
-            target,
-            list[str](),
-        )
+        self.names, self.target = Names(protected.model_copy(update=sections)), target
+        self.notes: list[str] = []
         self.stack, self._cloudformation = self.names.stack(part), target.client("cloudformation")
         self._cloudformation.create_stack(
             StackName=self.stack,
@@ -75,13 +70,8 @@ def test_it_is_refused_while_the_file_of_a_protected_environment_pins_a_release(
     target: Target,
 ) -> None:
     place = Place(target, release=RELEASE, serving=Serving())
-    with pytest.raises(
-        ProtectedError,
-        match=(
-            r"environment prod is protected .* take the release out with `git revert` of its"
-            r" promotion"
-        ),
-    ):
+    advice = "take the release out with `git revert` of its promotion"
+    with pytest.raises(ProtectedError, match=f"environment prod is protected .* {advice}"):
         place.removal().remove()
     place.settle()
     assert (place.status, place.notes) == ("CREATE_COMPLETE", [])
@@ -90,10 +80,7 @@ def test_it_is_refused_while_the_file_of_a_protected_environment_pins_a_release(
 def test_a_stack_that_failed_when_it_was_made_may_go_so_that_it_can_be_made_again(
     target: Target,
 ) -> None:
-    broken = {
-        "Type": "AWS::SSM::Parameter",
-        "Properties": {"Type": "of no known type", "Value": "x"},
-    }
+    broken = PARAMETER | {"Properties": {"Type": "of no known type", "Value": "x"}}
     place = Place(target, broken, release=RELEASE, serving=Serving())
     place.settle()
     assert place.status == "ROLLBACK_COMPLETE"
@@ -105,9 +92,8 @@ def test_a_stack_that_failed_when_it_was_made_may_go_so_that_it_can_be_made_agai
 def test_a_stack_that_the_file_asks_for_no_more_is_deleted_whole(
     target: Target, left_out: str
 ) -> None:
-    place = Place(
-        target, PARAMETER, "serving", **{"release": RELEASE, "serving": Serving(), left_out: None}
-    )
+    sections: dict[str, object] = {"release": RELEASE, "serving": Serving(), left_out: None}
+    place = Place(target, **sections)  # type: ignore[arg-type]
     place.settle()
     assert place.removal().remove() == ()
     assert place.status is None

@@ -4,7 +4,6 @@ destroy` misses.
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import time
@@ -24,7 +23,7 @@ from shoal.settings.names import Names
 from shoal.settings.settings import Environment
 from shoal.verbs.destroy.teardown import Destroyed, Teardown
 from tests.repository import ROOT
-from tests.verbs.conftest import ACCOUNT
+from tests.verbs.conftest import ACCOUNT, make_stack
 
 NETWORK = {
     "Vpc": {"Type": "AWS::EC2::VPC", "Properties": {"CidrBlock": "10.44.0.0/16"}},
@@ -83,9 +82,8 @@ class Place:
     def __init__(self, target: Target) -> None:
         self.target = target
         workload = f"s{time.monotonic_ns() % 10**9}"
-        self.names = Names(
-            Environment(name="dev", workload=workload, account=ACCOUNT, protect=False)
-        )
+        settings = Environment(name="dev", workload=workload, account=ACCOUNT, protect=False)
+        self.names = Names(settings)
         self.events: list[Event] = []
         self.stacks = Stacks(target, self.names, self.events.append, poll_s=0.05)
         self.cloudformation = target.client("cloudformation")
@@ -94,15 +92,10 @@ class Place:
         self, part: str, resources: dict[str, Any], *, export: str = "", protect: bool = False
     ) -> str:
         """Create a stack of the environment, which may export its VPC; return its name."""
-        name, template = self.names.stack(part), {"Resources": resources}
-        if export:
-            template["Outputs"] = {"Id": {"Value": {"Ref": "Vpc"}, "Export": {"Name": export}}}
-        self.cloudformation.create_stack(
-            StackName=name, TemplateBody=json.dumps(template), EnableTerminationProtection=protect
-        )
-        waiter = self.cloudformation.get_waiter("stack_create_complete")
-        waiter.wait(StackName=name, WaiterConfig={"Delay": 1})
-        return name
+        output = {"Id": {"Value": {"Ref": "Vpc"}, "Export": {"Name": export}}}
+        options: dict[str, Any] = {"Outputs": output} if export else {}
+        options["EnableTerminationProtection"] = protect
+        return make_stack(self.target, self.names.stack(part), resources, **options)
 
     def queue(self, end: str) -> dict[str, Any]:
         properties = {"QueueName": f"{self.names.prefix}-{end}"}
@@ -180,14 +173,8 @@ def destroy_in_a_process(place: Place, until: str = "") -> tuple[int, list[str]]
     The process sends itself the signal, so that it comes at that point, however busy the machine
     is.
     """
-    variables = (
-        str(place.target.endpoint_url),
-        place.target.secret,
-        place.names.environment.project,
-        ACCOUNT,
-        place.target.region,
-        until,
-    )
+    target, project = place.target, place.names.environment.project
+    variables = (str(target.endpoint_url), target.secret, project, ACCOUNT, target.region, until)
     command = [sys.executable, "-c", PROGRAM, *variables]
     result = subprocess.run(
         command, cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=120, check=False

@@ -195,11 +195,8 @@ def test_log_groups_of_the_environment_are_removed_and_others_stay(place: Place)
     neighbour = Names(place.settings.model_copy(update={"name": "dev-b"}))
     flow_logs = f"/shoal/{neighbour.prefix}/flow-logs"
     properties = {"LogGroupName": flow_logs}
-    stack = make_stack(
-        place.target,
-        neighbour.stack("network"),
-        {"Type": "AWS::Logs::LogGroup", "Properties": properties},
-    )
+    log = {"Type": "AWS::Logs::LogGroup", "Properties": properties}
+    stack = make_stack(place.target, neighbour.stack("network"), {"Logs": log})
     mine = f"/aws/lambda/{place.names.function('teardown')}"
     others = [
         f"/aws/lambda/other-{place.settings.project}",
@@ -326,8 +323,5 @@ def test_the_stack_of_a_release_that_is_pinned_no_more_is_deleted(place: Place) 
 
 
 def stacks_of(target: Target) -> set[str]:
-    return {
-        each["StackName"]
-        for each in target.client("cloudformation").describe_stacks()["Stacks"]
-        if each["StackStatus"] != "DELETE_COMPLETE"
-    }
+    stacks = target.client("cloudformation").describe_stacks()["Stacks"]
+    return {each["StackName"] for each in stacks if each["StackStatus"] != "DELETE_COMPLETE"}

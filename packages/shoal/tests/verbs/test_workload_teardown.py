@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -18,7 +17,7 @@ from shoal.settings.names import WORKLOAD_TAG, Names
 from shoal.settings.settings import Environment, WorkloadSettings
 from shoal.verbs.destroy.teardown import Teardown
 from tests.repository import ROOT
-from tests.verbs.conftest import ACCOUNT
+from tests.verbs.conftest import ACCOUNT, make_stack
 
 
 class Cdk:
@@ -35,14 +34,13 @@ class Cdk:
 class Place:
     """An environment with the workloads mnist and houses; kites left the file, and is deployed."""
 
-    def __init__(self, target: Target, project: str = "") -> None:
+    def __init__(self, target: Target) -> None:
         self.target, self.mark = target, f"w{time.monotonic_ns() % 10**8}"
-        self.mnist, self.houses, self.kites = (
-            f"{name}{self.mark}" for name in ("mnist", "houses", "kites")
-        )
+        names = ("mnist", "houses", "kites")
+        self.mnist, self.houses, self.kites = (f"{name}{self.mark}" for name in names)
         self.view = Environment(
             name="dev",
-            project=project or f"p{self.mark}",
+            project=f"p{self.mark}",
             workload=self.mnist,
             workloads={self.mnist: WorkloadSettings(), self.houses: WorkloadSettings()},
             account=ACCOUNT,
@@ -52,11 +50,9 @@ class Place:
         self.events: list[Event] = []
         self.cdk = Cdk()
 
-    def named_like_the_project(self) -> Place:
-        """Return the same with a project that is called as the first workload is."""
-        self.view = self.view.model_copy(update={"project": self.mnist})
+    def change(self, **sections: object) -> None:
+        self.view = self.view.model_copy(update=sections)
         self.shared = Names(self.view).shared
-        return self
 
     def names(self, workload: str) -> Names:
         return inventory.names_of(self.shared, workload)
@@ -66,27 +62,15 @@ class Place:
         self.create("data", self.shared, {"Data": bucket(self.shared.bucket("data"))})
         for workload in (self.mnist, self.houses, self.kites):
             names = self.names(workload)
-            log = f"/aws/lambda/{names.function('teardown')}"
-            resources = {
-                "Log": {"Type": "AWS::Logs::LogGroup", "Properties": {"LogGroupName": log}}
-            }
-            self.create("pipeline", names, resources, {WORKLOAD_TAG: names.prefix})
+            log = log_group(f"/aws/lambda/{names.function('teardown')}")
+            self.create("pipeline", names, {"Log": log}, {WORKLOAD_TAG: names.prefix})
 
     def create(
         self, part: str, names: Names, resources: dict[str, Any], tags: dict[str, str] | None = None
     ) -> None:
         environment = {"shoal:project": self.view.project, "shoal:environment": self.view.name}
-        cloudformation = self.target.client("cloudformation")
-        cloudformation.create_stack(
-            StackName=names.stack(part),
-            TemplateBody=json.dumps({"Resources": resources}),
-            Tags=[
-                {"Key": key, "Value": value} for key, value in (environment | (tags or {})).items()
-            ],
-        )
-        cloudformation.get_waiter("stack_create_complete").wait(
-            StackName=names.stack(part), WaiterConfig={"Delay": 0.1}
-        )
+        all_tags = [{"Key": k, "Value": value} for k, value in (environment | (tags or {})).items()]
+        make_stack(self.target, names.stack(part), resources, Tags=all_tags)
 
     def protect_stacks(self, names: Names, protection: bool) -> None:
         for part in ("image", "pipeline"):
@@ -108,6 +92,10 @@ class Place:
     @property
     def notes(self) -> list[str]:
         return [event.text for event in self.events if isinstance(event, Note)]
+
+
+def log_group(name: str) -> dict[str, Any]:
+    return {"Type": "AWS::Logs::LogGroup", "Properties": {"LogGroupName": name}}
 
 
 def bucket(name: str) -> dict[str, Any]:
@@ -162,14 +150,12 @@ def test_a_protected_workload_that_left_the_file_goes_once_its_stacks_are_not_pr
         "Properties": {"ModelPackageGroupName": kites.model_package_group},
     }
     place.create("image", kites, {"Group": group}, {WORKLOAD_TAG: kites.prefix})
-    place.view = place.view.model_copy(update={"protect": True})
-    place.shared = Names(place.view).shared
+    place.change(protect=True)
     place.protect_stacks(kites, True)
     with pytest.raises(ProtectedError, match="nothing was destroyed") as refusal:
         place.destroy(place.names(place.kites))
     assert str(refusal.value).count("\n  aws cloudformation") == 2
-    place.view = place.view.model_copy(update={"protect": False})
-    place.shared = Names(place.view).shared
+    place.change(protect=False)
     before = place.left()
     with pytest.raises(ProtectedError, match=rf"^{place.view.name} {place.kites} left the file"):
         place.destroy(place.shared)  # all of the environment
@@ -207,11 +193,11 @@ def test_what_a_workload_has_in_shared_buckets_is_said_to_be_kept(place: Place) 
 def test_a_workload_that_is_called_like_the_project_takes_nothing_that_all_share(
     target: Target,
 ) -> None:
-    place = Place(target).named_like_the_project()
+    place = Place(target)
+    place.change(project=place.mnist)
     place.deploy()
     flow_logs = f"/shoal/{place.shared.prefix}/flow-logs"
-    log = {"Type": "AWS::Logs::LogGroup", "Properties": {"LogGroupName": flow_logs}}
-    place.create("network", place.shared, {"FlowLogs": log})
+    place.create("network", place.shared, {"FlowLogs": log_group(flow_logs)})
     before = set(place.left())
     place.destroy(place.names(place.mnist))
     gone = before - set(place.left())

@@ -8,7 +8,7 @@ running jobs are included.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,11 +58,9 @@ class Owner:
         """Return the owner that stands for an environment with all its `workloads`, or for one of
         several.
         """
-        tags = _environment_tags(names)
-        if names.is_one_of_several:
-            tags = (*tags, (WORKLOAD_TAG, names.prefix))
-        prefixes = tuple(each.prefix for each in workloads)
-        return cls(names.prefix, execution_ids, tags, others, prefixes, kept)
+        own = ((WORKLOAD_TAG, names.prefix),) if names.is_one_of_several else ()
+        tags, prefixes = (*_environment_tags(names), *own), (each.prefix for each in workloads)
+        return cls(names.prefix, execution_ids, tags, others, tuple(prefixes), kept)
 
     def owns(self, name: str) -> bool:
         has_prefix = any(_starts(name, each) for each in self.prefixes) and not (
@@ -70,13 +68,14 @@ class Owner:
         )
         return has_prefix or any(mark in name for mark in self.execution_ids)
 
+    def owns_tagged(self, item: Mapping[str, Any]) -> bool:
+        """Return whether something without a name has the owner's tags."""
+        tags = {(tag["Key"], tag["Value"]) for tag in item.get("Tags", ())}
+        return bool(self.tags) and tags.issuperset(self.tags)
+
     @property
     def prefixes(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys((self.prefix, *self.workloads)))
-
-    @property
-    def marks(self) -> tuple[str, ...]:
-        return (*self.prefixes, *self.execution_ids)
 
 
 def _environment_tags(names: Names) -> tuple[tuple[str, str], ...]:
@@ -96,7 +95,7 @@ def neighbours(target: Target, prefixes: Iterable[str]) -> tuple[str, ...]:
     first, *rest = dict.fromkeys(prefixes)
     start = "|".join(map(re.escape, (first, *rest)))
     pattern = re.compile(rf"((?:{start})-.+)-(network|data|pipeline)")
-    stacks = _stacks(target, Owner(first, workloads=tuple(rest)))
+    stacks = KINDS["stack"](target, Owner(first, workloads=tuple(rest)))
     return tuple(sorted({match[1] for match in map(pattern.fullmatch, stacks) if match}))
 
 
@@ -151,284 +150,201 @@ def _shared(target: Target, names: Names) -> Iterator[str]:
     They do if it is called like the project, and where its environment had one workload before.
     """
     stacks = {f"{names.prefix}-{part}" for part in SHARED_PARTS}
-    for stack in stacks.intersection(_stacks(target, Owner(names.prefix))):
+    listing = ("cloudformation", "list_stack_resources", "StackResourceSummaries")
+    for stack in stacks.intersection(KINDS["stack"](target, Owner(names.prefix))):
         yield stack
-        for resource in _pages(
-            target,
-            "cloudformation",
-            "list_stack_resources",
-            "StackResourceSummaries",
-            StackName=stack,
-        ):
+        for resource in _pages(target, *listing, StackName=stack):
             name = str(resource.get("PhysicalResourceId", ""))
             yield name.rpartition("/")[2] if name.startswith("https:") else name  # a queue
-
-
-Lister = Callable[[Target, Owner], Iterable[str]]
 
 
 def of_environment(
     target: Target, owner: Owner, kinds: Collection[str] = ()
 ) -> tuple[Resource, ...]:
     """Return everything in the account that `owner` owns, or only `kinds` of it, sorted."""
-    return _collect(
-        target,
-        owner,
-        {kind: lister for kind, lister in LISTERS.items() if not kinds or kind in kinds},
-    )
+    resources = {
+        Resource(kind, name) for kind in kinds or KINDS for name in KINDS[kind](target, owner)
+    }
+    return tuple(sorted(resources))
 
 
 def of_bootstrap(target: Target) -> tuple[Resource, ...]:
     """Return everything that `cdk bootstrap` made."""
-    toolkit, rest = Owner(TOOLKIT_STACK), Owner(f"cdk-{QUALIFIER}")
-    listers = {kind: LISTERS[kind] for kind in ("bucket", "role", "image repository")}
-    listers["parameter"] = _parameters
-    return tuple(
-        sorted({*_collect(target, toolkit, {"stack": _stacks}), *_collect(target, rest, listers)})
-    )
-
-
-def _collect(target: Target, owner: Owner, listers: dict[str, Lister]) -> tuple[Resource, ...]:
-    return tuple(
-        sorted(
-            {
-                Resource(kind, name)
-                for kind, lister in listers.items()
-                for name in lister(target, owner)
-            }
-        )
-    )
+    path = f"/cdk-bootstrap/{QUALIFIER}"
+    resources = {
+        *of_environment(target, Owner(TOOLKIT_STACK), ["stack"]),
+        *of_environment(target, Owner(f"cdk-{QUALIFIER}"), ["bucket", "role", "image repository"]),
+        *(Resource("parameter", item["Name"]) for item in _parameters(target, path)),
+    }
+    return tuple(sorted(resources))
 
 
 def _pages(target: Target, service: str, operation: str, key: str, **request: Any) -> Iterator[Any]:
-    for page in target.client(service).get_paginator(operation).paginate(**request):
+    client = target.client(service)
+    if client.can_paginate(operation):
+        pages = client.get_paginator(operation).paginate(**request)
+    else:
+        pages = [getattr(client, operation)(**request)]
+    for page in pages:
         yield from page.get(key, ())
 
 
-def _named(service: str, operation: str, key: str, name_key: str) -> Lister:
-    def lister(target: Target, owner: Owner) -> Iterator[str]:
-        names = (str(item[name_key]) for item in _pages(target, service, operation, key))
-        return (name for name in names if owner.owns(name))
-
-    return lister
+def _parameters(target: Target, path: str) -> Iterator[Any]:
+    return _pages(target, "ssm", "get_parameters_by_path", "Parameters", Path=path, Recursive=True)
 
 
-def _searched(service: str, operation: str, key: str, name_key: str, by: str) -> Lister:
-    """Return a lister that has the service filter by name, with the parameter `by`: an account may
-    have thousands of models.
-    """
-
-    def lister(target: Target, owner: Owner) -> Iterator[str]:
-        texts = owner.marks if by == "NameContains" else owner.prefixes
-        pages = (_pages(target, service, operation, key, **{by: text}) for text in texts)
-        return (item[name_key] for items in pages for item in items if owner.owns(item[name_key]))
-
-    return lister
+Lister = Callable[[Target, Owner], Iterable[str]]
+Item = Mapping[str, Any]
 
 
-def _of_sagemaker(operation: str, key: str, name_key: str) -> Lister:
-    return _searched("sagemaker", operation, key, name_key, "NameContains")
+@dataclass(frozen=True)
+class _Listing:
+    """How a service lists a kind of resource that its name shows to be an owner's."""
+
+    service: str
+    operation: str
+    key: str
+    """Of the items in an answer."""
+    name_key: str
+    search: str = ""
+    """The parameter by which the service filters names: an account may have thousands of models."""
+    parts: Callable[[Item, str], Iterable[str]] = lambda _, name: (name,)
+    """Return the names in an item and its name, of which the owner has one."""
+
+    def __call__(self, target: Target, owner: Owner) -> Iterator[str]:
+        contains = owner.execution_ids if self.search == "NameContains" else ()
+        texts = (*owner.prefixes, *contains)
+        for request in [{self.search: text} for text in texts] if self.search else [{}]:
+            for item in _pages(target, self.service, self.operation, self.key, **request):
+                name = str(item[self.name_key])
+                if name not in owner.kept and any(map(owner.owns, self.parts(item, name))):
+                    yield name
 
 
-def _running_jobs(kind: str) -> Lister:
-    """Return a lister of training or processing jobs that have not ended.
+@dataclass(frozen=True)
+class _Tagged:
+    """How a service lists what has an id and tags but no name; not all of them filter by tags."""
+
+    operation: str
+    key: str
+    id_key: str
+    service: str = "ec2"
+
+    def __call__(self, target: Target, owner: Owner) -> Iterator[str]:
+        items = _pages(target, self.service, self.operation, self.key) if owner.tags else ()
+        for item in items:  # EC2 shows deleted NAT gateways for about an hour
+            if owner.owns_tagged(item) and item.get("State") not in ("deleted", "deleting"):
+                yield item[self.id_key]
+
+
+@dataclass(frozen=True)
+class _RunningJobs:
+    """Training or processing jobs that have not ended.
 
     Their generated names have no prefix, so their role identifies them.
     """
 
-    def lister(target: Target, owner: Owner) -> Iterator[str]:
-        describe = getattr(target.client("sagemaker"), f"describe_{kind.lower()}_job")
+    kind: str
+
+    def __call__(self, target: Target, owner: Owner) -> Iterator[str]:
+        name_key, operation = f"{self.kind}JobName", f"{self.kind.lower()}_job"
+        describe = getattr(target.client("sagemaker"), f"describe_{operation}")
+        listing = ("sagemaker", f"list_{operation}s", f"{self.kind}JobSummaries")
         for status in ("InProgress", "Stopping"):
-            for item in _pages(
-                target,
-                "sagemaker",
-                f"list_{kind.lower()}_jobs",
-                f"{kind}JobSummaries",
-                StatusEquals=status,
-            ):
-                name = item[f"{kind}JobName"]
-                if owner.owns(describe(**{f"{kind}JobName": name})["RoleArn"].rpartition("/")[2]):
-                    yield name
-
-    return lister
-
-
-def _stacks(target: Target, owner: Owner) -> Iterator[str]:
-    for stack in _pages(target, "cloudformation", "describe_stacks", "Stacks"):
-        if owner.owns(stack["StackName"]) and stack["StackStatus"] != "DELETE_COMPLETE":
-            yield stack["StackName"]
+            for item in _pages(target, *listing, StatusEquals=status):
+                role = describe(**{name_key: item[name_key]})["RoleArn"]
+                if owner.owns(role.rpartition("/")[2]):
+                    yield item[name_key]
 
 
 def _queues(target: Target, owner: Owner) -> Iterator[str]:
     for prefix in owner.prefixes:
-        urls = target.client("sqs").list_queues(QueueNamePrefix=prefix).get("QueueUrls", ())
-        names = (str(url).rpartition("/")[2] for url in urls)
-        yield from (name for name in names if owner.owns(name))
-
-
-def _log_groups(target: Target, owner: Owner) -> Iterator[str]:
-    """List log groups, which end in a resource's name, such as /aws/lambda/FUNCTION."""
-    names = (
-        group["logGroupName"]
-        for group in _pages(target, "logs", "describe_log_groups", "logGroups")
-    )
-    return (
-        name
-        for name in names
-        if name not in owner.kept and any(owner.owns(part) for part in name.split("/"))
-    )
-
-
-def _key_aliases(target: Target, owner: Owner) -> Iterator[str]:
-    aliases = (alias["AliasName"] for alias in _pages(target, "kms", "list_aliases", "Aliases"))
-    return (
-        alias
-        for alias in aliases
-        if alias not in owner.kept and owner.owns(alias.removeprefix("alias/"))
-    )
-
-
-def _tagged(operation: str, key: str, id_key: str, filter_key: str = "Filters") -> Lister:
-    """Return a lister for parts of a VPC, which have ids and tags but no names."""
-
-    def lister(target: Target, owner: Owner) -> Iterator[str]:
-        filters = _tag_filters(owner)
-        if not filters:
-            return iter(())
-        return (
-            item[id_key] for item in _pages(target, "ec2", operation, key, **{filter_key: filters})
-        )
-
-    return lister
-
-
-def _tag_filters(owner: Owner) -> list[dict[str, Any]]:
-    return [{"Name": f"tag:{name}", "Values": [value]} for name, value in owner.tags]
-
-
-def _nat_gateways(target: Target, owner: Owner) -> Iterator[str]:
-    """List NAT gateways, without the deleted ones that EC2 shows for about an hour."""
-    pages = (
-        _pages(target, "ec2", "describe_nat_gateways", "NatGateways", Filter=_tag_filters(owner))
-        if owner.tags
-        else ()
-    )
-    alive = (gateway for gateway in pages if gateway["State"] not in ("deleted", "deleting"))
-    # moto does not apply the filter.
-    return (gateway["NatGatewayId"] for gateway in alive if _has_tags(gateway, owner))
-
-
-def _addresses(target: Target, owner: Owner) -> Iterator[str]:
-    addresses = (
-        target.client("ec2").describe_addresses(Filters=_tag_filters(owner))["Addresses"]
-        if owner.tags
-        else ()
-    )
-    return (address["AllocationId"] for address in addresses)
-
-
-def _file_systems(target: Target, owner: Owner) -> Iterator[str]:
-    """List file systems; FSx cannot filter by tags."""
-    pages = _pages(target, "fsx", "describe_file_systems", "FileSystems") if owner.tags else ()
-    return (file_system["FileSystemId"] for file_system in pages if _has_tags(file_system, owner))
-
-
-def _has_tags(description: dict[str, Any], owner: Owner) -> bool:
-    return {(tag["Key"], tag["Value"]) for tag in description.get("Tags", ())}.issuperset(
-        owner.tags
-    )
-
-
-def _event_sources(target: Target, owner: Owner) -> Iterator[str]:
-    for mapping in _pages(target, "lambda", "list_event_source_mappings", "EventSourceMappings"):
-        if owner.owns(mapping["FunctionArn"].split(":")[6]):
-            yield mapping["UUID"]
+        urls = _pages(target, "sqs", "list_queues", "QueueUrls", QueueNamePrefix=prefix)
+        yield from filter(owner.owns, (str(url).rpartition("/")[2] for url in urls))
 
 
 def _scalable_targets(target: Target, owner: Owner) -> Iterator[str]:
     """List scalable targets, whose ids are endpoint/NAME/variant/NAME."""
-    targets = _pages(
-        target,
-        "application-autoscaling",
-        "describe_scalable_targets",
-        "ScalableTargets",
-        ServiceNamespace="sagemaker",
-    )
-    ids = (str(item["ResourceId"]) for item in targets)
-    return (id_ for id_ in ids if id_.startswith("endpoint/") and owner.owns(id_.split("/")[1]))
+    listing = ("application-autoscaling", "describe_scalable_targets", "ScalableTargets")
+    for item in _pages(target, *listing, ServiceNamespace="sagemaker"):
+        kind, name, *_ = item["ResourceId"].split("/")
+        if kind == "endpoint" and owner.owns(name):
+            yield item["ResourceId"]
 
 
 def _image_parameters(target: Target, owner: Owner) -> Iterator[str]:
-    return (
-        item["Name"]
-        for prefix in owner.prefixes
-        for item in _pages(
-            target,
-            "ssm",
-            "get_parameters_by_path",
-            "Parameters",
-            Path=f"/shoal/{prefix}/images",
-            Recursive=True,
-        )
-    )
+    for prefix in owner.prefixes:
+        yield from (item["Name"] for item in _parameters(target, f"/shoal/{prefix}/images"))
 
 
-def _parameters(target: Target, _owner: Owner) -> Iterator[str]:
-    path = f"/cdk-bootstrap/{QUALIFIER}"
-    return (
-        item["Name"]
-        for item in _pages(
-            target, "ssm", "get_parameters_by_path", "Parameters", Path=path, Recursive=True
-        )
-    )
+def _path(_: Item, name: str) -> list[str]:
+    """Return the parts of a name such as /aws/lambda/FUNCTION or alias/KEY."""
+    return name.split("/")
 
 
-LISTERS: dict[str, Lister] = {
-    "stack": _stacks,
-    "bucket": _named("s3", "list_buckets", "Buckets", "Name"),
-    "role": _named("iam", "list_roles", "Roles", "RoleName"),
-    "function": _named("lambda", "list_functions", "Functions", "FunctionName"),
-    "log group": _log_groups,
+def _function(item: Item, _: str) -> list[str]:
+    return [item["FunctionArn"].split(":")[6]]
+
+
+def _existing_stack(item: Item, name: str) -> list[str]:
+    return [name] if item["StackStatus"] != "DELETE_COMPLETE" else []
+
+
+KINDS: dict[str, Lister] = {
+    "stack": _Listing(
+        "cloudformation", "describe_stacks", "Stacks", "StackName", parts=_existing_stack
+    ),
+    "bucket": _Listing("s3", "list_buckets", "Buckets", "Name"),
+    "role": _Listing("iam", "list_roles", "Roles", "RoleName"),
+    "function": _Listing("lambda", "list_functions", "Functions", "FunctionName"),
+    "log group": _Listing("logs", "describe_log_groups", "logGroups", "logGroupName", parts=_path),
     "queue": _queues,
-    "rule": _named("events", "list_rules", "Rules", "Name"),
-    "schedule group": _searched(  # their schedules go with them
+    "rule": _Listing("events", "list_rules", "Rules", "Name"),
+    "schedule group": _Listing(  # their schedules go with them
         "scheduler", "list_schedule_groups", "ScheduleGroups", "Name", "NamePrefix"
     ),
-    "alarm": _named("cloudwatch", "describe_alarms", "MetricAlarms", "AlarmName"),
-    "key alias": _key_aliases,
-    "event source": _event_sources,
-    "vpc": _tagged("describe_vpcs", "Vpcs", "VpcId"),
-    "subnet": _tagged("describe_subnets", "Subnets", "SubnetId"),
-    "route table": _tagged("describe_route_tables", "RouteTables", "RouteTableId"),
-    "flow log": _tagged("describe_flow_logs", "FlowLogs", "FlowLogId", "Filter"),
-    "security group": _tagged("describe_security_groups", "SecurityGroups", "GroupId"),
-    "nat gateway": _nat_gateways,
-    "public address": _addresses,
-    "internet gateway": _tagged(
+    "alarm": _Listing("cloudwatch", "describe_alarms", "MetricAlarms", "AlarmName"),
+    "key alias": _Listing("kms", "list_aliases", "Aliases", "AliasName", parts=_path),
+    "event source": _Listing(
+        "lambda", "list_event_source_mappings", "EventSourceMappings", "UUID", parts=_function
+    ),
+    "vpc": _Tagged("describe_vpcs", "Vpcs", "VpcId"),
+    "subnet": _Tagged("describe_subnets", "Subnets", "SubnetId"),
+    "route table": _Tagged("describe_route_tables", "RouteTables", "RouteTableId"),
+    "flow log": _Tagged("describe_flow_logs", "FlowLogs", "FlowLogId"),
+    "security group": _Tagged("describe_security_groups", "SecurityGroups", "GroupId"),
+    "nat gateway": _Tagged("describe_nat_gateways", "NatGateways", "NatGatewayId"),
+    "public address": _Tagged("describe_addresses", "Addresses", "AllocationId"),
+    "internet gateway": _Tagged(
         "describe_internet_gateways", "InternetGateways", "InternetGatewayId"
     ),
-    "file system": _file_systems,
-    "vpc endpoint": _tagged("describe_vpc_endpoints", "VpcEndpoints", "VpcEndpointId"),
-    "image repository": _named("ecr", "describe_repositories", "repositories", "repositoryName"),
+    "file system": _Tagged("describe_file_systems", "FileSystems", "FileSystemId", "fsx"),
+    "vpc endpoint": _Tagged("describe_vpc_endpoints", "VpcEndpoints", "VpcEndpointId"),
+    "image repository": _Listing("ecr", "describe_repositories", "repositories", "repositoryName"),
     "image parameter": _image_parameters,
-    "pipeline": _searched(
+    "pipeline": _Listing(
         "sagemaker", "list_pipelines", "PipelineSummaries", "PipelineName", "PipelineNamePrefix"
     ),
-    "model package group": _of_sagemaker(
-        "list_model_package_groups", "ModelPackageGroupSummaryList", "ModelPackageGroupName"
+    "model package group": _Listing(
+        "sagemaker",
+        "list_model_package_groups",
+        "ModelPackageGroupSummaryList",
+        "ModelPackageGroupName",
+        "NameContains",
     ),
-    "model": _of_sagemaker("list_models", "Models", "ModelName"),
-    "endpoint config": _of_sagemaker(
-        "list_endpoint_configs", "EndpointConfigs", "EndpointConfigName"
+    "model": _Listing("sagemaker", "list_models", "Models", "ModelName", "NameContains"),
+    "endpoint config": _Listing(
+        "sagemaker",
+        "list_endpoint_configs",
+        "EndpointConfigs",
+        "EndpointConfigName",
+        "NameContains",
     ),
-    "endpoint": _of_sagemaker("list_endpoints", "Endpoints", "EndpointName"),
+    "endpoint": _Listing(
+        "sagemaker", "list_endpoints", "Endpoints", "EndpointName", "NameContains"
+    ),
     "scalable target": _scalable_targets,
-    "running training job": _running_jobs("Training"),
-    "running processing job": _running_jobs("Processing"),
+    "running training job": _RunningJobs("Training"),
+    "running processing job": _RunningJobs("Processing"),
 }
-"""One lister per kind of resource that the stacks or an execution create."""
-MADE_BY_EXECUTIONS = ("model", "endpoint config", "endpoint", "scalable target", "log group")
-"""Kinds that executions create and that can be deleted.
-
-The steps themselves tell jobs and model packages.
-"""
+"""How to list each kind of resource that the stacks or an execution create."""

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, WaiterError
 
 from shoal.aws import inventory
 from shoal.aws.cdk import TOOLKIT_STACK
-from shoal.aws.deployed_stack import describe_stack
 from shoal.aws.events import Note, Report
 from shoal.aws.target import Target
 from shoal.errors import LeftBehindError, error_code
@@ -36,6 +36,7 @@ _KEPT_FOLDERS = {
     "transform": "the results of its transform jobs",
 }
 """Purposes of folders of the artifact bucket, which outlive a workload."""
+_INTERFACE_FILTERS = {"AWS::EC2::Subnet": "subnet-id", "AWS::EC2::SecurityGroup": "group-id"}
 _RETAINED = {"Retain", "RetainExceptOnCreate", "Snapshot"}
 _DELETE_TIMEOUT_S = 3600.0
 _SETTLE_TIMEOUT_S = 2 * 14_400.0
@@ -45,6 +46,27 @@ Source: API reference, BlueGreenUpdatePolicy: MaximumExecutionTimeoutInSeconds i
 """
 _INTERFACES_TIMEOUT_S = 1200.0
 """Network interfaces go some minutes after their jobs and endpoints (SageMaker developer guide)."""
+
+_NO_STACK = "ValidationError"
+"""CloudFormation's error code for a stack that does not exist."""
+State = TypeVar("State")
+
+
+def describe_stack(target: Target, name: str) -> dict[str, Any] | None:
+    """Return the stack as CloudFormation describes it, or None if it does not exist any more."""
+    try:
+        (stack,) = target.client("cloudformation").describe_stacks(StackName=name)["Stacks"]
+    except ClientError as error:
+        if error_code(error) == _NO_STACK:
+            return None
+        raise
+    return None if stack["StackStatus"] == "DELETE_COMPLETE" else dict(stack)
+
+
+def status_of_stack(target: Target, name: str) -> str | None:
+    """Return the stack's StackStatus, or None if it does not exist or has only a change set."""
+    status = (describe_stack(target, name) or {}).get("StackStatus")
+    return None if status == "REVIEW_IN_PROGRESS" else status
 
 
 @dataclass(frozen=True)
@@ -62,19 +84,20 @@ class Stacks:
         ranks = {
             f"{prefix}-{part}": rank for rank, part in enumerate(ORDER) for prefix in owner.prefixes
         }
-        return sorted(
-            (stack.name for stack in inventory.of_environment(self.target, owner, ["stack"])),
-            key=lambda name: ranks.get(name, -1),
-        )
+        stacks = inventory.of_environment(self.target, owner, ["stack"])
+        return sorted((stack.name for stack in stacks), key=lambda name: ranks.get(name, -1))
 
     def busy(self) -> dict[str, str]:
         """Return the status, by name, of the stacks that CloudFormation is working on."""
-        stacks = {name: self.describe(name) for name in self.left()}
-        return {
-            name: str(stack["StackStatus"])
-            for name, stack in stacks.items()
-            if stack and _is_busy(stack)
-        }
+        statuses = {name: self._busy_status(name) for name in self.left()}
+        return {name: status for name, status in statuses.items() if status}
+
+    def _busy_status(self, name: str) -> str | None:
+        """Return the status of a stack on which CloudFormation works: not of a change set that
+        nobody executed.
+        """
+        status = status_of_stack(self.target, name)
+        return status if status and status.endswith("IN_PROGRESS") else None
 
     def settle(self) -> None:
         """Wait until CloudFormation works on none of them.
@@ -91,18 +114,24 @@ class Stacks:
 
         Raises LeftBehindError at a deadline.
         """
-        deadline, announced = time.monotonic() + _SETTLE_TIMEOUT_S, False
-        while (stack := self.describe(name)) and _is_busy(stack):
-            if time.monotonic() > deadline:
-                raise LeftBehindError(
-                    f"stack {name} is still {stack['StackStatus']} after {_SETTLE_TIMEOUT_S:.0f} s;"
-                    " run it again"
-                )
-            if not announced:
-                self.report(Note(f"waiting for stack {name}, which is {stack['StackStatus']}"))
-                announced = True
+        waiting = f"waiting for stack {name}, which is {{}}"
+        if status := self._watch(partial(self._busy_status, name), waiting, _SETTLE_TIMEOUT_S):
+            raise LeftBehindError(
+                f"stack {name} is still {status} after {_SETTLE_TIMEOUT_S:.0f} s; run it again"
+            )
+        return describe_stack(self.target, name)
+
+    def _watch(self, look: Callable[[], State], waiting: str, timeout_s: float) -> State:
+        """Look until there is nothing more to wait for, or until the deadline, and return what
+        there is then; `waiting` is reported once.
+        """
+        deadline, is_announced = time.monotonic() + timeout_s, False
+        while (state := look()) and time.monotonic() < deadline:
+            if not is_announced:
+                self.report(Note(waiting.format(state)))
+                is_announced = True
             time.sleep(self.poll_s)
-        return stack
+        return state
 
     def kept_on_purpose(self) -> list[str]:
         """Return what the templates keep, and what only looks like a part of the environment.
@@ -113,14 +142,10 @@ class Stacks:
         kept = [line for stack in self.left() for line in self.kept_of(stack)]
         if self.names.is_one_of_several:
             return [*kept, *self._kept_objects()]
-        vpc = self.names.environment.network.existing
-        if vpc is not None:
+        if vpc := self.names.environment.network.existing:
             kept.append(f"vpc {vpc.vpc_id}, with its subnets: it was there before")
-        kept.append(
-            f"stack {TOOLKIT_STACK}, with its bucket: every CDK app of the account and region uses"
-            " them"
-        )
-        return kept
+        users = "every CDK app of the account and region uses them"
+        return [*kept, f"stack {TOOLKIT_STACK}, with its bucket: {users}"]
 
     def _kept_objects(self) -> Iterator[str]:
         """Yield a line for each place in the shared buckets in which the workload has objects."""
@@ -140,37 +165,26 @@ class Stacks:
 
         Until then their subnets and security groups cannot be deleted.
         """
-        deadline = time.monotonic() + timeout_s
-        announced = False
-        while interfaces := self._interfaces():
-            if time.monotonic() > deadline:
-                self.report(
-                    Note(
-                        f"still there after {timeout_s:.0f} s: network interfaces"
-                        f" {', '.join(interfaces)}; the network's deletion may fail"
-                    )
+        waiting = "waiting for network interfaces to go: {}"
+        if left := self._watch(self._interfaces, waiting, timeout_s):
+            self.report(
+                Note(
+                    f"still there after {timeout_s:.0f} s: network interfaces {left}; the network's"
+                    " deletion may fail"
                 )
-                return
-            if not announced:
-                self.report(Note(f"waiting for network interfaces to go: {', '.join(interfaces)}"))
-                announced = True
-            time.sleep(self.poll_s)
+            )
 
     def delete_rest(self) -> None:
         """Delete the stacks that `cdk destroy` left: unknown to the checkout, or failed before."""
         for name in self.left():
             self.report(Note(f"deleting stack {name}"))
-            reason = self.delete(name)
-            if reason:
+            if reason := self.delete(name):
                 self.report(Note(f"stack {name} could not be deleted: {reason}"))
 
     def protected(self) -> list[str]:
         """Return the names of the existing stacks that have termination protection."""
-        return [
-            name
-            for name in self.left()
-            if (stack := self.describe(name)) and stack.get("EnableTerminationProtection")
-        ]
+        stacks = {name: describe_stack(self.target, name) or {} for name in self.left()}
+        return [name for name, stack in stacks.items() if stack.get("EnableTerminationProtection")]
 
     def retained(self) -> frozenset[str]:
         """Return the names of the resources that the templates retain.
@@ -190,113 +204,66 @@ class Stacks:
         Call it before the stack is deleted.
         """
         for resource, policy in self._resources_of(stack):
+            kind, name = resource["ResourceType"], resource["PhysicalResourceId"]
             if policy:
-                yield (
-                    f"{resource['ResourceType']} {resource['PhysicalResourceId']} of stack {stack}"
-                    f" (DeletionPolicy {policy})"
-                )
-            elif (
-                resource["ResourceType"] == "AWS::KMS::Key"
-                and resource["ResourceStatus"] != "DELETE_COMPLETE"
-            ):
-                yield (
-                    f"key {resource['PhysicalResourceId']}: KMS deletes it after its waiting"
-                    " period, and until then it can be had back"
-                )
+                yield f"{kind} {name} of stack {stack} (DeletionPolicy {policy})"
+            elif kind == "AWS::KMS::Key":
+                period = "after its waiting period, and until then it can be had back"
+                yield f"key {name}: KMS deletes it {period}"
 
     def _resources_of(self, stack: str) -> Iterator[tuple[dict[str, Any], str | None]]:
-        """Yield each resource of a stack, and the policy by which its template retains it."""
+        """Yield each existing resource of a stack, and the policy by which its template retains
+        it; nothing if the stack does not exist.
+        """
         cloudformation = self.target.client("cloudformation")
         try:
-            declared = _resources(cloudformation.get_template(StackName=stack)["TemplateBody"])
+            body = cloudformation.get_template(StackName=stack)["TemplateBody"]
+            pages = cloudformation.get_paginator("list_stack_resources").paginate(StackName=stack)
+            resources = [each for page in pages for each in page["StackResourceSummaries"]]
         except ClientError as error:
-            if (
-                error_code(error) == "ValidationError"
-            ):  # gone meanwhile, or a change set that was never executed
-                return
-            raise
-        for resource in _all_of(cloudformation, stack):
+            if error_code(error) != _NO_STACK:
+                raise
+            return
+        template = json.loads(body) if isinstance(body, str) else body
+        declared = template.get("Resources", {})
+        for resource in resources:
             policy = declared.get(resource["LogicalResourceId"], {}).get("DeletionPolicy")
-            exists = "PhysicalResourceId" in resource
-            yield resource, policy if policy in _RETAINED and exists else None
+            is_deleted = resource["ResourceStatus"] == "DELETE_COMPLETE"
+            if "PhysicalResourceId" in resource and (policy in _RETAINED or not is_deleted):
+                yield resource, policy if policy in _RETAINED else None
 
-    def _interfaces(self) -> list[str]:
-        """Return the interfaces of jobs and endpoints.
+    def _interfaces(self) -> str:
+        """Return the ids of the interfaces of jobs and endpoints.
 
         Those of VPC endpoints, NAT gateways and file systems go with their stacks.
         """
-        ids = self._network_ids()
-        ec2 = self.target.client("ec2")
-        interfaces = {}
-        for kind, name in (
-            ("AWS::EC2::Subnet", "subnet-id"),
-            ("AWS::EC2::SecurityGroup", "group-id"),
-        ):
-            if ids.get(kind):
-                for interface in ec2.describe_network_interfaces(
-                    Filters=[{"Name": name, "Values": ids[kind]}]
-                )["NetworkInterfaces"]:
-                    interfaces[interface["NetworkInterfaceId"]] = interface
-        return sorted(key for key, interface in interfaces.items() if _is_of_a_job(interface))
-
-    def _network_ids(self) -> dict[str, list[str]]:
-        try:
-            resources = _all_of(self.target.client("cloudformation"), self.names.stack("network"))
-        except ClientError as error:
-            if (
-                error_code(error) == "ValidationError"
-            ):  # CloudFormation's word for a stack that does not exist
-                return {}
-            raise
         ids: dict[str, list[str]] = {}
-        for resource in resources:
-            if resource["ResourceStatus"] != "DELETE_COMPLETE" and "PhysicalResourceId" in resource:
-                ids.setdefault(resource["ResourceType"], []).append(resource["PhysicalResourceId"])
-        return ids
+        for resource, _ in self._resources_of(self.names.stack("network")):
+            if name := _INTERFACE_FILTERS.get(resource["ResourceType"]):
+                ids.setdefault(name, []).append(resource["PhysicalResourceId"])
+        describe = self.target.client("ec2").describe_network_interfaces
+        answers = [describe(Filters=[{"Name": name, "Values": ids[name]}]) for name in ids]
+        interfaces = [each for answer in answers for each in answer["NetworkInterfaces"]]
+        of_jobs = {each["NetworkInterfaceId"] for each in interfaces if _is_of_a_job(each)}
+        return ", ".join(sorted(of_jobs))
 
     def delete(self, name: str) -> str | None:
         """Delete a stack; return why it still exists, or None."""
         cloudformation = self.target.client("cloudformation")
+        pauses = {"Delay": self.poll_s, "MaxAttempts": int(_DELETE_TIMEOUT_S / self.poll_s)}
         try:
             cloudformation.delete_stack(StackName=name)
+            waiter = cloudformation.get_waiter("stack_delete_complete")
+            waiter.wait(StackName=name, WaiterConfig=pauses)
         except ClientError as error:  # termination protection; exports that others use
             return str(error.response["Error"].get("Message"))
-        deadline = time.monotonic() + _DELETE_TIMEOUT_S
-        while stack := self.describe(name):
-            if not stack["StackStatus"].endswith("IN_PROGRESS"):
-                return str(stack.get("StackStatusReason") or stack["StackStatus"])
-            if time.monotonic() > deadline:
-                return f"it is {stack['StackStatus']} after {_DELETE_TIMEOUT_S:.0f} s"
-            time.sleep(self.poll_s)
+        except WaiterError as error:
+            stack = describe_stack(self.target, name) or {}
+            return str(stack.get("StackStatusReason") or stack.get("StackStatus") or error)
         return None
-
-    def describe(self, name: str) -> dict[str, Any] | None:
-        """Return the stack as CloudFormation describes it, or None."""
-        return describe_stack(self.target, name)
-
-
-def _all_of(cloudformation: Any, stack: str) -> Sequence[dict[str, Any]]:
-    pages = cloudformation.get_paginator("list_stack_resources").paginate(StackName=stack)
-    return [resource for page in pages for resource in page["StackResourceSummaries"]]
-
-
-def _resources(body: Any) -> dict[str, Any]:
-    """Return the resources of a template, which botocore returns parsed or as text."""
-    template = json.loads(body) if isinstance(body, str) else body
-    return dict(template.get("Resources", {}))
-
-
-def _is_busy(stack: dict[str, Any]) -> bool:
-    """Return whether CloudFormation works on the stack. A change set that nobody executed does not
-    count.
-    """
-    status = str(stack["StackStatus"])
-    return status.endswith("IN_PROGRESS") and status != "REVIEW_IN_PROGRESS"
 
 
 def _is_of_a_job(interface: dict[str, Any]) -> bool:
     description = str(interface.get("Description", ""))
-    return (
-        interface.get("InterfaceType", "interface") == "interface"
-        and " fs-" not in f" {description}"
-    )
+    is_plain = interface.get("InterfaceType", "interface") == "interface"
+    return is_plain and " fs-" not in f" {description}"

@@ -4,7 +4,6 @@ configurations and models.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -26,6 +25,7 @@ else:
     from shoal.functions.teardown import attribution
 
 _SCALING = "scaling"
+_KINDS = ("scalable target", "endpoint", "endpoint config", "model")
 
 
 @dataclass(frozen=True)
@@ -55,36 +55,38 @@ class Leftovers:
             if self._exists(search, each)
         ]
         with search.attempt(_SCALING, "scalable targets"):
-            left += self._scalable_targets(
-                {each.name for each in resources if each.kind == "endpoint"}
-            )
-        self._report_failures(search.failures)
+            endpoints = {each.name.lower() for each in resources if each.kind == "endpoint"}
+            left += self._scalable_targets(endpoints)
+        for failure in search.failures:
+            if (text := _text(failure)) not in self._failures:
+                self._failures[text] = failure
+                self.report(Note(text))
         return sorted(left)
 
     def delete(self) -> bool:
         """Request the deletion of what can be deleted now; return whether nothing is left."""
         left = self.all()
-        for resource in left:
-            if resource.kind == "scalable target":
-                self._deregister(resource.name)
-        endpoints = [resource.name for resource in left if resource.kind == "endpoint"]
-        for name in endpoints:
+        names = {kind: [each.name for each in left if each.kind == kind] for kind in _KINDS}
+        for name in names["scalable target"]:
+            self._deregister(name)
+        for name in names["endpoint"]:
             try:
                 self._sagemaker.delete_endpoint(EndpointName=name)
             except ClientError as error:
                 if error_code(error) != "ValidationException":
                     raise
                 # in progress, or deleted meanwhile: the next look decides
-        if endpoints:  # configurations and models of a live endpoint must stay
+        if names["endpoint"]:  # configurations and models of a live endpoint must stay
             return not self.all()
         for resource in left:
             self.report(Note(f"deleting {resource}"))
-            if resource.kind == "endpoint config":
-                self._delete(
-                    self._sagemaker.delete_endpoint_config, EndpointConfigName=resource.name
-                )
-            elif resource.kind == "model":
-                self._delete(self._sagemaker.delete_model, ModelName=resource.name)
+        # Another deleter may be faster: the end of a stopped execution calls the teardown function.
+        for name in names["endpoint config"]:
+            attribution.unless_missing(
+                self._sagemaker.delete_endpoint_config, EndpointConfigName=name
+            )
+        for name in names["model"]:
+            attribution.unless_missing(self._sagemaker.delete_model, ModelName=name)
         return not self.all()
 
     def raise_if_unsearched(self) -> None:
@@ -104,13 +106,6 @@ class Leftovers:
     def _sagemaker(self) -> Any:
         return self.target.client("sagemaker")
 
-    def _report_failures(self, failures: list[attribution.Failure]) -> None:
-        for failure in failures:
-            text = _text(failure)
-            if text not in self._failures:
-                self._failures[text] = failure
-                self.report(Note(text))
-
     def _exists(self, search: attribution.Search, resource: attribution.Resource) -> bool:
         """Return whether it exists: steps report what was deleted long ago, too."""
         if resource.created_at is not None:
@@ -127,14 +122,13 @@ class Leftovers:
 
         Their ids are endpoint/NAME/variant/NAME. Names read from ARNs are in lower case.
         """
-        owner = inventory.Owner.of(self.names)
-        folded = {name.lower() for name in endpoints}
+        owner, pipeline = inventory.Owner.of(self.names), self.names.pipeline
         targets = inventory.of_environment(self.target, owner, ["scalable target"])
+        by_endpoint = [(each.name.split("/")[1], each) for each in targets]
         return [
             each
-            for each in targets
-            if (name := each.name.split("/")[1]).lower() in folded
-            or attribution.named_execution(self.names.pipeline, name) is not None
+            for name, each in by_endpoint
+            if name.lower() in endpoints or attribution.named_execution(pipeline, name)
         ]
 
     def _deregister(self, resource_id: str) -> None:
@@ -142,22 +136,11 @@ class Leftovers:
         deleted.
         """
         scaling = self.target.client("application-autoscaling")
-        targets = scaling.describe_scalable_targets(
-            ServiceNamespace="sagemaker", ResourceIds=[resource_id]
-        )["ScalableTargets"]
-        for target in targets:
-            identity = {
-                key: target[key] for key in ("ServiceNamespace", "ResourceId", "ScalableDimension")
-            }
+        request = {"ServiceNamespace": "sagemaker", "ResourceIds": [resource_id]}
+        for target in scaling.describe_scalable_targets(**request)["ScalableTargets"]:
+            keys = ("ServiceNamespace", "ResourceId", "ScalableDimension")
             with suppress(scaling.exceptions.ObjectNotFoundException):
-                scaling.deregister_scalable_target(**identity)
-
-    @staticmethod
-    def _delete(delete: Callable[..., Any], **name: str) -> None:
-        """Another deleter may be faster: the end of a stopped execution calls the teardown
-        function.
-        """
-        attribution.unless_missing(delete, **name)
+                scaling.deregister_scalable_target(**{key: target[key] for key in keys})
 
 
 def _text(failure: attribution.Failure) -> str:

@@ -6,7 +6,6 @@ file.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,11 +64,11 @@ class Schedules:
 
     def __init__(self, target: Target, names: Names) -> None:
         self._target, self._names = target, names
-        self._client = target.client("scheduler")
+        self._client, self._cloudwatch = target.client("scheduler"), target.client("cloudwatch")
 
     def all(self) -> list[LiveSchedule]:
         """Return all deployed schedules, by name."""
-        return [self._live(self._get(name)) for name in self._deployed()]
+        return [self._live(name) for name in self._deployed()]
 
     def set_paused(self, name: str, paused: bool) -> LiveSchedule:
         """Pause or resume a schedule, and its alarm, which would ring for the silence.
@@ -85,51 +84,39 @@ class Schedules:
         schedule = self._get(name)
         settings = {key: schedule[key] for key in _SETTINGS if key in schedule}
         self._client.update_schedule(**settings, State=_DISABLED if paused else _ENABLED)
-        self._set_alarm_enabled(name, not paused)
-        return self._live(self._get(name))
-
-    def _set_alarm_enabled(self, name: str, enabled: bool) -> None:
-        """Switch the actions of the schedule's alarm, if it has one.
-
-        A schedule that names its years has none.
-        """
-        cloudwatch = self._target.client("cloudwatch")
-        switch = cloudwatch.enable_alarm_actions if enabled else cloudwatch.disable_alarm_actions
-        if self._is_alarm_enabled(name) is not None:
+        if self._rings(name) is not None:
+            cloudwatch = self._cloudwatch
+            switch = cloudwatch.disable_alarm_actions if paused else cloudwatch.enable_alarm_actions
             switch(AlarmNames=[self._alarm(name)])
+        return self._live(name)
 
-    def _is_alarm_enabled(self, name: str) -> bool | None:
-        alarms = self._target.client("cloudwatch").describe_alarms(AlarmNames=[self._alarm(name)])[
-            "MetricAlarms"
-        ]
+    def _rings(self, name: str) -> bool | None:
+        """Return whether the schedule's alarm notifies, or None if it has none."""
+        answer = self._cloudwatch.describe_alarms(AlarmNames=[self._alarm(name)])
+        alarms = answer["MetricAlarms"]
         return bool(alarms[0]["ActionsEnabled"]) if alarms else None
 
     def _alarm(self, name: str) -> str:
         return self._names.alarm(self._names.missed_schedule(name))
 
     def _deployed(self) -> list[str]:
-        return sorted(self._names_in_group())
-
-    def _names_in_group(self) -> Iterator[str]:
-        pages = self._client.get_paginator("list_schedules").paginate(
-            GroupName=self._names.schedule_group
-        )
+        pages = self._client.get_paginator("list_schedules")
         try:
-            for page in pages:
-                yield from (schedule["Name"] for schedule in page["Schedules"])
+            found = list(pages.paginate(GroupName=self._names.schedule_group))
         except self._client.exceptions.ResourceNotFoundException:
-            return
+            return []
+        return sorted(schedule["Name"] for page in found for schedule in page["Schedules"])
 
     def _get(self, name: str) -> dict[str, Any]:
         return dict(self._client.get_schedule(GroupName=self._names.schedule_group, Name=name))
 
-    def _live(self, description: dict[str, Any]) -> LiveSchedule:
-        in_file = {schedule.name: schedule.paused for schedule in self._names.environment.schedules}
+    def _live(self, name: str) -> LiveSchedule:
+        schedule, in_file = self._get(name), self._names.environment.schedules
         return LiveSchedule(
-            description["Name"],
-            description["ScheduleExpression"],
-            description.get("ScheduleExpressionTimezone", "UTC"),
-            description["State"] == _DISABLED,
-            in_file.get(description["Name"]),
-            self._is_alarm_enabled(description["Name"]),
+            name,
+            schedule["ScheduleExpression"],
+            schedule.get("ScheduleExpressionTimezone", "UTC"),
+            schedule["State"] == _DISABLED,
+            next((each.paused for each in in_file if each.name == name), None),
+            self._rings(name),
         )

@@ -9,10 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from shoal.aws.deployed_stack import status_of_stack
 from shoal.aws.events import Note, Report
 from shoal.aws.serving import live_endpoint
-from shoal.aws.stacks import Stacks
+from shoal.aws.stacks import Stacks, describe_stack, status_of_stack
 from shoal.aws.target import Target
 from shoal.errors import LeftBehindError, ProtectedError
 from shoal.settings.names import Names
@@ -49,11 +48,8 @@ class ServingRemoval:
         it can be created again.
         """
         environment = self.names.environment
-        if (
-            environment.protect
-            and environment.serves
-            and status_of_stack(self.target, self.stack) not in _NEVER_SERVED
-        ):
+        is_protected = environment.protect and environment.serves
+        if is_protected and status_of_stack(self.target, self.stack) not in _NEVER_SERVED:
             raise ProtectedError(
                 f"environment {environment.title} is protected (protect: true in its file), and its"
                 " file pins a release to serve: nothing was destroyed; take the release out with"
@@ -69,7 +65,7 @@ class ServingRemoval:
         """
         self.require_allowed()
         stacks = Stacks(self.target, self.names, self.report, self.poll_s)
-        if stacks.describe(self.stack) is None:
+        if describe_stack(self.target, self.stack) is None:
             return None
         kept = list(stacks.kept_of(self.stack))
         if description := stacks.wait_until_settled(self.stack):
@@ -94,19 +90,13 @@ class ServingRemoval:
             )
         self.report(Note(f"deleting stack {self.stack}"))
         if reason := stacks.delete(self.stack):
-            raise LeftBehindError(
-                f"stack {self.stack} could not be deleted: {reason}; run it again, it goes on where"
-                " it was"
-            )
+            again = "run it again, it goes on where it was"
+            raise LeftBehindError(f"stack {self.stack} could not be deleted: {reason}; {again}")
 
     def _logs(self) -> list[str]:
         """Return the endpoint's log group, which SageMaker made and no stack owns."""
         name = f"{_LOG_GROUPS}{self.names.serving_endpoint}"
-        groups = self.target.client("logs").describe_log_groups(logGroupNamePrefix=name)[
-            "logGroups"
-        ]
-        return [
-            f"log group {name}: what the containers said"
-            for group in groups
-            if group["logGroupName"] == name
-        ]
+        answer = self.target.client("logs").describe_log_groups(logGroupNamePrefix=name)
+        if name not in {group["logGroupName"] for group in answer["logGroups"]}:
+            return []
+        return [f"log group {name}: what the containers said"]

@@ -10,19 +10,25 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import ClientError
 
 from shoal.aws import inventory
 from shoal.aws.events import Note, Report
 from shoal.aws.execution import Pipeline
 from shoal.aws.stacks import Stacks
 from shoal.aws.target import Target
-from shoal.errors import CommandError, LeftBehindError, ProtectedError, ShoalError, error_code
+from shoal.errors import (
+    AWS_ERRORS,
+    CommandError,
+    LeftBehindError,
+    ProtectedError,
+    ShoalError,
+)
 from shoal.settings.names import Names
 from shoal.settings.settings import Environment
 from shoal.verbs.destroy.leftovers import Leftovers
@@ -105,12 +111,9 @@ class Teardown:
         self.remove_log_groups(owner)
         for each in workloads:
             remove_parameters(self.target, each.names.image_parameters)
-        left = [
-            resource
-            for resource in inventory.of_environment(self.target, owner)
-            if resource.name not in retained
-        ]
-        return Destroyed(tuple(kept), tuple(left), failure, retained)
+        left = inventory.of_environment(self.target, owner)
+        left = tuple(resource for resource in left if resource.name not in retained)
+        return Destroyed(tuple(kept), left, failure, retained)
 
     def require_allowed(self) -> None:
         """Raise ProtectedError where the environment's file says `protect: true`.
@@ -121,46 +124,42 @@ class Teardown:
         environment = self.names.environment
         if not self.names.is_one_of_several or environment.workload in environment.workloads:
             refuse_if_protected(environment)
-        stacks = Stacks(self.target, self.names, self.report, self.poll_s)
-        protected: list[str] = []
-        titles: list[str] = []
-        for names in inventory.workloads_of(self.target, self.names):
-            if names.is_one_of_several and names.environment.workload not in self._in_file:
-                found = replace(stacks, names=names).protected()
-                protected += found
-                titles += [names.environment.title] if found else []
-        if protected:
-            commands = "".join(
-                "\n  aws cloudformation update-termination-protection"
-                f" --no-enable-termination-protection --region {environment.region} --stack-name"
-                f" {name}"
-                for name in protected
-            )
+        unlisted = {each.names.environment.title: each.protected() for each in self._unlisted()}
+        titles = [title for title, protected in unlisted.items() if protected]
+        command = (
+            "aws cloudformation update-termination-protection --no-enable-termination-protection"
+            f" --region {environment.region} --stack-name"
+        )
+        commands = [f"\n  {command} {name}" for title in titles for name in unlisted[title]]
+        if commands:
             raise ProtectedError(
                 f"{' and '.join(titles)} left the file, with stacks that have termination"
                 " protection: nothing was destroyed; take the protection off, then destroy it; what"
-                f" the templates retain, such as its registry, stays:{commands}"
+                f" the templates retain, such as its registry, stays:{''.join(commands)}"
             )
 
-    def _failure_to_empty(self) -> Exception | None:
-        """Stop what runs and remove what executions left; return why that failed: other workloads'
-        executions end all the same.
-        """
-        unstopped = self._failure_to_stop()
-        try:
-            self.remove_endpoints()
-        except (ShoalError, ClientError, BotoCoreError) as error:
-            return error
-        return unstopped
+    def _unlisted(self) -> Iterator[Stacks]:
+        """Yield the stacks of each workload that left the file."""
+        in_file = self.names.environment.workloads
+        for names in inventory.workloads_of(self.target, self.names):
+            if names.is_one_of_several and names.environment.workload not in in_file:
+                yield Stacks(self.target, names, self.report, self.poll_s)
 
-    def _failure_to_stop(self) -> Exception | None:
-        """Stop what runs; return why that failed. What costs money is removed first."""
+    def _failure_to_empty(self) -> Exception | None:
+        """Stop what runs and remove what executions left, whose endpoints cost money, also if that
+        failed; return why it failed: other workloads' executions end all the same.
+        """
+        failure: Exception | None = None
         try:
             self.stop_executions()
-        except (ShoalError, ClientError, BotoCoreError) as error:
+        except (ShoalError, *AWS_ERRORS) as error:
             self.report(Note(f"{str(error).splitlines()[0]}; removing what executions left"))
-            return error
-        return None
+            failure = error
+        try:
+            self.remove_endpoints()
+        except (ShoalError, *AWS_ERRORS) as error:
+            failure = error
+        return failure
 
     def _delete_stacks(self, cdk: DeletesStacks, stacks: Stacks) -> ShoalError | None:
         """How `cdk destroy` failed, if that still matters: what it left is tried once more, one by
@@ -169,21 +168,18 @@ class Teardown:
         The stacks of one of several workloads are deleted one by one: the checkout may not describe
         them any more. What it shares stays, with the interfaces of the others' jobs.
         """
-        if self.names.is_one_of_several:
-            stacks.delete_rest()
-            return None
-        stacks.wait_for_interfaces()
-        for names in inventory.workloads_of(self.target, self.names):
-            if names.is_one_of_several and names.environment.workload not in self._in_file:
-                replace(stacks, names=names).delete_rest()  # they use what is deleted next
-        try:
-            cdk.destroy(self.target, self.names.environment.name)
-        except CommandError as error:
-            self.report(Note(f"{str(error).splitlines()[0]}; deleting what is left one by one"))
-            stacks.delete_rest()
-            return error if stacks.left() else None
+        failure = None
+        if not self.names.is_one_of_several:
+            stacks.wait_for_interfaces()
+            for unlisted in self._unlisted():  # they use what is deleted next
+                unlisted.delete_rest()
+            try:
+                cdk.destroy(self.target, self.names.environment.name)
+            except CommandError as error:
+                self.report(Note(f"{str(error).splitlines()[0]}; deleting what is left one by one"))
+                failure = error
         stacks.delete_rest()
-        return None
+        return failure if failure and stacks.left() else None
 
     def pause_schedules(self) -> None:
         """Lets no schedule start an execution while the others are stopped and removed."""
@@ -197,9 +193,9 @@ class Teardown:
         """Stops what runs and waits until it has stopped."""
         pipeline = self._pipeline
         running = [
-            e["PipelineExecutionArn"]
-            for e in pipeline.executions()
-            if e["PipelineExecutionStatus"] in {"Executing", "Stopping"}
+            each["PipelineExecutionArn"]
+            for each in pipeline.executions()
+            if each["PipelineExecutionStatus"] in {"Executing", "Stopping"}
         ]
         for arn in running:
             self.report(Note(f"stopping execution {arn.rpartition('/')[2]}"))
@@ -245,32 +241,23 @@ class Teardown:
                 logs.delete_log_group(logGroupName=group.name)
 
     @property
-    def _in_file(self) -> Collection[str]:
-        return self.names.environment.workloads
-
-    @property
     def _pipeline(self) -> Pipeline:
         return Pipeline(self.target, self.names.pipeline)
 
     def _run_teardown_function(self) -> None:
         client = self.target.client("lambda", patience_s=_FUNCTION_TIMEOUT_S)
-        function = self.names.function("teardown")
         try:
             summaries = self._pipeline.executions()
         except ClientError:  # reported by the search; deleted directly
             return
         for summary in summaries:
-            payload = {"pipeline_execution_arn": summary["PipelineExecutionArn"]}
+            payload = json.dumps({"pipeline_execution_arn": summary["PipelineExecutionArn"]})
             try:
                 response = client.invoke(
-                    FunctionName=function, Payload=json.dumps(payload).encode()
+                    FunctionName=self.names.function("teardown"), Payload=payload
                 )
-            except ClientError as error:
-                if (
-                    error_code(error) == "ResourceNotFoundException"
-                ):  # half deployed: delete directly
-                    return
-                raise
+            except client.exceptions.ResourceNotFoundException:  # half deployed: delete directly
+                return
             if "FunctionError" in response:
                 reason = response["Payload"].read().decode()[:200]
                 self.report(Note(f"the teardown function failed ({reason}); deleting directly"))
@@ -303,18 +290,19 @@ def remove_bootstrap(target: Target) -> None:
             "the bootstrap stack of an AWS account is shared by all its CDK apps; it is not removed"
             " here"
         )
-    cloudformation = target.client("cloudformation")
-    for resource in inventory.of_bootstrap(target):
-        if resource.kind == "bucket":
-            _empty_bucket(target, resource.name)
-        elif resource.kind == "stack":
-            cloudformation.delete_stack(StackName=resource.name)
-            cloudformation.get_waiter("stack_delete_complete").wait(
-                StackName=resource.name, WaiterConfig={"Delay": 1, "MaxAttempts": 120}
-            )
-    for resource in inventory.of_bootstrap(target):
-        if resource.kind == "bucket":  # the template retains it
-            target.client("s3").delete_bucket(Bucket=resource.name)
+    cloudformation, s3 = target.client("cloudformation"), target.client("s3")
+    resources = inventory.of_bootstrap(target)
+    stacks, buckets = (
+        [each.name for each in resources if each.kind == kind] for kind in ("stack", "bucket")
+    )
+    for bucket in buckets:
+        _empty_bucket(s3, bucket)
+    for stack in stacks:
+        cloudformation.delete_stack(StackName=stack)
+        waiter = cloudformation.get_waiter("stack_delete_complete")
+        waiter.wait(StackName=stack, WaiterConfig={"Delay": 1, "MaxAttempts": 120})
+    for bucket in buckets:  # the template retains it
+        s3.delete_bucket(Bucket=bucket)
 
 
 def is_bootstrapped(target: Target) -> bool:
@@ -331,8 +319,7 @@ def is_bootstrapped(target: Target) -> bool:
     return True
 
 
-def _empty_bucket(target: Target, bucket: str) -> None:
-    s3 = target.client("s3")
+def _empty_bucket(s3: Any, bucket: str) -> None:
     for page in s3.get_paginator("list_object_versions").paginate(Bucket=bucket):
         for version in (*page.get("Versions", ()), *page.get("DeleteMarkers", ())):
             s3.delete_object(Bucket=bucket, Key=version["Key"], VersionId=version["VersionId"])
