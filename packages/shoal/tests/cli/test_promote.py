@@ -57,11 +57,8 @@ def test_the_release_says_what_was_looked_at(
     released.commit("Note")
     released.merge(promoted(released, good))
     release = pinned(released)
-    assert (release.model_package_arn, release.code_commit, release.metrics["accuracy"]) == (
-        good.arn,
-        code_commit,
-        0.9918,
-    )
+    assert (release.model_package_arn, release.code_commit) == (good.arn, code_commit)
+    assert release.metrics["accuracy"] == 0.9918
     assert release.environment == {}
     assert (release.approved_by, release.image_uri) == (f"arn:aws:iam::{ACCOUNT}:root", IMAGE)
     version = {"VersionId": release.model_data_version_id}
@@ -72,9 +69,7 @@ def test_the_release_says_what_was_looked_at(
 def test_what_staging_pins_goes_on_to_prod_unchanged(released: Checkout, good: Package) -> None:
     released.merge(promoted(released, good))
     assert released.shoal(*TO_PROD) == 0
-    released.merge(
-        next(branch for branch in released.branches() if branch.startswith("promote/prod/"))
-    )
+    released.merge(next(each for each in released.branches() if each.startswith("promote/prod/")))
     assert pinned(released, "prod") == pinned(released, "staging")
 
 
@@ -118,10 +113,8 @@ def test_with_pr_the_output_is_the_text_of_the_pull_request(
 ) -> None:
     assert released.shoal(*TO_STAGING, "--package", good.version, "--pr") == 0
     title, empty, *body = capsys.readouterr().out.splitlines()
-    assert (title, empty) == (
-        f"Promote shoal-mnist-dev version {good.version} from dev to staging",
-        "",
-    )
+    says = f"Promote shoal-mnist-dev version {good.version} from dev to staging"
+    assert (title, empty) == (says, "")
     assert "| evaluation | accuracy 0.9918, images 10000 |" in body
 
 
@@ -169,9 +162,8 @@ def test_where_nothing_is_approved_or_pinned_the_exit_code_is_its_own(
     released: Checkout, refused: Refused
 ) -> None:
     """A scheduled caller must be able to tell it from a failure."""
-    assert "staging pins no release that could be promoted; promote to staging first" in refused(
-        *TO_PROD, code=3
-    )
+    says = "staging pins no release that could be promoted; promote to staging first"
+    assert says in refused(*TO_PROD, code=3)
     with (released.root / "environments/dev.yaml").open("a") as file:
         file.write("project: unseen\n")
     released.commit("Begin another project")
@@ -212,15 +204,13 @@ def test_a_version_that_staging_does_not_pin_cannot_go_to_prod(
 ) -> None:
     released.merge(promoted(released, good))
     other = registry.approved()
-    assert f"not {other.arn}; no environment may be skipped" in refused(
-        *TO_PROD, "--package", other.version
-    )
+    line = refused(*TO_PROD, "--package", other.version)
+    assert f"not {other.arn}; no environment may be skipped" in line
 
 
 def test_a_dirty_tree_is_refused(released: Checkout, good: Package, refused: Refused) -> None:
-    (released.root / "environments/dev.yaml").write_text(
-        "name: dev\nworkload: mnist\naccount: '111122223333'\n"
-    )
+    text = "name: dev\nworkload: mnist\naccount: '111122223333'\n"
+    (released.root / "environments/dev.yaml").write_text(text)
     line = refused(*TO_STAGING, "--package", good.version)
     assert "the working tree has changes that are in no commit: environments/dev.yaml" in line
 
@@ -229,12 +219,8 @@ def test_a_branch_of_that_name_with_something_else_is_refused(
     released: Checkout, good: Package, refused: Refused
 ) -> None:
     branch = promoted(released, good)
-    released.git(
-        "branch",
-        "--force",
-        branch,
-        released.git("commit-tree", "main^{tree}", "-m", "Something else"),
-    )
+    other = released.git("commit-tree", "main^{tree}", "-m", "Something else")
+    released.git("branch", "--force", branch, other)
     assert "is there and pins something else" in refused(*TO_STAGING, "--package", good.version)
 
 
@@ -258,9 +244,8 @@ def test_a_proposal_that_another_release_overtook_is_refused_and_can_be_made_aga
     checkout = Checkout.new(tmp_path, tmp_path)
     first, second = propose(checkout, numbered(2)), propose(checkout, numbered(3))
     checkout.merge(first)
-    with pytest.raises(
-        PromotionError, match=f"branch {second} was made when staging pinned something else"
-    ):
+    says = f"branch {second} was made when staging pinned something else"
+    with pytest.raises(PromotionError, match=says):
         propose(checkout, numbered(3))
     checkout.git("branch", "-D", second)
     checkout.merge(propose(checkout, numbered(3)))
@@ -294,10 +279,8 @@ def test_a_person_approves_as_themselves(
     assert released.shoal("approve", "dev", package.version, "--comment", "looks good") == 0
     assert capsys.readouterr().out == f"approved: {package.arn}, by arn:aws:iam::{ACCOUNT}:root\n"
     entry = registry.sagemaker.describe_model_package(ModelPackageName=package.arn)
-    assert (entry["ModelApprovalStatus"], entry["ApprovalDescription"]) == (
-        "Approved",
-        "looks good",
-    )
+    assert entry["ModelApprovalStatus"] == "Approved"
+    assert entry["ApprovalDescription"] == "looks good"
 
 
 def test_what_was_rejected_is_approved_by_its_number_only(
@@ -306,9 +289,8 @@ def test_what_was_rejected_is_approved_by_its_number_only(
     package = registry.register()
     registry.judge(package, "Rejected")
     line = refused("approve", "dev")
-    assert line.startswith(
-        f"shoal: the newest version, {package.version}, was rejected by arn:aws:iam::{ACCOUNT}:"
-    )
+    says = f"the newest version, {package.version}, was rejected by arn:aws:iam::{ACCOUNT}:"
+    assert line.startswith(f"shoal: {says}")
     assert line.endswith(f"name it: `shoal approve dev --local {package.version}`")
     assert released.shoal("approve", "dev", package.version) == 0
 

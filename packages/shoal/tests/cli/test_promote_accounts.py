@@ -26,10 +26,8 @@ def test_a_release_goes_from_account_to_account_and_is_found_as_pinned(
     package = registry_of_dev.register()
     assert checkout.shoal("approve", "dev") == 0
     for source, destination in (("dev", "staging"), ("staging", "prod")):
-        assert (
-            checkout.shoal("promote", "--from", source, "--to", destination, "--push", "origin")
-            == 0
-        )
+        way = ("--from", source, "--to", destination, "--push", "origin")
+        assert checkout.shoal("promote", *way) == 0
         checkout.merge(f"promote/{destination}/shoal-mnist-dev-{package.version}")
     capsys.readouterr()
     assert checkout.shoal("release", "status") == 0
@@ -57,9 +55,7 @@ def test_a_promotion_asks_for_nothing_but_a_merge_and_a_deployment(
     capsys.readouterr()
     assert checkout.shoal(*TO_STAGING, "--package", package.version) == 0
     branch = f"promote/staging/shoal-mnist-dev-{package.version}"
-    assert capsys.readouterr().out.endswith(
-        f"next: git push origin {branch}, merge it, and deploy staging\n"
-    )
-    assert "brings the archive into its own bucket" in checkout.git(
-        "log", "-1", "--format=%B", branch
-    )
+    says = f"next: git push origin {branch}, merge it, and deploy staging\n"
+    assert capsys.readouterr().out.endswith(says)
+    message = checkout.git("log", "-1", "--format=%B", branch)
+    assert "brings the archive into its own bucket" in message

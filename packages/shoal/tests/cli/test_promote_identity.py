@@ -77,17 +77,11 @@ def test_everything_that_a_promotion_asks_is_allowed(
     before = log.stat().st_size
     promoted(released, good)
     lines = [json.loads(line) for line in _from(log, before).splitlines()]
-    actions = {
-        json.dumps(each, sort_keys=True): question_of(each)
-        for line in lines
-        for each in line.get("questions", [])
-    }
-    assert {"sagemaker:DescribeModelPackage", "s3:GetObject", "ecr:BatchGetImage"} <= {
-        question.action for question in actions.values()
-    }
-    assert [
-        question for question in actions.values() if not allowed(evaluator, policies, question)
-    ] == []
+    asked = [each for line in lines for each in line.get("questions", [])]
+    questions = {json.dumps(each, sort_keys=True): question_of(each) for each in asked}.values()
+    needed = {"sagemaker:DescribeModelPackage", "s3:GetObject", "ecr:BatchGetImage"}
+    assert needed <= {question.action for question in questions}
+    assert [each for each in questions if not allowed(evaluator, policies, each)] == []
 
 
 def _from(log: Path, offset: int) -> str:

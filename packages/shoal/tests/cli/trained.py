@@ -87,12 +87,8 @@ class Checkout:
         (root / ".shoal/local").symlink_to(state)
         checkout = cls(root)
         checkout.git("init", "--quiet", "--initial-branch=main")
-        for key, value in {
-            "user.name": "Ada",
-            "user.email": "ada@example.com",
-            "commit.gpgsign": "false",
-        }.items():
-            checkout.git("config", key, value)
+        for setting in ("user.name=Ada", "user.email=ada@example.com", "commit.gpgsign=false"):
+            checkout.git("config", *setting.split("="))
         checkout.commit("Begin")
         checkout.git("init", "--quiet", "--bare", str(folder / "origin.git"))
         checkout.git("remote", "add", "origin", str(folder / "origin.git"))
@@ -143,21 +139,15 @@ class Registry:
     names: Names = field(default_factory=lambda: Names(load_environment("dev", ROOT)))
 
     def __post_init__(self) -> None:
-        self.pipeline = make_pipeline(
-            self.target,
-            [{"Name": "Stop", "Type": "Fail", "Arguments": {"ErrorMessage": "x"}}],
-            name=self.names.pipeline,
-        )
+        step = {"Name": "Stop", "Type": "Fail", "Arguments": {"ErrorMessage": "x"}}
+        self.pipeline = make_pipeline(self.target, [step], name=self.names.pipeline)
         self.execution = self.pipeline.start({}).rpartition("/")[2]
         self.s3, self.sagemaker = self.target.client("s3"), self.target.client("sagemaker")
         self.bucket = self.names.bucket("artifacts")
         self.s3.create_bucket(Bucket=self.bucket)
-        self.s3.put_bucket_versioning(
-            Bucket=self.bucket, VersioningConfiguration={"Status": "Enabled"}
-        )
-        self.sagemaker.create_model_package_group(
-            ModelPackageGroupName=self.names.model_package_group
-        )
+        enabled, group = {"Status": "Enabled"}, self.names.model_package_group
+        self.s3.put_bucket_versioning(Bucket=self.bucket, VersioningConfiguration=enabled)
+        self.sagemaker.create_model_package_group(ModelPackageGroupName=group)
 
     def put(self, name: str, content: bytes) -> str:
         key = f"{self.names.folder('models')}/{uuid.uuid4().hex}/{name}"
@@ -198,13 +188,12 @@ class Registry:
         content = archive({"model.pt": WEIGHTS, **served})
         model = self.put("model.tar.gz", content)
         evaluated = io.BytesIO(content)
-        well_formed = {
-            "metrics": {"accuracy": {"value": 0.9918}, "images": {"value": 10000}},
-            "model": {
-                "archive_sha256": sha256(evaluated),
-                "content_sha256": content_sha256(evaluated),
-            },
+        digests = {
+            "archive_sha256": sha256(evaluated),
+            "content_sha256": content_sha256(evaluated),
         }
+        metrics = {"accuracy": {"value": 0.9918}, "images": {"value": 10000}}
+        well_formed = {"metrics": metrics, "model": digests}
         evaluation = self._put(
             f"{self.names.folder('evaluation')}/{self.execution}/{uuid.uuid4().hex}/evaluation.json",
             json.dumps(well_formed).encode() if report is None else report,
@@ -212,27 +201,19 @@ class Registry:
         packed = archive({name: content.encode() for name, content in code.items()})
         code_uri = self.put(f"{deployed_name(io.BytesIO(packed))}.gz", packed)
         statistics = {"Statistics": {"ContentType": "application/json", "S3Uri": evaluation}}
+        served_by: dict[str, Any] = {"Image": image, "ModelDataUrl": model, "Environment": {}}
+        served_by |= {"Environment": dict(environment or {}), **(container or {})}
+        origin = {"execution_id": self.execution, "code_uri": code_uri}
         request: dict[str, Any] = {
             "ModelPackageGroupName": self.names.model_package_group,
             "ModelApprovalStatus": "PendingManualApproval",
             "InferenceSpecification": {
-                "Containers": [
-                    {
-                        "Image": image,
-                        "ModelDataUrl": model,
-                        "Environment": dict(environment or {}),
-                        **(container or {}),
-                    }
-                ],
+                "Containers": [served_by],
                 "SupportedContentTypes": ["application/json"],
                 "SupportedResponseMIMETypes": ["application/json"],
             },
             "ModelMetrics": {"ModelQuality": statistics} if is_measured else {},
-            "CustomerMetadataProperties": (
-                {"execution_id": self.execution, "code_uri": code_uri}
-                if metadata is None
-                else dict(metadata)
-            ),
+            "CustomerMetadataProperties": origin if metadata is None else dict(metadata),
         }
         arn = self.sagemaker.create_model_package(**request)["ModelPackageArn"]
         if stored is not None:
@@ -251,15 +232,11 @@ class Registry:
         """Make an image in the account's own registry; return its URI and the name of its
         repository.
         """
-        repository = f"own-{uuid.uuid4().hex[:8]}"
-        self.target.client("ecr").create_repository(repositoryName=repository)
-        self.target.client("ecr").put_image(
-            repositoryName=repository, imageManifest=MANIFEST, imageTag="v1"
-        )
-        return (
-            f"{self.target.account}.dkr.ecr.{self.target.region}.amazonaws.com/{repository}:v1",
-            repository,
-        )
+        repository, ecr = f"own-{uuid.uuid4().hex[:8]}", self.target.client("ecr")
+        ecr.create_repository(repositoryName=repository)
+        ecr.put_image(repositoryName=repository, imageManifest=MANIFEST, imageTag="v1")
+        host = f"{self.target.account}.dkr.ecr.{self.target.region}.amazonaws.com"
+        return f"{host}/{repository}:v1", repository
 
 
 @dataclass(frozen=True)

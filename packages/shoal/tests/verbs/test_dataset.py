@@ -241,6 +241,6 @@ def test_who_may_not_list_the_bucket_is_told_and_goes_on(
         raise ClientError({"Error": {"Code": "AccessDenied"}}, "ListObjectsV2")
 
     session, _ = deployed(target)
-    monkeypatch.setattr(dataset, "_has_files", refuse)
+    monkeypatch.setattr(dataset, "has_files", refuse)
     notice = "whether the data is in S3 was not checked: ListObjectsV2 is not allowed"
     assert dataset.require_uploaded(session, {}) == notice

@@ -16,8 +16,6 @@ from shoal.aws.target import Target
 from shoal.cli.commands.platform.doctor import needs_of
 from shoal.launch import launch_of
 from shoal.settings.loading.loader import load_environment
-from shoal.settings.sections.channels import InputMode
-from shoal.settings.sections.file_system import DeploymentType, FileSystem
 from shoal.settings.settings import Environment
 from shoal.verbs.doctor.doctor import Doctor, Finding, Needs, State
 from shoal.verbs.doctor.image import Image
@@ -29,13 +27,10 @@ from tests.verbs.conftest import ACCOUNT
 def changed(**sections: Any) -> Environment:
     """Return the environment dev with other values in its sections, or with other sections."""
     environment = load_environment("dev", ROOT)
-    update = {
-        name: getattr(environment, name).model_copy(update=value)
-        if isinstance(value, dict)
-        else value
-        for name, value in sections.items()
-    }
-    return environment.model_copy(update=update)
+    for name, value in sections.items():
+        if isinstance(value, dict):
+            sections[name] = getattr(environment, name).model_copy(update=value)
+    return environment.model_copy(update=sections)
 
 
 def needs_for(environment: Environment) -> Needs:
@@ -45,10 +40,8 @@ def needs_for(environment: Environment) -> Needs:
 def examined(
     target: Target, environment: Environment, needs: Needs | None = None
 ) -> dict[str, Finding]:
-    return {
-        each.question: each
-        for each in Doctor(target, environment, needs or needs_for(environment)).findings()
-    }
+    findings = Doctor(target, environment, needs or needs_for(environment)).findings()
+    return {each.question: each for each in findings}
 
 
 @contextmanager
@@ -77,10 +70,8 @@ def test_a_quota_that_is_too_small_is_said_with_the_command_that_asks_for_more(
     name = "ml.p4d.24xlarge for training job usage"
     with quota(target, name, 0):
         finding = examined(target, changed())[f"quota: {name}"]
-    assert (finding.state, finding.message) == (
-        State.FAILED,
-        "0, and 1 needed; an increase takes hours to days",
-    )
+    says = "0, and 1 needed; an increase takes hours to days"
+    assert (finding.state, finding.message) == (State.FAILED, says)
     asks = "request-service-quota-increase --service-code sagemaker --quota-code L-"
     assert asks in finding.advice
 
@@ -90,7 +81,6 @@ def test_spot_capacity_has_a_quota_of_its_own(target: Target) -> None:
     assert "quota: ml.p4d.24xlarge for spot training job usage" in examined(target, environment)
 
 
-FSX = {"input_mode": InputMode.FSX}
 AZ5 = {"training_az_id": "use1-az5"}
 
 
@@ -104,7 +94,6 @@ AZ5 = {"training_az_id": "use1-az5"}
             "EC2 offers it in use1-az",
         ),
         ({"network": {"training_az_id": "euc1-az1"}}, "network", "is not a zone that account"),
-        ({"data": FSX}, "file system", "data.input_mode = FSx: needs a file system"),
         ({"permissions_boundary": "of-nobody"}, "permissions boundary", "of-nobody"),
     ],
 )
@@ -117,9 +106,8 @@ def test_what_the_account_does_not_have_fails(
 
 
 def test_what_only_some_executions_choose_is_a_warning(target: Target) -> None:
-    environment = changed(
-        training={"other_instance_types": ("ml.p3dn.24xlarge",), "instance_count": 2}
-    )
+    training = {"other_instance_types": ("ml.p3dn.24xlarge",), "instance_count": 2}
+    environment = changed(training=training)
     name = "ml.p3dn.24xlarge for training job usage"
     with quota(target, name, 1):
         findings = examined(target, environment)
@@ -147,33 +135,14 @@ def test_credentials_of_another_account_end_the_examination(target: Target) -> N
     assert (only.state, "belong to account 111122223333" in only.message) == (State.FAILED, True)
 
 
-def test_a_file_system_that_fsx_does_not_have_fails(target: Target) -> None:
-    wrong = FileSystem(
-        deployment_type=DeploymentType.PERSISTENT_2,
-        storage_capacity_gib=3600,
-        throughput_mbps_per_tib=300,
-    )
-    environment = changed(data=FSX, file_system=wrong)
-    findings = Doctor(target, environment, needs_for(environment)).findings()
-    lines = [each for each in findings if each.question == "file system"]
-    assert [(each.state, each.advice) for each in lines] == [
-        (State.FAILED, "use 2400 or 4800"),
-        (State.FAILED, "use 250"),
-    ]
-    good = changed(data=FSX, file_system=FileSystem())
-    assert examined(target, good)["file system"].state is State.OK
-
-
 class _RegionThatIsOff(BaseHTTPRequestHandler):
     """Answers as STS does where the account has not enabled the region: it knows no such
     credentials.
     """
 
     def do_POST(self) -> None:
-        body = (
-            b"<ErrorResponse><Error><Code>InvalidClientTokenId</Code><Message>invalid"
-            b" token</Message></Error></ErrorResponse>"
-        )
+        error = b"<Code>InvalidClientTokenId</Code><Message>invalid token</Message>"
+        body = b"<ErrorResponse><Error>" + error + b"</Error></ErrorResponse>"
         self.send_response(403)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -248,12 +217,8 @@ def bootstrapped(
 
 def key_with_policy(target: Target, *statements: dict[str, Any]) -> str:
     """Return the ARN of a key that its account may manage, with more statements."""
-    own = {
-        "Effect": "Allow",
-        "Principal": {"AWS": f"arn:aws:iam::{target.account}:root"},
-        "Action": "kms:*",
-        "Resource": "*",
-    }
+    account = {"AWS": f"arn:aws:iam::{target.account}:root"}
+    own = {"Effect": "Allow", "Principal": account, "Action": "kms:*", "Resource": "*"}
     policy = json.dumps({"Version": "2012-10-17", "Statement": [own, *statements]})
     arn: str = target.client("kms").create_key(Policy=policy)["KeyMetadata"]["Arn"]
     return arn
@@ -283,10 +248,8 @@ def test_a_bucket_under_a_key_that_only_the_account_may_use_is_refused(target: T
     assert finding.state is State.FAILED
     assert f"encrypted with {key}" in finding.message
     assert "role/shoal-mnist-dev-us-east-1-training, " in finding.message
-    through_s3 = {
-        "kms:CallerAccount": target.account,
-        "kms:ViaService": f"s3.{target.region}.amazonaws.com",
-    }
+    service = f"s3.{target.region}.amazonaws.com"
+    through_s3 = {"kms:CallerAccount": target.account, "kms:ViaService": service}
     everybody = {
         "Effect": "Allow",
         "Principal": {"AWS": "*"},

@@ -88,10 +88,10 @@ def newest_approved(target: Target, group: str, arguments: str) -> Package:
             f"the registry has no version of {group} in {target.description}; train one: `shoal run"
             f" {arguments}`"
         )
-    arn, approval = entries[0]
-    message = f"no version of {group} is approved; the newest, {version_of(arn)}, is {approval}"
+    newest, approval = version_of(entries[0][0]), entries[0][1]
     raise NothingToPromoteError(
-        f"{message}; an approver runs `shoal approve {arguments} {version_of(arn)}`"
+        f"no version of {group} is approved; the newest, {newest}, is {approval}; an approver runs"
+        f" `shoal approve {arguments} {newest}`"
     )
 
 
@@ -114,10 +114,8 @@ def version_of(arn: str) -> int:
 
 
 def _package(description: Mapping[str, Any]) -> Package:
-    arn, containers = (
-        str(description["ModelPackageArn"]),
-        description.get("InferenceSpecification", {}).get("Containers", []),
-    )
+    arn = str(description["ModelPackageArn"])
+    containers = description.get("InferenceSpecification", {}).get("Containers", [])
     if len(containers) != 1 or "ModelDataUrl" not in containers[0] or "Image" not in containers[0]:
         raise NotFoundError(
             f"{arn} is not one container with one archive of model data; only such versions can be"
@@ -127,6 +125,8 @@ def _package(description: Mapping[str, Any]) -> Package:
     image, _, digest = str(container["Image"]).partition("@")
     changed_by = description.get("LastModifiedBy") or description.get("CreatedBy") or {}
     changed_at = description.get("LastModifiedTime") or description["CreationTime"]
+    quality = description.get("ModelMetrics", {}).get("ModelQuality", {})
+    identity = changed_by.get("IamIdentity", {}).get("Arn") or changed_by.get("UserProfileName")
     return Package(
         arn=arn,
         version=version_of(arn),
@@ -136,14 +136,9 @@ def _package(description: Mapping[str, Any]) -> Package:
         model_data_url=str(container["ModelDataUrl"]),
         image_digest=digest or container.get("ImageDigest"),
         model_data_etag=container.get("ModelDataETag"),
-        statistics_url=description.get("ModelMetrics", {})
-        .get("ModelQuality", {})
-        .get("Statistics", {})
-        .get("S3Uri"),
+        statistics_url=quality.get("Statistics", {}).get("S3Uri"),
         environment=container.get("Environment", {}),
         metadata=description.get("CustomerMetadataProperties", {}),
-        changed_by=changed_by.get("IamIdentity", {}).get("Arn")
-        or changed_by.get("UserProfileName")
-        or UNNAMED,
+        changed_by=identity or UNNAMED,
         changed_at=changed_at.astimezone(UTC),
     )

@@ -19,7 +19,6 @@ class LiveEndpoint:
 
     name: str
     status: str
-    config: str
     archives: tuple[str, ...]
     """URLs of the archives behind it, sorted."""
     instances: int | None
@@ -33,19 +32,6 @@ class LiveEndpoint:
         serves = ", ".join(self.archives) or "models without an archive"
         count = "" if self.instances is None else f" on {self.instances} instances"
         return f"{self.name} is {self.status} and serves {serves}{count}"
-
-
-def failure_note(failure: str, *, as_pinned: bool) -> str:
-    """Return what to say about an endpoint's FailureReason; empty without one.
-
-    After a rollback shoal-local goes on telling it, even when git serves the old release again.
-    What AWS does is not documented.
-    """
-    if not failure:
-        return ""
-    if as_pinned:
-        return f"as pinned; SageMaker still tells why an earlier deployment failed: {failure}"
-    return f"a deployment failed: {failure}"
 
 
 def live_endpoint(target: Target, endpoint: str) -> LiveEndpoint | None:
@@ -65,26 +51,22 @@ def live_endpoint(target: Target, endpoint: str) -> LiveEndpoint | None:
     return LiveEndpoint(
         endpoint,
         description["EndpointStatus"],
-        description["EndpointConfigName"],
         tuple(sorted(_archives(client, description["EndpointConfigName"]))),
         sum(counts) if counts else None,
         description.get("FailureReason", ""),
-        image_digests(description),
+        _image_digests(description),
     )
 
 
-def image_digests(endpoint: Mapping[str, Any]) -> tuple[str, ...]:
+def _image_digests(endpoint: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the digests of the images behind an endpoint, each once, sorted.
 
-    `endpoint` is what DescribeEndpoint returns. SageMaker resolves a tag when it deploys;
-    `ResolvedImage` is then `registry/repository@digest` (API reference, DeployedImage), also for
-    serverless variants. An image without a digest is left out.
+    SageMaker resolves a tag when it deploys; `ResolvedImage` is then `registry/repository@digest`
+    (API reference, DeployedImage), also for serverless variants. An image without a digest is left
+    out.
     """
-    images = [
-        image
-        for variant in endpoint.get("ProductionVariants", ())
-        for image in variant.get("DeployedImages", ())
-    ]
+    variants = endpoint.get("ProductionVariants", ())
+    images = [image for variant in variants for image in variant.get("DeployedImages", ())]
     resolved = {str(image.get("ResolvedImage", "")).partition("@")[2] for image in images}
     return tuple(sorted(resolved - {""}))
 

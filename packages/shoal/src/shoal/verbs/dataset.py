@@ -7,16 +7,16 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from botocore.exceptions import ClientError
 
 from shoal.aws.events import Note, Report, Transferred
 from shoal.aws.execution import check_parameters
+from shoal.aws.objects import NO_OBJECT, object_at
 from shoal.aws.target import Target
 from shoal.errors import DatasetError, NotFoundError, error_code
 from shoal.settings.loading.workload import load_workload, workload_file, workload_folder
@@ -26,40 +26,6 @@ from shoal.settings.settings import Environment
 from shoal.verbs.workspace import Session
 
 _PREPARE_S = 600
-_NOT_FOUND = frozenset({"404", "NoSuchKey", "NoSuchBucket", "NotFound"})
-
-
-@dataclass(frozen=True)
-class DatasetFile:
-    """One file of a dataset, and its channel."""
-
-    channel: str
-    name: str
-    md5: str
-
-
-def _upload(target: Target, sources: Mapping[DatasetFile, Path], uri: str, report: Report) -> int:
-    s3 = target.client("s3")
-    _require_bucket(s3, urlsplit(uri).netloc, target)
-    missing = [file for file in sources if not _is_uploaded(s3, _location(uri, file), file)]
-    total_bytes = sum(sources[file].stat().st_size for file in missing)
-    progress = _progress(total_bytes, report)
-    for file in missing:
-        location = _location(uri, file)
-        s3.upload_file(
-            str(sources[file]),
-            *location,
-            ExtraArgs={"Metadata": {"md5": file.md5}},
-            Callback=progress(file.name),
-        )
-    remark = "" if len(missing) == len(sources) else "; the others were there already"
-    report(
-        Note(
-            f"{len(missing)} of {len(sources)} files uploaded to {uri} ({total_bytes:,}"
-            f" bytes){remark}"
-        )
-    )
-    return len(missing)
 
 
 def upload_workload(
@@ -99,18 +65,15 @@ def require_uploaded(session: Session, parameters: Mapping[str, str]) -> str:
     Raises ParameterError for parameters that the deployed definition does not declare.
     """
     try:
-        empty = {
-            name: uri
-            for name, uri in _places(session, parameters).items()
-            if not _has_files(session.target, uri)
-        }
+        places = _places(session, parameters)
+        empty = {name: uri for name, uri in places.items() if not has_files(session.target, uri)}
     except ClientError as error:
         if error_code(error) != "AccessDenied":
             raise
         return f"whether the data is in S3 was not checked: {error.operation_name} is not allowed"
     if empty:
-        places = " and ".join(f"{uri} (channel {name})" for name, uri in empty.items())
-        raise DatasetError(f"there is nothing at {places}; {_how_to_fill(session, empty)}")
+        where = " and ".join(f"{uri} (channel {name})" for name, uri in empty.items())
+        raise DatasetError(f"there is nothing at {where}; {_how_to_fill(session, empty)}")
     return ""
 
 
@@ -175,26 +138,21 @@ def upload_folder(
     A channel that has files neither in the folder nor in S3 is an error, or a note if it is
     optional.
     """
-    files = [
-        DatasetFile(channel, path.relative_to(folder / channel).as_posix(), _md5(path))
-        for channel in channels
-        for path in sorted((folder / channel).rglob("*"))
-        if path.is_file()
-    ]
-    _require_bucket(target.client("s3"), urlsplit(uri).netloc, target)
-    absent = [name for name in channels if name not in {file.channel for file in files}]
-    empty = [name for name in absent if not _has_files(target, f"{uri}/{name}/")]
-    if not files or not all(channels[name].optional for name in empty):
+    files = {name: list(_files(folder / name)) for name in channels}
+    _require_bucket(target, object_at(uri)["Bucket"])
+    absent = [name for name in channels if not files[name]]
+    empty = [name for name in absent if not has_files(target, f"{uri}/{name}/")]
+    if len(absent) == len(channels) or not all(channels[name].optional for name in empty):
         raise DatasetError(
             f"{folder} has no files in {' and '.join(f'{name}/' for name in empty or absent)}"
         )
-    sources = {file: folder / file.channel / file.name for file in files}
-    count = _upload(target, sources, uri, report)
+    paths = [path.relative_to(folder).as_posix() for each in files.values() for path in each]
+    count = _upload(target, folder, paths, uri, report)
     for name in empty:
         report(Note(f"no files are at {uri}/{name}/ yet; `--from` a folder with {name}/ has some"))
-    for name in (each for each in channels if each not in absent):
-        mine = {file.name for file in files if file.channel == name}
-        if others := _names_at(target, f"{uri}/{name}/") - mine:
+    for name in channels:
+        mine = {path.relative_to(folder / name).as_posix() for path in files[name]}
+        if mine and (others := set(_names_at(target, f"{uri}/{name}/")) - mine):
             more = f" and {len(others) - 1} more" if len(others) > 1 else ""
             report(
                 Note(
@@ -205,26 +163,75 @@ def upload_folder(
     return count
 
 
-def _names_at(target: Target, uri: str) -> set[str]:
-    """Return the names of the objects below a prefix, relative to it."""
-    place = urlsplit(uri)
-    prefix = place.path.lstrip("/")
-    pages = target.client("s3").get_paginator("list_objects_v2")
-    return {
-        each["Key"].removeprefix(prefix)
-        for page in pages.paginate(Bucket=place.netloc, Prefix=prefix)
-        for each in page.get("Contents", ())
-    }
+def _files(folder: Path) -> Iterator[Path]:
+    return (path for path in sorted(folder.rglob("*")) if path.is_file())
 
 
-def _has_files(target: Target, uri: str) -> bool:
-    place = urlsplit(uri)
-    request = {"Bucket": place.netloc, "Prefix": place.path.lstrip("/"), "MaxKeys": 1}
+def _upload(target: Target, folder: Path, paths: list[str], uri: str, report: Report) -> int:
+    """Upload the files at these paths of the folder that S3 lacks; return their number."""
+    s3, hashes = target.client("s3"), {}
+    for path in paths:
+        md5 = hashlib.md5((folder / path).read_bytes(), usedforsecurity=False).hexdigest()
+        if not _is_uploaded(s3, f"{uri}/{path}", md5):
+            hashes[path] = md5
+    total_bytes = sum((folder / path).stat().st_size for path in hashes)
+    done_bytes, lock = 0, threading.Lock()
+
+    def sent(name: str, count: int) -> None:  # called by the transfers' own threads
+        nonlocal done_bytes
+        with lock:
+            done_bytes += count
+            report(Transferred(name, done_bytes, total_bytes))
+
+    for path, md5 in hashes.items():
+        s3.upload_file(
+            str(folder / path),
+            **object_at(f"{uri}/{path}"),
+            ExtraArgs={"Metadata": {"md5": md5}},
+            Callback=partial(sent, path.partition("/")[2]),
+        )
+    summary = f"{len(hashes)} of {len(paths)} files uploaded to {uri} ({total_bytes:,} bytes)"
+    remark = "" if len(hashes) == len(paths) else "; the others were there already"
+    report(Note(f"{summary}{remark}"))
+    return len(hashes)
+
+
+def _is_uploaded(s3: Any, uri: str, md5: str) -> bool:
     try:
-        return bool(target.client("s3").list_objects_v2(**request).get("KeyCount"))
+        head = s3.head_object(**object_at(uri))
     except ClientError as error:
-        if error_code(error) in _NOT_FOUND:
+        if error_code(error) in NO_OBJECT:
             return False
+        raise
+    return bool(head["Metadata"].get("md5") == md5)
+
+
+def _names_at(target: Target, uri: str) -> Iterator[str]:
+    """Yield the names of the objects below a prefix, relative to it."""
+    bucket, prefix = object_at(uri).values()
+    pages = target.client("s3").get_paginator("list_objects_v2")
+    for page in pages.paginate(Bucket=bucket, Prefix=prefix):
+        yield from (each["Key"].removeprefix(prefix) for each in page.get("Contents", ()))
+
+
+def has_files(target: Target, uri: str) -> bool:
+    """Return whether S3 has an object below a prefix."""
+    try:
+        return next(_names_at(target, uri), None) is not None
+    except ClientError as error:
+        if error_code(error) in NO_OBJECT:
+            return False
+        raise
+
+
+def _require_bucket(target: Target, bucket: str) -> None:
+    try:
+        target.client("s3").head_bucket(Bucket=bucket)
+    except ClientError as error:
+        if error_code(error) in NO_OBJECT:
+            raise NotFoundError(
+                f"there is no bucket {bucket} in {target.description}; `shoal deploy` makes it"
+            ) from error
         raise
 
 
@@ -246,53 +253,6 @@ def _prepare(script: Path, folder: Path, channels: Mapping[str, Channel]) -> Non
         lines = finished.stderr.strip().splitlines() or ["it said nothing"]
         raise DatasetError(f"{script} failed: {lines[-1]}")
     needed = [name for name, channel in channels.items() if not channel.optional]
-    empty = [name for name in needed if not any(p.is_file() for p in (folder / name).rglob("*"))]
-    if empty:
+    if empty := [name for name in needed if not any(_files(folder / name))]:
         names = " and ".join(f"{each}/" for each in empty)
         raise DatasetError(f"{script} ended well, but wrote no files into {names} of its --out")
-
-
-def _md5(path: Path) -> str:
-    return hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
-
-
-def _require_bucket(s3: Any, bucket: str, target: Target) -> None:
-    try:
-        s3.head_bucket(Bucket=bucket)
-    except ClientError as error:
-        if error_code(error) in _NOT_FOUND:
-            raise NotFoundError(
-                f"there is no bucket {bucket} in {target.description}; `shoal deploy` makes it"
-            ) from error
-        raise
-
-
-def _location(uri: str, file: DatasetFile) -> tuple[str, str]:
-    parts = urlsplit(uri)
-    return parts.netloc, f"{parts.path.strip('/')}/{file.channel}/{file.name}"
-
-
-def _is_uploaded(s3: Any, location: tuple[str, str], file: DatasetFile) -> bool:
-    bucket, key = location
-    try:
-        head = s3.head_object(Bucket=bucket, Key=key)
-    except ClientError as error:
-        if error_code(error) in _NOT_FOUND:
-            return False
-        raise
-    return bool(head["Metadata"].get("md5") == file.md5)
-
-
-def _progress(total_bytes: int, report: Report) -> Callable[[str], Callable[[int], None]]:
-    done_bytes, lock = 0, threading.Lock()
-
-    def for_file(name: str) -> Callable[[int], None]:
-        def sent(count: int) -> None:  # called by the transfer's own threads
-            nonlocal done_bytes
-            with lock:
-                done_bytes += count
-                report(Transferred(name, done_bytes, total_bytes))
-
-        return sent
-
-    return for_file

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from botocore.exceptions import (
@@ -19,12 +20,12 @@ from botocore.exceptions import (
 )
 
 from shoal.aws.cdk import QUALIFIER
+from shoal.aws.objects import EcrImage
 from shoal.aws.target import Target
 from shoal.errors import error_code, refusal
 from shoal.settings.names import Names
-from shoal.settings.parsing.errors import NOTHING, with_values
-from shoal.settings.sections.file_system import problems as file_system_problems
 from shoal.settings.settings import Environment
+from shoal.verbs.dataset import has_files
 from shoal.verbs.doctor.bootstrap_check import BOOTSTRAP_PARAMETER, asset_mistakes, other_qualifiers
 from shoal.verbs.doctor.image import Image
 from shoal.verbs.doctor.network_check import Demand, check_network
@@ -68,11 +69,11 @@ class Finding:
     advice: str = ""
 
 
-def _ok(question: str, message: str) -> Finding:
+def _ok(message: str, question: str = "") -> Finding:
     return Finding(question, State.OK, message)
 
 
-def _failed(question: str, message: str, advice: str) -> Finding:
+def _failed(message: str, advice: str, question: str = "") -> Finding:
     return Finding(question, State.FAILED, message, advice)
 
 
@@ -110,7 +111,6 @@ class Doctor:
             ("instance types in their zones", self._offerings),
             ("quotas", self._quotas),
             ("images", self._images),
-            ("file system", self._file_system),
             ("permissions boundary", self._boundary),
             ("dataset", self._dataset),
             ("secrets", self._secrets),
@@ -118,12 +118,12 @@ class Doctor:
             yield from self._answers(question, check)
 
     def _answers(self, question: str, check: Callable[[], Iterator[Finding]]) -> list[Finding]:
-        """Return the findings, or one that says why there are none.
+        """Return the findings, by default about `question`, or one that says why there are none.
 
         A missing permission is no reason to stop.
         """
         try:
-            return list(check())
+            return [replace(each, question=each.question or question) for each in check()]
         except (ClientError, BotoCoreError) as error:
             state = State.FAILED if question == "credentials" else State.UNKNOWN
             return [Finding(question, state, refusal(error), self._login_advice(error))]
@@ -149,29 +149,21 @@ class Doctor:
         caller = self.target.client("sts").get_caller_identity()
         account = self.environment.account
         if caller["Account"] == account:
-            yield _ok("credentials", f"{caller['Arn']}")
+            yield _ok(caller["Arn"])
         else:
             message = f"they belong to account {caller['Account']}, the environment to {account}"
-            yield _failed(
-                "credentials",
-                message,
-                f"use credentials of account {account}, or correct the key account",
-            )
+            advice = f"use credentials of account {account}, or correct the key account"
+            yield _failed(message, advice)
 
     def _region(self) -> Iterator[Finding]:
-        name = self.environment.region
-        regions = self.target.client("ec2").describe_regions(RegionNames=[name], AllRegions=True)[
-            "Regions"
-        ]
+        name, ec2 = self.environment.region, self.target.client("ec2")
+        regions = ec2.describe_regions(RegionNames=[name], AllRegions=True)["Regions"]
         status = regions[0].get("OptInStatus", "opt-in-not-required") if regions else "not known"
         if status in _ENABLED_STATUSES:
-            yield _ok("region", f"{name} ({status})")
+            yield _ok(f"{name} ({status})")
         else:
-            yield _failed(
-                "region",
-                f"{name} is {status}",
-                "enable the region for the account, or choose another",
-            )
+            advice = "enable the region for the account, or choose another"
+            yield _failed(f"{name} is {status}", advice)
 
     def _bootstrap(self) -> Iterator[Finding]:
         ssm = self.target.client("ssm")
@@ -181,22 +173,21 @@ class Doctor:
             yield self._not_bootstrapped()
             return
         if version < MIN_BOOTSTRAP_VERSION:
-            message = (
-                f"version {version} is older than {MIN_BOOTSTRAP_VERSION}, which the templates need"
+            yield _failed(
+                f"version {version} is older than {MIN_BOOTSTRAP_VERSION}, which the templates"
+                " need",
+                "bootstrap again: .venv/bin/cdk bootstrap",
             )
-            yield _failed("bootstrap", message, "bootstrap again: .venv/bin/cdk bootstrap")
             return
         mistakes = list(asset_mistakes(self.target, self.environment))
-        for message, advice in mistakes:
-            yield _failed("bootstrap", message, advice)
+        yield from (_failed(*mistake) for mistake in mistakes)
         if not mistakes:
-            yield _ok("bootstrap", f"version {version}")
+            yield _ok(f"version {version}")
 
     def _not_bootstrapped(self) -> Finding:
         if others := other_qualifiers(self.target):
             place = f"aws://{self.environment.account}/{self.environment.region}"
             return _failed(
-                "bootstrap",
                 f"the CDK is bootstrapped with the qualifier {', '.join(others)} only; Shoal uses"
                 f" {QUALIFIER}",
                 f"bootstrap a second time: .venv/bin/cdk bootstrap {place} --toolkit-stack-name"
@@ -206,25 +197,18 @@ class Doctor:
             "`shoal deploy` bootstraps it; docs/operate.md shows how to do it with restricted"
             " policies"
         )
-        return Finding("bootstrap", State.WARNING, "the CDK is not bootstrapped here yet", advice)
+        return Finding("", State.WARNING, "the CDK is not bootstrapped here yet", advice)
 
     def _network(self) -> Iterator[Finding]:
         problems = check_network(self.target, self.environment, self.needs.addresses)
         for problem in problems:
-            yield _failed(
-                "network", f"{problem.key} = {problem.value}: {problem.message}", problem.advice
-            )
+            message = f"{problem.key} = {problem.value}: {problem.message}"
+            yield _failed(message, problem.advice)
         if not problems:
             network = self.environment.network
-            kind = (
-                f"{network.existing.vpc_id} fits"
-                if network.existing
-                else "a new VPC; its zones exist"
-            )
-            yield _ok(
-                "network",
-                f"{kind} ({', '.join((network.training_az_id, *network.hosting_az_ids))})",
-            )
+            existing = network.existing
+            kind = f"{existing.vpc_id} fits" if existing else "a new VPC; its zones exist"
+            yield _ok(f"{kind} ({', '.join((network.training_az_id, *network.hosting_az_ids))})")
 
     def _offerings(self) -> Iterator[Finding]:
         network, environment = self.environment.network, self.environment
@@ -234,22 +218,19 @@ class Doctor:
         if endpoint := environment.endpoint:
             trained += [(endpoint.instance_type, zone) for zone in network.hosting_az_ids]
         served = [(kind, zone) for kind in self._served() for zone in network.hosting_az_ids]
-        for instance_type, zone in dict.fromkeys((*trained, *served)):
-            finding = self._offering(instance_type, zone)
-            yield finding if (instance_type, zone) in served else self._of_a_training(finding)
+        for place in dict.fromkeys((*trained, *served)):
+            finding = self._offering(*place)
+            yield finding if place in served else self._of_a_training(finding)
         for instance_type in self._optional_types():
             if (instance_type, network.training_az_id) not in trained:
                 offering = self._offering(instance_type, network.training_az_id)
                 yield _as_optional(offering, _CHOSEN)
 
-    def _optional_types(self) -> tuple[str, ...]:
+    def _optional_types(self) -> list[str]:
         """Return the types that train only in an execution whose parameters choose them."""
         training = self.environment.training
-        return tuple(
-            each
-            for each in dict.fromkeys(training.other_instance_types)
-            if each != training.instance_type
-        )
+        others = dict.fromkeys(training.other_instance_types)
+        return [each for each in others if each != training.instance_type]
 
     def _offering(self, instance_type: str, zone: str) -> Finding:
         filters = [{"Name": "instance-type", "Values": [instance_type.removeprefix("ml.")]}]
@@ -258,20 +239,17 @@ class Doctor:
         zones = sorted(each["Location"] for page in pages for each in page["InstanceTypeOfferings"])
         question = f"{instance_type} in {zone}"
         if zone in zones:
-            return _ok(question, "EC2 offers it there")
+            return _ok("EC2 offers it there", question)
         message = (
             f"EC2 offers it in {', '.join(zones)} only"
             if zones
             else f"EC2 does not offer it in {self.environment.region}"
         )
-        return _failed(question, message, "choose one of those zones, or another instance type")
+        return _failed(message, "choose one of those zones, or another instance type", question)
 
     def _quotas(self) -> Iterator[Finding]:
-        pages = (
-            self.target.client("service-quotas")
-            .get_paginator("list_service_quotas")
-            .paginate(ServiceCode="sagemaker")
-        )
+        paginator = self.target.client("service-quotas").get_paginator("list_service_quotas")
+        pages = paginator.paginate(ServiceCode="sagemaker")
         quotas = {each["QuotaName"].lower(): each for page in pages for each in page["Quotas"]}
         served = {f"{kind} for endpoint usage": count for kind, count in self._served().items()}
         trained = self._instance_counts()
@@ -279,11 +257,10 @@ class Doctor:
             needed = served.get(name, 0) + trained.get(name, 0)
             finding = _quota(name, quotas.get(name.lower()), needed)
             yield finding if name in served else self._of_a_training(finding)
-        training = self.environment.training
         for instance_type in self._optional_types():
             name = f"{instance_type} for {self._training_use()}"
-            quota = _quota(name, quotas.get(name.lower()), training.instance_count)
-            yield _as_optional(quota, _CHOSEN)
+            count = self.environment.training.instance_count
+            yield _as_optional(_quota(name, quotas.get(name.lower()), count), _CHOSEN)
 
     def _of_a_training(self, finding: Finding) -> Finding:
         """Return a finding about what only executions use, as a warning where releases come from
@@ -318,150 +295,94 @@ class Doctor:
 
     def _images(self) -> Iterator[Finding]:
         if image := self.needs.built:
-            yield from self._answers("image for training", lambda: iter([self._built_image(image)]))
+            yield from self._answers("image for training", partial(self._built_image, image))
         for use, uri in self.needs.images.items():
-            yield from self._answers(
-                f"image for {use}",
-                lambda use=use, uri=uri: iter([self._image(use, uri)]),  # type: ignore[misc]
-            )
+            yield from self._answers(f"image for {use}", partial(self._image, uri))
 
-    def _built_image(self, image: Image) -> Finding:
-        uri = image.uri()
-        if uri is None:
+    def _built_image(self, image: Image) -> Iterator[Finding]:
+        if uri := image.uri():
+            yield from self._image(uri)
+        else:
             advice = f"run `shoal image build {self.environment.title}`"
-            return _failed(
-                "image for training", f"images/{image.recipe} as it is here was not built", advice
-            )
-        return self._image("training", uri)
+            yield _failed(f"images/{image.recipe} as it is here was not built", advice)
 
-    def _image(self, use: str, uri: str) -> Finding:
-        host, _, rest = uri.partition("/")
-        parts = host.split(".")
-        if ".dkr.ecr." not in host:
-            return Finding(
-                f"image for {use}",
-                State.UNKNOWN,
-                f"{uri} is not in ECR",
-                "make sure that SageMaker can pull it",
-            )
-        repository, digest, tag = _split(rest)
-        image_id = {"imageDigest": digest} if digest else {"imageTag": tag}
-        client = self.target.client("ecr") if parts[3] == self.target.region else None
-        if client is None:
-            return _failed(
-                f"image for {use}",
-                f"{uri} is in another region",
-                f"use an image in {self.target.region}",
-            )
-        answer = client.batch_get_image(
-            registryId=parts[0], repositoryName=repository, imageIds=[image_id]
-        )
-        if answer["images"]:
-            return _ok(f"image for {use}", uri)
-        return _failed(
-            f"image for {use}", f"{uri} is not in its registry", "correct the version or image_uri"
-        )
-
-    def _file_system(self) -> Iterator[Finding]:
-        file_system = self.environment.file_system
-        problems = with_values(
-            file_system_problems(file_system, self.environment.data), self.environment
-        )
-        for problem in problems:
-            value = "" if problem.value is NOTHING else f" = {problem.value}"
-            yield _failed("file system", f"{problem.key}{value}: {problem.message}", problem.advice)
-        if file_system is not None and not problems:
-            message = (
-                f"{file_system.deployment_type} with {file_system.storage_capacity_gib} GiB is a"
-                " combination that FSx for Lustre has"
-            )
-            yield _ok("file system", message)
+    def _image(self, uri: str) -> Iterator[Finding]:
+        image = EcrImage.of(uri)
+        if image is None:
+            advice = "make sure that SageMaker can pull it"
+            yield Finding("", State.UNKNOWN, f"{uri} is not in ECR", advice)
+        elif image.region != self.target.region:
+            yield _failed(f"{uri} is in another region", f"use an image in {self.target.region}")
+        elif image.digests(self.target):
+            yield _ok(uri)
+        else:
+            yield _failed(f"{uri} is not in its registry", "correct the version or image_uri")
 
     def _boundary(self) -> Iterator[Finding]:
-        name = self.environment.permissions_boundary
+        name, iam = self.environment.permissions_boundary, self.target.client("iam")
         if name is None:
             return
-        arn, iam = (
-            f"arn:aws:iam::{self.environment.account}:policy/{name}",
-            self.target.client("iam"),
-        )
+        arn = f"arn:aws:iam::{self.environment.account}:policy/{name}"
         try:
             iam.get_policy(PolicyArn=arn)
-            yield _ok("permissions boundary", arn)
+            yield _ok(arn)
         except iam.exceptions.NoSuchEntityException:
-            yield _failed(
-                "permissions boundary",
-                f"there is no policy {arn}",
-                "create it, or correct permissions_boundary",
-            )
+            advice = "create it, or correct permissions_boundary"
+            yield _failed(f"there is no policy {arn}", advice)
 
     def _dataset(self) -> Iterator[Finding]:
         names, data = Names(self.environment), self.environment.data
         below = {name: f"{names.dataset_uri}/{name}/" for name in data.in_dataset}
         elsewhere = {name: each.uri for name, each in data.channels.items() if each.uri}
-        empty = {name: uri for name, uri in (below | elsewhere).items() if not self._has_files(uri)}
+        uris = below | elsewhere
+        empty = {name: uri for name, uri in uris.items() if not has_files(self.target, uri)}
         if not empty:
-            yield _ok("dataset", ", ".join([names.dataset_uri, *elsewhere.values()]))
-            return
-        if empty == below:
-            empty = {"dataset": names.dataset_uri}
+            yield _ok(", ".join([names.dataset_uri, *elsewhere.values()]))
+        elif empty == below:
+            empty = {"": names.dataset_uri}
         upload = f"deploy, then `shoal data upload {self.environment.title}`"
         for name, uri in empty.items():
-            advice = f"copy it there, or correct data.channels.{name}.uri"
-            message = f"nothing is at {uri} yet"
+            correct = f"copy it there, or correct data.channels.{name}.uri"
             yield Finding(
-                name if name == "dataset" else f"channel {name}",
+                name and f"channel {name}",
                 State.WARNING,
-                message,
-                advice if name in elsewhere else upload,
+                f"nothing is at {uri} yet",
+                correct if name in elsewhere else upload,
             )
-
-    def _has_files(self, uri: str) -> bool:
-        bucket, _, prefix = uri.removeprefix("s3://").partition("/")
-        s3 = self.target.client("s3")
-        try:
-            return bool(s3.list_objects_v2(Bucket=bucket, Prefix=prefix, MaxKeys=1)["KeyCount"])
-        except s3.exceptions.NoSuchBucket:
-            return False
 
     def _secrets(self) -> Iterator[Finding]:
         for name in sorted(set(self.environment.training.secrets.values())):
-            yield from self._answers(
-                f"secret {name}",
-                lambda name=name: iter([self._secret(name)]),  # type: ignore[misc]
-            )
+            yield from self._answers(f"secret {name}", partial(self._secret, name))
 
-    def _secret(self, name: str) -> Finding:
-        """Return whether the secret is there; its value is not asked for."""
-        client, question = self.target.client("secretsmanager"), f"secret {name}"
+    def _secret(self, name: str) -> Iterator[Finding]:
+        """Yield whether the secret is there; its value is not asked for."""
+        client = self.target.client("secretsmanager")
         try:
             deleted_at = client.describe_secret(SecretId=name).get("DeletedDate")
         except client.exceptions.ResourceNotFoundException:
             advice = f"aws secretsmanager create-secret --name {name} --secret-string file://FILE"
-            return _failed(question, "there is no such secret", advice)
+            yield _failed("there is no such secret", advice)
+            return
         if deleted_at:
             advice = f"aws secretsmanager restore-secret --secret-id {name}"
-            return _failed(question, "it is about to be deleted", advice)
-        return _ok(question, "it is there; nobody looked into it")
+            yield _failed("it is about to be deleted", advice)
+        else:
+            yield _ok("it is there; nobody looked into it")
 
 
 def _quota(name: str, quota: Mapping[str, Any] | None, needed: int) -> Finding:
     question = f"quota: {name}"
     if quota is None:
-        return Finding(
-            question,
-            State.UNKNOWN,
-            "Service Quotas has no quota of that name",
-            "look in its console",
-        )
+        message = "Service Quotas has no quota of that name"
+        return Finding(question, State.UNKNOWN, message, "look in its console")
     if quota["Value"] >= needed:
-        return _ok(question, f"{quota['Value']:g}, and {needed} needed")
+        return _ok(f"{quota['Value']:g}, and {needed} needed", question)
+    message = f"{quota['Value']:g}, and {needed} needed; an increase takes hours to days"
     advice = (
         "aws service-quotas request-service-quota-increase --service-code sagemaker --quota-code"
-        f" {quota['QuotaCode']}"
+        f" {quota['QuotaCode']} --desired-value {needed}"
     )
-    message = f"{quota['Value']:g}, and {needed} needed; an increase takes hours to days"
-    return _failed(question, message, f"{advice} --desired-value {needed}")
+    return _failed(message, advice, question)
 
 
 def _as_optional(finding: Finding, who: str) -> Finding:
@@ -469,12 +390,3 @@ def _as_optional(finding: Finding, who: str) -> Finding:
     if finding.state is not State.FAILED:
         return finding
     return replace(finding, state=State.WARNING, message=f"{finding.message} (only {who})")
-
-
-def _split(image: str) -> tuple[str, str, str]:
-    """Return repository, digest and tag of `repository@sha256:...` or `repository:tag`."""
-    if "@" in image:
-        repository, _, digest = image.partition("@")
-        return repository.partition(":")[0], digest, ""
-    repository, _, tag = image.partition(":")
-    return repository, "", tag or "latest"

@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from botocore.exceptions import ClientError
-
 from shoal.aws.events import Detail, Report
 from shoal.aws.logs import LogLocation, LogTail
 from shoal.aws.target import Target
-from shoal.errors import ImageBuildError, NotFoundError, UsageError, error_code
+from shoal.errors import ImageBuildError, NotFoundError, UsageError
 from shoal.launch import recipes
 from shoal.settings.names import Names
 from shoal.settings.settings import Environment
@@ -40,14 +38,11 @@ class Image:
         """Return the image's URI with its digest, or None if the checkout's recipe was not built
         yet.
         """
+        ssm = self.target.client("ssm")
         try:
-            return str(
-                self.target.client("ssm").get_parameter(Name=self.parameter)["Parameter"]["Value"]
-            )
-        except ClientError as error:
-            if error_code(error) == "ParameterNotFound":
-                return None
-            raise
+            return str(ssm.get_parameter(Name=self.parameter)["Parameter"]["Value"])
+        except ssm.exceptions.ParameterNotFound:
+            return None
 
     def require(self, arguments: str) -> None:
         """Raise NotFoundError unless the image exists.
@@ -55,12 +50,10 @@ class Image:
         `arguments` name the environment on a command line.
         """
         if self.uri() is None:
-            message = (
-                f"images/{self.recipe}, as it is in this checkout, has not been built in"
-                f" {self.target.description}"
-            )
             raise NotFoundError(
-                f"{message}; nothing was deployed; run `shoal image build {arguments}` first"
+                f"images/{self.recipe}, as it is in this checkout, has not been built in"
+                f" {self.target.description}; nothing was deployed; run `shoal image build"
+                f" {arguments}` first"
             )
 
     def build(self, report: Report, poll_s: float) -> str:

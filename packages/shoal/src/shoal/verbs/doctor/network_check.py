@@ -6,22 +6,30 @@ in those zones, have free addresses and reach S3, and does its security group le
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from botocore.exceptions import ClientError
 
 from shoal.aws.target import Target
+from shoal.errors import error_code
 from shoal.settings.loading.loader import environment_file
 from shoal.settings.parsing.errors import ConfigError, Problem
 from shoal.settings.sections.network import ExistingNetwork
 from shoal.settings.settings import Environment
 
 HTTPS = 443
-_SECTION = "network.existing"
-Permission = Mapping[str, Any]
-"""An entry of IpPermissions or IpPermissionsEgress, as DescribeSecurityGroups returns it."""
+_DESCRIBE = {
+    "VPC": ("describe_vpcs", "VpcIds", "Vpcs"),
+    "subnet": ("describe_subnets", "SubnetIds", "Subnets"),
+    "security group": ("describe_security_groups", "GroupIds", "SecurityGroups"),
+}
+Item = Mapping[str, Any]
+"""What EC2 returns of one VPC, subnet, route table, group or rule."""
+Mistake = tuple[str, str]
+"""What is wrong, and what to do."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +65,7 @@ def require_fit(
     try:
         problems = check_network(target, environment, Demand(training=0, hosting=0))
     except ClientError as error:
-        if error.response["Error"]["Code"] != "UnauthorizedOperation":
+        if error_code(error) != "UnauthorizedOperation":
             raise
         return (
             f"whether {environment.network.existing.vpc_id} fits was not checked:"
@@ -71,16 +79,13 @@ def require_fit(
 def _zones(ec2: Any, environment: Environment) -> Iterator[Problem]:
     network = environment.network
     available = {zone["ZoneId"] for zone in ec2.describe_availability_zones()["AvailabilityZones"]}
-    zones = {"network.training_az_id": network.training_az_id}
-    zones |= {
+    zones = {"network.training_az_id": network.training_az_id} | {
         f"network.hosting_az_ids[{index}]": zone
         for index, zone in enumerate(network.hosting_az_ids)
     }
+    message = f"is not a zone that account {environment.account} has in {environment.region}"
     for key, zone in zones.items():
         if zone not in available:
-            message = (
-                f"is not a zone that account {environment.account} has in {environment.region}"
-            )
             yield Problem(key, message, f"use one of {', '.join(sorted(available))}", zone)
 
 
@@ -94,141 +99,97 @@ class _Existing:
     demand: Demand
 
     def problems(self) -> Iterator[Problem]:
-        yield from self._vpc()
-        yield from self._subnets()
-        if self.ids.training_security_group_id:
-            yield from self._security_group(self.ids.training_security_group_id)
+        ids, network = self.ids, self.environment.network
+        yield from self._one("VPC", "vpc_id", ids.vpc_id, _vpc_mistakes)
+        places = [
+            ("training_subnet_id", ids.training_subnet_id, network.training_az_id),
+            *(
+                (f"hosting_subnet_ids[{index}]", subnet_id, zone)
+                for index, (subnet_id, zone) in enumerate(
+                    zip(ids.hosting_subnet_ids, network.hosting_az_ids, strict=True)
+                )
+            ),
+        ]
+        for index, (key, subnet_id, zone) in enumerate(places):
+            addresses = self.demand.hosting if index else self.demand.training
+            mistakes = partial(self._subnet_mistakes, zone=zone, addresses=addresses)
+            yield from self._one("subnet", key, subnet_id, mistakes)
+        if group_id := ids.training_security_group_id:
+            key = "training_security_group_id"
+            yield from self._one("security group", key, group_id, self._group_mistakes)
 
-    def _vpc(self) -> Iterator[Problem]:
-        key, vpc = (
-            f"{_SECTION}.vpc_id",
-            _one(lambda: self.ec2.describe_vpcs(VpcIds=[self.ids.vpc_id])["Vpcs"]),
+    def _one(
+        self, kind: str, key: str, identifier: str, mistakes: Callable[[Item], Iterator[Mistake]]
+    ) -> Iterator[Problem]:
+        """Yield the problems of the item with this id, or that EC2 does not know it."""
+        operation, parameter, items_key = _DESCRIBE[kind]
+        try:
+            items = getattr(self.ec2, operation)(**{parameter: [identifier]})[items_key]
+        except ClientError as error:
+            if not error_code(error).endswith((".NotFound", ".Malformed")):
+                raise
+            items = []
+        account, region = self.environment.account, self.environment.region
+        absent = (
+            f"is no {kind} of account {account} in {region}",
+            f"give the id of a {kind} that is there",
         )
-        if vpc is None:
-            yield _absent(key, self.ids.vpc_id, "VPC", self.environment)
-        elif vpc.get("InstanceTenancy") != "default":
-            message = f"has the tenancy {vpc.get('InstanceTenancy')}, and SageMaker needs default"
-            yield Problem(key, message, "use a VPC with default tenancy", self.ids.vpc_id)
+        for message, advice in mistakes(items[0]) if items else [absent]:
+            yield Problem(f"network.existing.{key}", message, advice, identifier)
 
-    def _subnets(self) -> Iterator[Problem]:
-        network = self.environment.network
-        training = f"{_SECTION}.training_subnet_id"
-        yield from self._subnet(
-            training, self.ids.training_subnet_id, network.training_az_id, self.demand.training
-        )
-        for index, (subnet_id, zone) in enumerate(
-            zip(self.ids.hosting_subnet_ids, network.hosting_az_ids, strict=True)
-        ):
-            yield from self._subnet(
-                f"{_SECTION}.hosting_subnet_ids[{index}]", subnet_id, zone, self.demand.hosting
-            )
-
-    def _subnet(self, key: str, subnet_id: str, zone: str, addresses: int) -> Iterator[Problem]:
-        subnet = _one(lambda: self.ec2.describe_subnets(SubnetIds=[subnet_id])["Subnets"])
-        if subnet is None:
-            yield _absent(key, subnet_id, "subnet", self.environment)
-            return
+    def _subnet_mistakes(self, subnet: Item, *, zone: str, addresses: int) -> Iterator[Mistake]:
         if subnet["VpcId"] != self.ids.vpc_id:
-            yield Problem(
-                key,
-                f"lies in {subnet['VpcId']}, not in {self.ids.vpc_id}",
-                "use a subnet of the VPC",
-                subnet_id,
-            )
+            message = f"lies in {subnet['VpcId']}, not in {self.ids.vpc_id}"
+            yield message, "use a subnet of the VPC"
             return
         if subnet["AvailabilityZoneId"] != zone:
             message = f"lies in {subnet['AvailabilityZoneId']}, and the settings say {zone}"
-            yield Problem(
-                key, message, "name the zone in which it lies, or another subnet", subnet_id
+            yield message, "name the zone in which it lies, or another subnet"
+        if (free := subnet["AvailableIpAddressCount"]) < addresses:
+            message = f"has {free} free addresses, and {addresses} are needed"
+            yield message, "use a larger subnet or fewer instances"
+        table, service = self._route_table(subnet), f"com.amazonaws.{self.environment.region}.s3"
+        filters = _filters(vpc_id=self.ids.vpc_id, service_name=service)
+        endpoints = self.ec2.describe_vpc_endpoints(Filters=filters)["VpcEndpoints"]
+        is_served = any(_serves(endpoint, table["RouteTableId"]) for endpoint in endpoints)
+        if not is_served and not _leads_out(table):
+            yield (
+                "has no way to S3: no endpoint for it, and no default route in"
+                f" {table['RouteTableId']}",
+                f"add that route table to a gateway endpoint for {service}",
             )
-        if subnet["AvailableIpAddressCount"] < addresses:
-            message = (
-                f"has {subnet['AvailableIpAddressCount']} free addresses, and {addresses} are"
-                " needed"
-            )
-            yield Problem(key, message, "use a larger subnet or fewer instances", subnet_id)
-        yield from self._way_to_s3(key, subnet_id)
 
-    def _way_to_s3(self, key: str, subnet_id: str) -> Iterator[Problem]:
-        table = self._route_table(subnet_id)
-        endpoints = self.ec2.describe_vpc_endpoints(
-            Filters=_filters(vpc_id=self.ids.vpc_id, service_name=self._s3)
-        )["VpcEndpoints"]
-        if any(_serves(endpoint, table["RouteTableId"]) for endpoint in endpoints) or _leads_out(
-            table
-        ):
-            return
-        message = (
-            f"has no way to S3: no endpoint for it, and no default route in {table['RouteTableId']}"
-        )
-        advice = f"add that route table to a gateway endpoint for {self._s3}"
-        yield Problem(key, message, advice, subnet_id)
-
-    @property
-    def _s3(self) -> str:
-        return f"com.amazonaws.{self.environment.region}.s3"
-
-    def _route_table(self, subnet_id: str) -> Mapping[str, Any]:
+    def _route_table(self, subnet: Item) -> Item:
         """Return the subnet's own route table, or the VPC's main one."""
-        own = self.ec2.describe_route_tables(Filters=_filters(association__subnet_id=subnet_id))[
-            "RouteTables"
-        ]
+        own = _filters(association__subnet_id=subnet["SubnetId"])
         main = _filters(vpc_id=self.ids.vpc_id, association__main="true")
-        tables: list[Mapping[str, Any]] = (
-            own or self.ec2.describe_route_tables(Filters=main)["RouteTables"]
-        )
+        tables: list[Item] = []
+        for filters in (own, main):
+            tables = tables or self.ec2.describe_route_tables(Filters=filters)["RouteTables"]
         return tables[0]
 
-    def _security_group(self, group_id: str) -> Iterator[Problem]:
-        key = f"{_SECTION}.training_security_group_id"
-        group = _one(
-            lambda: self.ec2.describe_security_groups(GroupIds=[group_id])["SecurityGroups"]
+    def _group_mistakes(self, group: Item) -> Iterator[Mistake]:
+        group_id, inbound, outbound = (
+            group[key] for key in ("GroupId", "IpPermissions", "IpPermissionsEgress")
         )
-        if group is None:
-            yield _absent(key, group_id, "security group", self.environment)
-            return
         if group["VpcId"] != self.ids.vpc_id:
-            yield Problem(
-                key,
-                f"belongs to {group['VpcId']}, not to {self.ids.vpc_id}",
-                "use a group of the VPC",
-                group_id,
-            )
-        for direction, rules in (
-            ("inbound", group["IpPermissions"]),
-            ("outbound", group["IpPermissionsEgress"]),
-        ):
+            message = f"belongs to {group['VpcId']}, not to {self.ids.vpc_id}"
+            yield message, "use a group of the VPC"
+        for direction, rules in (("inbound", inbound), ("outbound", outbound)):
             if not any(_is_everything_with(rule, group_id) for rule in rules):
-                message = (
+                yield (
                     f"has no {direction} rule for all traffic that names the group itself;"
-                    " 0.0.0.0/0 does not cover EFA"
+                    " 0.0.0.0/0 does not cover EFA",
+                    f"add one: protocol -1, {direction}, peer {group_id}",
                 )
-                yield Problem(
-                    key, message, f"add one: protocol -1, {direction}, peer {group_id}", group_id
-                )
-        if not any(_lets_https_out(rule) for rule in group["IpPermissionsEgress"]):
-            yield Problem(
-                key,
-                f"lets no HTTPS ({HTTPS}) out, and S3 is reached by it",
-                f"allow TCP {HTTPS} out",
-                group_id,
-            )
+        if not any(map(_lets_https_out, outbound)):
+            yield f"lets no HTTPS ({HTTPS}) out, and S3 is reached by it", f"allow TCP {HTTPS} out"
 
 
-def _one(describe: Any) -> Mapping[str, Any] | None:
-    """Return the one item that `describe` returns, or None if EC2 does not know it."""
-    try:
-        items: list[Mapping[str, Any]] = describe()
-    except ClientError as error:
-        if error.response["Error"]["Code"].endswith((".NotFound", ".Malformed")):
-            return None
-        raise
-    return items[0] if items else None
-
-
-def _absent(key: str, identifier: str, kind: str, environment: Environment) -> Problem:
-    message = f"is no {kind} of account {environment.account} in {environment.region}"
-    return Problem(key, message, f"give the id of a {kind} that is there", identifier)
+def _vpc_mistakes(vpc: Item) -> Iterator[Mistake]:
+    if (tenancy := vpc.get("InstanceTenancy")) != "default":
+        message = f"has the tenancy {tenancy}, and SageMaker needs default"
+        yield message, "use a VPC with default tenancy"
 
 
 def _filters(**values: str) -> list[dict[str, Any]]:
@@ -239,7 +200,7 @@ def _filters(**values: str) -> list[dict[str, Any]]:
     ]
 
 
-def _serves(endpoint: Mapping[str, Any], table_id: str) -> bool:
+def _serves(endpoint: Item, table_id: str) -> bool:
     """Return whether an endpoint serves a route table.
 
     A gateway endpoint serves by route tables, an interface endpoint with private names the whole
@@ -250,7 +211,7 @@ def _serves(endpoint: Mapping[str, Any], table_id: str) -> bool:
     )
 
 
-def _leads_out(table: Mapping[str, Any]) -> bool:
+def _leads_out(table: Item) -> bool:
     """Return whether a route table has a way out, such as a NAT or transit gateway.
 
     An internet gateway is none: SageMaker's interfaces have no public address.
@@ -263,13 +224,13 @@ def _leads_out(table: Mapping[str, Any]) -> bool:
     return any(not str(route.get("GatewayId", "")).startswith("igw-") for route in routes)
 
 
-def _is_everything_with(rule: Permission, group_id: str) -> bool:
+def _is_everything_with(rule: Item, group_id: str) -> bool:
     return rule["IpProtocol"] == "-1" and any(
         pair.get("GroupId") == group_id for pair in rule.get("UserIdGroupPairs", ())
     )
 
 
-def _lets_https_out(rule: Permission) -> bool:
+def _lets_https_out(rule: Item) -> bool:
     reaches = bool(rule.get("PrefixListIds")) or any(
         part.get("CidrIp") == "0.0.0.0/0" for part in rule.get("IpRanges", ())
     )

@@ -52,20 +52,16 @@ class PromotionStep:
         """
         workloads_of(source, workspace.root)
         end = _destination(workspace.root, destination, workload)
-        if end.promoted_from is None:
-            message = (
-                f"environment {destination} takes no releases: {environment_file(destination)} has"
-                " no `promoted_from`"
-            )
-            raise PromotionError(f"{message}; nothing was promoted")
-        if end.promoted_from != source:
-            message = (
-                f"{destination} takes releases from {end.promoted_from}, not from {source}; no"
-                " environment may be skipped"
-            )
+        before = end.promoted_from
+        if before is None:
             raise PromotionError(
-                f"{message}: promote to {end.promoted_from} first, then `--from"
-                f" {end.promoted_from} --to {destination}`"
+                f"environment {destination} takes no releases: {environment_file(destination)} has"
+                " no `promoted_from`; nothing was promoted"
+            )
+        if before != source:
+            raise PromotionError(
+                f"{destination} takes releases from {before}, not from {source}; no environment may"
+                f" be skipped: promote to {before} first, then `--from {before} --to {destination}`"
             )
         if end.endpoint is None:
             raise PromotionError(
@@ -74,10 +70,10 @@ class PromotionStep:
         repository = Repository(workspace.root, workspace.environ)
         begin = load_source(end, workspace.root) or end
         if begin.workload != end.workload:
-            message = (
-                f"{begin.title} trains {begin.workload}, and {end.title} serves {end.workload}"
+            raise PromotionError(
+                f"{begin.title} trains {begin.workload}, and {end.title} serves {end.workload};"
+                " nothing was promoted"
             )
-            raise PromotionError(f"{message}; nothing was promoted")
         return cls(workspace.root, repository, begin, end, _promotion_path(workspace, begin)[-1])
 
     @property
@@ -90,25 +86,23 @@ class PromotionStep:
 
         Raises PromotionError or NotFoundError.
         """
+        target, group = session.target, session.names.model_package_group
+        arn = package_arn(session, request) if request is not None else None
         if not self.is_later:
-            if request is None:
-                return registry.newest_approved(
-                    session.target, session.names.model_package_group, session.arguments
-                )
-            return registry.describe(session.target, package_arn(session, request))
-        pinned = self.source.release
+            if arn is None:
+                return registry.newest_approved(target, group, session.arguments)
+            return registry.describe(target, arn)
+        source, pinned = self.source.title, self.source.release
         if pinned is None:
             raise NothingToPromoteError(
-                f"{self.source.title} pins no release that could be promoted; promote to"
-                f" {self.source.title} first"
+                f"{source} pins no release that could be promoted; promote to {source} first"
             )
-        if request is not None and package_arn(session, request) != pinned.model_package_arn:
-            message = (
-                f"{self.source.title} pins {pinned.model_package_arn}, not"
-                f" {package_arn(session, request)}; no environment may be skipped"
+        if arn not in (None, pinned.model_package_arn):
+            raise PromotionError(
+                f"{source} pins {pinned.model_package_arn}, not {arn}; no environment may be"
+                f" skipped: promote that to {source} first"
             )
-            raise PromotionError(f"{message}: promote that to {self.source.title} first")
-        return registry.describe(session.target, pinned.model_package_arn)
+        return registry.describe(target, pinned.model_package_arn)
 
     def is_pinned(self, package: Package) -> bool:
         """Return whether the destination's file pins `package` already."""
@@ -145,13 +139,10 @@ class PromotionStep:
             return commit
         if proposed_on.get(workload) == before.get(workload):
             return self.repository.commit(branch, file, text_of(after), message)
-        what = (
-            f"branch {branch} was made when {self.destination.title} pinned something else, and git"
-            " merges it no more"
-        )
         raise PromotionError(
-            f"{what}; delete it (git branch -D {branch}), also where it was pushed, and promote"
-            " again"
+            f"branch {branch} was made when {self.destination.title} pinned something else, and git"
+            f" merges it no more; delete it (git branch -D {branch}), also where it was pushed, and"
+            " promote again"
         )
 
     def _pins(self, commit: str, file: str) -> dict[str, Any]:
@@ -192,13 +183,15 @@ def package_arn(session: Session, package: str) -> str:
 
     Raises NotFoundError for a version of another registry.
     """
-    group = _group(session.environment)
-    if package.isdigit():
-        return f"{group}/{package}"
-    if package.rpartition("/")[0] != group or not package.rpartition("/")[2].isdigit():
-        message = f"{package} is no version in the registry of {session.title}"
-        raise NotFoundError(f"{message}; give its number, or its ARN: {group}/NUMBER")
-    return package
+    names = Names(session.environment)
+    group = names.arn("sagemaker", f"model-package/{names.model_package_group}")
+    number = package.removeprefix(f"{group}/")
+    if not number.isdigit():
+        raise NotFoundError(
+            f"{package} is no version in the registry of {session.title}; give its number, or its"
+            f" ARN: {group}/NUMBER"
+        )
+    return f"{group}/{number}"
 
 
 def _promotion_path(workspace: Workspace, environment: Environment) -> list[Environment]:
@@ -227,9 +220,3 @@ def _registry_target(
         return workspace.reach(trainer, local)
     except WrongAccountError:
         return workspace.reach(environment, local).in_region(trainer.region)
-
-
-def _group(environment: Environment) -> str:
-    """Return the ARN of the versions of the environment's registry, without their numbers."""
-    names = Names(environment)
-    return names.arn("sagemaker", f"model-package/{names.model_package_group}")

@@ -12,33 +12,23 @@ import base64
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
 from botocore.exceptions import ClientError
 
-from shoal.aws.deployed_stack import status_of_stack
+from shoal.aws.objects import NO_OBJECT, EcrImage, object_at
 from shoal.aws.registry import APPROVED, UNNAMED, Package, describe
-from shoal.aws.serving import LiveEndpoint, failure_note, live_endpoint
+from shoal.aws.serving import LiveEndpoint, live_endpoint
+from shoal.aws.stacks import status_of_stack
 from shoal.aws.target import Target
 from shoal.errors import AWS_ERRORS, ShoalError, error_code, refusal
 from shoal.launch import tables
 from shoal.page.readings.evaluation import MAX_BYTES, Evaluation
 from shoal.settings.sections.release import Release
-from shoal.verbs.promote.promotion import definition_sha256
+from shoal.verbs.promote.promotion import executed_definition
 
 _IN_SERVICE = "InService"
-_NO_OBJECT = "404"
 _ACCESS_DENIED = frozenset({"AccessDenied", "AccessDeniedException", "403"})
-_GONE = frozenset(
-    {
-        "NoSuchKey",
-        "NoSuchBucket",
-        "404",
-        "ResourceNotFound",
-        "ResourceNotFoundException",
-        "ValidationException",
-    }
-)
+_GONE = NO_OBJECT | {"ResourceNotFound", "ResourceNotFoundException", "ValidationException"}
 _QUESTIONS = 5
 """For each instance."""
 Ask = Callable[[str], Mapping[str, Any]]
@@ -107,11 +97,9 @@ def _answer(question: str, look_up: Callable[[], tuple[str, bool]]) -> Answer:
 def _registry(target: Target, release: Release, pipeline_arn: str) -> tuple[str, bool]:
     """Return whether the version is approved and equals the block in the file."""
     package = describe(target, release.model_package_arn)
-    facts = _facts(target, package, release, pipeline_arn)
-    return (
-        f"{package.approval}, by {package.changed_by}{facts}",
-        package.approval == APPROVED and not facts.differences,
-    )
+    differences, unread = _differences(target, package, release, pipeline_arn)
+    says = (f"{package.approval}, by {package.changed_by}", *differences, *unread)
+    return "; ".join(says), package.approval == APPROVED and not differences
 
 
 def _model_data(target: Target, release: Release, targets: ReleaseTargets) -> tuple[str, bool]:
@@ -120,13 +108,12 @@ def _model_data(target: Target, release: Release, targets: ReleaseTargets) -> tu
     A deployment makes it, so it is missing only if the serving stack exists. Roles that only look
     may not decrypt, and then S3 does not tell the hash (API reference, HeadObject, ChecksumMode).
     """
-    url = targets.archive_url
-    location, s3 = urlsplit(url), target.client("s3")
-    request = {"Bucket": location.netloc, "Key": location.path.lstrip("/")}
+    url, s3 = targets.archive_url, target.client("s3")
+    request = object_at(url)
     try:
         size = s3.head_object(**request)["ContentLength"]
     except ClientError as error:
-        if error_code(error) != _NO_OBJECT:
+        if error_code(error) not in NO_OBJECT:
             raise
         if status_of_stack(target, targets.serving_stack):
             return f"{url} is not there", False
@@ -147,30 +134,17 @@ def _model_data(target: Target, release: Release, targets: ReleaseTargets) -> tu
 
 
 def _image(target: Target, release: Release) -> tuple[str, bool]:
-    host, _, path = release.image_uri.partition("/")
-    registry, region = host.split(".")[0], host.split(".")[3]
-    ecr = target.in_region(region).client("ecr")
-    repository, _, tag = path.partition(":")
-    by_tag = [{"imageTag": tag}] if tag else []
-    request = {
-        "registryId": registry,
-        "repositoryName": repository,
-        "imageIds": [*by_tag, {"imageDigest": release.image_digest}],
-    }
-    try:
-        digests = {
-            str(each["imageId"]["imageDigest"]) for each in ecr.batch_get_image(**request)["images"]
-        }
-    except ecr.exceptions.RepositoryNotFoundException:
-        digests = set()
+    uri = f"{release.image_uri}@{release.image_digest}"
+    image = EcrImage.of(uri)
+    by_tag = [{"imageTag": image.tag}] if image and image.tag else []
+    digests = image.digests(target, image.id, *by_tag) if image else set()
     if release.image_digest not in digests:
-        return f"ECR has no {release.image_uri}@{release.image_digest}", False
-    other_digests = ", ".join(sorted(digests - {release.image_digest}))
-    return "the pinned digest is there" + (
-        f"; the tag {tag} was moved to {other_digests}, so a deployment may be rolled back"
-        if other_digests
-        else ""
-    ), True
+        return f"ECR has no {uri}", False
+    others = ", ".join(sorted(digests - {release.image_digest}))
+    moved = (
+        f"; the tag {image and image.tag} was moved to {others}, so a deployment may be rolled back"
+    )
+    return f"the pinned digest is there{moved if others else ''}", True
 
 
 def _serving(
@@ -183,18 +157,19 @@ def _serving(
     served = live_endpoint(target, endpoint)
     if served is None:
         status = status_of_stack(target, targets.serving_stack)
-        return (
-            f"no endpoint {endpoint}"
-            + (f", and its stack {targets.serving_stack} is {status}" if status else ""),
-            status is None,
-        )
+        stack = f", and its stack {targets.serving_stack} is {status}" if status else ""
+        return f"no endpoint {endpoint}{stack}", status is None
     remark = _remark(served, release, targets)
-    as_pinned = (
-        served.status == _IN_SERVICE
-        and served.archives == ((targets.archive_url,) if release else ())
-        and not remark
+    archives = (targets.archive_url,) if release else ()
+    as_pinned = served.status == _IN_SERVICE and served.archives == archives and not remark
+    # After a rollback shoal-local goes on telling why, even when git serves the old release again.
+    # What AWS does is not documented.
+    why = (
+        "as pinned; SageMaker still tells why an earlier deployment failed"
+        if as_pinned
+        else "a deployment failed"
     )
-    failure = failure_note(served.failure, as_pinned=as_pinned)
+    failure = served.failure and f"{why}: {served.failure}"
     return "; ".join(filter(None, (str(served), remark, failure))), as_pinned
 
 
@@ -231,33 +206,41 @@ def _remark(served: LiveEndpoint, release: Release | None, targets: ReleaseTarge
     )
 
 
-@dataclass(frozen=True)
-class _Facts:
-    """`differences`: one phrase for each key that differs from the pinned value. `unread`: one for
-    each key that could not be compared, with the reason.
-    """
-
-    differences: tuple[str, ...]
-    unread: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return "".join(f"; {each}" for each in (*self.differences, *self.unread))
-
-
 class _UnreadError(Exception):
     """A key could not be compared."""
 
 
-def _facts(target: Target, package: Package, release: Release, pipeline_arn: str) -> _Facts:
-    """Compare every key of `release` with the registry, the execution and the report.
+def _differences(
+    target: Target, package: Package, release: Release, pipeline_arn: str
+) -> tuple[list[str], list[str]]:
+    """Return a phrase for each key of `release` that differs from what registry, execution and
+    report say, and one for each that could not be compared.
 
     `pipeline_arn` is of the environment that trained the version. Raises ClientError where a
     service fails otherwise than by refusing.
     """
-    values, unread = _registry_values(package), []
-    for key, read in (("definition_sha256", _definition_values), ("metrics", _evaluation_values)):
+    values: dict[str, Any] = {
+        "model_package_version": package.version,
+        "model_data_url": package.model_data_url,
+        "image_uri": package.image_uri,
+        "environment": dict(package.environment),
+    }
+    if package.approval == APPROVED and package.changed_by != UNNAMED:
+        values["approved_by"] = package.changed_by
+        values["approved_at"] = f"{package.changed_at:%Y-%m-%dT%H:%M:%SZ}"
+    execution = package.metadata.get("execution_id")
+    definition = f"{pipeline_arn}/execution/{execution}"
+
+    def read_definition() -> dict[str, Any]:
+        return {"definition_sha256": executed_definition(target, pipeline_arn, execution)}
+
+    unread = []
+    for key, what, read in (
+        ("definition_sha256", definition, read_definition),
+        ("metrics", package.statistics_url, lambda: _evaluation(target, package)),
+    ):
         try:
-            values |= read(target, package, release, pipeline_arn)
+            values |= _read(target, release, what, read)
         except _UnreadError as error:
             unread.append(f"{key} not compared: {error}")
     pinned = release.model_dump()
@@ -266,56 +249,17 @@ def _facts(target: Target, package: Package, release: Release, pipeline_arn: str
         for key, value in values.items()
         if pinned[key] != value
     ]
-    return _Facts(tuple(differences), tuple(unread))
+    return differences, unread
 
 
-def _registry_values(package: Package) -> dict[str, Any]:
-    """Return the values that the registry's entry has itself.
-
-    An approval without a name is not compared.
-    """
-    values = {
-        "model_package_version": package.version,
-        "model_data_url": package.model_data_url,
-        "image_uri": package.image_uri,
-        "environment": dict(package.environment),
-    }
-    if package.approval != APPROVED or package.changed_by == UNNAMED:
-        return values
-    return values | {
-        "approved_by": package.changed_by,
-        "approved_at": f"{package.changed_at:%Y-%m-%dT%H:%M:%SZ}",
-    }
-
-
-def _definition_values(
-    target: Target, package: Package, release: Release, pipeline_arn: str
-) -> dict[str, Any]:
-    """Return the hash of the definition that the execution ran."""
-    arn = f"{pipeline_arn}/execution/{package.metadata.get('execution_id')}"
-    client = target.client("sagemaker")
-    execution = _read(
-        target,
-        release,
-        arn,
-        lambda: client.describe_pipeline_definition_for_execution(PipelineExecutionArn=arn),
-    )
-    return {"definition_sha256": definition_sha256(str(execution["PipelineDefinition"]))}
-
-
-def _evaluation_values(
-    target: Target, package: Package, release: Release, _pipeline_arn: str
-) -> dict[str, Any]:
+def _evaluation(target: Target, package: Package) -> dict[str, Any]:
     """Return what the evaluation's report says."""
-    if package.statistics_url is None:
-        raise _UnreadError("the registry names no report")
-    location, client = urlsplit(package.statistics_url), target.client("s3")
-    request = {"Bucket": location.netloc, "Key": location.path.lstrip("/")}
-    report = _read(target, release, package.statistics_url, lambda: client.get_object(**request))
+    url = str(package.statistics_url)
+    report = target.client("s3").get_object(**object_at(url))["Body"].read(MAX_BYTES)
     try:
-        evaluation = Evaluation.of(report["Body"].read(MAX_BYTES))
+        evaluation = Evaluation.of(report)
     except ValueError as error:
-        return {"metrics": f"of {package.statistics_url}, which {error}"}
+        return {"metrics": f"of {url}, which {error}"}
     return {
         "metrics": dict(evaluation.metrics),
         "model_data_sha256": evaluation.archive_sha256,
@@ -325,8 +269,11 @@ def _evaluation_values(
 
 
 def _read(
-    target: Target, release: Release, what: str, read: Callable[[], Mapping[str, Any]]
-) -> Mapping[str, Any]:
+    target: Target, release: Release, what: str | None, read: Callable[[], dict[str, Any]]
+) -> dict[str, Any]:
+    """Return what is read of `what`, which only the account that trained the version can show."""
+    if what is None:
+        raise _UnreadError("the registry names no report")
     if target.account != release.account:
         raise _UnreadError(f"only credentials of {release.account} may read {what}")
     try:
