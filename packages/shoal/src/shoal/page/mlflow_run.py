@@ -3,39 +3,31 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 EXECUTION_TAG = "shoal.execution_arn"
 """By which an execution's run is found again."""
 PACKAGE_TAG = "shoal.model_package_arn"
-_STATUSES = {"Executing": "RUNNING", "Stopping": "RUNNING", "Succeeded": "FINISHED"} | {
-    "Stopped": "KILLED"
+_STATUSES = {
+    "Executing": "RUNNING",
+    "Stopping": "RUNNING",
+    "Succeeded": "FINISHED",
+    "Stopped": "KILLED",
 }
 _FIRST_HOST = "algo-1"
 _MAX_TAG = 5000
 """Characters of a tag's value that every version of MLflow takes."""
 
 
-@dataclass(frozen=True)
-class Point:
+class Point(NamedTuple):
     """One value of a metric."""
 
     value: float
     at_ms: int
     step: int
-
-
-@dataclass(frozen=True)
-class ModelVersion:
-    """What MLflow's registry gets."""
-
-    name: str
-    source: str
-    """The sealed archive in S3."""
-    tags: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -50,14 +42,14 @@ class MlflowRun:
     parameters: Mapping[str, str]
     metrics: Mapping[str, tuple[Point, ...]]
     tags: Mapping[str, str]
-    model: ModelVersion | None
+    model: tuple[str, str] | None
+    """Name and source (the sealed archive in S3) of the version that MLflow's registry gets."""
 
 
 def mlflow_run(record: Mapping[str, Any]) -> MlflowRun:
     """Return run.json in MLflow's terms."""
     run, package = record["run"], record["package"]
     ended_ms = _ms(run["ended_at"]) if run["ended_at"] else None
-    tags = dict(_tags(record))
     return MlflowRun(
         experiment=run["pipeline"],
         name=run["id"],
@@ -65,14 +57,9 @@ def mlflow_run(record: Mapping[str, Any]) -> MlflowRun:
         started_ms=_ms(run["started_at"] or record["observed_at"]),
         ended_ms=ended_ms,
         parameters=record["parameters"],
-        metrics={**_curves(record), **_results(record, ended_ms)},
-        tags=tags,
-        model=package
-        and ModelVersion(
-            package["arn"].split("/")[-2],
-            package["archive"],
-            {key: value for key, value in tags.items() if not key.startswith("mlflow.")},
-        ),
+        metrics=_curves(record) | _results(record, ended_ms),
+        tags=_tags(record),
+        model=package and (package["arn"].split("/")[-2], package["archive"]),
     )
 
 
@@ -105,20 +92,17 @@ def _results(record: Mapping[str, Any], ended_ms: int | None) -> dict[str, tuple
     """Return what was measured once, when the run has ended; before, it would be a curve."""
     if ended_ms is None:
         return {}
-    measured = record["metrics"]["values"] if record["metrics"] else {}
-    values = {f"evaluation/{name}": value for name, value in measured.items()} | {
-        "seconds": record["run"]["seconds"],
-        "usd": record["money"]["usd"],
-    }
-    return {
-        _key(name): (Point(value, ended_ms, 0),)
-        for name, value in values.items()
-        if value is not None
-    }
+    values = {"seconds": record["run"]["seconds"], "usd": record["money"]["usd"]}
+    for name, value in (record["metrics"] or {"values": {}})["values"].items():
+        values[_key(f"evaluation/{name}")] = value
+    known = {name: value for name, value in values.items() if value is not None}
+    return {name: (Point(value, ended_ms, 0),) for name, value in known.items()}
 
 
-def _tags(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    run, package, verdict = record["run"], record["package"], record["verdict"]
+def _tags(record: Mapping[str, Any]) -> dict[str, str]:
+    """Return the tags; what is not known has none."""
+    run, verdict = record["run"], record["verdict"]
+    metrics, package = record["metrics"] or {}, record["package"] or {}
     values = {
         EXECUTION_TAG: run["arn"],
         "shoal.environment": run["environment"],
@@ -127,18 +111,14 @@ def _tags(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         "shoal.status": run["status"],
         "shoal.failure": ": ".join(filter(None, (verdict["step"], verdict["reason"]))),
         "shoal.definition_sha256": run["definition_sha256"],
+        "shoal.content_sha256": metrics.get("content_sha256"),
         "shoal.usd": record["money"]["usd"],
+        PACKAGE_TAG: package.get("arn"),
+        "shoal.model_package_version": package.get("version"),
+        "shoal.approval": package.get("approval"),
         "mlflow.source.type": "JOB",
         "mlflow.source.name": run["pipeline"],
     }
-    if record["metrics"]:
-        values["shoal.content_sha256"] = record["metrics"]["content_sha256"]
-    if package:
-        values |= {
-            PACKAGE_TAG: package["arn"],
-            "shoal.model_package_version": package["version"],
-            "shoal.approval": package["approval"],
-        }
     for gate in record["gates"]:
         word = {True: "passed", False: "missed", None: "not measured"}[gate["passed"]]
         values[f"shoal.gate.{gate['metric']}"] = f"{word}: {gate['value']}, {gate['limit']}"
@@ -149,9 +129,11 @@ def _tags(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             values["mlflow.source.git.commit"] = link["value"]
     broken = [link["what"] for link in record["lineage"] if link["holds"] is False]
     values["shoal.lineage.broken"] = ", ".join(broken)
-    for name, value in values.items():
-        if value not in (None, ""):
-            yield _key(name), str(value)[:_MAX_TAG]
+    return {
+        _key(name): str(value)[:_MAX_TAG]
+        for name, value in values.items()
+        if value not in (None, "")
+    }
 
 
 def _key(name: str) -> str:

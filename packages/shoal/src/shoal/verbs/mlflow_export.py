@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from shoal.aws.target import Target
@@ -19,12 +17,9 @@ from shoal.page.page import page
 from shoal.page.readings.report import evaluation_text
 from shoal.verbs.workspace import Session
 
-_BATCH = 100
-"""Parameters or tags of one request; of metrics it may be ten times as many."""
+_MAX_ITEMS = {"params": 100, "tags": 100, "metrics": 1000}
+"""Of one request (MLflow REST API reference, LogBatch)."""
 _OURS = "shoal."
-_ARN = re.compile(
-    r"arn:[\w-]+:sagemaker:(?P<region>[\w-]+):(?P<account>\d{12}):mlflow-[a-z-]+/[\w-]+"
-)
 _SETTINGS = ("SAGEMAKER_", "MLFLOW_S3_")
 """Variables by which SageMaker's plugin and MLflow's S3 client find AWS, besides AWS_*."""
 
@@ -38,16 +33,21 @@ def connected(session: Session, uri: str) -> Iterator[Mlflow]:
     Raises ToolMissingError without MLflow's client.
     Raises UsageError for an ARN of another account or region than the session's.
     """
-    _require_own(session, uri)
-    before = dict(os.environ)
-    _set_environment(environment_of(session.target, session.workspace.environ))
+    target, before = session.target, dict(os.environ)
+    arn = f"arn:aws:sagemaker:{target.region}:{target.account}:mlflow-"
+    if uri.startswith("arn:") and not re.fullmatch(rf"{arn}[a-z-]+/[\w-]+", uri):
+        raise UsageError(
+            f"{uri} is no tracking server of {session.title}, which is {target.description}; name"
+            f" {arn}tracking-server/NAME, or a server's address"
+        )
     try:
+        _set_environment(_environment(target, session.workspace.environ))
         yield Mlflow(uri)
     finally:
         _set_environment(before)
 
 
-def environment_of(target: Target, inherited: Mapping[str, str]) -> dict[str, str]:
+def _environment(target: Target, inherited: Mapping[str, str]) -> dict[str, str]:
     """Return the environment variables of an export.
 
     For AWS, all of `inherited`; for loopback, nothing by which MLflow would reach AWS.
@@ -55,21 +55,8 @@ def environment_of(target: Target, inherited: Mapping[str, str]) -> dict[str, st
     if target.endpoint_url is None:
         return target.child_environment(inherited)
     rest = {key: value for key, value in inherited.items() if not key.startswith(_SETTINGS)}
-    return target.child_environment(rest) | {
-        "SAGEMAKER_MLFLOW_CUSTOM_ENDPOINT": target.endpoint_url
-    }
-
-
-def _require_own(session: Session, uri: str) -> None:
-    target = session.target
-    own = {"region": target.region, "account": target.account}
-    match = _ARN.fullmatch(uri)
-    if uri.startswith("arn:") and not (match and match.groupdict() == own):
-        raise UsageError(
-            f"{uri} is no tracking server of {session.title}, which is {target.description}; name"
-            f" arn:aws:sagemaker:{target.region}:{target.account}:mlflow-tracking-server/NAME, or a"
-            " server's address"
-        )
+    endpoint = {"SAGEMAKER_MLFLOW_CUSTOM_ENDPOINT": target.endpoint_url}
+    return target.child_environment(rest) | endpoint
 
 
 def _set_environment(variables: Mapping[str, str]) -> None:
@@ -85,8 +72,13 @@ class Mlflow:
 
         Raises ToolMissingError without MLflow's client.
         """
-        package = "sagemaker-mlflow" if uri.startswith("arn:") else "mlflow-skinny"
-        if find_spec(package.replace("mlflow-skinny", "mlflow").replace("-", "_")) is None:
+        is_sagemakers = uri.startswith("arn:")
+        module, package = (
+            ("sagemaker_mlflow", "sagemaker-mlflow")
+            if is_sagemakers
+            else ("mlflow", "mlflow-skinny")
+        )
+        if find_spec(module) is None:
             raise ToolMissingError(
                 f"MLflow's client is not installed; run `.venv/bin/pip install {package}`"
             )
@@ -111,31 +103,45 @@ class Mlflow:
         """
         record = history.with_others(session.place, arn)
         run = mlflow_run(record)
+        files = {
+            "run.html": page(record, session.workspace.root),
+            "run.json": history.json_of(record),
+        }
+        if record["metrics"]:
+            evaluation = evaluation_text(session.target, session.pipeline.look(arn))
+            files["evaluation.json"] = evaluation.decode()
         try:
             run_id = self._write(run)
-            for name, content in _files(session, arn, record):
-                self._write_file(run_id, name, content)
-            version = self._write_version(run, run_id)
+            for name, content in files.items():
+                self._client.log_text(run_id, content, name)
+            model = self._write_model(run, run_id)
         except self._refusal as error:
             raise self._failure(error) from error
-        model = f", model {version.name} version {version.version}" if version else ""
         return f"{run.experiment}/{run_id} ({run.status}){model}"
 
     def _write(self, run: MlflowRun) -> str:
-        """Write the run but for its files, and return its id."""
-        found = self._find(run)
-        run_id: str = found.info.run_id
-        for key in found.data.tags:
+        """Write the run but for its files, and return its id.
+
+        A database keeps a point that it has already once (MLflow's SqlAlchemyStore).
+        """
+        existing = self._find(run)
+        run_id: str = existing.info.run_id
+        for key in existing.data.tags:
             if key.startswith(_OURS) and key not in run.tags:  # of an earlier attempt
                 self._client.delete_tag(run_id, key)
-        parameters = [self._entities.Param(*each) for each in run.parameters.items()]
-        for some in _batches(parameters, _BATCH):
-            self._client.log_batch(run_id, params=some)
-        tags = [self._entities.RunTag(*each) for each in run.tags.items()]
-        for some in _batches(tags, _BATCH):
-            self._client.log_batch(run_id, tags=some)
-        for some in _batches(list(self._new_points(run, found)), _BATCH * 10):
-            self._client.log_batch(run_id, metrics=some)
+        entities = {
+            "params": [self._entities.Param(*each) for each in run.parameters.items()],
+            "tags": [self._entities.RunTag(*each) for each in run.tags.items()],
+            "metrics": [
+                self._entities.Metric(name, *point)
+                for name, points in run.metrics.items()
+                for point in points
+            ],
+        }
+        for kind, items in entities.items():
+            for start in range(0, len(items), _MAX_ITEMS[kind]):
+                some = items[start : start + _MAX_ITEMS[kind]]
+                self._client.log_batch(run_id, **{kind: some})
         if run.ended_ms is None:
             self._client.update_run(run_id, status=run.status)
         else:
@@ -150,48 +156,30 @@ class Mlflow:
             if experiment
             else self._client.create_experiment(run.experiment)
         )
-        same = f"tags.`{EXECUTION_TAG}` = '{run.tags[EXECUTION_TAG]}'"
-        found = self._client.search_runs([number], same, max_results=1)
-        if found:
-            return found[0]
         tags = {EXECUTION_TAG: run.tags[EXECUTION_TAG]}
-        return self._client.create_run(number, run.started_ms, tags, run.name)
+        same = f"tags.`{EXECUTION_TAG}` = '{tags[EXECUTION_TAG]}'"
+        runs = self._client.search_runs([number], same, max_results=1)
+        return runs[0] if runs else self._client.create_run(number, run.started_ms, tags, run.name)
 
-    def _new_points(self, run: MlflowRun, found: Any) -> Iterator[Any]:
-        """Yield the points that the run does not have yet; some stores would keep them twice."""
-        for name, points in run.metrics.items():
-            kept = (
-                self._client.get_metric_history(found.info.run_id, name)
-                if name in found.data.metrics
-                else ()
-            )
-            known = {(each.step, each.timestamp, each.value) for each in kept}
-            for each in points:
-                if (each.step, each.at_ms, each.value) not in known:
-                    yield self._entities.Metric(name, each.value, each.at_ms, each.step)
-
-    def _write_file(self, run_id: str, name: str, content: bytes) -> None:
-        with TemporaryDirectory(prefix="shoal-mlflow-") as folder:
-            file = Path(folder, name)
-            file.write_bytes(content)
-            self._client.log_artifact(run_id, str(file))
-
-    def _write_version(self, run: MlflowRun, run_id: str) -> Any:
-        """Return the version of the registry with the run's model; None without a model."""
-        model = run.model
-        if model is None:
-            return None
-        if not self._client.search_registered_models(f"name = '{model.name}'", max_results=1):
-            self._client.create_registered_model(model.name)
-        same = f"name = '{model.name}' and tag.`{PACKAGE_TAG}` = '{model.tags[PACKAGE_TAG]}'"
-        found = self._client.search_model_versions(same, max_results=1)
-        if not found:
-            return self._client.create_model_version(
-                model.name, model.source, run_id, dict(model.tags), await_creation_for=None
-            )
-        for key, value in model.tags.items():
-            self._client.set_model_version_tag(model.name, found[0].version, key, value)
-        return found[0]
+    def _write_model(self, run: MlflowRun, run_id: str) -> str:
+        """Write the version of the registry with the run's model; return what to say of it."""
+        if run.model is None:
+            return ""
+        name, source = run.model
+        if not self._client.search_registered_models(f"name = '{name}'", max_results=1):
+            self._client.create_registered_model(name)
+        same = f"name = '{name}' and tag.`{PACKAGE_TAG}` = '{run.tags[PACKAGE_TAG]}'"
+        versions = self._client.search_model_versions(same, max_results=1)
+        tags = {key: value for key, value in run.tags.items() if key.startswith(_OURS)}
+        if versions:
+            version = versions[0].version
+            for key, value in tags.items():
+                self._client.set_model_version_tag(name, version, key, value)
+        else:
+            version = self._client.create_model_version(
+                name, source, run_id, tags, await_creation_for=None
+            ).version
+        return f", model {name} version {version}"
 
     def _failure(self, error: Exception) -> AnswerError:
         address = _without_user(self._uri)
@@ -201,16 +189,3 @@ class Mlflow:
 def _without_user(text: str) -> str:
     """Return the text without user and password of the addresses in it."""
     return re.sub(r"(?<=://)[^/\s?#]*@", "", text)
-
-
-def _files(session: Session, arn: str, record: history.Record) -> Iterator[tuple[str, bytes]]:
-    """Yield names and contents of the run's files."""
-    yield "run.html", page(record, session.workspace.root).encode()
-    yield "run.json", history.json_of(record).encode()
-    if record["metrics"]:
-        yield "evaluation.json", evaluation_text(session.target, session.pipeline.look(arn))
-
-
-def _batches(items: list[Any], size: int) -> Iterator[list[Any]]:
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
