@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
 import pytest
-from botocore.exceptions import ClientError
 
 from shoal.aws.execution import Step
-from shoal.aws.logs import LogCopy, LogLine, LogLocation, LogTail, location_of
+from shoal.aws.logs import LogLocation, LogTail, lines_of, location_of
 from shoal.aws.target import Target
 from shoal.errors import NotFoundError
 
@@ -50,27 +48,14 @@ def test_a_tail_returns_each_line_once_as_it_comes(target: Target) -> None:
     )
 
 
-def test_a_copy_has_all_lines_and_reads_only_what_is_new(target: Target) -> None:
+def test_the_lines_of_a_step_are_what_its_function_printed_meanwhile(target: Target) -> None:
     client, name = target.client("logs"), f"f-{uuid.uuid4().hex}"
-    group = f"/aws/lambda/{name}"
-    client.create_log_group(logGroupName=group)
-    client.create_log_stream(logGroupName=group, logStreamName="a")
+    client.create_log_group(logGroupName=f"/aws/lambda/{name}")
+    client.create_log_stream(logGroupName=f"/aws/lambda/{name}", logStreamName="a")
+    write(target, f"/aws/lambda/{name}", "a", "one", "two")
     arn = {"Lambda": {"Arn": f"{FUNCTION.rpartition(':')[0]}:{name}"}}
-    step, copy = Step("Smoke", "Lambda", "Executing", datetime.now(UTC), metadata=arn), LogCopy()
-    read: list[str] = []
-
-    def count(parsed: dict[str, Any], **_: object) -> None:
-        read.extend(event["message"] for event in parsed["events"])
-
-    client.meta.events.register("after-call.cloudwatch-logs.GetLogEvents", count)
-    try:
-        for line in ("one", "two"):
-            write(target, group, "a", line)
-            copy.update(target, step)
-            found = [each.text for each in copy.lines_of(step)]
-    finally:
-        client.meta.events.unregister("after-call.cloudwatch-logs.GetLogEvents", count)
-    assert (found, read) == (["one", "two"], ["one", "two"])
+    step = Step("Smoke", "Lambda", "Executing", datetime.now(UTC), metadata=arn)
+    assert [line.text for line in lines_of(target, step)] == ["one", "two"]
 
 
 def test_only_the_streams_of_the_job_are_read(target: Target) -> None:
@@ -147,33 +132,6 @@ def test_a_stream_past_its_retention_ends() -> None:
     assert client.asked == 50
 
 
-def test_a_copy_outlives_a_place_that_is_not_known_any_more(
-    target: Target, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    name = f"f-{uuid.uuid4().hex}"
-    target.client("logs").create_log_group(logGroupName=f"/aws/lambda/{name}")
-    target.client("logs").create_log_stream(logGroupName=f"/aws/lambda/{name}", logStreamName="a")
-    arn = {"Lambda": {"Arn": f"{FUNCTION.rpartition(':')[0]}:{name}"}}
-    step, copy = Step("Smoke", "Lambda", "Executing", datetime.now(UTC), metadata=arn), LogCopy()
-    write(target, f"/aws/lambda/{name}", "a", "one")
-    copy.update(target, step)
-    code = "InvalidParameterException"
-    read = LogTail.read
-
-    def refuse(tail: LogTail) -> Iterator[LogLine]:
-        if tail._tokens:
-            raise ClientError({"Error": {"Code": code}}, "GetLogEvents")
-        yield from read(tail)
-
-    monkeypatch.setattr(LogTail, "read", refuse)
-    copy.update(target, step)
-    assert [each.text for each in copy.lines_of(step)] == ["one"]
-    code = "ThrottlingException"
-    with pytest.raises(ClientError):
-        copy.update(target, step)
-    assert [each.text for each in copy.lines_of(step)] == ["one"]
-
-
 class Streams:
     """A client of a function's log: streams by name, with creation and last event in days."""
 
@@ -232,10 +190,6 @@ def test_a_lambda_step_logs_in_its_functions_group_during_the_step(target: Targe
 
 
 def test_a_condition_logs_nowhere(target: Target) -> None:
-    assert (
-        location_of(
-            target,
-            Step("Gate", "Condition", "Succeeded", metadata={"Condition": {"Outcome": "True"}}),
-        )
-        is None
-    )
+    gate = Step("Gate", "Condition", "Succeeded", metadata={"Condition": {"Outcome": "True"}})
+    assert location_of(target, gate) is None
+    assert lines_of(target, gate) == []

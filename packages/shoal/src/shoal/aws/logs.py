@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from threading import Lock
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -18,7 +17,7 @@ from shoal.aws.target import Target
 from shoal.errors import error_code
 from shoal.settings.parsing.errors import one_line
 
-_HOST = re.compile(r"algo-\d+")
+_HOST = re.compile(r"(algo-\d+)")
 # mpirun prints what the ranks of all hosts say into the stream of its own host.
 _HOST_IN_FRONT = re.compile(r"\[\d+,mpirank:\d{1,6},(algo-\d+)\]")
 _LAMBDA_SLACK = timedelta(seconds=2)
@@ -49,9 +48,8 @@ class LogLocation:
     until: datetime | None = None
 
     def __str__(self) -> str:
-        return f"CloudWatch Logs, group {self.group}" + (
-            f", streams {self.stream_prefix}*" if self.stream_prefix else ""
-        )
+        streams = f", streams {self.stream_prefix}*" if self.stream_prefix else ""
+        return f"CloudWatch Logs, group {self.group}{streams}"
 
 
 @dataclass(frozen=True)
@@ -67,10 +65,8 @@ class LogLine:
         """Return the host of a job as SageMaker names it, such as `algo-2`: the one that a launcher
         puts in front of the line, or the stream's; "" of other streams.
         """
-        if match := _HOST_IN_FRONT.match(self.text):
-            return match[1]
-        match = _HOST.search(self.stream)
-        return match[0] if match else ""
+        match = _HOST_IN_FRONT.match(self.text) or _HOST.search(self.stream)
+        return match[1] if match else ""
 
 
 @dataclass
@@ -92,25 +88,18 @@ class LogTail:
             yield from self._read_stream(stream)
 
     def _streams(self) -> list[str]:
-        prefix = (
-            {"logStreamNamePrefix": self.location.stream_prefix}
-            if self.location.stream_prefix
-            else {}
-        )
+        request = {"logGroupName": self.location.group}
+        if self.location.stream_prefix:
+            request["logStreamNamePrefix"] = self.location.stream_prefix
         try:
-            pages = self.client.get_paginator("describe_log_streams").paginate(
-                logGroupName=self.location.group, **prefix
-            )
-            return [
-                stream["logStreamName"]
-                for page in pages
-                for stream in page["logStreams"]
-                if _may_have_lines(stream, _time_range(self.location))
-            ]
+            pages = list(self.client.get_paginator("describe_log_streams").paginate(**request))
         except ClientError as error:
             if error_code(error) == "ResourceNotFoundException":  # nothing was printed yet
                 return []
             raise
+        streams = [stream for page in pages for stream in page["logStreams"]]
+        bounds = _time_range(self.location)
+        return [each["logStreamName"] for each in streams if _may_have_lines(each, bounds)]
 
     def _read_stream(self, stream: str) -> Iterator[LogLine]:
         empty_pages = 0
@@ -135,44 +124,13 @@ class LogTail:
                 return
 
 
-@dataclass
-class LogCopy:
-    """The logs of one execution's steps as far as they were read.
+def lines_of(target: Target, step: Step) -> list[LogLine]:
+    """Return what a step has printed; nothing of a step that runs no code.
 
-    Threads may share it.
+    Raises NotFoundError, and ClientError if the log cannot be read.
     """
-
-    _tails: dict[str, LogTail] = field(default_factory=dict)
-    _lines: dict[str, list[LogLine]] = field(default_factory=dict)
-    _lock: Lock = field(default_factory=Lock)
-
-    def update(self, target: Target, step: Step) -> None:
-        """Read what is new of a step's log: all of it, if the step is at another attempt's job.
-
-        Raises NotFoundError, and ClientError if the log cannot be read.
-        """
-        location = location_of(target, step)
-        with self._lock:
-            tail = self._tails.get(step.name)
-            if location and (tail is None or tail.location != location):
-                self._read_all(target, step, location)
-            elif tail:
-                try:
-                    self._lines[step.name].extend(tail.read())
-                except ClientError as error:
-                    if error_code(error) != "InvalidParameterException":
-                        raise
-                    self._read_all(target, step, tail.location)  # a token is good for a day
-
-    def _read_all(self, target: Target, step: Step, location: LogLocation) -> None:
-        tail = self._tails[step.name] = LogTail(target.client("logs"), location)
-        lines = self._lines[step.name] = []
-        lines.extend(tail.read())
-
-    def lines_of(self, step: Step) -> list[LogLine]:
-        """Return the lines of a step that were read; none of a step that runs no code."""
-        with self._lock:
-            return list(self._lines.get(step.name, ()))
+    location = location_of(target, step)
+    return list(LogTail(target.client("logs"), location).read()) if location else []
 
 
 def location_of(target: Target, step: Step) -> LogLocation | None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from shoal.aws import registry
 from shoal.aws.execution import Step
-from shoal.aws.logs import LogCopy, LogLine
+from shoal.aws.logs import LogLine, lines_of
 from shoal.aws.metrics import MAX_LINE, progress_metrics
 from shoal.page.look import CLOCK_SLACK, JOBS, Look, seconds_between, time_text
 from shoal.page.place import Place
@@ -51,20 +51,15 @@ def json_text(run: Mapping[str, Any], **form: Any) -> str:
     return json.dumps(finite, allow_nan=False, **form)
 
 
-def record(
-    place: Place, arn: str, *, with_logs: bool = True, logs: LogCopy | None = None
-) -> dict[str, Any]:
+def record(place: Place, arn: str, *, with_logs: bool = True) -> dict[str, Any]:
     """Return the run with this ARN as it is now; without logs it has no curves, cleanups and calls,
     either.
-
-    Of `logs`, what an earlier look has read, only what is new is read.
 
     Raises ClientError if the execution itself cannot be read.
     """
     look = Look.at(place, arn)
     jobs = {step.name: look.job(step) for step in look.execution.steps}
-    logs = logs or LogCopy()
-    lines = {step.name: _lines(look, step, logs) for step in look.execution.steps if with_logs}
+    lines = {step.name: _lines(look, step) for step in look.execution.steps if with_logs}
     gates, evaluation, package = _gates(look), _evaluation(look), _package(look)
     resources = list(resources_of(look, jobs))
     cleanups = _cleanups(look) if with_logs else []
@@ -190,11 +185,10 @@ def _phases(job: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             }
 
 
-def _lines(look: Look, step: Step, logs: LogCopy) -> list[LogLine]:
-    """Return the lines of a step; where new ones are refused, those that were read before."""
+def _lines(look: Look, step: Step) -> list[LogLine]:
     with look.noting(f"log of {step.name}"):
-        logs.update(look.place.target, step)
-    return logs.lines_of(step)
+        return lines_of(look.place.target, step)
+    return []
 
 
 def _kept(lines: Sequence[LogLine]) -> dict[str, Any]:
