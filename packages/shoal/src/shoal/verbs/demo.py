@@ -17,21 +17,18 @@ from typing import Any
 
 from shoal.aws import inventory
 from shoal.aws.cdk import Cdk
-from shoal.aws.events import Detail, Note, Report
-from shoal.aws.execution import Pipeline
+from shoal.aws.events import Detail, Note, Planned, Report
 from shoal.aws.inventory import Owner, Resource
-from shoal.aws.target import Target
-from shoal.errors import LeftBehindError, NotFoundError, UsageError, refusal
+from shoal.errors import LeftBehindError, NotFoundError, UsageError
 from shoal.page.history import json_of, with_others
 from shoal.page.page import page
-from shoal.settings.loading.loader import load_environment
 from shoal.settings.names import Names
 from shoal.settings.settings import Environment
 from shoal.verbs import dataset
 from shoal.verbs.destroy.teardown import Teardown, refuse_if_protected, remove_bootstrap
 from shoal.verbs.doctor.image import refuse_built_image
-from shoal.verbs.flow import Failure, Outcome, Phase, run_phases
-from shoal.verbs.follow import Follower, plan_of
+from shoal.verbs.flow import Outcome, Phase, run_phases
+from shoal.verbs.follow import Follower
 from shoal.verbs.local_server import LocalServer, RunningServer, build_runtimes
 from shoal.verbs.parameters import check_declared, check_values
 from shoal.verbs.workspace import LOCAL_POLL_S, Session, Workspace
@@ -39,45 +36,67 @@ from shoal.verbs.workspace import LOCAL_POLL_S, Session, Workspace
 SUMMARY, RUN, PAGE, LOGS = "summary.json", "run.json", "index.html", "logs"
 
 
-@dataclass(frozen=True)
-class Choice:
-    """The user's options."""
-
-    environment: str
-    strategy: str | None = None
-    """An overlay in environments/strategies/; None for the environment as it is."""
-    parameters: dict[str, str] = field(default_factory=dict)
-    """Pipeline parameters."""
-    enforce_iam: bool = False
-    """Whether shoal-local applies the policies of the roles."""
-    workload: str | None = None
-    """Which one to train, where the environment has several; the others are not deployed."""
-
-
 @dataclass
 class Demo:
-    """The state that the phases share."""
+    """The user's options, and the state that the phases share."""
 
     workspace: Workspace
-    choice: Choice
     environment: Environment
+    """As the workload to train has it; others are not deployed."""
     output: Path
     report: Report
+    strategy: str | None
+    """An overlay in environments/strategies/; None for the environment as it is."""
+    parameters: dict[str, str]
+    """Pipeline parameters."""
+    enforce_iam: bool
+    """Whether shoal-local applies the policies of the roles."""
     running: RunningServer | None = None
     arn: str | None = None
     """Of the execution, once it is started."""
+    run_record: dict[str, Any] | None = None
+    """What run.json has, once there is one."""
+    summary: dict[str, Any] = field(default_factory=dict)
+    """What summary.json has at the end."""
     created: set[Resource] = field(default_factory=set)
     left_behind: tuple[Resource, ...] | None = None
     """None: it was not possible to look."""
 
-    @property
-    def names(self) -> Names:
-        return Names(self.environment)
+    def run(self, shield: Callable[[], None]) -> Outcome:
+        """Run all phases and clean up, whatever happens; write the summary; return the outcome.
 
-    @property
-    def all_names(self) -> Names:
-        """Of the whole environment: what its workloads share is the demo's, too."""
-        return self.names.shared if self.environment.workloads else self.names
+        Raises ConfigError and UsageError, before anything is started, for what cannot work.
+        """
+        environment, root = self.environment, self.workspace.root
+        refuse_if_protected(environment)
+        refuse_built_image(environment)
+        dataset.require(environment, root)
+        check_declared(environment, self.parameters, root)
+        check_values(environment, self.parameters, root)
+        with _exclusive(self.folder):
+            self._clear()
+            started_at = time.monotonic()
+            outcome = run_phases(self._phases(), self.report, shield)
+            outcome.seconds["total"] = time.monotonic() - started_at
+            self._write_summary(outcome)
+        return outcome
+
+    def _phases(self) -> tuple[Phase, ...]:
+        """Return the order of the demo.
+
+        Begun phases are undone in reverse order: report, destroy, remove bootstrap, look after,
+        stop emulator.
+        """
+        return (
+            Phase("runtimes", self._build_runtimes),
+            Phase("emulator", self._start_local_server, self._stop_local_server, "stop emulator"),
+            Phase("look", None, self._look_after, "look after"),
+            Phase("bootstrap", self._bootstrap, self._remove_bootstrap, "remove bootstrap"),
+            Phase("synth", self._synth),
+            Phase("deploy", self._deploy, self._destroy, "destroy"),
+            Phase("data", self._upload),
+            Phase("execute", self._execute, self._report, "report"),
+        )
 
     @property
     def folder(self) -> Path:
@@ -92,70 +111,124 @@ class Demo:
 
     @property
     def local_server(self) -> LocalServer:
-        log = self.logs / "emulator-output.log"
-        return LocalServer(
-            self.workspace.root, self.folder / "emulator", log, self.workspace.environ
-        )
-
-    @property
-    def target(self) -> Target:
-        if self.running is None:
-            raise NotFoundError("the emulator did not start")
-        return self.running.target
+        log, workspace = self.logs / "emulator-output.log", self.workspace
+        return LocalServer(workspace.root, self.folder / "emulator", log, workspace.environ)
 
     @property
     def session(self) -> Session:
-        return Session(self.workspace, self.environment, self.target)
+        if self.running is None:
+            raise NotFoundError("the emulator did not start")
+        return Session(self.workspace, self.environment, self.running.target)
+
+    @property
+    def all_names(self) -> Names:
+        """Of the whole environment: what its workloads share is the demo's, too."""
+        names = Names(self.environment)
+        return names.shared if self.environment.workloads else names
 
     @property
     def cdk(self) -> Cdk:
-        return self.workspace.cdk(
-            self.folder / "cdk.out", self.logs, self.folder / "tmp", self.report
-        )
+        folder = self.folder
+        return self.workspace.cdk(folder / "cdk.out", self.logs, folder / "tmp", self.report)
 
     def resources(self) -> tuple[Resource, ...]:
         """Return all that is in the account and is the demo's."""
-        ids = (self.arn.rpartition("/")[2],) if self.arn else ()
-        owner = Owner.of(self.all_names, ids, workloads=[self.names])
-        return (
-            *inventory.of_environment(self.target, owner),
-            *inventory.of_bootstrap(self.target),
-        )
+        ids, target = (self.arn.rpartition("/")[2],) if self.arn else (), self.session.target
+        owner = Owner.of(self.all_names, ids, workloads=[Names(self.environment)])
+        own = inventory.of_environment(target, owner)
+        return (*own, *inventory.of_bootstrap(target))
 
+    def _clear(self) -> None:
+        """Remove what an earlier demo wrote, and nothing else in the folder."""
+        self.output.mkdir(parents=True, exist_ok=True)
+        for name in (SUMMARY, RUN, PAGE):
+            (self.output / name).unlink(missing_ok=True)
+        shutil.rmtree(self.logs, ignore_errors=True)
+        self.logs.mkdir()
 
-def run_demo(
-    workspace: Workspace, choice: Choice, output: Path, report: Report, shield: Callable[[], None]
-) -> Outcome:
-    """Run all phases and clean up, whatever happens; write the summary; return the outcome.
+    def _write_summary(self, outcome: Outcome) -> None:
+        """Write summary.json; Succeeded means that all phases and clean-ups went well."""
+        status, left = "Failed" if outcome.failures else "Succeeded", self.left_behind
+        self.summary = {
+            "status": "Interrupted" if outcome.interrupted else status,
+            "strategy": self.strategy or self.environment.training.strategy,
+            "failures": [{"phase": e.phase, "message": e.message} for e in outcome.failures],
+            "created": [asdict(each) for each in sorted(self.created)],
+            "left_behind": None if left is None else [asdict(each) for each in left],
+            "seconds": {name: round(seconds, 2) for name, seconds in outcome.seconds.items()},
+        }
+        text = json.dumps(self.summary, indent=2) + "\n"
+        (self.output / SUMMARY).write_text(text, encoding="utf-8")
 
-    Raises ConfigError and UsageError, before anything is started, for what cannot work.
-    """
-    environment = load_environment(
-        choice.environment, workspace.root, choice.strategy, choice.workload
-    )
-    refuse_if_protected(environment)
-    refuse_built_image(environment)
-    dataset.require(environment, workspace.root)
-    check_declared(environment, choice.parameters, workspace.root)
-    check_values(environment, choice.parameters, workspace.root)
-    demo = Demo(workspace, choice, environment, output, report)
-    with _exclusive(demo.folder):
-        _clear(output)
-        started_at = time.monotonic()
-        outcome = run_phases(PHASES, demo, report, shield)
-        outcome.seconds["total"] = time.monotonic() - started_at
-        _write_summary(demo, outcome)
-    return outcome
+    def _build_runtimes(self) -> None:
+        def on_line(line: str) -> None:
+            self.report(Detail(line))
 
+        runtime = self.environment.training.framework  # a runtime is named after its framework
+        workspace, log = self.workspace, self.logs / "runtimes.log"
+        build_runtimes(workspace.root, workspace.environ, runtime, log, on_line)
 
-def message_of(failure: Failure) -> str:
-    """Return what failed, for people."""
-    return refusal(failure.error) if isinstance(failure.error, Exception) else "interrupted"
+    def _start_local_server(self) -> None:
+        environment = self.environment
+        account, region, images = environment.account, environment.region, environment.local.images
+        running = self.local_server.start(account, region, images, enforce_iam=self.enforce_iam)
+        self.running = running
+        policies = ", and enforces the roles' policies" if running.enforces_iam else ""
+        where = f"answers at {running.endpoint} as account {account}"
+        self.report(Note(f"the emulator {where}{policies}"))
+        if running.notice:
+            self.report(Note(running.notice))
 
+    def _stop_local_server(self) -> None:
+        copies = {"emulator.log": "emulator.log", "requests.jsonl": "emulator-requests.jsonl"}
+        for name, copy_name in copies.items():
+            if (file := self.local_server.state / name).is_file():
+                shutil.copy(file, self.logs / copy_name)
+        self.local_server.sweep()
 
-def read_json(file: Path) -> dict[str, Any] | None:
-    """Return what a file of the output has; None if the demo did not get as far."""
-    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
+    def _look_after(self) -> None:
+        self.left_behind = self.resources()
+        if self.left_behind:
+            names = ", ".join(map(str, self.left_behind))
+            raise LeftBehindError(f"still there after everything was removed: {names}")
+
+    def _bootstrap(self) -> None:
+        self.cdk.bootstrap(self.session.target)
+
+    def _remove_bootstrap(self) -> None:
+        remove_bootstrap(self.session.target)
+
+    def _synth(self) -> None:
+        self.cdk.synth(self.environment.name, self.strategy)
+
+    def _deploy(self) -> None:
+        session = self.session
+        self.cdk.deploy(session.target, self.environment.name, session.stack_pattern)
+        self.created |= set(self.resources())
+
+    def _destroy(self) -> None:
+        teardown = Teardown(self.session.target, self.all_names, self.report, LOCAL_POLL_S)
+        teardown.destroy(self.cdk).raise_if_left()
+
+    def _upload(self) -> None:
+        root = self.workspace.root
+        dataset.upload_workload(self.session.target, self.environment, root, self.report)
+
+    def _execute(self) -> None:
+        pipeline, metrics = self.session.pipeline, self.environment.training.metrics
+        self.report(Planned(pipeline.planned_steps()))
+        self.arn = arn = pipeline.start(self.parameters)
+        follower = Follower(pipeline, arn, self.report, LOCAL_POLL_S, self.logs, metrics=metrics)
+        follower.raise_unless_succeeded(follower.follow())
+
+    def _report(self) -> None:
+        """Write the page of the run and its data, however it ended."""
+        if self.arn is None:
+            return
+        place = replace(self.session.place, requests=self.local_server.requests)
+        self.run_record = run = with_others(place, self.arn)
+        (self.output / RUN).write_text(json_of(run), encoding="utf-8")
+        (self.output / PAGE).write_text(page(run, self.workspace.root), encoding="utf-8")
 
 
 @contextmanager
@@ -174,132 +247,3 @@ def _exclusive(folder: Path) -> Iterator[None]:
             yield
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def _clear(output: Path) -> None:
-    """Remove what an earlier demo wrote, and nothing else in the folder."""
-    output.mkdir(parents=True, exist_ok=True)
-    for name in (SUMMARY, RUN, PAGE):
-        (output / name).unlink(missing_ok=True)
-    shutil.rmtree(output / LOGS, ignore_errors=True)
-    (output / LOGS).mkdir()
-
-
-def _write_summary(demo: Demo, outcome: Outcome) -> None:
-    """Write summary.json; the status is Succeeded only if every phase and clean-up went well."""
-    status = "Failed" if outcome.failures else "Succeeded"
-    left = demo.left_behind
-    summary = {
-        "status": "Interrupted" if outcome.interrupted else status,
-        "strategy": demo.choice.strategy or demo.environment.training.strategy,
-        "failures": [
-            {"phase": failure.phase, "message": message_of(failure)} for failure in outcome.failures
-        ],
-        "created": [asdict(each) for each in sorted(demo.created)],
-        "left_behind": None if left is None else [asdict(each) for each in left],
-        "seconds": {name: round(seconds, 2) for name, seconds in outcome.seconds.items()},
-    }
-    text = json.dumps(summary, indent=2) + "\n"
-    (demo.output / SUMMARY).write_text(text, encoding="utf-8")
-
-
-def _build_runtimes(demo: Demo) -> None:
-    runtime = demo.environment.training.framework  # a runtime is named after its framework
-    log, workspace = demo.logs / "runtimes.log", demo.workspace
-    build_runtimes(
-        workspace.root, workspace.environ, runtime, log, lambda line: demo.report(Detail(line))
-    )
-
-
-def _start_local_server(demo: Demo) -> None:
-    environment = demo.environment
-    demo.running = running = demo.local_server.start(
-        environment.account,
-        environment.region,
-        environment.local.images,
-        enforce_iam=demo.choice.enforce_iam,
-    )
-    policies = ", and enforces the roles' policies" if running.enforces_iam else ""
-    where = f"answers at {demo.target.endpoint_url} as account {environment.account}"
-    demo.report(Note(f"the emulator {where}{policies}"))
-    if running.notice:
-        demo.report(Note(running.notice))
-
-
-def _stop_local_server(demo: Demo) -> None:
-    for name, copy_name in (
-        ("emulator.log", "emulator.log"),
-        ("requests.jsonl", "emulator-requests.jsonl"),
-    ):
-        if (demo.local_server.state / name).is_file():
-            shutil.copy(demo.local_server.state / name, demo.logs / copy_name)
-    demo.local_server.sweep()
-
-
-def _look_after(demo: Demo) -> None:
-    demo.left_behind = demo.resources()
-    if demo.left_behind:
-        names = ", ".join(map(str, demo.left_behind))
-        raise LeftBehindError(f"still there after everything was removed: {names}")
-
-
-def _bootstrap(demo: Demo) -> None:
-    demo.cdk.bootstrap(demo.target)
-
-
-def _remove_bootstrap(demo: Demo) -> None:
-    remove_bootstrap(demo.target)
-
-
-def _synth(demo: Demo) -> None:
-    demo.cdk.synth(demo.environment.name, demo.choice.strategy)
-
-
-def _deploy(demo: Demo) -> None:
-    demo.cdk.deploy(demo.target, demo.environment.name, demo.session.stack_pattern)
-    demo.created |= set(demo.resources())
-
-
-def _destroy(demo: Demo) -> None:
-    teardown = Teardown(demo.target, demo.all_names, demo.report, LOCAL_POLL_S)
-    teardown.destroy(demo.cdk).raise_if_left()
-
-
-def _upload(demo: Demo) -> None:
-    dataset.upload_workload(demo.target, demo.environment, demo.workspace.root, demo.report)
-
-
-def _execute(demo: Demo) -> None:
-    pipeline = Pipeline(demo.target, demo.names.pipeline)
-    demo.report(plan_of(pipeline, demo.choice.parameters))
-    demo.arn = arn = pipeline.start(demo.choice.parameters)
-    metrics = demo.environment.training.metrics
-    follower = Follower(pipeline, arn, demo.report, LOCAL_POLL_S, demo.logs, metrics=metrics)
-    follower.raise_unless_succeeded(follower.follow())
-
-
-def _report(demo: Demo) -> None:
-    """Write the page of the run and its data, however it ended."""
-    if demo.arn is None:
-        return
-    place = replace(demo.session.place, requests=demo.local_server.requests)
-    run = with_others(place, demo.arn)
-    (demo.output / RUN).write_text(json_of(run), encoding="utf-8")
-    (demo.output / PAGE).write_text(page(run, demo.workspace.root), encoding="utf-8")
-
-
-PHASES: tuple[Phase[Demo], ...] = (
-    Phase("runtimes", _build_runtimes),
-    Phase("emulator", _start_local_server, _stop_local_server, "stop emulator"),
-    Phase("look", None, _look_after, "look after"),
-    Phase("bootstrap", _bootstrap, _remove_bootstrap, "remove bootstrap"),
-    Phase("synth", _synth),
-    Phase("deploy", _deploy, _destroy, "destroy"),
-    Phase("data", _upload),
-    Phase("execute", _execute, _report, "report"),
-)
-"""The order of the demo.
-
-Begun phases are undone in reverse order: report, destroy, remove bootstrap, look after, stop
-emulator.
-"""

@@ -6,24 +6,21 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Generic, TypeVar
 
 from shoal.aws.events import PhaseEnded, PhaseStarted, Report
-from shoal.errors import AWS_ERRORS, ShoalError
-
-Context = TypeVar("Context")
+from shoal.errors import AWS_ERRORS, ShoalError, refusal
 
 
 @dataclass(frozen=True)
-class Phase(Generic[Context]):
+class Phase:
     """One part of a job.
 
     `undo` runs if `run` was begun, also if it failed half way, so it must accept that.
     """
 
     name: str
-    run: Callable[[Context], None] | None = None
-    undo: Callable[[Context], None] | None = None
+    run: Callable[[], None] | None = None
+    undo: Callable[[], None] | None = None
     undo_name: str = ""
 
 
@@ -33,6 +30,11 @@ class Failure:
 
     phase: str
     error: BaseException
+
+    @property
+    def message(self) -> str:
+        """Return what failed, for people."""
+        return refusal(self.error) if isinstance(self.error, Exception) else "interrupted"
 
 
 @dataclass(frozen=True)
@@ -47,9 +49,7 @@ class Outcome:
         return any(isinstance(failure.error, KeyboardInterrupt) for failure in self.failures)
 
 
-def run_phases(
-    phases: Sequence[Phase[Context]], context: Context, report: Report, shield: Callable[[], None]
-) -> Outcome:
+def run_phases(phases: Sequence[Phase], report: Report, shield: Callable[[], None]) -> Outcome:
     """Run the phases until one fails, call `shield`, then undo the begun ones, last first.
 
     After `shield` nothing interrupts. Expected failures (ShoalError, refusals of AWS, OSError,
@@ -57,48 +57,32 @@ def run_phases(
     """
     seconds: dict[str, float] = {}
     failures: list[Failure] = []
-    begun: list[Phase[Context]] = []
+    begun: list[Phase] = []
+
+    def attempt(name: str, work: Callable[[], None]) -> bool:
+        started_at = time.monotonic()
+        try:
+            with phase(name, report):
+                work()
+        except (ShoalError, OSError, KeyboardInterrupt, *AWS_ERRORS) as error:
+            failures.append(Failure(name, error))
+            return False
+        seconds[name] = time.monotonic() - started_at
+        return True
+
     try:
-        for phase in phases:
-            begun.append(phase)
-            if phase.run and not _attempt(
-                phase.name, phase.run, context, report, seconds, failures
-            ):
+        for each in phases:
+            begun.append(each)
+            if each.run and not attempt(each.name, each.run):
                 break
     except KeyboardInterrupt as error:  # between two phases
         failures.append(Failure("interrupted", error))
     finally:
         shield()
-        for phase in reversed(begun):
-            if phase.undo:
-                _attempt(
-                    phase.undo_name or f"undo {phase.name}",
-                    phase.undo,
-                    context,
-                    report,
-                    seconds,
-                    failures,
-                )
+        for each in reversed(begun):
+            if each.undo:
+                attempt(each.undo_name or f"undo {each.name}", each.undo)
     return Outcome(seconds, tuple(failures))
-
-
-def _attempt(
-    name: str,
-    work: Callable[[Context], None],
-    context: Context,
-    report: Report,
-    seconds: dict[str, float],
-    failures: list[Failure],
-) -> bool:
-    started_at = time.monotonic()
-    try:
-        with phase(name, report):
-            work(context)
-    except (ShoalError, OSError, KeyboardInterrupt, *AWS_ERRORS) as error:
-        failures.append(Failure(name, error))
-        return False
-    seconds[name] = time.monotonic() - started_at
-    return True
 
 
 @contextmanager

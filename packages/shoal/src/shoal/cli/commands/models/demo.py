@@ -11,8 +11,9 @@ import click
 from shoal.cli.exit_codes import FAILED, INTERRUPTED
 from shoal.cli.interrupts import interrupted_once
 from shoal.cli.view import open_view
+from shoal.settings.loading.loader import load_environment
 from shoal.settings.parsing.errors import one_line
-from shoal.verbs.demo import LOGS, PAGE, RUN, SUMMARY, Choice, message_of, read_json, run_demo
+from shoal.verbs.demo import LOGS, PAGE, Demo
 from shoal.verbs.parameters import parse_parameters
 from shoal.verbs.workspace import Workspace
 
@@ -53,18 +54,20 @@ def demo(
     parameters: tuple[str, ...],
     enforce_iam: bool,
 ) -> None:
-    """Run the whole of it on this machine: deploy ENV (dev), upload its data, train, evaluate,
-    register, serve, and tear down.
+    """Run all of it on this machine, from deploy to destroy.
+
+    Deploy ENV (dev), upload its data, train, evaluate, register, serve, and tear down.
     """
     folder = (output or workspace.root / "demo-out").resolve()
     values = parse_parameters(parameters)
-    choice = Choice(environment, strategy, values, enforce_iam, workload)
+    settings = load_environment(environment, workspace.root, strategy, workload)
     with open_view() as view, interrupted_once() as shield:
-        outcome = run_demo(workspace, choice, folder, view, shield)
-    for name, text in _result(read_json(folder / RUN), read_json(folder / SUMMARY) or {}):
+        demo = Demo(workspace, settings, folder, view, strategy, values, enforce_iam)
+        outcome = demo.run(shield)
+    for name, text in _result(demo.run_record, demo.summary):
         click.echo(f"{name:12} {one_line(text)}")
     for failure in outcome.failures:
-        click.echo(f"shoal demo: {failure.phase}: {message_of(failure)}", err=True)
+        click.echo(f"shoal demo: {failure.phase}: {failure.message}", err=True)
     click.echo(f"{'page':12} {folder / PAGE}" if (folder / PAGE).is_file() else "no run, no page")
     if outcome.failures:
         click.echo(f"all logs: {folder / LOGS}", err=True)
