@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from shoal.cli.main import main
-from tests.cli.test_main import checkout
+from tests.cli.test_main import checkout, shoal
 from tests.repository import ROOT
 
 __all__ = ["checkout"]
@@ -22,11 +20,20 @@ def _edit(checkout: Path, old: str, new: str) -> None:
     file.write_text(file.read_text().replace(old, new))
 
 
-def test_it_shows_stacks_costs_and_where_the_prices_are_from(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert main(["--root", str(ROOT), "plan", "dev"]) == 0
-    output = capsys.readouterr().out
+@pytest.fixture
+def plan(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Return what `shoal plan` prints of a checkout, or its errors."""
+
+    def run(root: Path, *arguments: str, code: int = 0) -> str:
+        assert main(["--root", str(root), "plan", *arguments]) == code
+        output = capsys.readouterr()
+        return output.err if code else output.out
+
+    return run
+
+
+def test_it_shows_stacks_costs_and_where_the_prices_are_from(plan: Callable[..., str]) -> None:
+    output = plan(ROOT, "dev")
     lines = (
         "shoal-mnist-dev-network",
         "KMS key",
@@ -39,24 +46,11 @@ def test_it_shows_stacks_costs_and_where_the_prices_are_from(
 
 
 def test_it_needs_neither_network_nor_credentials() -> None:
-    environment = {
-        "PATH": os.environ["PATH"],
-        "PYTHONPATH": str(ROOT),
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
-    process = subprocess.run(
-        [sys.executable, "-m", "shoal.cli", "--root", ".", "plan", "prod"],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        check=False,
-    )
-    assert process.returncode == 0
+    assert shoal("--root", ".", "plan", "prod").returncode == 0
 
 
-def test_json_has_the_same_numbers(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--root", str(ROOT), "plan", "prod", "--json"]) == 0
-    output = json.loads(capsys.readouterr().out)
+def test_json_has_the_same_numbers(plan: Callable[..., str]) -> None:
+    output = json.loads(plan(ROOT, "prod", "--json"))
     assert [stack["name"].removeprefix("shoal-mnist-prod-") for stack in output["stacks"]] == [
         "data",
         "network",
@@ -68,47 +62,34 @@ def test_json_has_the_same_numbers(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_interface_endpoints_and_nat_have_their_price_a_month(
-    checkout: Path, capsys: pytest.CaptureFixture[str]
+    checkout: Path, plan: Callable[..., str]
 ) -> None:
     _edit(checkout, "network:\n", "network:\n  nat: true\n  interface_endpoints: [sts]\n")
-    assert main(["--root", str(checkout), "plan", "dev"]) == 0
-    lines = {
-        line.split("  ")[1]: line.split()
-        for line in capsys.readouterr().out.splitlines()
-        if line.startswith("  ")
-    }
+    rows = [line for line in plan(checkout, "dev").splitlines() if line.startswith("  ")]
+    lines = {line.split("  ")[1]: line.split() for line in rows}
     assert lines["interface endpoint sts, one zone"][-1] == "~7.30"
     assert lines["NAT gateway"][-1] == "~32.85"
 
 
-def test_a_file_system_has_its_price_an_hour(
-    checkout: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_system_has_its_price_an_hour(checkout: Path, plan: Callable[..., str]) -> None:
     _edit(checkout, "network:\n", "data: {input_mode: FSx}\nfile_system: {}\nnetwork:\n")
-    assert main(["--root", str(checkout), "plan", "dev"]) == 0
-    (line,) = [
-        line for line in capsys.readouterr().out.splitlines() if "FSx for Lustre SCRATCH_2" in line
-    ]
+    lines = plan(checkout, "dev").splitlines()
+    (line,) = [line for line in lines if "FSx for Lustre SCRATCH_2" in line]
     assert line.split()[-2:] == ["~0.2301", "~168.00"]
 
 
-def test_an_unknown_price_is_said_to_be_unknown(
-    checkout: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unknown_price_is_said_to_be_unknown(checkout: Path, plan: Callable[..., str]) -> None:
     _edit(checkout, "ml.p4d.24xlarge", "ml.p3.16xlarge\n  fallback: torchrun")
-    assert main(["--root", str(checkout), "plan", "dev"]) == 0
-    output = capsys.readouterr().out
+    output = plan(checkout, "dev")
     assert "unknown: packages/shoal/src/shoal/costs/prices.yaml has no price" in output
-    assert [
-        line.split()[-1] for line in output.splitlines() if "training on ml.p3.16xlarge" in line
-    ] == ["unknown"]
+    (line,) = [line for line in output.splitlines() if "training on ml.p3.16xlarge" in line]
+    assert line.split()[-1] == "unknown"
 
 
 def test_nodes_that_do_not_fit_are_refused_before_prices_are_named(
-    checkout: Path, capsys: pytest.CaptureFixture[str]
+    checkout: Path, plan: Callable[..., str]
 ) -> None:
     _edit(checkout, "cidr: 10.20.0.0/16", "cidr: 10.20.0.0/20")
     _edit(checkout, "instance_count: 1", "instance_count: 128")
     _edit(checkout, "ml.p4d.24xlarge", "ml.p5.48xlarge")
-    assert main(["--root", str(checkout), "plan", "dev"]) == 2
-    assert "use at most 63 nodes" in capsys.readouterr().err
+    assert "use at most 63 nodes" in plan(checkout, "dev", code=2)

@@ -15,24 +15,17 @@ from tests.repository import ROOT
 def test_every_overlay_is_listed_with_framework_instances_and_launcher(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    """AllGather is shown with the launcher that it really has."""
     assert main(["--root", str(ROOT), "plan", "dev", "--strategies"]) == 0
     lines = capsys.readouterr().out.splitlines()
+    (allgather,) = [line for line in lines if line.startswith("smddp-allgather ")]
+    assert allgather.endswith("torchrun  torchrun on every host")
     assert [line.split()[0] for line in lines[1:-2]] == strategy_names(ROOT)
     assert re.search(
         r"^horovod +pytorch 2\.0\.0 +1 x ml\.p4d\.24xlarge +mpirun +mpirun, and the script on every"
         r" rank$",
         lines[1],
     )
-
-
-def test_allgather_is_shown_with_the_launcher_it_really_has(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    main(["--root", str(ROOT), "plan", "dev", "--strategies"])
-    (line,) = [
-        line for line in capsys.readouterr().out.splitlines() if line.startswith("smddp-allgather ")
-    ]
-    assert line.endswith("torchrun  torchrun on every host")
 
 
 def test_an_overlay_that_does_not_fit_is_a_row_with_the_reason(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from rich.console import Console
 
 from shoal.aws.events import (
+    Detail,
     Event,
     ExecutionChanged,
     Note,
@@ -20,9 +22,8 @@ from shoal.aws.events import (
 )
 from shoal.aws.execution import Execution, Step
 from shoal.aws.metrics import Parts, Position, Progress, Reading
-from shoal.cli.commands.models.executions import print_execution
-from shoal.cli.live_view import LiveView
-from shoal.cli.plain_view import PlainView
+from shoal.cli.commands.models.executions import lines_of
+from shoal.cli.view import View
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 TRAIN = Step("Train", "Training", "Executing", BEGAN)
@@ -39,17 +40,9 @@ def changed(*steps: Step) -> ExecutionChanged:
     return ExecutionChanged(Execution("arn:aws:x/abc", "Executing", "", BEGAN, steps))
 
 
-def plain(*events: Event) -> str:
+def shown(*events: Event, on_a_terminal: bool = False) -> str:
     stream = io.StringIO()
-    with PlainView(stream) as view:
-        for event in events:
-            view(event)
-    return stream.getvalue()
-
-
-def live(*events: Event) -> str:
-    stream = io.StringIO()
-    with LiveView(Console(file=stream, force_terminal=True, width=120)) as view:
+    with View(Console(file=stream, force_terminal=on_a_terminal, width=120)) as view:
         for event in events:
             view(event)
     return stream.getvalue()
@@ -62,10 +55,7 @@ def live(*events: Event) -> str:
         (PhaseEnded("deploy", 12.34, failed=False), "deploy: done after 12.3 s"),
         (PhaseEnded("deploy", 1.0, failed=True), "deploy: FAILED after 1.0 s"),
         (Note("by the way"), "by the way"),
-        (
-            Planned((("Train", "Training"), ("Evaluate", "Processing")), 2),
-            "steps: Train -> Evaluate",
-        ),
+        (Planned((("Train", "Training"), ("Evaluate", "Processing"))), "steps: Train -> Evaluate"),
         (changed(TRAINED), "step Train (Training): Succeeded after 12.5 s"),
         (changed(REFUSED), "GateFailed (Fail): Failed after 0.0 s: 0.5 is below 0.98"),
         (
@@ -80,7 +70,7 @@ def live(*events: Event) -> str:
     ],
 )
 def test_plain_lines_carry_the_time_and_what_happened(event: Event, text: str) -> None:
-    line = plain(event)
+    line = shown(event)
     assert text in line
     assert line[2] == line[5] == ":"
 
@@ -88,80 +78,40 @@ def test_plain_lines_carry_the_time_and_what_happened(event: Event, text: str) -
 def test_a_reason_that_a_job_wrote_steers_no_terminal() -> None:
     reason = "[/opt/ml] [link=http://example.com]\x1b[2J\x1b]52;c;ZXZpbA==\x07\nforged"
     failed = Step("Train", "Training", "Failed", BEGAN, BEGAN, reason)
-    table = io.StringIO()
-    print_execution(
-        Console(file=table, soft_wrap=True),
-        Execution("arn:aws:x/abc", "Failed", reason, BEGAN, (failed,)),
-    )
-    shown = r"[/opt/ml] [link=http://example.com]\x1b[2J\x1b]52;c;ZXZpbA==\x07\nforged"
-    assert plain(changed(failed)).endswith(f"Failed after 0.0 s: {shown}\n")
-    assert table.getvalue().startswith(f"execution abc: Failed: {shown}\n")
-    assert "\x1b" not in table.getvalue()
+    table = list(lines_of(Execution("arn:aws:x/abc", "Failed", reason, BEGAN, (failed,))))
+    text = r"[/opt/ml] [link=http://example.com]\x1b[2J\x1b]52;c;ZXZpbA==\x07\nforged"
+    assert shown(changed(failed)).endswith(f"Failed after 0.0 s: {text}\n")
+    assert (table[0], table[-1]) == (f"execution abc: Failed: {text}", f"Train: {text}")
 
 
 def test_a_long_reason_is_shown_to_its_end_below_the_steps() -> None:
     """A traceback says at its end what it is about."""
     reason = f"Traceback (most recent call last):{' frame' * 200} ValueError: no column price"
-    shown = io.StringIO()
-    print_execution(
-        Console(file=shown, soft_wrap=True, width=80),
-        Execution(
-            "arn:aws:x/abc",
-            "Failed",
-            "",
-            BEGAN,
-            (Step("Train", "Training", "Failed", BEGAN, BEGAN, reason),),
-        ),
-    )
-    assert shown.getvalue().splitlines()[-1] == f"Train: {reason}"
+    failed = Step("Train", "Training", "Failed", BEGAN, BEGAN, reason)
+    *_, last = lines_of(Execution("arn:aws:x/abc", "Failed", "", BEGAN, (failed,)))
+    assert last == f"Train: {reason}"
 
 
 def test_plain_lines_say_each_status_of_a_step_once() -> None:
-    assert plain(changed(TRAIN), changed(TRAIN), changed(TRAINED)).count("step Train") == 2
+    assert shown(changed(TRAIN), changed(TRAIN), changed(TRAINED)).count("step Train") == 2
 
 
 def test_plain_progress_says_who_trains_once_the_job_has() -> None:
-    assert "rows/s on 2 ranks" in plain(RANKS, PROGRESS)
+    assert "rows/s on 2 ranks" in shown(RANKS, PROGRESS)
 
 
 def test_plain_progress_is_not_printed_for_every_step() -> None:
-    assert plain(*[PROGRESS, EPOCH] * 50).count("epoch 1") == 2
+    assert shown(*[PROGRESS, EPOCH] * 50).count("epoch 1") == 2
 
 
-def test_the_live_display_shows_phases_steps_and_training() -> None:
-    display = live(
-        PhaseStarted("execute"),
-        Planned((("Train", "Training"), ("Evaluate", "Processing")), 2),
-        changed(TRAIN),
-        RANKS,
-        PROGRESS,
+def test_a_terminal_shows_progress_in_its_last_line_only() -> None:
+    long = Detail("creating stack... " + "x" * 200)
+    display = shown(
+        PhaseStarted("execute"), changed(TRAINED), RANKS, PROGRESS, long, EPOCH, on_a_terminal=True
     )
-    assert all(
-        text in display
-        for text in (
-            "execute",
-            "Train",
-            "Evaluate",
-            "epoch 1/2",
-            "train:rows_per_second 3,457 rows/s on 2 ranks",
-            "120/940 steps",
-        )
-    )
-
-
-def test_the_live_display_draws_the_steps_of_a_training_without_epochs() -> None:
-    display = live(changed(TRAIN), Trained("Train", Progress(READINGS, Position(0, 120, 470))))
-    assert "120/470 steps" in display
-    assert "epoch" not in display
-
-
-def test_the_live_display_marks_what_failed() -> None:
-    failed = PhaseEnded("execute", 3.0, failed=True)
-    display = live(
-        PhaseStarted("execute"),
-        Planned((("Train", "Training"),), None),
-        changed(TRAINED, REFUSED),
-        failed,
-    )
-    assert display.count("✗") >= 2
-    assert "GateFailed" in display
+    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", display).splitlines()
+    assert [line[9:] for line in lines if re.match(r"\d\d:\d\d:\d\d ", line)] == [
+        "execute ...",
+        "step Train (Training): Succeeded after 12.5 s",
+    ]
+    assert "Train: epoch 1: test:rmse 0.03 on 2 ranks, 8 s" in display

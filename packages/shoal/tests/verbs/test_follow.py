@@ -67,7 +67,7 @@ def test_a_failure_shows_what_the_script_printed_last(target: Target) -> None:
     step = Step("Train", "Lambda", "Failed", metadata={"Lambda": {"Arn": arn}})
     execution = Execution("arn:aws:x/abc", "Failed", "", None, (step,))
     follower = Follower(make_pipeline(target, [gate(False)]), execution.arn, lambda _: None, 0.05)
-    follower._read_logs(execution, last_time=True)
+    follower._read_logs(execution)
     with pytest.raises(ExecutionError, match=f"{OWN[-1]}\nwhole log: "):
         follower.raise_unless_succeeded(execution)
 
@@ -88,15 +88,11 @@ def test_a_step_that_is_tried_again_is_followed_to_its_next_job(
 
 def test_a_failure_names_the_command_that_prints_the_log(target: Target) -> None:
     pipeline = make_pipeline(target, [gate(False)])
-    execution = Execution(
-        "arn:aws:x/abc", "Failed", "", None, (Step("Train", "Training", "Failed"),)
-    )
-    follower = Follower(
-        pipeline, execution.arn, lambda _: None, 0.05, logs_command="shoal logs dev --local"
-    )
-    follower._tails["Train"] = LogTail(
-        target.client("logs"), LogLocation("/aws/sagemaker/TrainingJobs", "job/")
-    )
+    steps = (Step("Train", "Training", "Failed"),)
+    execution = Execution("arn:aws:x/abc", "Failed", "", None, steps)
+    command, location = "shoal logs dev --local", LogLocation("/aws/sagemaker/TrainingJobs", "job/")
+    follower = Follower(pipeline, execution.arn, lambda _: None, 0.05, logs_command=command)
+    follower._tails["Train"] = LogTail(target.client("logs"), location)
     message = (
         r"whole log: `shoal logs dev --local abc Train` \(CloudWatch Logs, group"
         r" /aws/sagemaker/TrainingJobs, streams job/\*\)$"

@@ -49,12 +49,9 @@ class Transferred:
 
 @dataclass(frozen=True)
 class Planned:
-    """The steps (name, type) that an execution takes if all goes well, and its epochs (None:
-    unknown).
-    """
+    """The steps (name, type) that an execution takes if all goes well."""
 
     steps: tuple[tuple[str, str], ...]
-    epochs: int | None
 
 
 @dataclass(frozen=True)

@@ -24,21 +24,19 @@ FORMER = {
 
 
 class Deferred(click.Command):
-    """A placeholder in the group's help: a command's name, its location, and the beginning of its
-    help.
+    """A placeholder in the group's help: a command's name, its module below `shoal.cli.commands`,
+    and the beginning of its help.
     """
 
-    def __init__(self, name: str, location: str, summary: str) -> None:
-        """`location` is `module:attribute`."""
+    def __init__(self, name: str, module: str, summary: str) -> None:
         super().__init__(name, help=summary)
-        self.location = location
+        self.module = f"shoal.cli.commands.{module}"
 
     def load(self) -> click.Command:
-        """Return the command itself."""
-        module, _, attribute = self.location.partition(":")
-        command = getattr(import_module(module), attribute)
+        """Return the command itself, which its module has by its name."""
+        command = getattr(import_module(self.module), str(self.name))
         if not isinstance(command, click.Command):
-            raise TypeError(f"{self.location} is no command")
+            raise TypeError(f"{self.name} of {self.module} is no command")
         return command
 
 

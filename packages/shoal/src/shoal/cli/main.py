@@ -25,128 +25,33 @@ def _checkout() -> Path:
     return next((each for each in folders if (each / "cdk.json").is_file()), Path.cwd())
 
 
-# Each with the first sentence of its own help, so that this group's help imports none of them; a
-# test compares the two.
+# Each with the module that has it and the first sentence of its own help, so that this group's help
+# imports none of them; a test compares the two.
 _COMMANDS = (
-    Deferred(
-        "approve",
-        "shoal.cli.commands.models.promote:approve",
-        "Approve a version of ENV's registry, as yourself: PACKAGE (an ARN, or a version's number),"
-        " by default the newest.",
-    ),
-    Deferred(
-        "check",
-        "shoal.cli.commands.platform.check:check",
-        "Validate every environment file and every workload's file.",
-    ),
-    Deferred("data", "shoal.cli.commands.models.data:data", "The dataset of an environment."),
-    Deferred(
-        "demo",
-        "shoal.cli.commands.models.demo:demo",
-        "Run the whole of it on this machine: deploy ENV (dev), upload its data, train, evaluate,"
-        " register, serve, and tear down.",
-    ),
-    Deferred(
-        "deploy",
-        "shoal.cli.commands.platform.deployment:deploy",
-        "Bootstrap the account if needed, and deploy the stacks of ENV with the cdk CLI; with"
-        " WORKLOAD its own, and what they need.",
-    ),
-    Deferred(
-        "destroy",
-        "shoal.cli.commands.platform.destroy:destroy",
-        "Stop what runs in ENV, remove what executions left, and delete the stacks; with WORKLOAD"
-        " only what is its own, also of one that left the file.",
-    ),
-    Deferred(
-        "diff",
-        "shoal.cli.commands.platform.deployment:diff",
-        "Compare ENV as the checkout describes it with what is deployed; exit code 1 if they"
-        " differ.",
-    ),
-    Deferred(
-        "doctor",
-        "shoal.cli.commands.platform.doctor:doctor",
-        "Ask AWS what decides whether ENV can be deployed and can train.",
-    ),
-    Deferred(
-        "image",
-        "shoal.cli.commands.platform.image:image",
-        "The container image that an environment builds for itself (training.build_image).",
-    ),
-    Deferred(
-        "invoke",
-        "shoal.cli.commands.models.invoke:invoke_endpoint",
-        "Send a file to a running endpoint and print its answer.",
-    ),
-    Deferred(
-        "local", "shoal.cli.commands.platform.local:local", "AWS on this machine: the emulator."
-    ),
-    Deferred(
-        "logs",
-        "shoal.cli.commands.models.executions:logs",
-        "Print what STEP of EXECUTION (an ARN, an id, or `latest`) has logged.",
-    ),
-    Deferred(
-        "new",
-        "shoal.cli.commands.models.new:new",
-        "Write training_code/NAME, a workload that trains, evaluates and answers at once, and an"
-        " environment for it.",
-    ),
-    Deferred(
-        "plan",
-        "shoal.cli.commands.platform.plan:show_plan",
-        "Show what ENV would consist of and what it would cost, at rest and per hour of training,"
-        " before anything is created.",
-    ),
-    Deferred(
-        "promote",
-        "shoal.cli.commands.models.promote:promote",
-        "Pin a model that passed in one environment in the file of the next, in a commit on a"
-        " branch of its own.",
-    ),
-    Deferred(
-        "release", "shoal.cli.commands.models.promote:release", "The models that environments pin."
-    ),
-    Deferred(
-        "report",
-        "shoal.cli.commands.models.runs:report",
-        "Write the page of RUN (an ARN, an id, or `latest`): one file that needs no network.",
-    ),
-    Deferred(
-        "run", "shoal.cli.commands.models.executions:run", "Start an execution of ENV's pipeline."
-    ),
-    Deferred(
-        "runs",
-        "shoal.cli.commands.models.runs:runs",
-        "List the runs of ENV's pipeline: what each measured, took and cost.",
-    ),
-    Deferred(
-        "schedule",
-        "shoal.cli.commands.models.schedule:schedule",
-        "When the pipeline of an environment starts by itself.",
-    ),
-    Deferred(
-        "status",
-        "shoal.cli.commands.models.executions:status",
-        "Show the executions of ENV's pipeline, or the steps of EXECUTION (an ARN, an id, or"
-        " `latest`).",
-    ),
-    Deferred(
-        "stop",
-        "shoal.cli.commands.models.executions:stop",
-        "Ask EXECUTION (an ARN, an id, or `latest`) to stop.",
-    ),
-    Deferred(
-        "synth",
-        "shoal.cli.commands.platform.deployment:synth",
-        "Write the CloudFormation templates of ENV, or of every environment, to cdk.out.",
-    ),
-    Deferred(
-        "watch",
-        "shoal.cli.commands.models.executions:watch",
-        "Follow EXECUTION (an ARN, an id, or `latest`) to its end.",
-    ),
+    ("approve", "models.promote", "Approve a version of ENV's registry, as yourself."),
+    ("check", "platform.check", "Validate every environment's and every workload's file."),
+    ("data", "models.data", "The dataset of an environment."),
+    ("demo", "models.demo", "Run all of it on this machine, from deploy to destroy."),
+    ("deploy", "platform.deployment", "Deploy the stacks of ENV; bootstrap the account if needed."),
+    ("destroy", "platform.destroy", "Stop what runs in ENV, and delete all that it has."),
+    ("diff", "platform.deployment", "Compare ENV as the checkout has it with what is deployed."),
+    ("doctor", "platform.doctor", "Ask AWS what decides whether ENV can be deployed and train."),
+    ("image", "platform.image", "The container image that an environment builds for itself."),
+    ("invoke", "models.invoke", "Send a file to a running endpoint and print its answer."),
+    ("local", "platform.local", "AWS on this machine: the emulator."),
+    ("logs", "models.executions", "Print what STEP of EXECUTION has logged."),
+    ("new", "models.new", "Write a workload that runs at once, and an environment for it."),
+    ("plan", "platform.plan", "Show what ENV would consist of and cost; nothing is created."),
+    ("promote", "models.promote", "Pin a model of one environment in the file of the next."),
+    ("release", "models.promote", "The models that environments pin."),
+    ("report", "models.runs", "Write the page of RUN (an ARN, an id, or `latest`)."),
+    ("run", "models.executions", "Start an execution of ENV's pipeline."),
+    ("runs", "models.runs", "List the runs of ENV: what each measured, took and cost."),
+    ("schedule", "models.schedule", "When the pipeline of an environment starts by itself."),
+    ("status", "models.executions", "Show the executions of ENV, or the steps of EXECUTION."),
+    ("stop", "models.executions", "Ask EXECUTION (an ARN, an id, or `latest`) to stop."),
+    ("synth", "platform.deployment", "Write the CloudFormation templates of ENV, or of all."),
+    ("watch", "models.executions", "Follow EXECUTION (an ARN, an id, or `latest`) to its end."),
 )
 
 
@@ -161,7 +66,7 @@ def _print_version(context: click.Context, _: click.Parameter, is_asked: bool) -
 
 @click.group(
     cls=LazyGroup,
-    commands=_COMMANDS,
+    commands=[Deferred(*row) for row in _COMMANDS],
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=(
         "Exit codes: 0 it worked, 1 what was run failed, 2 wrong usage or configuration, 3 nothing"

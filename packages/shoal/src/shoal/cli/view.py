@@ -1,20 +1,112 @@
-"""Choose how events look: live on a terminal, plain lines elsewhere."""
+"""Events as lines with the time of day; on a terminal, a last line shows what goes on now."""
 
 from __future__ import annotations
 
-import sys
+import time
+from collections.abc import Hashable
+from datetime import datetime
 
 from rich.console import Console
+from rich.text import Text
 
-from shoal.cli.live_view import LiveView
-from shoal.cli.plain_view import PlainView
+from shoal.aws.events import (
+    Detail,
+    Event,
+    ExecutionChanged,
+    Note,
+    PhaseEnded,
+    PhaseStarted,
+    Planned,
+    StepLogged,
+    Trained,
+    Transferred,
+)
+from shoal.aws.execution import Execution
+from shoal.aws.metrics import Metrics, Parts, trained_text
+from shoal.settings.parsing.errors import one_line
+
+_PROGRESS_EVERY_S = 2.0
 
 
-def open_view() -> LiveView | PlainView:
+class View:
+    """Prints the important events; progress is the last line of a terminal, and elsewhere a line at
+    most every two seconds.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        is_plain = not console.is_terminal or console.is_dumb_terminal
+        self._last_line = None if is_plain else console.status("")
+        self._statuses: dict[str, str] = {}
+        self._next_progress_at: dict[Hashable, float] = {}
+        self._trained_by: Parts | None = None
+
+    def __enter__(self) -> View:
+        if self._last_line:
+            self._last_line.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._last_line:
+            self._last_line.stop()
+
+    def __call__(self, event: Event) -> None:
+        match event:
+            case PhaseStarted(name):
+                self._print(f"{name} ...")
+                self._show(name)
+            case PhaseEnded(name, seconds, failed):
+                self._print(f"{name}: {'FAILED' if failed else 'done'} after {seconds:.1f} s")
+            case Note(text):
+                self._print(text)
+            case Planned(steps):
+                self._print(f"steps: {' -> '.join(name for name, _ in steps)}")
+            case Transferred(name, done, total):
+                kind = (name, "end") if done == total else Transferred
+                self._progress(f"sent {done / 1e6:.1f} of {total / 1e6:.1f} MB ({name})", kind)
+            case ExecutionChanged(execution):
+                self._print_steps(execution)
+            case Trained(step, metrics):
+                self._train(step, metrics)
+            case Detail(text) | StepLogged(_, text):
+                self._show(text)
+
+    def _print_steps(self, execution: Execution) -> None:
+        for step in execution.steps:
+            if self._statuses.get(step.name) != step.status:
+                self._statuses[step.name] = step.status
+                seconds = f" after {step.seconds():.1f} s" if step.has_ended else ""
+                reason = f": {one_line(step.failure_reason)}" if step.failure_reason else ""
+                self._print(f"step {step.name} ({step.type}): {step.status}{seconds}{reason}")
+
+    def _train(self, step: str, metrics: Metrics) -> None:
+        if isinstance(metrics, Parts):
+            self._trained_by = metrics
+            return
+        place = f"{metrics.position}: " if metrics.position else ""
+        text = trained_text(metrics.readings, self._trained_by, metrics)
+        kind = frozenset(reading.name for reading in metrics.readings)
+        self._progress(f"{step}: {place}{text}", kind)
+
+    def _progress(self, text: str, kind: Hashable) -> None:
+        """Show a line, or print it: the first of its kind, and one every two seconds."""
+        now = time.monotonic()
+        if self._last_line:
+            self._show(text)
+        elif now >= self._next_progress_at.get(kind, now):
+            self._next_progress_at[kind] = now + _PROGRESS_EVERY_S
+            self._print(text)
+
+    def _show(self, text: str) -> None:
+        if self._last_line:
+            line = Text(one_line(text.strip()))
+            line.truncate(self._console.width - 4, overflow="ellipsis")  # a spinner is before it
+            self._last_line.update(line)
+
+    def _print(self, text: str) -> None:
+        self._console.print(Text(f"{datetime.now():%H:%M:%S} {text}"), soft_wrap=True)  # noqa: DTZ005 - the user's clock
+
+
+def open_view() -> View:
     """Return a context manager that takes events."""
-    console = Console()
-    return (
-        LiveView(console)
-        if console.is_terminal and not console.is_dumb_terminal
-        else PlainView(sys.stdout)
-    )
+    return View(Console())

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from shoal.aws.events import ExecutionChanged, Planned, Report, StepLogged, Trained
+from shoal.aws.events import ExecutionChanged, Report, StepLogged, Trained
 from shoal.aws.execution import Execution, Pipeline, Step
 from shoal.aws.logs import LogTail, location_of
 from shoal.aws.metrics import parse, progress_metrics
@@ -47,14 +47,16 @@ class Follower:
     def follow(self) -> Execution:
         """Return the execution once it has ended, however it ended."""
         previous: tuple[object, ...] = ()
-        for execution in self._polls():
+        while True:
+            execution = self.pipeline.look(self.arn)
             current = (execution.status, *((step.name, step.status) for step in execution.steps))
             if current != previous:
                 self.report(ExecutionChanged(execution))
                 previous = current
             self._read_logs(execution)
-        self._read_logs(execution, last_time=True)
-        return execution
+            if execution.has_ended:
+                return execution
+            time.sleep(self.poll_s)
 
     def raise_unless_succeeded(self, execution: Execution) -> None:
         """Raise ExecutionError with the failing step, its reason, its last lines and where the rest
@@ -70,22 +72,14 @@ class Follower:
         last = self._last.get(step.name)
         raise ExecutionError(message, step.name, last.lines if last else (), self._where(step))
 
-    def _polls(self) -> Iterator[Execution]:
-        while True:
-            execution = self.pipeline.look(self.arn)
-            yield execution
-            if execution.has_ended:
-                return
-            time.sleep(self.poll_s)
-
-    def _read_logs(self, execution: Execution, last_time: bool = False) -> None:
+    def _read_logs(self, execution: Execution) -> None:
         """Tail the running jobs, and once more those that have ended.
 
         At the end everything is read again, for lines that came late.
         """
         for step in execution.steps:
             tailed = step.name not in self._ended and any(step.resource(kind) for kind in _TAILED)
-            if tailed or last_time:
+            if tailed or execution.has_ended:
                 self._read_log(step)
             if step.has_ended:
                 self._ended.add(step.name)
@@ -119,13 +113,3 @@ class Follower:
                 f"`{self.logs_command} {self.arn.rpartition('/')[2]} {step.name}` ({tail.location})"
             )
         return str(tail.location) if tail else None
-
-
-def plan_of(pipeline: Pipeline, parameters: dict[str, str]) -> Planned:
-    """Return the steps and epochs that an execution with these parameters will have."""
-    declared = {
-        entry["Name"]: entry.get("DefaultValue")
-        for entry in pipeline.definition().get("Parameters", [])
-    }
-    epochs = str(parameters.get("Epochs", declared.get("Epochs", "")))
-    return Planned(pipeline.planned_steps(), int(epochs) if epochs.isdigit() else None)

@@ -6,16 +6,16 @@ import json
 import time
 from collections import deque
 from collections.abc import Iterator
-from datetime import UTC
+from datetime import UTC, datetime
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from shoal.aws import serving
+from shoal.aws.events import Planned
 from shoal.aws.execution import Execution
 from shoal.aws.logs import LogTail, location_of
 from shoal.aws.registry import APPROVED
+from shoal.cli.columns import columns
 from shoal.cli.options import environment_argument, local_option, session_command
 from shoal.cli.view import open_view
 from shoal.errors import AWS_ERRORS, NotFoundError, ShoalError, UsageError, refusal
@@ -27,7 +27,7 @@ from shoal.page.readings.report import package_of
 from shoal.page.record import record
 from shoal.settings.parsing.errors import one_line
 from shoal.verbs.dataset import require_uploaded
-from shoal.verbs.follow import Follower, plan_of
+from shoal.verbs.follow import Follower
 from shoal.verbs.parameters import check_values, parse_parameters
 from shoal.verbs.workspace import Session, Workspace
 
@@ -54,7 +54,7 @@ def run(session: Session, parameters: tuple[str, ...], follow: bool) -> None:
     arn = session.pipeline.start(values)
     click.echo(f"started: {arn}")
     if follow:
-        _follow(session, arn, values)
+        _follow(session, arn)
 
 
 @click.command()
@@ -62,7 +62,7 @@ def run(session: Session, parameters: tuple[str, ...], follow: bool) -> None:
 @click.argument("execution", default="latest")
 def watch(session: Session, execution: str) -> None:
     """Follow EXECUTION (an ARN, an id, or `latest`) to its end. Ctrl-C leaves it running."""
-    _follow(session, session.pipeline.find(execution), {})
+    _follow(session, session.pipeline.find(execution))
 
 
 @click.command()
@@ -81,12 +81,11 @@ def status(
     local: bool,
     as_json: bool,
 ) -> None:
-    """Show the executions of ENV's pipeline, or the steps of EXECUTION (an ARN, an id, or
-    `latest`).
+    """Show the executions of ENV, or the steps of EXECUTION.
 
-    Exit code 2 where a pipeline is not deployed; those of other workloads are shown.
+    EXECUTION is an ARN, an id, or `latest`. Exit code 2 where a pipeline is not deployed; those of
+    other workloads are shown.
     """
-    console = Console(soft_wrap=True)
     if execution:
         session = workspace.open(environment, local, workload)
         arn = session.pipeline.find(execution)
@@ -94,22 +93,21 @@ def status(
             click.echo(json.dumps(record(session.place, arn, with_logs=False), indent=2))
             return
         state = session.pipeline.look(arn)
-        print_execution(console, state)
+        click.echo("\n".join(lines_of(state)))
         _print_result(session, state)
         return
     whole = workspace.open_whole(environment, local, workload)
-    sessions = whole.each
     if as_json:
-        click.echo(json.dumps({each.title: _executions(each) for each in sessions}, indent=2))
+        click.echo(json.dumps({each.title: _executions(each) for each in whole.each}, indent=2))
         return
-    if len(sessions) == 1:
-        _print_executions(console, sessions[0])
+    if len(whole.each) == 1:
+        _print_executions(whole.each[0])
         return
     missing = []
-    for each in sessions:
+    for each in whole.each:
         click.echo(f"{each.title}:")
         try:
-            _print_executions(console, each)
+            _print_executions(each)
         except NotFoundError as error:  # the others may be deployed
             click.echo(str(error))
             missing.append(each.title)
@@ -131,36 +129,23 @@ def _executions(session: Session) -> list[dict[str, str]]:
     ]
 
 
-def _print_executions(console: Console, session: Session) -> None:
+def _print_executions(session: Session) -> None:
     if endpoint := serving.live_endpoint(session.target, session.names.serving_endpoint):
-        console.print(
-            one_line(
-                f"serving: {endpoint}"
-                + (
-                    f"; why a deployment of it failed: {endpoint.failure}"
-                    if endpoint.failure
-                    else ""
-                )
-            ),
-            markup=False,
-        )
+        failure = endpoint.failure and f"; why a deployment of it failed: {endpoint.failure}"
+        click.echo(one_line(f"serving: {endpoint}{failure}"))
     session.pipeline.definition()
-    summaries = session.pipeline.executions()
-    if not summaries:
+    executions = _executions(session)
+    if not executions:
         click.echo(
             f"pipeline {session.names.pipeline} has had no executions; start one with `shoal run"
             f" {session.arguments}`"
         )
         return
-    table = Table("execution", "status", "started", box=None)
-    for summary in summaries:
-        execution_id = str(summary["PipelineExecutionArn"]).rpartition("/")[2]
-        table.add_row(
-            execution_id,
-            summary["PipelineExecutionStatus"],
-            summary["StartTime"].astimezone().strftime("%Y-%m-%d %H:%M:%S"),
-        )
-    console.print(table)
+    rows = [("execution", "status", "started")]
+    for each in executions:
+        started_at = datetime.fromisoformat(each["started_at"]).astimezone()
+        rows.append((each["execution"], each["status"], f"{started_at:%Y-%m-%d %H:%M:%S}"))
+    click.echo("\n".join(columns(rows)))
 
 
 @click.command()
@@ -200,7 +185,10 @@ def logs(
     host: str | None,
     rank: int | None,
 ) -> None:
-    """Print what STEP of EXECUTION (an ARN, an id, or `latest`) has logged."""
+    """Print what STEP of EXECUTION has logged.
+
+    EXECUTION is an ARN, an id, or `latest`.
+    """
     arn = session.pipeline.find(execution)
     state = session.pipeline.look(arn)
     match = state.step(step)
@@ -238,17 +226,17 @@ def logs(
         )
 
 
-def _follow(session: Session, arn: str, parameters: dict[str, str]) -> None:
+def _follow(session: Session, arn: str) -> None:
+    pipeline = session.pipeline
     try:
         with open_view() as view:
-            view(plan_of(session.pipeline, parameters))
+            view(Planned(pipeline.planned_steps()))
+            command, metrics = (
+                f"shoal logs {session.arguments}",
+                session.environment.training.metrics,
+            )
             follower = Follower(
-                session.pipeline,
-                arn,
-                view,
-                session.poll_s,
-                logs_command=f"shoal logs {session.arguments}",
-                metrics=session.environment.training.metrics,
+                pipeline, arn, view, session.poll_s, logs_command=command, metrics=metrics
             )
             execution = follower.follow()
     except (KeyboardInterrupt, *AWS_ERRORS):
@@ -268,10 +256,9 @@ def keep_page(session: Session, arn: str) -> None:
     try:
         place = session.place
         click.echo(f"page: {keep(place, with_others(place, arn), session.workspace.root)}")
-    except (ShoalError, *AWS_ERRORS) as error:
-        click.echo(f"the page of the run is not kept: {refusal(error)}", err=True)
-    except Exception as bug:  # noqa: BLE001 (the outcome is the run's, whatever its log holds)
-        reason = one_line(f"{type(bug).__name__}: {bug}")
+    except Exception as error:  # noqa: BLE001 (the outcome is the run's, whatever its log holds)
+        is_known = isinstance(error, (ShoalError, *AWS_ERRORS))
+        reason = refusal(error) if is_known else one_line(f"{type(error).__name__}: {error}")
         click.echo(f"the page of the run is not kept: {reason}", err=True)
 
 
@@ -292,25 +279,17 @@ def _print_result(session: Session, execution: Execution) -> None:
     click.echo("\n  ".join(("next:", *commands)))
 
 
-def print_execution(console: Console, execution: Execution) -> None:
-    """Print the execution and its steps, with the reasons of failures as text: jobs write them."""
+def lines_of(execution: Execution) -> Iterator[str]:
+    """Yield the execution and its steps, with the reasons of failures as text: jobs write them."""
     reason = one_line(execution.failure_reason)
-    console.print(
-        f"execution {execution.id}: {execution.status}{': ' if reason else ''}{reason}",
-        markup=False,
-    )
-    table = Table("step", "type", "status", "seconds", box=None)
+    yield f"execution {execution.id}: {execution.status}{': ' if reason else ''}{reason}"
+    rows = [("step", "type", "status", "seconds")]
     for step in execution.steps:
         seconds = step.seconds()
-        table.add_row(
-            step.name,
-            step.type,
-            step.status,
-            "" if seconds is None else f"{seconds:.1f}",
-        )
-    console.print(table)
+        text = "" if seconds is None else f"{seconds:.1f}"
+        rows.append((step.name, step.type, step.status, text))
+    yield from columns(rows)
     # Not in the table: a column would cut a long one before the cause.
     for step in execution.steps:
         if step.failure_reason:
-            reason = one_line(step.failure_reason)
-            console.print(f"{step.name}: {reason}", markup=False, highlight=False)
+            yield f"{step.name}: {one_line(step.failure_reason)}"

@@ -9,13 +9,14 @@ import click
 from shoal.cli.options import session_command
 from shoal.errors import UsageError
 from shoal.settings.loading.workload import load_workload, workload_folder
-from shoal.verbs import invoke
+from shoal.verbs.invoke import find_endpoint, send
+from shoal.verbs.invoke import stream as stream_answer
 from shoal.verbs.workspace import Session
 
 _TYPES = {".json": "application/json", ".csv": "text/csv", ".npy": "application/x-npy"}
 
 
-@click.command("invoke")
+@click.command()
 @session_command
 @click.option(
     "--body",
@@ -45,7 +46,7 @@ _TYPES = {".json": "application/json", ".csv": "text/csv", ".npy": "application/
     is_flag=True,
     help="Print the answer while it arrives; the model must send it in parts.",
 )
-def invoke_endpoint(
+def invoke(
     session: Session,
     body: Path | None,
     content_type: str | None,
@@ -58,7 +59,7 @@ def invoke_endpoint(
         raise UsageError(
             f"{session.environment.title} only trains: `endpoint` is none, so nothing answers"
         )
-    name = endpoint or invoke.find_endpoint(
+    name = endpoint or find_endpoint(
         session.target, f"{session.names.pipeline}-", session.names.serving_endpoint
     )
     if body is None:
@@ -70,8 +71,8 @@ def invoke_endpoint(
         content_type = content_type or request.content_type
     kind = content_type or _TYPES.get(body.suffix, "application/octet-stream")
     if stream:
-        for part in invoke.stream(session.target, name, body.read_bytes(), kind, accept):
+        for part in stream_answer(session.target, name, body.read_bytes(), kind, accept):
             click.echo(part, nl=False)
         return
-    answer = invoke.send(session.target, name, body.read_bytes(), kind, accept)
+    answer = send(session.target, name, body.read_bytes(), kind, accept)
     click.echo(answer, nl=not answer.endswith(b"\n"))

@@ -19,8 +19,9 @@ from shoal.verbs.workspace import Workspace
 )
 @click.pass_obj
 def new(workspace: Workspace, name: str, task: str) -> None:
-    """Write training_code/NAME, a workload that trains, evaluates and answers at once, and an
-    environment for it.
+    """Write a workload that runs at once, and an environment for it.
+
+    The workload is training_code/NAME, which trains, evaluates and answers.
     """
     folder, file = write_workload(workspace.root, name, task)
     steps = {

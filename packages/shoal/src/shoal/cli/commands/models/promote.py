@@ -33,19 +33,17 @@ _MARKS = {True: "ok      ", False: "DIFFERS ", None: "unknown "}
 @click.argument("package", metavar="[PACKAGE]", required=False)
 @click.option("--comment", help="Why, in your words; the registry keeps it.")
 def approve(session: Session, package: str | None, comment: str | None) -> None:
-    """Approve a version of ENV's registry, as yourself: PACKAGE (an ARN, or a version's number),
-    by default the newest.
+    """Approve a version of ENV's registry, as yourself.
+
+    PACKAGE is an ARN or a version's number; by default it is the newest.
     """
     arn = package_arn(session, package) if package else _newest(session)
     before = registry.describe(session.target, arn)
     if before.approval == REJECTED and not package:
-        message = (
-            f"the newest version, {before.version}, was rejected by {before.changed_by}; nothing"
-            " was approved"
-        )
         raise PromotionError(
-            f"{message}; to approve it all the same, name it: `shoal approve {session.arguments}"
-            f" {before.version}`"
+            f"the newest version, {before.version}, was rejected by {before.changed_by}; nothing"
+            " was approved; to approve it all the same, name it: `shoal approve"
+            f" {session.arguments} {before.version}`"
         )
     if before.approval == APPROVED:
         click.echo(f"approved already: {arn}, by {before.changed_by}")
@@ -92,10 +90,10 @@ def promote(
     remote: str | None,
     local: bool,
 ) -> None:
-    """Pin a model that passed in one environment in the file of the next, in a commit on a branch
-    of its own.
+    """Pin a model of one environment in the file of the next.
 
-    Exit code 3 where nothing is approved that could be promoted.
+    That is a commit on a branch of its own. Exit code 3 where nothing is approved that could be
+    promoted.
     """
     step = PromotionStep.of(workspace, source, destination, workload)
     step.repository.require_clean()
@@ -113,15 +111,12 @@ def promote(
     commit = step.commit(pinned, message)
     if remote:
         step.repository.push(remote, branch)
-    if as_pull_request:
-        click.echo(message)
-    else:
-        click.echo(f"promoted: {pinned.model_package_arn} from {source} to {destination}")
+    promoted = f"promoted: {pinned.model_package_arn} from {source} to {destination}"
+    click.echo(message if as_pull_request else promoted)
     click.echo(f"branch {branch}, commit {commit}", err=as_pull_request)
-    if as_pull_request:
-        return
-    merge = "merge it" if remote else f"git push origin {branch}, merge it"
-    click.echo(f"next: {merge}, and deploy {destination}")
+    if not as_pull_request:
+        push = "" if remote else f"git push origin {branch}, "
+        click.echo(f"next: {push}merge it, and deploy {destination}")
 
 
 @click.group()
@@ -160,13 +155,10 @@ def status(
 
 
 def _newest(session: Session) -> str:
-    versions = registry.versions(session.target, session.names.model_package_group)
-    if not versions:
-        raise NotFoundError(
-            f"the registry of {session.title} has no version; train one: `shoal run"
-            f" {session.arguments}`"
-        )
-    return versions[0][0]
+    for arn, _ in registry.versions(session.target, session.names.model_package_group):
+        return arn
+    train = f"train one: `shoal run {session.arguments}`"
+    raise NotFoundError(f"the registry of {session.title} has no version; {train}")
 
 
 def _answers(

@@ -8,20 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
+from shoal.cli.columns import columns
 from shoal.cli.options import session_command
 from shoal.page import history
 from shoal.page.kept import keep
 from shoal.page.page import page
 from shoal.page.record import record
-from shoal.settings.parsing.errors import one_line
 from shoal.verbs.mlflow_export import connected
 from shoal.verbs.workspace import Session
-
-_MAX_WIDTH = 500
 
 
 @click.command()
@@ -29,7 +24,7 @@ _MAX_WIDTH = 500
 @click.option("--limit", default=20, show_default=True, metavar="N", help="How many, newest first.")
 @click.option("--json", "as_json", is_flag=True, help="Print them as JSON.")
 def runs(session: Session, limit: int, as_json: bool) -> None:
-    """List the runs of ENV's pipeline: what each measured, took and cost.
+    """List the runs of ENV: what each measured, took and cost.
 
     Of the parameters only those that differ among these runs are shown; `--json` has them all.
     """
@@ -42,23 +37,23 @@ def runs(session: Session, limit: int, as_json: bool) -> None:
         return
     metrics = list(dict.fromkeys(name for row in rows for name in row["metrics"]))
     parameters = history.differing_parameters(rows)
-    heads = ("run", "status", "started", "took", *metrics, "gate")
-    table = Table(*heads, "version", "commit", "cost", *map(escape, parameters), box=None)
+    heads = ("run", "status", "started", "took", *metrics, "gate", "version", "commit", "cost")
+    table = [(*heads, *parameters)]
     for row in rows:
-        values = (_number(row["metrics"].get(name)) for name in metrics)
-        table.add_row(
+        started_at = datetime.fromisoformat(row["started_at"]).astimezone()
+        cells = (
             row["run"],
             row["status"],
-            datetime.fromisoformat(row["started_at"]).astimezone().strftime("%Y-%m-%d %H:%M"),
+            f"{started_at:%Y-%m-%d %H:%M}",
             f"{row['seconds']:,.0f} s",
-            *values,
+            *(_number(row["metrics"].get(name)) for name in metrics),
             history.gate_of(row),
             _number(row["version"]),
             (row["commit"] or "")[:12],
             "unknown" if row["usd"] is None else f"${row['usd']:,.4f}",
-            *(escape(one_line(of_runs[row["run"]])) for of_runs in parameters.values()),
         )
-    _print(table)
+        table.append((*cells, *(of_runs[row["run"]] for of_runs in parameters.values())))
+    click.echo("\n".join(columns(table)))
     if session.target.is_local:
         click.echo("costs are list prices for the seconds that this machine took")
 
@@ -83,7 +78,10 @@ def runs(session: Session, limit: int, as_json: bool) -> None:
     help="Write RUN, or `all`, to MLflow instead: a server's address, or an ARN of SageMaker's.",
 )
 def report(session: Session, run: str, output: Path, is_kept: bool, uri: str | None) -> None:
-    """Write the page of RUN (an ARN, an id, or `latest`): one file that needs no network."""
+    """Write the page of RUN (an ARN, an id, or `latest`).
+
+    It is one file that needs no network.
+    """
     if uri:
         _export(session, run, uri)
         return
@@ -107,13 +105,6 @@ def _export(session: Session, run: str, uri: str) -> None:
     with connected(session, uri) as mlflow:
         for arn in arns:
             click.echo(f"run {arn.rpartition('/')[2]}: {mlflow.export(session, arn)}")
-
-
-def _print(table: Table) -> None:
-    """Print a table whole: a narrow terminal wraps its lines, and no value is cut."""
-    console = Console()
-    whole = console.measure(table, options=console.options.update(width=_MAX_WIDTH)).maximum
-    Console(width=max(console.width, whole)).print(table, soft_wrap=True)
 
 
 def _number(value: Any) -> str:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import click
-from rich.console import Console
-from rich.table import Table
 
+from shoal.cli.columns import columns
 from shoal.cli.options import session_command
 from shoal.settings.loading.loader import environment_file
 from shoal.verbs.destroy.schedules import LiveSchedule, Schedules
@@ -30,16 +29,11 @@ def show(session: Session) -> None:
             f" {environment_file(session.environment.name)}, section `schedules`, and deploy"
         )
         return
-    table = Table("schedule", "expression", "time zone", "live", "file", box=None)
+    rows = [("schedule", "expression", "time zone", "live", "file")]
     for each in schedules:
-        table.add_row(
-            each.name,
-            each.expression,
-            each.time_zone,
-            _state(each.paused),
-            _state(each.paused_in_file),
-        )
-    Console(soft_wrap=True).print(table)
+        states = (_state(each.paused), _state(each.paused_in_file))
+        rows.append((each.name, each.expression, each.time_zone, *states))
+    click.echo("\n".join(columns(rows)))
     _warn(session, [each for each in schedules if each.differs])
     for each in schedules:
         if each.is_silent:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import datetime
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import click
 
@@ -42,50 +45,45 @@ _MARKS = ("may fail", "warning", "notice")
 class _Findings:
     """What has been said of the files, and what is left to say when all are read."""
 
+    root: Path
     mistakes: set[str] = field(default_factory=set)
     remarks: dict[tuple[str, str], list[Environment]] = field(default_factory=dict)
     """Mark and text to the environments, as one workload has them, that it is said of."""
     right: list[Environment] = field(default_factory=list)
 
-    def tell(self, error: ConfigError) -> None:
-        """Print the lines that are new: every environment of a workload has its mistakes."""
-        for line in error.lines:
-            if line not in self.mistakes:
-                click.echo(line, err=True)
-        self.mistakes |= set(error.lines)
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        """Print the lines of a mistake that are new: all environments of a workload have its."""
+        try:
+            yield
+        except ConfigError as error:
+            for line in error.lines:
+                if line not in self.mistakes:
+                    click.echo(line, err=True)
+            self.mistakes |= set(error.lines)
 
 
 @click.command()
 @click.pass_obj
 def check(workspace: Workspace) -> None:
-    """Validate every environment file and every workload's file."""
-    names = environment_names(workspace.root)
+    """Validate every environment's and every workload's file."""
+    root, findings = workspace.root, _Findings(workspace.root)
+    names = environment_names(root)
     if not names:
-        raise UsageError(f"there are no environment files in {workspace.root / 'environments'}")
-    findings = _Findings()
-    for name in workload_names(workspace.root):
-        try:
-            _check_workload(workspace, name)
-        except ConfigError as error:
-            findings.tell(error)
+        raise UsageError(f"there are no environment files in {root / 'environments'}")
+    for name in workload_names(root):
+        with findings.told():
+            _check_workload(root, name)
     for name in names:
-        try:
-            workloads = workloads_of(name, workspace.root)
-        except ConfigError as error:
-            findings.tell(error)
-            continue
-        for workload in workloads:
-            try:
-                _check_view(workspace, name, workload, findings)
-            except ConfigError as error:
-                findings.tell(error)
-    try:
+        with findings.told():
+            for workload in workloads_of(name, root):
+                with findings.told():
+                    _check_view(name, workload, findings)
+    with findings.told():
         require_own_names(findings.right)
-    except ConfigError as error:
-        findings.tell(error)
     if findings.mistakes:  # remarks would bury them
         raise click.exceptions.Exit(USAGE)
-    for folder in folders_without_a_file(workspace.root):
+    for folder in folders_without_a_file(root):
         click.echo(f"{folder}/: notice: has no {FILE}, so nothing runs it; write one")
     for mark in _MARKS:
         for (its_mark, text), environments in findings.remarks.items():
@@ -93,31 +91,28 @@ def check(workspace: Workspace) -> None:
                 click.echo(f"{mark} ({_titles(environments, findings.right)}): {text}")
 
 
-def _check_workload(workspace: Workspace, name: str) -> None:
-    workload = load_workload(name, workspace.root)
+def _check_workload(root: Path, name: str) -> None:
+    workload = load_workload(name, root)
     count = len(workload.smoke_test.requests) if workload.smoke_test else 0
     asked = f"{count} request{'s' if count > 1 else ''}" if count else "no endpoint"
     click.echo(f"{workload_file(name)}: ok ({asked})")
 
 
-def _check_view(workspace: Workspace, name: str, workload: str, findings: _Findings) -> None:
+def _check_view(name: str, workload: str, findings: _Findings) -> None:
     """Check the environment as one workload has it; raise ConfigError."""
-    environment = load_environment(name, workspace.root, workload=workload)
-    checked = check_environment(environment, root=workspace.root)
-    require_workload(environment.workload, workspace.root)
+    environment = load_environment(name, findings.root, workload=workload)
+    checked = check_environment(environment, root=findings.root)
+    require_workload(environment.workload, findings.root)
     findings.right.append(environment)
-    training = environment.training
+    training, case = environment.training, checked.launch.case
     start = f"{workload}: " if environment.workloads else ""
-    click.echo(
-        f"{environment_file(name)}: {start}ok ({checked.launch.case.strategy} on"
-        f" {training.instance_count} x"
-        f" {training.instance_type})"
-    )
+    instances = f"{training.instance_count} x {training.instance_type}"
+    click.echo(f"{environment_file(name)}: {start}ok ({case.strategy} on {instances})")
     today = datetime.datetime.now(tz=datetime.UTC).date()
     serves = environment.endpoint is not None and environment.endpoint.image_uri is None
-    patches = patch_warnings(checked.launch.case, today, serves=serves)
+    patches = patch_warnings(case, today, serves=serves)
     remarks = [("warning", each) for each in (*patches, *outdated(environment, today))]
-    for each in (*checked.notices, *upload_notices(environment, workspace.root)):
+    for each in (*checked.notices, *upload_notices(environment, findings.root)):
         remarks.append(("may fail" if isinstance(each, Risk) else "notice", each))
     for remark in remarks:
         findings.remarks.setdefault(remark, []).append(environment)
@@ -125,11 +120,7 @@ def _check_view(workspace: Workspace, name: str, workload: str, findings: _Findi
 
 def _titles(environments: list[Environment], right: list[Environment]) -> str:
     """Return the environments' names, each with its workload unless all its workloads are meant."""
-    counts = Counter(each.name for each in environments)
-    all_counts = Counter(each.name for each in right)
-    return ", ".join(
-        dict.fromkeys(
-            each.name if counts[each.name] == all_counts[each.name] else each.title
-            for each in environments
-        )
-    )
+    counts, all_counts = (Counter(each.name for each in some) for some in (environments, right))
+    is_whole = {name: count == all_counts[name] for name, count in counts.items()}
+    titles = [each.name if is_whole[each.name] else each.title for each in environments]
+    return ", ".join(dict.fromkeys(titles))

@@ -8,11 +8,9 @@ from contextlib import contextmanager
 import click
 
 from shoal.aws import inventory, serving
-from shoal.aws.deployed_stack import status_of_stack
-from shoal.cli.live_view import LiveView
+from shoal.aws.stacks import status_of_stack
 from shoal.cli.options import whole_command
-from shoal.cli.plain_view import PlainView
-from shoal.cli.view import open_view
+from shoal.cli.view import View, open_view
 from shoal.errors import AWS_ERRORS, CommandError, DisagreementError, refusal
 from shoal.settings.loading.loader import environment_file, load_workloads, places
 from shoal.settings.sections.serving import timeout_s
@@ -26,9 +24,9 @@ from shoal.verbs.workspace import Session, Workspace
 @click.argument("environment", metavar="[ENV]", required=False)
 @click.pass_obj
 def synth(workspace: Workspace, environment: str | None) -> None:
-    """Write the CloudFormation templates of ENV, or of every environment, to cdk.out.
+    """Write the CloudFormation templates of ENV, or of all.
 
-    Needs no network and no credentials.
+    They go to cdk.out. Needs no network and no credentials.
     """
     if environment:
         load_workloads(environment, workspace.root)
@@ -41,17 +39,15 @@ def synth(workspace: Workspace, environment: str | None) -> None:
 @click.command()
 @whole_command
 def deploy(session: Session) -> None:
-    """Bootstrap the account if needed, and deploy the stacks of ENV with the cdk CLI; with WORKLOAD
-    its own, and what they need.
+    """Deploy the stacks of ENV; bootstrap the account if needed.
+
+    The cdk CLI does it; with WORKLOAD, for its own stacks and what they need.
     """
     for each in session.each:
         if image := built_image(each.environment, each.target, session.workspace.root):
             image.require(each.arguments)
-    if notice := require_fit(
-        session.target,
-        session.environment,
-        places(session.environment.name, session.workspace.root),
-    ):
+    in_file = places(session.environment.name, session.workspace.root)
+    if notice := require_fit(session.target, session.environment, in_file):
         click.echo(notice, err=True)
     with deploying(session) as view:
         cdk = session.prepared(view)
@@ -67,20 +63,18 @@ def deploy(session: Session) -> None:
 
 def _report_unlisted(session: Session) -> None:
     """Print the workloads that left the file: the CLI deletes no stack that left the checkout."""
-    if not session.environment.workloads:
-        return
-    deployed = inventory.deployed_workloads(session.target, session.names)
-    for workload in sorted({*deployed} - {*session.environment.workloads}):
+    name, workloads = session.environment.name, session.environment.workloads
+    deployed = inventory.deployed_workloads(session.target, session.names) if workloads else []
+    for workload in sorted({*deployed} - {*workloads}):
         click.echo(
-            f"{environment_file(session.environment.name)} has no workload {workload}, but its"
-            " stacks are there and cost money until"
-            f" `shoal destroy {session.environment.name} {workload}{session.flag}` deletes them",
+            f"{environment_file(name)} has no workload {workload}, but its stacks are there and"
+            f" cost money until `shoal destroy {name} {workload}{session.flag}` deletes them",
             err=True,
         )
 
 
 @contextmanager
-def deploying(session: Session) -> Iterator[LiveView | PlainView]:
+def deploying(session: Session) -> Iterator[View]:
     """Yield the view of a deployment; what goes on without it is said below the view, which
     overwrites what is printed while it is drawn.
     """
@@ -140,18 +134,19 @@ def report_serving(session: Session) -> None:
     stack = session.names.stack("serving")
     if not session.environment.serves and (status := status_of_stack(session.target, stack)):
         reason = "has no section `serving`" if session.environment.release else "pins no release"
-        verb = f"`shoal destroy {session.arguments} --serving`"
-        consequence = (
-            f"but the stack {stack} is there ({status}) and costs money until {verb} deletes it"
+        click.echo(
+            f"{session.title} {reason}, but the stack {stack} is there ({status}) and costs money"
+            f" until `shoal destroy {session.arguments} --serving` deletes it",
+            err=True,
         )
-        click.echo(f"{session.title} {reason}, {consequence}", err=True)
 
 
 @click.command()
 @whole_command
 def diff(session: Session) -> None:
-    """Compare ENV as the checkout describes it with what is deployed; exit code 1 if they
-    differ.
+    """Compare ENV as the checkout has it with what is deployed.
+
+    Exit code 1 if they differ.
     """
     environment = session.environment.name
     with open_view() as view:

@@ -41,11 +41,11 @@ def destroy(
     only_leftovers: bool,
     dry_run: bool,
 ) -> None:
-    """Stop what runs in ENV, remove what executions left, and delete the stacks; with WORKLOAD only
-    what is its own, also of one that left the file.
+    """Stop what runs in ENV, and delete all that it has.
 
-    Refused where `protect: true`, and for a WORKLOAD that left the file while its stacks have
-    termination protection. Who serves a model of ENV has its own copy.
+    With WORKLOAD only what is its own, also of one that left the file. Refused where
+    `protect: true`, and for a WORKLOAD that left the file while its stacks have termination
+    protection. Who serves a model of ENV has its own copy.
     """
     if only_leftovers and only_serving:
         raise click.UsageError("--serving and --leftovers exclude each other")

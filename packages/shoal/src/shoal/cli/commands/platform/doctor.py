@@ -37,7 +37,7 @@ _MARKS = {
 def doctor(
     workspace: Workspace, environment: str, workload: str | None, local: bool, as_json: bool
 ) -> None:
-    """Ask AWS what decides whether ENV can be deployed and can train.
+    """Ask AWS what decides whether ENV can be deployed and train.
 
     Changes nothing; exit code 1 if something would fail.
     """

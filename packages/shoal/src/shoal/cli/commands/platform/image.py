@@ -17,7 +17,10 @@ from shoal.verbs.workspace import Session, Workspace
 
 @click.group()
 def image() -> None:
-    """The container image that an environment builds for itself (training.build_image)."""
+    """The container image that an environment builds for itself.
+
+    Its settings are in training.build_image.
+    """
 
 
 @image.command()

@@ -14,6 +14,14 @@ from shoal.settings.settings import Environment
 from shoal.verbs.local_server import RunningServer
 from shoal.verbs.workspace import Workspace
 
+_EXPORTED = (
+    "AWS_ENDPOINT_URL",
+    "AWS_ENDPOINT_URL_S3",
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_DEFAULT_REGION",
+)
+
 
 @click.group()
 def local() -> None:
@@ -62,16 +70,9 @@ def up(
     if running.notice:
         click.echo(running.notice)
     click.echo("for the aws CLI and your own boto3 code:")
-    variables = loopback_variables(running.endpoint, accounts[0], running.secret) | {
-        "AWS_DEFAULT_REGION": running.region
-    }
-    for name in (
-        "AWS_ENDPOINT_URL",
-        "AWS_ENDPOINT_URL_S3",
-        "AWS_ACCESS_KEY_ID",
-        "AWS_SECRET_ACCESS_KEY",
-        "AWS_DEFAULT_REGION",
-    ):
+    variables = loopback_variables(running.endpoint, accounts[0], running.secret)
+    variables["AWS_DEFAULT_REGION"] = running.region
+    for name in _EXPORTED:
         click.echo(f"  export {name}={shlex.quote(variables[name])}")
     for account in accounts[1:]:
         users = ", ".join(each.name for each in environments if each.account == account)
@@ -115,25 +116,20 @@ def _require_fit(
     """Raise UsageError when the running server lacks an account, a region or an option of the
     request.
     """
-    names = " ".join(each.name for each in environments)
-    unplayed = [
-        each.name
-        for each in environments
-        if each.account not in running.accounts or each.region != running.region
-    ]
+    places = {each.name: (each.account, each.region) for each in environments}
+    played = [(account, running.region) for account in running.accounts]
+    unplayed = ", ".join(name for name, place in places.items() if place not in played)
     if unplayed:
-        message = f"the emulator plays {running.description}, not what {', '.join(unplayed)} is for"
-        raise UsageError(f"{message}; run `shoal local down`, then `shoal local up {names}`")
-    if enforce_iam and not running.enforces_iam:
-        raise UsageError(
-            "the emulator runs without --enforce-iam; run `shoal local down`, then `shoal local up"
-            " --enforce-iam`"
-        )
-    if hosting_speed not in {None, running.hosting_speed}:
-        raise UsageError(
-            f"the emulator runs with --hosting-speed {running.hosting_speed:g}; "
-            f"run `shoal local down`, then `shoal local up --hosting-speed {hosting_speed:g}`"
-        )
+        what = f"plays {running.description}, not what {unplayed} is for"
+        again = " ".join(places)
+    elif enforce_iam and not running.enforces_iam:
+        what, again = "runs without --enforce-iam", "--enforce-iam"
+    elif hosting_speed not in {None, running.hosting_speed}:
+        what = f"runs with --hosting-speed {running.hosting_speed:g}"
+        again = f"--hosting-speed {hosting_speed:g}"
+    else:
+        return
+    raise UsageError(f"the emulator {what}; run `shoal local down`, then `shoal local up {again}`")
 
 
 @local.command()
@@ -160,10 +156,9 @@ def status(workspace: Workspace) -> None:
 
 
 def _description(running: RunningServer) -> str:
-    enforcing = ", policies enforced" if running.enforces_iam else ""
-    faster = (
-        f", deployments to endpoints {running.hosting_speed:g} times as fast"
-        if running.hosting_speed != 1
-        else ""
-    )
-    return f"{running.endpoint} (process {running.pid}), {running.description}{enforcing}{faster}"
+    text = f"{running.endpoint} (process {running.pid}), {running.description}"
+    if running.enforces_iam:
+        text += ", policies enforced"
+    if running.hosting_speed != 1:
+        text += f", deployments to endpoints {running.hosting_speed:g} times as fast"
+    return text

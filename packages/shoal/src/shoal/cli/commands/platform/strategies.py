@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from shoal.cli.columns import columns
 from shoal.launch import resolve, tables
 from shoal.settings.loading.loader import load_environment, strategy_names
 from shoal.settings.parsing.errors import ConfigError
@@ -17,11 +18,7 @@ def print_strategies(workspace: Workspace, environment: str, workload: str | Non
     load_environment(environment, workspace.root, workload=workload)
     names = strategy_names(workspace.root)
     rows = [_HEAD, *(_row(workspace, environment, workload, name) for name in names)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
-    for row in rows:
-        click.echo(
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        )
+    click.echo("\n".join(columns(rows)))
     click.echo("\nrun one: `shoal demo --strategy NAME`; about each: docs/strategies/")
 
 
