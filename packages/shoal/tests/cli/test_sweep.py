@@ -15,6 +15,7 @@ from local_kit.control import trust
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.names import Names
 from tests.cli.trained import IMAGE, Checkout, Registry
+from tests.functions.invocation import FUNCTIONS
 from tests.repository import ROOT
 from tests.verbs.conftest import ACCOUNT, REGION
 
@@ -41,16 +42,12 @@ def account(registry: Registry) -> Iterator[Any]:
     """Return an account with a model of an unknown execution, older than any limit."""
     target = registry.target
     trusted = trust({"Service": ["lambda.amazonaws.com", "sagemaker.amazonaws.com"]})
-    role = target.client("iam").create_role(RoleName="sweeps", AssumeRolePolicyDocument=trusted)[
-        "Role"
-    ]["Arn"]
-    shipped = {
-        path.name: path.read_text()
-        for path in (ROOT / "packages" / "shoal" / "src" / "shoal" / "functions" / "teardown").glob(
-            "*.py"
-        )
-    }
+    answer = target.client("iam").create_role(RoleName="sweeps", AssumeRolePolicyDocument=trusted)
+    role = answer["Role"]["Arn"]
+    shipped = {path.name: path.read_text() for path in (FUNCTIONS / "teardown").glob("*.py")}
     arn = f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:pipeline/{NAMES.pipeline}"
+    variables = {"PIPELINE_NAME": NAMES.pipeline, "PIPELINE_ARN": arn, "TTL_MINUTES": "0"}
+    tags = {"shoal:pipeline": NAMES.pipeline, "shoal:execution": EXECUTION}
     target.client("lambda").create_function(
         FunctionName=FUNCTION,
         Runtime="python3.12",
@@ -58,18 +55,13 @@ def account(registry: Registry) -> Iterator[Any]:
         Role=role,
         Timeout=30,
         Code={"ZipFile": archive(shipped)},
-        Environment={
-            "Variables": {"PIPELINE_NAME": NAMES.pipeline, "PIPELINE_ARN": arn, "TTL_MINUTES": "0"}
-        },
+        Environment={"Variables": variables},
     )
     target.client("sagemaker").create_model(
         ModelName=MODEL,
         ExecutionRoleArn=role,
         PrimaryContainer={"Image": IMAGE, "Environment": {}},
-        Tags=[
-            {"Key": "shoal:pipeline", "Value": NAMES.pipeline},
-            {"Key": "shoal:execution", "Value": EXECUTION},
-        ],
+        Tags=[{"Key": key, "Value": value} for key, value in tags.items()],
     )
     yield target
     target.client("lambda").delete_function(FunctionName=FUNCTION)
@@ -77,23 +69,17 @@ def account(registry: Registry) -> Iterator[Any]:
 
 
 def models(account: Any) -> list[str]:
-    return [
-        each["ModelName"]
-        for each in account.client("sagemaker").list_models(NameContains=MODEL)["Models"]
-    ]
+    answer = account.client("sagemaker").list_models(NameContains=MODEL)
+    return [each["ModelName"] for each in answer["Models"]]
 
 
 def test_it_says_what_it_would_delete_then_deletes_it_and_then_there_is_nothing(
     released: Checkout, account: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert (released.shoal("destroy", "dev", "--leftovers", "--dry-run"), models(account)) == (
-        0,
-        [MODEL],
-    )
-    assert (
-        capsys.readouterr().out.splitlines()[-1]
-        == f"would be removed: what executions {EXECUTION} left"
-    )
+    assert released.shoal("destroy", "dev", "--leftovers", "--dry-run") == 0
+    assert models(account) == [MODEL]
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == f"would be removed: what executions {EXECUTION} left"
     assert (released.shoal("destroy", "dev", "--leftovers"), models(account)) == (0, [])
     assert capsys.readouterr().out.splitlines() == [
         "endpoints: 0, of which 0 older than 60 minutes",

@@ -32,9 +32,8 @@ def endpoint(answer: Answer) -> Iterator[Target]:
             self.send_header("Content-Type", "application/json")
             self.end_headers()
             content = answer(body)
-            self.wfile.write(
-                content if isinstance(content, bytes) else json.dumps(content).encode()
-            )
+            is_json = not isinstance(content, bytes)
+            self.wfile.write(json.dumps(content).encode() if is_json else content)
 
         def log_message(self, *_: Any) -> None:
             """Print nothing."""
@@ -80,12 +79,8 @@ def test_without_an_endpoint_in_service_there_is_nothing_to_ask(target: Target) 
 
 def _in_service(*names: str) -> dict[str, Any]:
     """Return the answer of ListEndpoints."""
-    common = {
-        "EndpointArn": "arn",
-        "CreationTime": 0,
-        "LastModifiedTime": 0,
-        "EndpointStatus": "InService",
-    }
+    times = {"CreationTime": 0, "LastModifiedTime": 0}
+    common = {"EndpointArn": "arn", "EndpointStatus": "InService", **times}
     return {"Endpoints": [{"EndpointName": name, **common} for name in names]}
 
 
@@ -104,10 +99,6 @@ def test_the_serving_endpoint_is_asked_where_no_execution_has_one(
 
 
 def test_where_nothing_is_served_the_error_names_both(target: Target) -> None:
-    with pytest.raises(
-        NotFoundError,
-        match=(
-            r"no endpoint shoal-none-dev-\* is in service .*, nor shoal-none-dev, which would serve"
-        ),
-    ):
+    says = r"no endpoint shoal-none-dev-\* is in service .*, nor shoal-none-dev, which would serve"
+    with pytest.raises(NotFoundError, match=says):
         find_endpoint(target, "shoal-none-dev-", "shoal-none-dev")

@@ -26,14 +26,8 @@ from shoal.processes import (
 
 
 def command(tmp_path: Path, program: str) -> Command:
-    return Command(
-        "the program",
-        (sys.executable, "-c", program),
-        tmp_path,
-        {"MARK": str(tmp_path)},
-        tmp_path / "log",
-        20.0,
-    )
+    arguments, variables = (sys.executable, "-c", program), {"MARK": str(tmp_path)}
+    return Command("the program", arguments, tmp_path, variables, tmp_path / "log", 20.0)
 
 
 def forking(tmp_path: Path) -> Command:
@@ -59,11 +53,8 @@ def test_output_goes_to_the_log_and_line_by_line_to_the_caller(tmp_path: Path) -
 
 
 def test_a_child_gets_only_the_environment_it_is_given(tmp_path: Path) -> None:
-    run(
-        command(
-            tmp_path, "import os; print(sorted(name for name in os.environ if name != 'LC_CTYPE'))"
-        )
-    )
+    program = "import os; print(sorted(name for name in os.environ if name != 'LC_CTYPE'))"
+    run(command(tmp_path, program))
     assert (tmp_path / "log").read_text().strip() == "['MARK']"
 
 
@@ -136,12 +127,12 @@ def test_the_tail_of_a_log_that_was_never_written_is_empty(tmp_path: Path) -> No
 
 
 def test_a_program_that_answers_is_quoted_and_one_that_complains_is_too(tmp_path: Path) -> None:
-    assert (
-        output_of(("sh", "-c", "echo yes; echo but >&2"), tmp_path, {"PATH": os.defpath}, 10)
-        == "yes\n"
-    )
+    def answer(script: str) -> str:
+        return output_of(("sh", "-c", script), tmp_path, {"PATH": os.defpath}, 10)
+
+    assert answer("echo yes; echo but >&2") == "yes\n"
     with pytest.raises(AnswerError, match="sh -c failed with exit code 3: no"):
-        output_of(("sh", "-c", "echo no >&2; exit 3"), tmp_path, {"PATH": os.defpath}, 10)
+        answer("echo no >&2; exit 3")
 
 
 def test_a_program_that_does_not_answer_is_stopped(tmp_path: Path) -> None:

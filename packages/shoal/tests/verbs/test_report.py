@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from shoal.aws.execution import Execution, Step
 from shoal.page.readings.report import answers_of
@@ -10,25 +10,10 @@ from shoal.page.readings.report import answers_of
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 ARN = "arn:aws:sagemaker:us-east-1:111122223333:"
 ANSWERS = '[{"request": "7.json", "passed": false, "shown": {"digit": 1, "probability": 0.6}}]'
-TRAIN = Step(
-    "Train",
-    "Training",
-    "Succeeded",
-    BEGAN,
-    BEGAN + timedelta(seconds=9.5),
-    metadata={"TrainingJob": {"Arn": f"{ARN}training-job/t"}},
-)
-SMOKE = Step(
-    "SmokeTest",
-    "Lambda",
-    "Failed",
-    BEGAN,
-    BEGAN + timedelta(seconds=1),
-    "no",
-    metadata={
-        "Lambda": {"Arn": f"{ARN}x", "OutputParameters": [{"Name": "answers", "Value": ANSWERS}]}
-    },
-)
+JOB = {"TrainingJob": {"Arn": f"{ARN}training-job/t"}}
+TRAIN = Step("Train", "Training", "Succeeded", BEGAN, BEGAN, metadata=JOB)
+OUTPUTS = {"OutputParameters": [{"Name": "answers", "Value": ANSWERS}]}
+SMOKE = Step("SmokeTest", "Lambda", "Failed", BEGAN, BEGAN, "no", {"Lambda": OUTPUTS})
 
 
 def execution(*steps: Step) -> Execution:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -26,12 +27,8 @@ def made(root: Path, checkout: str = ".", *options: str) -> Repository:
     """
     root.mkdir(exist_ok=True)
     git(root, "init", "--quiet", "--initial-branch=main", *options)
-    for key, value in {
-        "user.name": "Ada",
-        "user.email": "ada@example.com",
-        "commit.gpgsign": "false",
-    }.items():
-        git(root, "config", key, value)
+    for setting in ("user.name=Ada", "user.email=ada@example.com", "commit.gpgsign=false"):
+        git(root, "config", *setting.split("="))
     for name in (FILE, "code/train.py", "code/sub/data.py"):
         (root / checkout / name).parent.mkdir(parents=True, exist_ok=True)
         (root / checkout / name).write_text(f"{name}\n")
@@ -62,9 +59,8 @@ def test_a_commit_changes_the_file_of_the_checkout_wherever_it_lies(
     repository = made(tmp_path / "repository", checkout)
     commit = repository.commit("promote/dev", FILE, "name: dev\n", "Promote")
     assert repository.text(commit, FILE) == "name: dev\n"
-    assert git(repository.root, "show", "--name-only", "--format=", commit) == str(
-        Path(checkout, FILE)
-    )
+    changed = git(repository.root, "show", "--name-only", "--format=", commit)
+    assert changed == str(Path(checkout, FILE))
 
 
 @pytest.mark.parametrize("options", [(), ("--object-format=sha256",)])
@@ -87,23 +83,17 @@ def test_a_folder_that_was_not_there_yet_has_no_files(repository: Repository) ->
     assert repository.files("HEAD", "nowhere") == {}
 
 
-def test_a_file_that_git_does_not_know_makes_the_tree_dirty(repository: Repository) -> None:
-    repository.require_clean()
-    (repository.root / "new.txt").write_text("new\n")
-    with pytest.raises(
-        PromotionError, match=r"changes that are in no commit: new\.txt; commit them"
-    ):
-        repository.require_clean()
-
-
-def test_a_file_that_git_does_not_know_is_seen_although_the_users_git_shows_none(
-    repository: Repository,
+@pytest.mark.parametrize("shown", ["no", "normal"])
+@pytest.mark.parametrize("file", ["new.txt", "code/new.py"])
+def test_a_file_that_git_does_not_know_makes_the_tree_dirty(
+    repository: Repository, file: str, shown: str
 ) -> None:
-    git(repository.root, "config", "status.showUntrackedFiles", "no")
-    (repository.root / "code/new.py").write_text("new\n")
-    with pytest.raises(
-        PromotionError, match=r"changes that are in no commit: code/new\.py; commit them"
-    ):
+    """Although the user's git shows none."""
+    repository.require_clean()
+    git(repository.root, "config", "status.showUntrackedFiles", shown)
+    (repository.root / file).write_text("new\n")
+    says = f"changes that are in no commit: {re.escape(file)}; commit them"
+    with pytest.raises(PromotionError, match=says):
         repository.require_clean()
 
 

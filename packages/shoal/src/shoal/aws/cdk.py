@@ -52,26 +52,21 @@ class Cdk:
         `strategy` names an overlay in environments/strategies/ to lay over the environment.
         """
         context = {"environment": environment, "strategy": strategy}
-        context_options = tuple(
-            word for key, value in context.items() if value for word in ("-c", f"{key}={value}")
-        )
+        options = [f"--context={key}={value}" for key, value in context.items() if value]
         app = ("--app", shlex.join([sys.executable, "app.py"]))
-        arguments = (*app, "--output", str(self.assembly), "--quiet", *context_options)
-        shutil.rmtree(
-            self.assembly, ignore_errors=True
-        )  # the CLI keeps the assets of earlier synths
-        self._cdk(
-            "synth", arguments, offline_environment(self.inherited) | self._home, _SYNTH_TIMEOUT_S
-        )
+        arguments = (*app, "--output", str(self.assembly), "--quiet", *options)
+        # the CLI keeps the assets of earlier synths
+        shutil.rmtree(self.assembly, ignore_errors=True)
+        variables = offline_environment(self.inherited) | self._home
+        self._cdk("synth", arguments, variables, _SYNTH_TIMEOUT_S)
 
     def bootstrap(self, target: Target) -> None:
         """Create or update the bootstrap stack of the target's account and region."""
         account = f"aws://{target.account}/{target.region}"
         # Not from the checkout: where the CLI finds an app, it synthesises all of it first, to look
         # for further accounts.
-        self._cdk(
-            "bootstrap", (account,), self._variables(target), _DEPLOY_TIMEOUT_S, cwd=self.scratch
-        )
+        variables = self._variables(target)
+        self._cdk("bootstrap", (account,), variables, _DEPLOY_TIMEOUT_S, cwd=self.scratch)
 
     def deploy(
         self, target: Target, environment: str, stack: str = "*", patience_s: float = 0.0
@@ -81,17 +76,10 @@ class Cdk:
 
         `patience_s` is added to the deadline.
         """
-        options = (
-            "--require-approval",
-            "never",
-            *(("--method=direct",) if target.is_local else ()),
-        )
-        self._cdk(
-            "deploy",
-            (*self._stacks(environment, stack), *options),
-            self._variables(target),
-            _DEPLOY_TIMEOUT_S + patience_s,
-        )
+        method = ("--method=direct",) if target.is_local else ()
+        arguments = (*self._stacks(environment, stack), "--require-approval=never", *method)
+        timeout_s = _DEPLOY_TIMEOUT_S + patience_s
+        self._cdk("deploy", arguments, self._variables(target), timeout_s)
 
     def diff(self, target: Target, environment: str, stack: str = "*") -> str:
         """Compare the assembly with what is deployed; return what the CLI says of the differences.
@@ -99,24 +87,16 @@ class Cdk:
         Empty if there are none.
         """
         method = ("--method=template",) if target.is_local else ()
-        self._cdk(
-            "diff",
-            (*self._stacks(environment, stack), "--no-fail", *method),
-            self._variables(target),
-            _SYNTH_TIMEOUT_S,
-        )
+        arguments = (*self._stacks(environment, stack), "--no-fail", *method)
+        self._cdk("diff", arguments, self._variables(target), _SYNTH_TIMEOUT_S)
         said = (self.logs / "cdk-diff.log").read_text(encoding="utf-8")
         _, begin, rest = said.partition("Stack ")  # before it: which role the CLI asks with
         return "" if _NO_DIFFERENCES.search(said) else f"{begin}{rest}".rstrip()
 
     def destroy(self, target: Target, environment: str) -> None:
         """Destroy every stack of the environment that is in the assembly."""
-        self._cdk(
-            "destroy",
-            (*self._stacks(environment), "--force"),
-            self._variables(target),
-            _DEPLOY_TIMEOUT_S,
-        )
+        arguments = (*self._stacks(environment), "--force")
+        self._cdk("destroy", arguments, self._variables(target), _DEPLOY_TIMEOUT_S)
 
     def _stacks(self, environment: str, stack: str = "*") -> tuple[str, ...]:
         return (f"{environment}/{stack}", "--app", str(self.assembly))
@@ -132,9 +112,8 @@ class Cdk:
         program = (str(node()), str(cli(self.root)), verb, *arguments, *_FLAGS)
         environment = variables | {
             "JSII_NODE": str(node()),
-            "JSII_RUNTIME_PACKAGE_CACHE_ROOT": str(
-                self.root / ".shoal" / "jsii"
-            ),  # by default in the user's home, which may be read-only
+            # by default in the user's home, which may be read-only
+            "JSII_RUNTIME_PACKAGE_CACHE_ROOT": str(self.root / ".shoal" / "jsii"),
             "PATH": os.pathsep.join([str(node().parent), self.inherited.get("PATH", os.defpath)]),
             "CDK_DISABLE_CLI_TELEMETRY": "true",
             "CDK_DISABLE_VERSION_CHECK": "true",
@@ -143,17 +122,9 @@ class Cdk:
             "TMPDIR": str(self.scratch),
         }
         self.scratch.mkdir(parents=True, exist_ok=True)
-        run(
-            Command(
-                f"cdk {verb}",
-                program,
-                cwd or self.root,
-                environment,
-                self.logs / f"cdk-{verb}.log",
-                timeout_s,
-            ),
-            self.on_line,
-        )
+        log = self.logs / f"cdk-{verb}.log"
+        command = Command(f"cdk {verb}", program, cwd or self.root, environment, log, timeout_s)
+        run(command, self.on_line)
 
     def _variables(self, target: Target) -> dict[str, str]:
         return target.child_environment(self.inherited) | (self._home if target.is_local else {})

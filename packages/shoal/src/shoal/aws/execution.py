@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -46,11 +46,9 @@ class Step:
 
     def output(self, name: str) -> str | None:
         """Return an output parameter of a Lambda or Callback step."""
-        for kind in ("Lambda", "Callback"):
-            for parameter in self.metadata.get(kind, {}).get("OutputParameters", ()):
-                if parameter["Name"] == name:
-                    return str(parameter["Value"])
-        return None
+        metadata = self.metadata.get("Lambda") or self.metadata.get("Callback") or {}
+        values = {each["Name"]: each["Value"] for each in metadata.get("OutputParameters", ())}
+        return str(values[name]) if name in values else None
 
     def resource(self, kind: str) -> str | None:
         """Return the ARN of what the step created or ran.
@@ -84,11 +82,8 @@ class Execution:
     def failed_step(self) -> Step | None:
         """Return the step that failed first."""
         failed = [step for step in self.steps if step.status == "Failed"]
-        return (
-            min(failed, key=lambda step: step.ended_at or datetime.max.replace(tzinfo=UTC))
-            if failed
-            else None
-        )
+        never = datetime.max.replace(tzinfo=UTC)
+        return min(failed, key=lambda step: step.ended_at or never, default=None)
 
     def step(self, name: str) -> Step | None:
         return next((step for step in self.steps if step.name == name), None)
@@ -123,11 +118,10 @@ class Pipeline:
         before anything starts, for parameters that the deployed definition does not declare.
         """
         check_parameters(self.definition().get("Parameters", []), parameters)
+        values = [{"Name": name, "Value": value} for name, value in parameters.items()]
         response = self._client.start_pipeline_execution(
             PipelineName=self.name,
-            PipelineParameters=[
-                {"Name": name, "Value": value} for name, value in parameters.items()
-            ],
+            PipelineParameters=values,
             ClientRequestToken=token or uuid.uuid4().hex,
         )
         return str(response["PipelineExecutionArn"])
@@ -155,12 +149,9 @@ class Pipeline:
         ListPipelineExecutionSteps does not tell it.
         """
         if arn not in self._types:
-            body = self._client.describe_pipeline_definition_for_execution(
-                PipelineExecutionArn=arn
-            )["PipelineDefinition"]
-            self._types[arn] = dict(
-                _walk(json.loads(body).get("Steps", []), ("IfSteps", "ElseSteps"))
-            )
+            describe = self._client.describe_pipeline_definition_for_execution
+            definition = json.loads(describe(PipelineExecutionArn=arn)["PipelineDefinition"])
+            self._types[arn] = dict(_walk(definition.get("Steps", []), ("IfSteps", "ElseSteps")))
         return self._types[arn]
 
     def executions(self) -> list[dict[str, Any]]:
@@ -251,16 +242,21 @@ def _check_value(name: str, value: str, declared: Mapping[str, Any]) -> None:
         raise ParameterError(f"parameter {name!r}: {value!r} is not one of {', '.join(allowed)}")
     kind = declared["Type"]
     try:
-        if kind == "Integer":
-            int(value)
-        elif kind == "Float":
-            float(value)
-    except ValueError:
-        raise ParameterError(f"parameter {name!r}: {value!r} is not of type {kind}") from None
-    if kind == "Boolean" and value.lower() not in {"true", "false"}:
-        raise ParameterError(
-            f"parameter {name!r}: {value!r} is not of type Boolean (true or false)"
-        )
+        _PARSERS.get(kind, str)(value)
+    except (ValueError, KeyError):
+        words = f"{kind} (true or false)" if kind == "Boolean" else kind
+        raise ParameterError(f"parameter {name!r}: {value!r} is not of type {words}") from None
+
+
+def _boolean(text: str) -> bool:
+    return {"true": True, "false": False}[text.lower()]
+
+
+_PARSERS: dict[str, Callable[[str], object]] = {
+    "Integer": int,
+    "Float": float,
+    "Boolean": _boolean,
+}
 
 
 def _step(item: Mapping[str, Any], types: Mapping[str, str]) -> Step:

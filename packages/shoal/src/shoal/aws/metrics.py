@@ -44,15 +44,11 @@ class Parts:
         """
         if self.processes == 1 and all(count == 1 for _, count in self.parts):
             return "1 process"
-        names = (
-            ", ".join(f"{count} {_words(name, count)}" for name, count in self.parts)
-            or f"{self.processes} processes"
-        )
-        if not self.parts or sum(count for _, count in self.parts) == self.processes:
+        processes = "one process" if self.processes == 1 else f"{self.processes} processes"
+        names = ", ".join(f"{count} {_words(name, count)}" for name, count in self.parts)
+        if sum(count for _, count in self.parts) == self.processes:
             return names
-        return (
-            f"{names} in {'one process' if self.processes == 1 else f'{self.processes} processes'}"
-        )
+        return f"{names} in {processes}" if names else processes
 
 
 @dataclass(frozen=True)
@@ -129,11 +125,9 @@ def trained_text(
         text += f" on {parts}"
     elif progress and progress.world_size:
         text += f" on a world of {progress.world_size}"
-    return (
-        text
-        if not progress or progress.elapsed_s is None
-        else (f"{text}, {progress.elapsed_s:.0f} s")
-    )
+    if progress and progress.elapsed_s is not None:
+        text += f", {progress.elapsed_s:.0f} s"
+    return text
 
 
 def _words(name: str, count: int) -> str:

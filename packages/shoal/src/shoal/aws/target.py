@@ -41,23 +41,20 @@ class Target:
     )
 
     def __post_init__(self) -> None:
-        if self.endpoint_url is not None and urlsplit(self.endpoint_url).hostname not in {
-            "localhost",
-            "127.0.0.1",
-        }:
+        url = self.endpoint_url
+        if url is not None and urlsplit(url).hostname not in {"localhost", "127.0.0.1"}:
             raise UsageError(
-                f"a local target must be on this machine: {self.endpoint_url!r} is not"
-                " http://localhost:PORT"
+                f"a local target must be on this machine: {url!r} is not http://localhost:PORT"
             )
-        object.__setattr__(
-            self,
-            "_session",
-            (
-                _loopback_session(self.account, self.region, self.secret)
-                if self.is_local
-                else _session(botocore.session.Session(), self.region)
-            ),
-        )
+        core = self._loopback_core() if self.is_local else botocore.session.Session()
+        object.__setattr__(self, "_session", _session(core, self.region))
+
+    def _loopback_core(self) -> botocore.session.Session:
+        core = botocore.session.Session(session_vars={"profile": (None, None, None, None)})
+        core.set_config_variable("config_file", os.devnull)
+        core.set_config_variable("credentials_file", os.devnull)
+        core.set_credentials(local_access_key(self.account), self.secret)
+        return core
 
     @property
     def is_local(self) -> bool:
@@ -66,9 +63,8 @@ class Target:
     @property
     def description(self) -> str:
         """Return account, region and endpoint, for messages."""
-        return f"account {self.account} in {self.region}" + (
-            f" at {self.endpoint_url}" if self.is_local else " on AWS"
-        )
+        where = f"at {self.endpoint_url}" if self.is_local else "on AWS"
+        return f"account {self.account} in {self.region} {where}"
 
     def client(self, service: str, patience_s: float | None = None) -> Any:
         """Return the boto3 client of `service`, which threads may share.
@@ -99,11 +95,8 @@ class Target:
         region = {"AWS_REGION": self.region, "AWS_DEFAULT_REGION": self.region}
         if self.endpoint_url is None:
             return dict(inherited) | region
-        return (
-            offline_environment(inherited)
-            | region
-            | loopback_variables(self.endpoint_url, self.account, self.secret)
-        )
+        loopback = loopback_variables(self.endpoint_url, self.account, self.secret)
+        return offline_environment(inherited) | region | loopback
 
     def in_region(self, region: str) -> Target:
         """Return the same account in another region."""
@@ -113,11 +106,10 @@ class Target:
         """Raise WrongAccountError unless the credentials in use belong to this account."""
         account = self.client("sts").get_caller_identity()["Account"]
         if account != self.account:
-            message = (
+            raise WrongAccountError(
                 f"the credentials in use belong to account {account}, the environment to"
                 f" {self.account}; nothing was done"
             )
-            raise WrongAccountError(message)
 
 
 def offline_environment(inherited: Mapping[str, str]) -> dict[str, str]:
@@ -147,14 +139,6 @@ def loopback_variables(endpoint_url: str, account: str, secret: str) -> dict[str
         "NO_PROXY": _NO_PROXY,
         "no_proxy": _NO_PROXY,
     } | _ISOLATION
-
-
-def _loopback_session(account: str, region: str, secret: str) -> Session:
-    core = botocore.session.Session(session_vars={"profile": (None, None, None, None)})
-    core.set_config_variable("config_file", os.devnull)
-    core.set_config_variable("credentials_file", os.devnull)
-    core.set_credentials(local_access_key(account), secret)
-    return _session(core, region)
 
 
 def _session(core: botocore.session.Session, region: str) -> Session:

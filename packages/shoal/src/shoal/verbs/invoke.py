@@ -17,24 +17,19 @@ def find_endpoint(target: Target, prefix: str, serving: str | None = None) -> st
 
     Raises NotFoundError.
     """
-    request = {
-        "NameContains": serving or prefix,
-        "StatusEquals": "InService",
-        "SortBy": "CreationTime",
-        "SortOrder": "Descending",
-    }
-    pages = target.client("sagemaker").get_paginator("list_endpoints").paginate(**request)
-    names = [str(endpoint["EndpointName"]) for page in pages for endpoint in page["Endpoints"]]
-    for name in (
-        *(name for name in names if name.startswith(prefix)),
-        *(name for name in names if name == serving),
-    ):
-        return name
-    where = f"no endpoint {prefix}* is in service in {target.description}"
+    pages = target.client("sagemaker").get_paginator("list_endpoints")
+    newest_first = {"SortBy": "CreationTime", "SortOrder": "Descending"}
+    request = {"NameContains": serving or prefix, "StatusEquals": "InService", **newest_first}
+    endpoints = [each for page in pages.paginate(**request) for each in page["Endpoints"]]
+    names = [str(endpoint["EndpointName"]) for endpoint in endpoints]
+    of_executions = [name for name in names if name.startswith(prefix)]
+    if of_executions or serving in names:
+        return of_executions[0] if of_executions else str(serving)
     served = f", nor {serving}, which would serve a pinned release" if serving else ""
     raise NotFoundError(
-        f"{where}{served}; the pipeline tears its own down at the end of each execution, so ask"
-        " while one runs, or have a release served (`shoal promote`)"
+        f"no endpoint {prefix}* is in service in {target.description}{served}; the pipeline tears"
+        " its own down at the end of each execution, so ask while one runs, or have a release"
+        " served (`shoal promote`)"
     )
 
 

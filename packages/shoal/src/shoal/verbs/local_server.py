@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -27,6 +27,7 @@ _STOP_TIMEOUT_S = 60.0
 _EXIT_TIMEOUT_S = 5.0
 _BUILD_TIMEOUT_S = 1800.0
 _POLL_S = 0.1
+_DOWN_LOG = "emulator-down.log"
 
 
 @dataclass(frozen=True)
@@ -60,10 +61,8 @@ class RunningServer:
     @property
     def description(self) -> str:
         """Return the accounts and the region, for messages."""
-        return (
-            f"account{'s' if len(self.accounts) > 1 else ''} {', '.join(self.accounts)} in"
-            f" {self.region}"
-        )
+        several = "s" if len(self.accounts) > 1 else ""
+        return f"account{several} {', '.join(self.accounts)} in {self.region}"
 
     @property
     def target(self) -> Target:
@@ -105,14 +104,11 @@ class LocalServer:
         """
         self.sweep()
         self.state.mkdir(parents=True)
-        arguments = ["serve", "--port", "0", "--state-dir", str(self.state)]
-        for each in (account, *other_accounts):
-            arguments += ["--account", each]
-        arguments += ["--region", region, "--hosting-speed", f"{hosting_speed:g}"]
-        for pattern, runtime in (images or {}).items():
-            arguments += ["--image", f"{pattern}={runtime}"]
-        if enforce_iam:
-            arguments.append("--enforce-iam")
+        arguments = ["serve", "--port", "0", "--state-dir", str(self.state), "--region", region]
+        arguments += ["--hosting-speed", f"{hosting_speed:g}"]
+        arguments += [f"--account={each}" for each in (account, *other_accounts)]
+        arguments += [f"--image={each}={runtime}" for each, runtime in (images or {}).items()]
+        arguments += ["--enforce-iam"] if enforce_iam else []
         process = start_detached(self._command("emulator serve", arguments, _START_TIMEOUT_S))
         try:
             return self._wait_until_ready(process)
@@ -124,16 +120,9 @@ class LocalServer:
         """Return the server of this state directory, if it runs and answers."""
         with suppress(OSError, ValueError, KeyError):
             state = json.loads((self.state / "emulator.json").read_text())
+            state |= {"secret": state["secret_access_key"], "accounts": tuple(state["accounts"])}
             running = RunningServer(
-                endpoint=state["endpoint"],
-                pid=state["pid"],
-                account=state["account"],
-                region=state["region"],
-                secret=state["secret_access_key"],
-                cores=state["cores"],
-                enforces_iam=state["enforces_iam"],
-                accounts=tuple(state["accounts"]),
-                hosting_speed=state["hosting_speed"],
+                **{each.name: state[each.name] for each in fields(RunningServer)}
             )
             return running if is_alive(running.pid) and port_answers(running.endpoint) else None
         return None
@@ -153,12 +142,8 @@ class LocalServer:
         running = self.find()
         processes = {running.pid, *descendants(running.pid)} if running else set()
         if self.state.exists():
-            down = ("down", "--state-dir", str(self.state))
-            run_command(
-                self._command(
-                    "emulator down", down, _STOP_TIMEOUT_S, self.log.with_name("emulator-down.log")
-                )
-            )
+            down, log = ("down", "--state-dir", str(self.state)), self.log.with_name(_DOWN_LOG)
+            run_command(self._command("emulator down", down, _STOP_TIMEOUT_S, log))
         remains = self._remains(running, processes)
         shutil.rmtree(self.state, ignore_errors=True)
         if self.state.exists():
@@ -183,15 +168,9 @@ class LocalServer:
     def _command(
         self, what: str, arguments: Sequence[str], timeout_s: float, log: Path | None = None
     ) -> Command:
+        program = (sys.executable, "-m", "shoal_local", *arguments)
         variables = offline_environment(self.inherited) | {"PYTHONDONTWRITEBYTECODE": "1"}
-        return Command(
-            what,
-            (sys.executable, "-m", "shoal_local", *arguments),
-            self.root,
-            variables,
-            log or self.log,
-            timeout_s,
-        )
+        return Command(what, program, self.root, variables, log or self.log, timeout_s)
 
     def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> RunningServer:
         deadline = time.monotonic() + _START_TIMEOUT_S
@@ -216,18 +195,10 @@ def build_runtimes(
 
     Returns at once if it exists.
     """
-    command = (sys.executable, "-m", "shoal_local", "runtime", "build", runtime)
-    run_command(
-        Command(
-            "emulator runtime build",
-            command,
-            root,
-            {**inherited, "PYTHONUNBUFFERED": "1"},
-            log,
-            _BUILD_TIMEOUT_S,
-        ),
-        on_line,
-    )
+    program = (sys.executable, "-m", "shoal_local", "runtime", "build", runtime)
+    variables = {**inherited, "PYTHONUNBUFFERED": "1"}
+    what = "emulator runtime build"
+    run_command(Command(what, program, root, variables, log, _BUILD_TIMEOUT_S), on_line)
 
 
 def port_answers(endpoint: str) -> bool:

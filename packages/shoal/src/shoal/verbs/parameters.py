@@ -50,43 +50,34 @@ def check_values(environment: Environment, parameters: Mapping[str, str], root: 
     """
     if environment.pipeline is not None:  # the user's, whose parameters mean what they mean there
         return
-    _check_numbers(environment, parameters)
-    _check_instance_type(environment, parameters)
-    _check_code(environment, parameters)
     training = environment.training
-    for name, option in parameters_of(training, training.entry_point, root).items():
-        if name in parameters and (mistake := option.mistake_in(parameters[name])):
-            raise ParameterError(f"parameter {name!r}: {parameters[name]!r} {mistake}")
+    options = parameters_of(training, training.entry_point, root)
+    for name, value in parameters.items():
+        mistake = _mistake_in(name, value, environment)
+        if mistake is None and name in options:
+            mistake = options[name].mistake_in(value)
+        if mistake:
+            raise ParameterError(f"parameter {name!r}: {value!r} {mistake}")
 
 
-def _check_instance_type(environment: Environment, parameters: Mapping[str, str]) -> None:
-    value = parameters.get("InstanceType")
-    if value is not None and (mistake := instance_type_mistake(value, environment)):
-        raise ParameterError(f"parameter 'InstanceType': {value!r} {mistake}")
+def _mistake_in(name: str, value: str, environment: Environment) -> str | None:
+    """Return what is wrong with the value of one of Shoal's own parameters.
 
-
-def _check_code(environment: Environment, parameters: Mapping[str, str]) -> None:
-    """Refuse what the jobs' roles may not read
-    (packages/shoal/src/shoal/constructs/pipeline/job_roles.py)."""
-    value = parameters.get("CodeUri")
+    A definition can declare a type, and no limits. What code the jobs' roles may read is in
+    packages/shoal/src/shoal/constructs/pipeline/job_roles.py.
+    """
     bucket = f"cdk-{QUALIFIER}-assets-{environment.account}-{environment.region}"
-    if value is not None and not re.fullmatch(rf"s3://{bucket}/\S+\.gz", value):
-        raise ParameterError(
-            f"parameter 'CodeUri': {value!r} is no code archive that a job may read; it must be"
-            f" s3://{bucket}/....gz, as the output CodeUri of the pipeline's stack is"
+    if name == "InstanceType":
+        return instance_type_mistake(value, environment)
+    if name == "CodeUri" and not re.fullmatch(rf"s3://{bucket}/\S+\.gz", value):
+        return (
+            f"is no code archive that a job may read; it must be s3://{bucket}/....gz, as the"
+            " output CodeUri of the pipeline's stack is"
         )
-
-
-def _check_numbers(environment: Environment, parameters: Mapping[str, str]) -> None:
-    """Refuse numbers of Shoal's own parameters; a definition can declare a type, and no limits."""
-    limits = {bound.parameter: "a finite number" for bound in bounds(environment.evaluation.gates)}
-    for name, allowed in {**limits, "InstanceCount": "1 or more"}.items():
-        with suppress(ValueError):  # not a number, which the declared type refuses
-            if name in parameters and not _is_allowed(name, float(parameters[name])):
-                raise ParameterError(
-                    f"parameter {name!r}: {parameters[name]!r} is not allowed; it must be {allowed}"
-                )
-
-
-def _is_allowed(name: str, value: float) -> bool:
-    return value >= 1 if name == "InstanceCount" else math.isfinite(value)
+    limits = {bound.parameter for bound in bounds(environment.evaluation.gates)}
+    with suppress(ValueError):  # not a number, which the declared type refuses
+        if name == "InstanceCount" and not float(value) >= 1:
+            return "is not allowed; it must be 1 or more"
+        if name in limits and not math.isfinite(float(value)):
+            return "is not allowed; it must be a finite number"
+    return None

@@ -68,15 +68,15 @@ class Workspace:
     @property
     def local_server(self) -> LocalServer:
         """Return the shoal-local that `shoal local up` starts."""
-        folder = self.root / ".shoal" / "local"
-        return LocalServer(
-            self.root, folder, self.root / ".shoal" / "logs" / "emulator.log", self.environ
-        )
+        folder = self.root / ".shoal"
+        log = folder / "logs" / "emulator.log"
+        return LocalServer(self.root, folder / "local", log, self.environ)
 
     def cdk(self, assembly: Path, logs: Path, scratch: Path, report: Report) -> Cdk:
-        return Cdk(
-            self.root, self.environ, assembly, logs, scratch, lambda line: report(Detail(line))
-        )
+        def on_line(line: str) -> None:
+            report(Detail(line))
+
+        return Cdk(self.root, self.environ, assembly, logs, scratch, on_line)
 
     def target_of(self, environment: Environment, local: bool) -> Target:
         """Return where requests for `environment` go, without sending any.
@@ -85,18 +85,12 @@ class Workspace:
         """
         if not local and environment.target is TargetKind.AWS:
             return Target(environment.account, environment.region)
-        running = self.local_server.require()
+        running, name = self.local_server.require(), environment.name
         if environment.account not in running.accounts or environment.region != running.region:
-            request = (
-                f"environment {environment.name} is for {environment.account} in"
-                f" {environment.region}"
-            )
-            advice = (
-                f"run `shoal local down`, then `shoal local up {environment.name}`, with the other"
-                " environments that you want beside it"
-            )
             raise WrongAccountError(
-                f"the emulator plays {running.description}, {request}; {advice}"
+                f"the emulator plays {running.description}, environment {name} is for"
+                f" {environment.account} in {environment.region}; run `shoal local down`, then"
+                f" `shoal local up {name}`, with the other environments that you want beside it"
             )
         return running.target_of(environment.account)
 
@@ -147,11 +141,6 @@ class Session:
         if self.views or not self.environment.workloads:
             return "*"
         return self.names.stack_id(f"{{{','.join(_OWN_PARTS)}}}")
-
-    @property
-    def own_stacks(self) -> frozenset[str]:
-        """The names of the stacks that one of several workloads may have for itself."""
-        return frozenset(self.names.stack(part) for part in _OWN_PARTS)
 
     @property
     def pipeline(self) -> Pipeline:
