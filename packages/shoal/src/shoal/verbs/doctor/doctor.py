@@ -78,6 +78,19 @@ def _failed(message: str, advice: str, question: str = "") -> Finding:
 
 
 @dataclass(frozen=True)
+class _Use:
+    """What runs on instances of one type, at a time."""
+
+    instance_type: str
+    quota: str
+    """The end of the quota's name."""
+    count: int
+    zones: tuple[str, ...]
+    only: str
+    """Who needs it, where not every execution or release does."""
+
+
+@dataclass(frozen=True)
 class Needs:
     """The needs of an environment that only `pipelines` can compute."""
 
@@ -210,27 +223,35 @@ class Doctor:
             kind = f"{existing.vpc_id} fits" if existing else "a new VPC; its zones exist"
             yield _ok(f"{kind} ({', '.join((network.training_az_id, *network.hosting_az_ids))})")
 
-    def _offerings(self) -> Iterator[Finding]:
-        network, environment = self.environment.network, self.environment
+    def _uses(self) -> Iterator[_Use]:
+        """Yield what runs on instances; twice as many serve a release while the next one comes."""
+        environment, training = self.environment, self.environment.training
+        endpoint, serving = environment.endpoint, environment.serving
+        hosting, zone = environment.network.hosting_az_ids, (environment.network.training_az_id,)
+        source = environment.promoted_from
+        only = f"a training needs it; releases come from {source}" if source else ""
+        job = "spot training job usage" if training.spot else "training job usage"
+        yield _Use(training.instance_type, job, training.instance_count, zone, only)
         # the evaluation runs in the training subnet
-        kinds = (environment.training.instance_type, environment.evaluation.instance_type)
-        trained = [(kind, network.training_az_id) for kind in kinds]
-        if endpoint := environment.endpoint:
-            trained += [(endpoint.instance_type, zone) for zone in network.hosting_az_ids]
-        served = [(kind, zone) for kind in self._served() for zone in network.hosting_az_ids]
-        for place in dict.fromkeys((*trained, *served)):
-            finding = self._offering(*place)
-            yield finding if place in served else self._of_a_training(finding)
-        for instance_type in self._optional_types():
-            if (instance_type, network.training_az_id) not in trained:
-                offering = self._offering(instance_type, network.training_az_id)
-                yield _as_optional(offering, _CHOSEN)
+        yield _Use(environment.evaluation.instance_type, "processing job usage", 1, zone, only)
+        if endpoint:
+            count = endpoint.instance_count
+            yield _Use(endpoint.instance_type, "endpoint usage", count, hosting, only)
+        if serving and not serving.serverless:
+            scaling = serving.autoscaling
+            count = 2 * (scaling.max if scaling else serving.instance_count)
+            yield _Use(serving.instance_type, "endpoint usage", count, hosting, "")
+        for other in dict.fromkeys(training.other_instance_types):
+            if other != training.instance_type:
+                yield _Use(other, job, training.instance_count, zone, _CHOSEN)
 
-    def _optional_types(self) -> list[str]:
-        """Return the types that train only in an execution whose parameters choose them."""
-        training = self.environment.training
-        others = dict.fromkeys(training.other_instance_types)
-        return [each for each in others if each != training.instance_type]
+    def _offerings(self) -> Iterator[Finding]:
+        by_place: dict[tuple[str, str], list[_Use]] = {}
+        for use in self._uses():
+            for zone in use.zones:
+                by_place.setdefault((use.instance_type, zone), []).append(use)
+        for place, uses in by_place.items():
+            yield _for(uses, self._offering(*place))
 
     def _offering(self, instance_type: str, zone: str) -> Finding:
         filters = [{"Name": "instance-type", "Values": [instance_type.removeprefix("ml.")]}]
@@ -251,47 +272,12 @@ class Doctor:
         paginator = self.target.client("service-quotas").get_paginator("list_service_quotas")
         pages = paginator.paginate(ServiceCode="sagemaker")
         quotas = {each["QuotaName"].lower(): each for page in pages for each in page["Quotas"]}
-        served = {f"{kind} for endpoint usage": count for kind, count in self._served().items()}
-        trained = self._instance_counts()
-        for name in dict.fromkeys((*trained, *served)):
-            needed = served.get(name, 0) + trained.get(name, 0)
-            finding = _quota(name, quotas.get(name.lower()), needed)
-            yield finding if name in served else self._of_a_training(finding)
-        for instance_type in self._optional_types():
-            name = f"{instance_type} for {self._training_use()}"
-            count = self.environment.training.instance_count
-            yield _as_optional(_quota(name, quotas.get(name.lower()), count), _CHOSEN)
-
-    def _of_a_training(self, finding: Finding) -> Finding:
-        """Return a finding about what only executions use, as a warning where releases come from
-        another environment.
-        """
-        source = self.environment.promoted_from
-        if source is None:
-            return finding
-        return _as_optional(finding, f"a training needs it; releases come from {source}")
-
-    def _served(self) -> dict[str, int]:
-        """Return the number of instances that serve a release while the next one comes, by type."""
-        serving = self.environment.serving
-        if not serving or serving.serverless:
-            return {}
-        most = serving.autoscaling.max if serving.autoscaling else serving.instance_count
-        return {serving.instance_type: 2 * most}
-
-    def _training_use(self) -> str:
-        return "spot training job usage" if self.environment.training.spot else "training job usage"
-
-    def _instance_counts(self) -> dict[str, int]:
-        """Return the number of instances that one execution uses at a time, by quota name."""
-        environment, training = self.environment, self.environment.training
-        counts = {
-            f"{training.instance_type} for {self._training_use()}": training.instance_count,
-            f"{environment.evaluation.instance_type} for processing job usage": 1,
-        }
-        if endpoint := environment.endpoint:
-            counts[f"{endpoint.instance_type} for endpoint usage"] = endpoint.instance_count
-        return counts
+        by_name: dict[str, list[_Use]] = {}
+        for use in self._uses():
+            by_name.setdefault(f"{use.instance_type} for {use.quota}", []).append(use)
+        for name, uses in by_name.items():
+            needed = sum(use.count for use in uses)
+            yield _for(uses, _quota(name, quotas.get(name.lower()), needed))
 
     def _images(self) -> Iterator[Finding]:
         if image := self.needs.built:
@@ -385,8 +371,9 @@ def _quota(name: str, quota: Mapping[str, Any] | None, needed: int) -> Finding:
     return _failed(message, advice, question)
 
 
-def _as_optional(finding: Finding, who: str) -> Finding:
-    """Return the finding about what only some need, as a warning if it failed."""
-    if finding.state is not State.FAILED:
+def _for(uses: list[_Use], finding: Finding) -> Finding:
+    """Return the finding, as a warning if it failed about what only some need."""
+    if finding.state is not State.FAILED or not all(use.only for use in uses):
         return finding
-    return replace(finding, state=State.WARNING, message=f"{finding.message} (only {who})")
+    message = f"{finding.message} (only {uses[0].only})"
+    return replace(finding, state=State.WARNING, message=message)
