@@ -4,7 +4,7 @@ packages/shoal/src/shoal/functions/teardown/sweep.py."""
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from shoal.aws.target import Target
 from shoal.errors import ExecutionError, NotFoundError
@@ -15,7 +15,7 @@ _PATIENCE_S = 330.0
 
 @dataclass(frozen=True)
 class Swept:
-    """The function's report, as its own class `Report` describes it."""
+    """What is read of the function's report, as its own class `Report` describes it."""
 
     dry_run: bool
     endpoints: int
@@ -46,4 +46,6 @@ def sweep(target: Target, function: str, *, dry_run: bool) -> Swept:
         raise ExecutionError(
             f"{function} failed: {payload.get('errorType')}: {payload.get('errorMessage')}"
         )
-    return Swept(**payload)
+    return Swept(
+        **{each.name: payload[each.name] for each in fields(Swept) if each.name in payload}
+    )
