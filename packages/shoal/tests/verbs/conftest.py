@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from local_kit.control import trust
 from shoal.aws.execution import Pipeline
 from shoal.aws.target import Target
 from shoal.verbs.local_server import LocalServer
@@ -74,21 +75,12 @@ def make_pipeline(
 ) -> Pipeline:
     """Make a pipeline whose steps run no containers, under a role that SageMaker may assume."""
     name = name or f"test-{uuid.uuid4().hex[:8]}"
-    trust = {
-        "Effect": "Allow",
-        "Principal": {"Service": "sagemaker.amazonaws.com"},
-        "Action": "sts:AssumeRole",
-    }
-    role = target.client("iam").create_role(
-        RoleName=f"{name}-role",
-        AssumeRolePolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": [trust]}),
-    )["Role"]["Arn"]
-    definition = {
-        "Version": "2020-12-01",
-        "Metadata": {},
-        "Parameters": parameters or [],
-        "Steps": steps,
-    }
+    document, iam = trust({"Service": "sagemaker.amazonaws.com"}), target.client("iam")
+    role = iam.create_role(RoleName=f"{name}-role", AssumeRolePolicyDocument=document)["Role"][
+        "Arn"
+    ]
+    definition = {"Version": "2020-12-01", "Metadata": {}, "Parameters": parameters or []}
+    definition["Steps"] = steps
     target.client("sagemaker").create_pipeline(
         PipelineName=name,
         PipelineDefinition=json.dumps(definition),

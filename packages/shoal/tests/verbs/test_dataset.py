@@ -43,21 +43,18 @@ def mnist(target: Target) -> tuple[Environment, str, str]:
 def test_an_upload_puts_each_file_in_its_channel_once(target: Target) -> None:
     environment, bucket, prefix = mnist(target)
     events: list[Event] = []
-    first, again = (
-        dataset.upload_workload(target, environment, ROOT, events.append) for _ in range(2)
-    )
+    sent = [dataset.upload_workload(target, environment, ROOT, events.append) for _ in range(2)]
     s3 = target.client("s3")
     keys = {item["Key"] for item in s3.list_objects_v2(Bucket=bucket)["Contents"]}
-    assert (first, again) == (4, 0)
+    assert sent == [4, 0]
     assert keys == {
         f"{prefix}/train/train-images-idx3-ubyte",
         f"{prefix}/train/train-labels-idx1-ubyte",
         f"{prefix}/test/t10k-images-idx3-ubyte",
         f"{prefix}/test/t10k-labels-idx1-ubyte",
     }
-    assert (
-        max(event.done_bytes for event in events if isinstance(event, Transferred)) == TOTAL_BYTES
-    )
+    done_bytes = [event.done_bytes for event in events if isinstance(event, Transferred)]
+    assert max(done_bytes) == TOTAL_BYTES
     assert isinstance(events[-1], Note)
     # another object in its place is replaced
     key = f"{prefix}/test/t10k-labels-idx1-ubyte"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import uuid
 import zipfile
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from local_kit.control import trust
 from shoal.aws.execution import Execution, Step
 from shoal.aws.target import Target
 from shoal.page.readings.gates import GateResult, _compared, conditions, gates_of
@@ -60,11 +60,8 @@ def _compare_function(target: Target) -> str:
         for path in Path(FUNCTIONS, "compare").glob("*.py"):
             archive.write(path, path.name)
     name = f"compare-{uuid.uuid4().hex[:8]}"
-    trust = {"Effect": "Allow", "Principal": {"Service": "lambda.amazonaws.com"}}
-    document = {"Version": "2012-10-17", "Statement": [trust | {"Action": "sts:AssumeRole"}]}
-    role = target.client("iam").create_role(
-        RoleName=name, AssumeRolePolicyDocument=json.dumps(document)
-    )
+    document = trust({"Service": "lambda.amazonaws.com"})
+    role = target.client("iam").create_role(RoleName=name, AssumeRolePolicyDocument=document)
     function = target.client("lambda").create_function(
         FunctionName=name,
         Runtime="python3.12",
@@ -105,21 +102,16 @@ def test_a_comparison_with_the_approved_version_decides_and_stands_in_the_status
     condition = steps["Gate"]["Arguments"]["Conditions"][-1]
     words = {"Get": "Steps.Compare.OutputParameters['reason_of_accuracy']"}
     failure = {"ErrorMessage": {"Std:Join": {"On": " ", "Values": ["no:", words]}}}
-    gate = {"Conditions": [condition], "IfSteps": []}
-    pipeline = make_pipeline(
-        target,
-        [
-            compare,
-            steps["Gate"] | {"Arguments": gate | {"ElseSteps": [LAST | {"Arguments": failure}]}},
-        ],
-        [
-            {"Name": "Accuracy", "Type": "Float"},
-            {"Name": "AccuracyTolerance", "Type": "Float", "DefaultValue": 0.01},
-        ],
-    )
-    good, bad = (
-        ended(pipeline, pipeline.start({"Accuracy": value})) for value in ("0.97", "0.969")
-    )
+    last = LAST | {"Arguments": failure}
+    arguments = {"Conditions": [condition], "IfSteps": [], "ElseSteps": [last]}
+    parameters = [
+        {"Name": "Accuracy", "Type": "Float"},
+        {"Name": "AccuracyTolerance", "Type": "Float", "DefaultValue": 0.01},
+    ]
+    gate = steps["Gate"] | {"Arguments": arguments}
+    pipeline = make_pipeline(target, [compare, gate], parameters)
+    arns = [pipeline.start({"Accuracy": value}) for value in ("0.97", "0.969")]
+    good, bad = (ended(pipeline, arn) for arn in arns)
     assert (good.status, bad.status) == ("Succeeded", "Failed")
     assert "no: version 1, approved, has 0.98" in bad.steps[-1].failure_reason
     (result,), (missed,) = gates_of(target, good), gates_of(target, bad)
@@ -130,8 +122,7 @@ def test_a_comparison_with_the_approved_version_decides_and_stands_in_the_status
 def test_a_value_on_a_compared_limit_passes_though_the_limit_is_shown_rounded() -> None:
     said = {"limit": "at least 0.941235", "reason": "version 1", "margin": "0.0"}
     outputs = [{"Name": f"{part}_of_accuracy", "Value": value} for part, value in said.items()]
-    step = Step(
-        "Compare", "Lambda", "Succeeded", metadata={"Lambda": {"OutputParameters": outputs}}
-    )
+    metadata = {"Lambda": {"OutputParameters": outputs}}
+    step = Step("Compare", "Lambda", "Succeeded", metadata=metadata)
     gate = _compared(Execution("arn", "Succeeded", "", None, (step,)), "accuracy", 0.9412347)
     assert (gate.value, gate.passed) == (0.9412347, True)

@@ -41,11 +41,8 @@ def test_a_tail_returns_each_line_once_as_it_comes(target: Target) -> None:
     write(target, group, "job/algo-1", "one", "two")
     first = list(tail.new_lines())
     write(target, group, "job/algo-1", "three")
-    assert (first, list(tail.new_lines()), list(tail.new_lines())) == (
-        ["one", "two"],
-        ["three"],
-        [],
-    )
+    assert first == ["one", "two"]
+    assert (list(tail.new_lines()), list(tail.new_lines())) == (["three"], [])
 
 
 def test_the_lines_of_a_step_are_what_its_function_printed_meanwhile(target: Target) -> None:
@@ -169,24 +166,18 @@ def test_streams_that_ended_days_before_or_began_days_after_are_not_asked() -> N
 
 
 def test_a_job_that_does_not_exist_has_no_log(target: Target) -> None:
+    step = Step("Train", "Training", "Executing", metadata={"TrainingJob": {"Arn": JOB}})
     with pytest.raises(NotFoundError, match=f"there is no job {JOB}"):
-        location_of(
-            target, Step("Train", "Training", "Executing", metadata={"TrainingJob": {"Arn": JOB}})
-        )
+        location_of(target, step)
 
 
 def test_a_lambda_step_logs_in_its_functions_group_during_the_step(target: Target) -> None:
     began = datetime(2026, 1, 1, tzinfo=UTC)
-    location = location_of(
-        target,
-        Step("S", "Lambda", "Succeeded", began, began, metadata={"Lambda": {"Arn": FUNCTION}}),
-    )
+    arn, slack = {"Lambda": {"Arn": FUNCTION}}, timedelta(seconds=2)
+    location = location_of(target, Step("S", "Lambda", "Succeeded", began, began, metadata=arn))
     assert location is not None
     assert location.group == "/aws/lambda/shoal-mnist-dev-smoke-test"
-    assert (location.since, location.until) == (
-        began - timedelta(seconds=2),
-        began + timedelta(seconds=2),
-    )
+    assert (location.since, location.until) == (began - slack, began + slack)
 
 
 def test_a_condition_logs_nowhere(target: Target) -> None:

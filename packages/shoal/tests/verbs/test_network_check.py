@@ -34,14 +34,11 @@ def ids(target: Target) -> ExistingNetwork:
     table = ec2.create_route_table(VpcId=vpc_id)["RouteTable"]["RouteTableId"]
     subnets = []
     for number, zone in enumerate(ZONES):
-        subnet = ec2.create_subnet(
-            VpcId=vpc_id, CidrBlock=f"10.40.{number}.0/24", AvailabilityZoneId=zone
-        )["Subnet"]["SubnetId"]
+        subnet = _subnet(target, vpc_id, number, zone)
         ec2.associate_route_table(RouteTableId=table, SubnetId=subnet)
         subnets.append(subnet)
-    ec2.create_vpc_endpoint(
-        VpcId=vpc_id, ServiceName=f"com.amazonaws.{REGION}.s3", RouteTableIds=[table]
-    )
+    service = f"com.amazonaws.{REGION}.s3"
+    ec2.create_vpc_endpoint(VpcId=vpc_id, ServiceName=service, RouteTableIds=[table])
     training, *hosting = subnets
     group = _group(target, vpc_id, "good")
     return ExistingNetwork(
@@ -50,6 +47,13 @@ def ids(target: Target) -> ExistingNetwork:
         hosting_subnet_ids=tuple(hosting),
         training_security_group_id=group,
     )
+
+
+def _subnet(target: Target, vpc_id: str, number: int, zone: str) -> str:
+    block = f"10.40.{number}.0/24"
+    create = target.client("ec2").create_subnet
+    subnet = create(VpcId=vpc_id, CidrBlock=block, AvailabilityZoneId=zone)["Subnet"]
+    return str(subnet["SubnetId"])
 
 
 def _group(target: Target, vpc_id: str, name: str, missing: str = "") -> str:
@@ -137,9 +141,7 @@ def test_a_vpc_of_its_own_hardware_is_found(target: Target, ids: ExistingNetwork
 def cut_off(target: Target, ids: ExistingNetwork) -> tuple[ExistingNetwork, str]:
     """Return the same network with an empty route table for the training subnet, and that table."""
     ec2 = target.client("ec2")
-    subnet = ec2.create_subnet(
-        VpcId=ids.vpc_id, CidrBlock=f"10.40.{next(RANGES)}.0/24", AvailabilityZoneId=ZONES[0]
-    )["Subnet"]["SubnetId"]
+    subnet = _subnet(target, ids.vpc_id, next(RANGES), ZONES[0])
     table = ec2.create_route_table(VpcId=ids.vpc_id)["RouteTable"]["RouteTableId"]
     ec2.associate_route_table(RouteTableId=table, SubnetId=subnet)
     return ids.model_copy(update={"training_subnet_id": subnet}), table

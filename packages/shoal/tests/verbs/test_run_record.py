@@ -52,9 +52,8 @@ def made_step(name: str, kind: str, **more: Any) -> Step:
 
 def look_at(*steps: Step, status: str = "Failed", client: Any = None, **more: Any) -> Look:
     """Return a look, an hour after its start, at an execution with these steps."""
-    place = SimpleNamespace(
-        target=Account(client=lambda _: client), arguments="dev", price_of=price_of
-    )
+    target = Account(client=lambda _: client)
+    place = SimpleNamespace(target=target, arguments="dev", price_of=price_of)
     execution = Execution(f"{HERE}:pipeline/p/execution/abc", status, "", at(0), steps)
     given: dict[str, Any] = {"definition": {}, "parameters": {}, "now": at(3600)} | more
     return Look(cast("Place", place), execution, **given)
@@ -82,9 +81,8 @@ def test_what_could_not_be_asked_is_neither_gone_nor_there() -> None:
         made_step("CreateEndpoint", "Endpoint"),
     )
     look = look_at(*steps, client=Lists())
-    found = [
-        (each["kind"], each["state"], each["gone"]) for each in resources_of(look, {"Train": None})
-    ]
+    resources = resources_of(look, {"Train": None})
+    found = [(each["kind"], each["state"], each["gone"]) for each in resources]
     assert found == [
         ("TrainingJob", "not known", None),
         ("Model", "not known", None),

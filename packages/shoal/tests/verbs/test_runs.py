@@ -229,11 +229,8 @@ def test_a_list_has_only_the_parameters_that_differ() -> None:
 
 def test_a_run_is_over_when_all_it_made_is_known_to_be_gone() -> None:
     run = {"ended_at": BEGAN.isoformat()}
-    over = [
-        bool(history.is_over({"run": run, "made": [{"gone": gone}]}))
-        for gone in (True, False, None)
-    ]
-    assert over == [True, False, False]
+    records = [{"run": run, "made": [{"gone": gone}]} for gone in (True, False, None)]
+    assert [bool(history.is_over(each)) for each in records] == [True, False, False]
 
 
 def test_calls_are_counted_by_role_while_the_run_went_on_the_denied_first(tmp_path: Path) -> None:

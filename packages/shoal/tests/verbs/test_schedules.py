@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from local_kit.control import trust
 from shoal.aws.events import Event, Note
 from shoal.aws.inventory import Owner, Resource, of_environment
 from shoal.aws.target import Target
@@ -58,15 +58,7 @@ def schedules(target: Target) -> Iterator[Schedules]:
 
 
 def role(target: Target) -> str:
-    trust = {
-        "Effect": "Allow",
-        "Principal": {"Service": "scheduler.amazonaws.com"},
-        "Action": "sts:AssumeRole",
-    }
-    document, iam = (
-        json.dumps({"Version": "2012-10-17", "Statement": [trust]}),
-        target.client("iam"),
-    )
+    document, iam = trust({"Service": "scheduler.amazonaws.com"}), target.client("iam")
     if "timed" not in {each["RoleName"] for each in iam.list_roles()["Roles"]}:
         iam.create_role(RoleName="timed", AssumeRolePolicyDocument=document)
     return str(iam.get_role(RoleName="timed")["Role"]["Arn"])

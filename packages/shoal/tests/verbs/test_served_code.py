@@ -47,12 +47,9 @@ def linked(name: str, target: str, kind: bytes = tarfile.SYMTYPE) -> bytes:
 
 def with_more_behind(gap: bytes) -> bytes:
     """Return a good archive, then `gap`, then an archive with a file that is in no commit."""
-    good, more = (
-        gzip.decompress(archive(files)) for files in (GOOD, {"code/sitecustomize.py": b"other"})
-    )
-    return gzip.compress(
-        good.rstrip(b"\0") + bytes(-len(good.rstrip(b"\0")) % tarfile.BLOCKSIZE) + gap + more
-    )
+    good = gzip.decompress(archive(GOOD)).rstrip(b"\0")
+    more = gzip.decompress(archive({"code/sitecustomize.py": b"other"}))
+    return gzip.compress(good + bytes(-len(good) % tarfile.BLOCKSIZE) + gap + more)
 
 
 def difference(content: bytes) -> str | None:
@@ -61,9 +58,8 @@ def difference(content: bytes) -> str | None:
 
 @pytest.mark.parametrize("prefix", ["", "./"])
 def test_code_that_was_copied_from_the_commit_is_no_difference(prefix: str) -> None:
-    assert (
-        difference(archive({f"{prefix}{name}": content for name, content in GOOD.items()})) is None
-    )
+    files = {f"{prefix}{name}": content for name, content in GOOD.items()}
+    assert difference(archive(files)) is None
 
 
 def test_a_commit_in_a_repository_of_sha256_is_compared_by_it() -> None:

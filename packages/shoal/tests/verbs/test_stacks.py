@@ -123,9 +123,8 @@ class Place:
     def interface(self) -> str:
         """Create a network with an interface in its subnet; return the interface's id."""
         self.create("network", NETWORK)
-        made = self.target.client("ec2").create_network_interface(
-            SubnetId=self.id_of("network", "Subnet")
-        )
+        subnet = self.id_of("network", "Subnet")
+        made = self.target.client("ec2").create_network_interface(SubnetId=subnet)
         return str(made["NetworkInterface"]["NetworkInterfaceId"])
 
 

@@ -90,9 +90,8 @@ class Place:
             "InitialInstanceCount": 1,
         }
         arguments = {"EndpointConfigName": config, "ProductionVariants": [variant]}
-        pipeline = self.pipeline(
-            {"Name": "Configure", "Type": "EndpointConfig", "Arguments": arguments}
-        )
+        step = {"Name": "Configure", "Type": "EndpointConfig", "Arguments": arguments}
+        pipeline = self.pipeline(step)
         allowed = {"Effect": "Allow", "Action": "sagemaker:*", "Resource": "*"}
         self.target.client("iam").put_role_policy(
             RoleName=f"{self.names.pipeline}-role",
@@ -180,9 +179,8 @@ def test_executions_that_have_ended_are_not_stopped(place: Place) -> None:
 def test_an_execution_that_waits_for_an_answer_is_stopped_with_one(place: Place) -> None:
     sqs = place.target.client("sqs")
     queue = sqs.create_queue(QueueName=place.settings.project)["QueueUrl"]
-    pipeline = place.pipeline(
-        {"Name": "Ask", "Type": "Callback", "SqsQueueUrl": queue, "Arguments": {}}
-    )
+    step = {"Name": "Ask", "Type": "Callback", "SqsQueueUrl": queue, "Arguments": {}}
+    pipeline = place.pipeline(step)
     arn = pipeline.start({})
     sqs.receive_message(QueueUrl=queue, WaitTimeSeconds=20)
     place.teardown().stop_executions()
