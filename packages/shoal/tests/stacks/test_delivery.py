@@ -22,7 +22,7 @@ from shoal.settings.settings import Environment
 from tests.app import ShoalApp
 from tests.identity.reference import mistakes
 from tests.repository import ROOT
-from tests.stacks.reading import properties, role, statements
+from tests.stacks.reading import as_list, only, properties, role, statements
 from tests.stacks.test_app import _checkout as copied
 from tests.stacks.test_app import _run as run_app
 
@@ -114,38 +114,29 @@ def test_a_session_may_last_as_long_as_the_job_that_takes_it(
     assert job["timeout-minutes"] * 60 <= requested_s <= max_s
 
 
-def test_who_deploys_may_assume_the_bootstrap_roles_and_nothing_else(template: Template) -> None:
-    (statement,) = statements(template, "shoal-mnist-staging-us-east-1-deliver").values()
+@pytest.mark.parametrize(
+    ("actor", "kinds"),
+    [
+        ("deliver", ["deploy", "file-publishing", "image-publishing", "lookup"]),
+        ("look", ["lookup"]),
+    ],
+)
+def test_who_deploys_and_who_looks_may_assume_these_roles_and_nothing_else(
+    template: Template, actor: str, kinds: list[str]
+) -> None:
+    (statement,) = statements(template, f"shoal-mnist-staging-us-east-1-{actor}").values()
     assert statement["Action"] == "sts:AssumeRole"
-    assert statement["Resource"] == [
-        f"{BOOTSTRAP}-{kind}-role-111122223333-us-east-1"
-        for kind in ("deploy", "file-publishing", "image-publishing", "lookup")
+    assert as_list(statement["Resource"]) == [
+        f"{BOOTSTRAP}-{kind}-role-111122223333-us-east-1" for kind in kinds
     ]
-
-
-def test_who_looks_may_assume_the_role_that_reads_and_nothing_else(template: Template) -> None:
-    (statement,) = statements(template, "shoal-mnist-staging-us-east-1-look").values()
-    assert (statement["Action"], statement["Resource"]) == (
-        "sts:AssumeRole",
-        f"{BOOTSTRAP}-lookup-role-111122223333-us-east-1",
-    )
 
 
 def test_who_promotes_reads_only(template: Template) -> None:
     allowed = statements(template, "shoal-mnist-dev-us-east-1-promote").values()
-    actions = {
-        action
-        for each in allowed
-        for action in ([each["Action"]] if isinstance(each["Action"], str) else each["Action"])
-    }
-    assert {
-        action.partition(":")[2].rstrip("s")
-        for action in actions
-        if not action.split(":")[1].startswith(("Describe", "List", "Get"))
-    } == {
-        "BatchGetImage",
-        "Decrypt",
-    }
+    actions = {action for each in allowed for action in as_list(each["Action"])}
+    names = {action.partition(":")[2] for action in actions}
+    others = {name for name in names if not name.startswith(("Describe", "List", "Get"))}
+    assert others == {"BatchGetImage", "Decrypt"}
 
 
 def test_only_where_models_are_trained_is_there_a_role_that_promotes(template: Template) -> None:
@@ -171,11 +162,9 @@ def test_every_action_takes_the_resources_and_conditions_of_its_statement(
 
 
 def test_the_account_has_the_identity_provider_once(template: Template) -> None:
-    (provider,) = properties(template, "AWS::IAM::OIDCProvider")
-    assert (provider["Url"], provider["ClientIdList"]) == (
-        "https://token.actions.githubusercontent.com",
-        ["sts.amazonaws.com"],
-    )
+    provider = only(template, "AWS::IAM::OIDCProvider")
+    assert provider["Url"] == "https://token.actions.githubusercontent.com"
+    assert provider["ClientIdList"] == ["sts.amazonaws.com"]
 
 
 def test_a_provider_that_is_there_already_is_used(
@@ -185,14 +174,12 @@ def test_a_provider_that_is_there_already_is_used(
     template = Template.from_json(
         _synthesised(tmp_path, cdk_context, environment)["shoal-mnist-delivery"]
     )
-    only, _ = properties(template, "AWS::IAM::Role")
-    (trust,) = only["AssumeRolePolicyDocument"]["Statement"]
+    first, _ = properties(template, "AWS::IAM::Role")
+    (trust,) = first["AssumeRolePolicyDocument"]["Statement"]
+    provider = "arn:aws:iam::333344445555:oidc-provider/token.actions.githubusercontent.com"
     assert properties(template, "AWS::IAM::OIDCProvider") == []
-    assert (
-        trust["Principal"]["Federated"]
-        == "arn:aws:iam::333344445555:oidc-provider/token.actions.githubusercontent.com"
-    )
-    assert "policy/team-boundary" in json.dumps(only["PermissionsBoundary"])
+    assert trust["Principal"]["Federated"] == provider
+    assert "policy/team-boundary" in json.dumps(first["PermissionsBoundary"])
 
 
 def test_accounts_have_a_stack_each_and_without_delivery_there_is_none(
@@ -209,15 +196,9 @@ def test_accounts_have_a_stack_each_and_without_delivery_there_is_none(
 def test_it_passes_cfn_lint(document: dict[str, Any], tmp_path: Path) -> None:
     file = tmp_path / "delivery.template.json"
     file.write_text(json.dumps(document))
-    command = [
-        str(Path(sys.executable).with_name("cfn-lint")),
-        "--regions",
-        "us-east-1",
-        "--ignore-checks",
-        "W3005",
-        "--",
-        str(file),
-    ]
+    cfn_lint = str(Path(sys.executable).with_name("cfn-lint"))
+    options = ["--regions", "us-east-1", "--ignore-checks", "W3005"]
+    command = [cfn_lint, *options, "--", str(file)]
     process = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (process.stdout + process.stderr, process.returncode) == ("", 0)
 

@@ -18,19 +18,18 @@ import pytest
 from aws_cdk.assertions import Template
 
 from local_kit.control import Account, running, trust
-from shoal.constructs.app import Deployment
-from shoal.launch import launch_of
 from shoal.launch.recipes import content_tag
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.names import Names
 from shoal.settings.settings import Environment
 from stacks.platform import EnvironmentStage
-from tests.app import ShoalApp
 from tests.repository import ROOT
-from tests.stacks.reading import definition, properties, resources, statements
+from tests.stacks.conftest import MakeStage
+from tests.stacks.reading import definition, only, resources, statements
 
 RECIPE = "pytorch-smddp"
 ROLE = "shoal-mnist-dev-us-east-1-image-build"
+BUILDER = f"arn:aws:iam::111122223333:role/{ROLE}"
 REPOSITORY = "shoal-mnist-dev-pytorch-smddp"
 URI = "111122223333.dkr.ecr.us-east-1.amazonaws.com/shoal-mnist-dev-pytorch-smddp"
 # Stands for docker: writes down what it was asked, and a push puts an image into the registry, as a
@@ -46,30 +45,21 @@ fi
 """  # noqa: E501
 
 
-def _with_image(name: str, protect: bool = False, **changes: Any) -> Environment:
-    environment = load_environment("dev", ROOT)
-    training = environment.training.model_copy(update={"build_image": name, **changes})
-    return environment.model_copy(update={"training": training, "protect": protect})
+def _with_image(image: str, **changes: Any) -> Environment:
+    dev = load_environment("dev", ROOT)
+    training = dev.training.model_copy(update={"build_image": image})
+    return dev.model_copy(update={"training": training, **changes})
 
 
 @pytest.fixture(scope="module")
-def stages(
-    tmp_path_factory: pytest.TempPathFactory, cdk_context: dict[str, Any]
-) -> dict[str, EnvironmentStage]:
+def stages(make_stage: MakeStage) -> dict[str, EnvironmentStage]:
     """Stages with an image: throw-away, protected, and with the recipe that extends no image of
     AWS's.
     """
-    environments = {
-        "thrown": _with_image(RECIPE),
-        "kept": _with_image(RECIPE, protect=True).model_copy(update={"name": "prod"}),
-        "own": _with_image("own-container").model_copy(update={"name": "own"}),
-    }
-    app = ShoalApp(
-        outdir=str(tmp_path_factory.mktemp("cdk.out")), context=cdk_context, checked=False
-    )
     return {
-        key: EnvironmentStage(app, workloads=[Deployment(each, launch_of(each, ROOT))], root=ROOT)
-        for key, each in environments.items()
+        "thrown": make_stage(_with_image(RECIPE)),
+        "kept": make_stage(_with_image(RECIPE, protect=True, name="prod")),
+        "own": make_stage(_with_image("own-container", name="own")),
     }
 
 
@@ -89,47 +79,33 @@ def _image_stack(stage: EnvironmentStage) -> Template:
 
 
 def _script(template: Template) -> str:
-    (project,) = properties(template, "AWS::CodeBuild::Project")
+    project = only(template, "AWS::CodeBuild::Project")
     (command,) = json.loads(project["Source"]["BuildSpec"])["phases"]["build"]["commands"]
     return str(command)
 
 
-def test_tags_never_move_and_pushed_images_are_scanned(image: Template) -> None:
-    (repository,) = properties(image, "AWS::ECR::Repository")
+def test_tags_never_move_pushed_images_are_scanned_and_encrypted_with_a_key_that_rotates(
+    image: Template,
+) -> None:
+    repository = only(image, "AWS::ECR::Repository")
     assert repository["ImageTagMutability"] == "IMMUTABLE"
     assert repository["ImageScanningConfiguration"] == {"ScanOnPush": True}
-
-
-def test_images_are_encrypted_with_a_key_of_our_own_that_rotates(image: Template) -> None:
-    (repository,) = properties(image, "AWS::ECR::Repository")
-    (key,) = properties(image, "AWS::KMS::Key")
-    assert (repository["EncryptionConfiguration"]["EncryptionType"], key["EnableKeyRotation"]) == (
-        "KMS",
-        True,
-    )
+    assert repository["EncryptionConfiguration"]["EncryptionType"] == "KMS"
+    assert only(image, "AWS::KMS::Key")["EnableKeyRotation"] is True
 
 
 def test_the_key_is_used_by_the_registry_and_the_build_only(image: Template) -> None:
-    (key,) = properties(image, "AWS::KMS::Key")
-    used = {
-        entry["Sid"]: entry.get("Condition")
-        for entry in key["KeyPolicy"]["Statement"]
-        if entry["Sid"] != "AdministerKey"
-    }
+    entries = only(image, "AWS::KMS::Key")["KeyPolicy"]["Statement"]
+    used = {each["Sid"]: each.get("Condition") for each in entries}
+    del used["AdministerKey"]
     assert used == {
         "LendKeyToRegistry": {"StringEquals": {"kms:ViaService": "ecr.us-east-1.amazonaws.com"}},
-        "UseKeyInBuilds": {
-            "ArnEquals": {
-                "aws:PrincipalArn": (
-                    "arn:aws:iam::111122223333:role/shoal-mnist-dev-us-east-1-image-build"
-                )
-            }
-        },
+        "UseKeyInBuilds": {"ArnEquals": {"aws:PrincipalArn": BUILDER}},
     }
 
 
 def test_old_images_and_failed_pushes_expire(image: Template) -> None:
-    (repository,) = properties(image, "AWS::ECR::Repository")
+    repository = only(image, "AWS::ECR::Repository")
     rules = json.loads(repository["LifecyclePolicy"]["LifecyclePolicyText"])["rules"]
     assert [(rule["selection"]["tagStatus"], rule["selection"]["countType"]) for rule in rules] == [
         ("untagged", "sinceImagePushed"),
@@ -139,39 +115,22 @@ def test_old_images_and_failed_pushes_expire(image: Template) -> None:
 
 
 def test_nobody_but_the_build_may_push(image: Template) -> None:
-    (repository,) = properties(image, "AWS::ECR::Repository")
-    (statement,) = repository["RepositoryPolicyText"]["Statement"]
+    (statement,) = only(image, "AWS::ECR::Repository")["RepositoryPolicyText"]["Statement"]
     assert (statement["Effect"], statement["Principal"]) == ("Deny", {"AWS": "*"})
-    assert statement["Condition"] == {
-        "ArnNotEquals": {
-            "aws:PrincipalArn": (
-                "arn:aws:iam::111122223333:role/shoal-mnist-dev-us-east-1-image-build"
-            )
-        }
-    }
+    assert statement["Condition"] == {"ArnNotEquals": {"aws:PrincipalArn": BUILDER}}
 
 
-def test_the_build_may_push_to_its_own_repository_and_pull_the_image_it_extends(
+def test_the_build_reaches_its_own_repository_one_image_one_parameter_and_one_object(
     image: Template,
 ) -> None:
-    allowed = statements(image, ROLE)
-    assert (
-        allowed["PushImage"]["Resource"]
-        == "arn:aws:ecr:us-east-1:111122223333:repository/shoal-mnist-dev-pytorch-smddp"
-    )
-    assert (
-        allowed["PullBase"]["Resource"]
-        == "arn:aws:ecr:us-east-1:763104351884:repository/pytorch-training"
-    )
-
-
-def test_the_build_may_write_one_parameter_and_read_one_object(image: Template) -> None:
-    allowed = statements(image, ROLE)
-    assert "*" not in allowed["PublishDigest"]["Resource"] + allowed["ReadRecipe"]["Resource"]
+    on = {sid: each["Resource"] for sid, each in statements(image, ROLE).items()}
+    assert on["PushImage"] == f"arn:aws:ecr:us-east-1:111122223333:repository/{REPOSITORY}"
+    assert on["PullBase"] == "arn:aws:ecr:us-east-1:763104351884:repository/pytorch-training"
+    assert "*" not in on["PublishDigest"] + on["ReadRecipe"]
 
 
 def test_a_build_takes_nothing_from_variables_that_its_caller_can_set(image: Template) -> None:
-    (project,) = properties(image, "AWS::CodeBuild::Project")
+    project = only(image, "AWS::CodeBuild::Project")
     assert "EnvironmentVariables" not in project["Environment"]
     assert set(re.findall(r"\$\{?(\w+)", _script(image))) == {"1", "found", "registry"}
 
@@ -211,13 +170,13 @@ def test_the_pipeline_trains_with_what_the_build_of_this_recipe_published(
 
 
 def test_training_may_pull_its_own_image_and_evaluation_may_not(pipeline: Template) -> None:
-    own = "arn:aws:ecr:us-east-1:111122223333:repository/shoal-mnist-dev-pytorch-smddp"
-    assert (
-        statements(pipeline, "shoal-mnist-dev-us-east-1-training")["PullImage"]["Resource"] == own
+    own = f"arn:aws:ecr:us-east-1:111122223333:repository/{REPOSITORY}"
+    training, evaluation = (
+        statements(pipeline, f"shoal-mnist-dev-us-east-1-{actor}")["PullImage"]["Resource"]
+        for actor in ("training", "evaluation")
     )
-    assert own not in str(
-        statements(pipeline, "shoal-mnist-dev-us-east-1-evaluation")["PullImage"]["Resource"]
-    )
+    assert training == own
+    assert own not in str(evaluation)
 
 
 @dataclass

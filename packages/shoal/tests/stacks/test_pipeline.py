@@ -9,7 +9,7 @@ import pytest
 from aws_cdk.assertions import Match, Template
 
 from shoal.constructs.pipeline.training_pipeline import images
-from tests.stacks.reading import definition, properties, resources, role
+from tests.stacks.reading import definition, named, only, properties, resources, role
 
 BRANCH = (
     "Seal",
@@ -62,10 +62,8 @@ def test_the_pipeline_waits_for_the_policies_of_every_role_it_uses(pipeline: Tem
 
 
 def test_the_pipeline_runs_under_its_own_role(pipeline: Template) -> None:
-    (described,) = properties(pipeline, "AWS::SageMaker::Pipeline")
-    assert described["RoleArn"] == {
-        "Fn::GetAtt": [role(pipeline, "shoal-mnist-dev-us-east-1-pipeline")[0], "Arn"]
-    }
+    role_id, _ = role(pipeline, "shoal-mnist-dev-us-east-1-pipeline")
+    assert only(pipeline, "AWS::SageMaker::Pipeline")["RoleArn"] == {"Fn::GetAtt": [role_id, "Arn"]}
 
 
 def test_images_are_found_in_branches_too(pipeline: Template) -> None:
@@ -73,50 +71,35 @@ def test_images_are_found_in_branches_too(pipeline: Template) -> None:
     assert "/pytorch-inference:" in image
 
 
+@pytest.mark.parametrize("stack", ["pipeline", "data"])
 def test_every_function_is_python_with_its_own_log_group(
-    pipeline: Template, data: Template
+    request: pytest.FixtureRequest, stack: str
 ) -> None:
-    functions = [
-        *properties(pipeline, "AWS::Lambda::Function"),
-        *properties(data, "AWS::Lambda::Function"),
-    ]
-    groups = [
-        entry["LogGroupName"]
-        for template in (pipeline, data)
-        for entry in properties(template, "AWS::Logs::LogGroup")
-    ]
+    template = request.getfixturevalue(stack)
+    functions = properties(template, "AWS::Lambda::Function")
+    groups = [each["LogGroupName"] for each in properties(template, "AWS::Logs::LogGroup")]
     assert {entry["Runtime"] for entry in functions} == {"python3.12"}
     assert sorted(groups) == sorted(f"/aws/lambda/{entry['FunctionName']}" for entry in functions)
 
 
-@pytest.mark.parametrize("status", ["Succeeded", "Failed", "Stopped", "CompletedWithFailures"])
-def test_every_end_of_an_execution_reaches_the_queue(pipeline: Template, status: str) -> None:
-    (rule,) = properties(pipeline, "AWS::Events::Rule")
+def test_every_end_of_an_execution_of_this_pipeline_alone_reaches_the_queue(
+    pipeline: Template,
+) -> None:
+    rule = only(pipeline, "AWS::Events::Rule")
     (target,) = rule["Targets"]
-    assert status in rule["EventPattern"]["detail"]["currentPipelineExecutionStatus"]
+    assert rule["EventPattern"]["detail"] == {
+        "pipelineArn": ["arn:aws:sagemaker:us-east-1:111122223333:pipeline/shoal-mnist-dev"],
+        "currentPipelineExecutionStatus": [
+            "Succeeded",
+            "Failed",
+            "Stopped",
+            "CompletedWithFailures",
+        ],
+    }
     assert "Queue" in target["Arn"]["Fn::GetAtt"][0]
 
 
-def test_only_this_pipelines_executions_are_torn_down(pipeline: Template) -> None:
-    (rule,) = properties(pipeline, "AWS::Events::Rule")
-    assert rule["EventPattern"]["detail"]["pipelineArn"] == [
-        "arn:aws:sagemaker:us-east-1:111122223333:pipeline/shoal-mnist-dev"
-    ]
-
-
-def test_a_message_stays_hidden_while_the_function_works_on_it(pipeline: Template) -> None:
-    (function,) = [
-        entry
-        for entry in properties(pipeline, "AWS::Lambda::Function")
-        if entry["FunctionName"].endswith("teardown")
-    ]
-    (queue,) = [
-        entry for entry in properties(pipeline, "AWS::SQS::Queue") if "RedrivePolicy" in entry
-    ]
-    assert queue["VisibilityTimeout"] >= function["Timeout"]
-
-
-def test_an_execution_is_tried_for_longer_than_an_endpoint_can_stay_creating(
+def test_a_message_is_hidden_while_it_is_worked_on_and_tried_for_as_long_as_endpoints_are_creating(
     pipeline: Template,
 ) -> None:
     """The function doubles the pause up to 15 minutes
@@ -124,16 +107,11 @@ def test_an_execution_is_tried_for_longer_than_an_endpoint_can_stay_creating(
     (queue,) = [
         entry for entry in properties(pipeline, "AWS::SQS::Queue") if "RedrivePolicy" in entry
     ]
-    (function,) = [
-        entry
-        for entry in properties(pipeline, "AWS::Lambda::Function")
-        if entry["FunctionName"].endswith("teardown")
-    ]
+    function = named(pipeline, "AWS::Lambda::Function", "shoal-mnist-dev-teardown")
+    assert queue["VisibilityTimeout"] >= function["Timeout"]
     first_s = int(function["Environment"]["Variables"]["RETRY_AFTER_S"])
-    pauses_s = [
-        min(first_s * 2**tried, 900) for tried in range(queue["RedrivePolicy"]["maxReceiveCount"])
-    ]
-    assert sum(pauses_s) >= 2 * 60 * 60
+    tries = queue["RedrivePolicy"]["maxReceiveCount"]
+    assert sum(min(first_s * 2**tried, 900) for tried in range(tries)) >= 2 * 60 * 60
 
 
 def test_the_function_reports_which_messages_it_could_not_finish(pipeline: Template) -> None:
@@ -159,14 +137,15 @@ def test_queues_refuse_requests_without_tls(pipeline: Template) -> None:
 def test_no_template_brings_a_function_of_the_cdk(
     network: Template, data: Template, pipeline: Template
 ) -> None:
-    for template in (network, data, pipeline):
-        types = {resource["Type"] for resource in template.to_json()["Resources"].values()}
-        ours = {"Custom::EmptyBucket", "Custom::EmptyModelPackageGroup"}
-        assert {
-            kind
-            for kind in types
-            if kind.startswith(("Custom::", "AWS::CloudFormation::CustomResource"))
-        } <= ours
+    types = {
+        resource["Type"]
+        for template in (network, data, pipeline)
+        for resource in template.to_json()["Resources"].values()
+    }
+    custom = {
+        kind for kind in types if kind.startswith(("Custom::", "AWS::CloudFormation::Custom"))
+    }
+    assert custom == {"Custom::EmptyBucket", "Custom::EmptyModelPackageGroup"}
 
 
 def test_a_model_package_group_has_the_name_that_the_pipeline_registers_in(
@@ -180,7 +159,7 @@ def test_a_model_package_group_has_the_name_that_the_pipeline_registers_in(
 def test_the_registry_of_a_throw_away_environment_is_emptied_before_it_goes(
     pipeline: Template,
 ) -> None:
-    (group,) = properties(pipeline, "AWS::SageMaker::ModelPackageGroup")
+    group = only(pipeline, "AWS::SageMaker::ModelPackageGroup")
     assert {"Key": "shoal:empty-on-delete", "Value": "true"} in group["Tags"]
     (emptied,) = resources(pipeline, "Custom::EmptyModelPackageGroup").values()
     assert resources(pipeline, "AWS::SageMaker::ModelPackageGroup").keys() < {*emptied["DependsOn"]}

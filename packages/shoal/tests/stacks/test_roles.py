@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import aws_cdk as cdk
@@ -11,17 +10,14 @@ import pytest
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk.assertions import Template
 
-from shoal.constructs.app import Deployment
 from shoal.constructs.roles.actor_role import ActorRole
 from shoal.constructs.roles.guard_rails import Place
 from shoal.constructs.roles.sagemaker_role import SageMakerRole, repository_arn
-from shoal.launch import launch_of
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.names import Names
 from shoal.settings.settings import Endpoint
-from stacks.platform import EnvironmentStage
-from tests.app import ShoalApp
 from tests.repository import ROOT
+from tests.stacks.conftest import MakeStage
 from tests.stacks.reading import as_list, definition, properties, role, statements
 
 PREFIX = "shoal-mnist-dev-us-east-1-"
@@ -131,19 +127,23 @@ def test_the_evaluation_names_no_resources_for_interfaces_as_aws_demands(
     assert statements(pipeline, PREFIX + "evaluation")["AttachToVpc"]["Resource"] == "*"
 
 
-@pytest.mark.parametrize("sid", ["WriteTraining", "KeepCheckpoints"])
-def test_a_training_may_resume_uploads_in_parts(pipeline: Template, sid: str) -> None:
-    actions = statements(pipeline, PREFIX + "training")[sid]["Action"]
-    assert {"s3:PutObject", "s3:ListMultipartUploadParts"} <= {*actions}
+ENCRYPT = {"kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey"}
+RESUME = {"s3:PutObject", "s3:ListMultipartUploadParts"}
 
 
-@pytest.mark.parametrize("actor", ["training", "evaluation"])
-def test_a_job_that_encrypts_its_output_may_do_all_that_aws_lists(
-    pipeline: Template, actor: str
+@pytest.mark.parametrize(
+    ("actor", "sid", "actions"),
+    [
+        ("training", "WriteTraining", RESUME),
+        ("training", "KeepCheckpoints", RESUME),
+        ("training", "UseKey", ENCRYPT),
+        ("evaluation", "UseKey", ENCRYPT),
+    ],
+)
+def test_a_job_may_do_all_that_aws_lists_for_uploads_in_parts_and_for_its_key(
+    pipeline: Template, actor: str, sid: str, actions: set[str]
 ) -> None:
-    assert {"kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey"} <= {
-        *statements(pipeline, PREFIX + actor)["UseKey"]["Action"]
-    }
+    assert actions <= {*statements(pipeline, PREFIX + actor)[sid]["Action"]}
 
 
 @pytest.mark.parametrize(
@@ -166,29 +166,24 @@ def test_a_job_lends_the_key_where_the_definition_encrypts_volumes_with_it(
 def test_a_job_writes_only_its_own_outputs(
     pipeline: Template, actor: str, prefixes: set[str]
 ) -> None:
-    granted = statements(pipeline, PREFIX + actor).values()
+    bucket = "arn:aws:s3:::shoal-mnist-dev-artifacts-111122223333-us-east-1"
     written = {
         arn
-        for entry in granted
+        for entry in statements(pipeline, PREFIX + actor).values()
         if "s3:PutObject" in as_list(entry["Action"])
         for arn in as_list(entry["Resource"])
     }
-    assert written == {
-        f"arn:aws:s3:::shoal-mnist-dev-artifacts-111122223333-us-east-1/{prefix}/*"
-        for prefix in prefixes
-    }
+    assert written == {f"{bucket}/{prefix}/*" for prefix in prefixes}
 
 
-def test_a_job_pulls_only_the_images_that_the_definition_names(pipeline: Template) -> None:
-    repositories = [
-        as_list(statements(pipeline, PREFIX + actor)["PullImage"]["Resource"]) for actor in JOBS
-    ]
-    registry = "arn:aws:ecr:us-east-1:763104351884:repository/"
-    assert repositories == [
-        [f"{registry}pytorch-training"],
-        [f"{registry}pytorch-training"],
-        [f"{registry}pytorch-inference"],
-    ]
+@pytest.mark.parametrize(
+    ("actor", "image"), [*zip(JOBS, ("training", "training", "inference"), strict=True)]
+)
+def test_a_job_pulls_only_the_images_that_the_definition_names(
+    pipeline: Template, actor: str, image: str
+) -> None:
+    (repository,) = as_list(statements(pipeline, PREFIX + actor)["PullImage"]["Resource"])
+    assert repository == f"arn:aws:ecr:us-east-1:763104351884:repository/pytorch-{image}"
 
 
 def test_the_smoke_test_may_only_call_this_pipelines_endpoints(pipeline: Template) -> None:
@@ -201,14 +196,9 @@ def test_the_smoke_test_may_only_call_this_pipelines_endpoints(pipeline: Templat
 
 
 def test_a_smoke_test_whose_answers_name_no_model_may_see_what_is_served(
-    cdk_context: dict[str, str], tmp_path: Path
+    make_stage: MakeStage,
 ) -> None:
-    dev = load_environment("dev", ROOT)
-    server = dev.model_copy(update={"endpoint": Endpoint(image_uri="mine/own:1")})
-    app = ShoalApp(outdir=str(tmp_path), context=cdk_context, checked=False)
-    stage = EnvironmentStage(
-        app, workloads=[Deployment(server, launch_of(server, ROOT))], root=ROOT
-    )
+    stage = make_stage("dev", endpoint=Endpoint(image_uri="mine/own:1"))
     granted = statements(Template.from_stack(stage.workloads[0].pipeline), PREFIX + "smoke-test")
     assert granted.keys() == {"WriteOwnLog", "CallEndpoints", "SeeWhatIsServed"}
     assert granted["SeeWhatIsServed"]["Condition"] == granted["CallEndpoints"]["Condition"]
@@ -225,17 +215,22 @@ def test_roles_named_in_the_definition_are_those_of_the_stack(pipeline: Template
     }
 
 
-@pytest.mark.parametrize("reference", [":2.3.0-gpu", "@sha256:0123"])
-def test_the_repository_of_an_image_is_read_from_its_uri(reference: str) -> None:
-    image = f"763104351884.dkr.ecr.eu-west-1.amazonaws.com/team/pytorch-training{reference}"
-    assert (
-        repository_arn(image)
-        == "arn:aws:ecr:eu-west-1:763104351884:repository/team/pytorch-training"
-    )
+ECR = "763104351884.dkr.ecr.eu-west-1.amazonaws.com"
+TEAMS = "arn:aws:ecr:eu-west-1:763104351884:repository/team/pytorch-training"
 
 
-def test_an_image_outside_ecr_needs_no_permission() -> None:
-    assert repository_arn("docker.io/library/python:3.12") is None
+@pytest.mark.parametrize(
+    ("image", "arn"),
+    [
+        (f"{ECR}/team/pytorch-training:2.3.0-gpu", TEAMS),
+        (f"{ECR}/team/pytorch-training@sha256:0123", TEAMS),
+        ("docker.io/library/python:3.12", None),
+    ],
+)
+def test_the_repository_of_an_image_of_ecr_is_read_from_its_uri(
+    image: str, arn: str | None
+) -> None:
+    assert repository_arn(image) == arn
 
 
 @pytest.mark.parametrize(
