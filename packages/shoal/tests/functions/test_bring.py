@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 
 from tests.functions.invocation import FUNCTIONS, Outcome, invoke
-from tests.functions.test_seal import ARCHIVE, BUCKET, SEALED, SHA256, moto_url, s3, versions
+from tests.functions.test_seal import ARCHIVE, BUCKET, SEALED, SHA256, s3, versions
 
-__all__ = ["moto_url", "s3"]  # fixtures
+__all__ = ["s3"]  # a fixture
 
 SOURCE = f"s3://{BUCKET}/elsewhere/model.tar.gz"
 OWN = f"s3://{BUCKET}/{SEALED}"
@@ -54,15 +54,8 @@ def handler(event, context):
 class Registry:
     """A registry with one approved version, whose archive is in the bucket."""
 
-    def __init__(self, url: str, s3: Any, folder: Path) -> None:
-        self._url, self._folder = url, folder
-        self.client = boto3.client(
-            "sagemaker",
-            endpoint_url=url,
-            region_name="us-east-1",
-            aws_access_key_id="111122223333",
-            aws_secret_access_key="for-this-test",
-        )
+    def __init__(self, url: str, sagemaker: Any, s3: Any, folder: Path) -> None:
+        self._url, self.client, self._folder = url, sagemaker, folder
         self.client.create_model_package_group(ModelPackageGroupName=GROUP)
         s3.put_object(Bucket=BUCKET, Key="elsewhere/model.tar.gz", Body=ARCHIVE)
         (folder / "bringing.py").write_text(PROGRAM)
@@ -100,8 +93,8 @@ class Registry:
 
 
 @pytest.fixture
-def registry(moto_url: str, s3: Any, tmp_path: Path) -> Registry:
-    return Registry(moto_url, s3, tmp_path)
+def registry(moto_url: str, client: Callable[[str], Any], s3: Any, tmp_path: Path) -> Registry:
+    return Registry(moto_url, client("sagemaker"), s3, tmp_path)
 
 
 def test_what_was_brought_is_asked_about_no_more(registry: Registry, s3: Any) -> None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 from tests.functions.invocation import Outcome, invoke
 
@@ -21,27 +18,11 @@ EVENT = {
 }
 
 
-@pytest.fixture(scope="module")
-def moto_url() -> Iterator[str]:
-    server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
-
-
 class Registry:
     """A group of versions, each with what Register keeps of its evaluation."""
 
-    def __init__(self, url: str) -> None:
-        self.url = url
-        self._sagemaker = boto3.client(
-            "sagemaker",
-            endpoint_url=url,
-            region_name="us-east-1",
-            aws_access_key_id="111122223333",
-            aws_secret_access_key="for-this-test",
-        )
+    def __init__(self, url: str, sagemaker: Any) -> None:
+        self.url, self._sagemaker = url, sagemaker
         self._sagemaker.create_model_package_group(ModelPackageGroupName=GROUP)
 
     def add(self, metadata: Mapping[str, str], approval: str = "Approved") -> None:
@@ -61,10 +42,8 @@ def measured(**metrics: float) -> Mapping[str, str]:
 
 
 @pytest.fixture
-def registry(moto_url: str) -> Registry:
-    reset = urllib.request.Request(f"{moto_url}/moto-api/reset", method="POST")
-    urllib.request.urlopen(reset).close()
-    return Registry(moto_url)
+def registry(moto_url: str, client: Callable[[str], Any]) -> Registry:
+    return Registry(moto_url, client("sagemaker"))
 
 
 @pytest.mark.parametrize(

@@ -5,15 +5,12 @@ every case.
 from __future__ import annotations
 
 import json
-import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
-import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
-from tests.functions.invocation import invoke
+from tests.functions.custom_resource import answer_of
 from tests.functions.loopback import Request, serving
 
 BUCKET = "shoal-mnist-dev-data-111122223333-us-east-1"
@@ -21,38 +18,20 @@ GROUP_ARN = "arn:aws:sagemaker:us-east-1:111122223333:model-package-group/shoal-
 TAG = {"Key": "shoal:empty-on-delete", "Value": "true"}
 
 
-@pytest.fixture(scope="module")
-def moto_url() -> Iterator[str]:
-    server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
-
-
 @pytest.fixture
-def s3(moto_url: str) -> Any:
-    """Yield a client of an account with one versioned bucket with the tag, an object in two
+def s3(client: Callable[[str], Any]) -> Any:
+    """Return a client of an account with one versioned bucket with the tag, an object in two
     versions, and a deleted one.
     """
-    urllib.request.urlopen(
-        urllib.request.Request(f"{moto_url}/moto-api/reset", method="POST")
-    ).close()
-    client = boto3.client(
-        "s3",
-        endpoint_url=moto_url,
-        region_name="us-east-1",
-        aws_access_key_id="111122223333",
-        aws_secret_access_key="for-this-test",
-    )
-    client.create_bucket(Bucket=BUCKET)
-    client.put_bucket_versioning(Bucket=BUCKET, VersioningConfiguration={"Status": "Enabled"})
-    client.put_bucket_tagging(Bucket=BUCKET, Tagging={"TagSet": [TAG]})
+    s3 = client("s3")
+    s3.create_bucket(Bucket=BUCKET)
+    s3.put_bucket_versioning(Bucket=BUCKET, VersioningConfiguration={"Status": "Enabled"})
+    s3.put_bucket_tagging(Bucket=BUCKET, Tagging={"TagSet": [TAG]})
     for body in (b"first", b"second"):
-        client.put_object(Bucket=BUCKET, Key="datasets/a", Body=body)
-    client.put_object(Bucket=BUCKET, Key="datasets/b", Body=b"")
-    client.delete_object(Bucket=BUCKET, Key="datasets/b")
-    return client
+        s3.put_object(Bucket=BUCKET, Key="datasets/a", Body=body)
+    s3.put_object(Bucket=BUCKET, Key="datasets/b", Body=b"")
+    s3.delete_object(Bucket=BUCKET, Key="datasets/b")
+    return s3
 
 
 def _versions(s3: Any) -> int:
@@ -61,57 +40,46 @@ def _versions(s3: Any) -> int:
 
 
 def _request(
-    request_type: str,
     resource_type: str,
     properties: dict[str, str],
-    endpoint_url: str,
+    url: str,
+    request_type: str = "Delete",
     remaining_ms: int = 60_000,
 ) -> dict[str, Any]:
-    """Make the custom resource request; returns what CloudFormation got at the response URL."""
-    answers: list[Request] = []
-
-    def take(request: Request) -> tuple[int, bytes]:
-        answers.append(request)
-        return 200, b""
-
-    with serving(take) as response_url:
-        event = {
-            "RequestType": request_type,
-            "ResourceType": resource_type,
-            "ResourceProperties": properties,
-            "ResponseURL": f"{response_url}/?signature=x%2By",
-            "StackId": "arn:aws:cloudformation:us-east-1:111122223333:stack/shoal-mnist-dev-data/1",
-            "RequestId": "request-1",
-            "LogicalResourceId": "DataBucket",
-        }
-        invoke("empty_on_delete", event, endpoint_url=endpoint_url, remaining_ms=remaining_ms)
-    (answer,) = answers
-    assert (answer.method, answer.path) == ("PUT", "/?signature=x%2By")
-    return dict(json.loads(answer.body))
+    """Make the custom resource request; returns CloudFormation's answer."""
+    event = {
+        "RequestType": request_type,
+        "ResourceType": resource_type,
+        "ResourceProperties": properties,
+        "StackId": "arn:aws:cloudformation:us-east-1:111122223333:stack/shoal-mnist-dev-data/1",
+        "LogicalResourceId": "DataBucket",
+    }
+    return answer_of("empty_on_delete", event, endpoint_url=url, remaining_ms=remaining_ms)
 
 
-def _empty_bucket(
-    moto_url: str, request_type: str = "Delete", remaining_ms: int = 60_000
-) -> dict[str, Any]:
-    return _request(
-        request_type, "Custom::EmptyBucket", {"BucketName": BUCKET}, moto_url, remaining_ms
-    )
+def _empty_bucket(url: str, **how: Any) -> dict[str, Any]:
+    return _request("Custom::EmptyBucket", {"BucketName": BUCKET}, url, **how)
 
 
-def test_delete_removes_every_version_and_delete_marker(s3: Any, moto_url: str) -> None:
+def _empty_group(url: str) -> dict[str, Any]:
+    properties = {"ModelPackageGroupName": "shoal-mnist-dev", "ModelPackageGroupArn": GROUP_ARN}
+    return _request("Custom::EmptyModelPackageGroup", properties, url)
+
+
+def test_delete_removes_every_version_and_delete_marker_so_that_the_bucket_can_go(
+    s3: Any, moto_url: str
+) -> None:
+    """One that is gone counts as empty."""
     assert _empty_bucket(moto_url)["Status"] == "SUCCESS"
     assert _versions(s3) == 0
-
-
-def test_an_emptied_bucket_can_be_deleted(s3: Any, moto_url: str) -> None:
-    _empty_bucket(moto_url)
     s3.delete_bucket(Bucket=BUCKET)
     assert s3.list_buckets()["Buckets"] == []
+    assert _empty_bucket(moto_url)["Status"] == "SUCCESS"
 
 
 @pytest.mark.parametrize("request_type", ["Create", "Update"])
 def test_create_and_update_touch_nothing(s3: Any, moto_url: str, request_type: str) -> None:
-    assert _empty_bucket(moto_url, request_type)["Status"] == "SUCCESS"
+    assert _empty_bucket(moto_url, request_type=request_type)["Status"] == "SUCCESS"
     assert _versions(s3) == 4
 
 
@@ -119,12 +87,6 @@ def test_a_bucket_that_lost_the_tag_keeps_its_data(s3: Any, moto_url: str) -> No
     s3.delete_bucket_tagging(Bucket=BUCKET)
     assert _empty_bucket(moto_url)["Status"] == "SUCCESS"
     assert _versions(s3) == 4
-
-
-def test_a_bucket_that_is_gone_counts_as_empty(s3: Any, moto_url: str) -> None:
-    _empty_bucket(moto_url)
-    s3.delete_bucket(Bucket=BUCKET)
-    assert _empty_bucket(moto_url)["Status"] == "SUCCESS"
 
 
 def test_the_bucket_is_closed_for_late_access_logs_and_keeps_its_policy(
@@ -155,7 +117,7 @@ def test_running_out_of_time_is_a_failure_that_says_how_to_go_on(s3: Any, moto_u
 
 
 def test_the_answer_names_the_request_and_keeps_one_physical_id(s3: Any, moto_url: str) -> None:
-    answers = [_empty_bucket(moto_url, request_type) for request_type in ("Create", "Delete")]
+    answers = [_empty_bucket(moto_url, request_type=each) for each in ("Create", "Delete")]
     assert {answer["PhysicalResourceId"] for answer in answers} == {
         f"{answers[0]['StackId']}/DataBucket"
     }
@@ -190,12 +152,8 @@ def test_a_group_loses_its_packages_if_it_carries_the_tag(
     tags: list[dict[str, str]], left: int
 ) -> None:
     registry = FakeRegistry(tags)
-    properties = {"ModelPackageGroupName": "shoal-mnist-dev", "ModelPackageGroupArn": GROUP_ARN}
     with serving(registry.answer) as url:
-        assert (
-            _request("Delete", "Custom::EmptyModelPackageGroup", properties, url)["Status"]
-            == "SUCCESS"
-        )
+        assert _empty_group(url)["Status"] == "SUCCESS"
     assert len(registry.packages) == left
 
 
@@ -203,8 +161,7 @@ def test_a_refusal_reaches_cloudformation_with_its_message() -> None:
     refusal = json.dumps(
         {"__type": "AccessDeniedException", "message": "not authorized to perform ListTags"}
     ).encode()
-    properties = {"ModelPackageGroupName": "shoal-mnist-dev", "ModelPackageGroupArn": GROUP_ARN}
     with serving(lambda _: (400, refusal)) as url:
-        answer = _request("Delete", "Custom::EmptyModelPackageGroup", properties, url)
+        answer = _empty_group(url)
     assert answer["Status"] == "FAILED"
     assert "not authorized to perform ListTags" in answer["Reason"]

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 from tests.functions.invocation import FUNCTIONS, Outcome, invoke
 
@@ -34,32 +31,14 @@ RESULT = {
 }
 
 
-@pytest.fixture(scope="module")
-def moto_url() -> Iterator[str]:
-    server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
-
-
 @pytest.fixture
-def s3(moto_url: str) -> Any:
-    """Yield a client of an account with the archive that was evaluated."""
-    urllib.request.urlopen(
-        urllib.request.Request(f"{moto_url}/moto-api/reset", method="POST")
-    ).close()
-    client = boto3.client(
-        "s3",
-        endpoint_url=moto_url,
-        region_name="us-east-1",
-        aws_access_key_id="111122223333",
-        aws_secret_access_key="for-this-test",
-    )
-    client.create_bucket(Bucket=BUCKET)
-    client.put_bucket_versioning(Bucket=BUCKET, VersioningConfiguration={"Status": "Enabled"})
-    client.put_object(Bucket=BUCKET, Key=KEY, Body=ARCHIVE, Metadata={"by": "a job"})
-    return client
+def s3(client: Callable[[str], Any]) -> Any:
+    """Return a client of an account with the archive that was evaluated."""
+    s3 = client("s3")
+    s3.create_bucket(Bucket=BUCKET)
+    s3.put_bucket_versioning(Bucket=BUCKET, VersioningConfiguration={"Status": "Enabled"})
+    s3.put_object(Bucket=BUCKET, Key=KEY, Body=ARCHIVE, Metadata={"by": "a job"})
+    return s3
 
 
 def seal(moto_url: str, **changes: Any) -> Outcome:
