@@ -4,6 +4,7 @@ repeatable, never forgotten.
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.functions.fake_sagemaker import ARN, FakeSageMaker
+from tests.functions.fake_sagemaker import ARN, IN_PROGRESS, FakeSageMaker
 from tests.functions.invocation import Outcome, invoke
 from tests.functions.loopback import serving
 
@@ -24,6 +25,20 @@ NAMELESS = "shoal-mnist-dev-x9"
 TAGS = {"shoal:pipeline": "shoal-mnist-dev", "shoal:execution": EXECUTION_ID}
 TARGET = f"endpoint/{ENDPOINT}/variant/AllTraffic"
 DELETED = [f"endpoint/{ENDPOINT}", f"endpoint-config/{CONFIG}", f"model/{MODEL}"]
+STEPS: list[dict[str, Any]] = [
+    {"StepName": name, "Metadata": {kind: {"Arn": f"{ARN}{resource}"}}}
+    for name, kind, resource in (
+        ("Train", "TrainingJob", "training-job/x"),
+        ("CreateModel", "Model", f"model/{MODEL.lower()}"),
+        ("CreateEndpointConfig", "EndpointConfig", f"endpoint-config/{CONFIG}"),
+        ("CreateEndpoint", "Endpoint", f"endpoint/{ENDPOINT}"),
+    )
+]
+"""What the execution's steps report: ARNs are in lower case."""
+IN_SERVICE, TAGGED = {ENDPOINT: "InService"}, {NAMELESS: TAGS}
+OTHER, NAMELESS_TOO = "shoal-mnist-dev-zzzzzzzzzzzz", f"endpoint-config/{NAMELESS}"
+SERVED = ("ServedConfigBA23A3D9-x", "ServedModelB0AF3034-x")
+UNKNOWN = "shoal-mnist-dev-digitservice"
 
 
 @dataclass
@@ -94,21 +109,7 @@ def account() -> Iterator[Account]:
         configs={CONFIG: MODEL},
         models={MODEL},
         uses={ENDPOINT: CONFIG},
-        steps=[
-            {"StepName": "Train", "Metadata": {"TrainingJob": {"Arn": f"{ARN}training-job/x"}}},
-            {
-                "StepName": "CreateModel",
-                "Metadata": {"Model": {"Arn": f"{ARN}model/{MODEL}".lower()}},
-            },
-            {
-                "StepName": "CreateEndpointConfig",
-                "Metadata": {"EndpointConfig": {"Arn": f"{ARN}endpoint-config/{CONFIG}"}},
-            },
-            {
-                "StepName": "CreateEndpoint",
-                "Metadata": {"Endpoint": {"Arn": f"{ARN}endpoint/{ENDPOINT}"}},
-            },
-        ],
+        steps=[*STEPS],
     )
     with serving(fake.answer) as url:
         yield Account(fake, url)
@@ -130,24 +131,95 @@ def test_what_the_container_said_is_kept_for_a_time_and_other_logs_are_left_alon
     assert account.sagemaker.log_groups == {own: 30, other: None}
 
 
+def _with_nameless(model: str = MODEL, **more: Any) -> dict[str, Any]:
+    """Return a configuration whose name has no execution's id."""
+    return {"configs": {CONFIG: MODEL, NAMELESS: model}, "models": {MODEL, model}, **more}
+
+
 @pytest.mark.parametrize(
-    ("found", "deleted"),
+    ("found", "deleted", "left"),
     [
-        pytest.param({"refused": ("PutRetentionPolicy",)}, DELETED, id="log cannot be limited"),
+        pytest.param({"refused": ("PutRetentionPolicy",)}, DELETED, [], id="log has no limit"),
+        pytest.param({"steps": []}, DELETED, [], id="no step reports it: the name has the id"),
         pytest.param(
-            {"steps": []}, DELETED, id="no step reports the endpoint: its name has the id"
+            {"endpoints": {}, "uses": {}}, DELETED[1:], [], id="a step alone reports the config"
         ),
         pytest.param(
-            {"endpoints": {}, "uses": {}}, DELETED[1:], id="a step alone reports the configuration"
+            {"steps": [*STEPS[:2], STEPS[3]]}, DELETED, [], id="the endpoint alone refers to it"
+        ),
+        pytest.param({"endpoints": {}, "configs": {}}, DELETED[2:], [], id="a model alone"),
+        *(
+            pytest.param({"endpoints": IN_SERVICE | {name: "InService"}}, DELETED, [name], id=name)
+            for name in (OTHER, f"team-b-{EXECUTION_ID}")
+        ),
+        pytest.param(
+            {
+                "endpoints": IN_SERVICE | {"shoal-mnist-dev": "InService"},
+                "configs": {CONFIG: MODEL, SERVED[0]: SERVED[1]},
+                "models": {MODEL, SERVED[1]},
+                "uses": {ENDPOINT: CONFIG, "shoal-mnist-dev": SERVED[0]},
+            },
+            DELETED,
+            ["shoal-mnist-dev", *SERVED],
+            id="the release that is served, and what it uses, named by CloudFormation",
+        ),
+        pytest.param(_with_nameless(), DELETED, [NAMELESS], id="gone before its tags are read"),
+        *(
+            pytest.param(
+                _with_nameless(tags={NAMELESS: tags}), DELETED, [NAMELESS], id=f"tags: {tags}"
+            )
+            for tags in (
+                TAGS | {"shoal:execution": "zzzzzzzzzzzz"},
+                TAGS | {"shoal:pipeline": "shoal-mnist-dev-2"},
+                TAGS | {"shoal:execution": ""},
+                TAGS | {"shoal:execution": "a"},
+                {},
+            )
+        ),
+        pytest.param(
+            _with_nameless(OTHER, tags=TAGGED),
+            [*DELETED, NAMELESS_TOO],
+            [OTHER],
+            id="tags do not take another execution's model",
+        ),
+        pytest.param(
+            _with_nameless(UNKNOWN, tags=TAGGED, status=""),
+            [*DELETED, NAMELESS_TOO, f"model/{UNKNOWN}"],
+            [],
+            id="twelve letters may be part of a name: nobody knows that execution",
         ),
     ],
 )
-def test_the_step_deletes_what_is_there(
-    account: Account, found: dict[str, Any], deleted: list[str]
+def test_the_step_deletes_what_is_the_executions_and_nothing_else(
+    account: Account, found: dict[str, Any], deleted: list[str], left: list[str]
 ) -> None:
-    vars(account.sagemaker).update(found)
-    account.step()
-    assert account.sagemaker.deleted == deleted
+    fake = account.sagemaker
+    vars(fake).update(copy.deepcopy(found))
+    assert json.loads(account.step().result["deleted"]) == fake.deleted == deleted
+    assert sorted([*fake.endpoints, *fake.configs, *fake.models]) == sorted(left)
+
+
+def test_an_endpoint_that_is_updated_meanwhile_is_come_back_for_and_not_called_deleted(
+    account: Account,
+) -> None:
+    """That is no error, which would be logged."""
+    account.sagemaker.updated_meanwhile = True
+    outcome = account.step()
+    assert outcome.result == {"status": "pending", "deleted": "[]"}
+    assert "deletion of endpoint" not in outcome.log
+    assert account.queue() == {"batchItemFailures": [{"itemIdentifier": "message-1"}]}
+    assert account.sagemaker.deleted == []
+
+
+def test_a_deletion_that_fails_otherwise_is_logged_and_tried_again_without_an_alarm(
+    account: Account,
+) -> None:
+    account.sagemaker.refused = ("DeleteEndpoint",)
+    account.sagemaker.error_code = "InternalFailure"
+    outcome = account.step()
+    assert outcome.result["status"] == "pending"
+    assert f"deletion of endpoint {ENDPOINT}" in outcome.log
+    assert account.queue() == {"batchItemFailures": [{"itemIdentifier": "message-1"}]}
 
 
 def _with(status: str) -> dict[str, Any]:
@@ -183,8 +255,11 @@ def test_the_queue_deletes_what_it_may_and_brings_the_message_back_for_the_rest(
 ) -> None:
     vars(account.sagemaker).update(found)
     back = [{"itemIdentifier": "message-1"}] if comes_back else []
+    is_idle = account.sagemaker.endpoints[ENDPOINT] not in IN_PROGRESS
     assert account.queue() == {"batchItemFailures": back}
     assert account.sagemaker.deleted == deleted
+    operations = [operation for operation, _ in account.sagemaker.calls]
+    assert ("DeleteEndpoint" in operations) == is_idle
 
 
 def test_scalable_targets_are_deregistered_before_their_endpoint_goes(account: Account) -> None:
@@ -192,15 +267,6 @@ def test_scalable_targets_are_deregistered_before_their_endpoint_goes(account: A
     assert json.loads(account.step().result["deleted"]) == [f"scalable-target/{TARGET}", *DELETED]
     assert account.sagemaker.deleted == [f"scalable-target/{TARGET}", *DELETED]
     assert account.sagemaker.targets == {"endpoint/shoal-mnist-dev/variant/AllTraffic"}
-
-
-def test_an_endpoint_that_is_updated_meanwhile_is_come_back_for_and_not_called_deleted(
-    account: Account,
-) -> None:
-    account.sagemaker.updated_meanwhile = True
-    assert account.step().result == {"status": "pending", "deleted": "[]"}
-    assert account.queue() == {"batchItemFailures": [{"itemIdentifier": "message-1"}]}
-    assert account.sagemaker.deleted == []
 
 
 def test_a_second_run_finds_nothing_and_succeeds(account: Account) -> None:
@@ -258,14 +324,6 @@ def test_a_creating_endpoint_leaves_the_step_pending_and_keeps_what_it_uses(
     assert account.sagemaker.models == {MODEL}
 
 
-def test_a_configuration_that_no_step_reports_is_found_through_its_endpoint(
-    account: Account,
-) -> None:
-    del account.sagemaker.steps[2]
-    account.step()
-    assert account.sagemaker.deleted == DELETED
-
-
 @pytest.mark.parametrize("kind", ["endpoint", "endpoint-config", "model"])
 def test_what_says_in_its_tags_alone_whose_it_is_is_deleted(account: Account, kind: str) -> None:
     """No step reports it, nothing refers to it and its name has no execution's id."""
@@ -281,44 +339,6 @@ def test_what_says_in_its_tags_alone_whose_it_is_is_deleted(account: Account, ki
     assert json.loads(account.step().result["deleted"]) == [f"{kind}/{NAMELESS}"]
     assert not fake.endpoints | fake.configs
     assert not fake.models
-
-
-@pytest.mark.parametrize(
-    "tags",
-    [
-        TAGS | {"shoal:execution": "zzzzzzzzzzzz"},
-        TAGS | {"shoal:pipeline": "shoal-mnist-dev-2"},
-        TAGS | {"shoal:execution": ""},
-        TAGS | {"shoal:execution": "a"},
-        {},
-    ],
-)
-def test_what_tags_call_anothers_or_nobodys_stays(account: Account, tags: dict[str, str]) -> None:
-    account.sagemaker.configs[NAMELESS] = MODEL
-    account.sagemaker.tags[NAMELESS] = tags
-    account.step()
-    assert account.sagemaker.configs == {NAMELESS: MODEL}
-
-
-def test_a_configuration_by_its_tags_does_not_take_another_executions_model_with_it(
-    account: Account,
-) -> None:
-    used = "shoal-mnist-dev-zzzzzzzzzzzz"
-    account.sagemaker.models.add(used)
-    account.sagemaker.configs[NAMELESS], account.sagemaker.tags[NAMELESS] = used, TAGS
-    account.step()
-    assert (account.sagemaker.models, account.sagemaker.configs) == ({used}, {})
-
-
-def test_a_configuration_takes_a_model_that_is_called_after_an_execution_which_nobody_knows(
-    account: Account,
-) -> None:
-    """Twelve letters may be part of a name."""
-    account.sagemaker.status, used = "", "shoal-mnist-dev-digitservice"
-    account.sagemaker.models.add(used)
-    account.sagemaker.configs[NAMELESS], account.sagemaker.tags[NAMELESS] = used, TAGS
-    account.step()
-    assert (account.sagemaker.models, account.sagemaker.configs) == (set(), {})
 
 
 def test_a_configuration_in_use_stays_although_its_tags_say_whose_it_is(account: Account) -> None:
@@ -389,13 +409,6 @@ def test_a_refused_deletion_rings_at_once_and_its_message_comes_back(account: Ac
     assert account.pauses() == [120]
 
 
-def test_a_deletion_that_fails_otherwise_is_tried_again_without_an_alarm(account: Account) -> None:
-    account.sagemaker.refused = ("DeleteEndpoint",)
-    account.sagemaker.error_code = "InternalFailure"
-    assert account.step().result["status"] == "pending"
-    assert account.queue() == {"batchItemFailures": [{"itemIdentifier": "message-1"}]}
-
-
 def test_the_sweeper_leaves_what_a_person_named_alike_and_did_not_tag(account: Account) -> None:
     account.sagemaker.status, account.sagemaker.steps = "", []
     account.sagemaker.endpoints["shoal-mnist-dev-experimental"] = "InService"
@@ -442,44 +455,6 @@ def test_what_is_no_executions_arn_is_refused_before_anything_is_looked_for(
     outcome = account.step(execution=f"{ARN}pipeline/shoal-mnist-dev/execution/{execution_id}")
     assert "does not end in an execution's id" in outcome.error
     assert account.sagemaker.calls == []
-
-
-def test_what_is_gone_before_its_tags_are_read_is_no_trouble(account: Account) -> None:
-    account.sagemaker.configs[NAMELESS] = MODEL
-    account.step()
-    assert account.sagemaker.deleted == DELETED
-
-
-def test_a_model_without_endpoint_is_deleted(account: Account) -> None:
-    account.sagemaker.endpoints.clear()
-    account.sagemaker.configs.clear()
-    assert json.loads(account.step().result["deleted"]) == [f"model/{MODEL}"]
-
-
-def test_another_executions_endpoint_stays(account: Account) -> None:
-    account.sagemaker.endpoints["shoal-mnist-dev-zzzzzzzzzzzz"] = "InService"
-    account.step()
-    assert account.sagemaker.endpoints == {"shoal-mnist-dev-zzzzzzzzzzzz": "InService"}
-
-
-def test_the_endpoint_that_serves_a_release_stays_with_what_it_uses(account: Account) -> None:
-    """It has the pipeline's name; CloudFormation gave the others theirs."""
-    account.sagemaker.endpoints["shoal-mnist-dev"] = "InService"
-    account.sagemaker.configs["ServedConfigBA23A3D9-x"] = "ServedModelB0AF3034-x"
-    account.sagemaker.models.add("ServedModelB0AF3034-x")
-    account.sagemaker.uses["shoal-mnist-dev"] = "ServedConfigBA23A3D9-x"
-    account.step()
-    assert account.sagemaker.endpoints == {"shoal-mnist-dev": "InService"}
-    assert (account.sagemaker.configs, account.sagemaker.models) == (
-        {"ServedConfigBA23A3D9-x": "ServedModelB0AF3034-x"},
-        {"ServedModelB0AF3034-x"},
-    )
-
-
-def test_a_name_of_another_owner_is_left_alone(account: Account) -> None:
-    account.sagemaker.endpoints[f"team-b-{EXECUTION_ID}"] = "InService"
-    account.step()
-    assert account.sagemaker.endpoints == {f"team-b-{EXECUTION_ID}": "InService"}
 
 
 def test_an_error_that_is_not_a_missing_resource_is_not_taken_for_success(account: Account) -> None:

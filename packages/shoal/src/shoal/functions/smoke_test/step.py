@@ -18,15 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import boto3
-from smoke_test import (
-    CLIENT,
-    Answer,
-    SmokeTestError,
-    ask_all,
-    own_failures,
-    sources,
-    wrong_answers,
-)
+from smoke_test import CLIENT, Answer, SmokeTestError, ask_all, own_failures, sources, wrong_answers
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _MAX_OUTPUT = 1024

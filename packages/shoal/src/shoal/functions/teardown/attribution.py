@@ -98,7 +98,7 @@ class Search:
             raise ValueError(
                 f"{execution_arn!r} does not end in an execution's id, twelve letters and digits"
             )
-        named = {resource for resource, _ in self._list(NAMES, execution_id)}
+        named = set(self._list(NAMES, execution_id))
         names = {(resource.kind, resource.name.lower()) for resource in named}
         reported = {
             resource
@@ -149,12 +149,14 @@ class Search:
         execution's id.
         """
         resources = defaultdict(set)
-        for resource, arn in self._list(TAGS, f"{self._pipeline}-"):
+        for resource in self._list(TAGS, f"{self._pipeline}-"):
             if named_execution(self._pipeline, resource.name) is not None:
                 continue
             failures = len(self.failures)
             with self.attempt(TAGS, str(resource)):
-                if execution_id := self._tagged_execution(arn):
+                tags = self._tags(resource.arn)
+                execution_id = tags.get(_EXECUTION_TAG, "")
+                if tags.get(_PIPELINE_TAG) == self._pipeline and is_execution_id(execution_id):
                     resources[execution_id].add(resource)
             if not all(is_refusal(failure.error) for failure in self.failures[failures:]):
                 # A refusal concerns this resource. Anything else, such as throttling, would take
@@ -169,19 +171,15 @@ class Search:
         kept = set(resources)
         for endpoint in _of_kind("endpoint", kept):
             with self.attempt(REFERENCES, str(endpoint)):
-                answer = unless_missing(
-                    self._sagemaker.describe_endpoint, EndpointName=endpoint.name
-                )
-                if answer and "EndpointConfigName" in answer:
-                    names = [answer["EndpointConfigName"]]
-                    kept |= self._ours("endpoint config", names, execution_arn)
+                call = self._sagemaker.describe_endpoint
+                answer = unless_missing(call, EndpointName=endpoint.name) or {}
+                configs = filter(None, [answer.get("EndpointConfigName")])
+                kept |= self._ours("endpoint config", configs, execution_arn)
         for config in _of_kind("endpoint config", kept):
             with self.attempt(REFERENCES, str(config)):
-                answer = unless_missing(
-                    self._sagemaker.describe_endpoint_config, EndpointConfigName=config.name
-                )
-                variants = answer.get("ProductionVariants", []) if answer else []
-                models = {variant["ModelName"] for variant in variants}
+                call = self._sagemaker.describe_endpoint_config
+                answer = unless_missing(call, EndpointConfigName=config.name) or {}
+                models = {each["ModelName"] for each in answer.get("ProductionVariants", [])}
                 kept |= self._ours("model", models, execution_arn)
         return kept
 
@@ -218,29 +216,24 @@ class Search:
 
     def _by_name(self, prefix: str, kinds: Iterable[str]) -> dict[str, set[Resource]]:
         resources = defaultdict(set)
-        for resource, _ in self._list(NAMES, f"{prefix}-", kinds):
+        for resource in self._list(NAMES, f"{prefix}-", kinds):
             if execution_id := named_execution(prefix, resource.name):
                 resources[execution_id].add(resource)
         return dict(resources)
 
     def _list(
         self, search: str, part: str, kinds: Iterable[str] = tuple(KINDS)
-    ) -> Iterator[tuple[Resource, str]]:
-        """Yield what has `part` in its name and a name that our executions give, with its ARN."""
+    ) -> Iterator[Resource]:
+        """Yield what has `part` in its name and a name that our executions give."""
         for kind in kinds:
             shape = KINDS[kind]
+            pages = self._sagemaker.get_paginator(_LISTS[kind])
             with self.attempt(search, f"{kind}s"):
-                for page in self._sagemaker.get_paginator(_LISTS[kind]).paginate(NameContains=part):
+                for page in pages.paginate(NameContains=part):
                     for item in page[f"{shape}s"]:
-                        if self._is_our_name(item[f"{shape}Name"]):
-                            name, arn = item[f"{shape}Name"], item[f"{shape}Arn"]
-                            yield Resource(kind, name, item["CreationTime"], arn), arn
-
-    def _tagged_execution(self, arn: str) -> str | None:
-        tags = self._tags(arn)
-        execution_id = tags.get(_EXECUTION_TAG, "")
-        is_ours = tags.get(_PIPELINE_TAG) == self._pipeline and is_execution_id(execution_id)
-        return execution_id if is_ours else None
+                        name, created_at = item[f"{shape}Name"], item["CreationTime"]
+                        if self._is_our_name(name):
+                            yield Resource(kind, name, created_at, item[f"{shape}Arn"])
 
     def _tags(self, arn: str) -> dict[str, str]:
         """Return the tags of a resource; none if it was deleted meanwhile."""
