@@ -128,12 +128,7 @@ class FakeSageMaker:
 
     def _list(self, kind: str, names: Any, request: dict[str, Any]) -> dict[str, Any]:
         matching = [name for name in sorted(names) if request["NameContains"] in name]
-        return {
-            f"{kind}s": [
-                {f"{kind}Name": name, f"{kind}Arn": f"{ARN}x/{name}", "CreationTime": EPOCH}
-                for name in matching
-            ]
-        }
+        return {f"{kind}s": [_named(kind, name) | {"CreationTime": EPOCH} for name in matching]}
 
     def _list_tags(self, ResourceArn: str) -> dict[str, Any]:  # noqa: N803
         name = ResourceArn.rpartition("/")[2]
@@ -164,22 +159,16 @@ class FakeSageMaker:
         return self._refuse()
 
     def _describe_targets(self, ServiceNamespace: str, **_: Any) -> dict[str, Any]:  # noqa: N803
-        identity = {
+        about = {
             "ServiceNamespace": ServiceNamespace,
             "ScalableDimension": "sagemaker:variant:DesiredInstanceCount",
-        }
-        about = {
             "MinCapacity": 1,
             "MaxCapacity": 2,
             "RoleARN": "arn:aws:iam::111122223333:role/scaling",
             "CreationTime": EPOCH,
         }
-        return {
-            "ScalableTargets": [
-                {"ResourceId": each, **identity, **about}
-                for each in sorted(self.targets | self.lost_targets)
-            ]
-        }
+        targets = sorted(self.targets | self.lost_targets)
+        return {"ScalableTargets": [{"ResourceId": each, **about} for each in targets]}
 
     def _deregister(self, ResourceId: str, **_: Any) -> dict[str, Any]:  # noqa: N803
         if ResourceId not in self.targets:
@@ -198,29 +187,15 @@ class FakeSageMaker:
             if self.gone_after < 0:
                 del self.endpoints[EndpointName]
                 return self._describe_endpoint(EndpointName)
-        arn = f"{ARN}endpoint/{EndpointName}"
-        times = {"CreationTime": EPOCH, "LastModifiedTime": EPOCH}
         used = {"EndpointConfigName": self.uses[EndpointName]} if EndpointName in self.uses else {}
-        return {
-            "EndpointName": EndpointName,
-            "EndpointArn": arn,
-            "EndpointStatus": status,
-            **used,
-            **times,
-        }
+        times = {"CreationTime": EPOCH, "LastModifiedTime": EPOCH}
+        return _named("Endpoint", EndpointName) | {"EndpointStatus": status, **used, **times}
 
     def _describe_config(self, EndpointConfigName: str) -> dict[str, Any]:  # noqa: N803
-        model = self._existing(EndpointConfigName, self.configs, "endpoint configuration")[
-            EndpointConfigName
-        ]
-        arn = f"{ARN}endpoint-config/{EndpointConfigName}"
-        variants = [{"VariantName": "AllTraffic", "ModelName": model}]
-        return {
-            "EndpointConfigName": EndpointConfigName,
-            "EndpointConfigArn": arn,
-            "ProductionVariants": variants,
-            "CreationTime": EPOCH,
-        }
+        configs = self._existing(EndpointConfigName, self.configs, "endpoint configuration")
+        variants = [{"VariantName": "AllTraffic", "ModelName": configs[EndpointConfigName]}]
+        about = {"ProductionVariants": variants, "CreationTime": EPOCH}
+        return _named("EndpointConfig", EndpointConfigName) | about
 
     def _delete_endpoint(self, EndpointName: str) -> dict[str, Any]:  # noqa: N803
         if EndpointName in self.kept:
@@ -236,9 +211,8 @@ class FakeSageMaker:
         return {}
 
     def _delete_config(self, EndpointConfigName: str) -> dict[str, Any]:  # noqa: N803
-        del self._existing(EndpointConfigName, self.configs, "endpoint configuration")[
-            EndpointConfigName
-        ]
+        configs = self._existing(EndpointConfigName, self.configs, "endpoint configuration")
+        del configs[EndpointConfigName]
         return {}
 
     def _describe_model(self, ModelName: str) -> dict[str, Any]:  # noqa: N803
@@ -246,16 +220,11 @@ class FakeSageMaker:
             raise RefusedError(
                 "ValidationException", f'Could not find model "{ARN}model/{ModelName}".'
             )
-        return {
-            "ModelName": ModelName,
-            "ModelArn": f"{ARN}model/{ModelName}",
-            "CreationTime": EPOCH,
-        }
+        return _named("Model", ModelName) | {"CreationTime": EPOCH}
 
     def _delete_model(self, ModelName: str) -> dict[str, Any]:  # noqa: N803
-        if (
-            ModelName not in self.models
-        ):  # what is gone has no tags, and the role may delete models by them alone
+        # What is gone has no tags, and the role may delete models by them alone.
+        if ModelName not in self.models:
             raise RefusedError(
                 "AccessDeniedException",
                 f"not authorized to perform: sagemaker:DeleteModel on {ARN}model/{ModelName}",
@@ -269,3 +238,7 @@ class FakeSageMaker:
                 "ValidationException", f'Could not find {kind} "{ARN}{kind}/{name}".'
             )
         return names
+
+
+def _named(shape: str, name: str) -> dict[str, Any]:
+    return {f"{shape}Name": name, f"{shape}Arn": f"{ARN}{shape.lower()}/{name}"}

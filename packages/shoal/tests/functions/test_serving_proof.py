@@ -8,6 +8,7 @@ import json
 import tarfile
 import zipfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,7 @@ from shoal.constructs.pipeline.smoke_test_file import FUNCTION
 from shoal_local.runtimes.build import build
 from shoal_local.runtimes.catalog import runtimes
 from shoal_local.testing import ACCOUNT_ID
-from tests.functions.invocation import invoke
-from tests.functions.loopback import Request, serving
+from tests.functions.custom_resource import answer_of
 from tests.functions.make_digits import digits_file
 from tests.functions.smoke_test_package import package as smoke_test_package
 
@@ -56,6 +56,8 @@ def output_fn(prediction, accept):
     return json.dumps(prediction)
 """  # noqa: E501
 TWO_WRONG = "8 of 10 requests passed, 9 needed (3.json: predictions[0].digit is 4, must be 3,"
+ROLE = "arn:aws:iam::111122223333:role/serving"
+ONE_INSTANCE = {"InstanceType": "ml.m5.xlarge", "InitialInstanceCount": 1}
 PARAMETER = {"Type": "AWS::SSM::Parameter", "Properties": {"Type": "String", "Value": "x"}}
 
 
@@ -85,7 +87,7 @@ class Live:
             },
         }
         self.client("sagemaker").create_model(
-            ModelName=name, Containers=[container], ExecutionRoleArn=self.role
+            ModelName=name, Containers=[container], ExecutionRoleArn=ROLE
         )
         return container
 
@@ -114,16 +116,12 @@ class Live:
             self.client("s3").get_object(Bucket=BUCKET, Key=f"{name}.tar.gz")["Body"].read()
         ).hexdigest()
 
-    @property
-    def role(self) -> str:
-        return "arn:aws:iam::111122223333:role/serving"
-
     def config(self, name: str, model: str, **on: Any) -> None:
         """Create a configuration with one instance, or with the given variant."""
         variant = {
             "VariantName": "AllTraffic",
             "ModelName": model,
-            **(on or {"InstanceType": "ml.m5.xlarge", "InitialInstanceCount": 1}),
+            **(on or ONE_INSTANCE),
         }
         self.client("sagemaker").create_endpoint_config(
             EndpointConfigName=name, ProductionVariants=[variant]
@@ -157,36 +155,23 @@ class Live:
     def prove(
         self, request_type: str = "Update", stack: str = "", **changes: str | None
     ) -> dict[str, Any]:
-        """Make the custom resource request; returns what CloudFormation got at the response URL."""
-        answers: list[Request] = []
-
-        def take(request: Request) -> tuple[int, bytes]:
-            answers.append(request)
-            return 200, b""
-
-        with serving(take) as response_url:
-            event = {
-                "RequestType": request_type,
-                "ResourceProperties": {
-                    key: value
-                    for key, value in {**self.expected, **changes}.items()
-                    if value is not None
-                },
-                "ResponseURL": f"{response_url}/?signature=x%2By",
-                "StackId": stack or self.expected["StackId"],
-                "RequestId": "request-1",
-                "LogicalResourceId": "Proof",
-            }
-            invoke(
-                self.function,
-                event,
-                endpoint_url=self.account.endpoint,
-                module="serving_proof",
-                remaining_ms=140_000,
-            )
-        (answer,) = answers
-        assert (answer.method, answer.path) == ("PUT", "/?signature=x%2By")
-        return dict(json.loads(answer.body))
+        """Make the custom resource request; returns what CloudFormation got."""
+        properties = {**self.expected, **changes}
+        event = {
+            "RequestType": request_type,
+            "ResourceProperties": {
+                key: value for key, value in properties.items() if value is not None
+            },
+            "StackId": stack or self.expected["StackId"],
+            "LogicalResourceId": "Proof",
+        }
+        return answer_of(
+            self.function,
+            event,
+            endpoint_url=self.account.endpoint,
+            module="serving_proof",
+            remaining_ms=140_000,
+        )
 
 
 def archive(wrong: tuple[int, ...], **more: bytes) -> bytes:
@@ -307,33 +292,34 @@ def test_a_container_that_need_not_say_its_content_is_proven_by_the_archive(live
     assert live.prove(ContentSha256="")["Status"] == "SUCCESS"
 
 
+@contextmanager
+def without_the_good_archive(live: Live) -> Iterator[Any]:
+    """Yield a client of S3 that may change the archive; it is put back."""
+    s3 = live.client("s3")
+    kept = s3.get_object(Bucket=BUCKET, Key="good.tar.gz")["Body"].read()
+    yield s3
+    s3.put_object(Bucket=BUCKET, Key="good.tar.gz", Body=kept)
+
+
 def test_an_archive_that_was_written_again_is_not_proven_though_its_content_is_the_pinned_one(
     live: Live,
 ) -> None:
-    before, s3 = live.expected["ModelDataSha256"], live.client("s3")
-    kept = s3.get_object(Bucket=BUCKET, Key="good.tar.gz")["Body"].read()
-    s3.put_object(
-        Bucket=BUCKET,
-        Key="good.tar.gz",
-        Body=archive((), **{"code/more.py": b"nobody reviewed this"}),
-    )
-    failure, now = reason(live.prove()), live.stored("good")
-    s3.put_object(Bucket=BUCKET, Key="good.tar.gz", Body=kept)
-    url = f"s3://{BUCKET}/good.tar.gz"
-    assert (
-        failure
-        == f"rolled back: the sha256 of the model data {url} is {now}, pinned is {before}: it was"
+    before, url = live.expected["ModelDataSha256"], f"s3://{BUCKET}/good.tar.gz"
+    again = archive((), **{"code/more.py": b"nobody reviewed this"})
+    with without_the_good_archive(live) as s3:
+        s3.put_object(Bucket=BUCKET, Key="good.tar.gz", Body=again)
+        failure, now = reason(live.prove()), live.stored("good")
+    assert failure == (
+        f"rolled back: the sha256 of the model data {url} is {now}, pinned is {before}: it was"
         " written again after it was pinned"
     )
     assert live.prove()["Status"] == "SUCCESS"
 
 
 def test_an_archive_that_is_gone_is_named(live: Live) -> None:
-    s3 = live.client("s3")
-    kept = s3.get_object(Bucket=BUCKET, Key="good.tar.gz")["Body"].read()
-    s3.delete_object(Bucket=BUCKET, Key="good.tar.gz")
-    failure = reason(live.prove())
-    s3.put_object(Bucket=BUCKET, Key="good.tar.gz", Body=kept)
+    with without_the_good_archive(live) as s3:
+        s3.delete_object(Bucket=BUCKET, Key="good.tar.gz")
+        failure = reason(live.prove())
     assert f"the model data s3://{BUCKET}/good.tar.gz cannot be read" in failure
 
 
@@ -368,54 +354,40 @@ def template(container: dict[str, Any], sha256: str, image_digest: str) -> str:
     """Return a short serving stack: model, configuration, endpoint, and the proof as the function
     that a custom resource calls.
     """
-    config, model = (
-        {"Fn::GetAtt": ["Config", "EndpointConfigName"]},
-        {"Fn::GetAtt": ["Model", "ModelName"]},
-    )
-    variant = {
-        "VariantName": "AllTraffic",
-        "ModelName": model,
-        "InstanceType": "ml.m5.xlarge",
-        "InitialInstanceCount": 1,
-    }
-    role = "arn:aws:iam::111122223333:role/serving"
+    config = {"Fn::GetAtt": ["Config", "EndpointConfigName"]}
+    model = {"Fn::GetAtt": ["Model", "ModelName"]}
+    endpoint = {"EndpointName": "of-a-stack", "EndpointConfigName": config}
     function = {
         "Runtime": "python3.12",
         "Handler": "serving_proof.handler",
-        "Role": role,
+        "Role": ROLE,
         "Timeout": 300,
         "Code": {"S3Bucket": BUCKET, "S3Key": "proof.zip"},
     }
-    expected = {
-        "EndpointName": "of-a-stack",
-        "EndpointConfigName": config,
+    proof = endpoint | {
+        "ServiceToken": {"Fn::GetAtt": ["Prover", "Arn"]},
         "ModelName": model,
         "ImageDigest": image_digest,
         "ModelDataUrl": container["ModelDataUrl"],
         "ModelDataSha256": sha256,
         "ContentSha256": SHA256,
     }
-    types_and_properties = {
-        "Model": (
-            "AWS::SageMaker::Model",
-            {"Containers": [container], "ExecutionRoleArn": role},
-        ),
-        "Config": ("AWS::SageMaker::EndpointConfig", {"ProductionVariants": [variant]}),
-        "Endpoint": (
-            "AWS::SageMaker::Endpoint",
-            {"EndpointName": "of-a-stack", "EndpointConfigName": config},
-        ),
-        "Prover": ("AWS::Lambda::Function", function),
-        "Proof": (
-            "Custom::ServingProof",
-            {"ServiceToken": {"Fn::GetAtt": ["Prover", "Arn"]}, **expected},
-        ),
+    variant = {"VariantName": "AllTraffic", "ModelName": model, **ONE_INSTANCE}
+    rows: dict[str, tuple[str, dict[str, Any]]] = {
+        "Model": ("SageMaker::Model", {"Containers": [container], "ExecutionRoleArn": ROLE}),
+        "Config": ("SageMaker::EndpointConfig", {"ProductionVariants": [variant]}),
+        "Endpoint": ("SageMaker::Endpoint", endpoint),
+        "Prover": ("Lambda::Function", function),
     }
     resources: dict[str, Any] = {
-        key: {"Type": kind, "Properties": properties}
-        for key, (kind, properties) in types_and_properties.items()
+        key: {"Type": f"AWS::{kind}", "Properties": properties}
+        for key, (kind, properties) in rows.items()
     }
-    resources["Proof"]["DependsOn"] = "Endpoint"
+    resources["Proof"] = {
+        "Type": "Custom::ServingProof",
+        "Properties": proof,
+        "DependsOn": "Endpoint",
+    }
     return json.dumps({"Resources": resources})
 
 
@@ -431,9 +403,8 @@ class Proven:
         return self.live.client("cloudformation")
 
     def create(self) -> None:
-        self._cloudformation.create_stack(
-            StackName=self.name, TemplateBody=self.body("stack-good", self.live.digest())
-        )
+        body = self.body("stack-good", self.live.digest())
+        self._cloudformation.create_stack(StackName=self.name, TemplateBody=body)
         assert eventually(self._ended, 120) == "CREATE_COMPLETE"
 
     def body(
@@ -446,32 +417,29 @@ class Proven:
         """Return the resources that failed in an update, with their reasons, once it is rolled back
         and the endpoint serves what it served before.
         """
-        before, old_events = self._endpoint(), {each["EventId"] for each in self._events()}
+        before, old_events = self._served(), {each["EventId"] for each in self._events()}
         self._cloudformation.update_stack(StackName=self.name, TemplateBody=body)
         assert eventually(self._ended, 180) == "UPDATE_ROLLBACK_COMPLETE"
-        after = self._endpoint()
-        assert (after["EndpointStatus"], after["EndpointConfigName"]) == (
-            "InService",
-            before["EndpointConfigName"],
-        )
-        failed = [
-            each
+        assert self._served() == before
+        return [
+            (each["LogicalResourceId"], each["ResourceStatusReason"])
             for each in self._events()
             if each["ResourceStatus"] == "UPDATE_FAILED" and each["EventId"] not in old_events
         ]
-        return [(each["LogicalResourceId"], each["ResourceStatusReason"]) for each in failed]
 
     def _ended(self) -> str | None:
-        status = str(
-            self._cloudformation.describe_stacks(StackName=self.name)["Stacks"][0]["StackStatus"]
-        )
+        (stack,) = self._cloudformation.describe_stacks(StackName=self.name)["Stacks"]
+        status = str(stack["StackStatus"])
         return None if status.endswith("_IN_PROGRESS") else status
 
     def _events(self) -> list[dict[str, Any]]:
         return list(self._cloudformation.describe_stack_events(StackName=self.name)["StackEvents"])
 
-    def _endpoint(self) -> dict[str, Any]:
-        return dict(self.live.client("sagemaker").describe_endpoint(EndpointName="of-a-stack"))
+    def _served(self) -> str:
+        """Return the configuration of the endpoint, which is in service."""
+        look = self.live.client("sagemaker").describe_endpoint(EndpointName="of-a-stack")
+        assert look["EndpointStatus"] == "InService"
+        return str(look["EndpointConfigName"])
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@ and its answer come out.
 
 Acknowledgements of AwsSolutions stand in the code, next to what they are about. The two packs that
 are only reported (NIST 800-53 R5 and Serverless) are answered in docs/security-answers.yaml.
-`python -m tests.stacks.findings` prints all of them as tables, for a review.
+`python -m tests.stacks.findings` prints all of them, for a review.
 """
 
 from __future__ import annotations
@@ -148,46 +148,15 @@ def _general(rule: str) -> str:
     return re.sub(r"(?<=[:-])(us|eu|ap|ca|sa)-[a-z]+-\d(?=[:/*-]|$)", "REGION", rule)
 
 
-def tables(review_result: Review) -> str:
-    """Return the findings with their reasons and answers, as Markdown."""
-    lines = [
-        f"### {GATE}: a gate, every finding acknowledged in the code",
-        "",
-        *_head("finding", "where", "reason"),
-    ]
-    lines += [
-        f"| `{_short(ack.rule)}` | {ack.path} | {ack.reason} |"
-        for ack in sorted(review_result.acknowledgements)
-    ]
-    for pack in sorted({finding.pack for finding in review_result.findings} - {GATE}):
-        lines += [
-            "",
-            f"### {pack}: reported, every finding answered",
-            "",
-            *_head("rule", "says", "where", "verdict", "answer"),
-        ]
-        lines += [
-            _row(answer, review_result) for answer in answers() if answer.rule.startswith(pack)
-        ]
-    return "\n".join(lines)
-
-
-def _head(*columns: str) -> tuple[str, str]:
-    return f"| {' | '.join(columns)} |", f"|{' --- |' * len(columns)}"
-
-
-def _row(answer: Answer, review_result: Review) -> str:
-    covered = sorted(finding for finding in review_result.findings if answer.covers(finding))
-    says = covered[0].text.rstrip(".") if covered else ""
-    where = "<br>".join(
-        dict.fromkeys(finding.path.removesuffix("/Resource") for finding in covered)
-    )
-    return f"| `{answer.rule}` | {says} | {where} | {answer.verdict} | {answer.text} |"
-
-
-def _short(rule: str) -> str:
-    return rule.removeprefix("AwsSolutions-").replace("[Resource::", " on ").removesuffix("]")
+def listed(review_result: Review) -> Iterator[str]:
+    """Yield the findings with their reasons and answers, a line each."""
+    for ack in sorted(review_result.acknowledgements):
+        yield f"{ack.rule} at {ack.path}: {ack.reason}"
+    for answer in answers():
+        covered = sorted(each for each in review_result.findings if answer.covers(each))
+        where = ", ".join(dict.fromkeys(each.path.removesuffix("/Resource") for each in covered))
+        yield f"{answer.rule} at {where}: {answer.verdict}. {answer.text}"
 
 
 if __name__ == "__main__":
-    print(tables(review()))
+    print("\n".join(listed(review())))

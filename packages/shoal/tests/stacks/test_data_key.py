@@ -31,15 +31,18 @@ USES = (
     "Sign",
 )
 BUCKET_OBJECTS = [
-    *(
-        "arn:aws:s3:::shoal-mnist-dev-data-111122223333-us-east-1",
-        "arn:aws:s3:::shoal-mnist-dev-data-111122223333-us-east-1/*",
-    ),
-    *(
-        "arn:aws:s3:::shoal-mnist-dev-artifacts-111122223333-us-east-1",
-        "arn:aws:s3:::shoal-mnist-dev-artifacts-111122223333-us-east-1/*",
-    ),
+    f"arn:aws:s3:::shoal-mnist-dev-{purpose}-111122223333-us-east-1{objects}"
+    for purpose in ("data", "artifacts")
+    for objects in ("", "/*")
 ]
+Policies = dict[str, dict[str, dict[str, Any]]]
+FILE_SYSTEMS = {
+    "none": None,
+    "scratch": FileSystem(),
+    "persistent": FileSystem(
+        deployment_type=DeploymentType.PERSISTENT_2, throughput_mbps_per_tib=125
+    ),
+}
 
 
 def _policy(
@@ -57,34 +60,24 @@ def _policy(
 
 
 @pytest.fixture(scope="module")
-def policies(
-    tmp_path_factory: pytest.TempPathFactory, cdk_context: dict[str, Any]
-) -> dict[str, dict[str, dict[str, Any]]]:
+def policies(tmp_path_factory: pytest.TempPathFactory, cdk_context: dict[str, Any]) -> Policies:
     """Without a file system, and with one of each kind."""
-    file_systems: dict[str, FileSystem | None] = {
-        "none": None,
-        "scratch": FileSystem(),
-        "persistent": FileSystem(
-            deployment_type=DeploymentType.PERSISTENT_2, throughput_mbps_per_tib=125
-        ),
-    }
     return {
         name: _policy(kind, cdk_context, tmp_path_factory.mktemp(name))
-        for name, kind in file_systems.items()
+        for name, kind in FILE_SYSTEMS.items()
     }
 
 
-Policies = dict[str, dict[str, dict[str, Any]]]
+def _statements(policies: Policies) -> list[dict[str, Any]]:
+    return [statement for policy in policies.values() for statement in policy.values()]
 
 
-def test_nobody_has_every_action(policies: Policies) -> None:
-    actions = {
-        action
-        for policy in policies.values()
-        for statement in policy.values()
-        for action in as_list(statement["Action"])
-    }
-    assert actions & {"*", "kms:*"} == set()
+def test_the_key_itself_names_this_account_only_and_nobody_has_every_action(
+    policies: Policies,
+) -> None:
+    for statement in _statements(policies):
+        assert statement["Principal"] == ACCOUNT_ROOT
+        assert not {"*", "kms:*"} & {*as_list(statement["Action"])}
 
 
 def test_administration_does_not_use_the_key(policies: Policies) -> None:
@@ -118,24 +111,12 @@ def test_the_key_decrypts_through_s3_and_for_our_buckets_only(policies: Policies
 
 
 def test_grants_are_for_aws_services_only(policies: Policies) -> None:
-    granting = [
-        entry
-        for policy in policies.values()
-        for entry in policy.values()
+    conditions = [
+        entry["Condition"]
+        for entry in _statements(policies)
         if "kms:CreateGrant" in as_list(entry["Action"])
     ]
-    assert all(
-        entry["Condition"] == {"Bool": {"kms:GrantIsForAWSResource": "true"}} for entry in granting
-    )
-    assert len(granting) == len(policies)
-
-
-def test_the_key_itself_names_this_account_only(policies: Policies) -> None:
-    assert all(
-        entry["Principal"] == ACCOUNT_ROOT
-        for policy in policies.values()
-        for entry in policy.values()
-    )
+    assert conditions == [{"Bool": {"kms:GrantIsForAWSResource": "true"}}] * len(policies)
 
 
 def test_only_a_persistent_file_system_is_encrypted_with_the_key(policies: Policies) -> None:
