@@ -9,7 +9,7 @@ policies" and "kms:ViaService"; FSx for Lustre user guide, "Encrypting data at r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import aws_cdk as cdk
@@ -50,6 +50,8 @@ ADMINISTRATION = (
     "kms:UpdateKeyDescription",
 )
 _BUCKETS = ("data", "artifacts")
+Row = tuple[str, list[str], dict[str, Any]]
+"""Sid, actions and conditions of a statement of a key's policy."""
 
 
 class DataKey(kms.Key):
@@ -82,7 +84,6 @@ class DataKey(kms.Key):
 
 
 def _statements(names: Names) -> list[iam.PolicyStatement]:
-    """Return statements of what IAM policies in this account may allow."""
     region, file_system = names.environment.region, names.environment.file_system
     through_s3 = {"kms:ViaService": f"s3.{region}.amazonaws.com"}
     # S3 names the bucket in the encryption context where bucket keys are on, as here, otherwise
@@ -91,7 +92,7 @@ def _statements(names: Names) -> list[iam.PolicyStatement]:
     objects = {
         "kms:EncryptionContext:aws:s3:arn": [each for arn in arns for each in (arn, f"{arn}/*")]
     }
-    rows: list[tuple[str, list[str], dict[str, Any]]] = [
+    rows: list[Row] = [
         ("AdministerKey", [*ADMINISTRATION], {}),
         (
             "ReadAndWriteBuckets",
@@ -111,6 +112,11 @@ def _statements(names: Names) -> list[iam.PolicyStatement]:
         actions = ["kms:Decrypt", "kms:GenerateDataKeyWithoutPlaintext"]
         through_fsx = {"StringEquals": {"kms:ViaService": f"fsx.{region}.amazonaws.com"}}
         rows.append(("EncryptFileSystem", actions, through_fsx))
+    return account_statements(names, rows)
+
+
+def account_statements(names: Names, rows: Iterable[Row]) -> list[iam.PolicyStatement]:
+    """Return statements of a key's policy: what IAM policies in this account may allow."""
     account = iam.AccountPrincipal(names.environment.account)
     return [
         iam.PolicyStatement(

@@ -75,15 +75,8 @@ class PythonFunction(Construct):
                 memory_size=memory_mb,
                 environment=dict(environment or {}),
             )
-        acknowledge(
-            self.function,
-            {
-                "AwsSolutions-L1": (
-                    "Python 3.12 is the newest version that the tests and the local emulator run,"
-                    " too."
-                )
-            },
-        )
+        why = "Python 3.12 is the newest version that the tests and the local emulator run, too."
+        acknowledge(self.function, {"AwsSolutions-L1": why})
 
 
 @contextmanager

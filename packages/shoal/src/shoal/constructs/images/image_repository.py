@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import aws_cdk as cdk
 from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from shoal.constructs.data.data_key import ADMINISTRATION
+from shoal.constructs.data.data_key import ADMINISTRATION, Row, account_statements
 from shoal.constructs.roles.removal_policy import removal_policy
 from shoal.settings.names import Names
 
@@ -81,20 +79,12 @@ def _key_statements(names: Names, builder: str) -> list[iam.PolicyStatement]:
     Source: Amazon ECR user guide, "Encryption at rest" (the key policy that lends a key to the
     registry).
     """
-    account = iam.AccountPrincipal(names.environment.account)
     through_ecr = {"kms:ViaService": f"ecr.{names.environment.region}.amazonaws.com"}
-    lend, build = (
-        ["kms:CreateGrant", "kms:RetireGrant"],
-        ["kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey"],
-    )
-    rows: tuple[tuple[str, list[str], dict[str, Any]], ...] = (
+    lend = ["kms:CreateGrant", "kms:RetireGrant"]
+    build = ["kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey"]
+    rows: list[Row] = [
         ("AdministerKey", [*ADMINISTRATION], {}),
         ("LendKeyToRegistry", lend, {"StringEquals": through_ecr}),
         ("UseKeyInBuilds", build, {"ArnEquals": {"aws:PrincipalArn": builder}}),
-    )
-    return [
-        iam.PolicyStatement(
-            sid=sid, principals=[account], actions=actions, resources=["*"], conditions=conditions
-        )
-        for sid, actions, conditions in rows
     ]
+    return account_statements(names, rows)

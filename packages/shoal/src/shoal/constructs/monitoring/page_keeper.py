@@ -7,7 +7,7 @@ which Lambda has, and nothing else. docs/decisions/run-page.md says why a functi
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -135,10 +135,8 @@ def _place(names: Names) -> dict[str, Any]:
             name: metric.model_dump(mode="json")
             for name, metric in environment.training.metrics.items()
         },
-        "prices": dict(_prices(environment.region)),
+        "prices": {
+            name: asdict(price) | {"date": str(price.date)}
+            for name, price in prices.instances(environment.region)
+        },
     }
-
-
-def _prices(region: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    for name, price in prices.instances(region):
-        yield name, asdict(price) | {"date": str(price.date)}

@@ -14,7 +14,6 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from shoal.constructs.network.internet_access import InternetAccess
 from shoal.constructs.roles.actor_role import ActorRole
 from shoal.pipelines.checks import capacity
 from shoal.settings.names import Names
@@ -62,19 +61,7 @@ class PrivateNetwork(Construct):
         self._add_s3_endpoint()
         self._add_flow_logs()
         if settings.nat:
-            public = ec2.PublicSubnet(
-                self,
-                "Public",
-                vpc_id=self.vpc.vpc_id,
-                cidr_block=ranges.public,
-                availability_zone=settings.training_az_id,
-                map_public_ip_on_launch=False,
-            )
-            self._placed(public, "Public", settings.training_az_id)
-            private = [self.training_subnet, *self.hosting_subnets]
-            InternetAccess(
-                self, "Internet", vpc=self.vpc, public_subnet=public, private_subnets=private
-            )
+            self._add_internet_access(ranges.public, settings.training_az_id)
 
     def _private(self, subnet_id: str, cidr: str, az_id: str) -> ec2.PrivateSubnet:
         subnet = ec2.PrivateSubnet(
@@ -136,6 +123,32 @@ class PrivateNetwork(Construct):
             actions=["s3:GetObject"],
             resources=[f"arn:aws:s3:::{bucket}/*"],
         )
+
+    def _add_internet_access(self, cidr: str, az_id: str) -> None:
+        """Let the private subnets open connections to the internet, through one NAT gateway in a
+        public subnet that holds nothing else. Nothing can connect inwards.
+
+        More than one zone is behind it: if its zone fails, the others lose the internet, which none
+        of our own traffic needs.
+        """
+        public = ec2.PublicSubnet(
+            self,
+            "Public",
+            vpc_id=self.vpc.vpc_id,
+            cidr_block=cidr,
+            availability_zone=az_id,
+            map_public_ip_on_launch=False,
+        )
+        self._placed(public, "Public", az_id)
+        scope = Construct(self, "Internet")
+        gateway = ec2.CfnInternetGateway(scope, "InternetGateway")
+        attachment = ec2.CfnVPCGatewayAttachment(
+            scope, "Attachment", vpc_id=self.vpc.vpc_id, internet_gateway_id=gateway.ref
+        )
+        public.add_default_internet_route(gateway.ref, attachment)
+        nat = public.add_nat_gateway()
+        for subnet in (self.training_subnet, *self.hosting_subnets):
+            subnet.add_default_nat_route(nat.ref)
 
     def _add_flow_logs(self) -> None:
         group = logs.LogGroup(

@@ -63,40 +63,28 @@ class Schedules(Construct):
             enforce_ssl=True,
             retention_period=cdk.Duration.days(14),
         )
-        acknowledge(
-            self.dead_letters,
-            {
-                "AwsSolutions-SQS3": (
-                    "This is a dead-letter queue, of schedules; the rule knows those of queues."
-                )
-            },
-        )
+        why = "This is a dead-letter queue, of schedules; the rule knows those of queues."
+        acknowledge(self.dead_letters, {"AwsSolutions-SQS3": why})
         if names.environment.schedules:
             self._group = scheduler.CfnScheduleGroup(self, "Group", name=names.schedule_group)
-            self._role = self._scheduler_role()
+            # Scheduler assumes it for schedules of our group, and for no others.
+            self._role = ActorRole(
+                self,
+                "Role",
+                names=names,
+                actor=ACTOR,
+                service="scheduler",
+                description=f"Calls what starts {names.pipeline}",
+                source=names.arn("scheduler", f"schedule-group/{names.schedule_group}"),
+            )
+            function, queue = self.starter.function.function_arn, self.dead_letters.queue_arn
+            self._role.allow_part("scheduler", function=function, queue=queue)
         for schedule in names.environment.schedules:
             self._add(schedule)
         if names.environment.data.on_manifest:
             start_on_manifest(
                 self, names=names, starter=self.starter, dead_letters=self.dead_letters
             )
-
-    def _scheduler_role(self) -> ActorRole:
-        """Return the role that EventBridge Scheduler assumes for schedules of our group, and for no
-        others.
-        """
-        role = ActorRole(
-            self,
-            "Role",
-            names=self._names,
-            actor=ACTOR,
-            service="scheduler",
-            description=f"Calls what starts {self._names.pipeline}",
-            source=self._names.arn("scheduler", f"schedule-group/{self._names.schedule_group}"),
-        )
-        function, queue = self.starter.function.function_arn, self.dead_letters.queue_arn
-        role.allow_part("scheduler", function=function, queue=queue)
-        return role
 
     def _add(self, schedule: Schedule) -> None:
         window = schedule.window_minutes

@@ -7,11 +7,10 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import boto3
-import container_logs
 from attribution import KINDS, Resource, Search, is_refusal, status_of, unless_missing
 from botocore.config import Config
 from botocore.exceptions import ClientError
@@ -27,6 +26,8 @@ CLIENT = Config(retries={"mode": "standard", "total_max_attempts": 8})
 """Explicit, because the default number of attempts (3 or 5) depends on the runtime's boto3."""
 RUNNING = ("Executing", "Stopping")
 _DELETION = "deletion"
+_LOG_DAYS = "90"
+"""As `observability.log_retention_days` has it."""
 
 log = logging.getLogger()
 log.setLevel(logging.INFO)
@@ -93,7 +94,7 @@ def _delete(
     if missing < len(endpoints):
         return False
     if endpoints:
-        container_logs.limit(boto3.client("logs", config=CLIENT), endpoints)
+        _limit_logs(boto3.client("logs", config=CLIENT), endpoints)
     # Described first: what does not exist has no tags, and its deletion is allowed by them alone.
     for name in configs:
         with search.attempt(_DELETION, f"endpoint config {name}"):
@@ -112,6 +113,23 @@ def _delete(
             ):
                 deleted.append(f"model/{name}")
     return unscaled
+
+
+def _limit_logs(logs: Any, endpoints: Iterable[str]) -> None:
+    """Give the log group of each endpoint an end: SageMaker makes them without retention, so every
+    execution would leave what its container said for ever.
+
+    Nothing costs money by the hour here, so a refusal is written down and stops no teardown.
+    """
+    days = int(os.environ.get("LOG_RETENTION_DAYS", _LOG_DAYS))
+    for name in endpoints:
+        group = f"/aws/sagemaker/Endpoints/{name}"
+        try:
+            logs.put_retention_policy(logGroupName=group, retentionInDays=days)
+        except logs.exceptions.ResourceNotFoundException:
+            log.info("%s has written no log", name)
+        except ClientError as error:
+            log.warning("the log of %s keeps no end: %s", name, error)
 
 
 def _may_exist(call: Any, **arguments: str) -> bool:
