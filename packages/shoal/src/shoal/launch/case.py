@@ -9,7 +9,6 @@ from shoal.launch import tables
 from shoal.launch.contract import Contract, contract_of
 from shoal.launch.image_uri import AwsImage, aws_image
 from shoal.launch.source_code import SourceCode, script_of
-from shoal.settings.parsing.errors import Problem
 from shoal.settings.sections.strategies import strategies_of
 from shoal.settings.settings import Framework, Strategy, Training
 
@@ -145,7 +144,3 @@ class Case:
     def may_have_horovod(self) -> bool:
         """Whether AWS's image contains Horovod; an unknown image may."""
         return self.has_unknown_image or not tables.is_older(self.last_horovod, self.version)
-
-    def problem(self, key: str, message: str, advice: str) -> Problem:
-        """Return the mistake in `training.<key>`, with the value that it has."""
-        return Problem(f"training.{key}", message, advice, getattr(self.training, key))

@@ -22,6 +22,7 @@ _AWS_TAG = re.compile(
     r"/(?:huggingface-)?(?P<framework>pytorch|tensorflow)(?:-training)?:"
     r"(?P<version>\d+\.\d+(?:\.\d+)?)-(?:transformers[\d.]+-)?(?:(?P<device>gpu|cpu)-)?"
 )
+_FOR_EC2 = re.compile(r":[^@]*-ec2(-|$)")
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,15 @@ def is_from_aws(uri: str) -> bool:
     """Return whether the image lies in AWS's own registry of the region."""
     match = _ECR.match(uri)
     return match is not None and tables.registry(match["region"]) == match["account"]
+
+
+def other_purpose(uri: str | None) -> str | None:
+    """Return what an image of AWS's is for, unless it is for training."""
+    if uri is None or not is_from_aws(uri):
+        return None
+    if "inference" in repository(uri):
+        return "serves models"
+    return "is made for EC2" if _FOR_EC2.search(uri) else None
 
 
 def is_pinned(uri: str) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator
 from fnmatch import fnmatchcase
 
 from shoal.launch import tables
-from shoal.launch.contract import OPTIMIZE_SDP
+from shoal.launch.contract import OPTIMIZE_SDP, Contract
 from shoal.settings.sections.hyperparameters import shell_characters
 
 Mistake = tuple[str, str]
@@ -54,6 +54,13 @@ def mistakes_in(options: str, passed: Collection[str]) -> Iterator[Mistake]:
         yield from _mistakes_of(option, values, count, passed)
         if _is_program(option):
             return  # and the rest would be the program's arguments
+
+
+def passed_with(contract: Contract, instance_type: str) -> tuple[str, ...]:
+    """Return the variables that mpirun is given whatever `custom_mpi_options` say."""
+    runner = "smddp" if contract.is_smddp_by_mpirun else "horovod"
+    added = (OPTIMIZE_SDP,) if contract.own_options else ()
+    return (*tables.passed_by_toolkit(runner, instance_type), *added)
 
 
 def variables_in(options: str) -> dict[str, str]:
