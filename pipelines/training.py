@@ -20,8 +20,9 @@ from shoal.launch import Launch
 from shoal.pipelines.expressions import EXECUTION_ARN, EXECUTION_ID, Property, PropertyFile
 from shoal.pipelines.gating import compare_step, condition, failure_message, measured_values
 from shoal.pipelines.graph import Pipeline
+from shoal.pipelines.infrastructure import Infrastructure
 from shoal.pipelines.parameters import declare
-from shoal.pipelines.requests import EVALUATION_FILE, EVALUATION_OUTPUT, Infrastructure, Requests
+from shoal.pipelines.requests import EVALUATION_FILE, EVALUATION_OUTPUT, Requests
 from shoal.pipelines.retries import CREATE_CALL, JOB
 from shoal.pipelines.steps import (
     After,

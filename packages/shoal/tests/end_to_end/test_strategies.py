@@ -21,8 +21,7 @@ from local_kit.sagemaker_account import BUCKET, Account, archive, until
 from pipelines.training import training_pipeline
 from shoal.aws.metrics import Parts, parse
 from shoal.launch import launch_of
-from shoal.pipelines.checks.check import placeholder_infrastructure
-from shoal.pipelines.requests import Infrastructure
+from shoal.pipelines.infrastructure import Infrastructure, placeholder_infrastructure
 from shoal.settings.loading.loader import load_environment, strategy_names
 from shoal.settings.names import Names
 from shoal.settings.settings import Environment

@@ -10,8 +10,8 @@ from typing import Any
 
 from pipelines.training import training_pipeline
 from shoal.launch import launch_of
+from shoal.pipelines.infrastructure import Infrastructure, MountedFileSystem
 from shoal.pipelines.limits import every_step
-from shoal.pipelines.requests import Infrastructure, MountedFileSystem
 from shoal.settings.loading.loader import load
 from shoal.settings.parsing.base import Settings
 from shoal.settings.sections.channels import InputMode

@@ -8,7 +8,8 @@ from pipelines.training import training_pipeline as standard
 from shoal.launch import Launch
 from shoal.pipelines.expressions import EXECUTION_ID, Property
 from shoal.pipelines.graph import Pipeline
-from shoal.pipelines.requests import TRANSFORM_FOLDER, Infrastructure, artifacts
+from shoal.pipelines.infrastructure import Infrastructure
+from shoal.pipelines.requests import TRANSFORM_FOLDER, artifacts
 from shoal.pipelines.retries import CREATE_CALL, JOB
 from shoal.pipelines.steps import Callback, Condition, Step, Transform, Tuning
 from shoal.settings.names import Names

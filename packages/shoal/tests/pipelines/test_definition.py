@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from shoal.pipelines import shapes
-from shoal.pipelines.requests import MountedFileSystem
+from shoal.pipelines.infrastructure import MountedFileSystem
 from shoal.settings.parsing.errors import LaunchError
 from tests.pipelines.inputs import (
     GOLDENS,

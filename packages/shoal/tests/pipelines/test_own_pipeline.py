@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from shoal.launch import launch_of
-from shoal.pipelines.checks.check import check, placeholder_infrastructure
+from shoal.pipelines.checks.check import check
+from shoal.pipelines.infrastructure import placeholder_infrastructure
 from shoal.pipelines.own_pipeline import definition_of
 from shoal.settings.parsing.errors import ConfigError
 from tests.pipelines.inputs import environment

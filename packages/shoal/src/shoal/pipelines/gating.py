@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from shoal.pipelines.expressions import Join, Parameter, PropertyFile
-from shoal.pipelines.requests import COMPARE, Infrastructure, Parameters, compared, limit_of
+from shoal.pipelines.infrastructure import Infrastructure
+from shoal.pipelines.parameters import Parameters
+from shoal.pipelines.requests import COMPARE, NOT_WORSE, compared, limit_of
 from shoal.pipelines.steps import (
     GreaterThanOrEqualTo,
     Lambda,
@@ -19,8 +21,6 @@ from shoal.pipelines.steps import (
 from shoal.settings.names import Names
 from shoal.settings.sections.gates import Bound
 from shoal.settings.settings import Environment
-
-_NOT_WORSE = "not worse than approved"
 
 
 def measured_values(
@@ -37,7 +37,7 @@ def condition(
     bound: Bound, value: PropertyFile, limit: Parameter
 ) -> GreaterThanOrEqualTo | LessThanOrEqualTo:
     """Return what must hold for `value` to pass the gate `bound`."""
-    if bound.kind == _NOT_WORSE:
+    if bound.kind == NOT_WORSE:
         return GreaterThanOrEqualTo(compared(bound, "margin"), 0.0)
     return (GreaterThanOrEqualTo if bound.kind == "at least" else LessThanOrEqualTo)(value, limit)
 
@@ -53,7 +53,7 @@ def compare_step(
     outputs: dict[str, Literal["String", "Float"]] = {"status": "String", "version": "String"}
     better = environment.compared_metrics
     for bound, value in measured.items():
-        if bound.kind == _NOT_WORSE:
+        if bound.kind == NOT_WORSE:
             arguments[f"value_of_{bound.metric}"] = value
             arguments[f"direction_of_{bound.metric}"] = str(better[bound.metric])
             arguments[f"tolerance_of_{bound.metric}"] = parameters.gates[bound]
@@ -78,7 +78,7 @@ def failure_message(parameters: Parameters, measured: Mapping[Bound, PropertyFil
     for bound, value in measured.items():
         words, limit = limit_of(bound, parameters)
         parts += [f"{bound.metric} is ", value, f" and must be {words}", limit]
-        if bound.kind == _NOT_WORSE:
+        if bound.kind == NOT_WORSE:
             parts += [" (", compared(bound, "reason"), ")"]
         parts.append("; ")
     return Join("", tuple(parts[:-1]))

@@ -24,7 +24,7 @@ from shoal.launch import Launch
 from shoal.launch.errors import DefinitionError
 from shoal.pipelines import own_pipeline_rules, shapes
 from shoal.pipelines.graph import Pipeline
-from shoal.pipelines.requests import Infrastructure
+from shoal.pipelines.infrastructure import Infrastructure
 from shoal.settings.loading.loader import environment_file
 from shoal.settings.parsing.errors import ConfigError, Problem
 from shoal.settings.settings import Environment

@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from shoal.launch.errors import GraphError
 from shoal.pipelines.graph import STEP_NAME, VERSION
+from shoal.pipelines.infrastructure import Infrastructure
 from shoal.pipelines.limits import (
     BRANCHES,
     RUN_TIME,
@@ -23,28 +25,29 @@ from shoal.pipelines.limits import (
     parameter_values,
     run_time,
 )
-from shoal.pipelines.requests import TRANSFORM_FOLDER, Infrastructure, artifacts
+from shoal.pipelines.requests import TRANSFORM_FOLDER, artifacts
 from shoal.settings.names import Names
 from shoal.settings.settings import Environment
 
 GENERATED_PREFIX = "pipelines-"
 _HOSTING_NAMES = {"Endpoint": "EndpointName", "EndpointConfig": "EndpointConfigName"}
 _HOSTING = ("Model", *_HOSTING_NAMES)
+_VARIANTS = ("ProductionVariants", "ShadowProductionVariants")
 _JOBS = ("training", "evaluation", "endpoint")
 _FUNCTIONS = ("compare", "seal", "smoke_test", "teardown")
-_ROLE_KEYS = ("RoleArn", "ExecutionRoleArn")
 _KEY_AT = {
     "Training": ("OutputDataConfig", "KmsKeyId"),
     "Transform": ("TransformOutput", "KmsKeyId"),
 }
-_QUEUE = re.compile(
-    r"https://sqs\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(\.cn)?/(?P<account>\d{12})/[A-Za-z0-9_-]{1,80}"
-)
 _VPC_AT = {
     "Training": ("VpcConfig",),
     "Processing": ("NetworkConfig", "VpcConfig"),
     "Model": ("VpcConfig",),
 }
+_QUEUE = re.compile(
+    r"https://sqs\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(\.cn)?/(?P<account>\d{12})/[A-Za-z0-9_-]{1,80}"
+)
+StepJson = Mapping[str, Any]
 
 
 def check_form(definition: Mapping[str, Any]) -> None:
@@ -58,38 +61,9 @@ def check_fit(
     definition: Mapping[str, Any], environment: Environment, infrastructure: Infrastructure
 ) -> None:
     """Raise GraphError for what the roles would refuse, or the teardown guard would not find."""
-    defaults = {each["Name"]: each.get("DefaultValue") for each in definition.get("Parameters", [])}
-    mistakes = list(_experiment_mistakes(definition))
-    models = {each["Name"] for each in every_step(definition["Steps"]) if each["Type"] == "Model"}
-    for step in every_step(definition["Steps"]):
-        names = Names(environment)
-        if environment.endpoint is None and step["Type"] in _HOSTING:
-            mistakes.append(
-                f"step {step['Name']}: `endpoint` is none, so nothing would remove what it creates"
-            )
-            continue
-        mistakes += [
-            *_name_mistakes(step, names, defaults),
-            *_group_mistakes(step, names),
-            *_model_mistakes(step, models),
-            *_transform_mistakes(step, names, defaults),
-            *_queue_mistakes(step, environment),
-        ]
-        for job in _jobs(step):
-            mistakes += _permission_mistakes(job, infrastructure)
-            mistakes += _limit_mistakes(job, parameter_values(definition), infrastructure)
+    mistakes = list(_Fit(definition, environment, infrastructure).mistakes())
     if mistakes:
         raise GraphError(mistakes)
-
-
-def _jobs(step: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the step, or in its place the trainings that a tuning job starts."""
-    if step["Type"] != "Tuning":
-        yield step
-        return
-    name = f"{step['Name']}.TrainingJobDefinition"
-    for request in job_requests(step):
-        yield {"Name": name, "Type": "Training", "Arguments": request}
 
 
 def _form_mistakes(definition: Mapping[str, Any]) -> Iterator[str]:
@@ -161,172 +135,182 @@ def _references(value: Any) -> Iterator[str]:
             yield from _references(child)
 
 
-def _experiment_mistakes(definition: Mapping[str, Any]) -> Iterator[str]:
-    """The SDK's `Pipeline` asks for an experiment and a trial per execution by default."""
-    if definition.get("PipelineExperimentConfig"):
-        yield (
-            "PipelineExperimentConfig: the pipeline's role may make no experiments; leave it out"
-            " (SDK: pipeline_experiment_config=None)"
-        )
+@dataclass(frozen=True)
+class _Fit:
+    """Looks whether a definition fits the roles and the teardown guard around it."""
 
+    definition: Mapping[str, Any]
+    environment: Environment
+    infrastructure: Infrastructure
 
-def _name_mistakes(
-    step: Mapping[str, Any], names: Names, defaults: Mapping[str, Any]
-) -> Iterator[str]:
-    """The guard finds what an execution left by ARNs, which are lower case.
+    def mistakes(self) -> Iterator[str]:
+        if self.definition.get("PipelineExperimentConfig"):
+            # the SDK's `Pipeline` asks for an experiment and a trial per execution by default
+            yield (
+                "PipelineExperimentConfig: the pipeline's role may make no experiments; leave it"
+                " out (SDK: pipeline_experiment_config=None)"
+            )
+        for step in every_step(self.definition["Steps"]):
+            name = step["Name"]
+            if self.environment.endpoint is None and step["Type"] in _HOSTING:
+                yield f"step {name}: `endpoint` is none, so nothing would remove what it creates"
+                continue
+            for place, message in self._of_step(step):
+                yield f"{name}.{place}: {message}"
+            for job in _jobs(step):
+                yield from self._of_job(job)
 
-    It touches only names of this pipeline.
-    """
-    key = _HOSTING_NAMES.get(step["Type"], "")
-    if not key:
-        return
-    name = _text_of(step["Arguments"][key], defaults)
-    prefix = names.pipeline if step["Type"] == "EndpointConfig" else f"{names.pipeline}-"
-    place = f"{step['Name']}.{key}"
-    if name != name.lower():
-        yield (
-            f"{place}: {name!r} must be lower case, as ARNs are: the teardown guard would not"
-            " find it"
-        )
-    elif not name.startswith((prefix, GENERATED_PREFIX)):
-        yield (
-            f"{place}: {name!r} must start with {prefix}, or the pipeline may not create it and"
-            " the teardown guard may not delete it"
-        )
+    @property
+    def _names(self) -> Names:
+        return Names(self.environment)
 
+    def _text_of(self, value: Any) -> str:
+        """Return what is known of a text before the execution, with `*` for what SageMaker
+        computes.
+        """
+        if isinstance(value, str):
+            return value
+        if "Std:Join" in value:
+            parts = value["Std:Join"]["Values"]
+            return str(value["Std:Join"]["On"]).join(map(self._text_of, parts))
+        parameters = self.definition.get("Parameters", [])
+        defaults = {each["Name"]: each.get("DefaultValue") for each in parameters}
+        name = str(value.get("Get", "")).removeprefix("Parameters.")
+        return str(defaults.get(name) or "*")
 
-def _group_mistakes(step: Mapping[str, Any], names: Names) -> Iterator[str]:
-    if (
-        step["Type"] == "RegisterModel"
-        and step["Arguments"].get("ModelPackageGroupName") != names.model_package_group
-    ):
-        place = f"{step['Name']}.ModelPackageGroupName"
-        yield (
-            f"{place}: the pipeline may register models in the environment's own group only,"
-            f" {names.model_package_group}"
-        )
+    def _of_step(self, step: StepJson) -> Iterator[tuple[str, str]]:
+        """Yield place and message of what a step of this type may not do here."""
+        arguments, group = step["Arguments"], self._names.model_package_group
+        match step["Type"]:
+            case "Endpoint" | "EndpointConfig" as kind:
+                key = _HOSTING_NAMES[kind]
+                if message := self._name_mistake(kind, self._text_of(arguments[key])):
+                    yield key, message
+                for variants in _VARIANTS:
+                    for number, variant in enumerate(arguments.get(variants, ())):
+                        place = f"{variants}[{number}].ModelName"
+                        yield from self._model_mistakes(place, variant.get("ModelName"))
+            case "RegisterModel" if arguments.get("ModelPackageGroupName") != group:
+                yield (
+                    "ModelPackageGroupName",
+                    "the pipeline may register models in the environment's own group only,"
+                    f" {group}",
+                )
+            case "Transform":
+                yield from self._model_mistakes("ModelName", arguments["ModelName"])
+                yield from self._transform_mistakes(arguments)
+            case "Callback":
+                yield from self._queue_mistakes(str(step.get("SqsQueueUrl", "")))
 
+    def _name_mistake(self, kind: str, name: str) -> str:
+        """The guard finds what an execution left by ARNs, which are lower case.
 
-def _model_mistakes(step: Mapping[str, Any], models: set[str]) -> Iterator[str]:
-    """IAM cannot keep one pipeline's models from another: SageMaker names them alike."""
-    arguments, used = step["Arguments"], {}
-    if step["Type"] == "Transform":
-        used["ModelName"] = arguments["ModelName"]
-    elif step["Type"] == "EndpointConfig":
-        for kind in ("ProductionVariants", "ShadowProductionVariants"):
-            for number, variant in enumerate(arguments.get(kind, ())):
-                used[f"{kind}[{number}].ModelName"] = variant.get("ModelName")
-    for place, model in used.items():
+        It touches only names of this pipeline.
+        """
+        prefix = self._names.pipeline + ("" if kind == "EndpointConfig" else "-")
+        if name != name.lower():
+            return f"{name!r} must be lower case, as ARNs are: the teardown guard would not find it"
+        if not name.startswith((prefix, GENERATED_PREFIX)):
+            return (
+                f"{name!r} must start with {prefix}, or the pipeline may not create it and the"
+                " teardown guard may not delete it"
+            )
+        return ""
+
+    def _model_mistakes(self, place: str, model: Any) -> Iterator[tuple[str, str]]:
+        """IAM cannot keep one pipeline's models from another: SageMaker names them alike."""
+        steps = every_step(self.definition["Steps"])
+        models = sorted(each["Name"] for each in steps if each["Type"] == "Model")
         reference = str(model.get("Get", "")) if isinstance(model, Mapping) else ""
         if reference not in {f"Steps.{each}.ModelName" for each in models}:
             yield (
-                f"{step['Name']}.{place}: must be the ModelName of a Model step, as"
-                f" Property(<step>, 'ModelName'); there are {', '.join(sorted(models)) or 'none'}"
+                place,
+                "must be the ModelName of a Model step, as Property(<step>, 'ModelName'); there are"
+                f" {', '.join(models) or 'none'}",
             )
 
+    def _transform_mistakes(self, arguments: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """A transform job runs under the role of its model, which reads and writes these places."""
+        folder = artifacts(self._names, TRANSFORM_FOLDER)
+        places = {
+            ("TransformInput", "DataSource", "S3DataSource", "S3Uri"): (
+                f"s3://{self._names.bucket('data')}/datasets/"
+            ),
+            ("TransformOutput", "S3OutputPath"): self._text_of(folder.to_json()).removesuffix("*"),
+        }
+        for path, start in places.items():
+            text = self._text_of(_at(arguments, path))
+            if not text.startswith((start, "*")):
+                message = (
+                    f"{text!r} must start with {start}: the model's role may use no other place"
+                )
+                yield ".".join(path), message
 
-def _transform_mistakes(
-    step: Mapping[str, Any], names: Names, defaults: Mapping[str, Any]
-) -> Iterator[str]:
-    """A transform job runs under the role of its model, which reads and writes these places."""
-    if step["Type"] != "Transform":
-        return
-    arguments = step["Arguments"]
-    results = _text_of(artifacts(names, TRANSFORM_FOLDER).to_json(), {}).removesuffix("*")
-    places = {
-        ("TransformInput", "DataSource", "S3DataSource", "S3Uri"): (
-            f"s3://{names.bucket('data')}/datasets/"
-        ),
-        ("TransformOutput", "S3OutputPath"): results,
-    }
-    for path, start in places.items():
-        text = _text_of(_at(arguments, path), defaults)
-        if not text.startswith((start, "*")):
+    def _queue_mistakes(self, url: str) -> Iterator[tuple[str, str]]:
+        queue, own = _QUEUE.fullmatch(url), (self.environment.region, self.environment.account)
+        if not queue or (queue["region"], queue["account"]) != own:
             yield (
-                f"{step['Name']}.{'.'.join(path)}: {text!r} must start with {start}: the model's"
-                " role may use no other place"
+                "SqsQueueUrl",
+                f"{url!r} must be the URL of a standard queue in the environment's account and"
+                f" region, as in https://sqs.{own[0]}.amazonaws.com/{own[1]}/NAME",
             )
 
-
-def _queue_mistakes(step: Mapping[str, Any], environment: Environment) -> Iterator[str]:
-    if step["Type"] != "Callback":
-        return
-    url = str(step.get("SqsQueueUrl", ""))
-    queue = _QUEUE.fullmatch(url)
-    if not queue or (queue["region"], queue["account"]) != (
-        environment.region,
-        environment.account,
-    ):
-        yield (
-            f"{step['Name']}.SqsQueueUrl: {url!r} must be the URL of a standard queue in the"
-            " environment's account and region, as in"
-            f" https://sqs.{environment.region}.amazonaws.com/{environment.account}/NAME"
+    def _of_job(self, step: StepJson) -> Iterator[str]:
+        """Yield what the pipeline's role, which allows what the definition asks for, would refuse
+        in the request of a job or in the call of a function.
+        """
+        name, kind, arguments = step["Name"], step["Type"], step["Arguments"]
+        values = parameter_values(self.definition)
+        roles, functions = (
+            self._existing("role_arn", _JOBS),
+            self._existing("function_arn", _FUNCTIONS),
         )
-
-
-def _text_of(value: Any, defaults: Mapping[str, Any]) -> str:
-    """Return what is known of a name before the execution, with `*` for what SageMaker computes."""
-    if isinstance(value, str):
-        return value
-    if "Std:Join" in value:
-        return str(value["Std:Join"]["On"]).join(
-            _text_of(part, defaults) for part in value["Std:Join"]["Values"]
-        )
-    name = str(value.get("Get", "")).removeprefix("Parameters.")
-    return str(defaults.get(name) or "*")
-
-
-def _permission_mistakes(step: Mapping[str, Any], infrastructure: Infrastructure) -> Iterator[str]:
-    arguments = step["Arguments"]
-    roles = _existing(infrastructure, "role_arn", _JOBS)
-    for key in _ROLE_KEYS:
-        if key in arguments and arguments[key] not in roles:
+        for key in ("RoleArn", "ExecutionRoleArn"):
+            if key in arguments and arguments[key] not in roles:
+                yield (
+                    f"{name}.{key}: the pipeline may hand over only the roles in infrastructure"
+                    f" ({', '.join(roles.values())})"
+                )
+        if kind == "Lambda" and step.get("FunctionArn") not in functions:
             yield (
-                f"{step['Name']}.{key}: the pipeline may hand over only the roles in infrastructure"
-                f" ({', '.join(roles.values())})"
+                f"{name}.FunctionArn: the pipeline may call only the functions in infrastructure"
+                f" ({', '.join(functions.values())})"
             )
-    functions = _existing(infrastructure, "function_arn", _FUNCTIONS)
-    if step["Type"] == "Lambda" and step.get("FunctionArn") not in functions:
-        yield (
-            f"{step['Name']}.FunctionArn: the pipeline may call only the functions in"
-            f" infrastructure ({', '.join(functions.values())})"
-        )
-    path = _VPC_AT.get(step["Type"], ())
-    if path and not _at(arguments, path):
-        yield (
-            f"{step['Name']}.{'.'.join(path)}: is missing; the pipeline may start jobs in the"
-            " environment's subnets only"
-        )
+        if kind in _VPC_AT and not _at(arguments, _VPC_AT[kind]):
+            yield (
+                f"{name}.{'.'.join(_VPC_AT[kind])}: is missing; the pipeline may start jobs in the"
+                " environment's subnets only"
+            )
+        if None in instance_types(arguments, values):
+            yield (
+                f"{name}: its InstanceType must be text or a parameter with a default: the pipeline"
+                " may use no other types"
+            )
+        if kind == "Training" and run_time(arguments, values) is None:
+            yield (
+                f"{name}.{'.'.join(RUN_TIME)}: must be a number or a parameter with a default: the"
+                " pipeline may start no job that runs longer"
+            )
+        if kind in _KEY_AT and output_key(kind, arguments) != self.infrastructure.kms_key_arn:
+            yield (
+                f"{name}.{'.'.join(_KEY_AT[kind])}: must be infrastructure.kms_key_arn; the"
+                f" pipeline may start no {kind.lower()} without it"
+            )
+
+    def _existing(self, kind: str, names: tuple[str, ...]) -> dict[str, str]:
+        """Return name by ARN; what is for endpoints only need not be there."""
+        arns = {getattr(self.infrastructure, f"{name}_{kind}"): name for name in names}
+        return {arn: name for arn, name in arns.items() if arn}
 
 
-def _existing(infrastructure: Infrastructure, kind: str, names: tuple[str, ...]) -> dict[str, str]:
-    """Return name by ARN; what is for endpoints only need not be there."""
-    arns = {getattr(infrastructure, f"{name}_{kind}"): name for name in names}
-    return {arn: name for arn, name in arns.items() if arn}
-
-
-def _limit_mistakes(
-    step: Mapping[str, Any], values: Mapping[str, list[Any]], infrastructure: Infrastructure
-) -> Iterator[str]:
-    """The pipeline's role allows what the definition asks for, so that must be known by then."""
-    arguments = step["Arguments"]
-    if None in instance_types(arguments, values):
-        yield (
-            f"{step['Name']}: its InstanceType must be text or a parameter with a default: the"
-            " pipeline may use no other types"
-        )
-    if step["Type"] == "Training" and run_time(arguments, values) is None:
-        place = f"{step['Name']}.{'.'.join(RUN_TIME)}"
-        yield (
-            f"{place}: must be a number or a parameter with a default: the pipeline may start no"
-            " job that runs longer"
-        )
-    path = _KEY_AT.get(step["Type"])
-    if path and output_key(step["Type"], arguments) != infrastructure.kms_key_arn:
-        yield (
-            f"{step['Name']}.{'.'.join(path)}: must be infrastructure.kms_key_arn; the pipeline may"
-            f" start no {step['Type'].lower()} without it"
-        )
+def _jobs(step: StepJson) -> Iterator[StepJson]:
+    """Yield the step, or in its place the trainings that a tuning job starts."""
+    if step["Type"] != "Tuning":
+        yield step
+        return
+    name = f"{step['Name']}.TrainingJobDefinition"
+    for request in job_requests(step):
+        yield {"Name": name, "Type": "Training", "Arguments": request}
 
 
 def _at(arguments: Mapping[str, Any], path: tuple[str, ...]) -> Any:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from shoal.launch import Launch
 from shoal.pipelines.expressions import Parameter
-from shoal.pipelines.requests import Infrastructure, MountedFileSystem, Parameters
+from shoal.pipelines.infrastructure import Infrastructure, MountedFileSystem
 from shoal.settings.names import Names
 from shoal.settings.sections.channels import MANIFEST_PARAMETER, path_parameter, uri_parameter
-from shoal.settings.sections.gates import bounds
+from shoal.settings.sections.gates import Bound, bounds
 from shoal.settings.sections.hyperparameters import (
     HyperparameterValue,
     as_text,
@@ -19,6 +22,36 @@ from shoal.settings.settings import Environment
 # what the registry keeps of an execution that a person or a schedule started: it takes no empty
 # text
 _NO_MANIFEST = "none"
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The values that a person may change for one execution."""
+
+    channels: Mapping[str, Parameter]
+    """Channel of the training job to a URI in S3, or a directory of the file system."""
+    evaluation_data: Parameter
+    """The evaluation's data, always in S3; without a file system that of a channel."""
+    code_uri: Parameter
+    instance_type: Parameter
+    instance_count: Parameter
+    gates: Mapping[Bound, Parameter]
+    hyperparameters: Mapping[str, Parameter | str]
+    """Hyperparameter, as the script knows it, to its parameter, or to its text, which stays."""
+    data_manifest: Parameter | None = None
+    """The manifest that started the execution; only with `data.on_manifest`."""
+
+    def all(self) -> tuple[Parameter, ...]:
+        data = dict.fromkeys((*self.channels.values(), self.evaluation_data, self.code_uri))
+        manifest = (self.data_manifest,) if self.data_manifest else ()
+        return (
+            *data,
+            *manifest,
+            self.instance_type,
+            self.instance_count,
+            *self.gates.values(),
+            *(each for each in self.hyperparameters.values() if isinstance(each, Parameter)),
+        )
 
 
 def declare(environment: Environment, infrastructure: Infrastructure, launch: Launch) -> Parameters:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from shoal.launch import Launch, fabric
 from shoal.launch.tables import takes_volume_key
 from shoal.pipelines.expressions import EXECUTION_ID, Expression, Join, Parameter, Property
+from shoal.pipelines.infrastructure import Infrastructure
+from shoal.pipelines.parameters import Parameters
 from shoal.settings.names import ENVIRONMENT_TAG, EXECUTION_TAG, PIPELINE_TAG, WORKLOAD_TAG, Names
 from shoal.settings.sections import secrets
 from shoal.settings.sections.channels import InputMode
-from shoal.settings.sections.file_system import DATASETS_PATH
 from shoal.settings.sections.gates import Bound
 from shoal.settings.sections.hyperparameters import as_sent
 from shoal.settings.settings import Endpoint, Environment, Framework
@@ -23,6 +23,8 @@ _EVALUATION = "/opt/ml/processing/output/evaluation"
 _NUMBER = "([0-9.eE+-]+)"
 COMPARE = "Compare"
 """Name of the step that compares with the newest approved version."""
+NOT_WORSE = "not worse than approved"
+"""The kind of a gate that needs it."""
 EVALUATION_OUTPUT = "evaluation"
 EVALUATION_FILE = "evaluation.json"
 TRANSFORM_FOLDER = "transform"
@@ -40,77 +42,6 @@ def artifacts(names: Names, prefix: str, *below: str) -> Join:
     """Return an execution's own folder in the artifact bucket, or what is `below` it."""
     folder = f"s3://{names.bucket('artifacts')}/{names.folder(prefix)}"
     return Join("/", (folder, EXECUTION_ID, *below))
-
-
-@dataclass(frozen=True)
-class MountedFileSystem:
-    """The FSx for Lustre file system that training reads; CDK tokens are fine."""
-
-    file_system_id: str
-    mount_name: str
-    """The first part of every path on it (`LustreMountName` of the file system)."""
-
-    def directory(self, dataset: str, channel: str) -> str:
-        """Return the directory that shows `datasets/<dataset>/<channel>/` of the data bucket."""
-        return f"/{self.mount_name}{DATASETS_PATH}/{dataset}/{channel}"
-
-
-@dataclass(frozen=True)
-class Infrastructure:
-    """What the stacks created and the definition refers to.
-
-    CDK tokens are fine; list tokens are not (one string per item).
-    """
-
-    code_uri: str
-    kms_key_arn: str
-    training_role_arn: str
-    evaluation_role_arn: str
-    endpoint_role_arn: str
-    """Empty where there is no endpoint, as are the two functions of one."""
-    training_subnet_ids: tuple[str, ...]
-    training_security_group_ids: tuple[str, ...]
-    hosting_subnet_ids: tuple[str, ...]
-    hosting_security_group_ids: tuple[str, ...]
-    seal_function_arn: str
-    smoke_test_function_arn: str
-    teardown_function_arn: str
-    compare_function_arn: str | None = None
-    """Only where a gate is `not_worse_than: approved`."""
-    training_image_uri: str | None = None
-    """The image that was built for training; only with `training.build_image`."""
-    file_system: MountedFileSystem | None = None
-    """Only where `data.input_mode` is FSx."""
-
-
-@dataclass(frozen=True)
-class Parameters:
-    """The values that a person may change for one execution."""
-
-    channels: Mapping[str, Parameter]
-    """Channel of the training job to a URI in S3, or a directory of the file system."""
-    evaluation_data: Parameter
-    """The evaluation's data, always in S3; without a file system that of a channel."""
-    code_uri: Parameter
-    instance_type: Parameter
-    instance_count: Parameter
-    gates: Mapping[Bound, Parameter]
-    hyperparameters: Mapping[str, Parameter | str]
-    """Hyperparameter, as the script knows it, to its parameter, or to its text, which stays."""
-    data_manifest: Parameter | None = None
-    """The manifest that started the execution; only with `data.on_manifest`."""
-
-    def all(self) -> tuple[Parameter, ...]:
-        data = dict.fromkeys((*self.channels.values(), self.evaluation_data, self.code_uri))
-        manifest = (self.data_manifest,) if self.data_manifest else ()
-        return (
-            *data,
-            *manifest,
-            self.instance_type,
-            self.instance_count,
-            *self.gates.values(),
-            *(each for each in self.hyperparameters.values() if isinstance(each, Parameter)),
-        )
 
 
 @dataclass(frozen=True)
@@ -150,13 +81,15 @@ class Requests:
         in hardware.
         """
         settings = self.environment.training
+        own = {name: metric.regex for name, metric in settings.metrics.items()}
+        metrics = own | FABRIC_METRICS
         request: dict[str, Any] = {
             "RoleArn": self.infrastructure.training_role_arn,
             "AlgorithmSpecification": {
                 "TrainingImage": self.infrastructure.training_image_uri or self.launch.image_uri,
                 "TrainingInputMode": self._input_mode(),
                 "MetricDefinitions": [
-                    {"Name": name, "Regex": regex} for name, regex in self._metrics().items()
+                    {"Name": name, "Regex": regex} for name, regex in metrics.items()
                 ],
             },
             "HyperParameters": self._hyperparameters(),
@@ -164,12 +97,12 @@ class Requests:
                 self._channel(name, data) for name, data in self.parameters.channels.items()
             ],
             "OutputDataConfig": {
-                "S3OutputPath": self._artifacts("training"),
+                "S3OutputPath": artifacts(self.names, "training"),
                 "KmsKeyId": self.infrastructure.kms_key_arn,
                 "CompressionType": "GZIP",
             },
             "CheckpointConfig": {
-                "S3Uri": self._artifacts("checkpoints"),
+                "S3Uri": artifacts(self.names, "checkpoints"),
                 "LocalPath": "/opt/ml/checkpoints",
             },
             "ResourceConfig": {
@@ -219,7 +152,7 @@ class Requests:
                     {
                         "OutputName": EVALUATION_OUTPUT,
                         "S3Output": {
-                            "S3Uri": self._artifacts("evaluation"),
+                            "S3Uri": artifacts(self.names, "evaluation"),
                             "LocalPath": _EVALUATION,
                             "S3UploadMode": "EndOfJob",
                         },
@@ -238,25 +171,27 @@ class Requests:
 
         It has no tags: a version in a group has those of the group, and the call refuses its own.
         """
-        report = self._artifacts("evaluation", EVALUATION_FILE)
+        report = artifacts(self.names, "evaluation", EVALUATION_FILE)
         others: dict[str, Expression] = {}
         if self.parameters.data_manifest:
             others["data_manifest"] = self.parameters.data_manifest
-        comparing = [
-            each for each in self.parameters.gates if each.kind == "not worse than approved"
-        ]
-        if comparing:
-            others["compared_with_version"] = Property(COMPARE, "OutputParameters['version']")
-        for bound in comparing:  # what the next one is compared with
-            others[f"value_of_{bound.metric}"] = compared(bound, "value")
+        for bound in self.parameters.gates:
+            if bound.kind == NOT_WORSE:  # what the next one is compared with
+                version = Property(COMPARE, "OutputParameters['version']")
+                value = compared(bound, "value")
+                others |= {"compared_with_version": version, f"value_of_{bound.metric}": value}
+        endpoint, supported = self.environment.endpoint, {}
+        if endpoint:
+            supported = {
+                "SupportedContentTypes": list(endpoint.content_types),
+                "SupportedResponseMIMETypes": list(endpoint.content_types),
+                "SupportedRealtimeInferenceInstanceTypes": [endpoint.instance_type],
+            }
         return {
             "ModelPackageGroupName": self.names.model_package_group,
             "ModelApprovalStatus": "PendingManualApproval",
             "SkipModelValidation": "None",
-            "InferenceSpecification": {
-                "Containers": [self._container()],
-                **_supported(self.environment.endpoint),
-            },
+            "InferenceSpecification": {"Containers": [self._container()], **supported},
             "ModelMetrics": {
                 "ModelQuality": {"Statistics": {"ContentType": "application/json", "S3Uri": report}}
             },
@@ -273,13 +208,11 @@ class Requests:
 
     def model(self) -> dict[str, Any]:
         """Return CreateModel's request; SageMaker chooses the name."""
+        stacks = self.infrastructure
         return {
-            "ExecutionRoleArn": self.infrastructure.endpoint_role_arn,
+            "ExecutionRoleArn": stacks.endpoint_role_arn,
             "PrimaryContainer": self._container(),
-            "VpcConfig": _vpc(
-                self.infrastructure.hosting_subnet_ids,
-                self.infrastructure.hosting_security_group_ids,
-            ),
+            "VpcConfig": _vpc(stacks.hosting_subnet_ids, stacks.hosting_security_group_ids),
             "Tags": self._tags(),
         }
 
@@ -297,30 +230,22 @@ class Requests:
         }
         if settings.inference_ami_version:
             variant["InferenceAmiVersion"] = settings.inference_ami_version
-        key = (
-            {"KmsKeyId": self.infrastructure.kms_key_arn}
-            if takes_volume_key(settings.instance_type)
-            else {}
-        )
-        return {
+        request = {
             "EndpointConfigName": self.endpoint_name,
             "ProductionVariants": [variant],
             "Tags": self._tags(),
-            **key,
         }
+        if takes_volume_key(settings.instance_type):
+            request["KmsKeyId"] = self.infrastructure.kms_key_arn
+        return request
 
     def endpoint(self) -> dict[str, Any]:
         """Return CreateEndpoint's request."""
-        config_name = Property("CreateEndpointConfig", "EndpointConfigName")
         return {
             "EndpointName": self.endpoint_name,
-            "EndpointConfigName": config_name,
+            "EndpointConfigName": Property("CreateEndpointConfig", "EndpointConfigName"),
             "Tags": self._tags(),
         }
-
-    def _metrics(self) -> dict[str, str]:
-        own = self.environment.training.metrics
-        return {name: metric.regex for name, metric in own.items()} | FABRIC_METRICS
 
     def _gates(self) -> Join:
         """Return what the evaluation had to reach, as in `rmse at most 60 and r2 at least 0.2`.
@@ -343,7 +268,7 @@ class Requests:
         if "sagemaker_instance_type" in contract:
             contract["sagemaker_instance_type"] = self.parameters.instance_type
         if self.launch.needs_model_dir:
-            contract["model_dir"] = self._artifacts("training", "model")
+            contract["model_dir"] = artifacts(self.names, "training", "model")
         contract["sagemaker_submit_directory"] = self.parameters.code_uri
         return contract | {
             name: value.as_text() if isinstance(value, Parameter) else as_sent(value)
@@ -362,31 +287,21 @@ class Requests:
 
     def _source(self, data: Parameter, *, in_dataset: bool) -> dict[str, Any]:
         mounted = self.infrastructure.file_system
-        if mounted is None or not in_dataset:
-            return {
-                "S3DataSource": {
-                    "S3DataType": "S3Prefix",
-                    "S3Uri": data,
-                    "S3DataDistributionType": "FullyReplicated",
-                }
-            }
-        return {
-            "FileSystemDataSource": {
+        if mounted and in_dataset:
+            source = {
                 "FileSystemId": mounted.file_system_id,
                 "FileSystemType": "FSxLustre",
                 "FileSystemAccessMode": "ro",
                 "DirectoryPath": data,
             }
-        }
+            return {"FileSystemDataSource": source}
+        location = {"S3DataType": "S3Prefix", "S3Uri": data}
+        return {"S3DataSource": location | {"S3DataDistributionType": "FullyReplicated"}}
 
     def _input_mode(self) -> str:
         """Return the mode as the API knows it: a file system is mounted in the mode File."""
-        return str(
-            InputMode.FILE if self.infrastructure.file_system else self.environment.data.input_mode
-        )
-
-    def _artifacts(self, prefix: str, *below: str) -> Join:
-        return artifacts(self.names, prefix, *below)
+        mounted = self.infrastructure.file_system
+        return str(InputMode.FILE if mounted else self.environment.data.input_mode)
 
     def _container(self) -> dict[str, Any]:
         return {
@@ -413,9 +328,8 @@ class Requests:
         }
 
     def _training_vpc(self) -> dict[str, Any]:
-        return _vpc(
-            self.infrastructure.training_subnet_ids, self.infrastructure.training_security_group_ids
-        )
+        stacks = self.infrastructure
+        return _vpc(stacks.training_subnet_ids, stacks.training_security_group_ids)
 
     def _tags(self) -> list[dict[str, Any]]:
         """Return the tags by which everything that an execution creates is found, attributed, aged
@@ -436,20 +350,9 @@ class Requests:
         return f'{unpack} && exec python3 {_CODE}/{self.environment.evaluation.entry_point} "$@"'
 
 
-def _supported(endpoint: Endpoint | None) -> dict[str, list[str]]:
-    """Return what the registry's entry says of an endpoint."""
-    if endpoint is None:
-        return {}
-    return {
-        "SupportedContentTypes": list(endpoint.content_types),
-        "SupportedResponseMIMETypes": list(endpoint.content_types),
-        "SupportedRealtimeInferenceInstanceTypes": [endpoint.instance_type],
-    }
-
-
 def limit_of(bound: Bound, parameters: Parameters) -> tuple[str, Expression]:
     """Return the two parts of a text such as `at least 0.98`."""
-    if bound.kind == "not worse than approved":
+    if bound.kind == NOT_WORSE:
         return "", compared(bound, "limit")
     return f"{bound.kind} ", parameters.gates[bound]
 
@@ -464,14 +367,14 @@ def _vpc(subnet_ids: tuple[str, ...], security_group_ids: tuple[str, ...]) -> di
 
 
 def _processing_input(name: str, uri: Expression) -> dict[str, Any]:
-    source = {
-        "S3Uri": uri,
-        "LocalPath": f"{_INPUT}/{name}",
-        "S3DataType": "S3Prefix",
-        "S3InputMode": "File",
-    }
     return {
         "InputName": name,
-        "S3Input": source
-        | {"S3DataDistributionType": "FullyReplicated", "S3CompressionType": "None"},
+        "S3Input": {
+            "S3Uri": uri,
+            "LocalPath": f"{_INPUT}/{name}",
+            "S3DataType": "S3Prefix",
+            "S3InputMode": "File",
+            "S3DataDistributionType": "FullyReplicated",
+            "S3CompressionType": "None",
+        },
     }

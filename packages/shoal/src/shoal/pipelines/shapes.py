@@ -18,7 +18,7 @@ from shoal.launch.errors import ArgumentsError
 from shoal.pipelines.limits import every_step
 
 if TYPE_CHECKING:
-    from botocore.model import ServiceModel, Shape, StructureShape
+    from botocore.model import ServiceModel
 
 CREATE_CALLS = {
     "Training": ("CreateTrainingJob", "TrainingJobName"),
@@ -61,21 +61,19 @@ def _step_mistakes(step: Mapping[str, Any], defaults: Mapping[str, Any]) -> Iter
     kind, name, arguments = step["Type"], step["Name"], step["Arguments"]
     if kind in CREATE_CALLS:
         operation, generated = CREATE_CALLS[kind]
-        checker = _Checker(defaults, frozenset({generated} if generated else ()))
-        yield from checker.structure(_input_shape(operation), arguments, name, is_request=True)
+        if generated in arguments:
+            yield f"{name}.{generated}: the pipeline makes up this name itself"
+        shape = _service_model().operation_model(operation).input_shape
+        # an expression counts as there, whatever it stands for
+        request = {generated: {"Get": ""}} if generated else {}
+        yield from _Checker(defaults).value(shape, {**arguments, **request}, name)
     elif kind in {"Callback", "Lambda"}:
         yield from _flat_mistakes(kind, name, arguments)
-    elif kind == "Fail":
-        yield from (
-            []
-            if set(arguments) == {"ErrorMessage"}
-            else [f"{name}: Fail takes ErrorMessage and nothing else"]
-        )
-    elif kind != "Condition":
-        yield (
-            f"{name}: there is no rule for step type {kind}; known:"
-            f" {', '.join([*CREATE_CALLS, 'Callback', 'Condition', 'Fail', 'Lambda'])}"
-        )
+    elif kind == "Fail" and set(arguments) != {"ErrorMessage"}:
+        yield f"{name}: Fail takes ErrorMessage and nothing else"
+    elif kind not in {"Condition", "Fail"}:
+        known = ", ".join([*CREATE_CALLS, "Callback", "Condition", "Fail", "Lambda"])
+        yield f"{name}: there is no rule for step type {kind}; known: {known}"
 
 
 def _flat_mistakes(kind: str, name: str, arguments: Mapping[str, Any]) -> Iterator[str]:
@@ -108,13 +106,6 @@ def _service_model() -> ServiceModel:
     )
 
 
-def _input_shape(operation: str) -> StructureShape:
-    shape = _service_model().operation_model(operation).input_shape
-    if shape is None:
-        raise ValueError(f"{operation} takes no request")
-    return shape
-
-
 def values_of(shape_name: str) -> tuple[str, ...]:
     """Return the values of an enumeration, such as TrainingInstanceType."""
     shape: Any = _service_model().shape_for(shape_name)
@@ -135,101 +126,70 @@ class _Checker:
     """A walk through a request and its shape together."""
 
     defaults: Mapping[str, Any]
-    generated_names: frozenset[str]
 
-    def value(self, shape: Shape, value: Any, path: str) -> Iterator[str]:
+    def value(self, shape: Any, value: Any, path: str) -> Iterator[str]:
         value = self._default_of(value)
-        if is_expression(value) or _is_token(value):
+        types, words = _TYPES.get(shape.type_name, ((), ""))
+        if is_expression(value) or _is_token(value) or not types:
             return
-        check_kind = getattr(self, f"_{_KINDS.get(shape.type_name, 'anything')}")
-        yield from check_kind(shape, value, path)
+        is_right = isinstance(value, types) and (bool in types or not isinstance(value, bool))
+        if not is_right:
+            yield f"{path}: must be {words}, not {_kind_of(value)}"
+        elif shape.type_name == "structure":
+            yield from self._structure(shape, value, path)
+        elif shape.type_name == "list":
+            yield from _outside(shape, len(value), path, "items")
+            for index, item in enumerate(value):
+                yield from self.value(shape.member, item, f"{path}[{index}]")
+        elif shape.type_name == "map":
+            yield from _outside(shape, len(value), path, "entries")
+            for key, item in value.items():
+                yield from self.value(shape.key, key, f"{path} key {key!r}")
+                yield from self.value(shape.value, item, f"{path}.{key}")
+        elif shape.type_name == "string":
+            yield from _text_mistakes(shape, value, path)
+        else:
+            yield from _outside(shape, value, path)
 
     def _default_of(self, value: Any) -> Any:
         """Return the default of a parameter that stands alone."""
-        name = value["Get"] if is_expression(value) and isinstance(value.get("Get"), str) else ""
-        default = (
-            self.defaults.get(name.removeprefix("Parameters."))
-            if name.startswith("Parameters.")
-            else None
-        )
+        if not is_expression(value) or not str(value.get("Get")).startswith("Parameters."):
+            return value
+        default = self.defaults.get(value["Get"].removeprefix("Parameters."))
         return value if default is None else default
 
-    def structure(
-        self, shape: Any, value: Any, path: str, *, is_request: bool = False
-    ) -> Iterator[str]:
-        if not isinstance(value, Mapping):
-            yield f"{path}: must be an object, not {_kind_of(value)}"
-            return
+    def _structure(self, shape: Any, value: Mapping[str, Any], path: str) -> Iterator[str]:
         for key in value:
             if key not in shape.members:
-                yield (
-                    f"{path}.{key}: unknown field of {shape.name}; it has"
-                    f" {_some(sorted(shape.members), key)}"
-                )
-            elif is_request and key in self.generated_names:
-                yield f"{path}.{key}: the pipeline makes up this name itself"
+                known = _some(sorted(shape.members), key)
+                yield f"{path}.{key}: unknown field of {shape.name}; it has {known}"
         for key in shape.required_members:
-            if key not in value and not (is_request and key in self.generated_names):
+            if key not in value:
                 yield f"{path}.{key}: required field of {shape.name} is missing"
         for key in value.keys() & shape.members.keys():
             yield from self.value(shape.members[key], value[key], f"{path}.{key}")
 
-    def _structure(self, shape: Any, value: Any, path: str) -> Iterator[str]:
-        yield from self.structure(shape, value, path)
 
-    def _list(self, shape: Any, value: Any, path: str) -> Iterator[str]:
-        if not isinstance(value, list):
-            yield f"{path}: must be a list, not {_kind_of(value)}"
-            return
-        yield from _outside(shape, len(value), path, "items")
-        for index, item in enumerate(value):
-            yield from self.value(shape.member, item, f"{path}[{index}]")
-
-    def _map(self, shape: Any, value: Any, path: str) -> Iterator[str]:
-        if not isinstance(value, Mapping):
-            yield f"{path}: must be an object, not {_kind_of(value)}"
-            return
-        yield from _outside(shape, len(value), path, "entries")
-        for key, item in value.items():
-            yield from self.value(shape.key, key, f"{path} key {key!r}")
-            yield from self.value(shape.value, item, f"{path}.{key}")
-
-    def _string(self, shape: Any, value: Any, path: str) -> Iterator[str]:
-        if not isinstance(value, str):
-            yield f"{path}: must be text, not {_kind_of(value)}"
-        elif shape.enum and value not in shape.enum:
-            yield f"{path}: {value!r} is not one of {_some(shape.enum, value)}"
-        else:
-            yield from _outside(shape, len(value), path, "characters")
-            pattern = _compiled(shape.metadata.get("pattern", ""))
-            if pattern and not pattern.fullmatch(value):
-                yield f"{path}: {value!r} does not match {pattern.pattern}"
-
-    def _integer(self, shape: Any, value: Any, path: str) -> Iterator[str]:
-        if isinstance(value, bool) or not isinstance(value, int):
-            yield f"{path}: must be a whole number, not {_kind_of(value)}"
-            return
-        yield from _outside(shape, value, path)
-
-    def _number(self, shape: Any, value: Any, path: str) -> Iterator[str]:
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            yield f"{path}: must be a number, not {_kind_of(value)}"
-            return
-        yield from _outside(shape, value, path)
-
-    def _boolean(self, _: Any, value: Any, path: str) -> Iterator[str]:
-        if not isinstance(value, bool):
-            yield f"{path}: must be true or false, not {_kind_of(value)}"
-
-    def _anything(self, *_: Any) -> Iterator[str]:
-        return iter(())
-
-
-_KINDS = {kind: kind for kind in ("structure", "list", "map", "string", "integer", "boolean")} | {
-    "long": "integer",
-    "float": "number",
-    "double": "number",
+_TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
+    "structure": ((Mapping,), "an object"),
+    "map": ((Mapping,), "an object"),
+    "list": ((list,), "a list"),
+    "string": ((str,), "text"),
+    "boolean": ((bool,), "true or false"),
+    **dict.fromkeys(("integer", "long"), ((int,), "a whole number")),
+    **dict.fromkeys(("float", "double"), ((int, float), "a number")),
 }
+"""Python's types of a shape's, and how a message calls them; no other is checked."""
+
+
+def _text_mistakes(shape: Any, value: str, path: str) -> Iterator[str]:
+    if shape.enum and value not in shape.enum:
+        yield f"{path}: {value!r} is not one of {_some(shape.enum, value)}"
+        return
+    yield from _outside(shape, len(value), path, "characters")
+    pattern = _compiled(shape.metadata.get("pattern", ""))
+    if pattern and not pattern.fullmatch(value):
+        yield f"{path}: {value!r} does not match {pattern.pattern}"
 
 
 def _outside(shape: Any, size: float, path: str, unit: str = "") -> Iterator[str]:

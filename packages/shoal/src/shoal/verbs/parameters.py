@@ -12,9 +12,9 @@ from shoal.aws import execution
 from shoal.aws.cdk import QUALIFIER
 from shoal.errors import ParameterError
 from shoal.launch import launch_of
-from shoal.pipelines.checks.check import placeholder_infrastructure
 from shoal.pipelines.checks.schedules import instance_type_mistake
 from shoal.pipelines.checks.script_options import parameters_of
+from shoal.pipelines.infrastructure import placeholder_infrastructure
 from shoal.pipelines.own_pipeline import definition_of
 from shoal.settings.sections.gates import bounds
 from shoal.settings.settings import Environment

@@ -68,7 +68,9 @@ def options_of(source_dir: str, entry_point: str, root: Path | None) -> Mapping[
     source = Path(source_dir)
     if root is None or source.parts[:1] != (FOLDER,):
         return {}
-    texts = list(_texts_of(root / source, entry_point))
+    script = root / source / entry_point
+    files = [script, *modules_of(root / source, entry_point)] if script.is_file() else []
+    texts = [file.read_text(encoding="utf-8") for file in files]
     if any("parse_known_args" in text for text in texts):
         return {}
     return {option.name: option for text in texts for option in _options_in(text)}
@@ -89,12 +91,8 @@ def problems_of(training: Training, entry_point: str, root: Path | None) -> Iter
     for name, value in training.hyperparameters.items() if options else ():
         key = f"training.hyperparameters.{name}"
         if name not in options:
-            yield Problem(
-                key,
-                f"is not an option of {entry_point}, which has: {names}",
-                "correct the name, or remove it",
-                value,
-            )
+            message = f"is not an option of {entry_point}, which has: {names}"
+            yield Problem(key, message, "correct the name, or remove it", value)
         elif mistake := options[name].mistake_in(as_argument(as_sent(value))):
             message = f"arrives as {value}, which {mistake}" if isinstance(value, bool) else mistake
             yield Problem(key, message, f"give what {entry_point} takes", value)
@@ -104,39 +102,28 @@ def modules_of(folder: Path, entry_point: str) -> list[Path]:
     """Return the modules in the folder that a script imports by name. The script must be there,
     and readable.
     """
-    names = _imported_by((folder / entry_point).read_text(encoding="utf-8"))
+    nodes = list(ast.walk(tree_of((folder / entry_point).read_text(encoding="utf-8"))))
+    names = [each.name for node in nodes if isinstance(node, ast.Import) for each in node.names]
+    names += [str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)]
     return [module for name in names if (module := folder / f"{name}.py").is_file()]
 
 
-def _texts_of(folder: Path, entry_point: str) -> Iterator[str]:
-    """Yield the text of the script, and of the modules in its folder that it imports by name."""
-    if (folder / entry_point).is_file():
-        for file in (folder / entry_point, *modules_of(folder, entry_point)):
-            yield file.read_text(encoding="utf-8")
-
-
 @cache
-def _imported_by(text: str) -> tuple[str | None, ...]:
-    nodes = list(ast.walk(ast.parse(text)))
-    named = [each.name for node in nodes if isinstance(node, ast.Import) for each in node.names]
-    return (*named, *(node.module for node in nodes if isinstance(node, ast.ImportFrom)))
+def tree_of(text: str) -> ast.Module:
+    """Return the syntax tree of a script's text; raise SyntaxError or ValueError if it has none.
+
+    The cache is by text, not by file: environments share scripts, each is read more than once, and
+    parsing was a third of `shoal check`.
+    """
+    return ast.parse(text)
 
 
 @cache
 def _options_in(text: str) -> tuple[Option, ...]:
-    """Return the options in a text.
-
-    The cache is by text, not by file: environments share scripts, each is read twice, and parsing
-    was a third of `shoal check`.
-    """
-    return tuple(_options(ast.parse(text)))
-
-
-def _options(tree: ast.Module) -> Iterator[Option]:
-    """Yield the options that calls of add_argument add, under any name that the script gives it,
+    """Return the options that calls of add_argument add, under any name that the script gives it,
     and in loops over names that are written there.
     """
-    nodes = list(ast.walk(tree))
+    nodes, options = list(ast.walk(tree_of(text))), list[Option]()
     loops = [node for node in nodes if isinstance(node, ast.For)]
     names_of = {id(call): _option_names(loop.iter) for loop in loops for call in ast.walk(loop)}
     aliases = {
@@ -148,12 +135,13 @@ def _options(tree: ast.Module) -> Iterator[Option]:
     }
     for call in nodes:
         if isinstance(call, ast.Call) and _is_add_argument(call.func, aliases):
-            of_loop = names_of.get(id(call), [])
             keywords = {keyword.arg: keyword.value for keyword in call.keywords}
             kind, choices = _name(keywords.get("type")), _texts(keywords.get("choices"))
             for node in call.args:
-                names = of_loop if isinstance(node, ast.Name) else _option_names(node)
-                yield from (Option(name, kind, choices) for name in names)
+                is_of_loop = isinstance(node, ast.Name)
+                names = names_of.get(id(call), []) if is_of_loop else _option_names(node)
+                options += [Option(name, kind, choices) for name in names]
+    return tuple(options)
 
 
 def _is_add_argument(node: ast.expr, aliases: Collection[str]) -> bool:

@@ -10,11 +10,12 @@ import ast
 import re
 import sys
 from collections.abc import Iterable, Iterator
-from functools import cache
 from pathlib import Path
 
+from shoal.launch import recipes
 from shoal.launch.errors import Risk
-from shoal.pipelines.checks.script_options import modules_of
+from shoal.pipelines.checks import script_options
+from shoal.pipelines.checks.script_options import modules_of, tree_of
 from shoal.settings.loading.container_code import ENTRY_POINT
 from shoal.settings.loading.workload import workload_file
 from shoal.settings.parsing.errors import Problem
@@ -22,31 +23,75 @@ from shoal.settings.settings import Environment
 
 PAGE = "docs/bring-your-model.md"
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_BLOCKS = (ast.If, ast.For, ast.While, ast.With, ast.Try)
 _EVALUATION_OPTIONS = ("--model-dir", "--test-dir", "--output-dir")
 _WORDS = ("evaluation.json", "archive_sha256", "content_sha256", "training_job_name")
 
 
+def missing(environment: Environment, entry_point: str, root: Path | None) -> Iterator[Problem]:
+    """Yield the files that the repository at `root` lacks; `entry_point` is what would train."""
+    if root is None:
+        return
+    source_dir, image = environment.training.source_dir, environment.training.build_image
+    if image in recipes.names() and not (root / recipes.FOLDER / image / "Dockerfile").is_file():
+        message = f"there is no {recipes.FOLDER}/{image}/Dockerfile"
+        yield Problem("training.build_image", message, "write it, or name another recipe", image)
+    elif not (root / source_dir).is_dir():
+        advice = "give a folder of the repository"
+        yield Problem("training.source_dir", "there is no such folder", advice, source_dir)
+    else:
+        for key, script in _scripts(environment, entry_point):
+            if not (root / source_dir / script).is_file():
+                message = f"there is no such file in {source_dir}"
+                yield Problem(key, message, "write it, or name one that is there", script)
+
+
 def problems(environment: Environment, entry_point: str, root: Path | None) -> Iterator[Problem]:
-    """Yield what scripts that are there lack; `entry_point` is the one that trains.
+    """Yield the scripts that are missing, or what they lack; `entry_point` is the one that trains.
 
     A pipeline of one's own has a contract of its own: its scripts must be readable, no more.
     """
-    if root is None:
+    if absent := list(missing(environment, entry_point, root)):
+        yield from absent
         return
-    folder = root / environment.training.source_dir
-    evaluation = environment.evaluation.entry_point
-    scripts = {"training.entry_point": entry_point, "evaluation.entry_point": evaluation}
-    unreadable = [
-        problem for key, script in scripts.items() for problem in _unreadable(key, folder, script)
-    ]
+    lacks = list(_lacks(environment, entry_point, root)) if root else []
+    yield from lacks or script_options.problems_of(environment.training, entry_point, root)
+
+
+def _lacks(environment: Environment, entry_point: str, root: Path) -> Iterator[Problem]:
+    folder, evaluation = root / environment.training.source_dir, environment.evaluation.entry_point
+    scripts = _scripts(environment, entry_point)
+    unreadable = [each for key, script in scripts for each in _unreadable(key, folder, script)]
     yield from dict.fromkeys(unreadable)
-    if not unreadable and environment.pipeline is None:
-        for key, script in scripts.items():
-            yield from _without_main(key, folder, script)
-        yield from _missing_options(folder, evaluation)
-        yield from _unwritten_metrics(environment, folder)
-        if environment.endpoint is not None and environment.endpoint.image_uri is None:
-            yield from _missing_inference(environment, folder)
+    if unreadable or environment.pipeline is not None:
+        return
+    for key, script in scripts:
+        if not _starts_something(folder, script):
+            message = "calls nothing: a job with it would end at once, without a result"
+            advice = 'end it with `if __name__ == "__main__":` and a call'
+            yield Problem(key, message, advice, script)
+    if absent := _missing_options(folder, evaluation):
+        message = f"takes no {', '.join(absent)}, which the pipeline gives it"
+        yield Problem("evaluation.entry_point", message, f"add it; see {PAGE}", evaluation)
+    metrics = dict.fromkeys(gate.metric for gate in environment.evaluation.gates)
+    if unsaid := _unsaid(metrics, _text_with_modules(folder, evaluation)):
+        message = (
+            f"name {', '.join(unsaid)}, which {evaluation} never says: after the training, the gate"
+            " would find no such number"
+        )
+        file = workload_file(environment.workload)
+        advice = (
+            f"correct it (here, or in {file}); if {evaluation} computes it, name it in a comment"
+        )
+        yield Problem("evaluation.gates", message, advice)
+    endpoint = environment.endpoint
+    if endpoint and endpoint.image_uri is None and not (folder / ENTRY_POINT).is_file():
+        message = (
+            f"there is no {ENTRY_POINT} in it, which training copies into the model and the"
+            " endpoint runs"
+        )
+        source_dir = environment.training.source_dir
+        yield Problem("training.source_dir", message, f"write it; see {PAGE}", source_dir)
 
 
 def notices(environment: Environment, root: Path | None) -> Iterator[str]:
@@ -62,20 +107,9 @@ def notices(environment: Environment, root: Path | None) -> Iterator[str]:
         )
 
 
-def _unwritten_metrics(environment: Environment, folder: Path) -> Iterator[Problem]:
-    """Yield a problem if a gate's metric stands nowhere in the evaluation and what it uses of its
-    folder. A comment counts: a script may put the name together when it runs.
-    """
-    script = environment.evaluation.entry_point
-    metrics = dict.fromkeys(gate.metric for gate in environment.evaluation.gates)
-    if unsaid := _unsaid(metrics, _text_with_modules(folder, script)):
-        message = (
-            f"name {', '.join(unsaid)}, which {script} never says: after the training, the gate"
-            " would find no such number"
-        )
-        file = workload_file(environment.workload)
-        advice = f"correct it (here, or in {file}); if {script} computes it, name it in a comment"
-        yield Problem("evaluation.gates", message, advice)
+def _scripts(environment: Environment, entry_point: str) -> tuple[tuple[str, str], ...]:
+    evaluation = environment.evaluation.entry_point
+    return ("training.entry_point", entry_point), ("evaluation.entry_point", evaluation)
 
 
 def _unsaid(words: Iterable[str], text: str) -> list[str]:
@@ -84,7 +118,8 @@ def _unsaid(words: Iterable[str], text: str) -> list[str]:
 
 def _text_with_modules(folder: Path, script: str) -> str:
     """Return the text of a script and of every file of its folder that one of them may import:
-    that says the file's name, or its package's.
+    that says the file's name, or its package's. Comments count: a script may put a name together
+    when it runs.
     """
     text, rest = _text(folder / script), set(folder.rglob("*.py"))
     while used := {file for file in rest if _says_name(text, file.relative_to(folder))}:
@@ -115,7 +150,7 @@ def _mistake_in(script: Path) -> str | None:
     """Return why Python cannot read a script; None if it can."""
     version = ".".join(map(str, sys.version_info[:2]))
     try:
-        _body(script.read_text(encoding="utf-8"))
+        tree_of(script.read_text(encoding="utf-8"))
     except SyntaxError as error:
         return f"Python {version} cannot read line {error.lineno}: {error.msg}"
     except ValueError as error:  # not UTF-8, or NUL
@@ -123,53 +158,28 @@ def _mistake_in(script: Path) -> str | None:
     return None
 
 
-def _without_main(key: str, folder: Path, script: str) -> Iterator[Problem]:
-    """Yield a problem for a script that imports and defines, and starts nothing of it.
-
-    One that only imports a module of its folder may start it so.
+def _starts_something(folder: Path, script: str) -> bool:
+    """Return whether a script does more than to import and define; one that only imports a module
+    of its folder may start it so.
     """
-    body = _body((folder / script).read_text(encoding="utf-8"))
+    body = tree_of((folder / script).read_text(encoding="utf-8")).body
     defines = any(isinstance(node, _DEFINITIONS) for node in body)
-    if any(map(_does_something, body)) or (not defines and modules_of(folder, script)):
-        return
-    message = "calls nothing: a job with it would end at once, without a result"
-    advice = 'end it with `if __name__ == "__main__":` and a call'
-    yield Problem(key, message, advice, script)
-
-
-@cache
-def _body(text: str) -> tuple[ast.stmt, ...]:
-    return tuple(ast.parse(text).body)
+    return any(map(_does_something, body)) or (not defines and bool(modules_of(folder, script)))
 
 
 def _does_something(node: ast.stmt) -> bool:
     if isinstance(node, (*_DEFINITIONS, ast.Import, ast.ImportFrom)):
         return False
-    is_block = isinstance(node, ast.If | ast.For | ast.While | ast.With | ast.Try)
-    return is_block or any(isinstance(each, ast.Call) for each in ast.walk(node))
+    return isinstance(node, _BLOCKS) or any(isinstance(each, ast.Call) for each in ast.walk(node))
 
 
-def _missing_options(folder: Path, script: str) -> Iterator[Problem]:
-    """Yield a problem for an evaluation that reads its options by argparse, but not those that it
-    is given.
+def _missing_options(folder: Path, script: str) -> list[str]:
+    """Return the options that the pipeline gives to an evaluation that reads its own by argparse,
+    and takes no others.
     """
-    own, *others = (
-        file.read_text(encoding="utf-8") for file in (folder / script, *modules_of(folder, script))
-    )
+    files = (folder / script, *modules_of(folder, script))
+    own, *others = (file.read_text(encoding="utf-8") for file in files)
     if "ArgumentParser(" not in own or "parse_known_args" in own:
-        return
+        return []
     text = "\n".join((own, *others))
-    if missing := [option for option in _EVALUATION_OPTIONS if option not in text]:
-        message = f"takes no {', '.join(missing)}, which the pipeline gives it"
-        yield Problem("evaluation.entry_point", message, f"add it; see {PAGE}", script)
-
-
-def _missing_inference(environment: Environment, folder: Path) -> Iterator[Problem]:
-    """Yield a problem if there is nothing that AWS's image could run."""
-    if not (folder / ENTRY_POINT).is_file():
-        message = (
-            f"there is no {ENTRY_POINT} in it, which training copies into the model and the"
-            " endpoint runs"
-        )
-        source_dir = environment.training.source_dir
-        yield Problem("training.source_dir", message, f"write it; see {PAGE}", source_dir)
+    return [option for option in _EVALUATION_OPTIONS if option not in text]

@@ -1,0 +1,128 @@
+"""The instance types and images of each section: what SageMaker has, and what fits together."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from shoal.launch import Launch, image_uri, tables
+from shoal.pipelines import shapes
+from shoal.settings.parsing.errors import ConfigError, Problem
+from shoal.settings.settings import Environment
+
+_SHAPES = {
+    "training": "TrainingInstanceType",
+    "evaluation": "ProcessingInstanceType",
+    "endpoint": "ProductionVariantInstanceType",
+    "serving": "ProductionVariantInstanceType",
+}
+
+
+def problems(environment: Environment) -> Iterator[Problem]:
+    """Yield the instance types, drivers and images that SageMaker does not have, or that cannot
+    run together.
+    """
+    on_aws_images = dict(_on_aws_images(environment))
+    if environment.training.image_uri is None:
+        on_aws_images["training"] = environment.training.instance_type
+    for section, shape in _SHAPES.items():
+        settings = getattr(environment, section)
+        if settings is None:
+            continue
+        key, instance_type = f"{section}.instance_type", settings.instance_type
+        allowed = shapes.values_of(shape)
+        if instance_type not in allowed:
+            near = difflib.get_close_matches(instance_type, allowed, n=5, cutoff=0.5) or allowed[:5]
+            message = f"is not one of the {len(allowed)} instance types that SageMaker has for this"
+            yield Problem(key, message, f"choose one, such as {', '.join(near)}", instance_type)
+        elif section in on_aws_images and (kind := _other_architecture(instance_type)):
+            message = (
+                f"has {kind}, for which the images in packages/shoal/src/shoal/launch/images.yaml"
+                " are not made"
+            )
+            advice = "choose one such as ml.m5.xlarge, or with GPUs for training"
+            yield Problem(key, message, advice, instance_type)
+    drivers = shapes.values_of("ProductionVariantInferenceAmiVersion")
+    for section in ("endpoint", "serving"):
+        settings = getattr(environment, section)
+        if settings and settings.inference_ami_version not in (None, *drivers):
+            key, advice = f"{section}.inference_ami_version", f"choose one: {', '.join(drivers)}"
+            message = "is not one of the versions that SageMaker has"
+            yield Problem(key, message, advice, settings.inference_ami_version)
+    for section in ("evaluation", "endpoint"):
+        settings = getattr(environment, section)
+        uri = settings and settings.image_uri
+        if uri and not image_uri.is_pinned(uri):
+            message = "must be a full image URI with a tag or a digest, and not :latest"
+            advice = "write registry/repository:tag or registry/repository@sha256:..."
+            yield Problem(f"{section}.image_uri", message, advice, uri)
+
+
+def _other_architecture(instance_type: str) -> str:
+    """Return why AWS's images, built for x86 and for GPUs, would not start there, or not see the
+    accelerator; empty if they would.
+    """
+    if tables.is_arm(instance_type):
+        return "an Arm processor"
+    has_others = tables.has_other_accelerators(instance_type)
+    return "accelerators that are no GPUs" if has_others else ""
+
+
+def notices(environment: Environment, launch: Launch) -> Iterator[str]:
+    """Yield the sections that pay for GPUs which the image used there cannot use."""
+    release = environment.release
+    for section, instance_type in _on_aws_images(environment):
+        is_served = section == "serving" and release is not None
+        image = release.image_uri if is_served and release else launch.inference_image_uri
+        is_for_cpus = section == "evaluation" or "-cpu-" in image
+        if tables.has_gpus(instance_type) and is_for_cpus:
+            yield (
+                f"{section}.instance_type {instance_type} has GPUs, which the image used there"
+                " cannot use"
+            )
+
+
+def _on_aws_images(environment: Environment) -> Iterator[tuple[str, str]]:
+    """Yield the sections that run AWS's images beside training, with their instance types."""
+    endpoint, serving, release = environment.endpoint, environment.serving, environment.release
+    if environment.evaluation.image_uri is None:
+        yield "evaluation", environment.evaluation.instance_type
+    if endpoint and endpoint.image_uri is None:
+        yield "endpoint", endpoint.instance_type
+    # what is served is the release, or what will be registered
+    serves_aws_image = endpoint is None or endpoint.image_uri is None
+    if release is not None:
+        serves_aws_image = tables.runs_inference_script(release.image_uri)
+    if serving and serving.serverless is None and serves_aws_image:
+        yield "serving", serving.instance_type
+
+
+def other_types(
+    environment: Environment,
+    definition: Mapping[str, Any],
+    build: Callable[[Environment], dict[str, Any]],
+) -> Iterator[Problem]:
+    """Yield a problem for each of `training.other_instance_types` that needs another request, or
+    cannot run at all.
+
+    The launcher's hyperparameters, EFA's variables and the image are fixed when the definition is
+    made, from `training.instance_type`. `build` returns the definition of an environment, or raises
+    ConfigError.
+    """
+    key, training = "training.other_instance_types", environment.training
+    for instance_type in training.other_instance_types:
+        changes = {"instance_type": instance_type, "other_instance_types": ()}
+        section = training.model_copy(update=changes)
+        try:
+            other = build(environment.model_copy(update={"training": section}))
+        except ConfigError as error:
+            message = f"cannot run there: {error.problems[0].message}"
+            yield Problem(key, message, "leave it out", instance_type)
+            continue
+        ours, theirs = (each["Steps"][0]["Arguments"] for each in (definition, other))
+        # the type is a parameter of both
+        differing = sorted(key for key in {*ours, *theirs} if ours.get(key) != theirs.get(key))
+        if differing:
+            message = f"needs other {', '.join(differing)} than {training.instance_type}"
+            yield Problem(key, message, "give it an environment of its own", instance_type)
