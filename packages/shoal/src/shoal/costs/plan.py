@@ -137,23 +137,18 @@ def plan(environment: Environment, notices: Sequence[str] = (), root: Path | Non
     """Return the plan of an environment that `check` has accepted with `notices`; of one that has
     several workloads, what this one adds to what they share. `root` is the repository's folder.
     """
-    training, evaluation, endpoint = (
-        environment.training,
-        environment.evaluation,
-        environment.endpoint,
-    )
+    training, evaluation = environment.training, environment.evaluation
+    endpoint = environment.endpoint
     testing = [_instances("evaluation", evaluation.instance_type, 1, environment)]
     if endpoint:
         count = endpoint.instance_count
         testing.append(_instances("endpoint", endpoint.instance_type, count, environment))
     nodes = _instances("training", training.instance_type, training.instance_count, environment)
-    is_one_of_several = bool(environment.workloads)
-    shared_stacks = set(_shared_stacks(environment)) if is_one_of_several else set[Stack]()
-    own = _own_at_rest if is_one_of_several else _at_rest
+    shared = set(_shared_stacks(environment)) if environment.workloads else set[Stack]()
     return Plan(
         environment,
-        stacks=tuple(each for each in _stacks(environment) if each not in shared_stacks),
-        at_rest=Bill(tuple(own(environment))),
+        stacks=tuple(each for each in _stacks(environment) if each not in shared),
+        at_rest=Bill(tuple(_at_rest(environment))),
         training=Bill((nodes,)),
         testing=Bill(testing),
         training_subnet=(
@@ -237,14 +232,13 @@ def _stacks(environment: Environment) -> Iterator[Stack]:
 
 
 def _at_rest(environment: Environment) -> Iterator[Line]:
-    key, *shared = _shared_at_rest(environment)
-    yield replace(key, quantity=2 if environment.training.build_image else 1)
-    yield from shared
-    yield from _serving_instances(environment)
-
-
-def _own_at_rest(environment: Environment) -> Iterator[Line]:
-    if environment.training.build_image:
+    """Yield what is paid while nothing trains; of one of several workloads, what it adds."""
+    has_image = environment.training.build_image is not None
+    if not environment.workloads:
+        key, *shared = _shared_at_rest(environment)
+        yield replace(key, quantity=2 if has_image else 1)
+        yield from shared
+    elif has_image:
         yield Line("KMS key of the image", 1, prices.kms_key(environment.region))
     yield from _serving_instances(environment)
 
@@ -290,24 +284,21 @@ def _notes(environment: Environment) -> Iterator[str]:
             amount = "an unknown amount" if usd is None else f"~{usd} USD"
             yield f"each GB through {what} costs {amount} besides; S3 is reached past it"
     yield from _serving_notes(environment)
-    notes = (
-        (
-            environment.training.spot,
+    if environment.training.spot:
+        yield (
             "training is on spot capacity, which costs less than the on-demand price shown; its"
-            " price moves",
-        ),
-        (
-            environment.pipeline,
+            " price moves"
+        )
+    if environment.pipeline:
+        yield (
             f"the pipeline is your own ({environment.pipeline}); the instances shown are those of"
-            " the settings, not of its steps",
-        ),
-        (
-            network.existing,
+            " the settings, not of its steps"
+        )
+    if network.existing:
+        yield (
             "what the existing VPC costs, and whether it has enough free addresses, is not known"
-            " here",
-        ),
-    )
-    yield from (note for setting, note in notes if setting)
+            " here"
+        )
     yield f"in no sum: {NOT_COUNTED}"
 
 
