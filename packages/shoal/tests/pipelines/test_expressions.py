@@ -1,14 +1,11 @@
-"""Expressions are written in the definition language at any depth, and found there."""
+"""Expressions are written in the definition language at any depth."""
 
 from __future__ import annotations
 
 from shoal.pipelines.expressions import (
-    EXECUTION_ID,
-    Join,
     Parameter,
     Property,
     PropertyFile,
-    expressions_in,
     render,
 )
 
@@ -35,13 +32,3 @@ def test_numbers_become_text_where_text_is_needed() -> None:
         "Std:Join": {"On": "", "Values": [{"Get": "Parameters.Epochs"}]}
     }
     assert Parameter("Name", "String", "x").as_text().to_json() == {"Get": "Parameters.Name"}
-
-
-def test_expressions_inside_joins_are_found() -> None:
-    joined = Join("-", ("a", EXECUTION_ID, Join("", (EPOCHS,))))
-    assert list(expressions_in({"X": [joined]})) == [
-        joined,
-        EXECUTION_ID,
-        Join("", (EPOCHS,)),
-        EPOCHS,
-    ]

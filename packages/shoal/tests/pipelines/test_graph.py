@@ -38,7 +38,7 @@ def gate(*if_true: Step, if_false: tuple[Step, ...] = (), name: str = "Gate") ->
 
 def mistakes(*steps: Step, parameters: tuple[Parameter, ...] = ()) -> list[str]:
     try:
-        Pipeline(parameters, steps).to_dict()
+        Pipeline(parameters, steps or (Training("Train"),)).to_dict()
     except GraphError as error:
         return str(error).splitlines()
     return []
@@ -68,8 +68,11 @@ def test_a_run_condition_is_written_only_where_it_is_not_the_ordinary_one() -> N
 
 
 def test_every_mistake_is_reported() -> None:
-    lines = mistakes(Training("Train", {"X": Property("Nowhere", "Y")}), Training("bad name"))
-    assert len(lines) == 2
+    nowhere = Training("Train", {"X": Property("Nowhere", "Y"), "Z": THRESHOLD})
+    assert mistakes(nowhere) == [
+        "step Train: there is no step Nowhere",
+        "step Train: there is no parameter Threshold",
+    ]
 
 
 def test_a_step_stands_in_one_place_only() -> None:
@@ -80,7 +83,7 @@ def test_a_step_stands_in_one_place_only() -> None:
 
 @pytest.mark.parametrize("name", ["", "with space", "a" * 65, "dots.too"])
 def test_step_names_follow_the_apis_pattern(name: str) -> None:
-    assert "a name is 1 to 64 letters, digits, - and _" in mistakes(Training(name))[0]
+    assert "a Name of 1 to 64 letters, digits, - and _" in mistakes(Training(name))[0]
 
 
 def test_a_reference_to_an_unknown_step_is_refused() -> None:

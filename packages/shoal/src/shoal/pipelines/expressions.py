@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -10,18 +10,11 @@ ParameterType = Literal["String", "Integer", "Float", "Boolean"]
 
 
 class Expression:
-    """Something that stands for a value in a step's arguments.
-
-    Not an ABC: each step is searched for these, and that search is slow.
-    """
+    """Something that stands for a value in a step's arguments."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the expression in the definition language."""
         raise NotImplementedError
-
-    def parts(self) -> Iterator[Any]:
-        """Return the values inside it, which may be expressions."""
-        return iter(())
 
 
 @dataclass(frozen=True)
@@ -72,9 +65,6 @@ class Join(Expression):
     def to_json(self) -> dict[str, Any]:
         return {"Std:Join": {"On": self.on, "Values": [render(value) for value in self.values]}}
 
-    def parts(self) -> Iterator[Any]:
-        return iter(self.values)
-
 
 @dataclass(frozen=True)
 class Parameter(Expression):
@@ -122,19 +112,3 @@ def render(value: Any) -> Any:
     if isinstance(value, dict | Mapping):
         return {key: render(inner) for key, inner in value.items()}
     return value
-
-
-def expressions_in(value: Any) -> Iterator[Expression]:
-    """Yield every expression in `value`, at any depth, outer ones first."""
-    waiting = [value]
-    while waiting:
-        each = waiting.pop()
-        if isinstance(each, _PLAIN):
-            continue
-        if isinstance(each, Expression):
-            yield each
-            waiting.extend(reversed(list(each.parts())))
-        elif isinstance(each, list | tuple):
-            waiting.extend(reversed(each))
-        elif isinstance(each, dict | Mapping):
-            waiting.extend(reversed(list(each.values())))

@@ -22,7 +22,7 @@ from typing import Any
 
 from shoal.launch import Launch
 from shoal.launch.errors import DefinitionError
-from shoal.pipelines import own_pipeline_rules, shapes
+from shoal.pipelines import graph_rules, own_pipeline_rules, shapes
 from shoal.pipelines.graph import Pipeline
 from shoal.pipelines.infrastructure import Infrastructure
 from shoal.settings.loading.loader import environment_file
@@ -82,7 +82,7 @@ def _own(
             lambda: function(environment, infrastructure, **_launch_for(function, launch)),
         )
         definition = _as_dict(returned)
-    own_pipeline_rules.check_form(definition)
+    graph_rules.check(definition)
     shapes.check(definition)
     own_pipeline_rules.check_fit(definition, environment, infrastructure)
     return definition

@@ -1,22 +1,18 @@
-"""The rules of a definition that a user wrote.
-
-It must be a pipeline, and fit the roles and the teardown guard around it. Between `check_form` and
-`check_fit`, `shoal.pipelines.shapes` checks the requests of the steps.
+"""The rules of a definition that a user wrote: it must fit the roles and the teardown guard around
+it. Before, `shoal.pipelines.graph_rules` checks its graph and `shoal.pipelines.shapes` the requests
+of its steps.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from shoal.launch.errors import GraphError
-from shoal.pipelines.graph import STEP_NAME, VERSION
 from shoal.pipelines.infrastructure import Infrastructure
 from shoal.pipelines.limits import (
-    BRANCHES,
     RUN_TIME,
     every_step,
     instance_types,
@@ -50,13 +46,6 @@ _QUEUE = re.compile(
 StepJson = Mapping[str, Any]
 
 
-def check_form(definition: Mapping[str, Any]) -> None:
-    """Raise GraphError unless it is a pipeline with distinct steps that refer to what exists."""
-    mistakes = list(_form_mistakes(definition)) or list(_reference_mistakes(definition))
-    if mistakes:
-        raise GraphError(mistakes)
-
-
 def check_fit(
     definition: Mapping[str, Any], environment: Environment, infrastructure: Infrastructure
 ) -> None:
@@ -64,75 +53,6 @@ def check_fit(
     mistakes = list(_Fit(definition, environment, infrastructure).mistakes())
     if mistakes:
         raise GraphError(mistakes)
-
-
-def _form_mistakes(definition: Mapping[str, Any]) -> Iterator[str]:
-    if definition.get("Version") != VERSION:
-        yield f"Version must be {VERSION}"
-    parameters = definition.get("Parameters", [])
-    if not (
-        isinstance(parameters, list)
-        and all(
-            isinstance(each, Mapping) and isinstance(each.get("Name"), str) for each in parameters
-        )
-    ):
-        yield "Parameters must be a list of objects with Name and Type"
-    steps = definition.get("Steps")
-    if not isinstance(steps, list) or not steps:
-        yield "Steps must be a list with at least one step"
-        return
-    yield from _steps_mistakes(steps)
-
-
-def _steps_mistakes(steps: list[Any]) -> Iterator[str]:
-    for step in steps:
-        if not isinstance(step, Mapping) or not STEP_NAME.match(str(step.get("Name", ""))):
-            yield (
-                "every step is an object with a Name of 1 to 64 letters, digits, - and _:"
-                f" {str(step)[:60]}"
-            )
-        elif not isinstance(step.get("Type"), str) or not isinstance(
-            step.get("Arguments"), Mapping
-        ):
-            yield f"step {step['Name']}: a step has a Type and Arguments"
-        elif step["Type"] == "Condition":
-            branches = [step["Arguments"].get(branch) for branch in BRANCHES]
-            if not all(isinstance(branch, list) for branch in branches):
-                yield f"step {step['Name']}: a Condition has the lists IfSteps and ElseSteps"
-                continue
-            yield from _steps_mistakes([inner for branch in branches for inner in branch])
-
-
-def _reference_mistakes(definition: Mapping[str, Any]) -> Iterator[str]:
-    steps = list(every_step(definition["Steps"]))
-    names = Counter(step["Name"] for step in steps)
-    yield from (f"step {name} appears {count} times" for name, count in names.items() if count > 1)
-    parameters = {each["Name"] for each in definition.get("Parameters", [])}
-    for step in steps:
-        own = {key: value for key, value in step["Arguments"].items() if key not in BRANCHES}
-        for reference in _references(
-            {"Arguments": own, "PropertyFiles": step.get("PropertyFiles")}
-        ):
-            kind, _, rest = reference.partition(".")
-            if kind == "Steps" and rest.split(".")[0] not in names:
-                yield f"step {step['Name']}: {reference} refers to a step that does not exist"
-            if kind == "Parameters" and rest not in parameters:
-                yield f"step {step['Name']}: {reference} refers to a parameter that is not declared"
-        for other in step.get("DependsOn", []):
-            name = other.get("Step", "") if isinstance(other, Mapping) else str(other)
-            if name not in names:
-                yield f"step {step['Name']}: it depends on {name}, which does not exist"
-
-
-def _references(value: Any) -> Iterator[str]:
-    if isinstance(value, Mapping):
-        if isinstance(value.get("Get"), str):
-            yield value["Get"]
-        for child in value.values():
-            yield from _references(child)
-    elif isinstance(value, list):
-        for child in value:
-            yield from _references(child)
 
 
 @dataclass(frozen=True)

@@ -23,11 +23,6 @@ class RetryOn(StrEnum):
     CAPACITY_ERROR = "SageMaker.CAPACITY_ERROR"
     RESOURCE_LIMIT = "SageMaker.RESOURCE_LIMIT"
 
-    @property
-    def is_about_a_job(self) -> bool:
-        """Whether only a step that runs a job can get it."""
-        return self.value.startswith("SageMaker.")
-
 
 @dataclass(frozen=True)
 class RetryPolicy:

@@ -24,14 +24,6 @@ class Trigger(StrEnum):
     ANY = "Any"
 
 
-class RetryScope(StrEnum):
-    """The retry policies that a step type may have."""
-
-    NONE = "none"
-    CREATE_CALL = "create call"
-    JOB = "job"
-
-
 @dataclass(frozen=True, kw_only=True)
 class After:
     """A dependency with a run condition."""
@@ -64,7 +56,6 @@ class Step:
     """The parts that every step has."""
 
     type: ClassVar[str]
-    retry_scope: ClassVar[RetryScope] = RetryScope.NONE
 
     name: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
@@ -78,10 +69,6 @@ class Step:
     def branches(self) -> Iterator[tuple[Step, ...]]:
         """Return the steps inside this one, one tuple per branch."""
         return iter(())
-
-    def values(self) -> tuple[Any, ...]:
-        """Return everything of this step (not of steps inside it) that may hold expressions."""
-        return (self.arguments,)
 
     def to_json(self) -> dict[str, Any]:
         step: dict[str, Any] = {
@@ -104,7 +91,6 @@ class Training(Step):
     """Runs a training job."""
 
     type = "Training"
-    retry_scope = RetryScope.JOB
 
 
 @dataclass(frozen=True)
@@ -112,7 +98,6 @@ class Processing(Step):
     """Runs a processing job; `report_files` are outputs that conditions can read."""
 
     type = "Processing"
-    retry_scope = RetryScope.JOB
     report_files: tuple[ReportFile, ...] = field(default=(), kw_only=True)
 
     def to_json(self) -> dict[str, Any]:
@@ -129,7 +114,6 @@ class RegisterModel(Step):
     """Adds a version to a model package group."""
 
     type = "RegisterModel"
-    retry_scope = RetryScope.CREATE_CALL
 
 
 @dataclass(frozen=True)
@@ -137,7 +121,6 @@ class Model(Step):
     """Creates a model; SageMaker chooses its name."""
 
     type = "Model"
-    retry_scope = RetryScope.CREATE_CALL
 
 
 @dataclass(frozen=True)
@@ -174,7 +157,6 @@ class Transform(Step):
     """Runs a batch transform job, under the role of the model that it names."""
 
     type = "Transform"
-    retry_scope = RetryScope.JOB
 
 
 @dataclass(frozen=True)
@@ -182,7 +164,6 @@ class Tuning(Step):
     """Runs a hyperparameter tuning job."""
 
     type = "Tuning"
-    retry_scope = RetryScope.JOB
 
 
 @dataclass(frozen=True)
@@ -208,9 +189,6 @@ class Fail(Step):
 
     type = "Fail"
     message: str | Expression = field(kw_only=True)
-
-    def values(self) -> tuple[Any, ...]:
-        return (self.message,)
 
     def arguments_json(self) -> Any:
         return {"ErrorMessage": render(self.message)}
@@ -248,11 +226,6 @@ class Condition(Step):
 
     def branches(self) -> Iterator[tuple[Step, ...]]:
         return iter((self.if_true, self.if_false))
-
-    def values(self) -> tuple[Any, ...]:
-        return tuple(
-            side for condition in self.conditions for side in (condition.left, condition.right)
-        )
 
     def arguments_json(self) -> Any:
         return {
