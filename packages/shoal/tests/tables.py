@@ -11,3 +11,10 @@ import yaml
 def table(test: str, name: str) -> Any:
     """Return what the file `name` in the folder of the module `test`, its `__file__`, has."""
     return yaml.safe_load(Path(test).with_name(name).read_text(encoding="utf-8"))
+
+
+def rows(test: str, name: str, key: str) -> list[tuple[Any, ...]]:
+    """Return the rows below `key` in such a file, as pytest.mark.parametrize takes them: the values
+    of each row, whose keys are the same in all.
+    """
+    return [tuple(row.values()) for row in table(test, name)[key]]

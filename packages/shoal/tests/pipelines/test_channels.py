@@ -12,6 +12,7 @@ from shoal.settings.loading.loader import load_environment
 from shoal.settings.parsing.errors import ConfigError
 from tests.letters import BASE_MODEL, ENVIRONMENT, IMAGE, add_letters, write_environment
 from tests.pipelines.inputs import steps_by_name
+from tests.tables import rows
 
 DATASET = "s3://shoal-letters-lab-data-111122223333-us-east-1/datasets/letters"
 SEALED = f"s3://shoal-letters-lab-artifacts-111122223333-us-east-1/models/{'0' * 64}/"
@@ -77,25 +78,7 @@ def test_beside_a_file_system_a_channel_with_a_uri_is_copied_from_s3(tmp_path: P
     assert defaults(found)["BaseModelDataUri"] == SEALED
 
 
-@pytest.mark.parametrize(
-    ("change", "line"),
-    [
-        ("evaluation: {entry_point: gone.py}", 'evaluation.entry_point = "gone.py": there is no'),
-        ("evaluation: {image_uri: mine}", 'evaluation.image_uri = "mine": must be a full image'),
-        ("training: {entry_point: gone.py}", 'training.entry_point = "gone.py": there is no such'),
-        ("serving: {}", "serving: its models are trained and registered only: `endpoint` is none"),
-        ("endpoint: {}", "endpoint: training_code/letters/workload.yaml says `endpoint: none`"),
-        (
-            "training: {hyperparameters: {base-model-data-uri: x}, strategy: none}\n"
-            "data: {channels: {base_model: {}}}",
-            "becomes the pipeline parameter BaseModelDataUri, which the pipeline itself already",
-        ),
-        (
-            "data: {on_manifest: {parameters: {PagesDataUri: s3://a/b}}}",
-            "data.on_manifest.parameters.PagesDataUri",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("change", "line"), rows(__file__, "channels.yaml", "refused"))
 def test_what_is_missing_or_wrong_is_one_line(tmp_path: Path, change: str, line: str) -> None:
     small = 'name: lab\nworkload: letters\naccount: "111122223333"\n'
     if "training" not in change:

@@ -16,6 +16,7 @@ from shoal.pipelines.checks.needs import Unknown, place_of
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.parsing.errors import ConfigError
 from tests.letters import FOLDER
+from tests.tables import rows
 
 PLAN = """
 def plan(job):
@@ -133,16 +134,7 @@ def test_a_mistake_is_one_line(tmp_path: Path, gib: int, plan: str, says: str) -
     assert says in line
 
 
-@pytest.mark.parametrize(
-    ("training", "smddp", "backend"),
-    [
-        ("strategy: smddp", True, "smddp"),
-        ("strategy: pytorchddp", True, "smddp"),
-        ("strategy: smddp\n  collective: allgather\n  launcher: mpirun", True, "smddp"),
-        ("strategy: smddp\n  collective: allgather", False, "smddp"),
-        ("strategy: smddp\n  fallback: torchrun", False, "nccl"),
-    ],
-)
+@pytest.mark.parametrize(("training", "smddp", "backend"), rows(__file__, "needs.yaml", "smddp"))
 def test_a_plan_learns_whether_the_strategy_that_runs_is_smddps(
     tmp_path: Path, training: str, smddp: bool, backend: str
 ) -> None:
@@ -164,17 +156,7 @@ def test_a_plan_that_is_missing_is_told(tmp_path: Path) -> None:
     assert 'plan = "needs.py": there is no such file in letters; write it, or remove' in line
 
 
-@pytest.mark.parametrize(
-    ("changes", "why"),
-    [
-        (
-            {"instance_type": "ml.m5.xlarge"},
-            "no table has the GPU memory of a rank on ml.m5.xlarge",
-        ),
-        ({"processes_per_host": 16}, "no table has the GPU memory of a rank on ml.p4d.24xlarge"),
-        ({"source_dir": "mine"}, "would be for its own scripts"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "why"), rows(__file__, "needs.yaml", "unknown"))
 def test_what_no_table_has_is_unknown(tmp_path: Path, changes: dict[str, object], why: str) -> None:
     environment = load_environment("lab", repository(tmp_path, 1))
     training = environment.training.model_copy(update=changes)

@@ -15,6 +15,7 @@ from shoal.settings.parsing.errors import ConfigError
 from shoal.settings.sections.schedules import Schedule
 from shoal.settings.settings import Environment
 from tests.repository import ROOT
+from tests.tables import rows
 
 DEFINITION = {
     "Parameters": [
@@ -33,20 +34,7 @@ def environment(**changes: Any) -> Environment:
     return Environment(name="dev", workload="mnist", account="111122223333", schedules=(schedule,))
 
 
-@pytest.mark.parametrize(
-    ("parameters", "text"),
-    [
-        (
-            {"epochs": 3},
-            "is no parameter of the pipeline; it declares: Epochs, InstanceType, Rate, Shuffle",
-        ),
-        ({"Epochs": "many"}, "must be of the pipeline's type Integer"),
-        ({"Epochs": 0.5}, "must be of the pipeline's type Integer"),
-        ({"Rate": True}, "must be of the pipeline's type Float"),
-        ({"Shuffle": "yes"}, "must be true or false"),
-        ({"InstanceType": "ml.m5.large"}, "is not allowed; the pipeline takes ml.p4d.24xlarge"),
-    ],
-)
+@pytest.mark.parametrize(("parameters", "text"), rows(__file__, "schedules.yaml", "parameters"))
 def test_a_parameter_that_executions_would_refuse_is_one_problem(
     parameters: dict[str, Any], text: str
 ) -> None:
@@ -88,19 +76,7 @@ def test_parameters_that_fit_are_none() -> None:
 RARE = "names its years, or is rarer than every 400 days, so no alarm waits for its signs"
 
 
-@pytest.mark.parametrize(
-    ("changes", "text"),
-    [
-        ({"paused": True}, "is paused"),
-        ({"expression": "rate(1 day)"}, "starts its first execution as soon as it is deployed"),
-        ({"expression": "cron(0 3 1 * ? 2027-2099)"}, RARE),
-        ({"expression": "cron(0 3 29 FEB ? *)"}, RARE),
-        ({"expression": "cron(0 3 ? * MON *)"}, None),
-        ({"expression": "cron(0 3 L * ? *)"}, None),
-        ({"expression": "cron(0 3 ? JAN,JUL FRI#1 *)"}, None),
-        ({"expression": "cron(0 3 1 JAN ? *)"}, None),
-    ],
-)
+@pytest.mark.parametrize(("changes", "text"), rows(__file__, "schedules.yaml", "notices"))
 def test_what_nobody_may_expect_is_said(changes: dict[str, Any], text: str | None) -> None:
     told = list(notices(environment(**changes)))
     assert [text in each if text else each for each in told] == [True] * bool(text)

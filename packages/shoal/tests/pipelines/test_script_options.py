@@ -10,10 +10,13 @@ from shoal.pipelines.checks.script_options import FOLDER, options_of, problems_o
 from shoal.settings.settings import Training
 from tests.pipelines.launch.shipped import shipped
 from tests.repository import ROOT
+from tests.tables import rows
 
 SCRIPTS = sorted(
     path.relative_to(ROOT) for path in (ROOT / "training_code" / "mnist").glob("*/train*.py")
 )
+
+REFUSED = rows(__file__, "script_options.yaml", "refused")
 
 
 def mistakes(hyperparameters: dict[str, str | int | float | bool]) -> list[str]:
@@ -34,27 +37,7 @@ def test_every_shipped_script_has_options_that_are_read(script: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "message"),
-    [
-        (
-            "epochs",
-            "two",
-            (
-                'training.hyperparameters.epochs = "two": is not a number above 0; give what'
-                " train.py takes"
-            ),
-        ),
-        ("epochs", 0, "is not a number above 0"),
-        ("log-every", 1.5, "is not a whole number of 1 or more"),
-        ("label-smoothing", 2, "is not a number from 0 to 1"),
-        ("seed", "x", "is not a whole number"),
-        ("learning-rate", "fast", "is not a number"),
-        ("precision", "fp8", "is not one of auto, fp32, bf16"),
-        ("momentum", 0.9, "is not an option of train.py, which has: epochs, batch-size, "),
-        ("batch_size", 64, "is not an option of train.py"),
-    ],
-)
+@pytest.mark.parametrize(("name", "value", "message"), REFUSED)
 def test_what_the_script_would_refuse_is_a_problem(
     name: str, value: str | int | float, message: str
 ) -> None:

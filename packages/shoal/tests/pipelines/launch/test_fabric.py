@@ -13,6 +13,7 @@ from shoal.pipelines.shapes import values_of
 from shoal.settings.settings import Framework, Strategy, Training
 from tests.pipelines.launch.shipped import shipped
 from tests.repository import ROOT
+from tests.tables import rows
 
 EFA = {"FI_PROVIDER": "efa", "FI_EFA_USE_HUGE_PAGE": "0"}
 
@@ -21,16 +22,7 @@ def test_every_row_is_a_training_instance_type_of_sagemaker() -> None:
     assert set(fabric.efa_instance_types()) - set(values_of("TrainingInstanceType")) == set()
 
 
-@pytest.mark.parametrize(
-    ("instance_type", "addresses"),
-    [
-        ("ml.p5.48xlarge", 32),
-        ("ml.p5en.48xlarge", 17),
-        ("ml.p4d.24xlarge", 5),
-        ("ml.g5.xlarge", 2),
-        ("ml.m5.xlarge", 2),
-    ],
-)
+@pytest.mark.parametrize(("instance_type", "addresses"), rows(__file__, "fabric.yaml", "addresses"))
 def test_a_node_takes_one_address_per_network_card(instance_type: str, addresses: int) -> None:
     assert fabric.addresses_per_node(instance_type) == addresses
 
@@ -39,63 +31,19 @@ def test_no_type_with_efa_takes_fewer_addresses_than_sagemaker_documents() -> No
     assert min(fabric.addresses_per_node(name) for name in fabric.efa_instance_types()) == 5
 
 
-@pytest.mark.parametrize(
-    ("instance_type", "expected"),
-    [
-        ("ml.p4d.24xlarge", EFA),
-        ("ml.p5en.48xlarge", EFA),
-        ("ml.g6e.48xlarge", EFA),
-        ("ml.g5.12xlarge", EFA | {"NCCL_SHM_USE_CUDA_MEMCPY": "1"}),
-        ("ml.g5.xlarge", {}),
-        ("ml.p3.16xlarge", {}),
-        ("ml.m5.xlarge", {}),
-    ],
-)
+@pytest.mark.parametrize(("instance_type", "expected"), rows(__file__, "fabric.yaml", "variables"))
 def test_efa_variables_are_set_on_types_with_efa_only(
     instance_type: str, expected: dict[str, str]
 ) -> None:
     assert fabric.variables(instance_type) == expected
 
 
-@pytest.mark.parametrize(
-    ("keys", "notices"),
-    [
-        ({"environment": {"FI_PROVIDER": "efa"}}, []),
-        (
-            {"environment": {"FI_PROVIDER": "tcp"}},
-            [
-                "training.environment.FI_PROVIDER = tcp replaces efa, which ml.p4d.24xlarge needs"
-                " for its traffic to go over EFA"
-            ],
-        ),
-        (
-            {"instance_type": "ml.g5.xlarge", "environment": {"FI_PROVIDER": "efa"}},
-            [
-                "training.environment.FI_PROVIDER = efa: ml.g5.xlarge has no EFA, so libfabric"
-                " would find no provider"
-            ],
-        ),
-    ],
-)
+@pytest.mark.parametrize(("keys", "notices"), rows(__file__, "fabric.yaml", "notices"))
 def test_what_contradicts_efa_is_told(keys: dict[str, Any], notices: list[str]) -> None:
     assert list(fabric.notices(Training(**keys))) == notices
 
 
-@pytest.mark.parametrize(
-    ("keys", "variables"),
-    [
-        ({}, EFA),
-        (
-            {"environment": {"FI_PROVIDER": "tcp", "MINE": "1"}},
-            EFA | {"FI_PROVIDER": "tcp", "MINE": "1"},
-        ),
-        ({"require_efa": True}, EFA | {"SHOAL_REQUIRE_EFA": "1"}),
-        (
-            {"require_efa": True, "environment": {"SHOAL_REQUIRE_EFA": "0"}},
-            EFA | {"SHOAL_REQUIRE_EFA": "1"},
-        ),
-    ],
-)
+@pytest.mark.parametrize(("keys", "variables"), rows(__file__, "fabric.yaml", "environments"))
 def test_the_containers_environment(keys: dict[str, Any], variables: dict[str, str]) -> None:
     assert fabric.environment(Training(**keys)) == variables
 
@@ -135,28 +83,7 @@ def test_what_is_told_is_what_the_script_reads() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("keys", "message"),
-    [
-        ({"instance_type": "ml.m5.xlarge", "strategy": "none"}, "ml.m5.xlarge has no EFA"),
-        (
-            {"environment": {"FI_PROVIDER": "tcp"}},
-            "training.environment.FI_PROVIDER = tcp keeps the traffic off EFA",
-        ),
-        (
-            {"custom_mpi_options": "-verbose -x FI_PROVIDER=tcp"},
-            "training.custom_mpi_options -x FI_PROVIDER=tcp keeps the traffic off EFA",
-        ),
-        (
-            {"environment": {"NCCL_NET": "Socket"}},
-            "training.environment.NCCL_NET = Socket keeps the traffic off EFA",
-        ),
-        (
-            {"environment": {"NCCL_DEBUG_FILE": "/dev/stdout"}},
-            "training.environment.NCCL_DEBUG_FILE = /dev/stdout is the same for all processes",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("keys", "message"), rows(__file__, "fabric.yaml", "refused"))
 def test_efa_is_not_required_where_it_cannot_be(keys: dict[str, Any], message: str) -> None:
     (problem,) = fabric.problems(Training(require_efa=True, **keys), SourceCode())
     assert problem.message.startswith(message)

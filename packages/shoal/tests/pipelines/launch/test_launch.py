@@ -11,6 +11,7 @@ from shoal.settings.sections.hyperparameters import HyperparameterValue
 from shoal.settings.settings import Training
 from tests.pipelines.inputs import definition_for, environment, golden, infrastructure
 from tests.pipelines.launch import shipped
+from tests.tables import rows
 
 REGISTRY = "763104351884.dkr.ecr.us-east-1.amazonaws.com"
 OPTIONS = {"custom_mpi_options": "-verbose --NCCL_DEBUG VERSION"}
@@ -19,34 +20,7 @@ BY_MPIRUN = {**ALLGATHER, "launcher": "mpirun"}
 TENSORFLOW: dict[str, Any] = {"framework": "tensorflow"}
 ALONE = {"instance_count": 1}
 P5: dict[str, Any] = {"instance_type": "ml.p5.48xlarge", "fallback": "torchrun"}
-SDK_CASES: list[tuple[str, dict[str, Any]]] = [
-    ("smdistributed", {}),
-    ("smdistributed with custom_mpi_options", OPTIONS),
-    ("pytorchddp", {}),
-    ("pytorchddp with custom_mpi_options", OPTIONS),
-    ("torch_distributed", ALLGATHER),
-    ("smdistributed with SMDATAPARALLEL_OPTIMIZE_SDP", {**BY_MPIRUN, **OPTIONS}),
-    ("torch_distributed", {"strategy": "torchrun"}),
-    ("pytorchddp", {"strategy": "pytorchddp"}),
-    ("mpi", {"strategy": "horovod"}),
-    (
-        "mpi with processes and options",
-        {"strategy": "horovod", "processes_per_host": 4, **OPTIONS},
-    ),
-    ("nothing", {"strategy": "none", **ALONE}),
-    ("tensorflow: smdistributed", {**TENSORFLOW, **OPTIONS}),
-    (
-        "tensorflow: mpi",
-        {**TENSORFLOW, "strategy": "horovod", "processes_per_host": 8, **OPTIONS},
-    ),
-    ("tensorflow: parameter_server", {**TENSORFLOW, "strategy": "parameter_server"}),
-    (
-        "tensorflow: multi_worker_mirrored_strategy",
-        {**TENSORFLOW, "strategy": "multi_worker_mirrored"},
-    ),
-    ("tensorflow: nothing", {**TENSORFLOW, "strategy": "mirrored", **ALONE}),
-    ("tensorflow: nothing", {**TENSORFLOW, "strategy": "none", **ALONE}),
-]
+SDK_CASES = rows(__file__, "launch.yaml", "sdk")
 
 
 def launch(**keys: Any) -> Launch:
@@ -91,30 +65,7 @@ def test_a_job_with_more_hyperparameters_than_sagemaker_takes_is_a_mistake() -> 
         launch().for_job("s3://code/sourcedir.tar.gz", "job-1", own)
 
 
-@pytest.mark.parametrize(
-    ("keys", "label"),
-    [
-        ({}, "smddp with AllReduce"),
-        (ALLGATHER, "smddp with AllGather"),
-        (BY_MPIRUN, "smddp with AllGather by mpirun"),
-        ({"strategy": "torchrun"}, "torchrun"),
-        ({"fallback": "torchrun"}, "smddp with AllReduce"),
-        ({"strategy": "horovod", "fallback": "torchrun"}, "horovod"),
-        # the fallback runs
-        ({**P5, **OPTIONS}, "torchrun"),
-        ({**P5, "strategy": "pytorchddp"}, "torchrun"),
-        ({"strategy": "horovod", "framework_version": "2.3.0", "fallback": "torchrun"}, "torchrun"),
-        (
-            {
-                **TENSORFLOW,
-                "strategy": "horovod",
-                "framework_version": "2.19.0",
-                "fallback": "multi_worker_mirrored",
-            },
-            "multi_worker_mirrored",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("keys", "label"), rows(__file__, "launch.yaml", "contracts"))
 def test_each_strategy_is_one_contract(keys: dict[str, Any], label: str) -> None:
     assert launch(**keys).contract.label == label
 
@@ -143,38 +94,7 @@ NEWER = {
 }
 
 
-@pytest.mark.parametrize(
-    ("keys", "image", "uri"),
-    [
-        ({"region": "eu-south-1"}, "image_uri", "692866216735.dkr.ecr.eu-south-1.amazonaws.com/"),
-        ({"instance_type": "ml.m5.xlarge"}, "image_uri", "/pytorch:2.12.1-cpu-amzn2023-sagemaker"),
-        ({"framework_version": "2.10.0"}, "inference_image_uri", "/pytorch-inference:2.6.0-cpu-py"),
-        # an image of one's own replaces only that of the training
-        ({"image_uri": "mine/own@sha256:0123"}, "image_uri", "mine/own@sha256:0123"),
-        ({"image_uri": "mine/own@sha256:0123"}, "evaluation_image_uri", f"{REGISTRY}/"),
-        (NEWER, "evaluation_image_uri", "/pytorch:2.14.0-cpu-"),
-        # the Python of our scripts is no matter of others
-        (
-            {"framework_version": "1.13.1", "source_dir": "mine"},
-            "image_uri",
-            "/pytorch-training:1.13.1-gpu-py3",
-        ),
-        (
-            {"strategy": "smddp", "framework_version": "1.11.0", "source_dir": "mine"},
-            "image_uri",
-            "/pytorch-training:1.11.0-gpu-py3",
-        ),
-        (
-            {
-                "framework_version": "2.4.0",
-                "min_framework_version": "2.4.0",
-                "source_dir": "mine",
-            },
-            "image_uri",
-            "/pytorch-training:2.4.0-gpu-py3",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("keys", "image", "uri"), rows(__file__, "launch.yaml", "images"))
 def test_images(keys: dict[str, Any], image: str, uri: str) -> None:
     assert uri in getattr(launch(**{"strategy": "torchrun", **keys}), image)
 
@@ -193,24 +113,7 @@ T212: dict[str, Any] = {**TENSORFLOW, "framework_version": "2.12.0"}
 """An image without smddp."""
 
 
-@pytest.mark.parametrize(
-    ("code", "keys", "script"),
-    [
-        ("any_code", {"fallback": "horovod"}, "train_horovod.py"),
-        ("any_code", {"fallback": "multi_worker_mirrored"}, "train_multi_worker_mirrored.py"),
-        ("any_code", {"fallback": "horovod", "entry_point": "mine.py"}, "mine.py"),
-        (
-            "shipped_code",
-            {"fallback": "horovod", "entry_point": "train_smddp.py"},
-            "train_horovod.py",
-        ),
-        (
-            "shipped_code",
-            {"fallback": "horovod", "entry_point": "train_horovod.py"},
-            "train_horovod.py",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("code", "keys", "script"), rows(__file__, "launch.yaml", "scripts"))
 def test_a_fallback_has_a_script_of_its_own(code: str, keys: dict[str, Any], script: str) -> None:
     swapped = shipped.launch(code, **T212, **keys)
     assert swapped.entry_point == script
