@@ -46,29 +46,14 @@ def limits(definition: Mapping[str, Any], step_type: str) -> Limits | None:
     ]
     if not requests:
         return None
-    run_times = [run_time(arguments, values) for arguments in requests]
+    types = {each for request in requests for each in instance_types(request, values) if each}
+    run_times = [run_time(request, values) for request in requests]
+    keys = {key for request in requests for inner in _objects(request) for key in inner}
     return Limits(
-        instance_types=tuple(
-            sorted(
-                {
-                    kind
-                    for arguments in requests
-                    for kind in instance_types(arguments, values)
-                    if kind
-                }
-            )
-        ),
-        max_runtime_s=(
-            None
-            if None in run_times
-            else max(seconds for seconds in run_times if seconds is not None)
-        ),
-        encrypts_output=all(output_key(step_type, arguments) is not None for arguments in requests),
-        encrypts_volumes=any(
-            _VOLUME_KEY.get(step_type, "VolumeKmsKeyId") in keys
-            for arguments in requests
-            for keys in _objects(arguments)
-        ),
+        instance_types=tuple(sorted(types)),
+        max_runtime_s=None if None in run_times else max(filter(None, run_times), default=0),
+        encrypts_output=all(output_key(step_type, request) is not None for request in requests),
+        encrypts_volumes=_VOLUME_KEY.get(step_type, "VolumeKmsKeyId") in keys,
     )
 
 

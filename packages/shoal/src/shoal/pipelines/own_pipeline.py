@@ -16,6 +16,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -77,11 +78,8 @@ def _own(
 ) -> dict[str, Any]:
     with _importing_from(root):
         function = _function(name, root)
-        returned = _call(
-            "it raised",
-            lambda: function(environment, infrastructure, **_launch_for(function, launch)),
-        )
-        definition = _as_dict(returned)
+        call = partial(_called, function, environment, infrastructure, launch)
+        definition = _as_dict(_call("it raised", call))
     graph_rules.check(definition)
     shapes.check(definition)
     own_pipeline_rules.check_fit(definition, environment, infrastructure)
@@ -120,21 +118,21 @@ def _function(name: str, root: Path | None) -> Function:
         ) from error
     function = getattr(module, attribute, None)
     if function is None:
-        message = (
-            f"{module_name} has no {attribute}; its functions:"
-            f" {', '.join(_functions_of(module)) or 'none'}"
-        )
+        known = ", ".join(_functions_of(module)) or "none"
+        message = f"{module_name} has no {attribute}; its functions: {known}"
         raise _UnusableError(message, "name one of its functions")
     if not callable(function):
-        raise _UnusableError(
-            f"{attribute} is not a function but {_kind(function)}", "name a function"
-        )
+        message = f"{attribute} is not a function but {_kind(function)}"
+        raise _UnusableError(message, "name a function")
     return function  # type: ignore[no-any-return]
 
 
-def _launch_for(function: Function, launch: Launch) -> dict[str, Launch]:
-    """Return the argument for a parameter called `launch`; functions need not have one."""
-    return {"launch": launch} if "launch" in inspect.signature(function).parameters else {}
+def _called(function: Function, *given: object) -> object:
+    """Return what the function returns; it need not have a parameter called `launch`."""
+    *others, launch = given
+    if "launch" in inspect.signature(function).parameters:
+        return function(*others, launch=launch)
+    return function(*others)
 
 
 def _module_of(name: str) -> str:
@@ -189,35 +187,29 @@ def _as_dict(returned: object) -> dict[str, Any]:
     """Return the definition as JSON data, from a dict, our `Pipeline` or an SDK's."""
     if isinstance(returned, Pipeline):
         returned = returned.to_dict()
-    text = (
-        _call("its Pipeline's definition() raised", returned.definition)
-        if hasattr(returned, "definition")
-        else _encoded(returned)
-    )
-    definition = _call("its definition is not JSON:", lambda: json.loads(text))
-    if not isinstance(definition, dict):
-        raise _UnusableError(
-            f"its Pipeline's definition() is {_kind(definition)}, not an object",
-            "return a definition",
-        )
-    return definition
-
-
-def _encoded(returned: object) -> str:
-    if not isinstance(returned, Mapping):
+    if hasattr(returned, "definition"):
+        text = _call("its Pipeline's definition() raised", returned.definition)
+    elif isinstance(returned, Mapping):
+        text = _encoded(returned)
+    else:
         advice = (
-            "return a shoal.pipelines.graph.Pipeline, a pipeline definition as a"
-            " dict, or a"
+            "return a shoal.pipelines.graph.Pipeline, a pipeline definition as a dict, or a"
             " sagemaker.mlops.workflow.pipeline.Pipeline"
         )
         raise _UnusableError(f"it returned {_kind(returned)}", advice)
+    definition = _call("its definition is not JSON:", partial(json.loads, text))
+    if not isinstance(definition, dict):
+        message = f"its Pipeline's definition() is {_kind(definition)}, not an object"
+        raise _UnusableError(message, "return a definition")
+    return definition
+
+
+def _encoded(definition: Mapping[str, Any]) -> str:
     try:
-        return json.dumps(dict(returned), allow_nan=False)
+        return json.dumps(dict(definition), allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise _UnusableError(
-            f"its definition is not JSON: {error}",
-            "use text, numbers, true, false, lists and dicts only",
-        ) from error
+        advice = "use text, numbers, true, false, lists and dicts only"
+        raise _UnusableError(f"its definition is not JSON: {error}", advice) from error
 
 
 def _one_line(error: Exception) -> str:

@@ -32,11 +32,9 @@ class After:
     trigger: Trigger = Trigger.COMPLETED
 
     def to_json(self) -> str | dict[str, str]:
-        return (
-            self.step
-            if self.trigger is Trigger.COMPLETED
-            else {"Step": self.step, "Trigger": str(self.trigger)}
-        )
+        if self.trigger is Trigger.COMPLETED:
+            return self.step
+        return {"Step": self.step, "Trigger": str(self.trigger)}
 
 
 @dataclass(frozen=True)
@@ -71,11 +69,7 @@ class Step:
         return iter(())
 
     def to_json(self) -> dict[str, Any]:
-        step: dict[str, Any] = {
-            "Name": self.name,
-            "Type": self.type,
-            "Arguments": self.arguments_json(),
-        }
+        step = {"Name": self.name, "Type": self.type, "Arguments": self.arguments_json()}
         if self.depends_on:
             step["DependsOn"] = [item.to_json() for item in self.dependencies()]
         if self.retries:
@@ -101,12 +95,10 @@ class Processing(Step):
     report_files: tuple[ReportFile, ...] = field(default=(), kw_only=True)
 
     def to_json(self) -> dict[str, Any]:
-        files = (
-            {"PropertyFiles": [file.to_json() for file in self.report_files]}
-            if self.report_files
-            else {}
-        )
-        return super().to_json() | files
+        step = super().to_json()
+        if self.report_files:
+            step["PropertyFiles"] = [file.to_json() for file in self.report_files]
+        return step
 
 
 @dataclass(frozen=True)
@@ -140,16 +132,42 @@ class Endpoint(Step):
 
 
 @dataclass(frozen=True)
-class Lambda(Step):
-    """Calls a Lambda function with `arguments` (flat) and reads `outputs` from its answer."""
+class _Answering(Step):
+    """A step whose `arguments` are flat, and which reads `outputs` from an answer."""
+
+    outputs: Outputs = field(default_factory=dict, kw_only=True)
+
+    def outputs_json(self) -> dict[str, list[dict[str, str]]]:
+        outputs = self.outputs.items()
+        return {
+            "OutputParameters": [{"OutputName": name, "OutputType": kind} for name, kind in outputs]
+        }
+
+
+@dataclass(frozen=True)
+class Lambda(_Answering):
+    """Calls a Lambda function with `arguments` and reads `outputs` from its answer."""
 
     type = "Lambda"
     function_arn: str = field(kw_only=True)
-    outputs: Outputs = field(default_factory=dict, kw_only=True)
 
     def to_json(self) -> dict[str, Any]:
-        function = {"FunctionArn": self.function_arn}
-        return super().to_json() | function | {"OutputParameters": _outputs_json(self.outputs)}
+        return super().to_json() | {"FunctionArn": self.function_arn} | self.outputs_json()
+
+
+@dataclass(frozen=True)
+class Callback(_Answering):
+    """Sends `arguments` to a queue with a token, and waits until somebody answers with it.
+
+    The answer, SendPipelineExecutionStepSuccess or -Failure, brings `outputs`. Source: the SDK's
+    `sagemaker.mlops.workflow.callback_step`, and the API reference of both operations.
+    """
+
+    type = "Callback"
+    sqs_queue_url: str = field(kw_only=True)
+
+    def to_json(self) -> dict[str, Any]:
+        return super().to_json() | {"SqsQueueUrl": self.sqs_queue_url} | self.outputs_json()
 
 
 @dataclass(frozen=True)
@@ -164,23 +182,6 @@ class Tuning(Step):
     """Runs a hyperparameter tuning job."""
 
     type = "Tuning"
-
-
-@dataclass(frozen=True)
-class Callback(Step):
-    """Sends `arguments` (flat) to a queue with a token, and waits until somebody answers with it.
-
-    The answer, SendPipelineExecutionStepSuccess or -Failure, brings `outputs`. Source: the SDK's
-    `sagemaker.mlops.workflow.callback_step`, and the API reference of both operations.
-    """
-
-    type = "Callback"
-    sqs_queue_url: str = field(kw_only=True)
-    outputs: Outputs = field(default_factory=dict, kw_only=True)
-
-    def to_json(self) -> dict[str, Any]:
-        queue = {"SqsQueueUrl": self.sqs_queue_url}
-        return super().to_json() | queue | {"OutputParameters": _outputs_json(self.outputs)}
 
 
 @dataclass(frozen=True)
@@ -233,7 +234,3 @@ class Condition(Step):
             "IfSteps": [step.to_json() for step in self.if_true],
             "ElseSteps": [step.to_json() for step in self.if_false],
         }
-
-
-def _outputs_json(outputs: Outputs) -> list[dict[str, str]]:
-    return [{"OutputName": name, "OutputType": kind} for name, kind in outputs.items()]
