@@ -164,9 +164,9 @@ TRAINING = [
     ({"RoleArn": "arn:aws:iam::111122223333:jobs"}, "at 'roleArn' failed to satisfy"),
     ({"VpcConfig": NOWHERE}, "subnet-0123"),
     ({"OutputDataConfig": MISSING_KEY}, "alias/none"),
-    ({"EnableNetworkIsolation": True}, "does not emulate EnableNetworkIsolation"),
-    (HOOKED, "does not emulate DebugHookConfig.CollectionConfigurations"),
-    (PROFILED, "does not emulate ProfilerConfig.ProfilingIntervalInMilliseconds"),
+    ({"EnableNetworkIsolation": True}, "does not emulate CreateTrainingJob.EnableNetworkIsolation"),
+    (HOOKED, "not emulate CreateTrainingJob.DebugHookConfig.CollectionConfigurations"),
+    (PROFILED, "not emulate CreateTrainingJob.ProfilerConfig.ProfilingIntervalInMillis"),
     (OUTSIDE, "does not emulate the container path /var/c"),
     ({"AlgorithmSpecification": None}, "AlgorithmSpecification is required"),
     ({"InputDataConfig": EMPTY}, f'under S3 URL "s3://{BUCKET}/nothing/here/"'),
@@ -177,7 +177,10 @@ TRAINING = [
 PROCESSING = [
     ({"ProcessingResources": CLUSTER}, "ClusterConfig.InstanceCount is required"),
     ({"AppSpecification": FAR_PROCESSING}, f"region eu-west-1 in image URI {FAR_TRAINING}. Please"),
-    ({"ProcessingOutputConfig": ROLLING}, "not emulate processing output o: S3UploadMode other th"),
+    (
+        {"ProcessingOutputConfig": ROLLING},
+        "S3Output.S3UploadMode Continuous; it has EndOfJob",
+    ),
 ]
 
 

@@ -139,8 +139,8 @@ def test_a_directory_that_cannot_be_mounted_fails_the_job_with_both_names(
     [
         ("", {}, "File", "VpcConfig"),
         ("fsx", {}, "FastFile", "is read in the input mode File, not FastFile"),
-        ("fsx", {"FileSystemType": "EFS"}, "File", "file system type EFS"),
-        ("fsx", {"FileSystemAccessMode": "rw"}, "File", "FileSystemAccessMode rw"),
+        ("fsx", {"FileSystemType": "EFS"}, "File", "FileSystemType EFS; it has FSxLustre"),
+        ("fsx", {"FileSystemAccessMode": "rw"}, "File", "FileSystemAccessMode rw; it has ro"),
     ],
 )
 def test_what_a_file_system_channel_cannot_be_is_refused_before_anything_starts(

@@ -222,6 +222,7 @@ def test_a_path_that_leads_nowhere_is_an_error_with_its_name() -> None:
         ({"Type": "LessThan", "LeftValue": 1, "RightValue": 2}, True),
         ({"Type": "LessThanOrEqualTo", "LeftValue": 3, "RightValue": 2}, False),
         ({"Type": "In", "QueryValue": "a", "Values": ["b", "a"]}, True),
+        ({"Type": "NotIn", "QueryValue": "a", "Values": ["b", "a"]}, False),
         ({"Type": "Not", "Expression": {"Type": "In", "QueryValue": "a", "Values": ["b"]}}, True),
         ({"Type": "Or", "Conditions": [CONDITION | {"LeftValue": 2}, CONDITION]}, True),
         ({"Type": "Or", "Conditions": [CONDITION | {"LeftValue": 2}]}, False),

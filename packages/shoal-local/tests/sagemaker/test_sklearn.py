@@ -16,9 +16,7 @@ from botocore.exceptions import ClientError
 from local_kit.hosted import configure_container, create, remove
 from local_kit.sagemaker_account import (
     BUCKET,
-    PROGRAMS,
     Account,
-    archive,
     channel,
     processing_input,
 )
@@ -39,8 +37,7 @@ def algorithm(image: str) -> dict[str, str]:
 def sklearn(account: Account) -> Account:
     """The account, with this module's programs and the runtime built where it is missing."""
     build(runtimes()["sklearn"], None, print)
-    for program in ("forest.py", "boosted.py"):
-        account.put(f"code/{program}.tar.gz", archive({program: (PROGRAMS / program).read_bytes()}))
+    account.put_programs("forest.py", "boosted.py")
     return account
 
 

@@ -36,8 +36,7 @@ pytestmark = [
 def tensorflow(account: Account) -> Account:
     """The account, with this module's program, and the runtime built where it is missing."""
     build(runtimes()["tensorflow"], None, print)
-    program = "tensorflow_workers.py"
-    account.put(f"code/{program}.tar.gz", archive({program: (PROGRAMS / program).read_bytes()}))
+    account.put_programs("tensorflow_workers.py")
     return account
 
 

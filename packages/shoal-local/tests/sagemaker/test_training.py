@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from functools import partial
 from typing import Any
 
 import pytest
 
-from local_kit.sagemaker_account import BUCKET, PROGRAMS, Account, archive, channel, until
+from local_kit.networks import needs_networks
+from local_kit.sagemaker_account import BUCKET, Account, archive, channel, command_lines, until
 
 GROUP = "/aws/sagemaker/TrainingJobs"
 SDKS_DEFAULTS: dict[str, Any] = {
@@ -17,6 +19,10 @@ SDKS_DEFAULTS: dict[str, Any] = {
     "ProfilerConfig": {"S3OutputPath": f"s3://{BUCKET}/debug", "DisableProfiler": False},
 }
 """What SageMaker's SDK v2 sends with a job of which nobody said anything."""
+TWO_CPU_HOSTS = {"InstanceType": "ml.c5.xlarge", "InstanceCount": 2, "VolumeSizeInGB": 1}
+MPI = {"sagemaker_mpi_enabled": "true"}
+OURS = {"of-test-run": str(os.getpid())}
+"""Tells our ranks from those of another run of the tests on this machine."""
 TWO_P4D = {"InstanceType": "ml.p4d.24xlarge", "InstanceCount": 2, "VolumeSizeInGB": 1}
 
 
@@ -131,6 +137,7 @@ def test_checkpoints_are_synced_and_a_second_job_resumes_from_them(account: Acco
     assert account.get(f"s3://{BUCKET}/checkpoints/resumed/step.txt") == b"2"
 
 
+@needs_networks
 def test_torchrun_runs_on_two_hosts(account: Account) -> None:
     torchrun = {"sagemaker_torch_distributed_enabled": "true"}
     job = account.train("two", "ranks.py", hyperparameters=torchrun, ResourceConfig=TWO_P4D)
@@ -152,8 +159,47 @@ def test_a_script_imports_what_awss_image_brings_and_its_requirements_are_met(
 
 def test_two_jobs_at_once_do_not_see_each_other(account: Account) -> None:
     names = ("twin-1", "twin-2")
-    account.put("code/port.py.tar.gz", archive({"port.py": (PROGRAMS / "port.py").read_bytes()}))
+    account.put_programs("port.py")
     for name in names:
         account.sagemaker.create_training_job(**account.training(name, "port.py"))
     models = [account.model_files(account.training_ended(name)) for name in names]
     assert models == [{"model.txt": "twin-1"}, {"model.txt": "twin-2"}]
+
+
+@needs_networks
+def test_a_host_that_dies_fails_the_job_under_its_name_and_ends_the_others(
+    account: Account,
+) -> None:
+    """Each host has its share of a channel of three objects that is sharded by key."""
+    account.put_programs("hosts.py")
+    for name in ("a", "b", "c"):
+        account.put(f"data/sharded/{name}.txt", name.encode())
+    train = channel(f"s3://{BUCKET}/data/sharded/")
+    train["DataSource"]["S3DataSource"]["S3DataDistributionType"] = "ShardedByS3Key"
+    job = account.train(
+        "half-dead",
+        "hosts.py",
+        hyperparameters={"kill": "algo-2"} | OURS,
+        ResourceConfig=TWO_CPU_HOSTS,
+        InputDataConfig=[train],
+    )
+    assert job["TrainingJobStatus"] == "Failed"
+    assert job["FailureReason"].startswith("AlgorithmError: algo-2: ")
+    assert job["FailureReason"].endswith("exit code: 137")
+    assert not [line for line in command_lines() if f"--of-test-run {os.getpid()}" in line]
+    assert account.keys("out/half-dead") == []
+    folder = account.state_dir / "sagemaker-jobs" / "training-half-dead"
+    for host, shard in (("algo-1", "a.txt c.txt"), ("algo-2", "b.txt")):
+        assert (folder / host / "ml" / "output" / "data" / "shard.txt").read_text() == shard
+
+
+@needs_networks
+def test_mpirun_starts_ranks_on_the_other_host_at_its_own_address(account: Account) -> None:
+    account.put_programs("mpi_ranks.py")
+    processes = {"sagemaker_mpi_num_of_processes_per_host": "2"}
+    job = account.train(
+        "mpi", "mpi_ranks.py", hyperparameters=MPI | processes, ResourceConfig=TWO_CPU_HOSTS
+    )
+    assert job["TrainingJobStatus"] == "Completed", job.get("FailureReason")
+    first, second = "algo-1=10.0.0.11", "algo-2=10.0.0.12"
+    assert account.model_files(job) == {"model.txt": f"{first} {first} {second} {second}"}

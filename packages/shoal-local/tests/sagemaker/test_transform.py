@@ -153,12 +153,12 @@ def test_an_input_without_objects_fails_the_job(account: Account, model: str) ->
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"TransformInput": {"CompressionType": "Gzip"}}, "CompressionType other than None"),
-        ({"TransformInput": {"SplitType": "RecordIO"}}, "SplitType other than None and Line"),
+        ({"TransformInput": {"CompressionType": "Gzip"}}, "CompressionType Gzip; it has None"),
+        ({"TransformInput": {"SplitType": "RecordIO"}}, "SplitType RecordIO; it has None, Line"),
         ({"DataProcessing": {"InputFilter": "$[1:]"}}, r"CreateTransformJob\.DataProcessing"),
         (
             {"TransformResources": {"InstanceType": "ml.m5.xlarge", "InstanceCount": 2}},
-            "transform jobs on more than one instance",
+            "TransformResources.InstanceCount 2; it has 1",
         ),
         ({"ModelName": "nobodys"}, "Could not find model"),
     ],

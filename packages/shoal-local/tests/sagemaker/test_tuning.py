@@ -36,6 +36,11 @@ GRID = {
     ]
 }
 WIDTH = {"IntegerParameterRanges": [{"Name": "width", "MinValue": "1", "MaxValue": "9"}]}
+REVERSED = {
+    "ContinuousParameterRanges": [
+        {"Name": "x", "MinValue": "0", "MaxValue": "1", "ScalingType": "ReverseLogarithmic"}
+    ]
+}
 SQUARES = {
     "CategoricalParameterRanges": [
         {"Name": "number", "Values": ["1", "2"]},
@@ -193,8 +198,8 @@ def test_a_stop_stops_the_training_jobs_and_starts_no_more(account: Account) -> 
 @pytest.mark.parametrize(
     ("config", "definition", "message"),
     [
-        ({"Strategy": "Hyperband"}, {}, "does not emulate the tuning strategy Hyperband"),
-        ({"TrainingJobEarlyStoppingType": "Auto"}, {}, "EarlyStoppingType other than Off"),
+        ({"Strategy": "Hyperband"}, {}, "Strategy Hyperband; it has Bayesian, Random, Grid"),
+        ({"TrainingJobEarlyStoppingType": "Auto"}, {}, "EarlyStoppingType Auto; it has Off"),
         (
             {"TuningJobCompletionCriteria": {"TargetObjectiveMetricValue": 4.0}},
             {},
@@ -206,6 +211,7 @@ def test_a_stop_stops_the_training_jobs_and_starts_no_more(account: Account) -> 
             "Provide a metric in the metric definitions",
         ),
         ({"Strategy": "Grid"}, {}, "categorical hyperparameters only"),
+        ({"ParameterRanges": REVERSED}, {}, "ReverseLogarithmic; it has Auto, Linear, Logarithm"),
         ({"ParameterRanges": {}}, {}, "At least one hyperparameter range is required"),
         ({"ResourceLimits": ONE_AT_ONCE}, {}, "MaxNumberOfTrainingJobs is required"),
         (
@@ -300,10 +306,6 @@ def test_a_grid_has_every_combination_once() -> None:
         ({"MinValue": "2", "MaxValue": "1"}, "needs a MinValue that is less than MaxValue"),
         ({"MinValue": "1", "MaxValue": "1"}, "needs a MinValue that is less than MaxValue"),
         ({"MinValue": "0", "MaxValue": "1", "ScalingType": "Logarithmic"}, "greater than 0"),
-        (
-            {"MinValue": "0", "MaxValue": "1", "ScalingType": "ReverseLogarithmic"},
-            "not emulate reverse logarithmic scaling",
-        ),
     ],
 )
 def test_a_range_without_values_is_refused(bounds: dict[str, str], message: str) -> None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from shoal_local.errors import AwsError
+from shoal_local.sagemaker.shapes import Anything
 from shoal_local.tables import read_table
 
-_REFUSED: Mapping[str, Sequence[str]] = read_table(Path(__file__).with_name("refused.yaml"))
-NO_NETWORK_ISOLATION = (
-    "EnableNetworkIsolation (a container always reaches the AWS endpoint, and nothing else)"
-)
+_FIELDS: Mapping[str, Sequence[str]] = read_table(Path(__file__).with_name("fields.yaml"))
+_ROW = re.compile(r"([\w.]+)(!)?(?:=(.*))?")
 
 
 invalid = partial(AwsError, "ValidationException")
@@ -41,16 +41,31 @@ def not_emulated(what: str) -> AwsError:
     )
 
 
-def refuse_fields(operation: str, request: Mapping[str, Any]) -> None:
-    """Raise `not_emulated` for the first field of `refused.yaml` that a request sets."""
-    for path in _REFUSED[operation]:
-        if _is_set(request, path.split(".")):
-            raise not_emulated(f"{operation}.{path}")
+def check_fields(operation: str, request: Mapping[str, Any]) -> None:
+    """Raise AwsError for the first field that breaks a row of `fields.yaml`.
+
+    A value that only a pipeline's run knows breaks none.
+    """
+    for row in _FIELDS[operation]:
+        path, required, allowed = _ROW.fullmatch(row).groups()  # type: ignore[union-attr]
+        for value in _values(request, path.split(".")):
+            if required and value is None:
+                raise invalid(f"{path} is required")
+            if required or value is None or isinstance(value, Anything):
+                continue
+            if allowed is None and value:
+                raise not_emulated(f"{operation}.{path}")
+            if allowed is not None and str(value) not in allowed.split("|"):
+                choices = allowed.replace("|", ", ")
+                raise not_emulated(f"{operation}.{path} {value}; it has {choices}")
 
 
-def _is_set(value: Any, keys: Sequence[str]) -> bool:
+def _values(value: Any, keys: Sequence[str]) -> Iterator[Any]:
+    """Yield the values of a field, of each member of a list; None where it is not set."""
     if isinstance(value, list):
-        return any(_is_set(each, keys) for each in value)
-    if not keys:
-        return bool(value)
-    return isinstance(value, Mapping) and _is_set(value.get(keys[0]), keys[1:])
+        for each in value:
+            yield from _values(each, keys)
+    elif not keys:
+        yield value
+    elif isinstance(value, Mapping) and (len(keys) == 1 or keys[0] in value):
+        yield from _values(value.get(keys[0]), keys[1:])

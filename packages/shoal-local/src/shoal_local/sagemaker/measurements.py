@@ -48,11 +48,6 @@ def _of_status(
         yield Measurement(PIPELINES, f"{what}Duration", lasted_ms, "Milliseconds", where)
 
 
-def of_training(job_name: str, metric: str, value: float) -> Measurement:
-    """Measure a value that a metric definition found in the job's log."""
-    return Measurement(TRAINING, metric, value, "None", {"TrainingJobName": job_name})
-
-
 def of_invocation(
     endpoint: str, config: str, variant: str, status: int, seconds: float
 ) -> Iterator[Measurement]:

@@ -34,16 +34,11 @@ def arn(context: ServiceContext, resource: str, name: str) -> str:
     return f"arn:aws:sagemaker:{context.region}:{context.account}:{resource}/{name.lower()}"
 
 
-def last_part(name_or_arn: str) -> str:
-    """Return the name in an ARN, or the name itself."""
-    return name_or_arn.rpartition("/")[2]
-
-
 def name_in(context: ServiceContext, resource: str, name_or_arn: str) -> str:
     """Return the name in an ARN of this account and region, or the name itself.
 
     Any other ARN is returned whole, which is nothing's name: IAM was asked about its text, so it
     must not stand for a resource with another one.
     """
-    name = last_part(name_or_arn)
+    name = name_or_arn.rpartition("/")[2]
     return name if name_or_arn == arn(context, resource, name) else name_or_arn

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from shoal_local.sagemaker import names
 from shoal_local.sagemaker.core import Core, event_detail, user_context
-from shoal_local.sagemaker.errors import conflict, invalid, not_emulated, refuse_fields
+from shoal_local.sagemaker.errors import check_fields, conflict, invalid, not_emulated
 from shoal_local.sagemaker.resources import KINDS, Resources
 from shoal_local.sagemaker.shapes import Document
 
@@ -23,7 +23,7 @@ class ModelPackageGroups(Resources):
     kind = KINDS[KIND]
 
     def create(self, request: Document) -> Document:
-        refuse_fields("CreateModelPackageGroup", request)
+        check_fields("CreateModelPackageGroup", request)
         group = self.keep(request, _versions=0, ModelPackageGroupStatus="Completed", CreatedBy={})
         return {"ModelPackageGroupArn": group["ModelPackageGroupArn"]}
 
@@ -70,15 +70,6 @@ def _check_policy(policy: str) -> None:
             )
 
 
-_UPDATABLE = (
-    "ModelApprovalStatus",
-    "ApprovalDescription",
-    "CustomerMetadataProperties",
-    "ModelLifeCycle",
-    "SourceUri",
-)
-
-
 class ModelPackages(Resources):
     """The model package versions of the account.
 
@@ -95,8 +86,7 @@ class ModelPackages(Resources):
     def create(self, request: Document) -> Document:
         if "ModelPackageGroupName" not in request:
             raise not_emulated("model packages without a group (unversioned)")
-        if "ValidationSpecification" in request or request.get("CertifyForMarketplace"):
-            raise not_emulated("the validation of model packages")
+        check_fields("CreateModelPackage", request)
         group = self._groups.describe(request)["ModelPackageGroupName"]
         version = self._next_version(group)
         members = {key: value for key, value in request.items() if key != "ClientToken"}
@@ -135,9 +125,7 @@ class ModelPackages(Resources):
         return document if selected == (group, approval) else None
 
     def update(self, request: Document) -> Document:
-        unknown = set(request) - {"ModelPackageArn", *_UPDATABLE}
-        if unknown:
-            raise not_emulated(f"UpdateModelPackage with {sorted(unknown)[0]}")
+        check_fields("UpdateModelPackage", request)
         name = self.find(request["ModelPackageArn"])["_name"]
 
         def edit(document: Document) -> None:

@@ -45,10 +45,7 @@ class Account(LocalAccount):
             RoleName="jobs", AssumeRolePolicyDocument=json.dumps(_TRUST)
         )
         account.client("s3").create_bucket(Bucket=BUCKET)
-        for program in ("train.py", "ranks.py"):
-            account.put(
-                f"code/{program}.tar.gz", archive({program: (PROGRAMS / program).read_bytes()})
-            )
+        account.put_programs("train.py", "ranks.py")
         account.put("data/train/one.txt", b"1")
         account.put("data/train/deep/two.txt", b"2")
         return account
@@ -64,6 +61,11 @@ class Account(LocalAccount):
     def put(self, key: str, body: bytes) -> str:
         self.client("s3").put_object(Bucket=BUCKET, Key=key, Body=body)
         return f"s3://{BUCKET}/{key}"
+
+    def put_programs(self, *names: str) -> None:
+        """Upload programs of the tests, each as an archive that `training` names."""
+        for name in names:
+            self.put(f"code/{name}.tar.gz", archive({name: (PROGRAMS / name).read_bytes()}))
 
     def get(self, uri: str) -> bytes:
         key = uri.removeprefix(f"s3://{BUCKET}/")

@@ -6,7 +6,7 @@ files are named, and nothing of ours reads them.
 
 from __future__ import annotations
 
-from shoal_local.sagemaker.errors import invalid, not_emulated, refuse_fields
+from shoal_local.sagemaker.errors import check_fields, invalid, not_emulated
 from shoal_local.sagemaker.hosting.models import Models
 from shoal_local.sagemaker.references import check_keys
 from shoal_local.sagemaker.resources import KINDS, Resources
@@ -19,7 +19,7 @@ class EndpointConfigs(Resources):
     kind = KINDS["endpoint-config"]
 
     def create(self, request: Document) -> Document:
-        refuse_fields("CreateEndpointConfig", request)
+        check_fields("CreateEndpointConfig", request)
         if len(request["ProductionVariants"]) > 1:
             raise not_emulated("endpoints with several production variants")
         (variant,) = request["ProductionVariants"]

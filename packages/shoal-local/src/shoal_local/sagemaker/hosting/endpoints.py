@@ -19,7 +19,7 @@ from botocore import xform_name
 from shoal_local.errors import AwsError
 from shoal_local.sagemaker import names
 from shoal_local.sagemaker.core import Core, event_detail
-from shoal_local.sagemaker.errors import invalid, refuse_fields
+from shoal_local.sagemaker.errors import check_fields, invalid
 from shoal_local.sagemaker.hosting.configs import EndpointConfigs
 from shoal_local.sagemaker.hosting.deployment import ClosingError, Deployment
 from shoal_local.sagemaker.hosting.fleet import Fleet
@@ -60,6 +60,7 @@ class Endpoints(Resources):
 
         Its DeploymentConfig is only checked: a new endpoint has no fleet to shift traffic from.
         """
+        check_fields("CreateEndpoint", request)
         config = EndpointConfigs(self._core).describe(request)
         plan_of(request.get("DeploymentConfig"))
         members = {key: value for key, value in request.items() if key != "DeploymentConfig"}
@@ -75,7 +76,7 @@ class Endpoints(Resources):
 
         A failed endpoint can only be deleted (API reference, DescribeEndpoint: EndpointStatus).
         """
-        refuse_fields("UpdateEndpoint", request)
+        check_fields("UpdateEndpoint", request)
         document = self.describe(request)
         name, arn = document["EndpointName"], document["EndpointArn"]
         self._check_not_in_progress(document)

@@ -44,8 +44,6 @@ def plan_of(config: Document | None) -> Plan:
     """
     if not config:
         return Plan()
-    if "RollingUpdatePolicy" in config:
-        raise not_emulated("rolling deployments (DeploymentConfig.RollingUpdatePolicy)")
     watched = config.get("AutoRollbackConfiguration", {}).get("Alarms", [])
     alarms = tuple(each["AlarmName"] for each in watched if each.get("AlarmName"))
     policy = config.get("BlueGreenUpdatePolicy")

@@ -7,7 +7,7 @@ from typing import Any
 
 from shoal_local.errors import AwsError
 from shoal_local.sagemaker.core import Core
-from shoal_local.sagemaker.errors import NO_NETWORK_ISOLATION, invalid, not_emulated, refuse_fields
+from shoal_local.sagemaker.errors import check_fields, invalid, not_emulated
 from shoal_local.sagemaker.jobs.base import storage
 from shoal_local.sagemaker.jobs.base.containers import image_for
 from shoal_local.sagemaker.references import assume, check_network
@@ -22,15 +22,12 @@ class Models(Resources):
 
     def create(self, request: Document) -> Document:
         containers = request.get("Containers", [])
-        if len(containers) > 1 or "InferenceExecutionConfig" in request:
+        check_fields("CreateModel", request)
+        if len(containers) > 1:
             raise not_emulated("models of several containers (inference pipelines)")
-        if request.get("EnableNetworkIsolation"):
-            raise not_emulated(NO_NETWORK_ISOLATION)
         container = request.get("PrimaryContainer") or next(iter(containers), None)
         if container is None:
             raise invalid("Either PrimaryContainer or Containers is required")
-        if "ExecutionRoleArn" not in request:
-            raise invalid("ExecutionRoleArn is required")
         assume(self._core, request["ExecutionRoleArn"], f"SageMaker-{request['ModelName']}")
         check_network(self._core, request.get("VpcConfig"))
         image = resolve_container(self._core, container)["Image"]
@@ -54,9 +51,7 @@ def resolve_container(core: Core, container: Document) -> Document:
 
     A model package is looked up. Raise ValidationException for what is not emulated.
     """
-    refuse_fields("ContainerDefinition", container)
-    if container.get("Mode", "SingleModel") != "SingleModel":
-        raise not_emulated("multi-model containers")
+    check_fields("ContainerDefinition", container)
     if "ModelPackageName" in container:
         container = _container_of_package(core, container)
     if "Image" not in container:

@@ -20,14 +20,14 @@ from shoal_local.context import RoleCredentials, ServiceContext
 from shoal_local.errors import AwsError
 from shoal_local.sagemaker.container.launch import isolation_refused
 from shoal_local.sagemaker.core import Core
-from shoal_local.sagemaker.errors import invalid, not_emulated
+from shoal_local.sagemaker.errors import invalid
 from shoal_local.sagemaker.jobs.base import storage
 from shoal_local.sagemaker.jobs.base.paths import HostPaths
 from shoal_local.sagemaker.shapes import Document
 
 
 def check_channel(channel: Document, request: Document) -> None:
-    """Raise AwsError for a channel that cannot be, or that is not emulated."""
+    """Raise AwsError for a channel that cannot be; what it may be is in `fields.yaml`, too."""
     name, source = channel["ChannelName"], channel["DataSource"]
     # SageMaker's pattern allows it; as a folder's name it would lead out of /opt/ml/input/data
     if name in {".", ".."}:
@@ -35,34 +35,13 @@ def check_channel(channel: Document, request: Document) -> None:
             f"channel {name!r}: a channel is a folder below /opt/ml/input/data, and needs a name"
             " that can be one"
         )
-    for field in ("CompressionType", "RecordWrapperType"):
-        if channel.get(field, "None") != "None":
-            raise not_emulated(f"channel {name}: {field} other than None")
-    mode = _mode(channel, request)
-    if "FileSystemDataSource" in source:
-        _check_file_system(name, source["FileSystemDataSource"], mode, request.get("VpcConfig"))
-    elif "S3DataSource" not in source:
-        raise not_emulated(f"a data source other than S3 and file systems (channel {name})")
-    elif (
-        mode == "Pipe"
-        or source["S3DataSource"]["S3DataType"] != "S3Prefix"
-        or "ShuffleConfig" in channel
-    ):
-        reason = "only S3Prefix in File or FastFile mode, without shuffling"
-        raise not_emulated(f"channel {name}: {reason}")
-
-
-def _check_file_system(name: str, source: Document, mode: str, vpc: Document | None) -> None:
-    if source["FileSystemType"] != "FSxLustre":
-        raise not_emulated(f"channel {name}: the file system type {source['FileSystemType']}")
-    if source["FileSystemAccessMode"] != "ro":
-        raise not_emulated(
-            f"channel {name}: FileSystemAccessMode {source['FileSystemAccessMode']} (only ro:"
-            " nothing is exported to S3)"
-        )
-    if mode != "File":
+    if "FileSystemDataSource" not in source:
+        if "S3DataSource" not in source:
+            raise invalid(f"channel {name} needs an S3DataSource or a FileSystemDataSource")
+        return
+    if (mode := _mode(channel, request)) != "File":
         raise invalid(f"channel {name}: a file system is read in the input mode File, not {mode}")
-    if not vpc:
+    if not request.get("VpcConfig"):
         raise invalid(
             f"channel {name}: a file system can be reached from a VPC only; give the job a"
             " VpcConfig"
@@ -111,11 +90,19 @@ class Channels:
 
     def provide(self, channel: Document, paths: HostPaths, position: int) -> None:
         """Bring the channel's files to the host at `position`; raise DataError if that fails."""
-        source = channel["DataSource"]
+        source, name = channel["DataSource"], channel["ChannelName"]
         if "FileSystemDataSource" in source:
-            self._mount(channel["ChannelName"], source["FileSystemDataSource"], paths)
-        else:
-            self._copy(channel["ChannelName"], source["S3DataSource"], paths, position)
+            self._mount(name, source["FileSystemDataSource"], paths)
+            return
+        is_sharded = source["S3DataSource"].get("S3DataDistributionType") == "ShardedByS3Key"
+        storage.fetch_input(
+            self._s3,
+            source["S3DataSource"]["S3Uri"],
+            paths.channel(name),
+            self._context.region,
+            self._request["RoleArn"],
+            keep=lambda at: not is_sharded or at % len(self._hosts) == position,
+        )
 
     def read_only(self, paths: HostPaths) -> dict[str, Path]:
         """Return the channels that a host cannot write, by their paths below /opt/ml."""
@@ -140,17 +127,6 @@ class Channels:
         if "ContentType" in channel:
             description["ContentType"] = channel["ContentType"]
         return description
-
-    def _copy(self, name: str, source: Document, paths: HostPaths, position: int) -> None:
-        sharded = source.get("S3DataDistributionType") == "ShardedByS3Key"
-        storage.fetch_input(
-            self._s3,
-            source["S3Uri"],
-            paths.channel(name),
-            self._context.region,
-            self._request["RoleArn"],
-            keep=lambda at: not sharded or at % len(self._hosts) == position,
-        )
 
     def _mount(self, name: str, source: Document, paths: HostPaths) -> None:
         if name not in self._mounted:

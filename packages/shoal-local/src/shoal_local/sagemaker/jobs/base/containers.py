@@ -102,9 +102,9 @@ class Machine:
     @classmethod
     def here(cls, accelerators_override: int | None) -> Machine:
         """Return the share of the machine that this runs on."""
-        if hasattr(os, "sched_getaffinity"):
-            return cls(len(os.sched_getaffinity(0)), accelerators_override)
-        return cls(os.cpu_count() or 1, accelerators_override)
+        has_affinity = hasattr(os, "sched_getaffinity")  # which macOS lacks
+        cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
+        return cls(cores, accelerators_override)
 
     def accelerators(self, instance_type: str, hosts: int) -> int:
         """Return how many accelerators a host shows.

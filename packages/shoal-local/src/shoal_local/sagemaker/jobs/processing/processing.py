@@ -13,7 +13,7 @@ from pathlib import Path
 from shoal_local.runtimes.catalog import Image
 from shoal_local.sagemaker import names
 from shoal_local.sagemaker.container.launch import Host, isolation_refused
-from shoal_local.sagemaker.errors import NO_NETWORK_ISOLATION, invalid, not_emulated, refuse_fields
+from shoal_local.sagemaker.errors import check_fields, not_emulated
 from shoal_local.sagemaker.jobs.base import containers, storage
 from shoal_local.sagemaker.jobs.base.containers import image_for
 from shoal_local.sagemaker.jobs.base.job import (
@@ -30,6 +30,9 @@ from shoal_local.sagemaker.jobs.base.paths import HostPaths
 from shoal_local.sagemaker.references import assume, check_keys, check_network
 from shoal_local.sagemaker.shapes import Document, fitting
 
+_HOST = "algo-1"
+_IN_CONFIG = {"AppSpecification", "Environment", "StoppingCondition", "NetworkConfig", "RoleArn"}
+
 
 class ProcessingJobs(Jobs):
     """The processing jobs of the account."""
@@ -45,63 +48,26 @@ class ProcessingJobs(Jobs):
         check_processing(request)
         uri, core = request["AppSpecification"]["ImageUri"], self._core
         image = image_for(uri, "processing", core.settings.images, core.context.region)
-        self._check_references(request)
+        assume(core, request["RoleArn"], f"SageMaker-{request['ProcessingJobName']}")
+        check_network(core, request.get("NetworkConfig", {}).get("VpcConfig"))
+        volume_key = request["ProcessingResources"]["ClusterConfig"].get("VolumeKmsKeyId")
+        check_keys(core, request.get("ProcessingOutputConfig", {}).get("KmsKeyId"), volume_key)
         job = self._keep_job(request)
         return self._start(ProcessingRun(job, image), job)
-
-    def _check_references(self, request: Document) -> None:
-        assume(self._core, request["RoleArn"], f"SageMaker-{request['ProcessingJobName']}")
-        check_network(self._core, request.get("NetworkConfig", {}).get("VpcConfig"))
-        volume_key = request["ProcessingResources"]["ClusterConfig"].get("VolumeKmsKeyId")
-        output_key = request.get("ProcessingOutputConfig", {}).get("KmsKeyId")
-        check_keys(self._core, output_key, volume_key)
 
 
 def check_processing(request: Document) -> None:
     """Raise AwsError for what is wrong or not emulated, whatever image it runs on what machine."""
-    refuse_fields("CreateProcessingJob", request)
-    cluster = request["ProcessingResources"]["ClusterConfig"]
-    for field in ("InstanceCount", "InstanceType"):
-        if field not in cluster:
-            raise invalid(f"ProcessingResources.ClusterConfig.{field} is required")
-    if cluster["InstanceCount"] != 1:
-        raise not_emulated("processing jobs on more than one instance")
-    if request.get("NetworkConfig", {}).get("EnableNetworkIsolation"):
-        raise not_emulated(NO_NETWORK_ISOLATION)
-    for each in request.get("ProcessingInputs", []):
-        what = f"processing input {each['InputName']}"
-        _check_place(each, what, "S3Input")
-        _check_input(each["S3Input"], what)
-    for each in request.get("ProcessingOutputConfig", {}).get("Outputs", []):
-        what = f"processing output {each['OutputName']}"
-        _check_place(each, what, "S3Output")
-        if each["S3Output"]["S3UploadMode"] != "EndOfJob":
-            raise not_emulated(f"{what}: S3UploadMode other than EndOfJob")
+    check_fields("CreateProcessingJob", request)
+    inputs = (each["S3Input"] for each in request.get("ProcessingInputs", []))
+    outputs = request.get("ProcessingOutputConfig", {}).get("Outputs", [])
+    for place in (*inputs, *(each["S3Output"] for each in outputs)):
+        HostPaths(Path()).path_of(place["LocalPath"])
     if "ContainerEntrypoint" not in request["AppSpecification"]:
         raise not_emulated(
             "a processing container without ContainerEntrypoint (these images have no entry point"
             " for processing)"
         )
-
-
-def _check_place(each: Document, what: str, field: str) -> None:
-    """Raise AwsError for an input or output that is not in S3, or has no folder below /opt/ml."""
-    if field not in each:
-        raise not_emulated(f"{what}: anything other than {field}")
-    if "LocalPath" not in each[field]:
-        raise invalid(f"LocalPath is required for {field} of {what}")
-    HostPaths(Path()).path_of(each[field]["LocalPath"])
-
-
-def _check_input(source: Document, what: str) -> None:
-    if source["S3DataType"] != "S3Prefix" or source.get("S3InputMode", "File") != "File":
-        raise not_emulated(f"{what}: only S3Prefix in File mode")
-    if source.get("S3CompressionType", "None") != "None":
-        raise not_emulated(f"{what}: S3CompressionType other than None")
-
-
-_HOST = "algo-1"
-_IN_CONFIG = {"AppSpecification", "Environment", "StoppingCondition", "NetworkConfig", "RoleArn"}
 
 
 class ProcessingRun(JobRun):

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from shoal_local.runtimes.catalog import Image
-from shoal_local.sagemaker.errors import refuse_fields
+from shoal_local.sagemaker.errors import check_fields
 from shoal_local.sagemaker.jobs.base import storage
 from shoal_local.sagemaker.jobs.base.channels import check_objects
 from shoal_local.sagemaker.jobs.base.containers import image_for
@@ -30,11 +30,19 @@ class TrainingJobs(Jobs):
     verbs: ClassVar[tuple[str, ...]] = (*Jobs.verbs, "update")
 
     def check(self, request: Document) -> Image:
-        """Return the image's entry; raise AwsError for a request that cannot run."""
+        """Return the image's entry; raise AwsError for a request that cannot run.
+
+        Role, network, keys and the channels' objects must exist.
+        """
         check_training(request)
         uri, core = request["AlgorithmSpecification"]["TrainingImage"], self._core
         image = image_for(uri, "training", core.settings.images, core.context.region)
-        self._check_references(request)
+        role, name = request["RoleArn"], request["TrainingJobName"]
+        credentials = assume(core, role, f"SageMaker-{name}")
+        check_network(core, request.get("VpcConfig"))
+        volume_key = request["ResourceConfig"].get("VolumeKmsKeyId")
+        check_keys(core, request["OutputDataConfig"].get("KmsKeyId"), volume_key)
+        check_objects(core, request, credentials)
         return image
 
     def create(self, request: Document, members: Mapping[str, Any] = EMPTY) -> Document:
@@ -44,19 +52,6 @@ class TrainingJobs(Jobs):
         pool = warm_pools.claim(self._core, job.document())
         self._core.store.change(TRAINING.store, job.name, lambda each: each.update(pool))
         return self._start(TrainingRun(job, image), job)
-
-    def _check_references(self, request: Document) -> None:
-        """Raise ValidationException if role, network, keys or a channel's objects do not exist."""
-        credentials = assume(
-            self._core, request["RoleArn"], f"SageMaker-{request['TrainingJobName']}"
-        )
-        check_network(self._core, request.get("VpcConfig"))
-        check_keys(
-            self._core,
-            request["OutputDataConfig"].get("KmsKeyId"),
-            request["ResourceConfig"].get("VolumeKmsKeyId"),
-        )
-        check_objects(self._core, request, credentials)
 
     def _members(self, request: Document) -> Document:
         """Return what a description has at the start besides the request's members."""
@@ -90,7 +85,7 @@ class TrainingJobs(Jobs):
 
     def update(self, request: Document) -> Document:
         """Change how long the job's warm pool is kept; nothing else is emulated."""
-        refuse_fields("UpdateTrainingJob", request)
+        check_fields("UpdateTrainingJob", request)
         job = self.describe(request)
         if "ResourceConfig" in request:
             seconds = request["ResourceConfig"]["KeepAlivePeriodInSeconds"]

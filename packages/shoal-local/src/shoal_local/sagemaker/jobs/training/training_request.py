@@ -4,16 +4,14 @@ starts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from shoal_local.runtimes.catalog import image
 from shoal_local.sagemaker.container.launch import networks_refused
 from shoal_local.sagemaker.errors import (
-    NO_NETWORK_ISOLATION,
+    check_fields,
     invalid,
     not_emulated,
-    refuse_fields,
 )
 from shoal_local.sagemaker.jobs.base.channels import check_channel
 from shoal_local.sagemaker.jobs.base.paths import HostPaths
@@ -21,24 +19,14 @@ from shoal_local.sagemaker.jobs.training.metrics import compile_regex
 from shoal_local.sagemaker.jobs.training.spot import check_spot, is_spot
 from shoal_local.sagemaker.shapes import Document
 
-_REQUIRED = ("AlgorithmSpecification", "ResourceConfig", "StoppingCondition")
-"""Optional in the API's shape, for the jobs without them (serverless ones) that are refused."""
-_ONLY_KEPT: Mapping[str, frozenset[str]] = {
-    "DebugHookConfig": frozenset({"S3OutputPath", "LocalPath"}),
-    "ProfilerConfig": frozenset({"S3OutputPath", "DisableProfiler"}),
-}
-"""What SageMaker's SDK v2 sends with every job, and the keys that ask for nothing in particular."""
+_ONLY_KEPT = ("DebugHookConfig", "ProfilerConfig")
+"""What SageMaker's SDK v2 sends with every job."""
 
 
 def check_training(request: Document) -> None:
     """Raise AwsError for what is wrong or not emulated, whether its image has a runtime or not."""
-    _check_whole(request)
-    algorithm = request["AlgorithmSpecification"]
-    if "AlgorithmName" in algorithm or "TrainingImage" not in algorithm:
-        raise not_emulated("AlgorithmName: name a TrainingImage")
-    if algorithm["TrainingInputMode"] == "Pipe":
-        raise not_emulated("the input mode Pipe")
-    for definition in algorithm.get("MetricDefinitions", []):
+    check_fields("CreateTrainingJob", request)
+    for definition in request["AlgorithmSpecification"].get("MetricDefinitions", []):
         compile_regex(definition)
     for channel in request.get("InputDataConfig", []):
         check_channel(channel, request)
@@ -77,28 +65,10 @@ def plan_notice(request: Document) -> str:
     return "TrainingPlanArn: there are no training plans here, and the job does not wait for one"
 
 
-def _check_whole(request: Document) -> None:
-    if request.get("MlflowConfig"):
-        raise not_emulated("MlflowConfig: what AWS makes of it in a container is not documented")
-    refuse_fields("CreateTrainingJob", request)
-    for field, allowed in _ONLY_KEPT.items():
-        for key in sorted(request.get(field, {}).keys() - allowed):
-            if request[field][key]:
-                raise not_emulated(f"{field}.{key}")
-    if request.get("EnableNetworkIsolation"):
-        raise not_emulated(NO_NETWORK_ISOLATION)
-    for field in _REQUIRED:
-        if field not in request:
-            raise invalid(f"{field} is required")
-
-
 def _check_resources(request: Document) -> None:
     resources = request["ResourceConfig"]
     if resources.get("KeepAlivePeriodInSeconds") and is_spot(request):
         raise invalid("Warm pools (KeepAlivePeriodInSeconds) cannot be used with spot instances")
-    for field in ("InstanceType", "InstanceCount"):
-        if field not in resources:
-            raise invalid(f"ResourceConfig.{field} is required")
     if resources["InstanceType"].split(".")[1].startswith(("trn", "inf")):
         raise not_emulated(f"AWS Neuron devices ({resources['InstanceType']})")
     if resources["InstanceCount"] > 1 and (reason := networks_refused()):

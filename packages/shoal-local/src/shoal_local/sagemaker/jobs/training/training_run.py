@@ -9,8 +9,9 @@ from __future__ import annotations
 import time
 from contextlib import closing
 
+from shoal_local.metrics import Measurement
 from shoal_local.runtimes.catalog import Image
-from shoal_local.sagemaker import measurements, names
+from shoal_local.sagemaker import names
 from shoal_local.sagemaker.container.launch import Pod
 from shoal_local.sagemaker.jobs.base.job import Ending, EndReason, Job, JobFailedError, supervise
 from shoal_local.sagemaker.jobs.base.jobs import JobRun
@@ -18,6 +19,7 @@ from shoal_local.sagemaker.jobs.training import warm_pools
 from shoal_local.sagemaker.jobs.training.metrics import Metrics
 from shoal_local.sagemaker.jobs.training.spot import Allowance, is_interrupted
 from shoal_local.sagemaker.jobs.training.training_hosts import TrainingHosts
+from shoal_local.sagemaker.measurements import TRAINING
 from shoal_local.sagemaker.shapes import Document
 
 _MESSAGES = {
@@ -84,7 +86,8 @@ class TrainingRun(JobRun):
         return is_interrupted(self._request, self._job.core.context.faults)
 
     def _publish(self, metric: str, value: float) -> None:
-        self._job.core.context.measure([measurements.of_training(self._job.name, metric, value)])
+        where = {"TrainingJobName": self._job.name}
+        self._job.core.context.measure([Measurement(TRAINING, metric, value, "None", where)])
 
     def _conclude(self, hosts: TrainingHosts, ending: Ending) -> tuple[str, str]:
         if ending.reason is EndReason.EXITED and (reason := hosts.failure(ending)):

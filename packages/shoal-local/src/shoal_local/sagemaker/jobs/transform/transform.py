@@ -15,11 +15,12 @@ import io
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from shoal_local.sagemaker import names
-from shoal_local.sagemaker.errors import not_emulated, refuse_fields
+from shoal_local.sagemaker.errors import check_fields
 from shoal_local.sagemaker.hosting.models import Models
 from shoal_local.sagemaker.hosting.server import ModelServer, ServerFailedError
 from shoal_local.sagemaker.jobs.base import storage
@@ -28,6 +29,14 @@ from shoal_local.sagemaker.jobs.base.jobs import JobRun, Jobs
 from shoal_local.sagemaker.jobs.base.storage import DataError
 from shoal_local.sagemaker.references import assume, check_keys, check_network
 from shoal_local.sagemaker.shapes import Document
+
+_MAX_PAYLOAD_MB = 6
+_MAX_RETRIES = 3
+_TIMEOUT_S = 600
+_STRATEGIES = {"MultiRecord": "MULTI_RECORD", "SingleRecord": "SINGLE_RECORD"}
+_SHOWN = 300
+
+check_transform = partial(check_fields, "CreateTransformJob")
 
 
 class TransformJobs(Jobs):
@@ -44,27 +53,6 @@ class TransformJobs(Jobs):
         check_keys(self._core, request["TransformOutput"].get("KmsKeyId"), volume_key)
         job = self._keep_job(request)
         return self._start(TransformRun(job, model), job)
-
-
-def check_transform(request: Document) -> None:
-    """Raise AwsError for what is not emulated."""
-    refuse_fields("CreateTransformJob", request)
-    if request["TransformResources"]["InstanceCount"] != 1:
-        raise not_emulated("transform jobs on more than one instance")
-    source = request["TransformInput"]
-    if source["DataSource"]["S3DataSource"]["S3DataType"] != "S3Prefix":
-        raise not_emulated("the input of a transform job that is no S3Prefix")
-    if source.get("CompressionType", "None") != "None":
-        raise not_emulated("TransformInput.CompressionType other than None")
-    if source.get("SplitType", "None") not in {"None", "Line"}:
-        raise not_emulated("TransformInput.SplitType other than None and Line")
-
-
-_MAX_PAYLOAD_MB = 6
-_MAX_RETRIES = 3
-_TIMEOUT_S = 600
-_STRATEGIES = {"MultiRecord": "MULTI_RECORD", "SingleRecord": "SINGLE_RECORD"}
-_SHOWN = 300
 
 
 class TransformRun(JobRun):

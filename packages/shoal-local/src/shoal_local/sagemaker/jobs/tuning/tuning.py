@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from shoal_local.sagemaker.core import Core
-from shoal_local.sagemaker.errors import invalid, not_emulated, refuse_fields
+from shoal_local.sagemaker.errors import check_fields, invalid
 from shoal_local.sagemaker.jobs.base.job import END_STATUSES, TRAINING, TUNING, Job
 from shoal_local.sagemaker.jobs.base.jobs import JobRun, Jobs
 from shoal_local.sagemaker.jobs.training.training import TrainingJobs
@@ -34,6 +34,16 @@ _TRAINING_LISTING = Listing(
 _FINAL = "FinalHyperParameterTuningJobObjectiveMetric"
 _BY_OBJECTIVE = "FinalObjectiveMetricValue"
 _COUNTERS = {"Completed": "Completed", "Stopped": "Stopped", "Failed": "NonRetryableError"}
+_CHECK_STOP_S = 0.2
+_MAX_FAILURES = 5
+"""Training jobs that may end without an objective value before one has succeeded."""
+_NONE_SUCCEEDED = (
+    "No training job succeeded after {} attempts. Please take a look at the training job failures"
+    " to get more details."
+)
+"""As AWS words it (aws/amazon-sagemaker-examples 2437)."""
+_OBJECTIVE_PARAMETER = "_tuning_objective_metric"
+"""The hyperparameter by which AWS tells a container its objective (sagemaker_training.params)."""
 
 
 class TuningJobs(Jobs):
@@ -79,13 +89,9 @@ class TuningJobs(Jobs):
 
 def check_tuning(request: Document) -> None:
     """Raise AwsError for what is wrong or not emulated."""
-    refuse_fields("CreateHyperParameterTuningJob", request)
-    if "TrainingJobDefinition" not in request:
-        raise invalid("TrainingJobDefinition is required")
+    check_fields("CreateHyperParameterTuningJob", request)
     config, definition = request["HyperParameterTuningJobConfig"], request["TrainingJobDefinition"]
     search_for(config)
-    if config.get("TrainingJobEarlyStoppingType", "Off") != "Off":
-        raise not_emulated("TrainingJobEarlyStoppingType other than Off")
     metrics = definition["AlgorithmSpecification"].get("MetricDefinitions", [])
     objective = config.get("HyperParameterTuningJobObjective", {}).get("MetricName")
     if objective not in {each["Name"] for each in metrics}:
@@ -132,18 +138,6 @@ def _counters(core: Core, tuning_job: Document) -> Document:
         jobs[_COUNTERS.get(each["TrainingJobStatus"], "InProgress")] += 1
         objectives[_summary(each, tuning_job)["ObjectiveStatus"]] += 1
     return {"TrainingJobStatusCounters": jobs, "ObjectiveStatusCounters": objectives}
-
-
-_CHECK_STOP_S = 0.2
-_MAX_FAILURES = 5
-"""Training jobs that may end without an objective value before one has succeeded."""
-_NONE_SUCCEEDED = (
-    "No training job succeeded after {} attempts. Please take a look at the training job failures"
-    " to get more details."
-)
-"""As AWS words it (aws/amazon-sagemaker-examples 2437)."""
-_OBJECTIVE_PARAMETER = "_tuning_objective_metric"
-"""The hyperparameter by which AWS tells a container its objective (sagemaker_training.params)."""
 
 
 def with_objective_parameter(request: Document) -> Document:

@@ -77,8 +77,6 @@ def _numbers(document: Document, is_integer: bool) -> Range:
         raise invalid(f"The range of {name} needs a MinValue that is less than MaxValue")
     if scale == "Logarithmic" and low <= 0:
         raise invalid(f"Logarithmic scaling of {name} needs values greater than 0")
-    if scale == "ReverseLogarithmic":
-        raise not_emulated(f"reverse logarithmic scaling (of {name})")
     return Range(name, (), low, high, is_integer, scale == "Logarithmic")
 
 
@@ -124,8 +122,6 @@ class Search:
 def search_for(config: Document) -> tuple[Search, int]:
     """Return the search of a tuning job and the number of its training jobs; raise AwsError."""
     strategy, key = config["Strategy"], "MaxNumberOfTrainingJobs"
-    if strategy not in {"Bayesian", "Random", "Grid"}:
-        raise not_emulated(f"the tuning strategy {strategy}; it has Bayesian, Random, Grid")
     count, ranges = (
         config["ResourceLimits"].get(key),
         read_ranges(config.get("ParameterRanges", {})),

@@ -9,7 +9,7 @@ from typing import ClassVar
 from shoal_local.errors import AwsError
 from shoal_local.sagemaker import names
 from shoal_local.sagemaker.core import Core
-from shoal_local.sagemaker.errors import conflict, invalid, refuse_fields
+from shoal_local.sagemaker.errors import check_fields, conflict
 from shoal_local.sagemaker.listing import Listing
 from shoal_local.sagemaker.pipelines.definition.definition import parse
 from shoal_local.sagemaker.pipelines.definition.parameters import values_of
@@ -53,7 +53,7 @@ class Executions(Resources):
         self._starting = threading.Lock()
 
     def start(self, request: Document) -> Document:
-        refuse_fields("StartPipelineExecution", request)
+        check_fields("StartPipelineExecution", request)
         pipeline = self._pipelines.describe(request)
         token, arn = request["ClientRequestToken"], pipeline["PipelineArn"]
         with self._starting:
@@ -167,9 +167,7 @@ class Executions(Resources):
         return document | ({"PipelineExecutionFailureReason": reason} if reason else {})
 
     def steps(self, request: Document) -> Document:
-        # AWS's model does not ask for it, and there is nothing else to list steps by
-        if "PipelineExecutionArn" not in request:
-            raise invalid("PipelineExecutionArn is required")
+        check_fields("ListPipelineExecutionSteps", request)
         steps = self.describe(request)["_steps"].values()
         return _STEPS.page(steps, request, in_order=True)
 

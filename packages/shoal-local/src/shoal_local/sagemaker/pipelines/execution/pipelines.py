@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from shoal_local.sagemaker import names
-from shoal_local.sagemaker.errors import conflict, invalid, not_emulated, refuse_fields
+from shoal_local.sagemaker.errors import check_fields, conflict
 from shoal_local.sagemaker.pipelines.definition.arguments import check_arguments
 from shoal_local.sagemaker.pipelines.definition.definition import parse
 from shoal_local.sagemaker.pipelines.execution import records
@@ -26,9 +26,7 @@ class Pipelines(Resources):
     verbs: ClassVar[tuple[str, ...]] = (*Resources.verbs, "update")
 
     def create(self, request: Document) -> Document:
-        refuse_fields("CreatePipeline", request)
-        if "PipelineDefinition" not in request:
-            raise invalid("PipelineDefinition is required")
+        check_fields("CreatePipeline", request)
         text = request["PipelineDefinition"]
         check_arguments(parse(text))
         name, token = request["PipelineName"], request["ClientRequestToken"]
@@ -47,7 +45,7 @@ class Pipelines(Resources):
         return {"PipelineArn": existing["PipelineArn"]}
 
     def update(self, request: Document) -> Document:
-        refuse_fields("UpdatePipeline", request)
+        check_fields("UpdatePipeline", request)
         document = self.find(request["PipelineName"])
         changed_keys = ("PipelineDefinition", *_KEPT)
         changes: Document = {key: request[key] for key in changed_keys if key in request}
@@ -59,8 +57,7 @@ class Pipelines(Resources):
         return {"PipelineArn": document["PipelineArn"]}
 
     def describe(self, request: Document) -> Document:
-        if "PipelineVersionId" in request:
-            raise not_emulated("pipeline versions")
+        check_fields("DescribePipeline", request)
         return self.find(request["PipelineName"])
 
     def _entry(self, request: Document, document: Document) -> Document | None:

@@ -74,7 +74,7 @@ class ExecutionRecord:
         previous: dict[str, Any] = {}
 
         def edit(document: Document) -> None:
-            entry = document["_steps"].setdefault(step.name, self._first_entry(step))
+            entry = document["_steps"].setdefault(step.name, _first_entry(step))
             previous["status"] = entry.get("StepStatus")
             entry.update(changes, StepStatus=status)
             if status in {"Succeeded", "Failed", "Stopped"}:
@@ -87,14 +87,6 @@ class ExecutionRecord:
         document = self.core.store.change(KIND, self.name, edit)
         if previous["status"] != status:
             self._tell_step(document, step, previous["status"])
-
-    @staticmethod
-    def _first_entry(step: Step) -> Document:
-        entry: Document = {"StepName": step.name, "StartTime": names.now(), "AttemptCount": 1}
-        described = ("DisplayName", "Description")
-        return entry | {
-            f"Step{key}": step.document[key] for key in described if key in step.document
-        }
 
     def _tell_step(self, document: Document, step: Step, previous: str | None) -> None:
         entry = document["_steps"][step.name]
@@ -112,6 +104,12 @@ class ExecutionRecord:
         }
         self.core.context.measure(measurements.of_step(document, step.name))
         self.core.emit(_STEP_EVENT, detail, document["PipelineArn"])
+
+
+def _first_entry(step: Step) -> Document:
+    shown = {key: step.document.get(key) for key in ("DisplayName", "Description")}
+    described = {f"Step{key}": value for key, value in shown.items() if value is not None}
+    return {"StepName": step.name, "StartTime": names.now(), "AttemptCount": 1, **described}
 
 
 def iso(instant: float | None) -> str | None:
