@@ -1,10 +1,11 @@
-"""The stacks of two environments, synthesised once: dev (throw-away) and prod (protected); and what
-makes others. The gates are off; test_gates has them on.
+"""Stages and their templates, synthesised once: dev (throw-away) and prod (protected), and the
+environments of templates.yaml. The gates are off; test_gates has them on.
 """
 
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import Any, Protocol
 
 import pytest
@@ -13,6 +14,7 @@ from shoal.constructs.node import use_installed_node
 from shoal.launch import launch_of
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.settings import Environment
+from tests.stacks.template_rows import ENVIRONMENTS
 
 use_installed_node()
 
@@ -35,6 +37,20 @@ class MakeVariant(Protocol):
     """Makes the stage of dev under another name, with whole sections of its file replaced."""
 
     def __call__(self, name: str, **sections: Any) -> EnvironmentStage: ...
+
+
+class StageOf(Protocol):
+    """Returns the stage of dev, of prod, or of an environment in templates.yaml."""
+
+    def __call__(self, name: str) -> EnvironmentStage: ...
+
+
+class TemplateOf(Protocol):
+    """Returns the template of a part of such a stage: network, data, file-system, image, pipeline,
+    monitoring or serving.
+    """
+
+    def __call__(self, name: str, part: str) -> Template: ...
 
 
 @pytest.fixture(scope="session")
@@ -69,26 +85,52 @@ def make_variant(tmp_path_factory: pytest.TempPathFactory, make_stage: MakeStage
 
 
 @pytest.fixture(scope="session")
-def stages(make_stage: MakeStage) -> dict[str, EnvironmentStage]:
-    """Stages by their environment's name, not synthesised yet."""
-    return {name: make_stage(name) for name in ("dev", "prod")}
+def stage_of(make_stage: MakeStage, make_variant: MakeVariant) -> StageOf:
+    @cache
+    def stage(name: str) -> EnvironmentStage:
+        if name in ENVIRONMENTS:
+            return make_variant(name, **ENVIRONMENTS[name])
+        return make_stage(name)
+
+    return stage
 
 
 @pytest.fixture(scope="session")
-def network(stages: dict[str, EnvironmentStage]) -> Template:
-    return Template.from_stack(stages["dev"].network)
+def template_of(stage_of: StageOf) -> TemplateOf:
+    @cache
+    def template(name: str, part: str) -> Template:
+        stage, workload = stage_of(name), stage_of(name).workloads[0]
+        stacks = {
+            "network": stage.network,
+            "data": stage.data,
+            "file-system": stage.file_system,
+            "image": workload.image,
+            "pipeline": workload.pipeline,
+            "monitoring": workload.monitoring,
+            "serving": workload.serving,
+        }
+        stack = stacks[part]
+        assert stack is not None
+        return Template.from_stack(stack)
+
+    return template
 
 
 @pytest.fixture(scope="session")
-def data(stages: dict[str, EnvironmentStage]) -> Template:
-    return Template.from_stack(stages["dev"].data)
+def network(template_of: TemplateOf) -> Template:
+    return template_of("dev", "network")
 
 
 @pytest.fixture(scope="session")
-def protected_data(stages: dict[str, EnvironmentStage]) -> Template:
-    return Template.from_stack(stages["prod"].data)
+def data(template_of: TemplateOf) -> Template:
+    return template_of("dev", "data")
 
 
 @pytest.fixture(scope="session")
-def pipeline(stages: dict[str, EnvironmentStage]) -> Template:
-    return Template.from_stack(stages["dev"].workloads[0].pipeline)
+def pipeline(template_of: TemplateOf) -> Template:
+    return template_of("dev", "pipeline")
+
+
+@pytest.fixture(scope="session")
+def monitoring(template_of: TemplateOf) -> Template:
+    return template_of("dev", "monitoring")

@@ -6,32 +6,14 @@ import json
 import re
 from typing import Any
 
-import pytest
-from aws_cdk.assertions import Match, Template
+from aws_cdk.assertions import Template
 
 from shoal.aws.execution import TERMINAL
 from shoal.pipelines.requests import FABRIC_METRICS
 from shoal.settings.loading.loader import load_environment
-from shoal.settings.sections.observability import Observability
-from stacks.platform import EnvironmentStage
 from tests.repository import ROOT
-from tests.stacks.conftest import MakeStage, MakeVariant
-from tests.stacks.reading import as_list, definition, named, only, properties, resources, statements
-
-
-@pytest.fixture(scope="module")
-def monitoring(stages: dict[str, EnvironmentStage]) -> Template:
-    return Template.from_stack(stages["dev"].workloads[0].monitoring)
-
-
-@pytest.fixture(scope="module")
-def with_budget(make_stage: MakeStage) -> Template:
-    """An environment whose team is told of alarms and of costs."""
-    observability = Observability(
-        alert_emails=("team@example.com", "boss@example.com"), monthly_budget_usd=500
-    )
-    stage = make_stage("dev", observability=observability)
-    return Template.from_stack(stage.workloads[0].monitoring)
+from tests.stacks.conftest import TemplateOf
+from tests.stacks.reading import as_list, definition, only, properties, resources, statements
 
 
 def dashboard(template: Template) -> dict[str, Any]:
@@ -49,80 +31,6 @@ def graphs(template: Template) -> dict[str, list[Any]]:
         for each in dashboard(template)["widgets"]
         if each["type"] == "metric"
     }
-
-
-def test_every_alarm_tells_the_topic_when_it_begins_and_when_it_is_over(
-    monitoring: Template,
-) -> None:
-    (topic,) = resources(monitoring, "AWS::SNS::Topic")
-    alarms = properties(monitoring, "AWS::CloudWatch::Alarm")
-    assert len(alarms) == 9
-    assert all(each["AlarmActions"] == each["OKActions"] == [{"Ref": topic}] for each in alarms)
-
-
-PIPELINES, WAITING = "AWS/Sagemaker/ModelBuildingPipeline", "ApproximateNumberOfMessagesVisible"
-
-
-@pytest.mark.parametrize(
-    ("what", "expected"),
-    [
-        pytest.param(
-            "execution-failed",
-            {
-                "Namespace": PIPELINES,
-                "MetricName": "ExecutionFailed",
-                "Dimensions": [{"Name": "PipelineName", "Value": "shoal-mnist-dev"}],
-                "Threshold": 1,
-                "ComparisonOperator": "GreaterThanOrEqualToThreshold",
-                "TreatMissingData": "notBreaching",
-            },
-            id="an execution failed",
-        ),
-        pytest.param(
-            "not-torn-down", {"Namespace": "AWS/SQS", "MetricName": WAITING}, id="a dead letter"
-        ),
-        pytest.param(
-            "endpoint-past-ttl",
-            {
-                "Namespace": "Shoal",
-                "MetricName": "EndpointsPastTtl",
-                "Period": 1800,
-                "EvaluationPeriods": 2,
-            },
-            id="two sweeps saw an endpoint past its time",
-        ),
-        pytest.param(
-            "sweep-missed",
-            {
-                "MetricName": "Sweeps",
-                "ComparisonOperator": "LessThanThreshold",
-                "TreatMissingData": "breaching",
-            },
-            id="no sweep happens",
-        ),
-    ],
-)
-def test_what_rings(monitoring: Template, what: str, expected: dict[str, Any]) -> None:
-    alarm = named(monitoring, "AWS::CloudWatch::Alarm", f"shoal-mnist-dev-{what}")
-    assert expected.items() <= alarm.items()
-
-
-def test_the_queue_that_is_watched_for_dead_letters_exists(
-    monitoring: Template, pipeline: Template
-) -> None:
-    alarm = named(monitoring, "AWS::CloudWatch::Alarm", "shoal-mnist-dev-not-torn-down")
-    (watched,) = alarm["Dimensions"]
-    queues = {each.get("QueueName") for each in properties(pipeline, "AWS::SQS::Queue")}
-    assert watched["Value"] in queues
-
-
-def test_the_sweeper_runs_every_quarter_of_an_hour_under_its_own_role(monitoring: Template) -> None:
-    function = named(monitoring, "AWS::Lambda::Function", "shoal-mnist-dev-sweep")
-    rules = properties(monitoring, "AWS::Events::Rule")
-    expressions = [each["ScheduleExpression"] for each in rules if "ScheduleExpression" in each]
-    assert expressions == ["rate(15 minutes)"]
-    assert function["Handler"] == "sweep.handler"
-    assert function["Environment"]["Variables"]["TTL_MINUTES"] == "60"
 
 
 def test_a_page_is_made_of_every_end_of_this_pipelines_executions(monitoring: Template) -> None:
@@ -151,52 +59,13 @@ def test_what_makes_pages_writes_nothing_but_pages_and_its_own_log(monitoring: T
     assert allowed["KeepPages"]["Resource"] == f"{bucket}/runs/*"
 
 
-def test_cloudwatch_and_budgets_may_publish_for_this_account_only(
-    monitoring: Template, data: Template
-) -> None:
-    policy = only(monitoring, "AWS::SNS::TopicPolicy")["PolicyDocument"]
-    for document in (policy, only(data, "AWS::KMS::Key")["KeyPolicy"]):
-        services = {
-            entry["Principal"]["Service"]: entry["Condition"]
-            for entry in document["Statement"]
-            if "Service" in entry.get("Principal", "")
-        }
-        here = {"StringEquals": {"aws:SourceAccount": "111122223333"}}
-        assert services["cloudwatch.amazonaws.com"] == services["budgets.amazonaws.com"] == here
-
-
-def test_nobody_is_mailed_and_no_budget_is_kept_unless_asked_for(monitoring: Template) -> None:
-    monitoring.resource_count_is("AWS::SNS::Subscription", 0)
-    monitoring.resource_count_is("AWS::Budgets::Budget", 0)
-
-
-def test_every_address_is_subscribed(with_budget: Template) -> None:
-    subscriptions = properties(with_budget, "AWS::SNS::Subscription")
-    assert {(each["Protocol"], each["Endpoint"]) for each in subscriptions} == {
-        ("email", "team@example.com"),
-        ("email", "boss@example.com"),
-    }
-
-
-def test_the_budget_counts_this_environment_and_warns_three_times(with_budget: Template) -> None:
-    budget = only(with_budget, "AWS::Budgets::Budget")
-    assert budget["Budget"]["BudgetLimit"] == {"Amount": 500, "Unit": "USD"}
-    assert budget["Budget"]["CostFilters"] == {"TagKeyValue": ["user:shoal:environment$dev"]}
-    notices = [each["Notification"] for each in budget["NotificationsWithSubscribers"]]
-    assert [(each["NotificationType"], each["Threshold"]) for each in notices] == [
-        ("ACTUAL", 80),
-        ("ACTUAL", 100),
-        ("FORECASTED", 100),
-    ]
-
-
 def test_what_an_execution_starts_carries_the_tag_that_the_budget_counts(
-    with_budget: Template, pipeline: Template
+    template_of: TemplateOf,
 ) -> None:
-    budget = only(with_budget, "AWS::Budgets::Budget")
+    budget = only(template_of("told", "monitoring"), "AWS::Budgets::Budget")
     (counted,) = budget["Budget"]["CostFilters"]["TagKeyValue"]
     key, value = counted.removeprefix("user:").split("$")
-    train, evaluate, *_ = definition(pipeline)["Steps"]
+    train, evaluate, *_ = definition(template_of("told", "pipeline"))["Steps"]
     for step in (train, evaluate):
         assert {"Key": key, "Value": value} in step["Arguments"]["Tags"]
 
@@ -232,11 +101,9 @@ def test_numbers_stand_above_the_graphs(monitoring: Template) -> None:
 
 
 def test_what_an_instance_type_lacks_has_no_graph(
-    make_variant: MakeVariant, monitoring: Template
+    template_of: TemplateOf, monitoring: Template
 ) -> None:
-    training = {"strategy": "torchrun", "instance_type": "ml.m5.xlarge"}
-    stage = make_variant("plain", training=training)
-    plain = graphs(Template.from_stack(stage.workloads[0].monitoring))
+    plain = graphs(template_of("secret", "monitoring"))  # on CPUs
     assert set(graphs(monitoring)) - set(plain) == {
         "All-reduce (GB/s)",
         "GPU memory (%, 100 per GPU)",
@@ -277,19 +144,26 @@ def test_the_dashboard_shows_every_alarm(monitoring: Template) -> None:
     assert sorted(shown) == sorted(resources(monitoring, "AWS::CloudWatch::Alarm"))
 
 
-def test_notices_of_alarms_are_encrypted(monitoring: Template) -> None:
-    monitoring.has_resource_properties("AWS::SNS::Topic", {"KmsMasterKeyId": Match.any_value()})
-
-
 def test_every_log_group_is_kept_as_long_as_the_settings_say_and_encrypted(
-    stages: dict[str, EnvironmentStage],
+    template_of: TemplateOf,
 ) -> None:
-    stage = stages["dev"]
     log_groups = [
         each
-        for stack in stage.node.children
-        for each in properties(Template.from_stack(stack), "AWS::Logs::LogGroup")  # type: ignore[arg-type]
+        for part in ("network", "data", "pipeline", "monitoring")
+        for each in properties(template_of("dev", part), "AWS::Logs::LogGroup")
     ]
     assert len(log_groups) >= 5
     assert {each["RetentionInDays"] for each in log_groups} == {90}
     assert all("Key" in json.dumps(each["KmsKeyId"]) for each in log_groups)
+
+
+def test_without_an_endpoint_the_dashboard_and_the_alarms_name_nothing_of_one(
+    template_of: TemplateOf,
+) -> None:
+    template, name = template_of("registered", "monitoring"), "shoal-mnist-registered"
+    text = json.dumps(only(template, "AWS::CloudWatch::Dashboard"))
+    assert f"{name}-smoke-test" not in text
+    assert "AWS/SageMaker" not in text
+    alarms = {each["AlarmName"] for each in properties(template, "AWS::CloudWatch::Alarm")}
+    assert {f"{name}-execution-failed", f"{name}-seal-errors", f"{name}-sweep-missed"} <= alarms
+    assert {f"{name}-not-torn-down", f"{name}-teardown-errors"} & alarms == set()

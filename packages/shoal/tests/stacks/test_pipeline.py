@@ -6,10 +6,11 @@ import json
 from typing import Any
 
 import pytest
-from aws_cdk.assertions import Match, Template
+from aws_cdk.assertions import Template
 
 from shoal.constructs.pipeline.training_pipeline import images
-from tests.stacks.reading import definition, named, only, properties, resources, role
+from tests.stacks.conftest import TemplateOf
+from tests.stacks.reading import definition, named, properties, resources, statements
 
 BRANCH = (
     "Seal",
@@ -61,11 +62,6 @@ def test_the_pipeline_waits_for_the_policies_of_every_role_it_uses(pipeline: Tem
     assert policies <= set(resource["DependsOn"])
 
 
-def test_the_pipeline_runs_under_its_own_role(pipeline: Template) -> None:
-    role_id, _ = role(pipeline, "shoal-mnist-dev-us-east-1-pipeline")
-    assert only(pipeline, "AWS::SageMaker::Pipeline")["RoleArn"] == {"Fn::GetAtt": [role_id, "Arn"]}
-
-
 def test_images_are_found_in_branches_too(pipeline: Template) -> None:
     (image,) = images(definition(pipeline), "Model")
     assert "/pytorch-inference:" in image
@@ -80,23 +76,6 @@ def test_every_function_is_python_with_its_own_log_group(
     groups = [each["LogGroupName"] for each in properties(template, "AWS::Logs::LogGroup")]
     assert {entry["Runtime"] for entry in functions} == {"python3.12"}
     assert sorted(groups) == sorted(f"/aws/lambda/{entry['FunctionName']}" for entry in functions)
-
-
-def test_every_end_of_an_execution_of_this_pipeline_alone_reaches_the_queue(
-    pipeline: Template,
-) -> None:
-    rule = only(pipeline, "AWS::Events::Rule")
-    (target,) = rule["Targets"]
-    assert rule["EventPattern"]["detail"] == {
-        "pipelineArn": ["arn:aws:sagemaker:us-east-1:111122223333:pipeline/shoal-mnist-dev"],
-        "currentPipelineExecutionStatus": [
-            "Succeeded",
-            "Failed",
-            "Stopped",
-            "CompletedWithFailures",
-        ],
-    }
-    assert "Queue" in target["Arn"]["Fn::GetAtt"][0]
 
 
 def test_a_message_is_hidden_while_it_is_worked_on_and_tried_for_as_long_as_endpoints_are_creating(
@@ -114,26 +93,6 @@ def test_a_message_is_hidden_while_it_is_worked_on_and_tried_for_as_long_as_endp
     assert sum(min(first_s * 2**tried, 900) for tried in range(tries)) >= 2 * 60 * 60
 
 
-def test_the_function_reports_which_messages_it_could_not_finish(pipeline: Template) -> None:
-    pipeline.has_resource_properties(
-        "AWS::Lambda::EventSourceMapping",
-        {"BatchSize": 1, "FunctionResponseTypes": ["ReportBatchItemFailures"]},
-    )
-
-
-def test_queues_refuse_requests_without_tls(pipeline: Template) -> None:
-    refusal = {
-        "Effect": "Deny",
-        "Action": "sqs:*",
-        "Condition": {"Bool": {"aws:SecureTransport": "false"}},
-    }
-    pipeline.resource_count_is("AWS::SQS::QueuePolicy", 2)
-    pipeline.all_resources_properties(
-        "AWS::SQS::QueuePolicy",
-        {"PolicyDocument": {"Statement": Match.array_with([Match.object_like(refusal)])}},
-    )
-
-
 def test_no_template_brings_a_function_of_the_cdk(
     network: Template, data: Template, pipeline: Template
 ) -> None:
@@ -148,18 +107,47 @@ def test_no_template_brings_a_function_of_the_cdk(
     assert custom == {"Custom::EmptyBucket", "Custom::EmptyModelPackageGroup"}
 
 
-def test_a_model_package_group_has_the_name_that_the_pipeline_registers_in(
-    pipeline: Template,
-) -> None:
-    pipeline.has_resource_properties(
-        "AWS::SageMaker::ModelPackageGroup", {"ModelPackageGroupName": "shoal-mnist-dev"}
-    )
+def _functions(template: Template) -> set[str]:
+    functions = properties(template, "AWS::Lambda::Function")
+    return {each["FunctionName"].removeprefix("shoal-mnist-") for each in functions}
 
 
-def test_the_registry_of_a_throw_away_environment_is_emptied_before_it_goes(
-    pipeline: Template,
+def test_only_a_gate_against_the_registry_makes_the_function_that_compares(
+    template_of: TemplateOf,
 ) -> None:
-    group = only(pipeline, "AWS::SageMaker::ModelPackageGroup")
-    assert {"Key": "shoal:empty-on-delete", "Value": "true"} in group["Tags"]
-    (emptied,) = resources(pipeline, "Custom::EmptyModelPackageGroup").values()
-    assert resources(pipeline, "AWS::SageMaker::ModelPackageGroup").keys() < {*emptied["DependsOn"]}
+    compared = template_of("compared", "pipeline")
+    assert "compared-compare" in _functions(compared)
+    assert "Compare" in [step["Name"] for step in definition(compared)["Steps"]]
+    assert "dev-compare" not in _functions(template_of("dev", "pipeline"))
+
+
+def test_without_an_endpoint_there_is_no_function_and_no_role_for_one(
+    template_of: TemplateOf,
+) -> None:
+    template = template_of("registered", "pipeline")
+    assert _functions(template) == {"registered-seal", "registered-empty-registry"}
+    roles = {each["RoleName"] for each in properties(template, "AWS::IAM::Role")}
+    actors = ("training", "evaluation", "pipeline", "seal", "empty-registry")
+    assert roles == {f"shoal-mnist-registered-us-east-1-{actor}" for actor in actors}
+    allowed = json.dumps(statements(template, "shoal-mnist-registered-us-east-1-pipeline"))
+    assert "sagemaker:CreateModelPackage" in allowed
+    assert 'sagemaker:CreateModel"' not in allowed
+    assert "sagemaker:CreateEndpoint" not in allowed
+
+
+def test_a_job_gets_the_names_of_its_secrets_and_only_its_role_may_ask_for_them(
+    template_of: TemplateOf,
+) -> None:
+    template = template_of("secret", "pipeline")
+    assert definition(template)["Steps"][0]["Arguments"]["Environment"] == {
+        "SHOAL_SECRET_HF_TOKEN": "team/hf",
+        "SHOAL_SECRET_OTHER": "team/hf",
+    }
+    (asking,) = [
+        policy["PolicyName"]
+        for policy in properties(template, "AWS::IAM::Policy")
+        if "secretsmanager" in str(policy)
+    ]
+    assert "Training" in asking
+    for part in ("pipeline", "network"):
+        assert "secretsmanager" not in str(template_of("dev", part).to_json()["Resources"])

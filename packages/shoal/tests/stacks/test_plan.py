@@ -12,7 +12,7 @@ from shoal.settings.settings import Environment
 from stacks.platform import EnvironmentStage
 from tests.repository import ROOT
 from tests.settings.releases import CONTENT
-from tests.stacks.conftest import MakeStage
+from tests.stacks.conftest import MakeStage, StageOf
 from tests.stacks.variants import variant
 
 
@@ -48,9 +48,9 @@ def _too_early(stage: EnvironmentStage, shown: list[str]) -> list[tuple[str, str
     ]
 
 
-def test_the_plan_names_the_stacks_of_an_environment(stages: dict[str, EnvironmentStage]) -> None:
-    for name, stage in stages.items():
-        assert set(_shown(load_environment(name, ROOT))) == set(_stacks(stage))
+@pytest.mark.parametrize("name", ["dev", "prod"])
+def test_the_plan_names_the_stacks_of_an_environment(stage_of: StageOf, name: str) -> None:
+    assert set(_shown(load_environment(name, ROOT))) == set(_stacks(stage_of(name)))
 
 
 @pytest.fixture(scope="module")

@@ -1,10 +1,9 @@
 """The serving stack: what a pinned release becomes, what a new one changes, and what a deployment
-waits for and rolls back on.
+waits for. templates.yaml has what the settings decide.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
@@ -12,8 +11,8 @@ import pytest
 from aws_cdk.assertions import Template
 
 from tests.settings.releases import ARTIFACTS, CONTENT
-from tests.stacks.conftest import MakeVariant
-from tests.stacks.reading import named, only, properties, resources, role, statements
+from tests.stacks.conftest import MakeVariant, TemplateOf
+from tests.stacks.reading import only, properties, resources, role, statements
 
 RELEASE = CONTENT
 NEXT = RELEASE | {
@@ -29,24 +28,9 @@ ENDPOINT = "shoal-mnist-live"
 PREFIX = f"{ENDPOINT}-us-east-1-"
 OWN_BUCKET = f"{ENDPOINT}-artifacts-111122223333-us-east-1"
 OWN_COPY = f"{OWN_BUCKET}/models/{RELEASE['model_data_sha256']}/model.tar.gz"
-VARIANT = "AllTraffic"
-SCALED = {
-    "autoscaling": {"min": 2, "max": 4, "invocations_per_instance": 600},
-    "data_capture": {"percent": 20},
-    "instance_type": "ml.g5.xlarge",
-    "inference_ami_version": "al2023-ami-sagemaker-inference-gpu-4-1",
-}
-SERVERLESS = {
-    "serverless": {"memory_mb": 3072, "max_concurrency": 7},
-    "traffic": {"type": "all_at_once"},
-}
-LINEAR = {"traffic": {"type": "linear", "percent": 25, "wait_s": 60}, "timeout_s": 4000}
 SECTIONS: dict[str, dict[str, Any]] = {
     "plain": {},
     "next": {"release": NEXT},
-    "scaled": {"serving": SCALED},
-    "serverless": {"serving": SERVERLESS},
-    "linear": {"serving": LINEAR},
     "elsewhere": {"release": ELSEWHERE},
 }
 """What differs from a plain `serving: {}`."""
@@ -72,20 +56,20 @@ def plain(templates: dict[str, Template]) -> Template:
     return templates["plain"]
 
 
-def serving_role(template: Template) -> str:
+def serving_role(template: Template, environment: str = "live") -> str:
     """Return the name of the containers' role."""
     (name,) = [
         role["RoleName"]
         for role in properties(template, "AWS::IAM::Role")
         if "serving-proof" not in role["RoleName"] and "bring" not in role["RoleName"]
     ]
-    assert re.fullmatch(rf"{PREFIX}serving-[0-9a-f]{{6}}", name)
+    assert re.fullmatch(rf"shoal-mnist-{environment}-us-east-1-serving-[0-9a-f]{{6}}", name)
     return str(name)
 
 
-def allowed_to_serve(template: Template) -> dict[str, dict[str, Any]]:
+def allowed_to_serve(template: Template, environment: str = "live") -> dict[str, dict[str, Any]]:
     """Return the role's statements by Sid."""
-    return statements(template, serving_role(template))
+    return statements(template, serving_role(template, environment))
 
 
 def logical_id(template: Template, resource_type: str) -> str:
@@ -204,12 +188,6 @@ def test_what_brings_the_archive_reads_sealed_ones_and_writes_them_at_home(
     assert on["DecryptSource"] == "arn:aws:kms:us-east-1:999988887777:key/*"
 
 
-def test_model_and_configuration_have_no_names_and_the_endpoint_has_one(plain: Template) -> None:
-    assert "ModelName" not in only(plain, MODEL)
-    assert "EndpointConfigName" not in only(plain, CONFIG)
-    assert only(plain, SERVED)["EndpointName"] == ENDPOINT
-
-
 def test_configuration_endpoint_and_proof_follow_a_model_that_is_replaced(plain: Template) -> None:
     model = {"Fn::GetAtt": [logical_id(plain, MODEL), "ModelName"]}
     config = {"Fn::GetAtt": [logical_id(plain, CONFIG), "EndpointConfigName"]}
@@ -266,160 +244,6 @@ def test_the_alarms_that_roll_back_exist_before_the_endpoint(plain: Template) ->
     assert set(alarms.values()) <= set(endpoint["DependsOn"])
 
 
-@pytest.mark.parametrize(
-    ("what", "metric", "statistic", "threshold"),
-    [
-        ("latency", "ModelLatency", {"ExtendedStatistic": "p99"}, 500_000),  # microseconds
-        ("errors", "Invocation5XXErrors", {"Statistic": "Average"}, 0.01),
-        ("model-errors", "InvocationModelErrors", {"Statistic": "Average"}, 0.05),
-    ],
-)
-def test_an_alarm_watches_the_new_fleet_alone_and_somebody_hears_of_it(
-    plain: Template, what: str, metric: str, statistic: dict[str, str], threshold: float
-) -> None:
-    alarm = named(plain, "AWS::CloudWatch::Alarm", f"{ENDPOINT}-serving-{what}")
-    expected = statistic | {
-        "Namespace": "AWS/SageMaker",
-        "MetricName": metric,
-        "Threshold": threshold,
-        "Period": 60,
-        "EvaluationPeriods": 2,
-        "TreatMissingData": "notBreaching",
-        "OKActions": alarm["AlarmActions"],
-    }
-    assert expected.items() <= alarm.items()
-    assert "AlarmsTopic" in json.dumps(alarm["AlarmActions"])
-    assert {each["Name"]: each["Value"] for each in alarm["Dimensions"]} == {
-        "EndpointName": ENDPOINT,
-        "VariantName": VARIANT,
-        "EndpointConfigName": {"Fn::GetAtt": [logical_id(plain, CONFIG), "EndpointConfigName"]},
-    }
-
-
-@pytest.mark.parametrize(
-    ("kind", "routing", "timeout_s"),
-    [
-        (
-            "plain",
-            {
-                "Type": "CANARY",
-                "WaitIntervalInSeconds": 300,
-                "CanarySize": {"Type": "CAPACITY_PERCENT", "Value": 10},
-            },
-            2700,
-        ),
-        (
-            "linear",
-            {
-                "Type": "LINEAR",
-                "WaitIntervalInSeconds": 60,
-                "LinearStepSize": {"Type": "CAPACITY_PERCENT", "Value": 25},
-            },
-            4000,
-        ),
-        ("serverless", {"Type": "ALL_AT_ONCE", "WaitIntervalInSeconds": 0}, 2400),
-    ],
-)
-def test_traffic_moves_as_the_settings_say(
-    templates: dict[str, Template], kind: str, routing: dict[str, Any], timeout_s: int
-) -> None:
-    deployment = only(templates[kind], SERVED)["DeploymentConfig"]
-    assert deployment["BlueGreenUpdatePolicy"] == {
-        "TrafficRoutingConfiguration": routing,
-        "TerminationWaitInSeconds": 600,
-        "MaximumExecutionTimeoutInSeconds": timeout_s,
-    }
-
-
-@pytest.mark.parametrize(
-    ("kind", "expected"),
-    [
-        (
-            "plain",
-            {
-                "InstanceType": "ml.m5.xlarge",
-                "InitialInstanceCount": 2,
-                "VariantName": VARIANT,
-            },
-        ),
-        ("scaled", {"InferenceAmiVersion": "al2023-ami-sagemaker-inference-gpu-4-1"}),
-        ("serverless", {"ServerlessConfig": {"MemorySizeInMB": 3072, "MaxConcurrency": 7}}),
-    ],
-)
-def test_a_variant_has_the_instances_and_the_driver_that_are_asked_for(
-    templates: dict[str, Template], kind: str, expected: dict[str, Any]
-) -> None:
-    assert expected.items() <= served_variant(templates[kind]).items()
-
-
-def test_instances_stand_in_two_hosting_subnets_with_encrypted_volumes(plain: Template) -> None:
-    assert "StorageKey" in json.dumps(only(plain, CONFIG)["KmsKeyId"])
-    place = only(plain, MODEL)["VpcConfig"]
-    first, second = map(json.dumps, place["Subnets"])
-    assert ("Hosting1Subnet" in first, "Hosting2Subnet" in second) == (True, True)
-    assert "SecurityGroupsHosting" in json.dumps(place["SecurityGroupIds"])
-
-
-def test_autoscaling_keeps_the_number_of_instances_through_a_deployment_and_nothing_else(
-    templates: dict[str, Template],
-) -> None:
-    endpoint = only(templates["scaled"], SERVED)
-    assert endpoint["RetainAllVariantProperties"] is True
-    assert endpoint["ExcludeRetainedVariantProperties"] == [
-        {"VariantPropertyType": "DesiredWeight"},
-        {"VariantPropertyType": "DataCaptureConfig"},
-    ]
-    assert "RetainAllVariantProperties" not in only(templates["plain"], SERVED)
-
-
-def test_autoscaling_follows_the_endpoint(templates: dict[str, Template]) -> None:
-    scaling = "AWS::ApplicationAutoScaling"
-    (target,) = resources(templates["scaled"], f"{scaling}::ScalableTarget").values()
-    expected = {
-        "ResourceId": f"endpoint/{ENDPOINT}/variant/{VARIANT}",
-        "MinCapacity": 2,
-        "MaxCapacity": 4,
-    }
-    assert expected.items() <= target["Properties"].items()
-    assert target["DependsOn"] == [logical_id(templates["scaled"], SERVED)]
-    policy = only(templates["scaled"], f"{scaling}::ScalingPolicy")
-    tracking = policy["TargetTrackingScalingPolicyConfiguration"]
-    assert tracking["TargetValue"] == 600
-    assert tracking["PredefinedMetricSpecification"] == {
-        "PredefinedMetricType": "SageMakerVariantInvocationsPerInstance"
-    }
-
-
-def test_what_is_captured_lies_encrypted_in_the_artifact_bucket_where_the_role_may_write(
-    templates: dict[str, Template],
-) -> None:
-    capture = only(templates["scaled"], CONFIG)["DataCaptureConfig"]
-    assert capture["DestinationS3Uri"] == f"s3://{OWN_BUCKET}/captured"
-    assert capture["InitialSamplingPercentage"] == 20
-    assert "StorageKey" in json.dumps(capture["KmsKeyId"])
-    statement = allowed_to_serve(templates["scaled"])["KeepCaptured"]
-    assert statement["Action"] == "s3:PutObject"
-    assert statement["Resource"] == f"arn:aws:s3:::{OWN_BUCKET}/captured/*"
-    assert "KeepCaptured" not in allowed_to_serve(templates["plain"])
-
-
-def test_instances_with_local_storage_get_no_key_and_the_role_lends_none(
-    templates: dict[str, Template],
-) -> None:
-    assert "KmsKeyId" not in only(templates["scaled"], CONFIG)
-    assert "LendKeyToVolumes" not in allowed_to_serve(templates["scaled"])
-
-
-def test_serverless_inference_has_no_vpc_no_volumes_and_no_instances(
-    templates: dict[str, Template],
-) -> None:
-    template = templates["serverless"]
-    assert "VpcConfig" not in only(template, MODEL)
-    assert "KmsKeyId" not in only(template, CONFIG)
-    assert not {"InstanceType", "InitialInstanceCount"} & served_variant(template).keys()
-    assert not {"AttachToVpc", "UseInterfaces", "SeeVpc"} & allowed_to_serve(template).keys()
-
-
 @pytest.mark.parametrize("kind", ["plain", "elsewhere"])
 def test_container_and_proof_read_the_one_own_copy_under_the_own_key_whoever_trained_it(
     templates: dict[str, Template], kind: str
@@ -455,12 +279,30 @@ def test_the_proof_may_ask_this_endpoint_and_look_at_what_is_tagged_as_this_envi
     assert allowed["SeeWhatIsServed"]["Condition"] == {"StringEquals": tags}
 
 
+@pytest.mark.parametrize(
+    ("name", "sids"),
+    [
+        ("live", {"AttachToVpc", "UseInterfaces", "SeeVpc", "LendKeyToVolumes"}),
+        ("scaled", {"AttachToVpc", "UseInterfaces", "SeeVpc", "KeepCaptured"}),
+        ("serverless", set()),
+    ],
+)
+def test_the_role_of_the_containers_may_do_what_its_settings_take(
+    template_of: TemplateOf, name: str, sids: set[str]
+) -> None:
+    """Instances with local storage get no key; serverless ones are in no VPC."""
+    template = template_of(name, "serving")
+    optional = {"AttachToVpc", "UseInterfaces", "SeeVpc", "LendKeyToVolumes", "KeepCaptured"}
+    allowed = allowed_to_serve(template, name)
+    assert allowed.keys() & optional == sids
+    if "KeepCaptured" in sids:
+        bucket = f"arn:aws:s3:::shoal-mnist-{name}-artifacts-111122223333-us-east-1"
+        assert allowed["KeepCaptured"]["Action"] == "s3:PutObject"
+        assert allowed["KeepCaptured"]["Resource"] == f"{bucket}/captured/*"
+
+
 @pytest.mark.parametrize("kind", [MODEL, CONFIG, SERVED])
-def test_what_is_served_says_which_release_it_is(plain: Template, kind: str) -> None:
-    """What teardown and sweeper may delete carries the pipeline's tag."""
-    tags = {tag["Key"]: tag["Value"] for tag in only(plain, kind)["Tags"]}
-    assert {
-        "shoal:release": "shoal-mnist-dev/3",
-        "shoal:environment": "live",
-    }.items() <= tags.items()
-    assert "shoal:pipeline" not in tags
+def test_what_is_served_is_not_what_teardown_and_sweeper_may_delete(
+    plain: Template, kind: str
+) -> None:
+    assert "shoal:pipeline" not in {tag["Key"] for tag in only(plain, kind)["Tags"]}
