@@ -10,7 +10,8 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.chaos import crash, report, rig
@@ -24,7 +25,7 @@ from tests.chaos.rig import Result
 from tests.chaos.world import World
 
 AT_ONCE = 4
-_MACHINE = "the machine afterwards"
+Attack = Case | Pair | Crash
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -42,17 +43,11 @@ def main(arguments: Sequence[str]) -> int:
         "--at-once", type=int, default=AT_ONCE, help="executions that run at the same time"
     )
     options = parser.parse_args(arguments)
-    every: list[Case | Pair | Crash] = [*cases(), *pairs(), *crashes()]
+    every: list[Attack] = [*cases(), *pairs(), *crashes()]
     chosen = [each for each in every if _is_chosen(each.name, options.case)]
     if not chosen or (options.report and options.case):
-        print(
-            (
-                "there is no such case; --list names them"
-                if not chosen
-                else "a report is of all cases"
-            ),
-            file=sys.stderr,
-        )
+        why = "a report is of all cases" if chosen else "there is no such case; --list names them"
+        print(why, file=sys.stderr)
         return 2
     if options.list:
         print("\n".join(f"{each.seed:10d} {each.name}" for each in chosen))
@@ -69,83 +64,52 @@ def _is_chosen(name: str, patterns: Sequence[str]) -> bool:
     return not patterns or any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def attack(chosen: Sequence[Case | Pair | Crash], at_once: int) -> list[Row]:
+def attack(chosen: Sequence[Attack], at_once: int) -> list[Row]:
     """Every chosen case, and what the machine shows afterwards where it shows anything."""
     own = [each for each in chosen if isinstance(each, Case)]
     of_two = [each for each in chosen if isinstance(each, Pair)]
     killed = [each for each in chosen if isinstance(each, Crash)]
+    results: list[Result] = []
     with tempfile.TemporaryDirectory(prefix="shoal-chaos-") as scratch:
-        deployment = synthesise(Path(scratch, "cdk.out"))
-        rows = _in_a_world(deployment, Path(scratch, "world"), own, at_once) if own else []
-        rows += _with_pairs(Path(scratch, "pairs"), of_two) if of_two else []
-        return rows + (
-            _with_crashes(deployment, Path(scratch, "crashes"), killed) if killed else []
-        )
-
-
-def _in_a_world(
-    deployment: Deployment, folder: Path, chosen: Sequence[Case], at_once: int
-) -> list[Row]:
-    world, after = World(deployment, folder), Result(_MACHINE)
-    by_name = {case.name: case for case in chosen}
-    try:
-        world.start()
-        world.deploy()
-        results = rig.run(world, chosen, at_once, show)
-        if letters := world.dead_letters():
-            after.problems.append(f"{letters} dead letters")
-    finally:
-        after.left = world.stop()
-    placed = [
-        (by_name[each.name].trouble.step, by_name[each.name].circumstance.name)
-        for each in results
-        if each.name in by_name
-    ]
-    rows = [
-        Row(step, circumstance, result)
-        for (step, circumstance), result in zip(placed, results, strict=False)
-    ]
-    return rows + _afterwards(
-        [each for each in [*results[len(placed) :], after] if not each.survived]
-    )
-
-
-def _with_pairs(folder: Path, chosen: Sequence[Pair]) -> list[Row]:
-    (folder / "checkout").mkdir(parents=True)
-    root = checkout_with_twins(folder / "checkout")
-    world, after = World(synthesise(folder / "cdk.out", root), folder / "world"), Result(_MACHINE)
-    try:
-        world.start()
-        world.deploy()
-        results = run_pairs(world, chosen, show)
-        if letters := sum(each.dead_letters() for each in world.each):
-            after.problems.append(f"{letters} dead letters")
-    finally:
-        after.left = world.stop()
-    steps = {each.name: each.case.trouble.step for each in chosen}
-    rows = [Row(steps[each.name], "two workloads", each) for each in results if each.name in steps]
-    others = [each for each in results if each.name not in steps]
-    return rows + _afterwards([each for each in (*others, after) if not each.survived])
-
-
-def _with_crashes(deployment: Deployment, folder: Path, chosen: Sequence[Crash]) -> list[Row]:
-    world, after = World(deployment, folder), Result(_MACHINE)
-    try:
-        world.start()
-        results = crash.run(world, chosen, show)
-    finally:
-        after.left = world.stop()
-    rows = [
-        Row(each.step, "emulator killed", result)
-        for each, result in zip(chosen, results, strict=True)
-    ]
-    return rows + _afterwards([] if after.survived else [after])
-
-
-def _afterwards(results: Sequence[Result]) -> list[Row]:
+        folder = Path(scratch)
+        deployment = synthesise(folder / "cdk.out")
+        if own:
+            with _world(deployment, folder / "world", results) as world:
+                world.deploy()
+                results += rig.run(world, own, at_once, show)
+                results += _dead_letters(world)
+        if of_two:
+            (folder / "checkout").mkdir()
+            twins = synthesise(folder / "pairs.out", checkout_with_twins(folder / "checkout"))
+            with _world(twins, folder / "pairs", results) as world:
+                world.deploy()
+                results += run_pairs(world, of_two, show)
+                results += _dead_letters(world)
+        if killed:
+            with _world(deployment, folder / "crashes", results) as world:
+                results += crash.run(world, killed, show)
+    places = {each.name: each.place for each in chosen}
     for result in results:
-        show(result)
-    return [Row(result.name, "afterwards", result) for result in results]
+        if result.name not in places:
+            show(result)
+    return [Row(*places.get(each.name, (each.name, "afterwards")), each) for each in results]
+
+
+@contextmanager
+def _world(deployment: Deployment, folder: Path, results: list[Result]) -> Iterator[World]:
+    """Yield a world that has been started; what it leaves on the machine is a result."""
+    world = World(deployment, folder)
+    try:
+        world.start()
+        yield world
+    finally:
+        if left := world.stop():
+            results.append(Result("the machine afterwards", left=left))
+
+
+def _dead_letters(world: World) -> list[Result]:
+    letters = sum(each.dead_letters() for each in world.each)
+    return [Result("the queues", problems=[f"{letters} dead letters"])] if letters else []
 
 
 def show(result: Result) -> None:

@@ -6,18 +6,18 @@ from __future__ import annotations
 
 import copy
 import json
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
+
+from local_kit.control import eventually
 
 if TYPE_CHECKING:
     from tests.chaos.world import World
 
 _SERVING = "bystander-that-serves"
 _LIMIT_S = 180.0
-_POLL_S = 0.2
 
 
 @dataclass
@@ -39,13 +39,11 @@ class Bystanders:
                 "PipelineExecutionArn"
             ]
         waiting = cls(world, arn, {})
-        waiting._until("InService", f"{world.names.pipeline}-{waiting.id}")
-        config = sagemaker.describe_endpoint(EndpointName=f"{world.names.pipeline}-{waiting.id}")[
-            "EndpointConfigName"
-        ]
-        (variant,) = sagemaker.describe_endpoint_config(EndpointConfigName=config)[
-            "ProductionVariants"
-        ]
+        own = f"{world.names.pipeline}-{waiting.id}"
+        waiting._until_it_serves(own)
+        config = sagemaker.describe_endpoint(EndpointName=own)["EndpointConfigName"]
+        answer = sagemaker.describe_endpoint_config(EndpointConfigName=config)
+        (variant,) = answer["ProductionVariants"]
         name = world.names.serving_endpoint
         model = sagemaker.describe_model(ModelName=variant["ModelName"])
         tags = [{"Key": "shoal:pipeline", "Value": world.names.pipeline}]
@@ -59,7 +57,7 @@ class Bystanders:
             EndpointConfigName=name, ProductionVariants=[{**variant, "ModelName": name}], Tags=tags
         )
         sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=name, Tags=tags)
-        waiting._until("InService", name)
+        waiting._until_it_serves(name)
         waiting.before = waiting._look()
         assert waiting.before["execution"] == "Executing", (
             f"the bystander is {waiting.before['execution']}: {waiting._steps()}"
@@ -95,17 +93,12 @@ class Bystanders:
         for name in (self.world.names.serving_endpoint, f"{self.world.names.pipeline}-{self.id}"):
             try:
                 endpoint = sagemaker.describe_endpoint(EndpointName=name)
-                found[name] = (
-                    endpoint["EndpointStatus"],
-                    endpoint["CreationTime"],
-                    endpoint["LastModifiedTime"],
-                )
-                config = sagemaker.describe_endpoint_config(
-                    EndpointConfigName=endpoint["EndpointConfigName"]
-                )
-                model = sagemaker.describe_model(
-                    ModelName=config["ProductionVariants"][0]["ModelName"]
-                )
+                parts = ("EndpointStatus", "CreationTime", "LastModifiedTime")
+                found[name] = tuple(endpoint[part] for part in parts)
+                config_name = endpoint["EndpointConfigName"]
+                config = sagemaker.describe_endpoint_config(EndpointConfigName=config_name)
+                model_name = config["ProductionVariants"][0]["ModelName"]
+                model = sagemaker.describe_model(ModelName=model_name)
                 found[f"model of {name}"] = model["CreationTime"]
             except ClientError as gone:
                 found[name] = str(gone)
@@ -128,38 +121,27 @@ class Bystanders:
 
         sagemaker = self.world.client("sagemaker")
         sagemaker.stop_pipeline_execution(PipelineExecutionArn=self.execution)
-        deadline = time.monotonic() + _LIMIT_S
-        while (left := left_in_the_account(sagemaker, self.id)) and time.monotonic() < deadline:
-            time.sleep(_POLL_S)
+        eventually(lambda: not left_in_the_account(sagemaker, self.id), _LIMIT_S)
+        left = left_in_the_account(sagemaker, self.id)
         name = self.world.names.serving_endpoint
         sagemaker.delete_endpoint(EndpointName=name)
         sagemaker.delete_endpoint_config(EndpointConfigName=name)
         sagemaker.delete_model(ModelName=name)
-        while (
-            name in [each["EndpointName"] for each in sagemaker.list_endpoints()["Endpoints"]]
-            and time.monotonic() < deadline
-        ):
-            time.sleep(_POLL_S)
+        eventually(lambda: self._status_of(name) is None, _LIMIT_S)
         iam = self.world.client("iam")
         for policy in iam.list_role_policies(RoleName=_SERVING)["PolicyNames"]:
             iam.delete_role_policy(RoleName=_SERVING, PolicyName=policy)
         iam.delete_role(RoleName=_SERVING)
         return [f"of a stopped bystander there is {each}" for each in left]
 
-    def _until(self, status: str, endpoint: str) -> None:
-        deadline = time.monotonic() + _LIMIT_S
-        sagemaker = self.world.client("sagemaker")
-        while True:
-            found = [
-                each
-                for each in sagemaker.list_endpoints(NameContains=endpoint)["Endpoints"]
-                if each["EndpointName"] == endpoint
-            ]
-            if found and found[0]["EndpointStatus"] == status:
-                return
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"{endpoint} is {found}: {self._steps()}")
-            time.sleep(_POLL_S)
+    def _status_of(self, endpoint: str) -> str | None:
+        pages = self.world.client("sagemaker").list_endpoints(NameContains=endpoint)["Endpoints"]
+        statuses = {each["EndpointName"]: str(each["EndpointStatus"]) for each in pages}
+        return statuses.get(endpoint)
+
+    def _until_it_serves(self, endpoint: str) -> None:
+        if not eventually(lambda: self._status_of(endpoint) == "InService", _LIMIT_S):
+            raise TimeoutError(f"{endpoint} is {self._status_of(endpoint)}: {self._steps()}")
 
 
 def with_wait(definition: dict[str, Any], command: list[str]) -> dict[str, Any]:
@@ -169,27 +151,14 @@ def with_wait(definition: dict[str, Any], command: list[str]) -> dict[str, Any]:
     changed = copy.deepcopy(definition)
     evaluate = next(each for each in changed["Steps"] if each["Name"] == "Evaluate")
     gate = next(each for each in changed["Steps"] if each["Name"] == "Gate")
-    kept = (
-        "RoleArn",
-        "ProcessingResources",
-        "ProcessingOutputConfig",
-        "StoppingCondition",
-        "NetworkConfig",
-        "Tags",
-    )
-    arguments = {key: evaluate["Arguments"][key] for key in kept}
-    image = evaluate["Arguments"]["AppSpecification"]["ImageUri"]
+    arguments = {
+        key: value for key, value in evaluate["Arguments"].items() if key != "ProcessingInputs"
+    }
+    image = arguments["AppSpecification"]["ImageUri"]
     arguments["AppSpecification"] = {"ImageUri": image, "ContainerEntrypoint": command}
     branch = gate["Arguments"]["IfSteps"]
     position = [each["Name"] for each in branch].index("SmokeTest")
     branch[position]["DependsOn"] = ["Wait"]
-    branch.insert(
-        position,
-        {
-            "Name": "Wait",
-            "Type": "Processing",
-            "Arguments": arguments,
-            "DependsOn": ["CreateEndpoint"],
-        },
-    )
+    wait = {"Name": "Wait", "Type": "Processing", "DependsOn": ["CreateEndpoint"]}
+    branch.insert(position, wait | {"Arguments": arguments})
     return changed

@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from local_kit.control import eventually
 from tests.chaos.rig import TERMINAL, Result, variant
 from tests.chaos.source.misbehaviour import FAULTS
 from tests.chaos.world import World
 
 _LIMIT_S = 240.0
-_POLL_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,11 @@ class Crash:
     @property
     def name(self) -> str:
         return f"emulator-killed-during-{self.step}-{self.then}"
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Row and column in the report."""
+        return self.step, "emulator killed"
 
     @property
     def seed(self) -> int:
@@ -74,11 +79,8 @@ def run(world: World, chosen: Sequence[Crash], say: Callable[[Result], None]) ->
             _go_on_until(world, crash)
             world.kill()
             ended = time.monotonic()
-            result.status = (
-                "ended by itself"
-                if not world.processes(str(world.state))
-                else "ended by the next start"
-            )
+            by = "the next start" if world.processes(str(world.state)) else "itself"
+            result.status = f"ended by {by}"
             result.seconds = ended - begun
             if crash.then == "cleaned":
                 world.clean_up()
@@ -111,34 +113,23 @@ def _go_on_until(world: World, crash: Crash) -> None:
             PipelineExecutionDisplayName=label,
             PipelineParameters=[{"Name": "Fault", "Value": str(FAULTS.index(crash.script))}],
         )["PipelineExecutionArn"]
-    deadline = time.monotonic() + _LIMIT_S
-    while not _there(world, arn, crash, label):
-        assert time.monotonic() < deadline, f"{crash.step} never began"
-        time.sleep(_POLL_S)
+    begun = eventually(lambda: _there(world, arn, crash, label), _LIMIT_S)
+    assert begun, f"{crash.step} never began"
     time.sleep(random.Random(crash.seed).uniform(0.0, 2.0))
 
 
 def _there(world: World, arn: str, crash: Crash, label: str) -> bool:
-    sagemaker = world.client("sagemaker")
-    status = sagemaker.describe_pipeline_execution(PipelineExecutionArn=arn)[
-        "PipelineExecutionStatus"
-    ]
-    steps = sagemaker.list_pipeline_execution_steps(PipelineExecutionArn=arn)[
-        "PipelineExecutionSteps"
-    ]
+    sagemaker, request = world.client("sagemaker"), {"PipelineExecutionArn": arn}
+    status = sagemaker.describe_pipeline_execution(**request)["PipelineExecutionStatus"]
+    steps = sagemaker.list_pipeline_execution_steps(**request)["PipelineExecutionSteps"]
+    reasons = [each.get("FailureReason") for each in steps]
     if crash.step == "nothing":
-        assert status not in TERMINAL or status == "Succeeded", (
-            f"{status}: {[each.get('FailureReason') for each in steps]}"
-        )
+        assert status not in TERMINAL or status == "Succeeded", f"{status}: {reasons}"
         return bool(status in TERMINAL)
-    assert status not in TERMINAL, (
-        f"{status} before {crash.step}: {[each.get('FailureReason') for each in steps]}"
-    )
+    assert status not in TERMINAL, f"{status} before {crash.step}: {reasons}"
     if crash.frozen:
         return bool(world.happened(label))
-    return any(
-        each["StepName"] == crash.step and each["StepStatus"] == "Executing" for each in steps
-    )
+    return (crash.step, "Executing") in [(each["StepName"], each["StepStatus"]) for each in steps]
 
 
 def _not_new(world: World) -> Iterator[str]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+from local_kit.control import eventually
 from shoal.constructs.node import use_installed_node
 from shoal.launch import launch_of
 from shoal.settings.loading.loader import load_workloads
@@ -30,7 +30,6 @@ SOURCE = "packages/shoal/tests/chaos/source"
 SECOND = "digits"
 """The name of the second workload."""
 _LIMIT_S = 240.0
-_POLL_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -111,15 +110,15 @@ def checkout_with_twins(folder: Path) -> Path:
 
 def with_small_jobs(dev: Environment) -> Environment:
     """Return `dev` with small jobs; everything that tears down is as it is."""
-    training = dev.training.model_copy(
-        update={"source_dir": SOURCE, "hyperparameters": {"fault": 0}}
-    )
-    endpoint = Endpoint(max_latency_ms=60_000, ttl_minutes=10)
-    evaluation = dev.evaluation.model_copy(
-        update={"max_runtime_s": 24 * 3600}
-    )  # the bystander's job waits longer than all cases take
+    small = {"source_dir": SOURCE, "hyperparameters": {"fault": 0}}
+    # the bystander's job waits longer than all cases take
+    long = {"max_runtime_s": 24 * 3600}
     return dev.model_copy(
-        update={"training": training, "evaluation": evaluation, "endpoint": endpoint}
+        update={
+            "training": dev.training.model_copy(update=small),
+            "evaluation": dev.evaluation.model_copy(update=long),
+            "endpoint": Endpoint(max_latency_ms=60_000, ttl_minutes=10),
+        }
     )
 
 
@@ -142,38 +141,37 @@ def synthesise(folder: Path, root: Path = ROOT) -> Deployment:
 
 
 def _assets(folder: Path, chosen: Environment) -> Iterator[Asset]:
+    words = {"${AWS::AccountId}": chosen.account, "${AWS::Region}": chosen.region}
     for manifest in sorted(folder.glob("*.assets.json")):
         for entry in json.loads(manifest.read_text())["files"].values():
-            path = folder / entry["source"]["path"]
+            path, is_folder = (
+                folder / entry["source"]["path"],
+                entry["source"]["packaging"] == "zip",
+            )
             if path.suffixes[-2:] == [".template", ".json"]:
                 continue
             for destination in entry["destinations"].values():
-                bucket = (
-                    destination["bucketName"]
-                    .replace("${AWS::AccountId}", chosen.account)
-                    .replace("${AWS::Region}", chosen.region)
-                )
-                yield Asset(
-                    path, entry["source"]["packaging"] == "zip", bucket, destination["objectKey"]
-                )
+                bucket = destination["bucketName"]
+                for word, value in words.items():
+                    bucket = bucket.replace(word, value)
+                yield Asset(path, is_folder, bucket, destination["objectKey"])
 
 
 def _create(cloudformation: Any, name: str, template: dict[str, Any]) -> None:
-    document = {
-        key: value for key, value in template.items() if key != "Rules"
-    }  # they look for the bootstrap stack
+    # its rules look for the bootstrap stack
+    document = {key: value for key, value in template.items() if key != "Rules"}
     cloudformation.create_stack(
         StackName=name, TemplateBody=json.dumps(document), Capabilities=["CAPABILITY_NAMED_IAM"]
     )
-    deadline = time.monotonic() + _LIMIT_S
-    while (
-        status := cloudformation.describe_stacks(StackName=name)["Stacks"][0]["StackStatus"]
-    ).endswith("IN_PROGRESS"):
-        assert time.monotonic() < deadline, f"{name} is still {status}"
-        time.sleep(_POLL_S)
+
+    def ended() -> str | None:
+        (stack,) = cloudformation.describe_stacks(StackName=name)["Stacks"]
+        status = str(stack["StackStatus"])
+        return None if status.endswith("IN_PROGRESS") else status
+
+    status = eventually(ended, _LIMIT_S)
     if status != "CREATE_COMPLETE":
         events = cloudformation.describe_stack_events(StackName=name)["StackEvents"]
-        raise AssertionError(
-            f"{name}:"
-            f" {[e.get('ResourceStatusReason') for e in events if e['ResourceStatus'].endswith('FAILED')]}"  # noqa: E501
-        )
+        failed = [each for each in events if each["ResourceStatus"].endswith("FAILED")]
+        reasons = [each.get("ResourceStatusReason") for each in failed]
+        raise AssertionError(f"{name} is {status}: {reasons}")

@@ -17,9 +17,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from local_kit.control import eventually
 from shoal.settings.names import WORKLOAD_TAG, Names
 from tests.chaos.bystanders import with_wait
-from tests.chaos.cases import LAYERS, Case, Trouble, cases
+from tests.chaos.cases import Case, Circumstance, Trouble, cases
 from tests.chaos.rig import (
     CLEAN_LIMIT_S,
     END_LIMIT_S,
@@ -32,7 +33,9 @@ from tests.chaos.world import World
 
 _POLL_S = 0.2
 _GO, _OUTPUT = "/tmp/go", "/opt/ml/processing/output/evaluation/went"
-_SUCCEEDS = Case(Trouble("nothing", "wrong", "Succeeded", packages=(1, 1)), LAYERS[0])
+_SUCCEEDS = Case(
+    Trouble("nothing", "wrong", "Succeeded", packages=(1, 1)), Circumstance("all layers")
+)
 _DELETIONS = ("DeleteEndpoint", "DeleteEndpointConfig", "DeleteModel")
 _READS = ("BatchGet", "Describe", "Filter", "Get", "Head", "List", "Query")
 _HELD = (
@@ -59,6 +62,11 @@ class Pair:
         return f"two-workloads-{self.case.name}"
 
     @property
+    def place(self) -> tuple[str, str]:
+        """Row and column in the report."""
+        return self.case.trouble.step, "two workloads"
+
+    @property
     def seed(self) -> int:
         return zlib.crc32(self.name.encode())
 
@@ -67,11 +75,7 @@ def pairs() -> list[Pair]:
     """The cases that differ most, in an order that seldom turns the switches."""
     by_name = {case.name: case for case in cases()}
     found = [Pair(by_name[name], held=name in _HELD) for name in (*_HELD, *_AT_ONCE)]
-    return sorted(found, key=_switches)
-
-
-def _switches(pair: Pair) -> tuple[bool, bool]:
-    return not pair.case.circumstance.rule, not pair.case.circumstance.sweeper
+    return sorted(found, key=lambda pair: pair.case.switches, reverse=True)
 
 
 def run(world: World, chosen: Sequence[Pair], say: Callable[[Result], None]) -> list[Result]:
@@ -79,8 +83,8 @@ def run(world: World, chosen: Sequence[Pair], say: Callable[[Result], None]) -> 
     first, second = world.each
     before = in_the_account(world.client("sagemaker"))
     results = []
-    for (no_rule, no_sweeper), group in groupby(chosen, key=_switches):
-        first.layers(rule=not no_rule, sweeper=not no_sweeper)
+    for (rule, sweeper), group in groupby(chosen, key=lambda pair: pair.case.switches):
+        first.layers(rule=rule, sweeper=sweeper)
         for pair in group:
             results.append(_run(first, second, pair))
             say(results[-1])
@@ -140,11 +144,11 @@ def _let_go(world: World) -> None:
 
 
 def _wait_for_service(world: World, running: Future[Result]) -> None:
-    deadline = time.monotonic() + END_LIMIT_S
-    while "InService" not in (each.get("EndpointStatus") for each in served(world).values()):
-        if running.done() or time.monotonic() > deadline:
-            raise TimeoutError(f"{world.names.pipeline} never served")
-        time.sleep(_POLL_S)
+    def serves() -> bool:
+        return "InService" in [each.get("EndpointStatus") for each in served(world).values()]
+
+    if not eventually(lambda: running.done() or serves(), END_LIMIT_S) or running.done():
+        raise TimeoutError(f"{world.names.pipeline} never served")
 
 
 def served(world: World) -> dict[str, dict[str, Any]]:

@@ -73,19 +73,14 @@ def _cell(rows: Sequence[Row]) -> str:
 
 def _slowest(rows: Sequence[Row]) -> list[str]:
     slowest = sorted((row.result for row in rows), key=lambda result: -result.cleaned_s)[:_SLOWEST]
-    lines = [
+    return [
         "| slowest to clean | execution | s from its end until nothing was left |",
         "| --- | --- | --- |",
+        *(f"| `{each.name}` | {each.status} | {each.cleaned_s:.1f} |" for each in slowest),
     ]
-    return lines + [f"| `{each.name}` | {each.status} | {each.cleaned_s:.1f} |" for each in slowest]
 
 
 def _lost(rows: Sequence[Row]) -> list[str]:
     failed = [row.result for row in rows if not row.result.survived]
-    if not failed:
-        return ["Every case survived."]
-    return [
-        "Did not survive:",
-        "",
-        *(f"- `{each.name}`: {'; '.join([*each.problems, *each.left])[:300]}" for each in failed),
-    ]
+    lines = [f"- `{each.name}`: {'; '.join([*each.problems, *each.left])[:300]}" for each in failed]
+    return ["Did not survive:", "", *lines] if failed else ["Every case survived."]

@@ -12,9 +12,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 from typing import Any
 
+from local_kit.control import eventually
 from shoal.page.record import record
 from shoal.settings.names import EXECUTION_TAG
 from tests.chaos.bystanders import Bystanders
@@ -28,7 +30,6 @@ CLEAN_LIMIT_S = 120.0
 """How long a case may take to be clean on a busy machine; the time it took is in the report."""
 FAULT_LIMIT_S = 15.0
 """How long after an execution's end a fault of the deleter may take to come."""
-_POLL_S = 0.3
 _NAMED = re.compile(r"-[a-z0-9]{12}(-|$)")
 """A name that says which execution made it."""
 
@@ -82,14 +83,11 @@ def run(
     results: list[Result] = []
     before = in_the_account(world.client("sagemaker"))
     bystanders = Bystanders.settle(world)
-    for (rule, sweeper), group in groupby(
-        chosen, key=lambda case: (case.circumstance.rule, case.circumstance.sweeper)
-    ):
+    for (rule, sweeper), group in groupby(chosen, key=lambda case: case.switches):
         world.layers(rule=rule, sweeper=sweeper)
         with ThreadPoolExecutor(at_once) as pool:
-            for result in pool.map(
-                lambda case: run_case(world, case, bystanders, CLEAN_LIMIT_S), list(group)
-            ):
+            attempt = partial(run_case, world, bystanders=bystanders, clean_limit_s=CLEAN_LIMIT_S)
+            for result in pool.map(attempt, list(group)):
                 results.append(result)
                 say(result)
     world.layers(rule=True, sweeper=True)
@@ -146,14 +144,13 @@ class _Run:
         self.result.problems += self._judged()
 
     def _start(self) -> None:
-        trouble = self.case.trouble
-        nameless = f"{self.world.names.pipeline}-x" if self.case.circumstance.nameless else None
+        trouble, circumstance = self.case.trouble, self.case.circumstance
         definition = variant(
             self.world.definition,
-            self.case.circumstance.step,
+            circumstance.step,
             trouble.max_runtime_s,
             trouble.startup_s,
-            nameless,
+            f"{self.world.names.pipeline}-x" if circumstance.nameless else None,
         )
         with self.world.redefined(definition):
             self._arn = self._sagemaker.start_pipeline_execution(
@@ -175,75 +172,62 @@ class _Run:
 
     def _reached(self, step: str) -> bool:
         """Whether the step is executing now; False when the execution ended without."""
-        deadline = time.monotonic() + END_LIMIT_S
-        while time.monotonic() < deadline:
-            if any(
-                each["StepName"] == step and each["StepStatus"] == "Executing"
-                for each in self._steps()
-            ):
-                return True
-            if self._status() in TERMINAL:
-                return False
-            time.sleep(_POLL_S)
-        raise TimeoutError(f"{step} never began")
+
+        def begins() -> str | None:
+            if (step, "Executing") in [
+                (each["StepName"], each["StepStatus"]) for each in self._steps()
+            ]:
+                return "begun"
+            return "ended" if self._status() in TERMINAL else None
+
+        answer = eventually(begins, END_LIMIT_S)
+        if not answer:
+            raise TimeoutError(f"{step} never began")
+        return bool(answer == "begun")
 
     def _missing_faults(self) -> set[tuple[str, str]]:
         """Faults of this case that have not happened: where nothing was to be cleaned, the deleter
         may not have come yet.
         """
         expected = {(rule["seam"], rule["do"]) for rule in self.case.rules}
-        deadline = time.monotonic() + FAULT_LIMIT_S
-        while missing := expected - {
-            (each["seam"], each["do"]) for each in self.world.happened(self._label)
-        }:
-            if time.monotonic() > deadline:
-                break
-            time.sleep(_POLL_S)
-        return missing
+
+        def missing() -> set[tuple[str, str]]:
+            happened = self.world.happened(self._label)
+            return expected - {(each["seam"], each["do"]) for each in happened}
+
+        eventually(lambda: not missing(), FAULT_LIMIT_S)
+        return missing()
 
     def _status(self) -> str:
+        request = {"PipelineExecutionArn": self._arn}
         return str(
-            self._sagemaker.describe_pipeline_execution(PipelineExecutionArn=self._arn)[
-                "PipelineExecutionStatus"
-            ]
+            self._sagemaker.describe_pipeline_execution(**request)["PipelineExecutionStatus"]
         )
 
     def _steps(self) -> list[dict[str, Any]]:
-        return list(
-            self._sagemaker.list_pipeline_execution_steps(PipelineExecutionArn=self._arn)[
-                "PipelineExecutionSteps"
-            ]
-        )
+        answer = self._sagemaker.list_pipeline_execution_steps(PipelineExecutionArn=self._arn)
+        return list(answer["PipelineExecutionSteps"])
 
     def _ended(self) -> str:
-        deadline = time.monotonic() + END_LIMIT_S
-        while (status := self._status()) not in TERMINAL:
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"execution {self._id} is still {status}")
-            time.sleep(_POLL_S)
-        return status
+        if not eventually(lambda: self._status() in TERMINAL, END_LIMIT_S):
+            raise TimeoutError(f"execution {self._id} is still {self._status()}")
+        return self._status()
 
     def _left_in_the_end(self) -> list[str]:
-        deadline = time.monotonic() + self.clean_limit_s
-        while (
-            left := [
+        def left() -> list[str]:
+            return [
                 *left_in_the_account(self._sagemaker, self._id),
                 *self.world.processes(self._id),
             ]
-        ) and time.monotonic() < deadline:
-            time.sleep(_POLL_S)
-        return left
+
+        eventually(lambda: not left(), self.clean_limit_s)
+        return left()
 
     def _judged(self) -> Iterator[str]:
         if self.result.status != self.case.status:
-            told = {
-                each["StepName"]: each.get("FailureReason", each["StepStatus"])
-                for each in self._steps()
-            }
-            yield (
-                f"the execution ended {self.result.status}, documented is {self.case.status}:"
-                f" {told}"
-            )
+            steps = [(each["StepName"], each.get("FailureReason", "")) for each in self._steps()]
+            documented = f"documented is {self.case.status}: {steps}"
+            yield f"the execution ended {self.result.status}, {documented}"
         few, many = self.case.trouble.packages
         packages = self._packages()
         if not few <= len(packages) <= many:
@@ -281,17 +265,15 @@ class _Run:
                 yield f"the page of the run names {said}"
 
     def _packages(self) -> list[str]:
-        group = self.world.names.model_package_group
         pages = self._sagemaker.get_paginator("list_model_packages").paginate(
-            ModelPackageGroupName=group
+            ModelPackageGroupName=self.world.names.model_package_group
         )
-        arns = [
-            each["ModelPackageArn"] for page in pages for each in page["ModelPackageSummaryList"]
-        ]
-        found = [self._sagemaker.describe_model_package(ModelPackageName=arn) for arn in arns]
+        summaries = [each for page in pages for each in page["ModelPackageSummaryList"]]
+        arns = [each["ModelPackageArn"] for each in summaries]
+        packages = [self._sagemaker.describe_model_package(ModelPackageName=arn) for arn in arns]
         return [
             each["ModelPackageArn"]
-            for each in found
+            for each in packages
             if each["CustomerMetadataProperties"]["execution_id"] == self._id
         ]
 
@@ -309,16 +291,13 @@ def left_in_the_account(sagemaker: Any, execution_id: str) -> list[str]:
 
 def in_the_account(sagemaker: Any) -> dict[str, str]:
     """Every endpoint, configuration and model that there is: kind/name -> ARN."""
-    kinds = (("Endpoint", "endpoint"), ("EndpointConfig", "endpoint-config"), ("Model", "model"))
-    found: dict[str, str] = {}
-    for shape, kind in kinds:
-        pages = sagemaker.get_paginator(f"list_{kind.replace('-', '_')}s").paginate()
-        found |= {
-            f"{kind}/{each[f'{shape}Name']}": each[f"{shape}Arn"]
-            for page in pages
-            for each in page[f"{shape}s"]
-        }
-    return found
+    kinds = {"Endpoint": "endpoint", "EndpointConfig": "endpoint-config", "Model": "model"}
+    return {
+        f"{kind}/{each[f'{shape}Name']}": each[f"{shape}Arn"]
+        for shape, kind in kinds.items()
+        for page in sagemaker.get_paginator(f"list_{kind.replace('-', '_')}s").paginate()
+        for each in page[f"{shape}s"]
+    }
 
 
 def _is_tagged(sagemaker: Any, arn: str, execution_id: str) -> bool:
@@ -343,23 +322,21 @@ def variant(
     """
     changed = copy.deepcopy(definition)
     for each in all_steps(changed["Steps"]):
+        arguments = each.get("Arguments", {})
         for policy in each.get("RetryPolicies", []):
             policy.update(IntervalSeconds=1, BackoffRate=1.0)
-        if max_runtime_s and "StoppingCondition" in each.get("Arguments", {}):
-            each["Arguments"]["StoppingCondition"]["MaxRuntimeInSeconds"] = max_runtime_s
-        for served in each.get("Arguments", {}).get("ProductionVariants", []) if startup_s else []:
+        if max_runtime_s and "StoppingCondition" in arguments:
+            arguments["StoppingCondition"]["MaxRuntimeInSeconds"] = max_runtime_s
+        for served in arguments.get("ProductionVariants", []) if startup_s else []:
             served["ContainerStartupHealthCheckTimeoutInSeconds"] = startup_s
         if config_name and each["Type"] == "EndpointConfig":
-            each["Arguments"]["EndpointConfigName"] = config_name
+            arguments["EndpointConfigName"] = config_name
         if each["Name"] == "Teardown":
-            each["DependsOn"] = (
-                [{"Step": "SmokeTest", "Trigger": "Any"}] if step == "any" else ["SmokeTest"]
-            )
-    if step == "none":
-        gate = next(each for each in changed["Steps"] if each["Name"] == "Gate")
-        gate["Arguments"]["IfSteps"] = [
-            each for each in gate["Arguments"]["IfSteps"] if each["Name"] != "Teardown"
-        ]
+            waits = {"Step": "SmokeTest", "Trigger": "Any"} if step == "any" else "SmokeTest"
+            each["DependsOn"] = [waits]
+        if each["Name"] == "Gate" and step == "none":
+            kept = [inner for inner in arguments["IfSteps"] if inner["Name"] != "Teardown"]
+            arguments["IfSteps"] = kept
     return changed
 
 

@@ -55,7 +55,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 def attack(world: World) -> Attack:
     """The cases run at the same time."""
     chosen = [*(case for case in cases() if case.name in FAST), MISJUDGED]
-    chosen.sort(key=lambda case: (not case.circumstance.rule, not case.circumstance.sweeper))
+    chosen.sort(key=lambda case: case.switches, reverse=True)
     touched: list[str] = []
 
     def set_the_deleter_on(bystanders: Bystanders) -> None:
@@ -109,11 +109,8 @@ def test_without_deleter_and_sweeper_cases_fail_whether_the_step_is_there_or_not
     world: World,
 ) -> None:
     """The step alone does not run when the endpoint failed."""
-    (fails,) = [
-        trouble
-        for trouble in troubles()
-        if (trouble.step, trouble.fault) == ("CreateEndpoint", "fails")
-    ]
+    by_name = {(trouble.step, trouble.fault): trouble for trouble in troubles()}
+    fails = by_name["CreateEndpoint", "fails"]
     leaky = [
         Case(Trouble("nothing", "wrong", "Succeeded", packages=(1, 1)), UNPROTECTED),
         Case(fails, ONLY_THE_STEP),
@@ -141,25 +138,15 @@ def test_without_deleter_and_sweeper_cases_fail_whether_the_step_is_there_or_not
 
 def test_every_case_has_a_name_and_a_seed_of_its_own() -> None:
     every = cases()
-    assert (
-        len({case.name for case in every})
-        == len({case.seed for case in every})
-        == len(every)
-        >= 200
-    )
+    names, seeds = {case.name for case in every}, {case.seed for case in every}
+    assert len(names) == len(seeds) == len(every) >= 200
 
 
 def test_a_variant_of_the_definition_has_no_teardown_step_or_one_after_anything() -> None:
     smoke_test = {"Name": "SmokeTest", "Type": "Lambda"}
     teardown = {"Name": "Teardown", "Type": "Lambda", "DependsOn": ["SmokeTest"]}
-    definition = {
-        "Steps": [
-            {
-                "Name": "Gate",
-                "Arguments": {"IfSteps": [smoke_test, teardown], "ElseSteps": []},
-            }
-        ]
-    }
+    branches = {"IfSteps": [smoke_test, teardown], "ElseSteps": []}
+    definition = {"Steps": [{"Name": "Gate", "Type": "Condition", "Arguments": branches}]}
     (gate,) = variant(definition, "none")["Steps"]
     assert gate["Arguments"]["IfSteps"] == [smoke_test]
     (gate,) = variant(definition, "any")["Steps"]

@@ -33,6 +33,13 @@ SWEEP_EVERY_S = 900.0 / SPEED
 DURATIONS = {"stop_grace_s": 2.0, "lambda_step_s": 120.0}
 FUNCTION_TIMEOUT_S = 30
 VISIBILITY_S = 30
+SHORTER: dict[str, dict[str, str]] = {
+    "sweep": {"TTL_MINUTES": str(TTL_S / 60)},
+    "teardown": {"RETRY_AFTER_S": "1"},
+    "seal": {},
+    "smoke-test": {},
+}
+"""Function to the variables that make it faster."""
 
 
 class World:
@@ -56,24 +63,16 @@ class World:
         self.scratch.mkdir(parents=True, exist_ok=True)
         self._faults.write_text("")
         self._clients.clear()
-        durations = [
-            part
-            for name, seconds in DURATIONS.items()
-            for part in ("--duration", f"{name}={seconds}")
-        ]
-        options = ["--schedule-speed", str(SPEED), "--enforce-iam", "--faults", str(self._faults)]
+        options = ["--account", self.names.environment.account, "--enforce-iam"]
+        options += ["--schedule-speed", str(SPEED), "--faults", str(self._faults)]
+        for name, seconds in DURATIONS.items():
+            options += ["--duration", f"{name}={seconds}"]
         environment = {
             key: value for key, value in os.environ.items() if not key.startswith("AWS_")
         } | {"TMPDIR": str(self.scratch)}
         with (self.folder / "emulator.err").open("a") as errors:
             self._emulator = LocalEmulator.start(
-                self.state,
-                "--account",
-                self.names.environment.account,
-                *options,
-                *durations,
-                environment=environment,
-                errors=errors,
+                self.state, *options, environment=environment, errors=errors
             )
 
     @property
@@ -94,37 +93,27 @@ class World:
         return world
 
     def _hurry(self) -> None:
-        self.definition = json.loads(
-            self.client("sagemaker").describe_pipeline(PipelineName=self.names.pipeline)[
-                "PipelineDefinition"
-            ]
-        )
+        pipeline = self.client("sagemaker").describe_pipeline(PipelineName=self.names.pipeline)
+        self.definition = json.loads(pipeline["PipelineDefinition"])
         functions = self.client("lambda")
-        for purpose, shorter in (
-            ("sweep", {"TTL_MINUTES": str(TTL_S / 60)}),
-            ("teardown", {"RETRY_AFTER_S": "1"}),
-            ("seal", {}),
-            ("smoke-test", {}),
-        ):
+        for purpose, shorter in SHORTER.items():
             name = self.names.function(purpose)
-            variables = (
-                functions.get_function_configuration(FunctionName=name)
-                .get("Environment", {})
-                .get("Variables", {})
-                | shorter
-            )
+            answer = functions.get_function_configuration(FunctionName=name)
+            variables = answer.get("Environment", {}).get("Variables", {}) | shorter
             functions.update_function_configuration(
                 FunctionName=name, Timeout=FUNCTION_TIMEOUT_S, Environment={"Variables": variables}
             )
-        sqs, url = self.client("sqs"), self.queue_url()
-        policy = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["Policy"])["Attributes"][
-            "Policy"
-        ]
+        policy = self._attribute(self.queue_url(), "Policy")
         # moto forgets the policy of a queue whose attributes are set without it, and then no event
         # reaches the queue
-        sqs.set_queue_attributes(
-            QueueUrl=url, Attributes={"VisibilityTimeout": str(VISIBILITY_S), "Policy": policy}
+        attributes = {"VisibilityTimeout": str(VISIBILITY_S), "Policy": policy}
+        self.client("sqs").set_queue_attributes(QueueUrl=self.queue_url(), Attributes=attributes)
+
+    def _attribute(self, queue_url: str, name: str) -> str:
+        attributes = self.client("sqs").get_queue_attributes(
+            QueueUrl=queue_url, AttributeNames=["All"]
         )
+        return str(attributes["Attributes"][name])
 
     def client(self, service: str) -> Any:
         with self._lock:
@@ -152,19 +141,10 @@ class World:
 
     def dead_letters(self) -> int:
         """Messages that the deleter has given up on."""
-        sqs = self.client("sqs")
-        policy = json.loads(
-            sqs.get_queue_attributes(QueueUrl=self.queue_url(), AttributeNames=["All"])[
-                "Attributes"
-            ]["RedrivePolicy"]
-        )
-        url = sqs.get_queue_url(QueueName=policy["deadLetterTargetArn"].rpartition(":")[2])[
-            "QueueUrl"
-        ]
-        found = sqs.get_queue_attributes(
-            QueueUrl=url, AttributeNames=["ApproximateNumberOfMessages"]
-        )
-        return int(found["Attributes"]["ApproximateNumberOfMessages"])
+        policy = json.loads(self._attribute(self.queue_url(), "RedrivePolicy"))
+        name = policy["deadLetterTargetArn"].rpartition(":")[2]
+        url = self.client("sqs").get_queue_url(QueueName=name)["QueueUrl"]
+        return int(self._attribute(url, "ApproximateNumberOfMessages"))
 
     def layers(self, *, rule: bool, sweeper: bool) -> None:
         """Switch the terminal-status rule and the sweeper's schedule on or off, as a person
@@ -173,16 +153,13 @@ class World:
         events = self.client("events")
         queue = self.queue_url().rpartition("/")[2]
         for each in events.list_rules()["Rules"]:
-            targets = [
-                target["Arn"]
-                for target in events.list_targets_by_rule(Rule=each["Name"])["Targets"]
-            ]
-            if any(arn.endswith(self.names.function("sweep")) for arn in targets):
-                (events.enable_rule if sweeper else events.disable_rule)(Name=each["Name"])
-            elif "Model Building Pipeline" in each.get("EventPattern", "") and any(
-                arn.endswith(f":{queue}") for arn in targets
-            ):
-                (events.enable_rule if rule else events.disable_rule)(Name=each["Name"])
+            targets = events.list_targets_by_rule(Rule=each["Name"])["Targets"]
+            is_terminal = "Model Building Pipeline" in each.get("EventPattern", "")
+            for arn in [target["Arn"] for target in targets]:
+                if arn.endswith(self.names.function("sweep")):
+                    (events.enable_rule if sweeper else events.disable_rule)(Name=each["Name"])
+                elif is_terminal and arn.endswith(f":{queue}"):
+                    (events.enable_rule if rule else events.disable_rule)(Name=each["Name"])
 
     def fault(self, **rule: Any) -> None:
         """Add a rule to the emulator's file."""
