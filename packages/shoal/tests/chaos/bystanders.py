@@ -34,10 +34,7 @@ class Bystanders:
         the same model.
         """
         sagemaker = world.client("sagemaker")
-        with world.redefined(with_wait(world.definition, ["sleep", "36000"])):
-            arn = sagemaker.start_pipeline_execution(PipelineName=world.names.pipeline)[
-                "PipelineExecutionArn"
-            ]
+        arn = world.begin(with_wait(world.definition, ["sleep", "36000"]))
         waiting = cls(world, arn, {})
         own = f"{world.names.pipeline}-{waiting.id}"
         waiting._until_it_serves(own)
@@ -60,7 +57,7 @@ class Bystanders:
         waiting._until_it_serves(name)
         waiting.before = waiting._look()
         assert waiting.before["execution"] == "Executing", (
-            f"the bystander is {waiting.before['execution']}: {waiting._steps()}"
+            f"the bystander is {waiting.before['execution']}: {world.steps(arn)}"
         )
         return waiting
 
@@ -80,16 +77,9 @@ class Bystanders:
     def id(self) -> str:
         return self.execution.rpartition("/")[2]
 
-    def _steps(self) -> list[tuple[str, str]]:
-        found = self.world.client("sagemaker").list_pipeline_execution_steps(
-            PipelineExecutionArn=self.execution
-        )["PipelineExecutionSteps"]
-        return [(each["StepName"], each.get("FailureReason", each["StepStatus"])) for each in found]
-
     def _look(self) -> dict[str, Any]:
         sagemaker = self.world.client("sagemaker")
-        execution = sagemaker.describe_pipeline_execution(PipelineExecutionArn=self.execution)
-        found: dict[str, Any] = {"execution": execution["PipelineExecutionStatus"]}
+        found: dict[str, Any] = {"execution": self.world.status(self.execution)}
         for name in (self.world.names.serving_endpoint, f"{self.world.names.pipeline}-{self.id}"):
             try:
                 endpoint = sagemaker.describe_endpoint(EndpointName=name)
@@ -141,7 +131,9 @@ class Bystanders:
 
     def _until_it_serves(self, endpoint: str) -> None:
         if not eventually(lambda: self._status_of(endpoint) == "InService", _LIMIT_S):
-            raise TimeoutError(f"{endpoint} is {self._status_of(endpoint)}: {self._steps()}")
+            raise TimeoutError(
+                f"{endpoint} is {self._status_of(endpoint)}: {self.world.steps(self.execution)}"
+            )
 
 
 def with_wait(definition: dict[str, Any], command: list[str]) -> dict[str, Any]:

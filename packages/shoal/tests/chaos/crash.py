@@ -17,7 +17,6 @@ from typing import Any
 
 from local_kit.control import eventually
 from tests.chaos.rig import TERMINAL, Result, variant
-from tests.chaos.source.misbehaviour import FAULTS
 from tests.chaos.world import World
 
 _LIMIT_S = 240.0
@@ -107,29 +106,21 @@ def _go_on_until(world: World, crash: Crash) -> None:
         world.fault(
             seam="function", do="freeze", name=crash.frozen, execution=label, seconds=0.05, times=1
         )
-    with world.redefined(variant(world.definition, "completed")):
-        arn = world.client("sagemaker").start_pipeline_execution(
-            PipelineName=world.names.pipeline,
-            PipelineExecutionDisplayName=label,
-            PipelineParameters=[{"Name": "Fault", "Value": str(FAULTS.index(crash.script))}],
-        )["PipelineExecutionArn"]
+    arn = world.begin(variant(world.definition, "completed"), label, crash.script)
     begun = eventually(lambda: _there(world, arn, crash, label), _LIMIT_S)
     assert begun, f"{crash.step} never began"
     time.sleep(random.Random(crash.seed).uniform(0.0, 2.0))
 
 
 def _there(world: World, arn: str, crash: Crash, label: str) -> bool:
-    sagemaker, request = world.client("sagemaker"), {"PipelineExecutionArn": arn}
-    status = sagemaker.describe_pipeline_execution(**request)["PipelineExecutionStatus"]
-    steps = sagemaker.list_pipeline_execution_steps(**request)["PipelineExecutionSteps"]
-    reasons = [each.get("FailureReason") for each in steps]
+    status, steps = world.status(arn), world.steps(arn)
     if crash.step == "nothing":
-        assert status not in TERMINAL or status == "Succeeded", f"{status}: {reasons}"
-        return bool(status in TERMINAL)
-    assert status not in TERMINAL, f"{status} before {crash.step}: {reasons}"
+        assert status not in TERMINAL or status == "Succeeded", f"{status}: {steps}"
+        return status in TERMINAL
+    assert status not in TERMINAL, f"{status} before {crash.step}: {steps}"
     if crash.frozen:
         return bool(world.happened(label))
-    return (crash.step, "Executing") in [(each["StepName"], each["StepStatus"]) for each in steps]
+    return steps.get(crash.step, ("", ""))[0] == "Executing"
 
 
 def _not_new(world: World) -> Iterator[str]:

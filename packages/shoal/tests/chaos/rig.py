@@ -21,7 +21,6 @@ from shoal.page.record import record
 from shoal.settings.names import EXECUTION_TAG
 from tests.chaos.bystanders import Bystanders
 from tests.chaos.cases import JOBS, Case
-from tests.chaos.source.misbehaviour import FAULTS
 from tests.chaos.world import World
 
 TERMINAL = {"Succeeded", "Failed", "Stopped", "CompletedWithFailures"}
@@ -152,12 +151,7 @@ class _Run:
             trouble.startup_s,
             f"{self.world.names.pipeline}-x" if circumstance.nameless else None,
         )
-        with self.world.redefined(definition):
-            self._arn = self._sagemaker.start_pipeline_execution(
-                PipelineName=self.world.names.pipeline,
-                PipelineExecutionDisplayName=self._label,
-                PipelineParameters=[{"Name": "Fault", "Value": str(FAULTS.index(trouble.script))}],
-            )["PipelineExecutionArn"]
+        self._arn = self.world.begin(definition, self._label, trouble.script)
         self._id = self._arn.rpartition("/")[2]
 
     def _disturb(self) -> None:
@@ -174,11 +168,9 @@ class _Run:
         """Whether the step is executing now; False when the execution ended without."""
 
         def begins() -> str | None:
-            if (step, "Executing") in [
-                (each["StepName"], each["StepStatus"]) for each in self._steps()
-            ]:
+            if self._step_status(step) == "Executing":
                 return "begun"
-            return "ended" if self._status() in TERMINAL else None
+            return "ended" if self.world.status(self._arn) in TERMINAL else None
 
         answer = eventually(begins, END_LIMIT_S)
         if not answer:
@@ -198,20 +190,13 @@ class _Run:
         eventually(lambda: not missing(), FAULT_LIMIT_S)
         return missing()
 
-    def _status(self) -> str:
-        request = {"PipelineExecutionArn": self._arn}
-        return str(
-            self._sagemaker.describe_pipeline_execution(**request)["PipelineExecutionStatus"]
-        )
-
-    def _steps(self) -> list[dict[str, Any]]:
-        answer = self._sagemaker.list_pipeline_execution_steps(PipelineExecutionArn=self._arn)
-        return list(answer["PipelineExecutionSteps"])
+    def _step_status(self, step: str) -> str:
+        return self.world.steps(self._arn).get(step, ("", ""))[0]
 
     def _ended(self) -> str:
-        if not eventually(lambda: self._status() in TERMINAL, END_LIMIT_S):
-            raise TimeoutError(f"execution {self._id} is still {self._status()}")
-        return self._status()
+        if not eventually(lambda: self.world.status(self._arn) in TERMINAL, END_LIMIT_S):
+            raise TimeoutError(f"execution {self._id} is still {self.world.status(self._arn)}")
+        return self.world.status(self._arn)
 
     def _left_in_the_end(self) -> list[str]:
         def left() -> list[str]:
@@ -225,8 +210,7 @@ class _Run:
 
     def _judged(self) -> Iterator[str]:
         if self.result.status != self.case.status:
-            steps = [(each["StepName"], each.get("FailureReason", "")) for each in self._steps()]
-            documented = f"documented is {self.case.status}: {steps}"
+            documented = f"documented is {self.case.status}: {self.world.steps(self._arn)}"
             yield f"the execution ended {self.result.status}, {documented}"
         few, many = self.case.trouble.packages
         packages = self._packages()

@@ -8,12 +8,10 @@ change them.
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import json
 import os
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +22,7 @@ from shoal.settings.names import Names
 from shoal.verbs.workspace import Session, Workspace
 from shoal_local.testing import LocalEmulator, clean_up, listener, processes_with
 from tests.chaos.deployment import Deployment
+from tests.chaos.source.misbehaviour import FAULTS
 from tests.repository import ROOT
 
 SPEED = 150.0
@@ -172,16 +171,34 @@ class World:
         lines = path.read_text().splitlines() if path.exists() else []
         return [entry for entry in map(json.loads, lines) if entry["execution"] == execution]
 
-    @contextlib.contextmanager
-    def redefined(self, definition: dict[str, Any]) -> Iterator[None]:
-        """For a moment in which nobody else starts, the pipeline has another definition; an
-        execution keeps that of its start.
+    def begin(self, definition: dict[str, Any], label: str = "chaos", script: str = "none") -> str:
+        """Start an execution of another definition, and return its ARN. The pipeline has that
+        definition for a moment in which nobody else starts; an execution keeps that of its start.
         """
+        sagemaker, name = self.client("sagemaker"), self.names.pipeline
         with self._lock:
-            self.client("sagemaker").update_pipeline(
-                PipelineName=self.names.pipeline, PipelineDefinition=json.dumps(definition)
+            sagemaker.update_pipeline(PipelineName=name, PipelineDefinition=json.dumps(definition))
+            started = sagemaker.start_pipeline_execution(
+                PipelineName=name,
+                PipelineExecutionDisplayName=label,
+                PipelineParameters=[{"Name": "Fault", "Value": str(FAULTS.index(script))}],
             )
-            yield
+        return str(started["PipelineExecutionArn"])
+
+    def status(self, execution: str) -> str:
+        """Return the status of the execution with this ARN."""
+        request = {"PipelineExecutionArn": execution}
+        answer = self.client("sagemaker").describe_pipeline_execution(**request)
+        return str(answer["PipelineExecutionStatus"])
+
+    def steps(self, execution: str) -> dict[str, tuple[str, str]]:
+        """Return status and failure reason of each step of the execution with this ARN."""
+        request = {"PipelineExecutionArn": execution}
+        answer = self.client("sagemaker").list_pipeline_execution_steps(**request)
+        return {
+            each["StepName"]: (each["StepStatus"], each.get("FailureReason", ""))
+            for each in answer["PipelineExecutionSteps"]
+        }
 
     def requests(self) -> list[dict[str, Any]]:
         """Every request so far, with who sent it and what IAM was asked about it."""
