@@ -32,23 +32,24 @@ whatever follows.
 _UNKNOWN = 1  # of an option that is not in the table, one word may be its value
 
 
+def _mistake(kind: str, /, **facts: object) -> Mistake:
+    """Return the mistake that mpirun.yaml has under this name."""
+    row = tables.mpirun().mistakes[kind]
+    return row["what"].format(**facts), row["instead"].format(**facts)
+
+
 def mistakes_in(options: str, passed: Collection[str]) -> Iterator[Mistake]:
     """Yield what would not do what it looks like, each with what to write instead.
 
     `passed` are patterns of variables that the toolkit passes already.
     """
     if any(character in options for character in "\"'\\`"):
-        message = "quotes and backslashes are passed on as they are: the toolkit only splits at"
-        yield f"{message} white space", "write values without white space"
+        yield _mistake("a quote")
         return  # where the words end is then not what was meant
     if any(character in options for character in "\n\r\t"):
-        yield "contains a line break or a tab", "write it on one line, with spaces"
-    if shell := next((word for word in options.split() if shell_characters(word)), None):
-        message = (
-            f"`{shell}` has {shell_characters(shell)!r}: training toolkits up to 5.1.0 give the"
-            " line to a shell, which acts on that, and later ones pass it on as it is"
-        )
-        yield message, "write plain options and values"
+        yield _mistake("a line break")
+    if word := next((word for word in options.split() if shell_characters(word)), None):
+        yield _mistake("a shell's character", word=word, characters=shell_characters(word))
         return
     for option, values, count in _split(options):
         yield from _mistakes_of(option, values, count, passed)
@@ -99,36 +100,28 @@ def _mistakes_of(
     option: str, values: list[str], count: int, passed: Collection[str]
 ) -> Iterator[Mistake]:
     (name, _, value), bare, known = option.partition("="), _bare(option), tables.mpirun()
+    level = value or " ".join(values)
     if _is_program(option):
-        message = f"`{option}` belongs to no option before it: mpirun would run it as the program"
-        yield message, "write values without white space, and options with their dashes"
+        yield _mistake("a program", option=option)
+    elif name == _TOOLKIT_OPTION and level not in _LEVELS:
+        yield _mistake("a level", level=level or "nothing", levels=", ".join(_LEVELS))
     elif name == _TOOLKIT_OPTION:
-        yield from _level_mistakes(value or " ".join(values))
+        return
     elif _is_prefix(name, _TOOLKIT_OPTION):
-        message = f"`{name}` is taken for {_TOOLKIT_OPTION}, of which it is a prefix"
-        yield f"{message}, and never reaches mpirun", "spell the option out"
+        yield _mistake("a prefix of the toolkit's option", name=name)
     elif _is_prefix(name, _HELP) or name == _HELP or option.startswith("-h"):
-        message = f"`{name}` is taken for a call for the toolkit's own help"
-        yield f"{message}, and the job ends without training", "leave it out"
+        yield _mistake("a call for help", name=name)
     elif _is_no_option(name):
         is_level = bare == _bare(_TOOLKIT_OPTION)
-        level = f"write {_TOOLKIT_OPTION} LEVEL, with two dashes"
-        yield f"mpirun has no option `{name}`", level if is_level else "write `-x NAME=value`"
+        yield _mistake("one dash" if is_level else "no option", name=name)
     elif refusal := known.refused.get(bare):
         yield f"`{name}` {refusal[0]}", refusal[1]
     elif bare == "x":
         yield from _variable_mistakes(option, values, passed)
     elif len(values) < count and bare in known.words:
-        message = f"`{option}` needs {count} words after it and has {len(values)}"
-        yield message, "write them, without white space in them"
+        yield _mistake("a word too few", option=option, count=count, given=len(values))
     elif bare in ("mca", "gmca"):
         yield from _parameter_mistakes(*values)
-
-
-def _level_mistakes(level: str) -> Iterator[Mistake]:
-    if level not in _LEVELS:
-        message = f"--NCCL_DEBUG needs a level, not {level or 'nothing'}"
-        yield message, f"use one of {', '.join(_LEVELS)}"
 
 
 def _variable_mistakes(
@@ -136,37 +129,24 @@ def _variable_mistakes(
 ) -> Iterator[Mistake]:
     """`-x NAME` passes a variable on, `-x NAME=value` sets one."""
     name, _, value = " ".join(values).partition("=")
-    second = f"`{option} {name}` is the second one"
     if not name:
-        yield f"`{option}` needs a variable", "write `-x NAME=value`"
+        yield _mistake("no variable", option=option)
     elif name == "NCCL_DEBUG":
-        message = (
-            "`-x NCCL_DEBUG=...` is the second one: the toolkit has already passed NCCL_DEBUG=INFO,"
-            " and with Open MPI 5 the first counts"
-        )
-        yield message, f"write `--NCCL_DEBUG {value or 'LEVEL'}`, which the toolkit reads itself"
-    elif name == OPTIMIZE_SDP and name in passed:
-        reason = "collective: allgather with launcher: mpirun passes it already"
-        yield f"{second}: {reason}", "remove it"
+        yield _mistake("the level twice", level=value or "LEVEL")
     elif name == OPTIMIZE_SDP:
-        message = f"{OPTIMIZE_SDP} makes it smddp with AllGather, which is checked differently"
-        yield message, "set collective: allgather and launcher: mpirun"
+        kind = "AllGather twice" if name in passed else "hidden AllGather"
+        yield _mistake(kind, option=option, name=name)
     elif any(fnmatchcase(name, pattern) for pattern in passed):
-        yield f"{second}: the toolkit passes {name} itself", "leave it out"
+        yield _mistake("a variable twice", option=option, name=name)
 
 
 def _parameter_mistakes(name: str, value: str) -> Iterator[Mistake]:
     own = tables.mpirun().parameters
     if name in _ENV_LIST:
-        way = "a second way, next to the toolkit's `-x`, which no check here sees"
-        yield f"{name} sets variables {way}", "write `-x NAME=value`"
+        yield _mistake("a list of variables", name=name)
     elif name in own and own[name] != value:
         whose = f"{name} {own[name]}" if own[name] else name
-        message = (
-            f"the toolkit passes `-mca {whose}` itself, and mpirun does not take two values of"
-            " one parameter"
-        )
-        yield message, "leave it out"
+        yield _mistake("a parameter twice", whose=whose)
 
 
 def _is_program(option: str) -> bool:

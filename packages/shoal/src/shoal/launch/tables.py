@@ -101,6 +101,8 @@ class Mpirun:
     """Those that it passes on one instance type."""
     parameters: Mapping[str, str | None]
     """MCA parameters, likewise."""
+    mistakes: Mapping[str, Mapping[str, str]]
+    """What would happen and what to write `instead`, by name (`shoal.launch.mpi_options`)."""
 
 
 @cache
@@ -228,15 +230,21 @@ def mpirun() -> Mpirun:
         for row in table["refused"]
         for name in row["names"].split()
     }
-    runners = {name: tuple(names) for name, names in table["runner_variables"].items()}
     rows = [
         (each, name)
         for row in table["instance_variables"]
         for each in row["types"].split()
         for name in row["names"]
     ]
-    instances = {each: tuple(name for other, name in rows if other == each) for each, _ in rows}
-    return Mpirun(words, refused, table["variables"], runners, instances, table["parameters"])
+    return Mpirun(
+        words,
+        refused,
+        table["variables"],
+        {name: tuple(names) for name, names in table["runner_variables"].items()},
+        {each: tuple(name for other, name in rows if other == each) for each, _ in rows},
+        table["parameters"],
+        table["mistakes"],
+    )
 
 
 def passed_by_toolkit(runner: str, instance_type: str) -> tuple[str, ...]:
