@@ -60,11 +60,6 @@ class Launch:
         return self.case.script
 
     @property
-    def images(self) -> tuple[str, ...]:
-        """Every image the pipeline starts."""
-        return (self.image_uri, self.evaluation_image_uri, self.inference_image_uri)
-
-    @property
     def needs_model_dir(self) -> bool:
         """Whether the job's `model_dir` (TensorFlow) is its own folder in S3; see `for_job`."""
         is_tensorflow = self.case.framework is Framework.TENSORFLOW

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from shoal.launch import Launch
 from shoal.pipelines.expressions import Parameter
-from shoal.pipelines.infrastructure import Infrastructure, MountedFileSystem
+from shoal.pipelines.infrastructure import Infrastructure
 from shoal.settings.names import Names
 from shoal.settings.sections.channels import MANIFEST_PARAMETER, path_parameter, uri_parameter
 from shoal.settings.sections.gates import Bound, bounds
@@ -57,12 +57,16 @@ class Parameters:
 def declare(environment: Environment, infrastructure: Infrastructure, launch: Launch) -> Parameters:
     """Return the parameters, with the environment's values as defaults."""
     training, mounted = environment.training, infrastructure.file_system
-    uris = {name: _uri(environment, name) for name in environment.data.channels}
-    directories = (
-        {name: _directory(environment, mounted, name) for name in environment.data.in_dataset}
-        if mounted
-        else {}
-    )
+    data, dataset_uri = environment.data, Names(environment).dataset_uri
+    uris = {
+        name: Parameter(uri_parameter(name), "String", channel.uri or f"{dataset_uri}/{name}/")
+        for name, channel in data.channels.items()
+    }
+    directories = {}
+    if mounted:
+        for name in data.in_dataset:
+            directory = mounted.directory(data.dataset, name)
+            directories[name] = Parameter(path_parameter(name), "String", directory)
     return Parameters(
         channels=uris | directories,
         evaluation_data=uris[environment.evaluation.channel],
@@ -96,17 +100,3 @@ def _hyperparameter(name: str, value: HyperparameterValue) -> Parameter | str:
     if isinstance(value, str):
         return value
     return Parameter(parameter_name(name), parameter_type(value), value)
-
-
-def _uri(environment: Environment, channel: str) -> Parameter:
-    uri = environment.data.channels[channel].uri
-    below = f"{Names(environment).dataset_uri}/{channel}/"
-    return Parameter(uri_parameter(channel), "String", uri or below)
-
-
-def _directory(environment: Environment, mounted: MountedFileSystem, channel: str) -> Parameter:
-    return Parameter(
-        path_parameter(channel),
-        "String",
-        mounted.directory(environment.data.dataset, channel),
-    )

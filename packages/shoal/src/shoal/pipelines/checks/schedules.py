@@ -8,7 +8,6 @@ from datetime import date
 from typing import Any
 
 from shoal.pipelines.checks.script_options import Option
-from shoal.settings.parsing.base import Settings
 from shoal.settings.parsing.errors import Problem
 from shoal.settings.parsing.schedule_expressions import last_year
 from shoal.settings.sections.channels import MANIFEST_PARAMETER
@@ -17,10 +16,6 @@ from shoal.settings.sections.hyperparameters import as_argument, as_text
 from shoal.settings.sections.schedules import MAX_SILENT_DAYS, execution_parameters, silent_hours
 from shoal.settings.settings import Environment, Training
 
-_LIMITED: dict[str, tuple[type[Settings], str]] = {
-    "InstanceCount": (Training, "instance_count"),
-}
-"""Parameter of Shoal's pipeline to the setting that has its limits."""
 _CONVERSIONS = {"Integer": int, "Float": float}
 
 
@@ -36,22 +31,16 @@ def problems(
     """
     declared = {parameter["Name"]: parameter for parameter in definition.get("Parameters", [])}
     if environment.data.on_manifest and MANIFEST_PARAMETER not in declared:
-        message = (
-            f"needs a pipeline with the parameter {MANIFEST_PARAMETER}, which gets the"
-            " manifest's URI"
-        )
+        needed = f"the parameter {MANIFEST_PARAMETER}, which gets the manifest's URI"
+        message = f"needs a pipeline with {needed}"
         yield Problem("data.on_manifest", message, "declare it, of type String")
     for where, parameters in execution_parameters(environment.schedules, environment.data):
         for name, value in parameters.items():
             key = f"{where}.parameters.{name}"
             if name not in declared:
                 names = ", ".join(sorted(declared)) or "none"
-                yield Problem(
-                    key,
-                    f"is no parameter of the pipeline; it declares: {names}",
-                    "name one of them",
-                    value,
-                )
+                message = f"is no parameter of the pipeline; it declares: {names}"
+                yield Problem(key, message, "name one of them", value)
             elif mistake := _type_mistake(as_text(value), declared[name]) or _limit_mistake(
                 as_text(value), name, environment, options or {}
             ):
@@ -87,10 +76,9 @@ def _limit_mistake(
         return options[name].mistake_in(as_argument(text)) or ""
     if name in {bound.parameter for bound in bounds(environment.evaluation.gates)}:
         return "" if math.isfinite(float(text)) else "must be a finite number"
-    if name not in _LIMITED:
+    if name != "InstanceCount":
         return ""
-    section, setting = _LIMITED[name]
-    limits = section.model_json_schema()["properties"][setting]
+    limits = Training.model_json_schema()["properties"]["instance_count"]
     low, high = limits["minimum"], limits["maximum"]
     return "" if low <= float(text) <= high else f"must be from {low:g} to {high:g}"
 
