@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from local_kit.runtime import Runtime
-from shoal.launch.torchrun_options import _options, ambiguous_with
+from shoal.launch import tables
 
 ENDS_THE_JOB = """
 import contextlib, io, json, sys
@@ -37,12 +37,14 @@ def torchrun(runtime: Runtime) -> tuple[list[str], set[str]]:
 
 
 def test_the_table_has_every_option_of_torchrun(torchrun: tuple[list[str], set[str]]) -> None:
-    assert sorted(f"--{option}" for option in _options()) == torchrun[0]
+    assert sorted(f"--{option}" for option in tables.torchrun_options()) == torchrun[0]
 
 
 def test_just_the_names_that_end_a_job_are_ambiguous(torchrun: tuple[list[str], set[str]]) -> None:
-    names = {option[:end] for option in _options() for end in range(1, len(option) + 1)}
+    names = {
+        option[:end] for option in tables.torchrun_options() for end in range(1, len(option) + 1)
+    }
     as_words = {name: f"--{name}" if len(name) > 1 else f"-{name}" for name in names}
-    assert {name for name in names if ambiguous_with(name)} == {
+    assert {name for name in names if tables.torchrun_options_from(name)} == {
         name for name, word in as_words.items() if word in torchrun[1]
     }

@@ -9,16 +9,13 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
 
 from shoal.launch import image_uri, recipes, tables
 from shoal.launch.case import SMDDP, TITLES, Case
 from shoal.launch.contract import OPTIMIZE_SDP, STARTS_RANKS
+from shoal.launch.messages import problem, problem_at
 from shoal.launch.mpi_options import mistakes_in, passed_with
-from shoal.launch.torchrun_options import ambiguous_with
 from shoal.settings.parsing.errors import Problem
-from shoal.settings.parsing.yaml_file import read_table
 from shoal.settings.sections.strategies import defaults, strategies_with_script
 from shoal.settings.settings import Collective, Framework, Launcher, Strategy
 
@@ -61,29 +58,11 @@ def rule(
 def problems(case: Case, *, mended_by_fallback: bool) -> list[Problem]:
     """Return what the rules of one kind find."""
     return [
-        problem
+        found
         for each in RULES
         if each.mended_by_fallback is mended_by_fallback and each.concerns(case)
-        for problem in each.check(case)
+        for found in each.check(case)
     ]
-
-
-@cache
-def _texts() -> dict[str, dict[str, str]]:
-    table: dict[str, dict[str, str]] = read_table(__file__, "rules.yaml")
-    return table
-
-
-def _problem(case: Case, name: str, **facts: Any) -> Problem:
-    """Return the problem of that name, about the key of `training` that its row names."""
-    key = _texts()[name]["key"]
-    return _problem_at(f"training.{key}", getattr(case.training, key), case, name, **facts)
-
-
-def _problem_at(key: str, value: Any, case: Case, name: str, **facts: Any) -> Problem:
-    """Return the problem of that name, about any key of the environment."""
-    row, facts = _texts()[name], {"case": case, "training": case.training, **facts}
-    return Problem(key, row["message"].format(**facts), row["advice"].format(**facts), value)
 
 
 @rule(SMDDP, mended_by_fallback=True)
@@ -97,10 +76,10 @@ def _smddp_instance(case: Case) -> Iterator[Problem]:
         )
         former = tables.former_smddp_instance_type(instance_type)
         once = f" ({former} named it; today's does not)" if former else ""
-        yield _problem(case, "smddp has no instance", names=names, once=once)
+        yield problem(case, "smddp has no instance", names=names, once=once)
     elif case.training.collective not in types[instance_type]:
         collectives = ", ".join(types[instance_type])
-        yield _problem(case, "smddp lacks the collective", collectives=collectives)
+        yield problem(case, "smddp lacks the collective", collectives=collectives)
 
 
 @rule(SMDDP, mended_by_fallback=True)
@@ -112,16 +91,16 @@ def _smddp_image(case: Case) -> Iterator[Problem]:
     last, listed = list(releases)[-1], ", ".join(releases)
     if case.has_unknown_image:
         if tables.ordered(version)[:2] > tables.ordered(last)[:2]:
-            yield _problem(case, "smddp has ended", last=last)
+            yield problem(case, "smddp has ended", last=last)
     elif version not in releases and (
         case.has_image or (case.is_former and not case.is_python_too_old)
     ):
         if former := case.former_smddp_releases.get(version):
-            yield _problem(case, "smddp is listed no longer", former=former, listed=listed)
+            yield problem(case, "smddp is listed no longer", former=former, listed=listed)
         elif tables.is_older(last, version):
-            yield _problem(case, "smddp is in no later image", listed=listed)
+            yield problem(case, "smddp is in no later image", listed=listed)
         else:
-            yield _problem(case, "smddp is not named", listed=listed)
+            yield problem(case, "smddp is not named", listed=listed)
 
 
 @rule(SMDDP, mended_by_fallback=True)
@@ -129,7 +108,7 @@ def _smddp_hugging_face(case: Case) -> Iterator[Problem]:
     """Refuse an image whose version has smddp in AWS's own image, and that lacks it."""
     uri = case.training.image_uri
     if uri and case.aws_image and (source := tables.image_without_smddp(uri)):
-        yield _problem(case, "smddp is not in this image", source=source)
+        yield problem(case, "smddp is not in this image", source=source)
 
 
 @rule(SMDDP, mended_by_fallback=True)
@@ -145,7 +124,7 @@ def _smddp_allgather(case: Case) -> Iterator[Problem]:
     ]
     if able and release and case.version not in able:
         facts = {"release": release.smddp_version, "able": ", ".join(able)}
-        yield _problem(case, "smddp has no AllGather", **facts)
+        yield problem(case, "smddp has no AllGather", **facts)
 
 
 @rule((Strategy.HOROVOD,), mended_by_fallback=True)
@@ -158,7 +137,7 @@ def _horovod_recipe(case: Case) -> Iterator[Problem]:
     if base is None or tables.is_older(tables.last_horovod(case.framework, "gpu"), base):
         image = f"AWS's image of {case.title} {base}"
         extended = f", nor does {image}, which it extends, contain it" if base else ""
-        yield _problem(case, "the recipe has no Horovod", base=extended)
+        yield problem(case, "the recipe has no Horovod", base=extended)
 
 
 @rule((Strategy.HOROVOD,), mended_by_fallback=True)
@@ -168,27 +147,27 @@ def _horovod_image(case: Case) -> Iterator[Problem]:
     python = tables.python_of(case.framework, case.last_horovod) or "0"
     earlier = "" if case.is_before_scripts(python) else f"use {case.last_horovod} or earlier, "
     facts = {"device": case.device.upper(), "earlier": earlier}
-    yield _problem(case, "the image has no Horovod", **facts)
+    yield problem(case, "the image has no Horovod", **facts)
 
 
 @rule(_ANY, mended_by_fallback=True)
 def _first_version(case: Case) -> Iterator[Problem]:
     first = tables.strategy(case.strategy).since.get(case.framework)
     if first and not case.has_unknown_image and tables.is_older(case.version, first):
-        yield _problem(case, "SDK v2 knows it later", first=first)
+        yield problem(case, "SDK v2 knows it later", first=first)
 
 
 @rule(_ANY, mended_by_fallback=True)
 def _torchrun_package(case: Case) -> Iterator[Problem]:
     if case.code.is_package and case.contract.launcher == "torchrun":
-        yield _problem(case, "torchrun starts no package")
+        yield problem(case, "torchrun starts no package")
 
 
 @rule()
 def _framework_strategy(case: Case) -> Iterator[Problem]:
     allowed = case.framework_strategies
     if case.strategy not in allowed:
-        yield _problem(case, "another framework's strategy", allowed=", ".join(allowed))
+        yield problem(case, "another framework's strategy", allowed=", ".join(allowed))
 
 
 @rule(_ANY)
@@ -200,9 +179,9 @@ def _smddp_keys(case: Case) -> Iterator[Problem]:
     is_smddp = (training.framework, training.strategy) == (Framework.PYTORCH, Strategy.SMDDP)
     if training.collective is Collective.ALLGATHER:
         if not is_smddp:
-            yield _problem(case, "AllGather is smddp's")
+            yield problem(case, "AllGather is smddp's")
     elif "launcher" in training.model_fields_set and training.launcher is Launcher.TORCHRUN:
-        yield _problem(case, "AllReduce is mpirun's")
+        yield problem(case, "AllReduce is mpirun's")
 
 
 @rule(_ANY)
@@ -212,21 +191,21 @@ def _fallback(case: Case) -> Iterator[Problem]:
         return
     if allowed:
         facts = {"allowed": ", ".join(allowed), "first": allowed[0]}
-        yield _problem(case, "the fallback does not help", **facts)
+        yield problem(case, "the fallback does not help", **facts)
     else:
-        yield _problem(case, "no fallback is needed")
+        yield problem(case, "no fallback is needed")
 
 
 @rule(_ANY)
 def _hosts(case: Case) -> Iterator[Problem]:
     hosts, count = tables.strategy(case.strategy).hosts, case.training.instance_count
     if count < hosts.min:
-        yield _problem(case, "too few hosts", hosts=hosts)
+        yield problem(case, "too few hosts", hosts=hosts)
     if hosts.max is not None and count > hosts.max:
         others = [
             name for name in case.framework_strategies if tables.strategy(name).hosts.max is None
         ]
-        yield _problem(case, "too many hosts", others=", ".join(others))
+        yield problem(case, "too many hosts", others=", ".join(others))
 
 
 @rule(_ANY)
@@ -238,7 +217,7 @@ def _script(case: Case) -> Iterator[Problem]:
     owners = strategies_with_script(case.framework, case.script)
     if owners and case.script != own and case.code.has(own):
         facts = {"owners": " and ".join(owners), "first": owners[0]}
-        yield _problem(case, "another strategy's script", own=own, **facts)
+        yield problem(case, "another strategy's script", own=own, **facts)
 
 
 @rule()
@@ -250,12 +229,12 @@ def _version(case: Case) -> Iterator[Problem]:
         version for version, tags in case.images.items() if not case.is_before_scripts(tags.python)
     )
     if case.training.image_uri is None and case.is_python_too_old:
-        yield _problem(case, "the image's Python is too old", versions=versions)
+        yield problem(case, "the image's Python is too old", versions=versions)
     elif not case.has_image and not (case.strategy in SMDDP and case.is_former):
-        yield _problem(case, "the version is not known", versions=versions)
+        yield problem(case, "the version is not known", versions=versions)
     oldest = case.training.min_framework_version
     if oldest and tables.is_older(case.version, oldest):
-        yield _problem(case, "the version is too old")
+        yield problem(case, "the version is too old")
 
 
 @rule()
@@ -264,7 +243,7 @@ def _requirement(case: Case) -> Iterator[Problem]:
         return
     requirement, word = case.tags.missing, case.tags.missing_for
     if requirement and case.code.says(word) and not case.code.installs(requirement):
-        yield _problem(case, "the image lacks a package", requirement=requirement)
+        yield problem(case, "the image lacks a package", requirement=requirement)
 
 
 @rule()
@@ -274,28 +253,28 @@ def _gpus(case: Case) -> Iterator[Problem]:
     if not cuda or gpus is None:
         return
     if tables.is_older(cuda, gpus.first):
-        yield _problem(case, "CUDA is too old", gpus=gpus)
+        yield problem(case, "CUDA is too old", gpus=gpus)
     if gpus.last and tables.is_older(gpus.last, cuda):
-        yield _problem(case, "CUDA is too new", gpus=gpus)
+        yield problem(case, "CUDA is too new", gpus=gpus)
 
 
 @rule()
 def _region(case: Case) -> Iterator[Problem]:
     if tables.registry(case.region) is None:
-        yield _problem_at("region", case.region, case, "no registry")
+        yield problem_at("region", case.region, case, "no registry")
 
 
 @rule()
 def _pinned_image(case: Case) -> Iterator[Problem]:
     uri = case.training.image_uri
     if uri is not None and not image_uri.is_pinned(uri):
-        yield _problem(case, "the image is not pinned")
+        yield problem(case, "the image is not pinned")
 
 
 @rule()
 def _image_purpose(case: Case) -> Iterator[Problem]:
     if purpose := image_uri.other_purpose(case.training.image_uri):
-        yield _problem(case, "the image does not train", purpose=purpose)
+        yield problem(case, "the image does not train", purpose=purpose)
 
 
 @rule()
@@ -306,11 +285,11 @@ def _image_contents(case: Case) -> Iterator[Problem]:
         return
     facts = {"image": image, "title": TITLES[image.framework]}
     if image.framework != case.framework:
-        yield _problem(case, "the image's framework", **facts)
+        yield problem(case, "the image's framework", **facts)
     elif not image.has_version(case.version):
-        yield _problem(case, "the image's version", **facts)
+        yield problem(case, "the image's version", **facts)
     if image.device == "cpu" and case.has_gpus:
-        yield _problem(case, "the image is for CPUs")
+        yield problem(case, "the image is for CPUs")
 
 
 @rule()
@@ -320,10 +299,10 @@ def _image_python(case: Case) -> Iterator[Problem]:
     if case.training.image_uri is None or oldest is None:
         return
     if image and image.python and case.is_before_scripts(image.python):
-        yield _problem(case, "the image's Python", image=image)
+        yield problem(case, "the image's Python", image=image)
     first = tables.first_with_python(case.framework, oldest)
     if image is None and first and tables.is_older(case.version, first):
-        yield _problem(case, "no framework for the Python", first=first)
+        yield problem(case, "no framework for the Python", first=first)
 
 
 @rule()
@@ -336,17 +315,17 @@ def _recipe(case: Case) -> Iterator[Problem]:
         near = difflib.get_close_matches(name, names, n=1)
         choice = "choose one, or add your own to images/ and to recipes.yaml of shoal.launch"
         choice = f"use {near[0]}" if near else choice
-        yield _problem(case, "no such recipe", names=", ".join(names), choice=choice)
+        yield problem(case, "no such recipe", names=", ".join(names), choice=choice)
         return
     recipe, framework = recipes.recipe(name), case.framework
     if case.training.image_uri is not None:
-        yield _problem(case, "two images")
+        yield problem(case, "two images")
     if recipe.framework != framework:
         others = [each for each in names if recipes.recipe(each).framework == framework]
         facts = {"recipe": recipe, "others": " or ".join(others)}
-        yield _problem(case, "the recipe's framework", **facts)
+        yield problem(case, "the recipe's framework", **facts)
     elif recipe.framework_version != case.version:
-        yield _problem(case, "the recipe's version", recipe=recipe)
+        yield problem(case, "the recipe's version", recipe=recipe)
 
 
 @rule()
@@ -357,25 +336,25 @@ def _mpi_options(case: Case) -> Iterator[Problem]:
         for mistake, instead in mistakes_in(
             options, passed_with(contract, case.training.instance_type)
         ):
-            yield _problem(case, "a trap of mpirun", mistake=mistake, instead=instead)
+            yield problem(case, "a trap of mpirun", mistake=mistake, instead=instead)
     elif options and not case.is_swapped:
-        yield _problem(case, "no mpirun")
+        yield problem(case, "no mpirun")
     size = max((len(value) for value in contract.hyperparameters().values()), default=0)
     if size > MAX_VALUE:
-        yield _problem(case, "the options are too long", size=size, limit=MAX_VALUE)
+        yield problem(case, "the options are too long", size=size, limit=MAX_VALUE)
 
 
 @rule()
 def _ranks(case: Case) -> Iterator[Problem]:
     is_read = case.contract.launcher in STARTS_RANKS
     if case.training.processes_per_host is not None and not is_read and not case.is_swapped:
-        yield _problem(case, "no ranks")
+        yield problem(case, "no ranks")
 
 
 @rule()
 def _hidden_allgather(case: Case) -> Iterator[Problem]:
     if (value := case.training.environment.get(OPTIMIZE_SDP)) is not None:
-        yield _problem_at(f"training.environment.{OPTIMIZE_SDP}", value, case, "hidden AllGather")
+        yield problem_at(f"training.environment.{OPTIMIZE_SDP}", value, case, "hidden AllGather")
 
 
 @rule()
@@ -386,11 +365,11 @@ def _backend(case: Case) -> Iterator[Problem]:
     if training.framework is not Framework.PYTORCH:
         return
     if backend == "smddp" and training.strategy not in SMDDP:
-        yield _problem_at(*about, "smddp unchecked")
+        yield problem_at(*about, "smddp unchecked")
     elif backend in ("nccl", "gloo") and case.strategy in SMDDP:
-        yield _problem_at(*about, "smddp unused")
+        yield problem_at(*about, "smddp unused")
     elif backend == "nccl" and not case.has_gpus:
-        yield _problem_at(*about, "nccl without GPUs")
+        yield problem_at(*about, "nccl without GPUs")
 
 
 @rule(SMDDP)
@@ -401,7 +380,7 @@ def _sharding(case: Case) -> Iterator[Problem]:
     sharding = case.training.hyperparameters.get("sharding")
     if sharding == "fsdp" and case.training.collective is Collective.ALLREDUCE:
         key = "training.hyperparameters.sharding"
-        yield _problem_at(key, sharding, case, "FSDP over AllReduce")
+        yield problem_at(key, sharding, case, "FSDP over AllReduce")
 
 
 @rule()
@@ -410,7 +389,7 @@ def _torchrun_words(case: Case) -> Iterator[Problem]:
     if case.contract.launcher != "torchrun":
         return
     for name, value in case.training.hyperparameters.items():
-        if options := ambiguous_with(name):
+        if options := tables.torchrun_options_from(name):
             some = ", ".join(f"--{option}" for option in options[:3])
             key, facts = f"training.hyperparameters.{name}", {"some": some, "option": name}
-            yield _problem_at(key, value, case, "torchrun's own options", **facts)
+            yield problem_at(key, value, case, "torchrun's own options", **facts)

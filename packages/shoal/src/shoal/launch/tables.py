@@ -261,6 +261,24 @@ def passed_by_toolkit(runner: str, instance_type: str) -> tuple[str, ...]:
 
 
 @cache
+def torchrun_options() -> tuple[str, ...]:
+    """Return torchrun's own options without dashes, of several words in both spellings."""
+    names = _table("torchrun")["options"].split()
+    return tuple(sorted({*names, *(name.replace("-", "_") for name in names)}))
+
+
+def torchrun_options_from(name: str) -> tuple[str, ...]:
+    """Return torchrun's options of which `name` is the beginning, if that ends a job; else nothing.
+
+    The toolkit writes a name of one letter with one dash, which is the beginning of none.
+    """
+    if len(name) == 1 or name in torchrun_options():
+        return ()
+    matches = tuple(option for option in torchrun_options() if option.startswith(name))
+    return matches if len(matches) > 1 else ()
+
+
+@cache
 def ordered(version: str) -> tuple[int, ...]:
     """Return `2.10.1` as numbers, so that versions compare."""
     return tuple(int(part) for part in version.split("."))
