@@ -16,7 +16,7 @@ from tests.pipelines.inputs import changed, environment
 from tests.repository import ROOT
 from tests.settings.environment_file import VALID, write
 from tests.settings.releases import RELEASE
-from tests.tables import table
+from tests.tables import rows, table
 
 CASES = table(__file__, "checked.yaml")
 
@@ -74,19 +74,7 @@ def test_every_environment_of_the_repository_can_run(name: str) -> None:
     assert check(environment).launch.case.training == environment.training
 
 
-@pytest.mark.parametrize(
-    ("keys", "told"),
-    [
-        (
-            {},
-            [
-                "training.instance_type is left out, so training takes ml.p4d.24xlarge; write the"
-                " type that you want (`shoal plan test` has its price)"
-            ],
-        ),
-        ({"training": {"instance_type": "ml.p4d.24xlarge"}}, []),
-    ],
-)
+@pytest.mark.parametrize(("keys", "told"), rows(__file__, "checked.yaml", "unnamed_instance"))
 def test_an_expensive_instance_that_nobody_wrote_is_a_notice(
     tmp_path: Path, keys: dict[str, Any], told: list[str]
 ) -> None:
@@ -94,20 +82,7 @@ def test_an_expensive_instance_that_nobody_wrote_is_a_notice(
     assert [each for each in notices if each.startswith("training.instance_t")] == told
 
 
-@pytest.mark.parametrize(
-    ("training", "line"),
-    [
-        (
-            {"collective": "allgather"},
-            '"2.3.0": training_code/language/pytorch needs PyTorch 2.4.0 or later',
-        ),
-        (
-            {"framework_version": "2.5.1", "hyperparameters": {"sharding": "fsdp"}},
-            '.sharding = "fsdp": is FSDP, of which smddp with AllReduce accelerates nothing; set'
-            " strategy: smddp with collective: allgather, or strategy: torchrun",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("training", "line"), rows(__file__, "checked.yaml", "language"))
 def test_what_the_language_models_scripts_lack_is_one_line(
     tmp_path: Path, training: dict[str, Any], line: str
 ) -> None:

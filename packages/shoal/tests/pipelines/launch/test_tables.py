@@ -15,6 +15,7 @@ from shoal.settings.loading.workload import load_workload
 from shoal.settings.sections.regions import az_id_prefixes
 from shoal.settings.settings import Framework, Strategy
 from tests.repository import ROOT
+from tests.tables import rows
 
 FULL = re.compile(
     r"^[\d.]+-((gpu-py\d+-cu\d+|cpu-py\d+)-(ubuntu2\d\.04|amzn2023)|(cu\d+|cpu)-amzn2023)-sagemaker$"
@@ -88,14 +89,7 @@ def test_pytorchs_images_have_a_repository_of_their_own_since_2_11() -> None:
 
 
 @pytest.mark.parametrize(
-    ("framework", "version", "min_python", "nearest"),
-    [
-        ("pytorch", "2.15.0", "3.10", "2.14.0"),
-        ("pytorch", "2.4.1", "3.10", "2.4.0"),
-        ("tensorflow", "2.10.0", "3.9", "2.10.1"),
-        ("pytorch", "1.8.1", "3.10", "2.0.0"),
-        ("pytorch", "1.8.1", "0", "1.11.0"),
-    ],
+    ("framework", "version", "min_python", "nearest"), rows(__file__, "tables.yaml", "nearest")
 )
 def test_the_nearest_images_are_of_the_minor_version_or_before_it_or_the_first(
     framework: str, version: str, min_python: str, nearest: str
@@ -162,18 +156,7 @@ def test_every_family_that_trains_has_either_nvme_disks_or_a_volume_of_any_size(
 
 @pytest.mark.parametrize(
     ("instance_type", "gpus", "other", "arm", "volume_key"),
-    [
-        ("ml.p4d.24xlarge", True, False, False, False),
-        ("ml.g6e.xlarge", True, False, False, False),
-        ("ml.p6-b200.48xlarge", True, False, False, False),
-        ("ml.m5.xlarge", False, False, False, True),
-        ("ml.m7i-flex.large", False, False, False, True),
-        ("ml.m5d.xlarge", False, False, False, False),
-        ("ml.m6g.large", False, False, True, True),
-        ("ml.c6gd.large", False, False, True, False),
-        ("ml.trn1.2xlarge", False, True, False, False),
-        ("ml.inf2.xlarge", False, True, False, False),
-    ],
+    rows(__file__, "tables.yaml", "instances"),
 )
 def test_families_tell_what_an_instance_has(
     instance_type: str, gpus: bool, other: bool, arm: bool, volume_key: bool
