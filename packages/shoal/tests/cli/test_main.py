@@ -56,25 +56,19 @@ def shoal(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]
         ("drift", "use `shoal diff`"),
     ],
 )
-def test_a_former_name_says_what_to_type(
-    name: str, instead: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_former_name_is_told(name: str, instead: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([name, "dev"]) == 2
     line = capsys.readouterr().err.strip().splitlines()[-1]
     assert f"There is no command '{name}' any more; " in line
     assert instead in line
 
 
-def test_check_accepts_the_environments_of_this_repository(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_check_accepts_the_shipped_environments(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--root", str(ROOT), "check"]) == 0
     assert len(re.findall(r"^environments/\w+.yaml: ok", capsys.readouterr().out, re.M)) == 3
 
 
-def test_check_ends_with_short_remarks_of_which_the_gravest_come_first(
-    checkout: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_check_tells_the_gravest_first(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
     dev = checkout / "environments" / "dev.yaml"
     dev.write_text(f"{dev.read_text()}  environment: {{NCCL_DEBUG: INFO, FI_PROVIDER: tcp}}\n")
     assert main(["--root", str(checkout), "check"]) == 0
@@ -87,9 +81,7 @@ def test_check_ends_with_short_remarks_of_which_the_gravest_come_first(
     assert max(map(len, remarks)) <= 150
 
 
-def test_check_goes_on_after_a_wrong_file_without_remarks_that_would_bury_its_mistakes(
-    checkout: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_check_goes_on_after_a_mistake(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (checkout / "environments" / "dev.yaml").write_text("name: dev\n")
     assert main(["--root", str(checkout), "check"]) == 2
     output = capsys.readouterr().out
@@ -97,9 +89,7 @@ def test_check_goes_on_after_a_wrong_file_without_remarks_that_would_bury_its_mi
     assert len(re.findall(r"^environments/\w+.yaml: ok", output, re.M)) == 2
 
 
-def test_check_refuses_smddp_where_it_cannot_run(
-    checkout: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_check_refuses_smddp_there(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = checkout / "environments" / "dev.yaml"
     file.write_text(file.read_text().replace("ml.p4d.24xlarge", "ml.p5.48xlarge"))
     assert main(["--root", str(checkout), "check"]) == 2
@@ -110,9 +100,7 @@ def test_check_refuses_smddp_where_it_cannot_run(
     )
 
 
-def test_check_refuses_a_release_of_a_strangers_registry_and_names_the_line(
-    checkout: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_check_names_the_line_of_a_pin(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = checkout / "environments" / "prod.release.yaml"
     text = text_of({"mnist": RELEASE.model_dump(mode="json")})
     file.write_text(text.replace("111122223333:model-package", "999988887777:model-package"))
@@ -122,9 +110,7 @@ def test_check_refuses_a_release_of_a_strangers_registry_and_names_the_line(
     assert line.startswith(f"environments/prod.release.yaml:{number}: release.model_package_arn = ")
 
 
-def test_check_says_what_runs_where_the_fallback_does(
-    checkout: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_check_names_what_falls_back(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = checkout / "environments" / "dev.yaml"
     text = file.read_text().replace("ml.p4d.24xlarge", "ml.p5.48xlarge")
     assert "strategy: smddp\n" in text
@@ -143,9 +129,7 @@ def test_an_environment_may_be_given_as_its_file(
     assert len(plans) == 1
 
 
-def test_check_refuses_a_workload_that_there_is_not(
-    checkout: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_check_refuses_no_such_workload(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = checkout / "environments" / "dev.yaml"
     file.write_text(file.read_text().replace("workload: mnist", "workload: mnst"))
     assert main(["--root", str(checkout), "check"]) == 2
@@ -166,9 +150,7 @@ def test_check_reads_workloads_too(checkout: Path, capsys: pytest.CaptureFixture
     assert re.search(r"workload.yaml:\d+: smoke_test.must_pass = 11: is more than", line)
 
 
-def test_check_tells_what_a_workload_without_an_endpoint_has(
-    checkout: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_check_tells_of_no_endpoint(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
     add_letters(checkout)
     (checkout / "environments" / "lab.yaml").write_text(f"{ENVIRONMENT}data: {{dataset: ours}}\n")
     assert main(["--root", str(checkout), "check"]) == 0
@@ -243,9 +225,7 @@ def test_the_help_documents_the_exit_codes() -> None:
 
 
 @pytest.mark.parametrize("name", group.commands)
-def test_every_verb_has_help_that_begins_as_the_list_of_verbs_says(
-    name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_help_begins_as_it_is_listed(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     deferred = group.commands[name]
     assert isinstance(deferred, Deferred)
     command = deferred.load()
@@ -280,9 +260,7 @@ def test_the_list_of_verbs_imports_none_of_them() -> None:
         (None, "aws", "dev"),
     ],
 )
-def test_a_command_in_a_message_goes_where_the_verb_went(
-    endpoint: str | None, target: str, arguments: str
-) -> None:
+def test_commands_in_messages_agree(endpoint: str | None, target: str, arguments: str) -> None:
     environment = load_environment("dev", ROOT).model_copy(update={"target": TargetKind(target)})
     place = Target(environment.account, environment.region, endpoint)
     assert Session(Workspace(ROOT, {}), environment, place).arguments == arguments

@@ -36,9 +36,7 @@ def pinned(checkout: Checkout, environment: str = "staging") -> Release:
     return release
 
 
-def test_a_promotion_is_one_commit_on_a_branch_of_its_own_that_changes_one_file(
-    released: Checkout, good: Package
-) -> None:
+def test_a_promotion_is_one_commit_of_one_file(released: Checkout, good: Package) -> None:
     """The user's branch and files stay as they are."""
     branch = promoted(released, good)
     changed = released.git("diff", "--name-only", "main", branch)
@@ -49,9 +47,7 @@ def test_a_promotion_is_one_commit_on_a_branch_of_its_own_that_changes_one_file(
     assert released.git("worktree", "list").count("\n") == 0
 
 
-def test_the_release_says_what_was_looked_at(
-    released: Checkout, good: Package, registry: Registry
-) -> None:
+def test_a_release_says_its_origin(released: Checkout, good: Package, registry: Registry) -> None:
     code_commit = released.git("rev-parse", "HEAD")
     (released.root / "NOTES").write_text("a commit that changes no code\n")
     released.commit("Note")
@@ -80,9 +76,7 @@ def test_git_revert_takes_a_release_back(released: Checkout, good: Package) -> N
     assert not (released.root / "environments/staging.release.yaml").exists()
 
 
-def test_a_release_that_was_taken_back_can_be_promoted_again(
-    released: Checkout, good: Package
-) -> None:
+def test_what_was_taken_back_can_be_promoted_again(released: Checkout, good: Package) -> None:
     branch = promoted(released, good)
     released.git("push", "--quiet", "origin", branch)
     released.git("merge", "--quiet", "--no-ff", "--no-edit", branch)
@@ -93,9 +87,7 @@ def test_a_release_that_was_taken_back_can_be_promoted_again(
     assert pinned(released).model_package_arn == good.arn
 
 
-def test_without_package_the_newest_approved_version_is_taken(
-    released: Checkout, registry: Registry
-) -> None:
+def test_by_default_the_newest_approved_is_taken(released: Checkout, registry: Registry) -> None:
     newest = registry.approved()
     registry.register()
     assert released.shoal(*TO_STAGING) == 0
@@ -158,9 +150,7 @@ def test_a_way_that_does_not_exist_is_refused(
     assert says in refused("promote", "--from", first, "--to", last, "--package", package)
 
 
-def test_where_nothing_is_approved_or_pinned_the_exit_code_is_its_own(
-    released: Checkout, refused: Refused
-) -> None:
+def test_nothing_to_promote_has_its_own_exit_code(released: Checkout, refused: Refused) -> None:
     """A scheduled caller must be able to tell it from a failure."""
     says = "staging pins no release that could be promoted; promote to staging first"
     assert says in refused(*TO_PROD, code=3)
@@ -224,9 +214,7 @@ def test_a_branch_of_that_name_with_something_else_is_refused(
     assert "is there and pins something else" in refused(*TO_STAGING, "--package", good.version)
 
 
-def test_a_proposal_stands_when_the_rest_of_its_file_changes(
-    released: Checkout, good: Package
-) -> None:
+def test_a_proposal_stands_while_its_file_changes(released: Checkout, good: Package) -> None:
     """A scheduled caller gets the same branch until somebody merges it."""
     branch = promoted(released, good)
     proposed = released.git("rev-parse", branch)
@@ -237,9 +225,7 @@ def test_a_proposal_stands_when_the_rest_of_its_file_changes(
     assert released.git("rev-parse", branch) == proposed
 
 
-def test_a_proposal_that_another_release_overtook_is_refused_and_can_be_made_again(
-    tmp_path: Path,
-) -> None:
+def test_a_proposal_that_was_overtaken_can_be_made_again(tmp_path: Path) -> None:
     """Git itself would not merge it: both change the same lines."""
     checkout = Checkout.new(tmp_path, tmp_path)
     first, second = propose(checkout, numbered(2)), propose(checkout, numbered(3))

@@ -154,9 +154,7 @@ def test_an_archive_that_is_gone_is_refused(registry: Registry, refused: Refused
     assert f"{package.model} is gone" in refused(*TO_STAGING, "--package", package.version)
 
 
-def test_an_archive_that_a_job_may_write_again_is_refused(
-    registry: Registry, refused: Refused
-) -> None:
+def test_an_archive_that_is_not_sealed_is_refused(registry: Registry, refused: Refused) -> None:
     url = f"s3://{registry.bucket}/training/abc/output/model.tar.gz"
     registry.replace(url, archive(TRAINED))
     package = registry.approved(container={"ModelDataUrl": url})
@@ -164,9 +162,7 @@ def test_an_archive_that_a_job_may_write_again_is_refused(
     assert f"{url} is not sealed, so a job may write it again" in line
 
 
-def test_an_archive_in_a_bucket_without_versions_is_refused(
-    registry: Registry, refused: Refused
-) -> None:
+def test_an_archive_without_versions_is_refused(registry: Registry, refused: Refused) -> None:
     package, versions = registry.register(), {"Bucket": registry.bucket}
     registry.s3.put_bucket_versioning(**versions, VersioningConfiguration={"Status": "Suspended"})
     try:
@@ -178,9 +174,7 @@ def test_an_archive_in_a_bucket_without_versions_is_refused(
     assert f"{package.model} has no versions, so its bytes cannot be pinned" in line
 
 
-def test_a_definition_that_is_not_the_deployed_one_any_more_is_refused(
-    registry: Registry, refused: Refused
-) -> None:
+def test_a_definition_of_before_is_refused(registry: Registry, refused: Refused) -> None:
     package, client, name = registry.approved(), registry.sagemaker, registry.names.pipeline
     before = client.describe_pipeline(PipelineName=name)["PipelineDefinition"]
     client.update_pipeline(PipelineName=name, PipelineDefinition=before.replace('"x"', '"y"'))
@@ -208,9 +202,7 @@ def pin_by_hand(checkout: Checkout, **pins: str) -> None:
     checkout.commit("Pin by hand")
 
 
-def test_a_report_that_says_something_else_after_staging_does_not_reach_prod(
-    registry: Registry, staged: Package, refused: Refused
-) -> None:
+def test_another_report_is_refused(registry: Registry, staged: Package, refused: Refused) -> None:
     entry = registry.sagemaker.describe_model_package(ModelPackageName=staged.arn)
     registry.replace(
         entry["ModelMetrics"]["ModelQuality"]["Statistics"]["S3Uri"],
@@ -244,26 +236,20 @@ def test_what_was_removed_after_staging_does_not_reach_prod(
 
 
 @pytest.mark.usefixtures("staged")
-def test_a_pinned_hash_that_is_not_that_of_the_bytes_is_refused(
-    released: Checkout, refused: Refused
-) -> None:
+def test_a_pinned_hash_of_other_bytes_is_refused(released: Checkout, refused: Refused) -> None:
     pin_by_hand(released, model_data_sha256="0" * 64)
     assert f"pinned is {'0' * 64} with" in refused(*TO_PROD)
 
 
 @pytest.mark.usefixtures("staged")
-def test_a_pinned_commit_that_is_not_in_the_repository_is_refused(
-    released: Checkout, refused: Refused
-) -> None:
+def test_a_pinned_commit_of_elsewhere_is_refused(released: Checkout, refused: Refused) -> None:
     pin_by_hand(released, code_commit="0" * 40)
     line = refused(*TO_PROD)
     assert f"the commit {'0' * 40}, which is pinned, is not in this repository" in line
     assert line.endswith("fetch the whole history")
 
 
-def test_an_image_whose_digest_is_gone_is_refused_on_the_way_to_prod(
-    released: Checkout, registry: Registry, refused: Refused
-) -> None:
+def test_an_image_gone_is_refused(released: Checkout, registry: Registry, refused: Refused) -> None:
     image, repository = registry.own_image()
     released.merge(promoted(released, registry.approved(image=image)))
     registry.target.client("ecr").delete_repository(repositoryName=repository, force=True)

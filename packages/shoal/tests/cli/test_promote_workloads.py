@@ -109,16 +109,12 @@ def test_a_proposal_is_made_again_when_another_workload_was_released_since(tmp_p
     assert pins == [numbered(2), numbered(3)]
 
 
-def test_a_workload_that_there_is_not_is_refused(
-    two: Checkout, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unknown_workload_is_refused(two: Checkout, capsys: pytest.CaptureFixture[str]) -> None:
     line = two.refused(capsys, *TO_STAGING, "--workload", "boats")
     assert 'has no workload "boats"; there are: mnist, houses' in line
 
 
-def test_a_file_of_one_workload_takes_releases_from_one_that_has_several(
-    two: Checkout, registry_of_houses: Registry
-) -> None:
+def test_one_takes_releases_from_several(two: Checkout, registry_of_houses: Registry) -> None:
     package = registry_of_houses.approved()
     file = two.root / "environments" / "staging.yaml"
     shared, _, _ = file.read_text().partition("\nworkloads:")

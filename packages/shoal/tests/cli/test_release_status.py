@@ -373,9 +373,7 @@ def test_each_container_says_what_it_has_loaded(other: str | None, agrees: bool)
 
 
 @pytest.mark.usefixtures("staged")
-def test_the_answers_can_be_read_by_programs(
-    released: Checkout, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_programs_read_the_answers(released: Checkout, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert released.shoal(*STATUS, "dev", "staging", "--json") == 0
     rows = json.loads(capsys.readouterr().out)
@@ -399,9 +397,7 @@ def test_the_answers_can_be_read_by_programs(
     ],
 )
 @pytest.mark.usefixtures("staged")
-def test_what_was_changed_by_hand_in_the_file_disagrees_with_the_registry(
-    released: Checkout, status: Status, key: str, value: Any
-) -> None:
+def test_a_changed_pin_differs(released: Checkout, status: Status, key: str, value: Any) -> None:
     file = released.root / "environments/staging.release.yaml"
     pins = pins_in(file.read_text())
     file.write_text(text_of({"mnist": pins["mnist"] | {key: value}}))
@@ -437,9 +433,7 @@ class Refusing:
         raise refused("AccessDenied", "no")
 
 
-def test_what_these_credentials_may_not_read_is_named_and_is_no_disagreement(
-    released: Checkout, staged: Package, registry: Registry
-) -> None:
+def test_what_is_not_read_is_named(released: Checkout, staged: Package, registry: Registry) -> None:
     target, arn = cast(Target, Refusing(registry.target)), registry.names.pipeline_arn
     package = registry.sagemaker.describe_model_package(ModelPackageName=staged.arn)
     places = targets(lambda: target, lambda: target, pipeline_arn=arn)

@@ -52,9 +52,7 @@ def words(root: Path, *arguments: str) -> list[object]:
         ("dev latest houses", ["dev", None, "latest", "houses"]),
     ],
 )
-def test_a_word_after_the_environment_is_the_workload_if_it_has_one_of_that_name(
-    two: Path, arguments: str, places: list[object]
-) -> None:
+def test_a_word_may_be_the_workload(two: Path, arguments: str, places: list[object]) -> None:
     assert words(two, *arguments.split()) == places
 
 
@@ -66,9 +64,7 @@ def test_a_word_after_the_environment_is_the_workload_if_it_has_one_of_that_name
         ("dev latest Train", ["dev", None, "latest", "Train"]),
     ],
 )
-def test_the_only_workload_may_be_named_and_takes_no_word_that_is_needed(
-    arguments: str, places: list[object]
-) -> None:
+def test_the_only_workload_may_be_named(arguments: str, places: list[object]) -> None:
     assert words(ROOT, *arguments.split()) == places
 
 
@@ -80,9 +76,7 @@ def test_the_only_workload_may_be_named_and_takes_no_word_that_is_needed(
         ("dev latest Train more", "Got unexpected extra argument (more)"),
     ],
 )
-def test_words_that_are_missing_or_too_many_are_named(
-    two: Path, arguments: str, message: str
-) -> None:
+def test_words_missing_or_too_many_are_named(two: Path, arguments: str, message: str) -> None:
     with pytest.raises(click.UsageError) as refusal:
         words(two, *arguments.split())
     assert message in refusal.value.format_message() + str(refusal.value)
@@ -113,17 +107,13 @@ def test_a_verb_of_one_workload_names_them_where_there_are_several(
 
 
 @pytest.mark.parametrize("verb", ["run dev", "deploy dev", "diff dev", "destroy --leftovers dev"])
-def test_what_is_no_workload_is_told_which_there_are(
-    verb: str, two: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_workload_is_told(verb: str, two: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--root", str(two), *verb.split(), "hauses", "--local"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert 'has no workload "hauses"; there are: mnist, houses' in line
 
 
-def test_check_has_a_line_for_each_workload_and_tells_a_shared_mistake_once(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_check_has_a_line_a_workload(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = checkout_of_two(tmp_path)
     assert main(["--root", str(root), "check"]) == 0
     lines = capsys.readouterr().out.splitlines()

@@ -111,9 +111,7 @@ def test_a_folder_without_a_channel_is_refused(target: Target, bucket: str, tmp_
         dataset.upload_folder(target, tmp_path, uri, default_channels(), lambda _: None)
 
 
-def test_an_optional_channel_can_come_later_and_alone(
-    target: Target, bucket: str, tmp_path: Path
-) -> None:
+def test_an_optional_channel_can_come_later(target: Target, bucket: str, tmp_path: Path) -> None:
     channels = {"pages": Channel(), "base_model": Channel(optional=True)}
     for name in ("data/pages/a.txt", "model/base_model/weights.bin"):
         (tmp_path / name).parent.mkdir(parents=True)
@@ -231,9 +229,7 @@ def test_of_a_pipeline_without_channels_no_data_is_asked(target: Target) -> None
     assert dataset.require_uploaded(session, {}) == ""
 
 
-def test_who_may_not_list_the_bucket_is_told_and_goes_on(
-    target: Target, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_may_not_list_goes_on(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> bool:
         raise ClientError({"Error": {"Code": "AccessDenied"}}, "ListObjectsV2")
 

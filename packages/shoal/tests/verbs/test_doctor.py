@@ -64,9 +64,7 @@ def test_an_environment_that_can_run_has_no_failed_finding(target: Target) -> No
     assert len(findings) >= 13
 
 
-def test_a_quota_that_is_too_small_is_said_with_the_command_that_asks_for_more(
-    target: Target,
-) -> None:
+def test_a_small_quota_names_the_command_for_more(target: Target) -> None:
     name = "ml.p4d.24xlarge for training job usage"
     with quota(target, name, 0):
         finding = examined(target, changed())[f"quota: {name}"]
@@ -117,9 +115,7 @@ def test_what_only_some_executions_choose_is_a_warning(target: Target) -> None:
     assert "ml.p3dn.24xlarge in use1-az4" in findings
 
 
-def test_what_serves_needs_a_quota_for_two_fleets_and_training_only_where_it_trains(
-    target: Target,
-) -> None:
+def test_serving_needs_two_fleets_and_training_where_it_trains(target: Target) -> None:
     staging = load_environment("staging", ROOT).model_copy(update={"account": ACCOUNT})
     training, hosting = "ml.p4d.24xlarge for training job usage", "ml.m5.xlarge for endpoint usage"
     with quota(target, training, 0), quota(target, hosting, 4):
@@ -182,9 +178,7 @@ def test_an_image_of_ones_own_is_found_by_its_tag(target: Target) -> None:
     assert image_finding(target, uri).state is State.OK
 
 
-def test_an_image_that_the_account_should_have_built_is_looked_for_in_its_registry(
-    target: Target,
-) -> None:
+def test_an_image_to_be_built_is_looked_for_in_its_registry(target: Target) -> None:
     name = f"built-{uuid.uuid4().hex[:8]}"
     built = Image(target, "pytorch-smddp", f"/shoal/{name}/images/pytorch-smddp/0a", "project")
     assert image_finding(target, "", built).advice == "run `shoal image build dev`"
@@ -230,9 +224,7 @@ def test_the_bootstrap_must_be_new_enough(target: Target, version: str, state: S
         assert examined(target, changed())["bootstrap"].state is state
 
 
-def test_a_bootstrap_with_another_qualifier_is_refused_with_the_command_for_a_second_one(
-    target: Target,
-) -> None:
+def test_another_qualifier_needs_a_second_bootstrap(target: Target) -> None:
     with bootstrapped(target, qualifier="team1"):
         finding = examined(target, changed())["bootstrap"]
     assert finding.state is State.FAILED

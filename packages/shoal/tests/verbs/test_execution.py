@@ -53,9 +53,7 @@ def ended(pipeline: Pipeline, arn: str) -> Execution:
         ({"Dry": "yes"}, r"'yes' is not of type Boolean \(true or false\)"),
     ],
 )
-def test_a_parameter_that_the_pipeline_would_not_take_is_refused(
-    given: dict[str, str], message: str
-) -> None:
+def test_an_undeclared_value_is_refused(given: dict[str, str], message: str) -> None:
     with pytest.raises(ParameterError, match=message):
         check_parameters(PARAMETERS, given)
 

@@ -35,9 +35,7 @@ def test_a_pipeline_of_another_form_has_no_gates(steps: list[dict[str, Any]]) ->
 
 
 @pytest.mark.parametrize("step", [gate(met=True), LAST], ids=["another gate", "no gate"])
-def test_an_execution_of_such_a_pipeline_has_none_either(
-    target: Target, step: dict[str, Any]
-) -> None:
+def test_an_execution_of_such_a_one_has_none(target: Target, step: dict[str, Any]) -> None:
     pipeline = make_pipeline(target, [step])
     assert gates_of(target, ended(pipeline, pipeline.start({}))) == ()
 
@@ -90,9 +88,7 @@ def _approve(target: Target, bucket: str, accuracy: float) -> str:
     return group
 
 
-def test_a_comparison_with_the_approved_version_decides_and_stands_in_the_status(
-    target: Target, bucket: str
-) -> None:
+def test_a_comparison_with_the_approved_version_decides(target: Target, bucket: str) -> None:
     """The real function, in an execution that measures nothing and has only these steps."""
     steps = steps_by_name(compared())
     group, arn = _approve(target, bucket, 0.98), _compare_function(target)

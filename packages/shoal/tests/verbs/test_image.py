@@ -37,9 +37,7 @@ def test_an_image_that_was_published_is_there(image: Image) -> None:
     assert image.uri() == URI
 
 
-def test_an_image_that_was_not_built_is_refused_with_the_command_that_builds_it(
-    image: Image,
-) -> None:
+def test_an_image_that_was_not_built_names_the_command(image: Image) -> None:
     with pytest.raises(
         NotFoundError,
         match=(

@@ -91,9 +91,7 @@ def _in_service(*names: str) -> dict[str, Any]:
         (("another-shoal-mnist-prod", "shoal-mnist-prod"), "shoal-mnist-prod"),
     ],
 )
-def test_the_serving_endpoint_is_asked_where_no_execution_has_one(
-    there: tuple[str, ...], asked: str
-) -> None:
+def test_the_serving_endpoint_is_asked_last(there: tuple[str, ...], asked: str) -> None:
     with endpoint(lambda _: _in_service(*there)) as target:
         assert find_endpoint(target, "shoal-mnist-prod-", "shoal-mnist-prod") == asked
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shoal.verbs.last_lines import LastLines
+from shoal.verbs.follow import LastLines
 
 TOOLKIT = "2026-11-23 04:31:08,123 sagemaker-training-toolkit"
 TORCHRUN = "E1123 11:51:25.723000 20892 torch/distributed/elastic/multiprocessing/api.py:1002]"

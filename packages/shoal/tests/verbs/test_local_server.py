@@ -24,9 +24,7 @@ def local_server(tmp_path: Path) -> Iterator[LocalServer]:
     server.sweep()
 
 
-def test_it_answers_as_the_account_when_start_returns_and_is_gone_when_shut_down(
-    local_server: LocalServer,
-) -> None:
+def test_it_answers_once_started_and_is_gone_afterwards(local_server: LocalServer) -> None:
     running = local_server.start(ACCOUNT, REGION)
     running.target.check_account()
     assert local_server.find() == running
@@ -63,9 +61,7 @@ def test_what_a_killed_one_left_is_removed_by_the_next(local_server: LocalServer
     assert mentioning(str(local_server.state)) == ()
 
 
-def test_a_state_file_of_a_dead_process_is_not_taken_for_an_emulator(
-    local_server: LocalServer,
-) -> None:
+def test_a_state_file_of_a_dead_process_is_no_emulator(local_server: LocalServer) -> None:
     local_server.state.mkdir()
     state = {
         "endpoint": "http://localhost:9",

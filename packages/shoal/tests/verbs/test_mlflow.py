@@ -188,9 +188,7 @@ def session_at(target: Target) -> Session:
     return Session(Workspace(ROOT, USERS), load_environment("dev", ROOT, workload="mnist"), target)
 
 
-def test_a_local_export_has_the_local_targets_environment_and_nothing_of_the_users_aws(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_local_export_has_nothing_of_the_users_aws(monkeypatch: pytest.MonkeyPatch) -> None:
     endpoint, before = "http://localhost:4566", dict(os.environ)
     monkeypatch.setattr(mlflow_export, "Mlflow", lambda _: None)
     session = session_at(Target("111122223333", "us-east-1", endpoint, "secret"))

@@ -102,9 +102,7 @@ def test_a_network_to_be_made_needs_zones_that_the_account_has(target: Target) -
     assert _lines(target, None) == []
 
 
-def test_a_subnet_in_another_zone_or_without_enough_free_addresses_is_found(
-    target: Target, ids: ExistingNetwork
-) -> None:
+def test_a_subnet_elsewhere_or_too_small_is_found(target: Target, ids: ExistingNetwork) -> None:
     zone, size = _lines(target, ids, Demand(training=320, hosting=2), training_az_id="use1-az6")
     says = f'"{ids.training_subnet_id}": lies in use1-az4, and the settings say use1-az6'
     assert f"training_subnet_id = {says}" in zone
@@ -120,9 +118,7 @@ def test_ids_that_are_not_there_are_found(target: Target, ids: ExistingNetwork) 
     assert "is no subnet of account" in lines[1]
 
 
-def test_a_subnet_and_a_group_of_another_vpc_are_found(
-    target: Target, ids: ExistingNetwork
-) -> None:
+def test_subnets_and_group_of_another_vpc_are_found(target: Target, ids: ExistingNetwork) -> None:
     other = target.client("ec2").create_vpc(CidrBlock="10.41.0.0/16")["Vpc"]["VpcId"]
     lines = _lines(target, ids.model_copy(update={"vpc_id": other}))
     assert len(lines) == 4
@@ -147,9 +143,7 @@ def cut_off(target: Target, ids: ExistingNetwork) -> tuple[ExistingNetwork, str]
     return ids.model_copy(update={"training_subnet_id": subnet}), table
 
 
-def test_a_subnet_without_a_way_to_s3_is_found(
-    target: Target, cut_off: tuple[ExistingNetwork, str]
-) -> None:
+def test_no_way_to_s3_is_found(target: Target, cut_off: tuple[ExistingNetwork, str]) -> None:
     (line,) = _lines(target, cut_off[0])
     assert f"has no way to S3: no endpoint for it, and no default route in {cut_off[1]}" in line
 
@@ -192,9 +186,7 @@ def test_a_security_group_that_lacks_a_rule_is_found(
     assert message in line
 
 
-def test_a_deployment_into_a_network_that_cannot_work_is_refused_with_the_line_of_the_file(
-    target: Target, ids: ExistingNetwork
-) -> None:
+def test_a_network_is_refused_with_its_line(target: Target, ids: ExistingNetwork) -> None:
     wrong = _environment(ids, training_az_id="use1-az6")
     key = "network.existing.training_subnet_id"
     says = rf"^environments/dev\.yaml:7: {re.escape(key)} = .* lies in use1-az4"
@@ -202,9 +194,7 @@ def test_a_deployment_into_a_network_that_cannot_work_is_refused_with_the_line_o
         require_fit(target, wrong, {key: "environments/dev.yaml:7"})
 
 
-def test_a_deployment_does_not_count_addresses_because_a_job_may_have_them(
-    target: Target, ids: ExistingNetwork
-) -> None:
+def test_a_deployment_counts_no_addresses(target: Target, ids: ExistingNetwork) -> None:
     training = Training(
         strategy=Strategy.TORCHRUN, instance_type="ml.p5.48xlarge", instance_count=128
     )
@@ -231,8 +221,6 @@ class _Response:
     status_code = 403
 
 
-def test_without_permission_to_ask_the_deployment_goes_on_with_a_notice(
-    ids: ExistingNetwork,
-) -> None:
+def test_without_permission_to_ask_it_goes_on_with_a_notice(ids: ExistingNetwork) -> None:
     notice = require_fit(_Forbidden(ACCOUNT, REGION, "http://127.0.0.1:9"), _environment(ids))
     assert notice == f"whether {ids.vpc_id} fits was not checked: DescribeVpcs is not allowed"

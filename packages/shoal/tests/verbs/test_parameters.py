@@ -23,9 +23,7 @@ ASSETS = f"s3://cdk-hnb659fds-assets-{DEV.account}-{DEV.region}"
         ("BatchSize", "-1", "is not a whole number of 1 or more"),
     ],
 )
-def test_a_value_that_would_only_fail_in_the_job_is_refused(
-    name: str, value: str, mistake: str
-) -> None:
+def test_a_value_that_fails_in_the_job_is_refused(name: str, value: str, mistake: str) -> None:
     with pytest.raises(ParameterError, match=f"^parameter '{name}': '{value}' {mistake}$"):
         check_values(DEV, {name: value}, ROOT)
 

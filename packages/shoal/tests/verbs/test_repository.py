@@ -42,9 +42,7 @@ def repository(tmp_path: Path) -> Repository:
     return made(tmp_path / "repository")
 
 
-def test_a_description_names_the_commit_and_whether_files_differ(
-    repository: Repository, tmp_path: Path
-) -> None:
+def test_a_description_names_commit_and_state(repository: Repository, tmp_path: Path) -> None:
     commit = git(repository.root, "rev-parse", "--short", "HEAD")
     clean = repository.description()
     (repository.root / FILE).write_text("changed")
@@ -53,9 +51,7 @@ def test_a_description_names_the_commit_and_whether_files_differ(
 
 
 @pytest.mark.parametrize("checkout", [".", "deploy/shoal"])
-def test_a_commit_changes_the_file_of_the_checkout_wherever_it_lies(
-    tmp_path: Path, checkout: str
-) -> None:
+def test_a_commit_changes_the_checkout_wherever_it_lies(tmp_path: Path, checkout: str) -> None:
     repository = made(tmp_path / "repository", checkout)
     commit = repository.commit("promote/dev", FILE, "name: dev\n", "Promote")
     assert repository.text(commit, FILE) == "name: dev\n"
@@ -85,9 +81,7 @@ def test_a_folder_that_was_not_there_yet_has_no_files(repository: Repository) ->
 
 @pytest.mark.parametrize("shown", ["no", "normal"])
 @pytest.mark.parametrize("file", ["new.txt", "code/new.py"])
-def test_a_file_that_git_does_not_know_makes_the_tree_dirty(
-    repository: Repository, file: str, shown: str
-) -> None:
+def test_an_unknown_file_makes_it_dirty(repository: Repository, file: str, shown: str) -> None:
     """Although the user's git shows none."""
     repository.require_clean()
     git(repository.root, "config", "status.showUntrackedFiles", shown)
@@ -97,18 +91,14 @@ def test_a_file_that_git_does_not_know_makes_the_tree_dirty(
         repository.require_clean()
 
 
-def test_a_commit_that_fails_leaves_a_branch_that_was_there_as_it_was(
-    repository: Repository,
-) -> None:
+def test_a_commit_that_fails_leaves_the_branch_as_it_was(repository: Repository) -> None:
     before = repository.commit("promote/dev", FILE, "name: dev\n", "Promote")
     with pytest.raises(FileNotFoundError):
         repository.commit("promote/dev", "nowhere/dev.yaml", "name: dev\n", "Promote")
     assert repository.commit_of("promote/dev") == before
 
 
-def test_a_branch_is_merged_once_all_of_it_is_in_the_commit_checked_out(
-    repository: Repository,
-) -> None:
+def test_a_branch_is_merged_once_it_is_in_the_checkout(repository: Repository) -> None:
     repository.commit("promote/dev", FILE, "name: dev\n", "Promote")
     assert not repository.has_merged("promote/dev")
     git(repository.root, "merge", "--quiet", "--no-ff", "promote/dev")
@@ -128,9 +118,7 @@ def test_a_remote_that_is_not_there_is_gits_own_message(repository: Repository) 
         repository.push("nowhere", "promote/dev")
 
 
-def test_what_a_hook_sets_does_not_lead_to_another_repository(
-    tmp_path: Path, repository: Repository
-) -> None:
+def test_a_hook_leads_to_no_other_repository(tmp_path: Path, repository: Repository) -> None:
     other = made(tmp_path / "other")
     (other.root / FILE).write_text("other\n")
     git(other.root, "commit", "--quiet", "--all", "--message", "Other")

@@ -152,9 +152,7 @@ HOSTING = {"Steps": [CONFIG, {"Name": "Host", "Type": "Endpoint", "Arguments": E
 
 
 @pytest.mark.parametrize(("is_gone", "seconds"), [(True, 60.0), (False, 3600.0), (None, None)])
-def test_an_endpoint_costs_what_the_run_had_made_for_as_long_as_it_is_there(
-    is_gone: bool | None, seconds: float | None
-) -> None:
+def test_an_endpoint_costs_while_it_is_there(is_gone: bool | None, seconds: float | None) -> None:
     step = made_step("Host", "Endpoint")
     look = look_at(step, definition=HOSTING, parameters={"Kind": "ml.m5.xlarge"})
     made = [{"kind": "Endpoint", "name": "A", "gone": is_gone}]
@@ -180,9 +178,7 @@ def test_the_cost_of_an_endpoint_with_a_configuration_from_elsewhere_is_unknown(
     ("failed", "reason"),
     [("GateFailed", "rmse 9, must be at most 5"), ("Seal", "Access Denied")],
 )
-def test_a_missed_gate_is_the_reason_where_the_gates_own_step_failed(
-    failed: str, reason: str
-) -> None:
+def test_a_missed_gate_is_the_reason_of_its_own_step(failed: str, reason: str) -> None:
     gate = {"ElseSteps": [{"Name": "GateFailed", "Type": "Fail"}]}
     definition = {"Steps": [{"Name": "Gate", "Type": "Condition", "Arguments": gate}]}
     step = Step(failed, "", "Failed", ended_at=at(60), failure_reason="Access Denied")
@@ -194,9 +190,7 @@ def test_a_missed_gate_is_the_reason_where_the_gates_own_step_failed(
 @pytest.mark.parametrize(
     ("commit", "how"), [("", "no commit here has"), (None, "could not be compared")]
 )
-def test_a_commit_that_was_not_looked_for_is_told_from_one_that_was_not_found(
-    commit: str | None, how: str
-) -> None:
+def test_a_commit_not_looked_for_is_told(commit: str | None, how: str) -> None:
     training = {
         "TrainingJobName": "t",
         "HyperParameters": {"sagemaker_submit_directory": "s3://b/code.tar.gz"},

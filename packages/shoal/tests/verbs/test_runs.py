@@ -330,9 +330,7 @@ def test_a_part_of_a_run_that_cannot_be_read_is_left_out_with_a_note() -> None:
     ]
 
 
-def test_a_page_that_cannot_be_made_is_one_line_and_no_failure_of_the_run(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_page_that_fails_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     keep_page(cast("Session", object()), "arn")
     (notice,) = capsys.readouterr().err.splitlines()
     assert notice.startswith("the page of the run is not kept: AttributeError: ")

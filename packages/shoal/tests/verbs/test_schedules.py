@@ -95,9 +95,7 @@ def test_pausing_changes_the_state_and_nothing_else(schedules: Schedules, target
     assert live(target) == {**before, "State": "DISABLED"}
 
 
-def test_a_paused_schedule_does_not_ring_and_a_resumed_one_does(
-    schedules: Schedules, target: Target
-) -> None:
+def test_a_paused_schedule_does_not_ring(schedules: Schedules, target: Target) -> None:
     def rings() -> bool:
         (alarm,) = target.client("cloudwatch").describe_alarms(AlarmNames=[ALARM])["MetricAlarms"]
         return bool(alarm["ActionsEnabled"])
@@ -108,9 +106,7 @@ def test_a_paused_schedule_does_not_ring_and_a_resumed_one_does(
     assert (while_paused, rings()) == (False, True)
 
 
-def test_a_schedule_that_runs_while_its_alarm_tells_nobody_is_known(
-    schedules: Schedules, target: Target
-) -> None:
+def test_a_schedule_with_a_silent_alarm_is_known(schedules: Schedules, target: Target) -> None:
     target.client("cloudwatch").disable_alarm_actions(AlarmNames=[ALARM])
     assert schedules.all()[0].is_silent
     assert not schedules.set_paused("nightly", False).is_silent
@@ -121,9 +117,7 @@ def test_an_unknown_schedule_is_refused_with_those_there_are(schedules: Schedule
         schedules.set_paused("weekly", True)
 
 
-def test_a_teardown_pauses_what_would_start_executions_meanwhile(
-    schedules: Schedules, target: Target
-) -> None:
+def test_a_teardown_pauses_schedules(schedules: Schedules, target: Target) -> None:
     events: list[Event] = []
     for _ in range(2):
         Teardown(target, NAMES, events.append, poll_s=0.05).pause_schedules()
@@ -135,9 +129,7 @@ def test_an_environment_without_schedules_has_none(target: Target) -> None:
     assert Schedules(target, NAMES).all() == []
 
 
-def test_a_schedule_group_is_found_by_its_environments_name(
-    schedules: Schedules, target: Target
-) -> None:
+def test_a_group_is_found_by_its_environment(schedules: Schedules, target: Target) -> None:
     assert of_environment(target, Owner(NAMES.prefix), ["schedule group"]) == (
         Resource("schedule group", NAMES.prefix),
     )

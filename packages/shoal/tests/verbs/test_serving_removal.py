@@ -66,9 +66,7 @@ class Place:
             time.sleep(0.05)
 
 
-def test_it_is_refused_while_the_file_of_a_protected_environment_pins_a_release(
-    target: Target,
-) -> None:
+def test_it_is_refused_while_a_protected_file_pins_a_release(target: Target) -> None:
     place = Place(target, release=RELEASE, serving=Serving())
     advice = "take the release out with `git revert` of its promotion"
     with pytest.raises(ProtectedError, match=f"environment prod is protected .* {advice}"):
@@ -77,9 +75,7 @@ def test_it_is_refused_while_the_file_of_a_protected_environment_pins_a_release(
     assert (place.status, place.notes) == ("CREATE_COMPLETE", [])
 
 
-def test_a_stack_that_failed_when_it_was_made_may_go_so_that_it_can_be_made_again(
-    target: Target,
-) -> None:
+def test_a_stack_that_failed_may_go_to_be_made_again(target: Target) -> None:
     broken = PARAMETER | {"Properties": {"Type": "of no known type", "Value": "x"}}
     place = Place(target, broken, release=RELEASE, serving=Serving())
     place.settle()
@@ -89,9 +85,7 @@ def test_a_stack_that_failed_when_it_was_made_may_go_so_that_it_can_be_made_agai
 
 
 @pytest.mark.parametrize("left_out", ["release", "serving"])
-def test_a_stack_that_the_file_asks_for_no_more_is_deleted_whole(
-    target: Target, left_out: str
-) -> None:
+def test_a_stack_that_is_not_in_the_file_is_deleted(target: Target, left_out: str) -> None:
     sections: dict[str, object] = {"release": RELEASE, "serving": Serving(), left_out: None}
     place = Place(target, **sections)  # type: ignore[arg-type]
     place.settle()
@@ -120,9 +114,7 @@ def test_it_goes_on_where_it_was_interrupted(target: Target, at: str) -> None:
     assert place.status is None
 
 
-def test_what_is_being_done_to_a_stack_is_waited_for_before_its_environment_is_destroyed(
-    target: Target, tmp_path: Path
-) -> None:
+def test_an_operation_is_waited_for(target: Target, tmp_path: Path) -> None:
     until = tmp_path / "until"
     place = Place(target, slow(target, until), part="pipeline", protect=False)
     report = place.removal(lambda _: until.touch()).report

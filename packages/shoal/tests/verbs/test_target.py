@@ -65,9 +65,7 @@ def test_a_local_target_elsewhere_is_refused() -> None:
         Target("111122223333", "eu-west-1", "https://sqs.example.com")
 
 
-def test_a_local_client_ignores_a_profile_that_does_not_exist(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_local_client_ignores_an_unknown_profile(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_PROFILE", "no-such-profile")
     client = Target("111122223333", "eu-west-1", "http://localhost:4566").client("s3")
     assert client.meta.endpoint_url == "http://localhost:4566"

@@ -224,9 +224,7 @@ def test_what_an_execution_left_is_deleted_when_the_function_cannot(place: Place
     assert place.sagemaker.list_models(NameContains=model)["Models"] == []
 
 
-def test_what_an_execution_left_of_which_there_is_no_record_is_found_by_its_tags(
-    place: Place,
-) -> None:
+def test_what_an_unknown_execution_left_is_found_by_tags(place: Place) -> None:
     """A tag whose value is no execution attributes nothing; neither does a name like one."""
     place.pipeline().start({})
     place.model(EXECUTION, place.tags)
@@ -289,18 +287,14 @@ class Cdk:
         raise AssertionError(f"the roles of {environment} went before what uses them")
 
 
-def test_executions_that_cannot_be_stopped_keep_nothing_that_they_left(
-    place: Place, leftovers: Callable[[], set[str]]
-) -> None:
+def test_running_executions_keep_nothing(place: Place, leftovers: Callable[[], set[str]]) -> None:
     down = place.teardown(refusing(place.target, "ListPipelineExecutions"))
     with pytest.raises(LeftBehindError, match="ListPipelineExecutions was refused"):
         down.destroy(Cdk())
     assert leftovers() == {"reported"}
 
 
-def test_tags_that_may_not_be_read_are_reported_and_what_names_and_steps_tell_is_deleted(
-    place: Place, leftovers: Callable[[], set[str]]
-) -> None:
+def test_tags_not_read_are_told(place: Place, leftovers: Callable[[], set[str]]) -> None:
     place.teardown(refusing(place.target, "ListTags")).remove_endpoints()
     assert leftovers() == {"tagged"}
     assert (

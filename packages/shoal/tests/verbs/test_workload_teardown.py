@@ -138,9 +138,7 @@ def test_one_workload_goes_with_all_that_is_its_own_and_the_others_stay(place: P
     assert inventory.deployed_workloads(place.target, Names(another).shared) == []
 
 
-def test_a_protected_workload_that_left_the_file_goes_once_its_stacks_are_not_protected(
-    place: Place,
-) -> None:
+def test_a_protected_workload_goes_once_its_stacks_may(place: Place) -> None:
     """The environment's file still says `protect: true`."""
     place.deploy()
     kites = place.names(place.kites)
@@ -190,9 +188,7 @@ def test_what_a_workload_has_in_shared_buckets_is_said_to_be_kept(place: Place) 
     assert len(objects) == 2
 
 
-def test_a_workload_that_is_called_like_the_project_takes_nothing_that_all_share(
-    target: Target,
-) -> None:
+def test_a_workload_called_like_the_project_takes_its_own(target: Target) -> None:
     place = Place(target)
     place.change(project=place.mnist)
     place.deploy()
@@ -206,9 +202,7 @@ def test_a_workload_that_is_called_like_the_project_takes_nothing_that_all_share
     assert place.left() == ()
 
 
-def test_data_from_when_the_environment_had_one_workload_is_not_the_workloads(
-    place: Place,
-) -> None:
+def test_data_of_one_workload_before_is_not_the_workloads(place: Place) -> None:
     """It had the names that the workload has now."""
     alone = Names(place.view.model_copy(update={"project": place.houses, "workloads": {}}))
     place.create("data", alone, {"Data": bucket(alone.bucket("data"))})
