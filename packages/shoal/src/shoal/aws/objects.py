@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from botocore.exceptions import ClientError
+
 from shoal.aws.target import Target
+from shoal.errors import error_code
 
 NO_OBJECT = frozenset({"404", "NotFound", "NoSuchKey", "NoSuchBucket", "NoSuchVersion"})
 """Error codes of S3 for what is not there; a HEAD request's answer has only the number."""
@@ -15,6 +19,24 @@ def object_at(uri: str) -> dict[str, str]:
     """Return the arguments by which S3's requests name the object at s3://BUCKET/KEY."""
     place = urlsplit(uri)
     return {"Bucket": place.netloc, "Key": place.path.lstrip("/")}
+
+
+def names_at(target: Target, uri: str) -> Iterator[str]:
+    """Yield the names of the objects below a prefix, relative to it."""
+    bucket, prefix = object_at(uri).values()
+    pages = target.client("s3").get_paginator("list_objects_v2")
+    for page in pages.paginate(Bucket=bucket, Prefix=prefix):
+        yield from (each["Key"].removeprefix(prefix) for each in page.get("Contents", ()))
+
+
+def has_files(target: Target, uri: str) -> bool:
+    """Return whether S3 has an object below a prefix."""
+    try:
+        return next(names_at(target, uri), None) is not None
+    except ClientError as error:
+        if error_code(error) in NO_OBJECT:
+            return False
+        raise
 
 
 @dataclass(frozen=True)

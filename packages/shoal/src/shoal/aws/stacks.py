@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -20,6 +19,7 @@ from botocore.exceptions import ClientError, WaiterError
 from shoal.aws import inventory
 from shoal.aws.cdk import TOOLKIT_STACK
 from shoal.aws.events import Note, Report
+from shoal.aws.objects import has_files
 from shoal.aws.target import Target
 from shoal.errors import LeftBehindError, error_code
 from shoal.settings.names import RUNS, SEALED, SHARED_PARTS, Names
@@ -149,16 +149,14 @@ class Stacks:
 
     def _kept_objects(self) -> Iterator[str]:
         """Yield a line for each place in the shared buckets in which the workload has objects."""
-        names, s3 = self.names, self.target.client("s3")
+        names = self.names
         places = {names.dataset_uri: "its dataset"} | {
             f"s3://{names.bucket('artifacts')}/{names.folder(purpose)}": what
             for purpose, what in _KEPT_FOLDERS.items()
         }
         for uri, what in places.items():
-            bucket, _, prefix = uri.removeprefix("s3://").partition("/")
-            with suppress(s3.exceptions.NoSuchBucket):
-                if s3.list_objects_v2(Bucket=bucket, Prefix=f"{prefix}/", MaxKeys=1)["KeyCount"]:
-                    yield f"{uri}/: {what}"
+            if has_files(self.target, f"{uri}/"):
+                yield f"{uri}/: {what}"
 
     def wait_for_interfaces(self, timeout_s: float = _INTERFACES_TIMEOUT_S) -> None:
         """Wait until the network interfaces of jobs and endpoints are gone.

@@ -16,7 +16,7 @@ from botocore.exceptions import ClientError
 
 from shoal.aws.events import Note, Report, Transferred
 from shoal.aws.execution import check_parameters
-from shoal.aws.objects import NO_OBJECT, object_at
+from shoal.aws.objects import NO_OBJECT, has_files, names_at, object_at
 from shoal.aws.target import Target
 from shoal.errors import DatasetError, NotFoundError, error_code
 from shoal.settings.loading.workload import load_workload, workload_file, workload_folder
@@ -152,7 +152,7 @@ def upload_folder(
         report(Note(f"no files are at {uri}/{name}/ yet; `--from` a folder with {name}/ has some"))
     for name in channels:
         mine = {path.relative_to(folder / name).as_posix() for path in files[name]}
-        if mine and (others := set(_names_at(target, f"{uri}/{name}/")) - mine):
+        if mine and (others := set(names_at(target, f"{uri}/{name}/")) - mine):
             more = f" and {len(others) - 1} more" if len(others) > 1 else ""
             report(
                 Note(
@@ -204,24 +204,6 @@ def _is_uploaded(s3: Any, uri: str, md5: str) -> bool:
             return False
         raise
     return bool(head["Metadata"].get("md5") == md5)
-
-
-def _names_at(target: Target, uri: str) -> Iterator[str]:
-    """Yield the names of the objects below a prefix, relative to it."""
-    bucket, prefix = object_at(uri).values()
-    pages = target.client("s3").get_paginator("list_objects_v2")
-    for page in pages.paginate(Bucket=bucket, Prefix=prefix):
-        yield from (each["Key"].removeprefix(prefix) for each in page.get("Contents", ()))
-
-
-def has_files(target: Target, uri: str) -> bool:
-    """Return whether S3 has an object below a prefix."""
-    try:
-        return next(_names_at(target, uri), None) is not None
-    except ClientError as error:
-        if error_code(error) in NO_OBJECT:
-            return False
-        raise
 
 
 def _require_bucket(target: Target, bucket: str) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import time
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,11 +15,42 @@ from shoal.aws.execution import Execution, Pipeline, Step
 from shoal.aws.logs import LogTail, location_of
 from shoal.aws.metrics import parse, progress_metrics
 from shoal.errors import ExecutionError
+from shoal.processes import TAIL_LINES
 from shoal.settings.parsing.errors import one_line
 from shoal.settings.sections.gates import Metric
-from shoal.verbs.last_lines import LastLines
 
 _TAILED = ("TrainingJob", "ProcessingJob", "TransformJob")
+# Where SageMaker's training toolkit and torchrun begin to report a failure, in up to forty lines
+# that do not say why. The toolkit's were read in sagemaker_training/trainer.py; torchrun 2.13.0
+# printed its own here. mpirun's report is not told apart: its place varies.
+_REPORT = re.compile(
+    r"sagemaker-training-toolkit ERROR "
+    r"|torch[./]distributed[./]elastic[./]multiprocessing[./]api\b.*failed \(exitcode"
+)
+_NOTE = re.compile(
+    r"sagemaker-training-toolkit INFO "
+    r"|torch[./]distributed[./]elastic[./]multiprocessing[./]api\b.*Sending process"
+)
+
+
+class LastLines:
+    """The end of a step's own output, without what launcher and toolkit say of its end."""
+
+    def __init__(self) -> None:
+        self._all = deque[str](maxlen=TAIL_LINES)
+        self._own = deque[str](maxlen=TAIL_LINES)
+        self._has_failed = False
+
+    def add(self, line: str) -> None:
+        self._all.append(line)
+        self._has_failed = self._has_failed or _REPORT.search(line) is not None
+        if not self._has_failed and not _NOTE.search(line):
+            self._own.append(line)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Return the script's last lines before its end was reported; without any, the last."""
+        return tuple(self._own or self._all)
 
 
 @dataclass

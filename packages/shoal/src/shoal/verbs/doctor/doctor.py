@@ -20,12 +20,11 @@ from botocore.exceptions import (
 )
 
 from shoal.aws.cdk import QUALIFIER
-from shoal.aws.objects import EcrImage
+from shoal.aws.objects import EcrImage, has_files
 from shoal.aws.target import Target
 from shoal.errors import error_code, refusal
 from shoal.settings.names import Names
 from shoal.settings.settings import Environment
-from shoal.verbs.dataset import has_files
 from shoal.verbs.doctor.bootstrap_check import BOOTSTRAP_PARAMETER, asset_mistakes, other_qualifiers
 from shoal.verbs.doctor.image import Image
 from shoal.verbs.doctor.network_check import Demand, check_network
