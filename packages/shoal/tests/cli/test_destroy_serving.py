@@ -66,9 +66,7 @@ def serving(model_data: str, role: str) -> dict[str, Any]:
 
 @pytest.fixture
 def target(registry: Registry, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    """Return an account with staging's protected serving stack, an endpoint in service, and another
-    stack.
-    """
+    """Return an account with staging's protected serving stack, its endpoint, and another stack."""
     build_runtimes(ROOT, os.environ, "pytorch", tmp_path_factory.mktemp("runtimes") / "log", print)
     target = registry.target
     role = target.client("iam").create_role(

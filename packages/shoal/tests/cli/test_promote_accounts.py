@@ -1,6 +1,4 @@
-"""Releases across accounts: each environment has its own, and each question goes to the
-right one.
-"""
+"""Releases across accounts: each environment has its own, and is asked about itself."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The role with which a workflow promotes: it may do what a real promotion asks, and change
-nothing.
-"""
+"""The role with which a workflow promotes may do what a promotion asks, and change nothing."""
 
 from __future__ import annotations
 

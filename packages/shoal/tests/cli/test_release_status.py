@@ -408,9 +408,7 @@ def test_a_changed_pin_differs(released: Checkout, status: Status, key: str, val
 
 
 class Refusing:
-    """Credentials that may read the registry and the archive, but neither the execution nor the
-    report.
-    """
+    """Credentials that may read the registry and the archive, but no execution and no report."""
 
     def __init__(self, target: Target) -> None:
         self.account, self.region = target.account, target.region

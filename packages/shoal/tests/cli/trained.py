@@ -1,6 +1,4 @@
-"""A checkout in a git repository, and a registry that looks as if its model was trained: no job has
-run.
-"""
+"""A checkout in a git repository, and a registry whose model no job has trained."""
 
 from __future__ import annotations
 
@@ -57,9 +55,7 @@ def archive(files: Mapping[str, bytes]) -> bytes:
 
 @dataclass(frozen=True)
 class Checkout:
-    """A user's repository: three environments, the training code, and a bare remote called
-    origin.
-    """
+    """A user's repository: three environments, training code, and a bare remote called origin."""
 
     root: Path
 
@@ -114,9 +110,7 @@ class Checkout:
         self.git("merge", "--quiet", "--ff-only", branch)
 
     def refused(self, capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 2) -> str:
-        """Return the line with which a promotion is refused with this exit code, having changed
-        nothing.
-        """
+        """Return the line with which a promotion is refused, having changed nothing."""
         before = (self.branches(), self.git("status", "--porcelain"))
         capsys.readouterr()
         assert self.shoal(*arguments) == code
@@ -229,9 +223,7 @@ class Registry:
         self.sagemaker.update_model_package(ModelPackageArn=package.arn, ModelApprovalStatus=status)
 
     def own_image(self) -> tuple[str, str]:
-        """Make an image in the account's own registry; return its URI and the name of its
-        repository.
-        """
+        """Make an image in the account's own registry; return its URI and its repository's name."""
         repository, ecr = f"own-{uuid.uuid4().hex[:8]}", self.target.client("ecr")
         ecr.create_repository(repositoryName=repository)
         ecr.put_image(repositoryName=repository, imageManifest=MANIFEST, imageTag="v1")

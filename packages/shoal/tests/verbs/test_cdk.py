@@ -45,9 +45,7 @@ def test_a_checkout_without_the_cli_says_what_to_do(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def homeless(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the assembly of one environment, made with an unknown AWS profile and no writable
-    home.
-    """
+    """Return one environment's assembly, made with an unknown AWS profile and no writable home."""
     folder = tmp_path_factory.mktemp("homeless")
     client = cdk(folder)
     replace(client, inherited={**client.inherited, "HOME": os.devnull}).synth("dev")

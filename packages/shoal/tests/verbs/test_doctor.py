@@ -132,9 +132,7 @@ def test_credentials_of_another_account_end_the_examination(target: Target) -> N
 
 
 class _RegionThatIsOff(BaseHTTPRequestHandler):
-    """Answers as STS does where the account has not enabled the region: it knows no such
-    credentials.
-    """
+    """Answers as STS does where the region is not enabled: it knows no such credentials."""
 
     def do_POST(self) -> None:
         error = b"<Code>InvalidClientTokenId</Code><Message>invalid token</Message>"

@@ -72,9 +72,7 @@ def test_the_emulator_refuses_to_build_by_name(image: Image) -> None:
 
 
 class Builds:
-    """A CodeBuild, which shoal-local lacks: the build has ended when it is described a
-    second time.
-    """
+    """A CodeBuild, which shoal-local lacks: the build has ended at the second look."""
 
     def __init__(self, status: str, group: str) -> None:
         running = {"buildStatus": "IN_PROGRESS", "buildComplete": False, "logs": {}}

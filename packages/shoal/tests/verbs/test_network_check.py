@@ -207,9 +207,7 @@ def test_a_network_to_be_made_is_not_asked_about_before_a_deployment() -> None:
 
 
 class _Forbidden(Target):
-    """A target whose EC2 refuses everything, as for somebody who may only assume the CDK's
-    roles.
-    """
+    """A target whose EC2 refuses all, as for who may only assume the CDK's roles."""
 
     def client(self, service: str, patience_s: float | None = None) -> Any:
         client = super().client(service, patience_s)

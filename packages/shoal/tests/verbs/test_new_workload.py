@@ -1,6 +1,4 @@
-"""`shoal new`: what it writes is checked and typed, and what it does not write it says in one
-line.
-"""
+"""`shoal new`: what it writes is checked and typed; what it does not write it says in a line."""
 
 from __future__ import annotations
 

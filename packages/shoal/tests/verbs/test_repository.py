@@ -22,9 +22,7 @@ def git(folder: Path, *arguments: str) -> str:
 
 
 def made(root: Path, checkout: str = ".", *options: str) -> Repository:
-    """Make a repository at `root`, with a checkout of ours in one of its folders, and one
-    commit.
-    """
+    """Make a repository at `root`, with a checkout of ours in a folder, and one commit."""
     root.mkdir(exist_ok=True)
     git(root, "init", "--quiet", "--initial-branch=main", *options)
     for setting in ("user.name=Ada", "user.email=ada@example.com", "commit.gpgsign=false"):

@@ -1,6 +1,4 @@
-"""The code in a model archive against that of a commit: as train.py writes it, and changed
-afterwards.
-"""
+"""The code in a model archive against that of a commit: as train.py writes it, and changed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The deletion of a serving stack, wherever it is interrupted, and whatever operation is in
-progress.
-"""
+"""The deletion of a serving stack, wherever it is interrupted, during any operation."""
 
 from __future__ import annotations
 

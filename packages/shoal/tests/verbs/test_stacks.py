@@ -182,9 +182,7 @@ def destroy_in_a_process(place: Place, until: str = "") -> tuple[int, list[str]]
 
 
 def test_ctrl_c_at_several_points_loses_nothing_and_the_last_run_ends_it(place: Place) -> None:
-    """Each time before the stack of that line is deleted, so that the next run still has to delete
-    it.
-    """
+    """Each time before that line's stack is deleted, so that the next run still has to do it."""
     parts = ("pipeline", "network", "data")
     for part in parts:
         place.create(part, place.queue(f"of-{part}"))

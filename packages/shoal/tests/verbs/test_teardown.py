@@ -117,9 +117,7 @@ def place(target: Target) -> Place:
 
 @pytest.fixture
 def leftovers(place: Place) -> Iterator[Callable[[], set[str]]]:
-    """Return which of the leftovers are still there; a caller who may do everything deletes
-    them all.
-    """
+    """Return which leftovers are still there; a caller who may do everything deletes all."""
     made = place.leftovers()
 
     def kept() -> set[str]:

@@ -41,9 +41,7 @@ class Cdk:
     logs: Path
     """Gets one file per command."""
     scratch: Path
-    """A folder for temporary files; on shoal-local also for what the CLI keeps in the
-    user's home.
-    """
+    """A folder for temporary files; on shoal-local also for what the CLI keeps at home."""
     on_line: Callable[[str], None] | None = None
 
     def synth(self, environment: str | None = None, strategy: str | None = None) -> None:

@@ -223,9 +223,7 @@ class Pipeline:
 
 
 def check_parameters(declared: list[dict[str, Any]], parameters: Mapping[str, str]) -> None:
-    """Raise ParameterError for a name that is not declared, or a value of another type or
-    enumeration.
-    """
+    """Raise ParameterError for an undeclared name, or a value of another type or enumeration."""
     types = {parameter["Name"]: parameter for parameter in declared}
     for name, value in parameters.items():
         if name not in types:
@@ -273,9 +271,7 @@ def _step(item: Mapping[str, Any], types: Mapping[str, str]) -> Step:
 
 
 def _walk(steps: Iterable[dict[str, Any]], branches: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Yield name and type of each step in definition order, including those in `branches` of
-    conditions.
-    """
+    """Yield name and type of each step, including those in `branches` of conditions."""
     for step in steps:
         yield step["Name"], step["Type"]
         for branch in branches:

@@ -55,9 +55,7 @@ class Owner:
         workloads: Iterable[Names] = (),
         kept: frozenset[str] = frozenset(),
     ) -> Owner:
-        """Return the owner that stands for an environment with all its `workloads`, or for one of
-        several.
-        """
+        """Return the owner for an environment with its `workloads`, or for one of them."""
         own = ((WORKLOAD_TAG, names.prefix),) if names.is_one_of_several else ()
         tags, prefixes = (*_environment_tags(names), *own), (each.prefix for each in workloads)
         return cls(names.prefix, execution_ids, tags, others, tuple(prefixes), kept)

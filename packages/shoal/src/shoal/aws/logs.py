@@ -38,9 +38,7 @@ _GROUPS = {
 
 @dataclass(frozen=True)
 class LogLocation:
-    """A log group, a prefix of its streams, and the time of the lines (None: from the first to the
-    last).
-    """
+    """A log group, a prefix of its streams, and the time of the lines (None: all)."""
 
     group: str
     stream_prefix: str = ""

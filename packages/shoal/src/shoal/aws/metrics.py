@@ -34,9 +34,7 @@ class Parts:
 
     processes: int
     parts: tuple[tuple[str, int], ...] = ()
-    """Such as (("chiefs", 1), ("parameter_servers", 3), ("workers", 2)); empty if the job does not
-    say.
-    """
+    """Such as (("chiefs", 1), ("workers", 2)); empty if the job does not say."""
 
     def __str__(self) -> str:
         """Return words such as `2 ranks`, `1 process`, `2 replicas in one process` or `1 chief, 3

@@ -89,9 +89,7 @@ def _print_version(context: click.Context, _: click.Parameter, is_asked: bool) -
 )
 @click.pass_context
 def shoal(context: click.Context, root: Path) -> None:
-    """Distributed training on SageMaker as code: deploy, run, watch and tear down, on AWS or on
-    this machine.
-    """
+    """Distributed training on SageMaker as code, on AWS or on this machine."""
     from shoal.verbs.workspace import Workspace  # imports boto3, which help can do without
 
     context.obj = Workspace(root.resolve(), dict(os.environ))

@@ -92,9 +92,7 @@ class Follower:
             time.sleep(self.poll_s)
 
     def raise_unless_succeeded(self, execution: Execution) -> None:
-        """Raise ExecutionError with the failing step, its reason, its last lines and where the rest
-        is.
-        """
+        """Raise ExecutionError with the failing step, why, its last lines and where the rest is."""
         if execution.status == "Succeeded":
             return
         step, ended = execution.failed_step, f"execution {execution.id} ended as {execution.status}"

@@ -132,9 +132,7 @@ class Leftovers:
         ]
 
     def _deregister(self, resource_id: str) -> None:
-        """Application Auto Scaling must neither change nor keep an endpoint that is to be
-        deleted.
-        """
+        """Let Application Auto Scaling neither change nor keep an endpoint that is to go."""
         scaling = self.target.client("application-autoscaling")
         request = {"ServiceNamespace": "sagemaker", "ResourceIds": [resource_id]}
         for target in scaling.describe_scalable_targets(**request)["ScalableTargets"]:

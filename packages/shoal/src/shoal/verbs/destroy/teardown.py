@@ -231,9 +231,7 @@ class Teardown:
             ServingRemoval(self.target, self.names, self.report, self.poll_s).remove()
 
     def remove_log_groups(self, owner: inventory.Owner | None = None) -> None:
-        """Removes the log groups that services made by themselves under the environment's
-        prefix.
-        """
+        """Remove the log groups that services made by themselves under the environment's prefix."""
         logs = self.target.client("logs")
         owner = owner or inventory.owner_in(self.target, self.names)
         for group in inventory.of_environment(self.target, owner, ["log group"]):

@@ -97,9 +97,7 @@ class Needs:
     """URI of the container image by use (training, evaluation, endpoint)."""
     addresses: Demand
     built: Image | None = None
-    """The image that the environment builds for training, if any; then `images` does not
-    have it.
-    """
+    """The image that the environment builds for training, if any; `images` does not have it."""
 
 
 @dataclass(frozen=True)

@@ -35,9 +35,7 @@ class Image:
     """Name of the CodeBuild project."""
 
     def uri(self) -> str | None:
-        """Return the image's URI with its digest, or None if the checkout's recipe was not built
-        yet.
-        """
+        """Return the image's URI with its digest, or None if this recipe was not built yet."""
         ssm = self.target.client("ssm")
         try:
             return str(ssm.get_parameter(Name=self.parameter)["Parameter"]["Value"])

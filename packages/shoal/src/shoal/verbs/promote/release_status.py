@@ -32,9 +32,7 @@ _GONE = NO_OBJECT | {"ResourceNotFound", "ResourceNotFoundException", "Validatio
 _QUESTIONS = 5
 """For each instance."""
 Ask = Callable[[str], Mapping[str, Any]]
-"""Takes an endpoint's name, and returns what its container says about its model (`model` of an
-answer).
-"""
+"""Takes an endpoint's name, and returns what its container says about its model."""
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,7 @@ read).
 
 @dataclass(frozen=True)
 class CommittedCode:
-    """The files of `folder`, a SageMaker source_dir, in `commit`: git's hash of each by its
-    path.
-    """
+    """The files of `folder`, a SageMaker source_dir, in `commit`: git's hash by path."""
 
     folder: str
     commit: str

@@ -1,6 +1,4 @@
-"""`shoal image build ENV`: build the environment's recipe in its account, where the stacks
-find it.
-"""
+"""`shoal image build ENV`: build the environment's recipe where the stacks find it."""
 
 from __future__ import annotations
 

@@ -113,9 +113,7 @@ def _require_fit(
     enforce_iam: bool,
     hosting_speed: float | None,
 ) -> None:
-    """Raise UsageError when the running server lacks an account, a region or an option of the
-    request.
-    """
+    """Raise UsageError when the running server lacks an account, a region or an option."""
     places = {each.name: (each.account, each.region) for each in environments}
     played = [(account, running.region) for account in running.accounts]
     unplayed = ", ".join(name for name, place in places.items() if place not in played)

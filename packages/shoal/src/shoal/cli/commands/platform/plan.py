@@ -159,9 +159,7 @@ def _memory(room: Room) -> dict[str, Any]:
 
 
 def _text(plans: Sequence[Plan], whole: Plan) -> Iterator[str]:
-    """Yield the lines of an environment's plans; `whole` is what its workloads share, or the only
-    plan.
-    """
+    """Yield the lines of plans; `whole` is what workloads share, or the only plan."""
     is_shared = whole is not plans[0]
     title = whole.environment.name if is_shared else whole.environment.title
     yield f"{title} in {whole.environment.region}; nothing is created by this command"
