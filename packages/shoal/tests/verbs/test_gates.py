@@ -100,7 +100,7 @@ def test_a_comparison_with_the_approved_version_decides(target: Target, bucket: 
     failure = {"ErrorMessage": {"Std:Join": {"On": " ", "Values": ["no:", words]}}}
     last = LAST | {"Arguments": failure}
     arguments = {"Conditions": [condition], "IfSteps": [], "ElseSteps": [last]}
-    parameters = [
+    parameters: list[dict[str, Any]] = [
         {"Name": "Accuracy", "Type": "Float"},
         {"Name": "AccuracyTolerance", "Type": "Float", "DefaultValue": 0.01},
     ]
