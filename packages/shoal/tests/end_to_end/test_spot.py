@@ -50,32 +50,33 @@ class Market:
 
     def interrupt(self, job: str) -> None:
         """Once, now."""
+        fault = {"seam": "spot", "do": "interrupt", "name": job, "times": 1}
         with self.faults.open("a") as file:
-            file.write(
-                json.dumps({"seam": "spot", "do": "interrupt", "name": job, "times": 1}) + "\n"
-            )
+            file.write(json.dumps(fault) + "\n")
 
     def start(self, job: str, after: str = "", *, is_held: bool = False) -> None:
         """The project's own PyTorch training, with a checkpoint folder of its own in S3, or that of
         the job which it comes `after`. One that is held waits for SIGTERM in its step HOLD_STEP.
         """
-        checkpoints = {
-            "S3Uri": f"s3://{BUCKET}/checkpoints/{after or job}",
-            "LocalPath": "/opt/ml/checkpoints",
-        }
-        channels = [channel(f"s3://{BUCKET}/digits/{name}/", name) for name in ("train", "test")]
         toolkit = {
             "sagemaker_program": PROGRAM.name,
             "sagemaker_submit_directory": f"s3://{BUCKET}/code/project.tar.gz",
         }
-        members: dict[str, Any] = {
-            "InputDataConfig": channels,
-            "CheckpointConfig": checkpoints,
-            "hyperparameters": HYPERPARAMETERS | toolkit,
-        }
         threads = {"OMP_NUM_THREADS": "1"}  # two of them run at the same time
-        members["Environment"] = threads | ({"HOLD_STEP": str(HOLD_STEP)} if is_held else {})
-        self.account.sagemaker.create_training_job(**self.account.training(job, **members, **SPOT))
+        request = self.account.training(
+            job,
+            InputDataConfig=[
+                channel(f"s3://{BUCKET}/digits/{name}/", name) for name in ("train", "test")
+            ],
+            CheckpointConfig={
+                "S3Uri": f"s3://{BUCKET}/checkpoints/{after or job}",
+                "LocalPath": "/opt/ml/checkpoints",
+            },
+            hyperparameters=HYPERPARAMETERS | toolkit,
+            Environment=threads | ({"HOLD_STEP": str(HOLD_STEP)} if is_held else {}),
+            **SPOT,
+        )
+        self.account.sagemaker.create_training_job(**request)
 
     def start_held(self, job: str) -> None:
         """A job that is held, once it has trained for some steps."""
@@ -88,9 +89,8 @@ class Market:
         return file.read_text() if file.exists() else ""
 
     def weights(self, job: dict[str, Any]) -> bytes:
-        with tarfile.open(
-            fileobj=io.BytesIO(self.account.get(job["ModelArtifacts"]["S3ModelArtifacts"]))
-        ) as tar:
+        packed = self.account.get(job["ModelArtifacts"]["S3ModelArtifacts"])
+        with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
             file = tar.extractfile("model.pt")
             assert file is not None
             return file.read()
@@ -156,9 +156,8 @@ def test_an_interrupted_spot_job_goes_on(market: Market, disturbed: dict[str, An
     begins = ["Starting", "Downloading", "Training"]
     assert statuses(disturbed) == [*begins, "Interrupted", *begins, "Uploading", "Completed"]
     assert "stopped on SIGTERM at epoch=1 step=" in market.log("disturbed")
-    assert "resumed at epoch=1 step=" in market.log(
-        "disturbed"
-    )  # there is no checkpoint but the one that SIGTERM made
+    # there is no checkpoint but the one that SIGTERM made
+    assert "resumed at epoch=1 step=" in market.log("disturbed")
 
 
 @pytest.mark.nightly

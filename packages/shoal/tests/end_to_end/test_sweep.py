@@ -15,7 +15,13 @@ from local_kit.sagemaker_account import ACCOUNT_ID, Account, shell_step, until
 from tests.functions.invocation import invoke
 
 PIPELINE = "shoal-swept-dev"
+ARN = f"arn:aws:sagemaker:us-east-1:{ACCOUNT_ID}"
 LEFT = f"{PIPELINE}-leftoverid01"
+
+
+def tags_of(pipeline: str, execution_id: str) -> list[dict[str, str]]:
+    values = {"shoal:pipeline": pipeline, "shoal:execution": execution_id}
+    return [{"Key": key, "Value": value} for key, value in values.items()]
 
 
 @dataclass(frozen=True)
@@ -25,42 +31,29 @@ class Swept:
     account: Account
 
     def sweep(self, ttl_minutes: float, **event: Any) -> dict[str, Any]:
-        arn = f"arn:aws:sagemaker:us-east-1:{ACCOUNT_ID}:pipeline/{PIPELINE}"
         environment = {
             "PIPELINE_NAME": PIPELINE,
-            "PIPELINE_ARN": arn,
+            "PIPELINE_ARN": f"{ARN}:pipeline/{PIPELINE}",
             "TTL_MINUTES": str(ttl_minutes),
         }
         url = self.account.endpoint
         outcome = invoke(
-            "teardown",
-            event,
-            endpoint_url=url,
-            remaining_ms=60_000,
-            environment=environment,
-            module="sweep",
+            "teardown", event, endpoint_url=url, environment=environment, module="sweep"
         )
         assert not outcome.error, outcome.log
         report: dict[str, Any] = outcome.result
         return report
 
     def endpoints(self) -> list[str]:
-        return [
-            each["EndpointName"]
-            for each in self.account.sagemaker.list_endpoints(NameContains=PIPELINE)["Endpoints"]
-        ]
+        found = self.account.sagemaker.list_endpoints(NameContains=PIPELINE)["Endpoints"]
+        return [each["EndpointName"] for each in found]
 
 
 @pytest.fixture
 def swept(account: Account) -> Iterator[Swept]:
     deploy(account, LEFT, GOOD_MODEL)
-    account.sagemaker.add_tags(
-        ResourceArn=f"arn:aws:sagemaker:us-east-1:{ACCOUNT_ID}:endpoint/{LEFT}",
-        Tags=[
-            {"Key": "shoal:pipeline", "Value": PIPELINE},
-            {"Key": "shoal:execution", "Value": "leftoverid01"},
-        ],
-    )
+    tags = tags_of(PIPELINE, "leftoverid01")
+    account.sagemaker.add_tags(ResourceArn=f"{ARN}:endpoint/{LEFT}", Tags=tags)
     assert settled(account, LEFT)["EndpointStatus"] == "InService"
     swept = Swept(account)
     yield swept
@@ -100,12 +93,10 @@ def test_a_configuration_of_which_only_the_tags_say_whose_it_is_goes(swept: Swep
     described = sagemaker.describe_endpoint_config(EndpointConfigName=LEFT)
     tagged = {f"{PIPELINE}-x9": (PIPELINE, "leftoverid02"), **OTHERS}
     for name, (pipeline, execution_id) in tagged.items():
-        tags = [
-            {"Key": "shoal:pipeline", "Value": pipeline},
-            {"Key": "shoal:execution", "Value": execution_id},
-        ]
         sagemaker.create_endpoint_config(
-            EndpointConfigName=name, ProductionVariants=described["ProductionVariants"], Tags=tags
+            EndpointConfigName=name,
+            ProductionVariants=described["ProductionVariants"],
+            Tags=tags_of(pipeline, execution_id),
         )
     assert swept.sweep(0)["past_ttl"] == ["leftoverid01", "leftoverid02"]
     left = sagemaker.list_endpoint_configs(NameContains=PIPELINE)["EndpointConfigs"]
