@@ -128,7 +128,8 @@ class ServiceRouter:
         else:
             self.requests.record(exchange.call, answer.status, sent=len(answer.body))
             return write(answer, start_response)
-        discard_body(environ)  # so that the next request on the connection is found
+        if refusal.code != "EntityTooLarge":  # whose body nobody waits for
+            discard_body(environ)  # so that the next request on the connection is found
         answer = error_answer(refusal, exchange.protocol)
         self.requests.record(exchange.call, answer.status, refusal.code, sent=len(answer.body))
         return write(answer, start_response)
