@@ -13,6 +13,7 @@ from local_kit.control import Account, allow, eventually, template, trust, uniqu
 from shoal_local.testing import ACCOUNT_ID
 
 TRUST = {"AssumeRolePolicyDocument": json.loads(trust({"Service": "lambda.amazonaws.com"}))}
+BOUNDARY = f"arn:aws:iam::{ACCOUNT_ID}:policy/b"
 URL = {"Url": {"Value": {"Ref": "Queue"}}}
 
 
@@ -60,37 +61,29 @@ def reasons(account: Account, stack: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("failing", "logical_id", "reason"),
+    ("failing", "reason"),
     [
-        ({"Type": "AWS::DynamoDB::Table"}, "Failing", "AWS::DynamoDB::Table"),
+        ({"Type": "AWS::DynamoDB::Table"}, "AWS::DynamoDB::Table"),
         (
             resource("S3::Bucket", ReplicationConfiguration={}),
-            "Failing",
             "the property ReplicationConfiguration of AWS::S3::Bucket",
         ),
         (
             resource("SQS::Queue", FifoQueue=True, QueueName="plain"),
-            "Failing",
             "Queue name must end in .fifo",
         ),
-        (resource("SNS::Subscription", TopicArn="x"), "Failing", "Protocol"),
-        (
-            resource(
-                "IAM::Role", **TRUST, PermissionsBoundary=f"arn:aws:iam::{ACCOUNT_ID}:policy/b"
-            ),
-            "Failing",
-            f"arn:aws:iam::{ACCOUNT_ID}:policy/b",
-        ),
-        (broken("Queue"), "Failing", "MalformedPolicy"),
+        (resource("SNS::Subscription", TopicArn="x"), "Protocol"),
+        (resource("IAM::Role", **TRUST, PermissionsBoundary=BOUNDARY), BOUNDARY),
+        (broken("Queue"), "MalformedPolicy"),
     ],
 )
 def test_a_resource_that_fails_takes_back_what_was_made(
-    account: Account, failing: dict[str, Any], logical_id: str, reason: str
+    account: Account, failing: dict[str, Any], reason: str
 ) -> None:
     name = unique("stack")
     stack = account.stack({"Queue": queue(QueueName=name), "Failing": failing}, name)
     assert stack["StackStatus"] == "ROLLBACK_COMPLETE"
-    assert reason in account.failures(name)[logical_id]
+    assert reason in account.failures(name)["Failing"]
     assert not exists(account, name)
 
 

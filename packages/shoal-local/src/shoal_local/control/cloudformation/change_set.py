@@ -88,44 +88,38 @@ def plan_changes(
     plan = Plan(sketch, template, parameters, tools)
     resolver = plan.resolver()
     resolver.attribute = _attributes_after(sketch)
-    logical_ids = plan.logical_ids(resolver)
-    changes = []
+    logical_ids, changes = plan.logical_ids(resolver), []
     for logical_id in logical_ids:
         resource = plan.planned_resource(logical_id, resolver)
         before = stack.resources.get(logical_id)
-        changes += _changes_of(plan, before, resource)
-        if before is None or (
-            changes and changes[-1]["ResourceChange"].get("Replacement") == "True"
-        ):
+        change = _change_of(plan, before, resource)
+        changes += [change] if change else []
+        is_new = change is not None and change["ResourceChange"].get("Replacement") == "True"
+        if before is None or is_new:
             sketch.resources[logical_id] = replace(resource, physical_id=UNKNOWN, attributes={})
     removed = [resource for name, resource in stack.resources.items() if name not in logical_ids]
     changes += [_resource_change("Remove", resource) for resource in removed]
     if not changes and (
         options.tags != stack.options.tags or _outputs(template) != _outputs(stack.template)
     ):
-        changes += [
-            _resource_change("Modify", resource, ["Tags"])
-            for resource in list(stack.resources.values())[:1]
-        ]
+        first = list(stack.resources.values())[:1]
+        changes = [_resource_change("Modify", resource, ["Tags"]) for resource in first]
     return changes
 
 
-def _changes_of(plan: Plan, before: Resource | None, resource: Resource) -> list[dict[str, Any]]:
+def _change_of(plan: Plan, before: Resource | None, resource: Resource) -> dict[str, Any] | None:
     if before is None:
-        return [_resource_change("Add", resource)]
+        return _resource_change("Add", resource)
     if before.properties == resource.properties:
-        return []
-    kind = plan.tools.kind(resource.type_name)
-    request = plan.request(
-        replace(resource, physical_id=before.physical_id, attributes=before.attributes), before
-    )
-    replacement = kind is not None and kind.needs_replacement(request)
-    changed = sorted(
-        name for name in {*before.properties, *resource.properties} if request.changed(name)
-    )
-    change = _resource_change("Modify", replace(resource, physical_id=before.physical_id), changed)
-    change["ResourceChange"]["Replacement"] = "True" if replacement else "False"
-    return [change]
+        return None
+    resource = replace(resource, physical_id=before.physical_id, attributes=before.attributes)
+    kind, request = plan.tools.kind(resource.type_name), plan.request(resource, before)
+    names = {*before.properties, *resource.properties}
+    changed = sorted(name for name in names if request.changed(name))
+    change = _resource_change("Modify", resource, changed)
+    is_new = kind is not None and kind.needs_replacement(request)
+    change["ResourceChange"]["Replacement"] = "True" if is_new else "False"
+    return change
 
 
 def _resource_change(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from shoal_local.control.cloudformation.failures import (
     FAILURES,
@@ -31,6 +30,7 @@ from shoal_local.control.cloudformation.stack import Output, Resource, Stack
 
 log = logging.getLogger(__name__)
 
+Act = Callable[[ResourceType, Request], Created]
 # Only the first keeps a resource of a stack that was never complete.
 RETAINED = frozenset({"Retain", "RetainExceptOnCreate"})
 
@@ -42,6 +42,10 @@ class Step:
     before: Resource | None
     after: Resource
     replaced: bool = False
+
+    @property
+    def creates(self) -> bool:
+        return self.before is None or self.replaced
 
 
 @dataclass
@@ -112,11 +116,8 @@ class Deployment(Plan):
                     f"Export with name {name} is already exported by stack {exporter}."
                 )
         for old in self.stack.outputs.values():
-            users = (
-                self.tools.importers(old.export)
-                if old.export and exports.get(old.export) != old.value
-                else []
-            )
+            is_same = not old.export or exports.get(old.export) == old.value
+            users = [] if is_same else self.tools.importers(str(old.export))
             if users:
                 what = "update" if old.export in exports else "delete"
                 raise FailedError(
@@ -124,22 +125,15 @@ class Deployment(Plan):
                 )
 
     def _check_types(self, logical_ids: list[str]) -> None:
-        unknown = [
-            name
-            for name in logical_ids
-            if self.tools.kind(self.template.resources[name]["Type"]) is None
-        ]
-        for name in unknown:
-            type_name = self.template.resources[name]["Type"]
+        types = {name: self.template.resources[name]["Type"] for name in logical_ids}
+        unknown = {name: each for name, each in types.items() if self.tools.kind(each) is None}
+        for name, type_name in unknown.items():
             reason = f"Shoal's emulator does not support the resource type {type_name}"
-            self.stack.record_resource(
-                Resource(name, type_name, "", {}, {}, frozenset()), "CREATE_FAILED", reason
-            )
+            resource = Resource(name, type_name, "", {}, {}, frozenset())
+            self.stack.record_resource(resource, "CREATE_FAILED", reason)
         if unknown:
-            types = sorted({self.template.resources[name]["Type"] for name in unknown})
-            raise FailedError(
-                f"Resource types that Shoal's emulator does not support: {', '.join(types)}"
-            )
+            listed = ", ".join(sorted(set(unknown.values())))
+            raise FailedError(f"Resource types that Shoal's emulator does not support: {listed}")
 
     def _apply_resource(self, logical_id: str, resolver: Resolver) -> None:
         resource = self.planned_resource(logical_id, resolver)
@@ -148,25 +142,24 @@ class Deployment(Plan):
             raise FailedError(f"Update of resource type is not permitted: {logical_id}")
         if before is None:
             self._create(resource)
-        elif before.properties != resource.properties or self._has_other_stack_tags(
-            before, resource
-        ):
+        elif before.properties != resource.properties or self._is_retagged(before, resource):
             self._update(before, resource)
         else:
-            self.stack.resources[logical_id] = replace(before, **_policies(resource))
+            self.stack.resources[logical_id] = replace(
+                before,
+                deletion_policy=resource.deletion_policy,
+                replace_policy=resource.replace_policy,
+                depends_on=resource.depends_on,
+            )
 
-    def _has_other_stack_tags(self, before: Resource, resource: Resource) -> bool:
+    def _is_retagged(self, before: Resource, resource: Resource) -> bool:
         """Return whether the tags changed that the stack gives to its resources."""
-        kind = self.tools.kind(resource.type_name)
-        return (
-            before.stack_tags != resource.stack_tags
-            and kind is not None
-            and "Tags" in kind.properties
-        )
+        is_same = before.stack_tags == resource.stack_tags
+        return not is_same and "Tags" in self._kind(resource).properties
 
     def _create(self, resource: Resource) -> None:
         self.stack.record_resource(resource, "CREATE_IN_PROGRESS")
-        created = self._act(resource, "CREATE_FAILED", lambda kind, request: kind.create(request))
+        created = self._act(resource, "CREATE_FAILED", _creating)
         self._record_success(resource, created, "CREATE_COMPLETE")
         self.steps.append(Step(None, resource))
 
@@ -180,21 +173,16 @@ class Deployment(Plan):
         self.stack.record_resource(resource, "UPDATE_IN_PROGRESS")
         # Also when it fails: half an update must be rolled back.
         self.steps.append(Step(before, resource))
-        updated = self._act(
-            resource, "UPDATE_FAILED", lambda kind, request: kind.update(request), before
-        )
+        updated = self._act(resource, "UPDATE_FAILED", _updating, before)
         self._record_success(resource, updated, "UPDATE_COMPLETE")
         if kind.new_id_means_replaced and updated.physical_id != before.physical_id:
             self.steps[-1] = Step(before, resource, replaced=True)
 
     def _replace(self, before: Resource, resource: Resource) -> None:
-        self.stack.record_resource(
-            resource,
-            "UPDATE_IN_PROGRESS",
-            "Requested update requires the creation of a new physical resource",
-        )
+        reason = "Requested update requires the creation of a new physical resource"
+        self.stack.record_resource(resource, "UPDATE_IN_PROGRESS", reason)
         resource.physical_id, resource.attributes = "", {}
-        created = self._act(resource, "UPDATE_FAILED", lambda kind, request: kind.create(request))
+        created = self._act(resource, "UPDATE_FAILED", _creating)
         self._record_success(resource, created, "UPDATE_COMPLETE")
         self.steps.append(Step(before, resource, replaced=True))
 
@@ -204,11 +192,7 @@ class Deployment(Plan):
         self.stack.record_resource(resource, status)
 
     def _act(
-        self,
-        resource: Resource,
-        failed: str,
-        act: Callable[[ResourceType, Request], Created],
-        before: Resource | None = None,
+        self, resource: Resource, failed: str, act: Act, before: Resource | None = None
     ) -> Created:
         """Check the resource and act on it.
 
@@ -241,37 +225,23 @@ class Deployment(Plan):
         """
         self.stack.record("UPDATE_ROLLBACK_IN_PROGRESS", reason)
         problems: list[str] = []
-        changed = [
-            step for step in reversed(self.steps) if step.before is not None and not step.replaced
-        ]
-        created = [step for step in reversed(self.steps) if step.before is None or step.replaced]
-        for step in (*changed, *created):
+        latest_first = self.steps[::-1]
+        # False sorts first: what was changed in place, then what was created
+        for step in sorted(latest_first, key=lambda each: each.creates):
             try:
-                if step.before is not None and not step.replaced:
-                    self._act(
-                        step.before,
-                        "UPDATE_FAILED",
-                        lambda kind, request: kind.update(request),
-                        step.after,
-                    )
+                if step.before is not None and not step.creates:
+                    self._act(step.before, "UPDATE_FAILED", _updating, step.after)
                 elif not problems:
                     self._remove(step.after)
             except FailedError as error:
                 problems.append(str(error))
         self.stack.resources = dict(before.resources)
-        self.stack.template, self.stack.options = (
-            before.template,
-            replace(before.options, token=self.stack.options.token),
-        )
-        self.stack.resolved_parameters, self.stack.outputs, self.stack.imports = (
-            before.resolved_parameters,
-            before.outputs,
-            before.imports,
-        )
-        if problems:
-            self.stack.record("UPDATE_ROLLBACK_FAILED", "; ".join(problems))
-        else:
-            self.stack.record("UPDATE_ROLLBACK_COMPLETE")
+        self.stack.template = before.template
+        self.stack.options = replace(before.options, token=self.stack.options.token)
+        self.stack.resolved_parameters = before.resolved_parameters
+        self.stack.outputs, self.stack.imports = before.outputs, before.imports
+        status = "UPDATE_ROLLBACK_FAILED" if problems else "UPDATE_ROLLBACK_COMPLETE"
+        self.stack.record(status, "; ".join(problems))
 
     def _clean_up(self, before: Stack) -> None:
         """Delete what this update replaced or dropped.
@@ -279,9 +249,7 @@ class Deployment(Plan):
         A failure is an event, but the update is complete, as on AWS.
         """
         kept_ids = set(self.logical_ids(self.resolver()))
-        dropped = {
-            name: resource for name, resource in before.resources.items() if name not in kept_ids
-        }
+        dropped = {name: each for name, each in before.resources.items() if name not in kept_ids}
         replaced = [step.before for step in self.steps if step.replaced and step.before is not None]
         for old in (*reversed(replaced), *reversed(by_dependency(dropped))):
             if old.logical_id in dropped:
@@ -310,9 +278,8 @@ class Deployment(Plan):
             except FailedError:
                 failed_ids.append(resource.logical_id)
         if failed_ids:
-            self.stack.record(
-                failed, f"The following resource(s) failed to delete: [{', '.join(failed_ids)}]."
-            )
+            reason = f"The following resource(s) failed to delete: [{', '.join(failed_ids)}]."
+            self.stack.record(failed, reason)
         else:
             self.stack.outputs, self.stack.imports = {}, set()
             self.stack.record(complete)
@@ -320,12 +287,7 @@ class Deployment(Plan):
     def _remove(self, resource: Resource) -> None:
         removed = replace(resource)
         self.stack.record_resource(removed, "DELETE_IN_PROGRESS")
-
-        def act(kind: ResourceType, request: Request) -> Created:
-            ignore_missing(lambda: kind.delete(request))
-            return Created(request.physical_id)
-
-        self._act(removed, "DELETE_FAILED", act)
+        self._act(removed, "DELETE_FAILED", _deleting)
         self.stack.record_resource(removed, "DELETE_COMPLETE")
 
     def _kind(self, resource: Resource) -> ResourceType:
@@ -352,9 +314,14 @@ def by_dependency(resources: Mapping[str, Resource]) -> list[Resource]:
     return list(ordered.values())
 
 
-def _policies(resource: Resource) -> dict[str, Any]:
-    return {
-        "deletion_policy": resource.deletion_policy,
-        "replace_policy": resource.replace_policy,
-        "depends_on": resource.depends_on,
-    }
+def _creating(kind: ResourceType, request: Request) -> Created:
+    return kind.create(request)
+
+
+def _updating(kind: ResourceType, request: Request) -> Created:
+    return kind.update(request)
+
+
+def _deleting(kind: ResourceType, request: Request) -> Created:
+    ignore_missing(lambda: kind.delete(request))
+    return Created(request.physical_id)

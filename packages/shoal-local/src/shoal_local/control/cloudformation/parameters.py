@@ -25,17 +25,13 @@ def resolved_parameters(
     unknown = sorted(set(values) - set(declared))
     if unknown:
         raise invalid(f"Parameters: [{', '.join(unknown)}] do not exist in the template")
-    missing = [
-        name
-        for name, parameter in declared.items()
-        if name not in values and "Default" not in parameter
-    ]
+    defaults = {name: each["Default"] for name, each in declared.items() if "Default" in each}
+    texts = {**defaults, **values}
+    missing = [name for name in declared if name not in texts]
     if missing:
         raise invalid(f"Parameters: [{', '.join(missing)}] must have values")
     return {
-        name: _value(
-            name, parameter, str(values.get(name, parameter.get("Default"))), parameter_store
-        )
+        name: _value(name, parameter, str(texts[name]), parameter_store)
         for name, parameter in declared.items()
     }
 

@@ -59,25 +59,21 @@ class Plan:
 
     def outputs(self, resolver: Resolver) -> dict[str, Output]:
         outputs = {}
-        for key, output in self.template.section("Outputs").items():
-            if "Condition" in output and not resolver.condition(output["Condition"]):
-                continue
+        for key, output in self._outputs(resolver).items():
             export = output.get("Export", {}).get("Name")
             name = str(resolver(export)) if export else None
-            outputs[key] = Output(
-                key, str(resolver(output["Value"])), str(output.get("Description", "")), name
-            )
+            value, description = str(resolver(output["Value"])), str(output.get("Description", ""))
+            outputs[key] = Output(key, value, description, name)
         return outputs
+
+    def _outputs(self, resolver: Resolver) -> dict[str, Any]:
+        outputs = self.template.section("Outputs")
+        return {key: each for key, each in outputs.items() if _is_kept(each, resolver)}
 
     def logical_ids(self, resolver: Resolver) -> list[str]:
         """Return the ids of resources, dependencies first, without those with a false condition."""
         resources = self.template.resources
-        return [
-            name
-            for name in self.template.order()
-            if "Condition" not in resources[name]
-            or resolver.condition(resources[name]["Condition"])
-        ]
+        return [name for name in self.template.order() if _is_kept(resources[name], resolver)]
 
     def check_references(self) -> None:
         """Raise AwsError if a resource or output names a resource whose condition is false.
@@ -90,14 +86,9 @@ class Plan:
     def _check_references(self, resolver: Resolver) -> None:
         kept = self.logical_ids(resolver)
         resources = self.template.resources
-        outputs = [
-            resolver.pruned(output)
-            for output in self.template.section("Outputs").values()
-            if "Condition" not in output or resolver.condition(output["Condition"])
-        ]
         blocks = {
             "Resources": resolver.pruned([resources[name].get("Properties", {}) for name in kept]),
-            "Outputs": outputs,
+            "Outputs": resolver.pruned(list(self._outputs(resolver).values())),
         }
         for block, values in blocks.items():
             missing = sorted(set(references(values)) & (set(resources) - set(kept)))
@@ -186,3 +177,8 @@ class Plan:
     def _import(self, name: str) -> str:
         self.imports.add(name)
         return self.tools.import_value(name)
+
+
+def _is_kept(definition: Mapping[str, Any], resolver: Resolver) -> bool:
+    """Return whether a resource or output has no condition, or one that holds."""
+    return "Condition" not in definition or resolver.condition(definition["Condition"])

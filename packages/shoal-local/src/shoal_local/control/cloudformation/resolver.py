@@ -13,14 +13,7 @@ from shoal_local.control.cloudformation.template import SUBSTITUTION, Template, 
 
 DYNAMIC = re.compile(r"\{\{resolve:([^:}]+):([^}]+)\}\}")
 ZONES = ("a", "b", "c")
-UNRESOLVED = (
-    TypeError,
-    ValueError,
-    IndexError,
-    KeyError,
-    AttributeError,
-    RecursionError,
-)
+UNRESOLVED = (TypeError, ValueError, IndexError, KeyError, AttributeError, RecursionError)
 """Errors of functions with arguments of another form, or that lead back to themselves."""
 
 
@@ -74,15 +67,9 @@ class Resolver:
         if isinstance(expression, dict) and len(expression) == 1:
             name, argument = next(iter(expression.items()))
             if name in TESTS:
-                try:
-                    return TESTS[name](self, argument)
-                except UNRESOLVED as error:
-                    raise invalid(
-                        f"Template error: {name} cannot be resolved: {error!r}"
-                    ) from error
-        raise invalid(
-            f"Template format error: this is no condition: {json.dumps(expression, default=str)}"
-        )
+                return bool(self._resolved(name, TESTS[name], argument))
+        text = json.dumps(expression, default=str)
+        raise invalid(f"Template format error: this is no condition: {text}")
 
     def pruned(self, value: Any) -> Any:
         """Return `value` with the branch of every Fn::If that its condition chooses."""
@@ -94,13 +81,17 @@ class Resolver:
         return [self.pruned(item) for item in value] if isinstance(value, list) else value
 
     def _function(self, name: str, argument: Any) -> Any:
-        function = FUNCTIONS.get(name)
-        if function is None:
+        if name not in FUNCTIONS:
             raise invalid(f"Template error: Shoal's emulator has no function {name}")
+        return self._resolved(name, FUNCTIONS[name], argument)
+
+    def _resolved(self, name: str, function: Callable[[Resolver, Any], Any], argument: Any) -> Any:
         try:
             return function(self, argument)
         except UNRESOLVED as error:
-            raise invalid(f"Template error: {name} cannot be resolved: {error!r}") from error
+            endless = isinstance(error, RecursionError)
+            reason = "it leads back to itself" if endless else repr(error)
+            raise invalid(f"Template error: {name} cannot be resolved: {reason}") from error
 
     def ref(self, name: str) -> Any:
         if name == "AWS::NoValue":

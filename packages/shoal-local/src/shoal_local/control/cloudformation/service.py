@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import unquote, urlparse
 
@@ -15,7 +15,7 @@ from shoal_local.control.cloudformation.plan import Plan
 from shoal_local.control.cloudformation.resources import TYPES
 from shoal_local.control.cloudformation.resources.base import ResourceType
 from shoal_local.control.cloudformation.resources.custom import CustomResource, is_custom
-from shoal_local.control.cloudformation.stack import Resource, Stack, StackOptions
+from shoal_local.control.cloudformation.stack import Stack, StackOptions
 from shoal_local.control.cloudformation.stacks import Stacks, check_capabilities, check_updatable
 from shoal_local.control.cloudformation.template import Template, invalid, parse
 from shoal_local.control.functions.service import Functions
@@ -61,7 +61,6 @@ class CloudFormation:
             "GetTemplate": self._get_template,
             "UpdateTerminationProtection": self._update_termination_protection,
             "ListExports": lambda _wanted: {"Exports": self.stacks.exports()},
-            "ListImports": self._list_imports,
             "CreateChangeSet": self._create_change_set,
             "DescribeChangeSet": lambda request: self._change_set(request).describe(),
             "DeleteChangeSet": self._delete_change_set,
@@ -75,12 +74,9 @@ class CloudFormation:
 
     def _create_stack(self, request: Request) -> Mapping[str, Any]:
         protected = bool(request.get("EnableTerminationProtection"))
+        template, options = self._template(request), options_of(request)
         return {
-            "StackId": (
-                self.stacks.create(
-                    request["StackName"], self._template(request), options_of(request), protected
-                ).id
-            )
+            "StackId": self.stacks.create(request["StackName"], template, options, protected).id
         }
 
     def _update_stack(self, request: Request) -> Mapping[str, Any]:
@@ -111,63 +107,34 @@ class CloudFormation:
     def _list_stacks(self, request: Request) -> Mapping[str, Any]:
         statuses = request.get("StackStatusFilter")
         stacks = [stack for stack in self.stacks.all if not statuses or stack.status in statuses]
-        return {"StackSummaries": [stack_summary(stack) for stack in stacks]}
+        return {"StackSummaries": [stack.summary() for stack in stacks]}
 
     def _describe_events(self, request: Request) -> Mapping[str, Any]:
         stack = self.stacks.find(request["StackName"])
-        event_shapes = []
-        for event in reversed(stack.events):
-            event_shape = {
-                "StackId": stack.id,
-                "EventId": event.id,
-                "StackName": stack.name,
-                "LogicalResourceId": event.logical_id,
-                "PhysicalResourceId": event.physical_id,
-                "ResourceType": event.type_name,
-                "Timestamp": event.at,
-                "ResourceStatus": event.status,
-                **({"ResourceStatusReason": event.reason} if event.reason else {}),
-                **({"ClientRequestToken": event.token} if event.token else {}),
-            }
-            event_shapes.append(event_shape)
-        return {"StackEvents": event_shapes}
+        return {"StackEvents": [event.shape(stack) for event in reversed(stack.events)]}
 
     def _describe_resources(self, request: Request) -> Mapping[str, Any]:
         stack = self.stacks.find(request.get("StackName") or "")
         only = request.get("LogicalResourceId")
-        resources = [
-            resource for resource in stack.resources.values() if only in (None, resource.logical_id)
-        ]
         return {
             "StackResources": [
-                {**stack_names(stack), **resource_shape(resource), "Timestamp": resource.updated_at}
-                for resource in resources
+                {**stack.names, **resource.shape("Timestamp")}
+                for resource in stack.resources.values()
+                if only in (None, resource.logical_id)
             ]
         }
 
     def _describe_resource(self, request: Request) -> Mapping[str, Any]:
-        stack = self.stacks.find(request["StackName"])
-        resource = stack.resources.get(request["LogicalResourceId"])
-        if resource is None:
-            raise invalid(
-                f"Resource {request['LogicalResourceId']} does not exist for stack {stack.name}"
-            )
-        return {
-            "StackResourceDetail": {
-                **stack_names(stack),
-                **resource_shape(resource),
-                "LastUpdatedTimestamp": resource.updated_at,
-            }
-        }
+        stack, name = self.stacks.find(request["StackName"]), request["LogicalResourceId"]
+        if name not in stack.resources:
+            raise invalid(f"Resource {name} does not exist for stack {stack.name}")
+        shape = stack.resources[name].shape("LastUpdatedTimestamp")
+        return {"StackResourceDetail": {**stack.names, **shape}}
 
     def _list_resources(self, request: Request) -> Mapping[str, Any]:
         resources = self.stacks.find(request["StackName"]).resources.values()
-        return {
-            "StackResourceSummaries": [
-                {**resource_shape(resource), "LastUpdatedTimestamp": resource.updated_at}
-                for resource in resources
-            ]
-        }
+        shapes = [resource.shape("LastUpdatedTimestamp") for resource in resources]
+        return {"StackResourceSummaries": shapes}
 
     def _get_template(self, request: Request) -> Mapping[str, Any]:
         if request.get("ChangeSetName"):
@@ -184,12 +151,6 @@ class CloudFormation:
         stack.protected = bool(request["EnableTerminationProtection"])
         return {"StackId": stack.id}
 
-    def _list_imports(self, request: Request) -> Mapping[str, Any]:
-        importers = self.stacks.importers(request["ExportName"])
-        if not importers:
-            raise invalid(f"Export '{request['ExportName']}' is not imported by any stack.")
-        return {"Imports": importers}
-
     def _create_change_set(self, request: Request) -> Mapping[str, Any]:
         kind = request.get("ChangeSetType") or "UPDATE"
         if kind == "IMPORT":
@@ -201,15 +162,9 @@ class CloudFormation:
         Plan(stack, template, parameters, tools).check_references()
         changes = plan_changes(stack, template, options, parameters, tools)
         creates_stack = stack.status == "REVIEW_IN_PROGRESS"
+        name, description = request["ChangeSetName"], request.get("Description") or ""
         change_set = ChangeSet(
-            request["ChangeSetName"],
-            stack,
-            template,
-            options,
-            parameters,
-            creates_stack,
-            changes,
-            request.get("Description") or "",
+            name, stack, template, options, parameters, creates_stack, changes, description
         )
         self._change_sets.append(change_set)
         return {"Id": change_set.id, "StackId": stack.id}
@@ -269,14 +224,10 @@ class CloudFormation:
             )
         check_capabilities(change_set.template, change_set.options)
         change_set.execution = "EXECUTE_COMPLETE"
-        keep = bool(request.get("DisableRollback"))
-        options = StackOptions(
-            change_set.options.parameters,
-            change_set.options.tags,
-            change_set.options.role_arn,
-            change_set.options.capabilities,
-            keep,
-            request.get("ClientRequestToken"),
+        options = replace(
+            change_set.options,
+            keep_on_failure=bool(request.get("DisableRollback")),
+            token=request.get("ClientRequestToken"),
         )
         if change_set.create:
             self.stacks.start(change_set.stack, change_set.template, options, change_set.parameters)
@@ -286,13 +237,8 @@ class CloudFormation:
 
     def _list_change_sets(self, request: Request) -> Mapping[str, Any]:
         stack = self.stacks.find(request["StackName"])
-        return {
-            "Summaries": [
-                change_set.summary()
-                for change_set in self._change_sets
-                if change_set.stack is stack
-            ]
-        }
+        change_sets = [each for each in self._change_sets if each.stack is stack]
+        return {"Summaries": [each.summary() for each in change_sets]}
 
     def _template(self, request: Request, stack: Stack | None = None) -> Template:
         if request.get("UsePreviousTemplate") and stack and stack.template:
@@ -312,9 +258,8 @@ class CloudFormation:
             parsed = urlparse(url)
             host, path = parsed.hostname or "", unquote(parsed.path).lstrip("/")
             in_path = host.startswith("s3") or host in {"localhost", "127.0.0.1"}
-            bucket, key = (
-                path.split("/", 1) if in_path and "/" in path else (host.split(".")[0], path)
-            )
+            by_path = in_path and "/" in path
+            bucket, key = path.split("/", 1) if by_path else (host.split(".")[0], path)
             stored = self.clients("s3").get_object(Bucket=bucket, Key=key)
             if stored["ContentLength"] > MAX_TEMPLATE_BYTES:
                 raise invalid(f"Template may not exceed {MAX_TEMPLATE_BYTES} bytes in size ({url})")
@@ -338,56 +283,22 @@ def options_of(request: Request, stack: Stack | None = None) -> StackOptions:
     The stack has the values for `UsePreviousValue`, and the role and tags that a request omits.
     """
     old_options = stack.options if stack else StackOptions()
-    parameters = {
-        item["ParameterKey"]: (
-            old_options.parameters[item["ParameterKey"]]
-            if item.get("UsePreviousValue")
-            else item.get("ParameterValue", "")
-        )
-        for item in request.get("Parameters") or []
-        if not item.get("UsePreviousValue") or item["ParameterKey"] in old_options.parameters
-    }
-    tags = (
-        {tag["Key"]: tag["Value"] for tag in request["Tags"]}
-        if request.get("Tags") is not None
-        else dict(old_options.tags)
-    )
+    parameters = {}
+    for item in request.get("Parameters") or []:
+        key = item["ParameterKey"]
+        if not item.get("UsePreviousValue"):
+            parameters[key] = item.get("ParameterValue", "")
+        elif key in old_options.parameters:
+            parameters[key] = old_options.parameters[key]
+    tags = old_options.tags
+    if request.get("Tags") is not None:
+        tags = {tag["Key"]: tag["Value"] for tag in request["Tags"]}
+    keep = bool(request.get("DisableRollback")) or request.get("OnFailure") == "DO_NOTHING"
     return StackOptions(
         parameters=parameters,
         tags=tags,
         role_arn=request.get("RoleARN") or old_options.role_arn,
         capabilities=tuple(request.get("Capabilities") or ()),
-        keep_on_failure=bool(request.get("DisableRollback"))
-        or request.get("OnFailure") == "DO_NOTHING",
+        keep_on_failure=keep,
         token=request.get("ClientRequestToken"),
     )
-
-
-def stack_names(stack: Stack) -> dict[str, str]:
-    return {"StackName": stack.name, "StackId": stack.id}
-
-
-def resource_shape(resource: Resource) -> dict[str, Any]:
-    """Return what all descriptions of a resource have."""
-    reason = {"ResourceStatusReason": resource.reason} if resource.reason else {}
-    return {
-        "LogicalResourceId": resource.logical_id,
-        "PhysicalResourceId": resource.physical_id,
-        "ResourceType": resource.type_name,
-        "ResourceStatus": resource.status,
-        **reason,
-    }
-
-
-def stack_summary(stack: Stack) -> dict[str, Any]:
-    description = stack.describe()
-    keys = (
-        "StackId",
-        "StackName",
-        "CreationTime",
-        "LastUpdatedTime",
-        "DeletionTime",
-        "StackStatus",
-        "StackStatusReason",
-    )
-    return {key: description[key] for key in keys if key in description}

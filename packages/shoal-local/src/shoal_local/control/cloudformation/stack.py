@@ -31,6 +31,17 @@ class Resource:
     reason: str = ""
     updated_at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
+    def shape(self, time_member: str) -> dict[str, Any]:
+        """Return what all descriptions of a resource have; `time_member` is its time's name."""
+        return {
+            "LogicalResourceId": self.logical_id,
+            "PhysicalResourceId": self.physical_id,
+            "ResourceType": self.type_name,
+            "ResourceStatus": self.status,
+            time_member: self.updated_at,
+            **({"ResourceStatusReason": self.reason} if self.reason else {}),
+        }
+
 
 @dataclass(frozen=True)
 class StackEvent:
@@ -44,6 +55,20 @@ class StackEvent:
     token: str | None
     id: str = field(default_factory=lambda: str(uuid.uuid4()))
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    def shape(self, stack: Stack) -> dict[str, Any]:
+        """Return the StackEvent structure of the API."""
+        return {
+            **stack.names,
+            "EventId": self.id,
+            "LogicalResourceId": self.logical_id,
+            "PhysicalResourceId": self.physical_id,
+            "ResourceType": self.type_name,
+            "Timestamp": self.at,
+            "ResourceStatus": self.status,
+            **({"ResourceStatusReason": self.reason} if self.reason else {}),
+            **({"ClientRequestToken": self.token} if self.token else {}),
+        }
 
 
 @dataclass(frozen=True)
@@ -93,28 +118,21 @@ class Stack:
     def busy(self) -> bool:
         return self.status.endswith(IN_PROGRESS) and self.status != "REVIEW_IN_PROGRESS"
 
+    @property
+    def names(self) -> dict[str, str]:
+        return {"StackName": self.name, "StackId": self.id}
+
     def record(self, status: str, reason: str = "") -> None:
         """Set a new status of the stack."""
         self.status, self.reason = status, reason
-        self.events.append(
-            StackEvent(
-                self.name, self.id, "AWS::CloudFormation::Stack", status, reason, self.options.token
-            )
-        )
+        kind = "AWS::CloudFormation::Stack"
+        self.events.append(StackEvent(self.name, self.id, kind, status, reason, self.options.token))
 
     def record_resource(self, resource: Resource, status: str, reason: str = "") -> None:
         """Set a new status of a resource."""
         resource.status, resource.reason, resource.updated_at = status, reason, datetime.now(UTC)
-        self.events.append(
-            StackEvent(
-                resource.logical_id,
-                resource.physical_id,
-                resource.type_name,
-                status,
-                reason,
-                self.options.token,
-            )
-        )
+        ids = (resource.logical_id, resource.physical_id, resource.type_name)
+        self.events.append(StackEvent(*ids, status, reason, self.options.token))
 
     def describe(self) -> dict[str, Any]:
         """Return the Stack structure of the API."""
@@ -139,17 +157,22 @@ class Stack:
         }
         return {key: value for key, value in description.items() if value is not None}
 
+    def summary(self) -> dict[str, Any]:
+        """Return the StackSummary structure of the API."""
+        keys = ("StackId", "StackName", "CreationTime", "LastUpdatedTime", "DeletionTime")
+        description = self.describe()
+        names = [*keys, "StackStatus", "StackStatusReason"]
+        return {key: description[key] for key in names if key in description}
+
     def _parameters(self) -> list[dict[str, str]]:
         declared = self.template.section("Parameters") if self.template else {}
         parameters = []
         for key, value in self.resolved_parameters.items():
-            raw_value = self.options.parameters.get(key, declared.get(key, {}).get("Default", ""))
-            secret = str(declared.get(key, {}).get("NoEcho", "")).lower() == "true"
-            shape = {
-                "ParameterKey": key,
-                "ParameterValue": "****" if secret else str(raw_value),
-            }
-            if declared.get(key, {}).get("Type", "").startswith("AWS::SSM::"):
+            parameter = declared.get(key, {})
+            text = str(self.options.parameters.get(key, parameter.get("Default", "")))
+            is_secret = str(parameter.get("NoEcho", "")).lower() == "true"
+            shape = {"ParameterKey": key, "ParameterValue": "****" if is_secret else text}
+            if parameter.get("Type", "").startswith("AWS::SSM::"):
                 shape["ResolvedValue"] = str(value)
             parameters.append(shape)
         return parameters

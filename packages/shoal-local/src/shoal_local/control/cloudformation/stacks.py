@@ -60,7 +60,8 @@ class Stacks:
         with self._lock:
             if any(stack.name == name for stack in self.existing()):
                 raise AwsError("AlreadyExistsException", f"Stack [{name}] already exists")
-            arn = f"arn:aws:cloudformation:{self.identity.region}:{self.identity.account}:stack/{name}/{uuid.uuid4()}"  # noqa: E501
+            where = f"{self.identity.region}:{self.identity.account}"
+            arn = f"arn:aws:cloudformation:{where}:stack/{name}/{uuid.uuid4()}"
             stack = Stack(arn, name, template, options, status)
             self.all.append(stack)
             return stack
@@ -85,9 +86,8 @@ class Stacks:
         """Start to create the resources of a stack that has none yet."""
         stack.template, stack.options, stack.resolved_parameters = template, options, parameters
         stack.status = "CREATE_IN_PROGRESS"
-        self._start_thread(
-            stack, Deployment(stack, template, parameters, self.tools(options.role_arn)).create
-        )
+        deployment = Deployment(stack, template, parameters, self.tools(options.role_arn))
+        self._start_thread(stack, deployment.create)
 
     def update(self, stack: Stack, template: Template, options: StackOptions) -> None:
         """Start an update.
@@ -100,14 +100,9 @@ class Stacks:
         Plan(stack, template, parameters, tools).check_references()
         with self._lock:
             check_updatable(stack)
-            same_template = (
-                stack.template is not None and stack.template.document == template.document
-            )
-            if (
-                same_template
-                and parameters == stack.resolved_parameters
-                and options.tags == stack.options.tags
-            ):
+            old_document = stack.template.document if stack.template else None
+            old = (old_document, stack.resolved_parameters, stack.options.tags)
+            if old == (template.document, parameters, options.tags):
                 raise invalid("No updates are to be performed.")
             before = copy(stack)
             before.resources = dict(stack.resources)
@@ -136,9 +131,8 @@ class Stacks:
             )
             stack.status = "DELETE_IN_PROGRESS"
         template = stack.template or Template("", {"Resources": {}})
-        deployment = Deployment(
-            stack, template, stack.resolved_parameters, self.tools(stack.options.role_arn)
-        )
+        tools = self.tools(stack.options.role_arn)
+        deployment = Deployment(stack, template, stack.resolved_parameters, tools)
         self._start_thread(stack, lambda: self._delete(stack, deployment))
 
     def exports(self) -> list[dict[str, str]]:
@@ -203,12 +197,9 @@ class Stacks:
                 )
 
     def _parameter(self, name: str, credentials: RoleCredentials | None) -> str:
+        ssm = self.clients("ssm", credentials)
         try:
-            return str(
-                self.clients("ssm", credentials).get_parameter(Name=name, WithDecryption=True)[
-                    "Parameter"
-                ]["Value"]
-            )
+            return str(ssm.get_parameter(Name=name, WithDecryption=True)["Parameter"]["Value"])
         except ClientError as error:
             raise invalid(
                 f"Unable to fetch parameters [{name}] from parameter store for this account."

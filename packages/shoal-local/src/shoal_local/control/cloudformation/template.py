@@ -28,15 +28,8 @@ IAM_NAMES: Mapping[str, str] = {
 }
 SECTIONS = frozenset(
     {
-        "AWSTemplateFormatVersion",
-        "Description",
-        "Metadata",
-        "Parameters",
-        "Rules",
-        "Mappings",
-        "Conditions",
-        "Resources",
-        "Outputs",
+        *("AWSTemplateFormatVersion", "Description", "Metadata", "Parameters", "Rules", "Mappings"),
+        *("Conditions", "Resources", "Outputs"),
     }
 )
 
@@ -174,11 +167,8 @@ def _check(template: Template) -> None:
                 raise invalid(f"Template format error: {kind} name {name} is non alphanumeric.")
     names = set(template.resources) | set(template.section("Parameters"))
     for resource in template.resources.values():
-        missing = sorted(
-            name
-            for name in references(resource.get("Properties", {}))
-            if name not in names and not name.startswith(PSEUDO)
-        )
+        others = set(references(resource.get("Properties", {}))) - names
+        missing = sorted(name for name in others if not name.startswith(PSEUDO))
         if missing:
             raise invalid(
                 f"Template format error: Unresolved resource dependencies [{', '.join(missing)}] in"

@@ -19,11 +19,5 @@ def _plain_types() -> dict[str, ResourceType]:
     return types
 
 
-SPECIAL = (
-    *iam.TYPES,
-    *ec2.TYPES,
-    *security_groups.TYPES,
-    *events.TYPES,
-    *endpoint.TYPES,
-)
+SPECIAL = (*iam.TYPES, *ec2.TYPES, *security_groups.TYPES, *events.TYPES, *endpoint.TYPES)
 TYPES: dict[str, ResourceType] = {**_plain_types(), **{each.type_name: each for each in SPECIAL}}

@@ -20,6 +20,11 @@ _RULE_MEMBERS = names(
     " NoncurrentVersionExpiration AbortIncompleteMultipartUpload ExpiredObjectDeleteMarker"
     " Transitions"
 )
+_IN_DAYS = {
+    "ExpirationInDays": ("Expiration", "Days"),
+    "ExpiredObjectDeleteMarker": ("Expiration", "ExpiredObjectDeleteMarker"),
+    "NoncurrentVersionExpirationInDays": ("NoncurrentVersionExpiration", "NoncurrentDays"),
+}
 
 
 class Bucket(PlainType):
@@ -89,34 +94,28 @@ def _rule(rule: Properties, number: int) -> dict[str, Any]:
         raise ResourceError(
             f"Shoal's emulator does not emulate {unknown[0]} in lifecycle rules of buckets"
         )
+    copied = ("AbortIncompleteMultipartUpload", "NoncurrentVersionExpiration")
     s3_rule = {
         "ID": rule.get("Id", f"rule-{number}"),
         "Status": rule["Status"],
         "Filter": {"Prefix": rule.get("Prefix", "")},
-        "AbortIncompleteMultipartUpload": rule.get("AbortIncompleteMultipartUpload"),
-        "NoncurrentVersionExpiration": rule.get("NoncurrentVersionExpiration"),
+        **{name: rule[name] for name in copied if name in rule},
     }
-    if "ExpirationInDays" in rule:
-        s3_rule["Expiration"] = {"Days": rule["ExpirationInDays"]}
-    if "ExpiredObjectDeleteMarker" in rule:
-        s3_rule["Expiration"] = {"ExpiredObjectDeleteMarker": rule["ExpiredObjectDeleteMarker"]}
-    if "NoncurrentVersionExpirationInDays" in rule:
-        days = rule["NoncurrentVersionExpirationInDays"]
-        s3_rule["NoncurrentVersionExpiration"] = {"NoncurrentDays": days}
+    for name, (member, part) in _IN_DAYS.items():
+        if name in rule:
+            s3_rule[member] = {part: rule[name]}
     if "Transitions" in rule:
         s3_rule["Transitions"] = [
             {"StorageClass": each["StorageClass"], "Days": each["TransitionInDays"]}
             for each in rule["Transitions"]
         ]
-    return {key: value for key, value in s3_rule.items() if value is not None}
+    return s3_rule
 
 
 def _cors(configuration: Properties) -> Any:
     renamed = {"ExposedHeaders": "ExposeHeaders", "MaxAge": "MaxAgeSeconds"}
     rules = configuration["CorsRules"]
-    return {
-        "CORSRules": [{renamed.get(key, key): rule[key] for key in rule} for rule in rules],
-    }
+    return {"CORSRules": [{renamed.get(key, key): rule[key] for key in rule} for rule in rules]}
 
 
 def _logging(configuration: Properties) -> Any:

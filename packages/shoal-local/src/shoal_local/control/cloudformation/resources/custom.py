@@ -54,11 +54,6 @@ class CustomResource(ResourceType):
         self._pending: dict[str, PendingRequest] = {}
 
     def check(self, request: Request) -> None:
-        if "ServiceToken" not in request.properties:
-            raise ResourceError(
-                f"Properties validation failed for resource {request.logical_id}: required key"
-                " [ServiceToken] not found"
-            )
         if ":lambda:" not in str(request["ServiceToken"]):
             raise ResourceError(
                 "Shoal's emulator runs custom resources on Lambda only, not"
@@ -89,16 +84,13 @@ class CustomResource(ResourceType):
             return None
         pending = self._pending.get(path.removeprefix(PATH))
         if pending is None or environ["REQUEST_METHOD"] != "PUT":
-            return Answer(
-                403, {"Content-Type": "text/plain"}, b"this response URL is not waited for"
-            )
+            plain = {"Content-Type": "text/plain"}
+            return Answer(403, plain, b"this response URL is not waited for")
         try:
             pending.response = dict(json.loads(buffer_body(environ)))
         except (ValueError, TypeError, RecursionError) as error:
-            pending.response = {
-                "Status": "FAILED",
-                "Reason": f"the function's response is not JSON: {error}",
-            }
+            reason = f"the function's response is not JSON: {error}"
+            pending.response = {"Status": "FAILED", "Reason": reason}
         pending.done.set()
         return Answer(200, {}, b"")
 
@@ -150,9 +142,8 @@ class CustomResource(ResourceType):
     @staticmethod
     def _outcome(request: Request, response: Mapping[str, Any]) -> Created:
         if response.get("Status") != "SUCCESS":
-            reason = (
-                response.get("Reason") or f"the response has the Status {response.get('Status')}"
-            )
+            status = f"the response has the Status {response.get('Status')}"
+            reason = response.get("Reason") or status
             raise ResourceError(
                 "Received response status [FAILED] from custom resource. Message returned:"
                 f" {reason}"
