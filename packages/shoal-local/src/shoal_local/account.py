@@ -23,7 +23,6 @@ from shoal_local.control.fsx.service import Fsx
 from shoal_local.control.functions.invoker import Invoker
 from shoal_local.control.functions.mappings import EventSources
 from shoal_local.control.functions.service import Functions
-from shoal_local.control.functions.tags import FunctionTags
 from shoal_local.control.http.guards import merged
 from shoal_local.control.http.iam_request import account_of
 from shoal_local.control.http.protocol import Answer
@@ -43,6 +42,7 @@ from shoal_local.control.stores.autoscaling import AutoScaling
 from shoal_local.control.stores.codebuild import BuildProjects
 from shoal_local.control.stores.image_registries import Registries
 from shoal_local.control.stores.quotas import Quotas
+from shoal_local.control.tags import Tagging
 from shoal_local.faults import Faults
 from shoal_local.metrics import Measurement
 from shoal_local.processes import ProcessRegistry
@@ -201,7 +201,7 @@ class Account:
         )
 
     def _service_router(self) -> ServiceRouter:
-        tagging = FunctionTags(self.functions, self.sources)
+        tagging = Tagging(self._function_tags, "Resource", "ListTags")
         guards = merged(
             unsupported_requests.GUARDS,
             {
@@ -218,11 +218,7 @@ class Account:
             "codebuild": self.projects.operations,
             "service-quotas": self.quotas.operations,
         }
-        functions = {
-            **self.functions.operations,
-            **self.sources.operations,
-            **tagging.operations,
-        }
+        functions = {**self.functions.operations, **self.sources.operations, **tagging.operations}
         simulator = Simulator(self.state, self._shared.evaluator)
         services = {
             **{name: Service({}) for name in guards},
@@ -254,6 +250,11 @@ class Account:
             shared.paths,
             shared.regions,
         )
+
+    def _function_tags(self, arn: str) -> dict[str, str]:
+        """Return the tags of a function or of an event source mapping."""
+        is_mapping = ":event-source-mapping:" in arn
+        return self.sources.tags(arn) if is_mapping else self.functions.get(arn).tags
 
     def _sagemaker_of(self, number: str) -> SageMaker:
         return self._others[number].sagemaker

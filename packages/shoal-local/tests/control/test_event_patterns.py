@@ -1,4 +1,4 @@
-"""Event patterns: what EventBridge refuses, with the place of the mistake, and arrays."""
+"""Event patterns: what EventBridge refuses, with the place of the mistake."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from moto.events.models import EventPattern
 
-from shoal_local.control.events.event_patterns import check, matches
+from shoal_local.control.events.event_patterns import check
 from shoal_local.errors import AwsError
 
 MISTAKES = {
@@ -65,22 +64,3 @@ def test_a_pattern_that_is_none_is_refused_with_the_reason(pattern: str, reason:
 )
 def test_a_pattern_of_every_operator_is_taken(pattern: dict[str, Any]) -> None:
     check(json.dumps(pattern))
-
-
-@pytest.mark.parametrize(
-    ("fields", "matched"),
-    [
-        ({"name": ["train"]}, True),
-        ({"name": ["train"], "size": [{"numeric": [">", 5]}]}, False),
-        ({"name": ["test"], "size": [{"numeric": [">", 5]}]}, True),
-        ({"name": ["none"]}, False),
-        ({"name": [{"exists": True}]}, True),
-    ],
-)
-def test_one_object_of_an_array_must_have_every_field(
-    fields: dict[str, Any], matched: bool
-) -> None:
-    """Recorded for one field (`list_within_dict`); several are event-ruler's array consistency."""
-    pattern = EventPattern.load(json.dumps({"detail": {"channels": fields}}))
-    channels = [{"name": "train", "size": 1}, {"name": "test", "size": 9}, {"other": 1}]
-    assert matches(pattern, {"detail": {"channels": channels}}) is matched

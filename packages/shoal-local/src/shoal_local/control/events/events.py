@@ -16,10 +16,11 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 from botocore.exceptions import BotoCoreError, ClientError
 from moto.events.models import EventPattern, Rule, events_backends
+from moto.events.utils import EventMessageType
 
 from shoal_local.control.events import event_patterns
 from shoal_local.control.events.rule_schedules import Schedules, period_s
@@ -92,20 +93,20 @@ class Events:
         """Deliver an event; where a fault asks for it: never, twice, late, or after the next event
         of the execution.
         """
-        postponed = self._postponed.pop(str(event["detail"].get("pipelineExecutionArn")), None)
-        rule = self.faults.take("event", event["detail-type"], event["detail"])
+        execution, kind = str(event["detail"].get("pipelineExecutionArn")), event["detail-type"]
+        postponed = self._postponed.pop(execution, None)
+        rule = self.faults.take("event", kind, event["detail"])
         if rule is not None:
-            self.faults.happened(rule, str(event["detail-type"]))
+            self.faults.happened(rule, str(kind))
         do = rule.do if rule is not None else ""
         if do == "reorder":
-            self._postponed[str(event["detail"].get("pipelineExecutionArn"))] = event
-        elif do in {"", "duplicate"}:
-            for _ in range(2 if do else 1):
-                self._submit(event)
+            self._postponed[execution] = event
         elif rule is not None and do == "delay":
             later = threading.Timer(rule.seconds, self._submit, (event,))
             later.daemon = True
             later.start()
+        for _ in range({"": 1, "duplicate": 2}.get(do, 0)):
+            self._submit(event)
         if postponed is not None:
             self._submit(postponed)
 
@@ -142,35 +143,23 @@ class Events:
 
     def _put_one(self, entry: Mapping[str, Any]) -> dict[str, str]:
         bus = entry.get("EventBusName") or DEFAULT_BUS
-        if bus.rpartition("/")[2] != DEFAULT_BUS:
-            return {
-                "ErrorCode": "NotAuthorizedForSourceException",
-                "ErrorMessage": f"Shoal's emulator has the default bus only, not {bus}",
-            }
         missing = [name for name in ("Source", "DetailType", "Detail") if not entry.get(name)]
-        if missing:
-            reason = (
-                f"Parameter {missing[0]} is not valid. Reason: {missing[0]} is a required argument."
-            )
-            return {"ErrorCode": "InvalidArgument", "ErrorMessage": reason}
-        if entry["Source"].startswith("aws."):
-            return {
-                "ErrorCode": "NotAuthorizedForSourceException",
-                "ErrorMessage": "Not authorized for the source.",
-            }
-        try:
-            detail = json.loads(entry["Detail"])
-        except (ValueError, RecursionError):
-            detail = None
-        if not isinstance(detail, dict):
-            return {"ErrorCode": "MalformedDetail", "ErrorMessage": "Detail is malformed."}
-        event = {
-            "source": entry["Source"],
-            "detail-type": entry["DetailType"],
-            "detail": detail,
-            "resources": entry.get("Resources") or [],
-        }
-        return {"EventId": self.emit(event)}
+        detail = _parsed_object(entry.get("Detail") or "")
+        if bus.rpartition("/")[2] != DEFAULT_BUS:
+            code = "NotAuthorizedForSourceException"
+            reason = f"Shoal's emulator has the default bus only, not {bus}"
+        elif missing:
+            code, name = "InvalidArgument", missing[0]
+            reason = f"Parameter {name} is not valid. Reason: {name} is a required argument."
+        elif entry["Source"].startswith("aws."):
+            code, reason = "NotAuthorizedForSourceException", "Not authorized for the source."
+        elif detail is None:
+            code, reason = "MalformedDetail", "Detail is malformed."
+        else:
+            event = {"source": entry["Source"], "detail-type": entry["DetailType"]}
+            resources = entry.get("Resources") or []
+            return {"EventId": self.emit({**event, "detail": detail, "resources": resources})}
+        return {"ErrorCode": code, "ErrorMessage": reason}
 
     def _route(self, event: dict[str, Any]) -> None:
         for rule in self._rules():
@@ -185,12 +174,8 @@ class Events:
 
         Source: EventBridge user guide, "Scheduled events".
         """
-        entry = {
-            "source": "aws.events",
-            "detail-type": "Scheduled Event",
-            "detail": {},
-            "resources": [rule.arn],
-        }
+        kind = {"source": "aws.events", "detail-type": "Scheduled Event"}
+        entry = {**kind, "detail": {}, "resources": [rule.arn]}
         if not self._closing.is_set():
             self._pool.submit(self._to_targets, rule, self._event(entry))
 
@@ -199,11 +184,8 @@ class Events:
             self._deliver(rule, target, event)
 
     def _rules(self) -> list[Rule]:
-        return list(
-            events_backends[self.identity.account][self.identity.region]
-            .event_buses[DEFAULT_BUS]
-            .rules.values()
-        )
+        backend = events_backends[self.identity.account][self.identity.region]
+        return list(backend.event_buses[DEFAULT_BUS].rules.values())
 
     def _deliver(self, rule: Rule, target: Mapping[str, Any], event: Mapping[str, Any]) -> None:
         payload = target_input(target, event)
@@ -217,38 +199,21 @@ class Events:
 
     def _to_function(self, target: Mapping[str, Any], rule_arn: str, payload: Any) -> None:
         if not self.functions.service_may_invoke(target["Arn"], EVENTS, rule_arn):
-            raise AwsError(
-                "AccessDenied",
-                f"the function's policy does not let {EVENTS} invoke it for {rule_arn}",
-                403,
-            )
+            raise _denied("function", "invoke it", rule_arn)
         self.functions.invoke_later(target["Arn"], payload)
 
     def _to_queue(
         self, queue_arn: str, rule_arn: str, payload: Any, parameters: Mapping[str, Any]
     ) -> None:
-        sqs = self.clients("sqs")
+        sqs, action = self.clients("sqs"), "sqs:SendMessage"
         url = sqs.get_queue_url(QueueName=queue_arn.rpartition(":")[2])["QueueUrl"]
-        policy = (
-            sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["Policy"])
-            .get("Attributes", {})
-            .get("Policy")
-        )
+        answer = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["Policy"])
+        policy = json.loads(answer.get("Attributes", {}).get("Policy") or "{}")
         principal = self.identity.service_principal(EVENTS)
         context = {**principal.context, "aws:SourceArn": rule_arn, "aws:SecureTransport": "true"}
-        if not policy or not allows(
-            json.loads(policy), principal, "sqs:SendMessage", queue_arn, context
-        ):
-            raise AwsError(
-                "AccessDenied",
-                f"the queue's policy does not let {EVENTS} send to it for {rule_arn}",
-                403,
-            )
-        group = (
-            {"MessageGroupId": parameters["MessageGroupId"]}
-            if parameters.get("MessageGroupId")
-            else {}
-        )
+        if not allows(policy, principal, action, queue_arn, context):
+            raise _denied("queue", "send to it", rule_arn)
+        group = {name: value for name, value in parameters.items() if value}
         sqs.send_message(QueueUrl=url, MessageBody=json.dumps(payload), **group)
 
     def _undelivered(
@@ -263,10 +228,24 @@ class Events:
                 log.warning("dead letter of %s not delivered: %s", rule_arn, error)
 
 
+def _denied(target: str, act: str, rule_arn: str) -> AwsError:
+    reason = f"the {target}'s policy does not let {EVENTS} {act} for {rule_arn}"
+    return AwsError("AccessDenied", reason, 403)
+
+
+def _parsed_object(text: str) -> dict[str, Any] | None:
+    """Return a JSON object; None for what is none."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
 def matches(rule: Rule, event: dict[str, Any]) -> bool:
     """Return whether the event matches the rule's pattern; a rule without one matches nothing."""
     pattern = rule.event_pattern
-    return bool(pattern.get_pattern()) and event_patterns.matches(pattern, event)
+    return bool(pattern.get_pattern()) and pattern.matches_event(cast(EventMessageType, event))
 
 
 def target_input(target: Mapping[str, Any], event: Mapping[str, Any]) -> Any:
@@ -286,42 +265,30 @@ def test_pattern(call: ApiCall) -> Mapping[str, Any]:
     """Answer TestEventPattern."""
     text = call.parameters["EventPattern"]
     event_patterns.check(text)
-    try:
-        event = json.loads(call.parameters["Event"])
-    except (ValueError, RecursionError):
-        event = None
-    if not isinstance(event, dict):
-        raise AwsError("ValidationException", "Parameter Event is not valid.")
-    return {"Result": event_patterns.matches(EventPattern.load(text), event)}
+    event = _parsed_object(call.parameters["Event"])
+    if event is None:
+        raise _invalid("Parameter Event is not valid.")
+    return {"Result": EventPattern.load(text).matches_event(cast(EventMessageType, event))}
 
 
 def check_targets(call: ApiCall) -> None:
     """Raise AwsError for a target that could not be delivered to."""
     for target in call.parameters.get("Targets") or []:
-        unknown = sorted(
-            key for key, value in target.items() if value is not None and key not in TARGET_MEMBERS
-        )
-        if unknown:
-            raise AwsError(
-                "ValidationException",
-                f"Shoal's emulator has no event targets with {unknown[0]} (target {target['Id']})",
+        given = {key for key, value in target.items() if value is not None}
+        if unknown := sorted(given - TARGET_MEMBERS):
+            raise _invalid(
+                f"Shoal's emulator has no event targets with {unknown[0]} (target {target['Id']})"
             )
         if not DELIVERABLE.match(target["Arn"]):
-            raise AwsError(
-                "ValidationException",
-                f"Shoal's emulator delivers events to Lambda and SQS only, not {target['Arn']}",
+            raise _invalid(
+                f"Shoal's emulator delivers events to Lambda and SQS only, not {target['Arn']}"
             )
-        _check_input(target)
-
-
-def _check_input(target: Mapping[str, Any]) -> None:
-    """Raise AwsError for an input that is not JSON, in EventBridge's words as users quote them."""
-    try:
-        json.loads(target.get("Input") or "{}")
-    except (ValueError, RecursionError) as error:
-        raise AwsError(
-            "ValidationException", f"JSON syntax error in input for target {target['Id']}: {error}"
-        ) from error
+        try:
+            json.loads(target.get("Input") or "{}")
+        except (ValueError, RecursionError) as error:
+            # EventBridge's words, as users quote them
+            reason = f"JSON syntax error in input for target {target['Id']}: {error}"
+            raise _invalid(reason) from error
 
 
 def check_rule(call: ApiCall) -> None:
@@ -330,12 +297,13 @@ def check_rule(call: ApiCall) -> None:
         event_patterns.check(call.parameters["EventPattern"])
     schedule = call.parameters.get("ScheduleExpression")
     if schedule and period_s(schedule) is None:
-        raise AwsError(
-            "ValidationException",
-            f"Shoal's emulator has rules with a schedule like rate(5 minutes) only, not {schedule}",
+        raise _invalid(
+            f"Shoal's emulator has rules with a schedule like rate(5 minutes) only, not {schedule}"
         )
     bus = call.parameters.get("EventBusName") or DEFAULT_BUS
     if bus.rpartition("/")[2] != DEFAULT_BUS:
-        raise AwsError(
-            "ValidationException", f"Shoal's emulator has the default event bus only, not {bus}"
-        )
+        raise _invalid(f"Shoal's emulator has the default event bus only, not {bus}")
+
+
+def _invalid(message: str) -> AwsError:
+    return AwsError("ValidationException", message)

@@ -23,31 +23,23 @@ from shoal_local.control.fsx.network import closed_between
 from shoal_local.control.http.protocol import ApiCall
 from shoal_local.control.identity.clients import Clients
 from shoal_local.control.identity.identity import Identity, error_of
+from shoal_local.control.tags import Tagging, tag_list, tag_map
 from shoal_local.errors import AwsError
 
 Document = dict[str, Any]
 _LUSTRE = {"DeploymentType", "PerUnitStorageThroughput", "DataCompressionType"}
 _FILE_SYSTEM = {
-    "FileSystemType",
-    "FileSystemTypeVersion",
-    "StorageCapacity",
-    "StorageType",
-    "SubnetIds",
-    "SecurityGroupIds",
-    "KmsKeyId",
-    "LustreConfiguration",
-    "ClientRequestToken",
-    "Tags",
+    *("FileSystemType", "FileSystemTypeVersion", "StorageCapacity", "StorageType", "SubnetIds"),
+    *("SecurityGroupIds", "KmsKeyId", "LustreConfiguration", "ClientRequestToken", "Tags"),
 }
 _ASSOCIATION = {
-    "FileSystemId",
-    "FileSystemPath",
-    "DataRepositoryPath",
-    "BatchImportMetaDataOnCreate",
-    "S3",
-    "ClientRequestToken",
-    "Tags",
+    *("FileSystemId", "FileSystemPath", "DataRepositoryPath", "BatchImportMetaDataOnCreate"),
+    *("S3", "ClientRequestToken", "Tags"),
 }
+NO_LUSTRE = (
+    "The file system cannot be created because the provided security groups do not permit Lustre"
+    " LNET network traffic"
+)
 _IMPORTED = {"NEW", "CHANGED", "DELETED"}
 _OLD_LUSTRE = "2.10"
 
@@ -85,9 +77,7 @@ class Fsx:
             "DescribeDataRepositoryAssociations": self._describe_associations,
             "UpdateDataRepositoryAssociation": self._update_association,
             "DeleteDataRepositoryAssociation": self._dissociate,
-            "TagResource": self._tag,
-            "UntagResource": self._untag,
-            "ListTagsForResource": lambda call: _answer({"Tags": self._tagged(call)["Tags"]}),
+            **Tagging(self._tags, as_list=True).operations,
         }
 
     def _create(self, call: ApiCall) -> Mapping[str, Any]:
@@ -110,7 +100,7 @@ class Fsx:
             "VpcId": self._checked_vpc(request),
             "DNSName": f"{id_}.fsx.{self.identity.region}.amazonaws.com",
             "ResourceARN": self._arn(f"file-system/{id_}"),
-            "Tags": list(request.get("Tags") or []),
+            "Tags": tag_map(request.get("Tags")),
             "LustreConfiguration": {"MountName": secrets.token_hex(4), **lustre},
         }
         groups = document.pop("SecurityGroupIds", [])
@@ -135,11 +125,7 @@ class Fsx:
             code = "BadRequest" if is_key else "InvalidNetworkSettings"
             raise AwsError(code, error_of(error).message) from error
         if groups and (closed := closed_between(groups, groups)):
-            message = (
-                "The file system cannot be created because the provided security groups do not"
-                " permit Lustre LNET network traffic"
-            )
-            raise AwsError("InvalidNetworkSettings", f"{message} ({closed})")
+            raise AwsError("InvalidNetworkSettings", f"{NO_LUSTRE} ({closed})")
         return str(answer["Subnets"][0]["VpcId"])
 
     def _describe(self, call: ApiCall) -> Mapping[str, Any]:
@@ -155,10 +141,8 @@ class Fsx:
         """Let a file system grow, or change its throughput or compression."""
         document = self._get(call.parameters["FileSystemId"]).document
         fixed = {"FileSystemTypeVersion", "StorageType"}
-        can_change = {"FileSystemId", "ClientRequestToken", "StorageCapacity"}
-        _refuse_others(
-            call.parameters, can_change | {"LustreConfiguration"} | fixed, "UpdateFileSystem"
-        )
+        other = {"FileSystemId", "ClientRequestToken", "StorageCapacity", "LustreConfiguration"}
+        _refuse_others(call.parameters, other | fixed, "UpdateFileSystem")
         for name in fixed & call.parameters.keys():
             if call.parameters[name] != document[name]:
                 raise _not_emulated(f"another {name} in UpdateFileSystem")
@@ -205,7 +189,7 @@ class Fsx:
             "ResourceARN": self._arn(f"association/{request['FileSystemId']}/{id_}"),
             "Lifecycle": "AVAILABLE",
             "FileSystemPath": path,
-            "Tags": list(request.get("Tags") or []),
+            "Tags": tag_map(request.get("Tags")),
             "CreationTime": datetime.now(UTC),
         }
         file_system.association.pop("ClientRequestToken", None)
@@ -243,11 +227,7 @@ class Fsx:
             raise _not_emulated("DeleteDataInFileSystem")
         with file_system.lock:
             file_system.association = file_system.link = None
-        return {
-            "AssociationId": id_,
-            "Lifecycle": "DELETING",
-            "DeleteDataInFileSystem": False,
-        }
+        return {"AssociationId": id_, "Lifecycle": "DELETING", "DeleteDataInFileSystem": False}
 
     def mount(
         self,
@@ -308,27 +288,12 @@ class Fsx:
         answer = self.clients("ec2").describe_security_groups(GroupIds=list(ids))
         return list(answer["SecurityGroups"])
 
-    def _tag(self, call: ApiCall) -> Mapping[str, Any]:
-        tags = list(call.parameters["Tags"])
-        document = self._without_tags(call, {tag["Key"] for tag in tags})
-        document["Tags"] += tags
-        return {}
-
-    def _untag(self, call: ApiCall) -> Mapping[str, Any]:
-        self._without_tags(call, set(call.parameters["TagKeys"]))
-        return {}
-
-    def _without_tags(self, call: ApiCall, keys: set[str]) -> Document:
-        document = self._tagged(call)
-        document["Tags"] = [tag for tag in document["Tags"] if tag["Key"] not in keys]
-        return document
-
-    def _tagged(self, call: ApiCall) -> Document:
-        arn = call.parameters["ResourceARN"]
+    def _tags(self, arn: str) -> dict[str, str]:
         for file_system in self._all.values():
             for document in (file_system.document, file_system.association):
                 if document and document["ResourceARN"] == arn:
-                    return document
+                    tags: dict[str, str] = document["Tags"]
+                    return tags
         message = "The resource specified by the Amazon Resource Name (ARN) can't be found"
         raise AwsError("ResourceNotFound", f"{message}: {arn}")
 
@@ -337,8 +302,9 @@ class Fsx:
 
 
 def _answer(document: Mapping[str, Any], **changes: Any) -> Document:
-    """Leave out an empty list of tags, as FSx does."""
-    return {key: value for key, value in document.items() if key != "Tags" or value} | changes
+    """Return a description as the API has it."""
+    others = {key: value for key, value in document.items() if key != "Tags"}
+    return {**others, **tag_list(document.get("Tags", {})), **changes}
 
 
 def _bad_request(message: str) -> AwsError:

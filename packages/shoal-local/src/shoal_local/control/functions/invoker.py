@@ -7,7 +7,6 @@ but not limited, and there is no network isolation.
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import shutil
 import signal
@@ -299,8 +298,3 @@ def error_text(outcome: Outcome) -> str:
     """Return `errorType: errorMessage` of a failed invocation."""
     error = outcome.error or {}
     return f"{error.get('errorType')}: {error.get('errorMessage')}"
-
-
-def parsed(payload: str) -> Any:
-    """Return the answer of a function as a value."""
-    return json.loads(payload) if payload else None

@@ -133,9 +133,8 @@ class EventSources:
     def _get(self, call: ApiCall) -> EventSource:
         source = self._sources.get(call.parameters["UUID"])
         if source is None:
-            raise AwsError(
-                "ResourceNotFoundException", "The resource you requested does not exist.", 404
-            )
+            message = "The resource you requested does not exist."
+            raise AwsError("ResourceNotFoundException", message, 404)
         return source
 
     @contextmanager
@@ -162,13 +161,12 @@ class EventSources:
     def _check_new(self, queue_arn: str, function: Function) -> None:
         for source in self._sources.values():
             if (source.queue_arn, source.function_arn) == (queue_arn, function.arn):
-                raise AwsError(
-                    "ResourceConflictException",
+                message = (
                     f'An event source mapping with SQS arn (" {queue_arn} ") and function ("'
                     f' {function.name} ") already exists. Please update or delete the existing'
-                    f" mapping with UUID {source.id}",
-                    409,
+                    f" mapping with UUID {source.id}"
                 )
+                raise AwsError("ResourceConflictException", message, 409)
 
     def _check_role(self, queue_arn: str, function: Function) -> None:
         role = self.identity.service_credentials(function.settings["Role"], function.name, LAMBDA)
@@ -217,12 +215,11 @@ class EventSources:
         function = call.parameters.get("FunctionName")
         function_arn = self.functions.get(function).arn if function else None
         queue_arn = call.parameters.get("EventSourceArn")
-        mappings = [
-            source.describe()
-            for source in self._sources.values()
-            if function_arn in (None, source.function_arn) and queue_arn in (None, source.queue_arn)
+        of_function = [
+            each for each in self._sources.values() if function_arn in (None, each.function_arn)
         ]
-        return {"EventSourceMappings": mappings}
+        listed = [each.describe() for each in of_function if queue_arn in (None, each.queue_arn)]
+        return {"EventSourceMappings": listed}
 
     def _run(self, source: EventSource) -> None:
         if source.settings["Enabled"]:

@@ -80,12 +80,8 @@ class Sandbox:
         self._unread = b""
         self._lines: list[str] = []
         self._marked = threading.Event()
-        threading.Thread(
-            target=self._read_output,
-            args=(self.process.stdout,),
-            daemon=True,
-            name=f"log of {what}",
-        ).start()
+        output, name = (self.process.stdout,), f"log of {what}"
+        threading.Thread(target=self._read_output, args=output, daemon=True, name=name).start()
         self._started = False
 
     def invoke(self, invocation: dict[str, Any], timeout_s: float) -> Outcome:
@@ -104,17 +100,10 @@ class Sandbox:
             answer = self._receive(timeout_s, f"Task timed out after {timeout_s:.2f} seconds")
         except SandboxLostError as lost:
             self.stop()
-            error = {
-                "errorType": lost.kind,
-                "errorMessage": f"RequestId: {invocation['request_id']} Error: {lost}",
-            }
-            return Outcome(
-                json.dumps(error),
-                error,
-                self._log(f"{lost}\n"),
-                (time.monotonic() - start) * 1000,
-                0,
-            )
+            message = f"RequestId: {invocation['request_id']} Error: {lost}"
+            error = {"errorType": lost.kind, "errorMessage": message}
+            duration_ms = (time.monotonic() - start) * 1000
+            return Outcome(json.dumps(error), error, self._log(f"{lost}\n"), duration_ms, 0)
         duration_ms = (time.monotonic() - start) * 1000
         self._marked.wait(LOG_LIMIT_S)
         error_answer = answer.get("error")
@@ -155,9 +144,7 @@ class Sandbox:
             self._requests.write(json.dumps(message) + "\n")
             self._requests.flush()
         except BrokenPipeError:
-            raise SandboxLostError(
-                "Runtime.ExitError", f"Runtime exited with error: {self._exit()}"
-            ) from None
+            raise self._lost() from None
 
     def _receive(self, timeout_s: float, late: str) -> dict[str, Any]:
         deadline = time.monotonic() + timeout_s
@@ -166,9 +153,7 @@ class Sandbox:
                 raise SandboxLostError("Sandbox.Timedout", late)
             chunk = os.read(self._answers, 65536)
             if not chunk:
-                raise SandboxLostError(
-                    "Runtime.ExitError", f"Runtime exited with error: {self._exit()}"
-                )
+                raise self._lost()
             self._unread += chunk
         line, _, self._unread = self._unread.partition(b"\n")
         return dict(json.loads(line))
@@ -179,12 +164,17 @@ class Sandbox:
             selector.register(self._answers, selectors.EVENT_READ)
             return bool(selector.select(max(timeout_s, 0)))
 
-    def _exit(self) -> str:
+    def _lost(self) -> SandboxLostError:
         try:
             status = self.process.wait(1)
         except subprocess.TimeoutExpired:
-            return "the answer pipe was closed"
-        return f"signal: {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+            how = "the answer pipe was closed"
+        else:
+            signalled = status < 0
+            how = (
+                f"signal: {signal.Signals(-status).name}" if signalled else f"exit status {status}"
+            )
+        return SandboxLostError("Runtime.ExitError", f"Runtime exited with error: {how}")
 
     def _read_output(self, stream: IO[bytes]) -> None:
         with stream:

@@ -19,7 +19,7 @@ from botocore import xform_name
 from botocore.exceptions import ClientError
 
 from shoal_local.archives import TooLargeError
-from shoal_local.control.functions.invoker import LAMBDA, Invoker, error_text, parsed
+from shoal_local.control.functions.invoker import LAMBDA, Invoker, error_text
 from shoal_local.control.functions.model import (
     MAX_UNPACKED_BYTES,
     Code,
@@ -76,7 +76,7 @@ class Functions:
         """Invoke the function and wait for its answer."""
         outcome = self.invoker.invoke(self.get(name_or_arn), event)
         error = error_text(outcome) if outcome.error is not None else None
-        return LambdaResult(parsed(outcome.payload), error)
+        return LambdaResult(json.loads(outcome.payload) if outcome.payload else None, error)
 
     def invoke_later(self, name_or_arn: str, event: Any) -> Future[str]:
         """Invoke the function asynchronously, with retries.

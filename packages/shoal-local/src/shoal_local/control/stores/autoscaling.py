@@ -23,6 +23,7 @@ from botocore.exceptions import ClientError
 from shoal_local.control.http.protocol import ApiCall
 from shoal_local.control.identity.clients import Clients
 from shoal_local.control.identity.identity import Identity
+from shoal_local.control.tags import Tagging
 from shoal_local.errors import AwsError
 
 NAMESPACE, DIMENSION = "sagemaker", "sagemaker:variant:DesiredInstanceCount"
@@ -31,11 +32,10 @@ ROLE = (
     "/AWSServiceRoleForApplicationAutoScaling_SageMakerEndpoint"
 )
 _RESOURCE_ID = re.compile(r"endpoint/(?P<endpoint>[^/]+)/variant/(?P<variant>[^/]+)")
-_SUSPENDED_STATE = {
-    "DynamicScalingInSuspended": False,
-    "DynamicScalingOutSuspended": False,
-    "ScheduledScalingSuspended": False,
-}
+_SUSPENDED_STATE = dict.fromkeys(
+    (f"{kind}Suspended" for kind in ("DynamicScalingIn", "DynamicScalingOut", "ScheduledScaling")),
+    False,
+)
 _TRACKING = "TargetTrackingScaling"
 _CONFIGURATION = "TargetTrackingScalingPolicyConfiguration"
 Document = dict[str, Any]
@@ -69,9 +69,7 @@ class AutoScaling:
             "DeleteScalingPolicy": self._delete_policy,
             "DescribeScalingPolicies": self._describe_policies,
             "DescribeScalingActivities": lambda _call: {"ScalingActivities": []},
-            "TagResource": self._tag,
-            "UntagResource": self._untag,
-            "ListTagsForResource": lambda call: {"Tags": dict(self._tags(call))},
+            **Tagging(self._tags).operations,
         }
 
     def has_target(self, endpoint: str) -> bool:
@@ -90,11 +88,9 @@ class AutoScaling:
         detail, kind = entry["detail"], "SageMaker Endpoint State Change"
         if entry["detail-type"] == kind and detail.get("EndpointStatus") == "DELETING":
             with self._lock:
-                self._targets = {
-                    resource_id: target
-                    for resource_id, target in self._targets.items()
-                    if not _is_of(detail["EndpointName"], resource_id)
-                }
+                for resource_id in list(self._targets):
+                    if _is_of(detail["EndpointName"], resource_id):
+                        del self._targets[resource_id]
 
     def _register(self, call: ApiCall) -> Mapping[str, Any]:
         """Keep a new target, or change an old one: what the request leaves out stays as it is."""
@@ -161,11 +157,9 @@ class AutoScaling:
         _check_scope(call.parameters)
         resource_id = call.parameters["ResourceId"]
         if resource_id not in self._targets:
-            raise AwsError(
-                "ObjectNotFoundException",
-                f"No scalable target registered for service namespace: {NAMESPACE}, resource ID:"
-                f" {resource_id}, scalable dimension: {DIMENSION}",
-            )
+            what = f"{NAMESPACE}, resource ID: {resource_id}, scalable dimension: {DIMENSION}"
+            reason = f"No scalable target registered for service namespace: {what}"
+            raise AwsError("ObjectNotFoundException", reason)
         return self._targets[resource_id]
 
     def _describe_targets(self, call: ApiCall) -> Mapping[str, Any]:
@@ -198,10 +192,8 @@ class AutoScaling:
         name = call.parameters["PolicyName"]
         with self._lock:
             if self._target(call).policies.pop(name, None) is None:
-                raise AwsError(
-                    "ObjectNotFoundException",
-                    f"No scaling policy found for {name} of {call.parameters['ResourceId']}",
-                )
+                reason = f"No scaling policy found for {name} of {call.parameters['ResourceId']}"
+                raise AwsError("ObjectNotFoundException", reason)
         return {}
 
     def _describe_policies(self, call: ApiCall) -> Mapping[str, Any]:
@@ -214,21 +206,11 @@ class AutoScaling:
         ]
         return {"ScalingPolicies": _selected(call, policies, PolicyName="PolicyNames")}
 
-    def _tags(self, call: ApiCall) -> dict[str, str]:
-        arn = call.parameters["ResourceARN"]
+    def _tags(self, arn: str) -> dict[str, str]:
         for target in self._targets.copy().values():
             if target.document["ScalableTargetARN"] == arn:
                 return target.tags
         raise AwsError("ResourceNotFoundException", f"There is no scalable target {arn}")
-
-    def _tag(self, call: ApiCall) -> Mapping[str, Any]:
-        self._tags(call).update(call.parameters["Tags"])
-        return {}
-
-    def _untag(self, call: ApiCall) -> Mapping[str, Any]:
-        for key in call.parameters["TagKeys"]:
-            self._tags(call).pop(key, None)
-        return {}
 
 
 def _selected(call: ApiCall, documents: list[Document], **filters: str) -> list[Document]:

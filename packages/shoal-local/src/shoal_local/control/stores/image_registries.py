@@ -35,47 +35,25 @@ class Registries:
         could pull them.
         """
         request = call.parameters
-        registry, repository = (
-            request.get("registryId") or self.identity.account,
-            request["repositoryName"],
-        )
+        repository, image_ids = request["repositoryName"], request["imageIds"]
+        registry = request.get("registryId") or self.identity.account
+        names = {"registryId": registry, "repositoryName": repository}
         if registry == self.identity.account:
+            backend = ecr_backends[registry][call.region]
             try:
-                result = ecr_backends[registry][call.region].batch_get_image(
-                    repository, registry, request["imageIds"]
-                )
+                result = backend.batch_get_image(repository, registry, image_ids)
             except RepositoryNotFoundException as error:
                 raise AwsError("RepositoryNotFoundException", str(error.message)) from error
-            return {
-                "images": [
-                    self._own_image(registry, repository, each) for each in result["images"]
-                ],
-                "failures": result["failures"],
-            }
+            images = [{**names, **_own_image(each)} for each in result["images"]]
+            return {"images": images, "failures": result["failures"]}
         host = f"{registry}.dkr.ecr.{call.region}.amazonaws.com/{repository}"
-        standing_in = [(each, self._stand_in(host, each)) for each in request["imageIds"]]
+        standing_in = [(each, self._stand_in(host, each)) for each in image_ids]
         why = {"failureCode": "ImageNotFound", "failureReason": "Requested image not found"}
         return {
-            "images": [
-                {"registryId": registry, "repositoryName": repository, "imageId": image_id}
-                for _, image_id in standing_in
-                if image_id
-            ],
+            "images": [{**names, "imageId": image_id} for _, image_id in standing_in if image_id],
             "failures": [
                 {"imageId": each, **why} for each, image_id in standing_in if not image_id
             ],
-        }
-
-    def _own_image(self, registry: str, repository: str, stored: Any) -> dict[str, Any]:
-        manifest = {
-            "imageManifest": stored.image_manifest,
-            "imageManifestMediaType": stored.image_manifest_media_type,
-        }
-        return {
-            "registryId": registry,
-            "repositoryName": repository,
-            "imageId": {"imageDigest": stored.get_image_digest()},
-            **manifest,
         }
 
     def _stand_in(self, host: str, image_id: Mapping[str, str]) -> dict[str, str] | None:
@@ -93,3 +71,11 @@ class Registries:
         digest = f"sha256:{hashlib.sha256(f'{host}:{tag} {entry.runtime.base_version}'.encode()).hexdigest()}"  # noqa: E501
         self._digests.add(f"{host}@{digest}")
         return {"imageTag": tag, "imageDigest": digest}
+
+
+def _own_image(stored: Any) -> dict[str, Any]:
+    return {
+        "imageId": {"imageDigest": stored.get_image_digest()},
+        "imageManifest": stored.image_manifest,
+        "imageManifestMediaType": stored.image_manifest_media_type,
+    }
