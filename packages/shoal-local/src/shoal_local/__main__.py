@@ -18,9 +18,10 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from shoal_local.control.state import State
 from shoal_local.errors import EmulatorError
@@ -54,101 +55,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except EmulatorError as error:
         print(f"emulator: {error}", file=sys.stderr)
         return 1
-
-
-def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
-    top = argparse.ArgumentParser(prog="shoal-local", description=__doc__)
-    commands = top.add_subparsers(dest="command", required=True)
-    serve_parser = commands.add_parser(
-        "serve", help="serve the AWS API on loopback until SIGTERM or Ctrl-C"
-    )
-    serve_parser.add_argument(
-        "--port", type=int, default=0, help="port to listen on; 0 takes a free one"
-    )
-    accounts = (
-        f"an account that there is (12 digits), by default {DEFAULT_ACCOUNT}; may be repeated"
-    )
-    serve_parser.add_argument(
-        "--account", type=account_id, action="append", default=[], help=accounts
-    )
-    regions = f"a region that there is, by default {DEFAULT_REGION}; may be repeated"
-    serve_parser.add_argument("--region", action="append", default=[], help=regions)
-    serve_parser.add_argument(
-        "--accelerators",
-        type=int,
-        default=0,
-        help="GPUs of this machine that training jobs may use",
-    )
-    serve_parser.add_argument(
-        "--schedule-speed",
-        type=float,
-        default=1.0,
-        help="60 makes a minute of event rules' schedules a second",
-    )
-    faster = (
-        "60 makes a minute of waiting, baking and alarm periods of a deployment to an endpoint a"
-        " second"
-    )
-    serve_parser.add_argument("--hosting-speed", type=speed, default=1.0, help=faster)
-    serve_parser.add_argument(
-        "--enforce-iam",
-        action="store_true",
-        help="refuse what the policies of the caller's role do not allow",
-    )
-    own_images = (
-        "an image of your own (its URI, or a shell pattern) and the runtime that stands for it; may"
-        " be repeated"
-    )
-    serve_parser.add_argument(
-        "--image",
-        type=own_image,
-        action="append",
-        default=[],
-        metavar="URI=RUNTIME",
-        help=own_images,
-    )
-    faults_help = (
-        "file of what goes wrong on purpose (packages/shoal-local/src/shoal_local/faults.py); for"
-        " tests, and"
-        " without it nothing does"
-    )
-    serve_parser.add_argument("--faults", type=Path, metavar="FILE", help=faults_help)
-    duration_help = (
-        "a duration of AWS's that is to be shorter, as stop_grace_s=2"
-        " (packages/shoal-local/src/shoal_local/sagemaker/settings.py); for tests"
-    )
-    serve_parser.add_argument(
-        "--duration",
-        type=duration,
-        action="append",
-        default=[],
-        metavar="NAME=SECONDS",
-        help=duration_help,
-    )
-    env_parser = commands.add_parser(
-        "env", help="print the variables with which AWS clients use the running emulator"
-    )
-    env_parser.add_argument(
-        "--account", type=account_id, help="whose root, by default the first account's"
-    )
-    status_parser = commands.add_parser(
-        "status", help="say whether an emulator runs with the state directory"
-    )
-    down_parser = commands.add_parser(
-        "down", help="stop the emulator of the state directory, or clean up after a crash"
-    )
-    for each in (serve_parser, env_parser, status_parser, down_parser):
-        each.add_argument(
-            "--state-dir",
-            type=Path,
-            default=default_state_dir(),
-            help="folder of this emulator's files; it owns all of it (default: %(default)s)",
-        )
-    commands.add_parser(
-        "runtime", help="build and find the Python environments that stand for container images"
-    )
-    return top
 
 
 def default_state_dir() -> Path:
@@ -188,23 +94,110 @@ def duration(text: str) -> tuple[str, float]:
         raise argparse.ArgumentTypeError(f"'{text}' is not NAME=SECONDS") from None
 
 
+SERVE_OPTIONS: Mapping[str, Mapping[str, Any]] = {
+    "--port": {"type": int, "default": 0, "help": "port to listen on; 0 takes a free one"},
+    "--account": {
+        "type": account_id,
+        "action": "append",
+        "default": [],
+        "help": (
+            f"an account that there is (12 digits), by default {DEFAULT_ACCOUNT}; may be repeated"
+        ),
+    },
+    "--region": {
+        "action": "append",
+        "default": [],
+        "help": f"a region that there is, by default {DEFAULT_REGION}; may be repeated",
+    },
+    "--accelerators": {
+        "type": int,
+        "default": 0,
+        "help": "GPUs of this machine that training jobs may use",
+    },
+    "--schedule-speed": {
+        "type": float,
+        "default": 1.0,
+        "help": "60 makes a minute of event rules' schedules a second",
+    },
+    "--hosting-speed": {
+        "type": speed,
+        "default": 1.0,
+        "help": (
+            "60 makes a minute of waiting, baking and alarm periods of a deployment to an endpoint"
+            " a second"
+        ),
+    },
+    "--enforce-iam": {
+        "action": "store_true",
+        "help": "refuse what the policies of the caller's role do not allow",
+    },
+    "--image": {
+        "type": own_image,
+        "action": "append",
+        "default": [],
+        "metavar": "URI=RUNTIME",
+        "help": (
+            "an image of your own (its URI, or a shell pattern) and the runtime that stands for"
+            " it; may be repeated"
+        ),
+    },
+    "--faults": {
+        "type": Path,
+        "metavar": "FILE",
+        "help": (
+            "file of what goes wrong on purpose (packages/shoal-local/src/shoal_local/faults.py);"
+            " for tests, and without it nothing does"
+        ),
+    },
+    "--duration": {
+        "type": duration,
+        "action": "append",
+        "default": [],
+        "metavar": "NAME=SECONDS",
+        "help": (
+            "a duration of AWS's that is to be shorter, as stop_grace_s=2"
+            " (packages/shoal-local/src/shoal_local/sagemaker/settings.py); for tests"
+        ),
+    },
+}
+ENV_OPTIONS: Mapping[str, Mapping[str, Any]] = {
+    "--account": {"type": account_id, "help": "whose root, by default the first account's"}
+}
+SUBCOMMANDS: Mapping[str, tuple[str, Mapping[str, Mapping[str, Any]]]] = {
+    "serve": ("serve the AWS API on loopback until SIGTERM or Ctrl-C", SERVE_OPTIONS),
+    "env": ("print the variables with which AWS clients use the running emulator", ENV_OPTIONS),
+    "status": ("say whether an emulator runs with the state directory", {}),
+    "down": ("stop the emulator of the state directory, or clean up after a crash", {}),
+}
+"""The help and the options of each subcommand; all have `--state-dir`, too."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    top = argparse.ArgumentParser(prog="shoal-local", description=__doc__)
+    commands = top.add_subparsers(dest="command", required=True)
+    for name, (help_, options) in SUBCOMMANDS.items():
+        command = commands.add_parser(name, help=help_)
+        for option, settings in options.items():
+            command.add_argument(option, **settings)
+        command.add_argument(
+            "--state-dir",
+            type=Path,
+            default=default_state_dir(),
+            help="folder of this emulator's files; it owns all of it (default: %(default)s)",
+        )
+    commands.add_parser(
+        "runtime", help="build and find the Python environments that stand for container images"
+    )
+    return top
+
+
 def serve(options: argparse.Namespace) -> int:
     """Serve until a signal, and print one JSON line when requests are answered."""
     # Until the server runs, because the import below takes seconds. At once: what is being imported
     # might take an exception for a failure of its own.
     on_signals(lambda: os._exit(0))
-    if options.enforce_iam:
-        require_evaluator()
-    state = State(options.state_dir.resolve())
-    state.claim()
-    isolate()
-    allow_open_files()
-    (state.folder / "emulator.log").touch(mode=0o600)
-    logging.basicConfig(
-        filename=state.folder / "emulator.log", level=logging.INFO, format=LOG_FORMAT
-    )
-    # for large objects; the system's temporary folder may be in memory
-    tempfile.tempdir = str(state.make("objects"))
+    state = prepare(options)
     # not an Event: its lock may be held by the very wait that a signal interrupts, and set() would
     # wait for it for ever
     stop = queue.SimpleQueue[None]()
@@ -218,20 +211,16 @@ def serve(options: argparse.Namespace) -> int:
     on_signals(lambda: stop.put(None))
     first, *others = options.account or [DEFAULT_ACCOUNT]
     region, *other_regions = options.region or [DEFAULT_REGION]
+    same = ("port", "accelerators", "schedule_speed", "hosting_speed", "enforce_iam", "faults")
     settings = Options(
         state.folder,
         first,
         region,
-        options.port,
-        options.accelerators,
         images=dict(options.image),
-        schedule_speed=options.schedule_speed,
-        hosting_speed=options.hosting_speed,
-        enforce_iam=options.enforce_iam,
         others=tuple(others),
         other_regions=tuple(other_regions),
-        faults=options.faults,
         durations=dict(options.duration),
+        **{name: getattr(options, name) for name in same},
     )
     emulator = Emulator(settings)
     try:
@@ -247,6 +236,22 @@ def serve(options: argparse.Namespace) -> int:
     finally:
         emulator.close()
     return 0
+
+
+def prepare(options: argparse.Namespace) -> State:
+    """Take the state directory and set up this process; raise EmulatorError if that cannot be."""
+    if options.enforce_iam:
+        require_evaluator()
+    state = State(options.state_dir.resolve())
+    state.claim()
+    isolate()
+    allow_open_files()
+    log = state.folder / "emulator.log"
+    log.touch(mode=0o600)
+    logging.basicConfig(filename=log, level=logging.INFO, format=LOG_FORMAT)
+    # for large objects; the system's temporary folder may be in memory
+    tempfile.tempdir = str(state.make("objects"))
+    return state
 
 
 def allow_open_files() -> None:
@@ -294,12 +299,9 @@ def isolate() -> None:
     """Forget the user's AWS settings and proxies and set moto's, so that nothing in this process
     reaches AWS or reads its credentials.
     """
-    for name in [
-        name
-        for name in os.environ
-        if name.startswith(("AWS_", "MOTO_")) or name.lower().endswith("_proxy")
-    ]:
-        del os.environ[name]
+    for name in list(os.environ):
+        if name.startswith(("AWS_", "MOTO_")) or name.lower().endswith("_proxy"):
+            del os.environ[name]
     os.environ.update(
         {
             "AWS_CONFIG_FILE": os.devnull,

@@ -91,22 +91,20 @@ class Options:
 
     def __post_init__(self) -> None:
         for option, values in (("account", self.accounts), ("region", self.regions)):
-            twice = [value for value in values if values.count(value) > 1]
-            if twice:
+            if twice := [value for value in values if values.count(value) > 1]:
                 raise EmulatorError(
                     f"--{option} {twice[0]} is given twice; name each {option} once"
                 )
         for pattern, runtime in self.images.items():
-            if runtime not in runtimes():
-                raise EmulatorError(
-                    f"--image {pattern}={runtime}: there is no runtime {runtime!r}; there are:"
-                    f" {', '.join(runtimes())}"
-                )
-        if unknown := sorted(set(self.durations) - DURATIONS):
-            raise EmulatorError(
-                f"--duration {unknown[0]}: there is no such duration; there are:"
-                f" {', '.join(sorted(DURATIONS))}"
-            )
+            _check_known(f"--image {pattern}={runtime}", "runtime", runtime, runtimes())
+        for name in sorted(self.durations):
+            _check_known(f"--duration {name}", "duration", name, sorted(DURATIONS))
+
+
+def _check_known(option: str, kind: str, name: str, names: Iterable[str]) -> None:
+    if name not in names:
+        known = ", ".join(names)
+        raise EmulatorError(f"{option}: there is no {kind} {name!r}; there are: {known}")
 
 
 class Emulator:

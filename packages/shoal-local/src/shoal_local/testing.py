@@ -159,25 +159,15 @@ class LocalAccount:
 
     def as_role(self, service: str, role_arn: str) -> Any:
         """Return a new boto3 client with the role's credentials."""
-        credentials = self.client("sts").assume_role(RoleArn=role_arn, RoleSessionName="tests")[
-            "Credentials"
-        ]
-        return self.client_of(
-            service,
-            credentials["AccessKeyId"],
-            credentials["SecretAccessKey"],
-            credentials["SessionToken"],
-        )
+        answer = self.client("sts").assume_role(RoleArn=role_arn, RoleSessionName="tests")
+        names = ("AccessKeyId", "SecretAccessKey", "SessionToken")
+        return self.client_of(service, *(answer["Credentials"][name] for name in names))
 
     def environment(self) -> dict[str, str]:
         """Return the environment in which AWS programs speak to this emulator as the
         account's root, with nothing else of AWS.
         """
-        return {
-            "PATH": os.environ["PATH"],
-            "HOME": str(self.state_dir),
-            **self.variables(),
-        }
+        return {"PATH": os.environ["PATH"], "HOME": str(self.state_dir), **self.variables()}
 
     def variables(self) -> dict[str, str]:
         """Return the variables of AWS among them, which leave no setting to the user's files."""

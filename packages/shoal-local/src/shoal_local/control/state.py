@@ -44,11 +44,8 @@ class State:
                 f"an emulator already runs with {self.folder}: {running['endpoint']} (pid"
                 f" {running['pid']})"
             )
-        if (
-            self.folder.exists()
-            and any(self.folder.iterdir())
-            and not (self.folder / MARKER).exists()
-        ):
+        is_used = self.folder.exists() and any(self.folder.iterdir())
+        if is_used and not (self.folder / MARKER).exists():
             raise EmulatorError(
                 f"{self.folder} has files that no emulator made; give an empty folder or one that"
                 " does not exist"

@@ -23,6 +23,7 @@ from moto.sqs.models import sqs_backends
 from shoal_local.control.authorization.evaluator import Policies, Policy
 from shoal_local.control.functions.service import Functions
 from shoal_local.control.http.iam_request import ContextValue, Question, account_of
+from shoal_local.control.identity.key_guards import stored_key
 from shoal_local.errors import AwsError
 
 PARTITION = "aws"
@@ -52,21 +53,18 @@ class AccountState:
         It is the account in the ARN, or the bucket's owner; without either, it is this account.
         """
         if resource.startswith("arn:aws:s3:::"):
-            return _owner_of_bucket(resource.split(":")[5].partition("/")[0]) or self.account
+            return owner_of_bucket(resource.split(":")[5].partition("/")[0]) or self.account
         account = account_of(resource)
         return account if account.isdigit() else self.account
 
     def _bucket(self, name: str) -> Any:
-        owner = _owner_of_bucket(name)
+        owner = owner_of_bucket(name)
         return s3_backends[owner][PARTITION].buckets.get(name) if owner else None
 
     def key_of_bucket(self, bucket: str) -> str | None:
-        key = (
-            self._encryption(bucket)
-            .get("ApplyServerSideEncryptionByDefault", {})
-            .get("KMSMasterKeyID")
-        )
-        return self._key_arn(str(key), _owner_of_bucket(bucket)) if key else None
+        default = self._encryption(bucket).get("ApplyServerSideEncryptionByDefault", {})
+        key = default.get("KMSMasterKeyID")
+        return self._key_arn(str(key), owner_of_bucket(bucket)) if key else None
 
     def has_bucket_key(self, bucket: str) -> bool:
         return str(self._encryption(bucket).get("BucketKeyEnabled", "")).lower() == "true"
@@ -84,7 +82,7 @@ class AccountState:
             return None
         key_id = getattr(stored_object, "kms_key_id", None)
         if key_id:
-            return self._key_arn(str(key_id), _owner_of_bucket(bucket))
+            return self._key_arn(str(key_id), owner_of_bucket(bucket))
         return self.key_of_bucket(bucket)
 
     def key_of_queue(self, name: str) -> str | None:
@@ -94,11 +92,10 @@ class AccountState:
 
     def key_of_endpoint_config(self, name: str) -> str | None:
         try:
-            key = self.sagemaker("DescribeEndpointConfig", {"EndpointConfigName": name}).get(
-                "KmsKeyId"
-            )
+            config = self.sagemaker("DescribeEndpointConfig", {"EndpointConfigName": name})
         except AwsError:
             return None
+        key = config.get("KmsKeyId")
         return self.key_arn(str(key)) if key else None
 
     def key_arn(self, key: str) -> str:
@@ -106,15 +103,8 @@ class AccountState:
 
     def _key_arn(self, key: str, account: str | None) -> str:
         """Return the ARN of a key of `account` (None: this one) by its id, ARN or alias."""
-        backend = kms_backends[account_of(key) or account or self.account][self.region]
-        alias = backend.get_alias_name(key)
-        # moto fails on an alias that does not exist, instead of returning nothing.
-        key_id = (
-            backend.get_key_id_from_alias(alias)
-            if alias.startswith("alias/")
-            else backend.get_key_id(key)
-        )
-        return str(backend.keys[key_id].arn) if key_id in backend.keys else key
+        stored = stored_key(key, account_of(key) or account or self.account, self.region)
+        return str(stored.arn) if stored else key
 
     def secret_arn(self, name: str) -> str | None:
         secret = secretsmanager_backends[self.account][self.region].secrets.get(name)
@@ -122,18 +112,12 @@ class AccountState:
 
     def vpc_of(self, id_: str) -> str | None:
         backend = _ec2(self.account, self.region)
-        subnets = {
-            subnet.id: subnet.vpc_id
-            for zone in backend.subnets.values()
-            for subnet in zone.values()
-        }
-        groups = {
-            group.id: group.vpc_id for vpc in backend.groups.values() for group in vpc.values()
-        }
-        tables = {table.id: table.vpc_id for table in backend.route_tables.values()}
-        return next(
-            (str(vpc_ids[id_]) for vpc_ids in (subnets, groups, tables) if vpc_ids.get(id_)), None
-        )
+        subnets = (each for zone in backend.subnets.values() for each in zone.values())
+        groups = (each for vpc in backend.groups.values() for each in vpc.values())
+        for each in (*subnets, *groups, *backend.route_tables.values()):
+            if each.id == id_ and each.vpc_id:
+                return str(each.vpc_id)
+        return None
 
     def s3_gateway_policy(self, subnets: Sequence[str]) -> Policy | None:
         """Return the policy of the gateway endpoint that routes the first of the subnets to S3.
@@ -142,17 +126,12 @@ class AccountState:
         """
         if not subnets:
             return None
-        backend = _ec2(self.account, self.region)
-        tables = [
-            table
-            for table in backend.route_tables.values()
-            if subnets[0] in table._associations.values()
-        ]
+        backend, vpc = _ec2(self.account, self.region), self.vpc_of(subnets[0])
+        tables = list(backend.route_tables.values())
+        own = [each for each in tables if subnets[0] in each._associations.values()]
         # A subnet without a table of its own has its VPC's main one.
-        vpc = self.vpc_of(subnets[0])
-        main = (each for each in backend.route_tables.values() if each.main_association_id)
-        tables = tables or [table for table in main if table.vpc_id == vpc]
-        ids = {table.id for table in tables}
+        main = [each for each in tables if each.main_association_id and each.vpc_id == vpc]
+        ids = {table.id for table in own or main}
         for gateway in backend.vpc_end_points.values():
             if gateway.service_name.endswith(".s3") and ids & set(gateway.route_table_ids or ()):
                 return _document(gateway.policy_document)
@@ -210,14 +189,8 @@ class AccountState:
         return policy
 
     def _role(self, name: str) -> Any:
-        return next(
-            (
-                role
-                for role in iam_backends[self.account][PARTITION].roles.values()
-                if role.name == name
-            ),
-            None,
-        )
+        roles = iam_backends[self.account][PARTITION].roles.values()
+        return next((role for role in roles if role.name == name), None)
 
     def caller_context(self, caller_arn: str) -> dict[str, ContextValue]:
         """Return `aws:PrincipalArn` of a role session.
@@ -231,12 +204,8 @@ class AccountState:
     def entity(self, arn: str) -> Any:
         """Return moto's role, user or group of this ARN; None if there is none."""
         backend = iam_backends[self.account][PARTITION]
-        entities: list[Any] = [
-            *backend.roles.values(),
-            *backend.users.values(),
-            *backend.groups.values(),
-        ]
-        return next((each for each in entities if each.arn == arn), None)
+        kinds: list[Mapping[str, Any]] = [backend.roles, backend.users, backend.groups]
+        return next((each for kind in kinds for each in kind.values() if each.arn == arn), None)
 
     def _identity_policies(self, principal_arn: str) -> tuple[Mapping[str, Policy], Policy | None]:
         kind, _, name = principal_arn.split(":")[5].partition("/")
@@ -312,15 +281,14 @@ class AccountState:
         kind, _, path = arn.split(":", 5)[5].partition("/")
         if kind not in {"model-package-group", "model-package"}:
             return None
+        group = {"ModelPackageGroupName": path.partition("/")[0]}
         try:
-            return self.sagemaker(
-                "GetModelPackageGroupPolicy", {"ModelPackageGroupName": path.partition("/")[0]}
-            )["ResourcePolicy"]
+            return self.sagemaker("GetModelPackageGroupPolicy", group)["ResourcePolicy"]
         except AwsError:
             return None
 
 
-def _owner_of_bucket(name: str) -> str | None:
+def owner_of_bucket(name: str) -> str | None:
     """Return the account of a bucket; all accounts share one namespace of buckets."""
     partition_and_account = s3_backends.bucket_accounts.get(name)
     return partition_and_account[1] if partition_and_account else None

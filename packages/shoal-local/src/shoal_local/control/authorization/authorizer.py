@@ -81,14 +81,10 @@ class Authorizer:
         Ask before the request is answered: its changes must not change the questions.
         """
         try:
-            return replace(
-                call,
-                questions=tuple(
-                    self._with_owner(question) for question in questions(call, self.state)
-                ),
-            )
+            asked = tuple(map(self._with_owner, questions(call, self.state)))
         except (UnmappedError, *MALFORMED_REQUEST):
             return replace(call, questions=None)
+        return replace(call, questions=asked)
 
     def _with_owner(self, question: Question) -> Question:
         """Return the question with the owner of its resource, if that is another account that the
@@ -200,25 +196,20 @@ class Authorizer:
         if not self.enforce and not installed():
             log.warning("not checked whether a role may %s: %s is not installed", action, PACKAGE)
             return True
-        caller = self.identity.caller_arn(credentials.access_key_id)
-        service = action.partition(":")[0]
-        call = ApiCall(
-            service, "", self.state.region, caller, access_key_id=credentials.access_key_id
-        )
+        key = credentials.access_key_id
+        caller, service = self.identity.caller_arn(key), action.partition(":")[0]
+        call = ApiCall(service, "", self.state.region, caller, access_key_id=key)
         return self._decide(call, Question(action, resource), unlimited=False).allowed
 
     def _decide(self, call: ApiCall, question: Question, *, unlimited: bool) -> Decision:
-        policies = (
-            Policies(ALLOW_ALL, resource=self.state.policy_on(question))
-            if unlimited
-            else self.state.policies(
-                call.caller_arn, question, self.identity.session_policy(call.access_key_id)
-            )
-        )
+        if unlimited:
+            policies = Policies(ALLOW_ALL, resource=self.state.policy_on(question))
+        else:
+            session = self.identity.session_policy(call.access_key_id)
+            policies = self.state.policies(call.caller_arn, question, session)
         subnets = self._subnets.get(call.access_key_id, ()) if question.service == "s3" else ()
-        question = replace(
-            question, context={**self.state.caller_context(call.caller_arn), **question.context}
-        )
+        context = {**self.state.caller_context(call.caller_arn), **question.context}
+        question = replace(question, context=context)
         try:
             return self.evaluator.decide(
                 question,
@@ -236,15 +227,9 @@ class Authorizer:
 def packages_in(request: Mapping[str, Any]) -> list[str]:
     """Return the ARNs of the model packages that a CreateModel request names."""
     more = request.get("Containers")
-    containers = [
-        request.get("PrimaryContainer") or {},
-        *(more if isinstance(more, list) else []),
-    ]
-    names = [
-        str(container.get("ModelPackageName", ""))
-        for container in containers
-        if isinstance(container, Mapping)
-    ]
+    containers = [request.get("PrimaryContainer"), *(more if isinstance(more, list) else [])]
+    mappings = [each for each in containers if isinstance(each, Mapping)]
+    names = [str(each.get("ModelPackageName", "")) for each in mappings]
     return [name for name in names if name.startswith("arn:")]
 
 

@@ -30,6 +30,7 @@ MAX_CACHED_DECISIONS = 20_000
 
 # AWS lets every account pull its Deep Learning Containers. Without a policy on the repository, no
 # other account could.
+PULL = ("BatchCheckLayerAvailability", "BatchGetImage", "DescribeImages", "GetDownloadUrlForLayer")
 OPEN_REPOSITORY: Policy = {
     "Version": "2012-10-17",
     "Statement": [
@@ -37,12 +38,7 @@ OPEN_REPOSITORY: Policy = {
             "Sid": "DeepLearningContainersArePublic",
             "Effect": "Allow",
             "Principal": "*",
-            "Action": [
-                "ecr:BatchCheckLayerAvailability",
-                "ecr:BatchGetImage",
-                "ecr:DescribeImages",
-                "ecr:GetDownloadUrlForLayer",
-            ],
+            "Action": [f"ecr:{action}" for action in PULL],
         }
     ],
 }
@@ -199,7 +195,7 @@ def _simulation(question: Question, principal_arn: str, policies: Policies) -> d
     if resource is None and question.service == "ecr" and account not in {"", own_account}:
         resource = OPEN_REPOSITORY
     owner = {} if question.resource == ANY else {OWNER: account or own_account}
-    return {
+    simulation: dict[str, Any] = {
         "request": {
             "principal": principal_arn,
             "action": question.action,
@@ -214,23 +210,16 @@ def _simulation(question: Question, principal_arn: str, policies: Policies) -> d
         ],
         "serviceControlPolicies": [],
         "resourceControlPolicies": [],
-        **({"resourcePolicy": resource} if resource else {}),
-        **(
-            {"permissionBoundaryPolicies": [{"name": "boundary", "policy": policies.boundary}]}
-            if policies.boundary
-            else {}
-        ),
-        **({"sessionPolicy": policies.session} if policies.session else {}),
-        **(
-            {
-                "vpcEndpointPolicies": [
-                    {"name": "VPC endpoint", "policy": _of_anybody(policies.gateway)}
-                ]
-            }
-            if policies.gateway
-            else {}
-        ),
+        "resourcePolicy": resource,
+        "sessionPolicy": policies.session,
     }
+    if policies.boundary:
+        boundary = {"name": "boundary", "policy": policies.boundary}
+        simulation["permissionBoundaryPolicies"] = [boundary]
+    if policies.gateway:
+        gateway = {"name": "VPC endpoint", "policy": _of_anybody(policies.gateway)}
+        simulation["vpcEndpointPolicies"] = [gateway]
+    return {key: value for key, value in simulation.items() if value is not None}
 
 
 def _of_anybody(policy: Policy) -> Policy:
@@ -281,29 +270,16 @@ def _decision(question: Question, verdict: Mapping[str, Any]) -> Decision:
     ignored = tuple(verdict["ignored"])
     analyses = {kind: verdict[kind] for kind in KINDS if verdict.get(kind)}
     if verdict["result"] == "Allowed":
-        allowing = tuple(
-            name
-            for kind in ("identity", "resource")
-            if kind in analyses
-            for name in _statement_names(analyses[kind]["allow"])
-        )
-        return Decision(True, False, allowing, ignored=ignored)
+        kinds = [kind for kind in ("identity", "resource") if kind in analyses]
+        allowing = [name for kind in kinds for name in _statement_names(analyses[kind]["allow"])]
+        return Decision(True, False, tuple(allowing), ignored=ignored)
     for kind, analysis in analyses.items():
         if analysis["deny"]:
-            return Decision(
-                False,
-                True,
-                _statement_names(analysis["deny"]),
-                f"with an explicit deny in {KINDS[kind][0]}",
-                ignored,
-            )
-    return Decision(
-        False,
-        False,
-        (),
-        f"because no {_missing_policy_kind(analyses)} allows the {question.action} action",
-        ignored,
-    )
+            reason = f"with an explicit deny in {KINDS[kind][0]}"
+            return Decision(False, True, _statement_names(analysis["deny"]), reason, ignored)
+    missing = _missing_policy_kind(analyses)
+    reason = f"because no {missing} allows the {question.action} action"
+    return Decision(False, False, (), reason, ignored)
 
 
 KINDS = {

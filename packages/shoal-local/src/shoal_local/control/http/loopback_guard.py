@@ -105,9 +105,8 @@ class LoopbackGuard:
         """
         origin, site = environ.get("HTTP_ORIGIN"), environ.get("HTTP_SEC_FETCH_SITE", "")
         own_origins = {f"http://{host}:{self.port}" for host in HOSTS}
-        if (
-            origin is not None and origin.lower() not in own_origins
-        ) or site.lower() not in SAME_SITE:
+        is_foreign = origin is not None and origin.lower() not in own_origins
+        if is_foreign or site.lower() not in SAME_SITE:
             asking = origin or f"a page of another site (Sec-Fetch-Site: {site[:40]})"
             raise AwsError(
                 "AccessDenied",
@@ -133,11 +132,9 @@ def check_size(environ: dict[str, Any]) -> None:
     """
     signature = signature_of(environ)
     service = signature.service if signature else "s3"
-    max_bytes = (
-        MAX_BYTES.get(service, DEFAULT_MAX_BYTES)
-        if service != "s3" or (signature and environ["REQUEST_METHOD"] == "PUT")
-        else DEFAULT_MAX_BYTES
-    )
+    max_bytes = MAX_BYTES.get(service, DEFAULT_MAX_BYTES)
+    if service == "s3" and not (signature and environ["REQUEST_METHOD"] == "PUT"):
+        max_bytes = DEFAULT_MAX_BYTES
     if environ.get("wsgi.input_terminated"):
         environ["wsgi.input"], length = spool(environ["wsgi.input"], max_bytes, service)
         environ["CONTENT_LENGTH"] = str(length)
@@ -195,16 +192,8 @@ def inflate(environ: dict[str, Any], body: bytes, service: str) -> bytes:
 def too_large(service: str, max_bytes: int) -> AwsError:
     """Return the refusal, in the service's own words where they are documented."""
     if service == "s3":
-        return AwsError(
-            "EntityTooLarge",
-            f"Your proposed upload exceeds the maximum allowed size of {max_bytes} bytes",
-        )
-    if service == "lambda":
-        return AwsError(
-            "RequestEntityTooLargeException", f"Request must be smaller than {max_bytes} bytes", 413
-        )
-    return AwsError(
-        "RequestEntityTooLargeException",
-        f"Request must be smaller than {max_bytes} bytes for {service}",
-        413,
-    )
+        reason = f"Your proposed upload exceeds the maximum allowed size of {max_bytes} bytes"
+        return AwsError("EntityTooLarge", reason)
+    for_whom = "" if service == "lambda" else f" for {service}"
+    reason = f"Request must be smaller than {max_bytes} bytes{for_whom}"
+    return AwsError("RequestEntityTooLargeException", reason, 413)

@@ -6,13 +6,13 @@ protocol, checked against botocore's output shape.
 
 from __future__ import annotations
 
+import http.client
 import io
 import json
 import re
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
@@ -21,7 +21,7 @@ from xml.sax.saxutils import escape
 from botocore.exceptions import UnknownServiceError
 from botocore.validate import ParamValidator
 from moto.core.model import OperationModel
-from moto.core.parse import PROTOCOL_PARSERS, RequestParserError
+from moto.core.parse import PROTOCOL_PARSERS, RequestDict, RequestParserError
 from moto.core.request import Request, determine_request_protocol
 from moto.core.routing import get_service_router
 from moto.core.serialize import get_serializer_class
@@ -39,6 +39,11 @@ SIGNING_NAMES = {
     "s3-control": "s3control",
     "servicequotas": "service-quotas",
 }
+SERIALIZATION = "SerializationException"
+UNPARSED = (
+    *(RequestParserError, ValueError, TypeError, AttributeError, OverflowError, RuntimeError),
+)
+"""Errors of moto's parser, which trusts the types it is given."""
 _BLOCK = 256 * 1024
 CREDENTIAL = re.compile(r"Credential=([^/,\s]+)/(\d{8})/([^/]+)/([^/]+)/aws4_request")
 
@@ -151,31 +156,20 @@ class Operation:
         return self._parsed(request, request.args, b"")
 
     def _parsed(self, request: Request, values: Any, body: bytes) -> dict[str, Any]:
-        parser = PROTOCOL_PARSERS[self.protocol](self.model)
+        parts: RequestDict = {
+            "method": request.method,
+            "values": values,
+            "headers": request.headers,
+            "body": body,
+            "url_path": request.path,
+            "url_params": dict(self.path_parameters),
+        }
         try:
-            parsed = parser.parse(
-                {
-                    "method": request.method,
-                    "values": values,
-                    "headers": request.headers,
-                    "body": body,
-                    "url_path": request.path,
-                    "url_params": dict(self.path_parameters),
-                }
-            )
-        except (
-            RequestParserError,
-            ValueError,
-            TypeError,
-            AttributeError,
-            OverflowError,
-            RuntimeError,
-        ) as error:  # the parser trusts the types it is given
-            raise AwsError(
-                "SerializationException", f"the request cannot be parsed: {error}"
-            ) from error
+            parsed = PROTOCOL_PARSERS[self.protocol](self.model).parse(parts)
+        except UNPARSED as error:
+            raise AwsError(SERIALIZATION, f"the request cannot be parsed: {error}") from error
         if parsed is None:
-            raise AwsError("SerializationException", "the request is not a JSON object")
+            raise AwsError(SERIALIZATION, "the request is not a JSON object")
         return dict(parsed)
 
     def check(self, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -205,23 +199,17 @@ class Operation:
         """Return the result as the protocol writes it. A result that does not fit botocore's output
         shape is our bug, a 500.
         """
-        request_id = str(uuid.uuid4())
         if self.model.output_shape is not None:
             report = ParamValidator().validate(dict(result), self.model.output_shape)
             if report.has_errors():
-                raise AwsError(
-                    "InternalFailure",
-                    f"answer of {self.name} is not of its shape: {report.generate_report()}",
-                    500,
-                )
-        response = get_serializer_class(self.model.service_model.service_name, self.protocol)(
-            self.model
-        ).serialize(result)
+                what = f"answer of {self.name} is not of its shape: {report.generate_report()}"
+                raise AwsError("InternalFailure", what, 500)
+        service = self.model.service_model.service_name
+        response = get_serializer_class(service, self.protocol)(self.model).serialize(result)
         body = response["body"] or ""
-        headers = {**response["headers"], "x-amzn-RequestId": request_id}
         return Answer(
             self._status(result, response["status_code"]),
-            headers,
+            {**response["headers"], "x-amzn-RequestId": str(uuid.uuid4())},
             body.encode() if isinstance(body, str) else bytes(body),
         )
 
@@ -232,9 +220,6 @@ class Operation:
             if member.serialization.get("location") == "statusCode":
                 return int(result.get(name, otherwise))
         return int(otherwise)
-
-    def error(self, error: AwsError) -> Answer:
-        return error_answer(error, self.protocol)
 
 
 def _without_nulls(value: Any) -> Any:
@@ -251,7 +236,7 @@ def _check_json(body: bytes) -> None:
     try:
         json.loads(body or b"{}")
     except (ValueError, RecursionError) as error:
-        raise AwsError("SerializationException", f"the request is not JSON: {error}") from error
+        raise AwsError(SERIALIZATION, f"the request is not JSON: {error}") from error
 
 
 def match_operation(service: str, environ: dict[str, Any]) -> tuple[Operation | None, Request]:
@@ -280,19 +265,19 @@ def error_answer(error: AwsError, protocol: str = "json") -> Answer:
         body = json.dumps(
             {"__type": error.code, "message": error.message, "Message": error.message}
         )
-        return Answer(
-            error.http_status,
-            {**headers, "Content-Type": "application/x-amz-json-1.1"},
-            body.encode(),
-        )
+        headers["Content-Type"] = "application/x-amz-json-1.1"
+        return Answer(error.http_status, headers, body.encode())
     inner = f"<Code>{escape(error.code)}</Code><Message>{escape(error.message)}</Message>"
+    upper, lower = (f"<{name}>{request_id}</{name}>" for name in ("RequestID", "RequestId"))
     if protocol == "ec2":
-        body = f"<Response><Errors><Error>{inner}</Error></Errors><RequestID>{request_id}</RequestID></Response>"  # noqa: E501
+        body = f"<Response><Errors><Error>{inner}</Error></Errors>{upper}</Response>"
     elif protocol == "rest-xml":
-        body = f"<Error>{inner}<RequestId>{request_id}</RequestId></Error>"
+        body = f"<Error>{inner}{lower}</Error>"
     else:
-        body = f"<ErrorResponse><Error><Type>Sender</Type>{inner}</Error><RequestId>{request_id}</RequestId></ErrorResponse>"  # noqa: E501
-    return Answer(error.http_status, {**headers, "Content-Type": "text/xml"}, body.encode())
+        typed = f"<Error><Type>Sender</Type>{inner}</Error>"
+        body = f"<ErrorResponse>{typed}{lower}</ErrorResponse>"
+    headers["Content-Type"] = "text/xml"
+    return Answer(error.http_status, headers, body.encode())
 
 
 def protocol_of(environ: Mapping[str, Any]) -> str:
@@ -305,7 +290,4 @@ def protocol_of(environ: Mapping[str, Any]) -> str:
 
 def status_line(status: int) -> str:
     """Return the status for WSGI, as `200 OK`."""
-    try:
-        return f"{status} {HTTPStatus(status).phrase}"
-    except ValueError:
-        return f"{status} Unknown"
+    return f"{status} {http.client.responses.get(status, 'Unknown')}"

@@ -27,14 +27,8 @@ MAX_VALUE_LENGTH = 200
 MAX_MEMBERS = 20
 PAYLOADS = frozenset(
     {
-        "Body",
-        "Payload",
-        "ZipFile",
-        "TemplateBody",
-        "PipelineDefinition",
-        "logEvents",
-        "MetricData",
-        "SecretString",
+        *("Body", "Payload", "ZipFile", "TemplateBody", "PipelineDefinition", "logEvents"),
+        *("MetricData", "SecretString"),
     }
 )
 
@@ -79,16 +73,12 @@ class RequestLog:
 
 def shortened(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters without payloads and with long values cut."""
-    readable = {
-        key: value
-        for key, value in parameters.items()
-        if value is not None and not hasattr(value, "read")
-    }
-    members = list(readable.items())[:MAX_MEMBERS]
+    given = (key for key, value in parameters.items() if value is not None)
+    readable = [key for key in given if not hasattr(parameters[key], "read")][:MAX_MEMBERS]
+    members = {key: parameters[key] for key in readable if key not in PAYLOADS}
     return {
         key: value if key in WHOLE and isinstance(value, str) else _short(value)
-        for key, value in members
-        if key not in PAYLOADS
+        for key, value in members.items()
     }
 
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, cast
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from botocore.auth import HmacV1QueryAuth, S3SigV4Auth, SigV4Auth
@@ -38,6 +38,10 @@ TIMESTAMP = "%Y%m%dT%H%M%SZ"
 MAX_SKEW = timedelta(minutes=15)
 MAX_EXPIRES_S = 604_800
 UNSIGNED = "UNSIGNED-PAYLOAD"
+EXPIRED = "Request has expired"
+NOT_SUPPORTED = (
+    "The authorization mechanism you have provided is not supported. Please use AWS4-HMAC-SHA256."
+)
 EMPTY = hashlib.sha256(b"").hexdigest()
 SHA256 = re.compile(r"^[0-9a-f]{64}$")
 
@@ -170,32 +174,28 @@ class ChunkSignatures:
 
 def _signed(environ: dict[str, Any], is_s3: bool) -> _Signed:
     """Return the parts of the request's signature; raise AwsError where one is missing."""
-    header = environ.get("HTTP_AUTHORIZATION", "")
+    header = environ.get("HTTP_AUTHORIZATION", "").strip()
+    query = _query(environ)
+    expires_s: int | None = None
     if credential := CREDENTIAL.search(header):
-        parts = AUTHORIZATION.match(header.strip())
+        match = AUTHORIZATION.match(header)
+        names, signature = (match["headers"], match["signature"]) if match else ("", "")
         timestamp = environ.get("HTTP_X_AMZ_DATE", "")
-        if parts is None or "host" not in parts["headers"].split(";"):
-            raise _incomplete("Authorization header is not Credential, SignedHeaders, Signature")
-        signature, names = parts["signature"], parts["headers"]
-        token, expires_s = environ.get("HTTP_X_AMZ_SECURITY_TOKEN", ""), None
+        token = environ.get("HTTP_X_AMZ_SECURITY_TOKEN", "")
+        missing = "Authorization header is not Credential, SignedHeaders, Signature"
     else:
-        query = {
-            name: values[0] for name, values in parse_qs(environ.get("QUERY_STRING", "")).items()
-        }
         credential = CREDENTIAL.search(f"Credential={query.get('X-Amz-Credential', '')}")
         if credential is None or query.get("X-Amz-Algorithm") != "AWS4-HMAC-SHA256":
-            message = (
-                "The authorization mechanism you have provided is not supported. Please use"
-                " AWS4-HMAC-SHA256."
-            )
-            raise AwsError("InvalidRequest", message)
-        signature, names = query.get("X-Amz-Signature", ""), query.get("X-Amz-SignedHeaders", "")
+            raise AwsError("InvalidRequest", NOT_SUPPORTED)
+        names, signature = query.get("X-Amz-SignedHeaders", ""), query.get("X-Amz-Signature", "")
         timestamp, token = query.get("X-Amz-Date", ""), query.get("X-Amz-Security-Token", "")
         expires_s = _expires(query.get("X-Amz-Expires", "900"))
-        if "host" not in names.split(";") or not SHA256.match(signature):
-            raise _incomplete("The URL lacks X-Amz-SignedHeaders with host, or X-Amz-Signature")
+        missing = "The URL lacks X-Amz-SignedHeaders with host, or X-Amz-Signature"
+    if "host" not in names.split(";") or not SHA256.match(signature):
+        raise AwsError("IncompleteSignature", missing)
     if not re.fullmatch(r"\d{8}T\d{6}Z", timestamp) or timestamp[:8] != credential[2]:
-        raise _incomplete("X-Amz-Date is missing, or not of the day of the credential")
+        missing = "X-Amz-Date is missing, or not of the day of the credential"
+        raise AwsError("IncompleteSignature", missing)
     return _Signed(
         region=credential[3],
         service=credential[4],
@@ -208,13 +208,16 @@ def _signed(environ: dict[str, Any], is_s3: bool) -> _Signed:
     )
 
 
+def _query(environ: Mapping[str, Any]) -> dict[str, str]:
+    return {name: each[0] for name, each in parse_qs(environ.get("QUERY_STRING", "")).items()}
+
+
 def _check_time(signed: _Signed, is_s3: bool) -> None:
     """Raise AwsError for a signature of another time than now."""
-    signed_at = datetime.fromisoformat(signed.timestamp)
-    now = datetime.now(UTC)
+    signed_at, now = datetime.fromisoformat(signed.timestamp), datetime.now(UTC)
     if signed.expires_s is not None:
         if not -MAX_SKEW <= now - signed_at <= timedelta(seconds=signed.expires_s):
-            raise _expired()
+            raise AwsError("AccessDenied", EXPIRED, 403)
     elif abs(now - signed_at) > MAX_SKEW and is_s3:
         message = "The difference between the request time and the current time is too large."
         raise AwsError("RequestTimeTooSkewed", message, 403)
@@ -234,22 +237,19 @@ def _check_version_2(environ: Mapping[str, Any], credentials: RoleCredentials) -
     """Raise AwsError unless a URL of S3 is presigned with version 2 (S3 user guide, "Signing and
     authenticating REST requests").
     """
-    query = {name: each[0] for name, each in parse_qs(environ.get("QUERY_STRING", "")).items()}
+    query = _query(environ)
     token, expires = query.get("x-amz-security-token", ""), query.get("Expires", "")
     if not _equal(token, credentials.session_token):
         raise _wrong_token(is_s3=True)
-    headers = HTTPHeaders()
-    for name, value in query.items():
-        if name.startswith("x-amz-") or name in {"content-md5", "content-type"}:
-            headers[name] = value
+    plain = {"content-md5", "content-type"}
+    headers = {name: query[name] for name in query if name.startswith("x-amz-") or name in plain}
     key = Credentials(credentials.access_key_id, credentials.secret_access_key)
-    expected = _Version2(key, expires).get_signature(
-        environ["REQUEST_METHOD"], urlsplit(environ["RAW_URI"]), cast("Mapping[str, Any]", headers)
-    )
+    target = urlsplit(environ["RAW_URI"])
+    expected = _Version2(key, expires).get_signature(environ["REQUEST_METHOD"], target, headers)
     if not _equal(expected, query.get("Signature", "")):
         raise _mismatch()
     if not expires.isascii() or not expires.isdigit() or int(expires[:12]) < time.time():
-        raise _expired()
+        raise AwsError("AccessDenied", EXPIRED, 403)
 
 
 def _payload(environ: dict[str, Any], is_s3: bool, *, presigned: bool) -> str:
@@ -300,13 +300,10 @@ def _expires(text: str) -> int:
 
 
 def _unsigned(environ: Mapping[str, Any]) -> AwsError:
-    is_api = environ.get("HTTP_X_AMZ_TARGET") or environ.get("CONTENT_TYPE", "").startswith(
-        "application/"
-    )
-    if is_api:
-        return AwsError(
-            "MissingAuthenticationToken", "Request is missing Authentication Token", 403
-        )
+    content_type = environ.get("CONTENT_TYPE", "")
+    if environ.get("HTTP_X_AMZ_TARGET") or content_type.startswith("application/"):
+        message = "Request is missing Authentication Token"
+        return AwsError("MissingAuthenticationToken", message, 403)
     return AwsError("AccessDenied", "Access Denied", 403)
 
 
@@ -331,11 +328,3 @@ def _mismatch() -> AwsError:
         " AWS Secret Access Key and signing method."
     )
     return AwsError("SignatureDoesNotMatch", message, 403)
-
-
-def _expired() -> AwsError:
-    return AwsError("AccessDenied", "Request has expired", 403)
-
-
-def _incomplete(message: str) -> AwsError:
-    return AwsError("IncompleteSignature", message)

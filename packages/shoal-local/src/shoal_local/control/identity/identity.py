@@ -24,12 +24,8 @@ from shoal_local.errors import AwsError
 
 PARTITION = "aws"
 ROLE_ARN = re.compile(r"^arn:aws:iam::(\d{12}):role/(?:.*/)?([\w+=,.@-]{1,64})$")
-TAKE_A_BOUNDARY = (
-    "CreateRole",
-    "CreateUser",
-    "PutRolePermissionsBoundary",
-    "PutUserPermissionsBoundary",
-)
+BOUNDARY = "PermissionsBoundary"
+TAKE_A_BOUNDARY = ("CreateRole", "CreateUser", f"PutRole{BOUNDARY}", f"PutUser{BOUNDARY}")
 SESSION_NAME = re.compile(r"^[\w+=,.@-]{2,64}$")
 
 
@@ -94,17 +90,12 @@ class Identity:
         if trust is None or not allows(
             trust, principal, "sts:AssumeRole", role_arn, {**principal.context, **context}
         ):
-            why = (
-                "the role does not exist"
-                if trust is None
-                else "its trust policy does not allow this principal"
-            )
-            raise AwsError(
-                "AccessDenied",
+            refused = "its trust policy does not allow this principal"
+            message = (
                 f"User: {principal.name} is not authorized to perform: sts:AssumeRole on resource:"
-                f" {role_arn} ({why})",
-                403,
+                f" {role_arn} ({'the role does not exist' if trust is None else refused})"
             )
+            raise AwsError("AccessDenied", message, 403)
         session = sts_backends[self.account][PARTITION].assume_role(
             region_name=self.region,
             role_session_name=session_name,
@@ -125,9 +116,8 @@ class Identity:
         """
         principal = self.service_principal(service)
         if source_arn:
-            principal = replace(
-                principal, context={**principal.context, "aws:SourceArn": source_arn}
-            )
+            context = {**principal.context, "aws:SourceArn": source_arn}
+            principal = replace(principal, context=context)
         session = self.assume_role(role_arn, session_name, principal)
         return _credentials(session)
 
@@ -160,11 +150,10 @@ class Identity:
         match = ROLE_ARN.match(role_arn)
         if not match or match.group(1) != self.account:
             return None
-        roles = iam_backends[self.account][PARTITION].roles.values()
-        document = next(
-            (role.assume_role_policy_document for role in roles if role.arn == role_arn), None
-        )
-        return None if document is None else dict(json.loads(document))
+        for role in iam_backends[self.account][PARTITION].roles.values():
+            if role.arn == role_arn:
+                return dict(json.loads(role.assume_role_policy_document))
+        return None
 
     @property
     def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:
@@ -182,12 +171,11 @@ class Identity:
         """Refuse a boundary that does not exist. AWS's own policies pass, because moto has none of
         them.
         """
-        arn = call.parameters.get("PermissionsBoundary")
+        arn = call.parameters.get(BOUNDARY)
         policies = iam_backends[self.account][PARTITION].managed_policies
         if arn and arn not in policies and not arn.startswith("arn:aws:iam::aws:policy/"):
-            raise AwsError(
-                "NoSuchEntity", f"Scope ARN: {arn} does not exist or is not attachable.", 404
-            )
+            message = f"Scope ARN: {arn} does not exist or is not attachable."
+            raise AwsError("NoSuchEntity", message, 404)
 
     def _assume_role_api(self, call: ApiCall) -> Mapping[str, Any]:
         request = call.parameters
@@ -236,19 +224,15 @@ def _session_policy(request: Mapping[str, Any]) -> Mapping[str, Any] | None:
     try:
         return dict(json.loads(request["Policy"])) if request.get("Policy") else None
     except (ValueError, TypeError, RecursionError) as error:
-        raise AwsError(
-            "MalformedPolicyDocument", f"The session policy is not JSON: {error}"
-        ) from error
+        message = f"The session policy is not JSON: {error}"
+        raise AwsError("MalformedPolicyDocument", message) from error
 
 
 def error_of(error: ClientError) -> AwsError:
     """Return the error that a service met while it worked on a request, for that request's
     caller.
     """
-    answer = error.response
-    status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 400)
-    return AwsError(
-        answer["Error"].get("Code", "InternalFailure"),
-        answer["Error"].get("Message", str(error)),
-        status,
-    )
+    detail = error.response["Error"]
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400)
+    code, message = detail.get("Code", "InternalFailure"), detail.get("Message", str(error))
+    return AwsError(code, message, status)

@@ -21,15 +21,8 @@ from shoal_local.errors import AwsError
 
 Guard = Callable[[ApiCall], None]
 WITH_KEY = (
-    "Encrypt",
-    "GenerateDataKey",
-    "GenerateDataKeyWithoutPlaintext",
-    "GenerateDataKeyPair",
-    "GenerateDataKeyPairWithoutPlaintext",
-    "GenerateMac",
-    "VerifyMac",
-    "Sign",
-    "Verify",
+    *("Encrypt", "GenerateDataKey", "GenerateDataKeyWithoutPlaintext", "GenerateDataKeyPair"),
+    *("GenerateDataKeyPairWithoutPlaintext", "GenerateMac", "VerifyMac", "Sign", "Verify"),
 )
 WITH_CIPHERTEXT = ("Decrypt", "ReEncrypt")
 MIN_WINDOW_DAYS, MAX_WINDOW_DAYS = 7, 30
@@ -46,7 +39,7 @@ def check_usable(key: str, account: str, region: str, prefix: str = "") -> None:
         return
     if key.startswith("arn:") and key.split(":")[3] != region:
         raise AwsError(f"{prefix}NotFoundException", f"Invalid arn {key.split(':')[3]}")
-    stored = _stored(key, owner, region)
+    stored = stored_key(key, owner, region)
     if stored is None:
         raise AwsError(f"{prefix}NotFoundException", _not_found(key, owner, region))
     if stored.key_state == "PendingDeletion":
@@ -55,7 +48,8 @@ def check_usable(key: str, account: str, region: str, prefix: str = "") -> None:
         raise AwsError(f"{prefix}DisabledException", f"{stored.arn} is disabled.")
 
 
-def _stored(key: str, account: str, region: str) -> Any:
+def stored_key(key: str, account: str, region: str) -> Any:
+    """Return moto's key of an account by its id, ARN or alias; None if there is none."""
     backend = kms_backends[account][region]
     alias = backend.get_alias_name(key)
     key_id = (

@@ -49,10 +49,9 @@ def decision(
     """Return the effect of the document, where Deny wins over Allow; None when no statement
     matches.
     """
-    statements = _listed(policy.get("Statement", []))
     effects = {
         statement["Effect"]
-        for statement in statements
+        for statement in listed(policy.get("Statement", []))
         if _matches(statement, principal, action, resource, context)
     }
     return "Deny" if "Deny" in effects else "Allow" if "Allow" in effects else None
@@ -65,14 +64,12 @@ def _matches(
     resource: str,
     context: Mapping[str, str],
 ) -> bool:
+    conditions = statement.get("Condition", {}).items()
     return (
         _names(statement, principal)
         and _listing(statement, "Action", action.lower(), str.lower)
         and _listing(statement, "Resource", resource, str)
-        and all(
-            _condition(operator, keys, context)
-            for operator, keys in statement.get("Condition", {}).items()
-        )
+        and all(_condition(operator, keys, context) for operator, keys in conditions)
     )
 
 
@@ -83,18 +80,16 @@ def _listing(
 
     A statement without Resource is about the resource that the policy is on.
     """
-    if f"Not{element}" in statement:
-        return not any(
-            like(fold(pattern), value) for pattern in _listed(statement[f"Not{element}"])
-        )
-    return any(like(fold(pattern), value) for pattern in _listed(statement.get(element, "*")))
+    is_negated = f"Not{element}" in statement
+    patterns = listed(statement[f"Not{element}"] if is_negated else statement.get(element, "*"))
+    return any(like(fold(pattern), value) for pattern in patterns) != is_negated
 
 
 def _names(statement: Mapping[str, Any], principal: Principal) -> bool:
     names = statement.get("Principal", {})
     if names == "*":
         return True
-    allowed_names = _listed(names.get(principal.kind, []))
+    allowed_names = listed(names.get(principal.kind, []))
     return any(name in allowed_names for name in (principal.name, *principal.also)) or (
         principal.kind == "AWS" and "*" in allowed_names
     )
@@ -113,7 +108,7 @@ def _condition(operator: str, keys: Mapping[str, Any], context: Mapping[str, str
         if value is None:
             if not if_exists:
                 return False
-        elif test is None or not test(value, [str(item) for item in _listed(values)]):
+        elif test is None or not test(value, [str(item) for item in listed(values)]):
             return False
     return True
 
@@ -156,12 +151,9 @@ CONDITIONS: dict[str, Callable[[str, Iterable[str]], bool]] = {
 
 @cache
 def _pattern(pattern: str) -> re.Pattern[str]:
-    return re.compile(
-        "".join(
-            {"*": ".*", "?": "."}.get(character, re.escape(character)) for character in pattern
-        ),
-        re.DOTALL,
-    )
+    wild = {"*": ".*", "?": "."}
+    text = "".join(wild.get(character, re.escape(character)) for character in pattern)
+    return re.compile(text, re.DOTALL)
 
 
 def like(pattern: str, value: str) -> bool:
@@ -171,5 +163,6 @@ def like(pattern: str, value: str) -> bool:
     return _pattern(pattern).fullmatch(value) is not None
 
 
-def _listed(value: Any) -> list[Any]:
+def listed(value: Any) -> list[Any]:
+    """Return a list, or the one value that a policy may write in its place."""
     return value if isinstance(value, list) else [value]

@@ -10,39 +10,22 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import botocore.session
 from moto.iam.policy_validation import VALID_CONDITIONS
 
-from shoal_local.control.identity.policies import like
+from shoal_local.control.identity.policies import like, listed
 from shoal_local.tables import read_table
 
-Kind = Literal[
-    "json",
-    "statement",
-    "version",
-    "syntax",
-    "element",
-    "no principal",
-    "principal",
-    "action",
-    "resource",
-    "mismatch",
-]
+Kind = str
+"""A key of `messages` in `policy_wordings.yaml`, or one that a service says nothing special of."""
 Statement = Mapping[str, Any]
 VERSIONS = frozenset({"2008-10-17", "2012-10-17"})
 ELEMENTS = frozenset(
     {
-        "Sid",
-        "Effect",
-        "Principal",
-        "NotPrincipal",
-        "Action",
-        "NotAction",
-        "Resource",
-        "NotResource",
-        "Condition",
+        *("Sid", "Effect", "Principal", "NotPrincipal", "Action", "NotAction", "Resource"),
+        *("NotResource", "Condition"),
     }
 )
 PRINCIPAL_KINDS = frozenset({"AWS", "Service", "Federated", "CanonicalUser"})
@@ -81,7 +64,7 @@ def parsed(text: str, required: Iterable[str]) -> list[Statement]:
         raise PolicyError("json", "it is not a JSON object")
     if document.get("Version", "2008-10-17") not in VERSIONS:
         raise PolicyError("version", f"Version is {' or '.join(sorted(VERSIONS))}")
-    statements = _listed(document.get("Statement", []))
+    statements = listed(document.get("Statement", []))
     if not statements:
         raise PolicyError("statement", "it has no Statement")
     for statement in statements:
@@ -98,10 +81,10 @@ def _check_statement(statement: Any, required: Iterable[str]) -> None:
         raise PolicyError("syntax", "Effect is Allow or Deny")
     for element in ("Effect", *required):
         if element not in statement and f"Not{element}" not in statement:
-            kind: Kind = "no principal" if element == "Principal" else "element"
+            kind = "no principal" if element == "Principal" else "element"
             raise PolicyError(kind, f"a Statement lacks {element}")
     for element in ("Action", "NotAction", "Resource", "NotResource"):
-        if not all(isinstance(each, str) for each in _listed(statement.get(element, []))):
+        if not all(isinstance(each, str) for each in listed(statement.get(element, []))):
             raise PolicyError("syntax", f"{element} is text or a list of it")
     _check_conditions(statement.get("Condition", {}))
 
@@ -129,7 +112,7 @@ def check_principals(statements: Iterable[Statement], exists: Callable[[str], bo
         if not isinstance(names, Mapping) or not names:
             raise PolicyError("no principal", "a Statement has no Principal")
         for kind, values in names.items():
-            for name in _listed(values):
+            for name in listed(values):
                 if not isinstance(name, str) or not _is_known(kind, name, exists):
                     shown = "SERVICE" if kind == "Service" else kind
                     raise PolicyError("principal", f'"{shown}":"{name}"')
@@ -184,7 +167,7 @@ def check_bucket_resources(statements: Iterable[Statement], bucket: str) -> None
             bucket_actions if any(like(each, bucket) for each in resources) else (),
             object_actions if any("/" in each or "*" in each for each in resources) else (),
         )
-        for action in _listed(statement.get("Action", [])):
+        for action in listed(statement.get("Action", [])):
             if not matching(action, "s3", possible):
                 raise PolicyError("mismatch", f"{action} does not apply to {', '.join(resources)}")
 
@@ -208,8 +191,4 @@ def actions_of(service: str) -> tuple[frozenset[str], ...]:
 
 
 def _named(statement: Statement, element: str) -> list[str]:
-    return _listed(statement.get(element, statement.get(f"Not{element}", [])))
-
-
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
+    return listed(statement.get(element, statement.get(f"Not{element}", [])))

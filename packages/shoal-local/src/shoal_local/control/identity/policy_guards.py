@@ -20,7 +20,7 @@ from moto.iam.models import iam_backends
 from shoal_local.control.http.protocol import ApiCall
 from shoal_local.control.identity.identity import Identity
 from shoal_local.control.identity.key_guards import key_guards
-from shoal_local.control.identity.policies import allows
+from shoal_local.control.identity.policies import allows, listed
 from shoal_local.control.identity.policy_documents import (
     PolicyError,
     Statement,
@@ -108,9 +108,8 @@ class PolicyGuards:
             return
         self._check("kms", text)
         if len(text.encode()) > MAX_KEY_POLICY_BYTES:
-            raise AwsError(
-                "LimitExceededException", f"A key policy has at most {MAX_KEY_POLICY_BYTES} bytes."
-            )
+            message = f"A key policy has at most {MAX_KEY_POLICY_BYTES} bytes."
+            raise AwsError("LimitExceededException", message)
         caller = self.identity.caller_principal(call.caller_arn)
         if not call.parameters.get("BypassPolicyLockoutSafetyCheck") and not allows(
             json.loads(text), caller, "kms:PutKeyPolicy", "*", caller.context
@@ -120,11 +119,10 @@ class PolicyGuards:
     def _attributes(self, call: ApiCall) -> None:
         """Check the policy among the attributes of a queue or topic."""
         request = call.parameters
-        attributes = request.get("Attributes") or {
-            request.get("AttributeName"): request.get("AttributeValue")
-        }
-        if attributes.get("Policy"):
-            self._check(call.service, attributes["Policy"])
+        single = {request.get("AttributeName"): request.get("AttributeValue")}
+        policy = (request.get("Attributes") or single).get("Policy")
+        if policy:
+            self._check(call.service, policy)
 
     def _repository(self, call: ApiCall) -> None:
         self._check("ecr", call.parameters["policyText"])
@@ -133,10 +131,10 @@ class PolicyGuards:
         name = call.parameters["Principal"]
         known = is_service(name) if name.endswith(".amazonaws.com") else self._exists(name)
         if not known:
-            raise AwsError(
-                "InvalidParameterValueException",
-                "The provided principal was invalid. Please check the principal and try again.",
+            message = (
+                "The provided principal was invalid. Please check the principal and try again."
             )
+            raise AwsError("InvalidParameterValueException", message)
 
     def _check(self, service: str, text: str, bucket: str = "") -> None:
         """Raise the service's error for a policy that it does not take; `bucket` is S3's."""
@@ -175,8 +173,7 @@ def _check_trust(statements: Iterable[Statement]) -> None:
     for statement in statements:
         if "Resource" in statement or "NotResource" in statement:
             raise PolicyError("resource", "a trust policy is about its role")
-        actions = statement.get("Action", [])
-        for action in actions if isinstance(actions, list) else [actions]:
+        for action in listed(statement.get("Action", [])):
             if not TRUST_ACTIONS.match(action):
                 raise PolicyError("action", action)
 
@@ -223,12 +220,8 @@ def without_space(text: str) -> str:
 
 def _entity(account: str, kind: str, name: str) -> Any:
     backend = iam_backends[account][PARTITION]
-    by_kind: Mapping[str, Mapping[str, Any]] = {
-        "Role": backend.roles,
-        "User": backend.users,
-        "Group": backend.groups,
-    }
-    return next((entity for entity in by_kind[kind].values() if entity.name == name), None)
+    entities: Mapping[str, Any] = getattr(backend, f"{kind.lower()}s")
+    return next((entity for entity in entities.values() if entity.name == name), None)
 
 
 def _over(message: str) -> AwsError:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from moto.cloudwatch.models import Alarm, MetricDatum, cloudwatch_backends
+from moto.cloudwatch.models import Alarm, CloudWatchBackend, MetricDatum, cloudwatch_backends
 from moto.core.utils import utcnow
 
 from shoal_local.control.http.protocol import ApiCall
@@ -29,11 +29,11 @@ ENDPOINTS = "AWS/SageMaker"
 MIN_PERIOD_S = 1.0
 Values = list[float | None]
 
-COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
-    "GreaterThanOrEqualToThreshold": operator.ge,
-    "GreaterThanThreshold": operator.gt,
-    "LessThanThreshold": operator.lt,
-    "LessThanOrEqualToThreshold": operator.le,
+COMPARISONS: Mapping[str, tuple[Callable[[float, float], bool], str]] = {
+    "GreaterThanOrEqualToThreshold": (operator.ge, "greater than or equal to"),
+    "GreaterThanThreshold": (operator.gt, "greater than"),
+    "LessThanThreshold": (operator.lt, "less than"),
+    "LessThanOrEqualToThreshold": (operator.le, "less than or equal to"),
 }
 STATISTICS: Mapping[str, Callable[[Sequence[float]], float]] = {
     "Average": lambda values: sum(values) / len(values),
@@ -76,28 +76,26 @@ class Alarms:
         """Bring the states of the alarms up to date that a DescribeAlarms asks for."""
         names = call.parameters.get("AlarmNames")
         with self._evaluating:
-            for name, alarm in list(
-                cloudwatch_backends[self._account][self._region].alarms.items()
-            ):
+            for name, alarm in list(self._kept.alarms.items()):
                 if not names or name in names:
                     self._evaluate(alarm)
 
+    @property
+    def _kept(self) -> CloudWatchBackend:
+        return cloudwatch_backends[self._account][self._region]
+
     def _evaluate(self, alarm: Alarm) -> None:
-        if alarm.comparison_operator not in COMPARISONS or (
-            alarm.metric_name and not _is_evaluated(alarm.namespace)
-        ):
+        is_ours = not alarm.metric_name or _is_evaluated(alarm.namespace)
+        if alarm.comparison_operator not in COMPARISONS or not is_ours:
             return
         try:
             values = self._values(_metric(alarm), int(alarm.evaluation_periods))
+            state, reason = evaluate(alarm, values)
         except UnreadableError as unreadable:
-            _set(
-                alarm,
-                "INSUFFICIENT_DATA",
-                f"Shoal's emulator cannot evaluate this alarm: {unreadable}",
-            )
-            return
-        state, reason = evaluate(alarm, values)
-        _set(alarm, state, reason)
+            reason = f"Shoal's emulator cannot evaluate this alarm: {unreadable}"
+            state = "INSUFFICIENT_DATA"
+        if state != alarm.state_value:
+            alarm.update_state(reason, "{}", state)
 
     def _values(self, metric: Metric, count: int) -> Values:
         """Return the metric in each of its last `count` periods, the latest first; None where it
@@ -119,13 +117,13 @@ class Alarms:
         The search ends at data of a service older than `since`: services measure in order of time,
         programs publish in any order.
         """
-        for datum in reversed(cloudwatch_backends[self._account][self._region].metric_data):
+        key = (metric.namespace, metric.name)
+        for datum in reversed(self._kept.metric_data):
             measured_at = datum.timestamp.replace(tzinfo=None)
             if datum.namespace == metric.namespace == ENDPOINTS and measured_at < since:
                 return
-            same = (datum.namespace, datum.name) == (metric.namespace, metric.name) and _dimensions(
-                datum.dimensions
-            ) == metric.dimensions
+            same = (datum.namespace, datum.name) == key
+            same = same and _dimensions(datum.dimensions) == metric.dimensions
             if same and isinstance(datum, MetricDatum):
                 yield measured_at, float(datum.value)
 
@@ -158,7 +156,7 @@ def _statistic(name: str, values: Sequence[float]) -> float:
 def evaluate(alarm: Alarm, values: Values) -> tuple[str, str]:
     """Return the alarm's state, and the reason in CloudWatch's words."""
     treatment = alarm.treat_missing_data or "missing"
-    crosses = COMPARISONS[alarm.comparison_operator]
+    crosses, comparison = COMPARISONS[alarm.comparison_operator]
     threshold = float(alarm.threshold)
     needed = int(alarm.datapoints_to_alarm or alarm.evaluation_periods)
     data = [value for value in values if value is not None]
@@ -173,20 +171,6 @@ def evaluate(alarm: Alarm, values: Values) -> tuple[str, str]:
     was = "were" if state == "ALARM" else "were not enough of"
     reason = (
         f"Threshold Crossed: {number} out of the last {len(values)} datapoints [{data_text}]"
-        f" {was} {_threshold_text(alarm, threshold, needed)}"
+        f" {was} {comparison} the threshold ({threshold:g}); {needed} make an alarm."
     )
     return state, reason
-
-
-def _threshold_text(alarm: Alarm, threshold: float, needed: int) -> str:
-    words = {"GreaterThan": "greater than", "LessThan": "less than"}
-    comparison = next(
-        phrase for kind, phrase in words.items() if alarm.comparison_operator.startswith(kind)
-    )
-    equal = " or equal to" if "OrEqual" in alarm.comparison_operator else ""
-    return f"{comparison}{equal} the threshold ({threshold:g}); {needed} make an alarm."
-
-
-def _set(alarm: Alarm, state: str, reason: str) -> None:
-    if state != alarm.state_value:
-        alarm.update_state(reason, "{}", state)

@@ -23,10 +23,8 @@ def _subscription(call: ApiCall) -> None:
     """
     protocol = call.parameters.get("Protocol")
     if protocol not in {"sqs", "email"}:
-        raise AwsError(
-            "InvalidParameter",
-            f"Shoal's emulator delivers notifications of topics to SQS only, not {protocol}",
-        )
+        reason = f"Shoal's emulator delivers notifications of topics to SQS only, not {protocol}"
+        raise AwsError("InvalidParameter", reason)
 
 
 def _notification(call: ApiCall) -> None:
@@ -36,44 +34,42 @@ def _notification(call: ApiCall) -> None:
     configuration: Mapping[str, Any] = call.parameters.get("NotificationConfiguration") or {}
     for name in ("LambdaFunctionConfigurations", "QueueConfigurations", "TopicConfigurations"):
         if configuration.get(name) is not None and configuration.get(name) != []:
-            raise AwsError(
-                "InvalidArgument",
-                f"Shoal's emulator tells of objects through EventBridge only ({name})",
-            )
+            reason = f"Shoal's emulator tells of objects through EventBridge only ({name})"
+            raise AwsError("InvalidArgument", reason)
 
 
 def _security_group(call: ApiCall) -> None:
     if "GroupName" in call.parameters:
-        raise AwsError(
-            "InvalidParameterValue",
-            "Shoal's emulator deletes security groups by GroupId only, not by GroupName",
-        )
+        reason = "Shoal's emulator deletes security groups by GroupId only, not by GroupName"
+        raise AwsError("InvalidParameterValue", reason)
 
 
 # moto goes by the URL, and takes an operation that it does not know for one that it knows:
 # DeleteBucketMetricsConfiguration for DeleteBucket, PutObjectAnnotation for PutObject.
 _OF_S3 = """
-    AbortMultipartUpload CompleteMultipartUpload CopyObject CreateBucket
-    CreateMultipartUpload DeleteBucket DeleteBucketCors DeleteBucketEncryption
-    DeleteBucketLifecycle DeleteBucketOwnershipControls DeleteBucketPolicy
-    DeleteBucketReplication DeleteBucketTagging DeleteBucketWebsite DeleteObject
-    DeleteObjectTagging DeleteObjects DeletePublicAccessBlock
+    AbortMultipartUpload CompleteMultipartUpload CopyObject CreateBucket CreateMultipartUpload
+    DeleteBucket DeleteBucketCors DeleteBucketEncryption DeleteBucketLifecycle
+    DeleteBucketOwnershipControls DeleteBucketPolicy DeleteBucketReplication DeleteBucketTagging
+    DeleteBucketWebsite DeleteObject DeleteObjectTagging DeleteObjects DeletePublicAccessBlock
     GetBucketAccelerateConfiguration GetBucketAcl GetBucketCors GetBucketEncryption
     GetBucketInventoryConfiguration GetBucketLifecycle GetBucketLifecycleConfiguration
-    GetBucketLocation GetBucketLogging GetBucketNotification
-    GetBucketNotificationConfiguration GetBucketOwnershipControls GetBucketPolicy
-    GetBucketPolicyStatus GetBucketReplication GetBucketTagging GetBucketVersioning
-    GetBucketWebsite GetObject GetObjectAcl GetObjectAttributes GetObjectLegalHold
-    GetObjectLockConfiguration GetObjectTagging GetPublicAccessBlock HeadBucket HeadObject
-    ListBucketInventoryConfigurations ListBuckets ListMultipartUploads ListObjectVersions
-    ListObjects ListObjectsV2 ListParts PutBucketAccelerateConfiguration PutBucketAcl
-    PutBucketCors PutBucketEncryption PutBucketInventoryConfiguration PutBucketLifecycle
-    PutBucketLifecycleConfiguration PutBucketLogging PutBucketNotificationConfiguration
+    GetBucketLocation GetBucketLogging GetBucketNotification GetBucketNotificationConfiguration
+    GetBucketOwnershipControls GetBucketPolicy GetBucketPolicyStatus GetBucketReplication
+    GetBucketTagging GetBucketVersioning GetBucketWebsite GetObject GetObjectAcl
+    GetObjectAttributes GetObjectLegalHold GetObjectLockConfiguration GetObjectTagging
+    GetPublicAccessBlock HeadBucket HeadObject ListBucketInventoryConfigurations ListBuckets
+    ListMultipartUploads ListObjectVersions ListObjects ListObjectsV2 ListParts
+    PutBucketAccelerateConfiguration PutBucketAcl PutBucketCors PutBucketEncryption
+    PutBucketInventoryConfiguration PutBucketLifecycle PutBucketLifecycleConfiguration
+    PutBucketLogging PutBucketNotification PutBucketNotificationConfiguration
     PutBucketOwnershipControls PutBucketPolicy PutBucketReplication PutBucketTagging
     PutBucketVersioning PutBucketWebsite PutObject PutObjectAcl PutObjectLegalHold
     PutObjectLockConfiguration PutObjectRetention PutObjectTagging PutPublicAccessBlock
-    UploadPart UploadPartCopy PutBucketNotification
+    UploadPart UploadPartCopy
 """
+_OF_LAYERS = (
+    *("InitiateLayerUpload", "UploadLayerPart", "CompleteLayerUpload", "GetDownloadUrlForLayer"),
+)
 GUARDS: Mapping[str, Mapping[str, Guard]] = {
     "ec2": {
         "RunInstances": refuse("has no instances (ec2:RunInstances)"),
@@ -97,14 +93,6 @@ GUARDS: Mapping[str, Mapping[str, Guard]] = {
     "ssm": {"SendCommand": refuse("has no instances to command (ssm:SendCommand)")},
     "ecr": {
         "StartImageScan": refuse("scans no images (ecr:StartImageScan)"),
-        **{
-            operation: refuse(f"keeps no layers of images (ecr:{operation})")
-            for operation in (
-                "InitiateLayerUpload",
-                "UploadLayerPart",
-                "CompleteLayerUpload",
-                "GetDownloadUrlForLayer",
-            )
-        },
+        **{each: refuse(f"keeps no layers of images (ecr:{each})") for each in _OF_LAYERS},
     },
 }

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, unquote
 
 from moto.s3.models import FakeKey, s3_backends
 
-from shoal_local.control.authorization.account import AccountState
+from shoal_local.control.authorization.account import AccountState, owner_of_bucket
 from shoal_local.control.http.protocol import ApiCall
 from shoal_local.control.identity.key_guards import check_usable
 from shoal_local.errors import AwsError
@@ -87,24 +87,19 @@ class ObjectGuards:
 
     def _check_key(self, key: str | None, bucket: str) -> None:
         if key:
-            owner = _owner(bucket) or self.state.account
+            owner = owner_of_bucket(bucket) or self.state.account
             check_usable(key, owner, self.state.region, "KMS.")
 
 
 def _check_owners(call: ApiCall) -> None:
     """Refuse a request for a bucket of another account than it expects, as SageMaker's SDKs do."""
     expected = call.parameters.get("ExpectedBucketOwner")
-    if expected and _owner(call.parameters.get("Bucket", "")) not in {None, expected}:
+    if expected and owner_of_bucket(call.parameters.get("Bucket", "")) not in {None, expected}:
         raise AwsError("AccessDenied", "Access Denied", 403)
 
 
-def _owner(bucket: str) -> str | None:
-    """Return the account of a bucket; all accounts share one namespace of buckets."""
-    return s3_backends.bucket_accounts.get(bucket, (None, None))[1]
-
-
 def _object(bucket: str, key: str, version: str | None) -> Any:
-    owner = _owner(bucket)
+    owner = owner_of_bucket(bucket)
     if owner is None:
         return None
     return s3_backends[owner][PARTITION].get_object(bucket, key, version_id=version)

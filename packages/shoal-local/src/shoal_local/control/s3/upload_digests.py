@@ -21,13 +21,7 @@ from shoal_local.control.http.loopback_guard import MAX_IN_MEMORY_BYTES
 from shoal_local.control.s3.object_bodies import Body, blocks_of, checksum_of, sha256
 
 SHA256 = re.compile(r"^[0-9a-f]{64}$")
-LENGTHS: Mapping[str, int] = {
-    "CRC32": 4,
-    "CRC32C": 4,
-    "CRC64NVME": 8,
-    "SHA1": 20,
-    "SHA256": 32,
-}
+LENGTHS: Mapping[str, int] = {"CRC32": 4, "CRC32C": 4, "CRC64NVME": 8, "SHA1": 20, "SHA256": 32}
 COMPUTED = frozenset({"CRC32", "SHA1", "SHA256"})
 
 
