@@ -38,12 +38,8 @@ def state(account: Account, name: str) -> str:
 
 
 def publish(account: Account, metric: str, value: float, of: str = "me", **options: Any) -> None:
-    datum = {
-        "MetricName": metric,
-        "Value": value,
-        "Dimensions": [{"Name": "Of", "Value": of}],
-        **options,
-    }
+    dimensions = [{"Name": "Of", "Value": of}]
+    datum = {"MetricName": metric, "Value": value, "Dimensions": dimensions, **options}
     account.client("cloudwatch").put_metric_data(Namespace="mine", MetricData=[datum])
 
 
@@ -92,7 +88,6 @@ def test_metric_math_is_not_evaluated(account: Account) -> None:
 
 def test_alarms_on_aws_s_other_services_keep_what_was_set(account: Account) -> None:
     name = alarm(account, "ApproximateNumberOfMessagesVisible", Namespace="AWS/SQS")
-    account.client("cloudwatch").set_alarm_state(
-        AlarmName=name, StateValue="OK", StateReason="looked at"
-    )
+    ok = {"StateValue": "OK", "StateReason": "looked at"}
+    account.client("cloudwatch").set_alarm_state(AlarmName=name, **ok)
     assert state(account, name) == "OK"

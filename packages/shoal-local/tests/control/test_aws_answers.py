@@ -172,9 +172,7 @@ def test_only_the_latest_version_is_there_and_a_deletion_has_no_body(account: Ac
     assert deleted["ResponseMetadata"]["HTTPStatusCode"] == 204
 
 
-def test_a_mapping_needs_a_queue_a_window_and_a_role_and_there_is_one(
-    account: Account,
-) -> None:
+def test_a_mapping_needs_a_queue_a_window_and_a_role_and_there_is_one(account: Account) -> None:
     """Recorded: test_esm_with_not_existing_sqs_queue, test_event_source_mapping_default_batch_size,
     test_duplicate_event_source_mappings; developer guide, using Lambda with Amazon SQS.
     """

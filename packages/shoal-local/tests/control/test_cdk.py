@@ -116,9 +116,7 @@ class Cdk:
         return next(action for action in actions if action.startswith("s3:"))
 
 
-def test_stacks_are_deployed_compared_changed_and_destroyed(
-    tmp_path: Path,
-) -> None:
+def test_stacks_are_deployed_compared_changed_and_destroyed(tmp_path: Path) -> None:
     with running(tmp_path / "state") as account:
         cdk = Cdk(account, str(tmp_path / "cdk.out"))
         environment = {**account.environment(), "CDK_OUTDIR": cdk.assembly, "JSII_NODE": node()}

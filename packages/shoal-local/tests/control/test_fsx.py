@@ -27,6 +27,12 @@ OBJECTS = {
     "datasets/clash/one/two": b"",
     "elsewhere/three": b"3",
 }
+ASSOCIATION = {
+    "FileSystemPath": "/y",
+    "DataRepositoryPath": "s3://bucket/y",
+    "BatchImportMetaDataOnCreate": True,
+    "S3": IMPORT_ALL,
+}
 OUTPUTS = {
     "Id": {"Value": {"Ref": "FileSystem"}},
     "MountName": {"Value": {"Fn::GetAtt": ["FileSystem", "LustreMountName"]}},
@@ -96,10 +102,10 @@ class Deployed:
     def resources(self, s3: Any = IMPORT_ALL, **file_system: Any) -> dict[str, Any]:
         """Return a file system and an association for a template."""
         association = {
+            **ASSOCIATION,
             "FileSystemId": {"Ref": "FileSystem"},
             "FileSystemPath": "/datasets",
             "DataRepositoryPath": f"s3://{self.bucket}/datasets",
-            "BatchImportMetaDataOnCreate": True,
             "S3": s3,
         }
         properties = request(self._network, **file_system)
@@ -194,14 +200,10 @@ def test_a_stack_changes_its_file_system_in_place_and_leaves_nothing(
     )
     assert own.account.update(own.name, changed)["StackStatus"] == "UPDATE_COMPLETE"
     (after,) = fsx.describe_file_systems(FileSystemIds=[own.id])["FileSystems"]
-    assert (after["StorageCapacity"], after["LustreConfiguration"]["DataCompressionType"]) == (
-        2400,
-        "LZ4",
-    )
-    (association,) = fsx.describe_data_repository_associations(AssociationIds=[own.association_id])[
-        "Associations"
-    ]
-    assert association["S3"] == policy
+    compression = after["LustreConfiguration"]["DataCompressionType"]
+    assert (after["StorageCapacity"], compression) == (2400, "LZ4")
+    answer = fsx.describe_data_repository_associations(AssociationIds=[own.association_id])
+    assert [each["S3"] for each in answer["Associations"]] == [policy]
     arn = after["ResourceARN"]
     assert fsx.list_tags_for_resource(ResourceARN=arn)["Tags"] == [{"Key": "team", "Value": "a"}]
     fsx.untag_resource(ResourceARN=arn, TagKeys=["team"])
@@ -217,14 +219,11 @@ def test_another_deployment_type_makes_another_file_system(deployed: Deployed) -
     cloudformation = deployed.account.client("cloudformation")
     persistent = {"DeploymentType": "PERSISTENT_2", "PerUnitStorageThroughput": 125}
     body = template(deployed.resources(LustreConfiguration=persistent))
-    cloudformation.create_change_set(
-        StackName=deployed.name, ChangeSetName="type", TemplateBody=body
-    )
-    changes = cloudformation.describe_change_set(StackName=deployed.name, ChangeSetName="type")
-    replaced = {
-        each["ResourceChange"]["LogicalResourceId"]: each["ResourceChange"]["Replacement"]
-        for each in changes["Changes"]
-    }
+    change_set = {"StackName": deployed.name, "ChangeSetName": "type"}
+    cloudformation.create_change_set(**change_set, TemplateBody=body)
+    entries = cloudformation.describe_change_set(**change_set)["Changes"]
+    changes = [entry["ResourceChange"] for entry in entries]
+    replaced = {each["LogicalResourceId"]: each["Replacement"] for each in changes}
     assert replaced["FileSystem"] == "True"
 
 
@@ -280,15 +279,8 @@ def test_an_association_is_refused_with_the_reason(
     fsx = account.client("fsx")
     made = fsx.create_file_system(**request(network, FileSystemTypeVersion=version))
     file_system = {"FileSystemId": made["FileSystem"]["FileSystemId"]}
-    base = {
-        **file_system,
-        "FileSystemPath": "/x",
-        "DataRepositoryPath": "s3://bucket/x",
-        "BatchImportMetaDataOnCreate": True,
-        "S3": IMPORT_ALL,
-    }
     with pytest.raises(ClientError, match=reason):
-        fsx.create_data_repository_association(**base | change)
+        fsx.create_data_repository_association(**file_system | ASSOCIATION | change)
     fsx.delete_file_system(**file_system)
 
 
@@ -298,13 +290,7 @@ def test_an_association_is_refused_with_the_reason(
         ("update_file_system", {"StorageCapacity": 600}, "can only grow; it is 1200 GiB"),
         ("update_file_system", {"StorageType": "HDD"}, "another StorageType"),
         (
-            "create_data_repository_association",
-            {
-                "FileSystemPath": "/y",
-                "DataRepositoryPath": "s3://bucket/y",
-                "BatchImportMetaDataOnCreate": True,
-                "S3": IMPORT_ALL,
-            },
+            *("create_data_repository_association", ASSOCIATION),
             "a second data repository association",
         ),
     ],

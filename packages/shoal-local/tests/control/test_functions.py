@@ -41,47 +41,33 @@ def test_the_report_counts_the_functions_own_memory_only(account: Account) -> No
     assert 5 < used_mb < 40
 
 
-def test_an_exception_is_an_unhandled_function_error_with_type_message_and_stack(
-    account: Account,
+BODY = "def handler(event, context):\n    "
+
+
+@pytest.mark.parametrize(
+    ("source", "kind", "message"),
+    [
+        (f"{BODY}raise KeyError('no such digit')\n", "KeyError", "'no such digit'"),
+        (
+            f"import time\n{BODY}time.sleep(60)\n",
+            *("Sandbox.Timedout", "Task timed out after 1.00 seconds"),
+        ),
+        (f"import os\n{BODY}os._exit(3)\n", "Runtime.ExitError", "exit status 3"),
+        ("import numpie\n", "Runtime.ImportModuleError", "No module named 'numpie'"),
+        (f"{BODY}return {{1, 2}}\n", "Runtime.MarshalError", "Unable to marshal response"),
+    ],
+)
+def test_a_function_that_fails_answers_with_type_and_message(
+    account: Account, source: str, kind: str, message: str
 ) -> None:
-    answer = account.invoke(
-        account.function("def handler(event, context):\n    raise KeyError('no such digit')\n")
-    )
-    assert answer["FunctionError"] == "Unhandled"
-    assert (answer["payload"]["errorType"], answer["payload"]["errorMessage"]) == (
-        "KeyError",
-        "'no such digit'",
-    )
+    answer = account.invoke(account.function(source, Timeout=1))
+    assert (answer["FunctionError"], answer["payload"]["errorType"]) == ("Unhandled", kind)
+    assert message in answer["payload"]["errorMessage"]
+
+
+def test_an_exception_has_the_functions_own_stack(account: Account) -> None:
+    answer = account.invoke(account.function(f"{BODY}raise ValueError\n"))
     assert "line 2, in handler" in answer["payload"]["stackTrace"][0]
-
-
-def test_a_function_that_is_late_is_killed_and_the_error_says_after_how_long(
-    account: Account,
-) -> None:
-    name = account.function(
-        "import time\ndef handler(event, context):\n    time.sleep(60)\n", Timeout=1
-    )
-    answer = account.invoke(name)
-    assert "Task timed out after 1.00 seconds" in answer["payload"]["errorMessage"]
-
-
-def test_a_function_whose_process_ends_reports_the_exit_status(account: Account) -> None:
-    answer = account.invoke(
-        account.function("import os\ndef handler(event, context):\n    os._exit(3)\n")
-    )
-    assert answer["payload"]["errorType"] == "Runtime.ExitError"
-    assert "exit status 3" in answer["payload"]["errorMessage"]
-
-
-def test_a_module_that_cannot_be_imported_is_named(account: Account) -> None:
-    answer = account.invoke(account.function("import numpie\n"))
-    assert answer["payload"]["errorType"] == "Runtime.ImportModuleError"
-    assert "No module named 'numpie'" in answer["payload"]["errorMessage"]
-
-
-def test_a_result_that_is_not_json_is_a_marshal_error(account: Account) -> None:
-    answer = account.invoke(account.function("def handler(event, context):\n    return {1, 2}\n"))
-    assert answer["payload"]["errorType"] == "Runtime.MarshalError"
 
 
 def test_a_function_calls_aws_as_its_role(account: Account) -> None:
@@ -90,11 +76,9 @@ def test_a_function_calls_aws_as_its_role(account: Account) -> None:
         "import boto3\ndef handler(event, context):\n    return"
         " boto3.client('sts').get_caller_identity()['Arn']\n"
     )
-    name = account.function(source, Role=role)
-    assert (
-        account.invoke(name)["payload"]
-        == f"arn:aws:sts::111122223333:assumed-role/{role.rpartition('/')[2]}/{name}"
-    )
+    name, role_name = account.function(source, Role=role), role.rpartition("/")[2]
+    arn = f"arn:aws:sts::111122223333:assumed-role/{role_name}/{name}"
+    assert account.invoke(name)["payload"] == arn
 
 
 def test_a_function_sees_its_variables_and_its_context_but_not_the_emulators_environment(
@@ -111,14 +95,10 @@ def test_a_function_sees_its_variables_and_its_context_but_not_the_emulators_env
     assert 3000 < remaining_ms <= 5000
 
 
-def test_an_asynchronous_invocation_is_accepted_and_tried_three_times(
-    account: Account,
-) -> None:
+def test_an_asynchronous_invocation_is_accepted_and_tried_three_times(account: Account) -> None:
     name = account.function("def handler(event, context):\n    raise ValueError('again')\n")
-    answer = account.client("lambda").invoke(
-        FunctionName=name, InvocationType="Event", Payload=b"{}"
-    )
-    assert answer["StatusCode"] == 202
+    asynchronous = {"FunctionName": name, "InvocationType": "Event", "Payload": b"{}"}
+    assert account.client("lambda").invoke(**asynchronous)["StatusCode"] == 202
     assert eventually(lambda: sum("START" in line for line in account.log(name)) == 3)
 
 
@@ -131,21 +111,19 @@ def test_a_dry_run_invokes_nothing(account: Account) -> None:
 def test_an_update_of_the_code_is_what_the_next_invocation_runs(account: Account) -> None:
     name = account.function("def handler(event, context):\n    return 'old'\n")
     account.invoke(name)
-    account.client("lambda").update_function_code(
-        FunctionName=name, ZipFile=zipped("def handler(event, context):\n    return 'new'\n")
-    )
+    code = zipped("def handler(event, context):\n    return 'new'\n")
+    account.client("lambda").update_function_code(FunctionName=name, ZipFile=code)
     assert account.invoke(name)["payload"] == "new"
+
+
+def create(account: Account, name: str, **code: Any) -> None:
+    settings = {"Runtime": "python3.12", "Handler": "main.handler", "Role": account.role()}
+    account.client("lambda").create_function(FunctionName=name, Code=code, **settings)
 
 
 def test_code_in_s3_that_is_not_there_is_refused(account: Account) -> None:
     with pytest.raises(ClientError, match="S3 Error Code: NoSuchBucket"):
-        account.client("lambda").create_function(
-            FunctionName="lost",
-            Role=account.role(),
-            Runtime="python3.12",
-            Handler="main.handler",
-            Code={"S3Bucket": "nowhere-at-all", "S3Key": "code.zip"},
-        )
+        create(account, "lost", S3Bucket="nowhere-at-all", S3Key="code.zip")
 
 
 class LargeObject:
@@ -166,12 +144,10 @@ def test_code_in_s3_that_is_larger_than_any_function_may_be_is_refused_unread(
     large = model.Function("large", "arn", model.Code("", 0, tmp_path), {})
     functions = Functions(unused, clients, unused, tmp_path, {"large": large})
     request = {"FunctionName": "large", "S3Bucket": "code", "S3Key": "large.zip"}
-    with pytest.raises(
-        AwsError, match=r"must be smaller than 262144000 bytes \(the zip itself has 262144001"
-    ) as refusal:
-        functions.operations["UpdateFunctionCode"](
-            ApiCall("lambda", "UpdateFunctionCode", "us-east-1", "arn", request)
-        )
+    call = ApiCall("lambda", "UpdateFunctionCode", "us-east-1", "arn", request)
+    reason = r"must be smaller than 262144000 bytes \(the zip itself has 262144001"
+    with pytest.raises(AwsError, match=reason) as refusal:
+        functions.operations["UpdateFunctionCode"](call)
     assert refusal.value.code == "InvalidParameterValueException"
 
 
@@ -206,17 +182,9 @@ def test_a_deleted_function_is_not_found(account: Account) -> None:
 def test_a_zip_that_reaches_outside_its_folder_is_refused_and_leaves_nothing(
     account: Account,
 ) -> None:
-    with pytest.raises(
-        ClientError,
-        match=r"Could not unzip uploaded file: '\.\./main\.py' would be written outside",
-    ):
-        account.client("lambda").create_function(
-            FunctionName="slip",
-            Role=account.role(),
-            Runtime="python3.12",
-            Handler="main.handler",
-            Code={"ZipFile": zipped(ECHO, "../main.py")},
-        )
+    reason = r"Could not unzip uploaded file: '\.\./main\.py' would be written outside"
+    with pytest.raises(ClientError, match=reason):
+        create(account, "slip", ZipFile=zipped(ECHO, "../main.py"))
     assert not list((account.state_dir / "lambda" / "slip").glob("*"))
 
 

@@ -28,9 +28,8 @@ def test_an_image_that_a_runtime_stands_for_has_a_digest_by_which_it_is_found_ag
 ) -> None:
     (image_id,) = images(account, imageTag=TAG)
     assert (image_id["imageTag"], len(image_id["imageDigest"])) == (TAG, len("sha256:") + 64)
-    assert images(account, imageDigest=image_id["imageDigest"]) == [
-        {"imageDigest": image_id["imageDigest"]}
-    ]
+    by_digest = {"imageDigest": image_id["imageDigest"]}
+    assert images(account, **by_digest) == [by_digest]
 
 
 def test_another_digest_is_not_found(account: Account) -> None:
@@ -51,15 +50,12 @@ def test_the_registry_notes_who_made_a_version_and_who_changed_it(account: Accou
     package = sagemaker.create_model_package(
         ModelPackageGroupName=group, InferenceSpecification={"Containers": [CONTAINER], **formats}
     )
-    arn, approver = (
-        package["ModelPackageArn"],
-        account.role({"AWS": "arn:aws:iam::111122223333:root"}),
-    )
+    arn, root = package["ModelPackageArn"], "arn:aws:iam::111122223333:root"
+    approver = account.role({"AWS": root})
     account.as_role("sagemaker", approver).update_model_package(
         ModelPackageArn=arn, ModelApprovalStatus="Approved"
     )
     version = sagemaker.describe_model_package(ModelPackageName=arn)
-    assert version["CreatedBy"]["IamIdentity"]["Arn"] == "arn:aws:iam::111122223333:root"
-    assert version["LastModifiedBy"]["IamIdentity"]["Arn"].endswith(
-        f":assumed-role/{approver.rpartition('/')[2]}/tests"
-    )
+    assert version["CreatedBy"]["IamIdentity"]["Arn"] == root
+    session = f":assumed-role/{approver.rpartition('/')[2]}/tests"
+    assert version["LastModifiedBy"]["IamIdentity"]["Arn"].endswith(session)

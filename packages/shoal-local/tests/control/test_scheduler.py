@@ -27,11 +27,7 @@ def function_arn(name: str) -> str:
 
 
 def role_for(account: Account, actions: list[str], service: str = "scheduler.amazonaws.com") -> str:
-    arn = account.role({"Service": service})
-    account.client("iam").put_role_policy(
-        RoleName=arn.rpartition("/")[2], PolicyName="p", PolicyDocument=json.dumps(allow(actions))
-    )
-    return arn
+    return account.role({"Service": service}, allow(actions))
 
 
 def schedule(account: Account, target_arn: str, **changes: Any) -> str:

@@ -21,6 +21,7 @@ from shoal_local.__main__ import MAX_OPEN_FILES, parser
 from shoal_local.processes import ProcessRegistry, started_at
 from shoal_local.testing import LocalEmulator
 
+SHOAL_LOCAL = (sys.executable, "-m", "shoal_local")
 needs_ipv6 = pytest.mark.skipif(
     loopback.IPV6 not in loopback.hosts(), reason="this machine has no ::1"
 )
@@ -28,14 +29,8 @@ needs_ipv6 = pytest.mark.skipif(
 
 def emulator(*arguments: str) -> tuple[int, str]:
     """Run `python -m shoal_local ...` and return exit code and output."""
-    process = subprocess.run(
-        [sys.executable, "-m", "shoal_local", *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    command = [*SHOAL_LOCAL, *arguments]
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     return process.returncode, process.stdout + process.stderr
 
 
@@ -45,9 +40,7 @@ def served(tmp_path: Path) -> Iterator[LocalEmulator]:
         yield local
 
 
-def test_the_ready_line_is_what_the_state_file_and_status_say(
-    served: LocalEmulator,
-) -> None:
+def test_the_ready_line_is_what_the_state_file_and_status_say(served: LocalEmulator) -> None:
     ready, state_dir = served.ready, served.account.state_dir
     code, output = emulator("status", "--state-dir", str(state_dir))
     assert ready["pid"] == served.process.pid
@@ -68,9 +61,8 @@ def test_env_says_how_to_use_it_and_only_its_accounts(served: LocalEmulator) -> 
         f"export AWS_SECRET_ACCESS_KEY={account.secret}",
         f"export AWS_DEFAULT_REGION={account.region}",
     ]
-    code, output = emulator(
-        "env", "--state-dir", str(account.state_dir), "--account", "999988887777"
-    )
+    foreign = ("--account", "999988887777")
+    code, output = emulator("env", "--state-dir", str(account.state_dir), *foreign)
     assert (code, "does not play account 999988887777" in output) == (1, True)
 
 
@@ -98,7 +90,7 @@ def test_a_signal_stops_it_with_exit_code_zero_and_status_finds_none(
 
 
 def test_a_signal_while_it_imports_ends_it_before_it_serves(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "shoal_local", "serve", "--state-dir", str(tmp_path / "state")]
+    command = [*SHOAL_LOCAL, "serve", "--state-dir", str(tmp_path / "state")]
     with subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -108,18 +100,14 @@ def test_a_signal_while_it_imports_ends_it_before_it_serves(tmp_path: Path) -> N
     assert (process.returncode, output, errors) == (0, "", "")
 
 
-def test_down_stops_it_and_removes_its_files(
-    served: LocalEmulator,
-) -> None:
+def test_down_stops_it_and_removes_its_files(served: LocalEmulator) -> None:
     state_dir = served.account.state_dir
     assert emulator("down", "--state-dir", str(state_dir)) == (0, '{"stopped": true}\n')
     assert served.process.wait(5) == 0
     assert not state_dir.exists()
 
 
-def test_a_second_emulator_with_the_same_state_directory_is_refused(
-    served: LocalEmulator,
-) -> None:
+def test_a_second_emulator_with_the_same_state_directory_is_refused(served: LocalEmulator) -> None:
     code, output = emulator("serve", "--state-dir", str(served.account.state_dir))
     assert code == 1
     assert "an emulator already runs" in output
@@ -127,7 +115,7 @@ def test_a_second_emulator_with_the_same_state_directory_is_refused(
 
 def test_while_an_emulator_starts_its_folder_is_left_alone(tmp_path: Path) -> None:
     state_dir = tmp_path / "state"
-    command = [sys.executable, "-m", "shoal_local", "serve", "--state-dir", str(state_dir)]
+    command = [*SHOAL_LOCAL, "serve", "--state-dir", str(state_dir)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as starting:
         try:
             eventually(lambda: (state_dir / "emulator.log").exists())
@@ -143,9 +131,7 @@ def test_while_an_emulator_starts_its_folder_is_left_alone(tmp_path: Path) -> No
             starting.kill()
 
 
-def test_children_of_a_crashed_emulator_are_ended_by_down(
-    served: LocalEmulator,
-) -> None:
+def test_children_of_a_crashed_emulator_are_ended_by_down(served: LocalEmulator) -> None:
     state_dir = served.account.state_dir
     account = Account(served.account.endpoint, state_dir)
     name = account.function(
@@ -159,9 +145,7 @@ def test_children_of_a_crashed_emulator_are_ended_by_down(
     assert started_at(child) is None
 
 
-def test_a_start_after_a_crash_begins_empty(
-    served: LocalEmulator,
-) -> None:
+def test_a_start_after_a_crash_begins_empty(served: LocalEmulator) -> None:
     served.account.client("s3").create_bucket(Bucket="before-the-crash")
     served.kill()
     with running(served.account.state_dir) as account:
@@ -192,10 +176,8 @@ def test_a_port_that_is_taken_is_one_sentence(served: LocalEmulator, tmp_path: P
     port = served.ready["port"]
     code, output = emulator("serve", "--state-dir", str(tmp_path / "other"), "--port", str(port))
     assert code == 1
-    assert (
-        output.strip()
-        == f"emulator: port {port} of 127.0.0.1 cannot be used: Address already in use"
-    )
+    refusal = f"emulator: port {port} of 127.0.0.1 cannot be used: Address already in use"
+    assert output.strip() == refusal
 
 
 @needs_ipv6
@@ -226,12 +208,8 @@ def test_a_machine_without_ipv6_has_one_address(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_settings_of_the_users_aws_account_do_not_reach_it(tmp_path: Path) -> None:
-    environment = {
-        **os.environ,
-        "AWS_PROFILE": "production",
-        "AWS_ENDPOINT_URL": "http://localhost:1",
-    }
-    with running(tmp_path / "state", environment=environment) as account:
+    own = {"AWS_PROFILE": "production", "AWS_ENDPOINT_URL": "http://localhost:1"}
+    with running(tmp_path / "state", environment={**os.environ, **own}) as account:
         assert account.answers()
 
 

@@ -11,12 +11,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
-import boto3
 import pytest
 from botocore.config import Config
-from botocore.exceptions import ClientError
 
-from local_kit.control import Account, unique
+from local_kit.control import Account, refused, unique
 from shoal_local.testing import REGION
 
 FORM = b"Action=GetCallerIdentity&Version=2011-06-15"
@@ -25,9 +23,7 @@ FORM_TYPE = {"Content-Type": "application/x-www-form-urlencoded"}
 
 def code_of(request: Callable[..., Any], **parameters: Any) -> str:
     """Return the code of the refusal."""
-    with pytest.raises(ClientError) as refusal:
-        request(**parameters)
-    return str(refusal.value.response["Error"]["Code"])
+    return refused(request, **parameters)[0]
 
 
 def send(
@@ -152,9 +148,8 @@ def session_of(account: Account) -> dict[str, str]:
 
 def test_a_session_needs_its_secret_and_its_token(account: Account) -> None:
     session = session_of(account)
-    key, secret, token = (
-        session[each] for each in ("AccessKeyId", "SecretAccessKey", "SessionToken")
-    )
+    names = ("AccessKeyId", "SecretAccessKey", "SessionToken")
+    key, secret, token = (session[name] for name in names)
 
     def code(secret: str, token: str | None) -> str:
         return code_of(account.client_of("sts", key, secret, token).get_caller_identity)
@@ -184,16 +179,9 @@ def test_credentials_that_would_be_the_same_for_everybody_are_not_given(account:
 def put_signed_chunks(account: Account, content: bytes, signed: bytes) -> tuple[int, str]:
     """Upload one chunk with the signature of `signed`."""
     path, payload = "/signed-chunks/key", "STREAMING-AWS4-HMAC-SHA256-PAYLOAD"
-    headers = account.signed(
-        "PUT",
-        path,
-        "s3",
-        headers={
-            "Content-Encoding": "aws-chunked",
-            "x-amz-decoded-content-length": str(len(content)),
-        },
-        payload=payload,
-    )
+    length = {"x-amz-decoded-content-length": str(len(content))}
+    encoding = {"Content-Encoding": "aws-chunked", **length}
+    headers = account.signed("PUT", path, "s3", headers=encoding, payload=payload)
     timestamp = headers["X-Amz-Date"]
     scope = f"{timestamp[:8]}/{REGION}/s3/aws4_request"
     key = f"AWS4{account.secret}".encode()
@@ -229,12 +217,6 @@ def test_boto3_signs_odd_names_as_the_emulator_does(account: Account) -> None:
         account.client("s3").put_object(Bucket="odd-names", Key=key, Body=b"x")
         got = account.client("s3").get_object(Bucket="odd-names", Key=key)
         assert got["Body"].read() == b"x"
-    functions = boto3.client(
-        "lambda",
-        region_name=REGION,
-        endpoint_url=account.endpoint,
-        aws_access_key_id=account.key,
-        aws_secret_access_key=account.secret,
-    )
+    functions = account.client("lambda")
     arn = f"arn:aws:lambda:{REGION}:{account.number}:function:none"
     assert code_of(functions.get_function, FunctionName=arn) == "ResourceNotFoundException"

@@ -15,10 +15,9 @@ from typing import Any
 import pytest
 from moto.s3.exceptions import S3ClientError
 
-from local_kit.control import Account, unique
+from local_kit.control import Account, refused, unique
 from shoal_local.control.http.loopback_guard import MAX_IN_MEMORY_BYTES
 from shoal_local.control.s3.upload_digests import check_digests
-from tests.control.test_policy_guards import refused
 from tests.control.test_signatures import send
 
 BODY = b"test-data"

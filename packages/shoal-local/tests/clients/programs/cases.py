@@ -7,15 +7,19 @@ client's virtual environment, so with its packages alone.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import socket
 import sys
+import tarfile
 import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+
+import boto3
 
 BUCKET, ROLE = os.environ["CASES_BUCKET"], os.environ["CASES_ROLE"]
 SOURCE = str(Path(__file__).with_name("source"))
@@ -41,6 +45,26 @@ def run(cases: Sequence[Case], at_once: int = 1) -> None:
         }
     report = {"outcomes": outcomes, "hosts": sorted(hosts)}
     Path(sys.argv[1]).write_text(json.dumps(report, default=str), encoding="utf-8")
+
+
+def text(uri: str) -> str:
+    """Return an object of S3 as text."""
+    return _object(uri).decode()
+
+
+def files(uri: str) -> dict[str, bytes]:
+    """Return the files of a model.tar.gz in S3."""
+    with tarfile.open(fileobj=io.BytesIO(_object(uri))) as tar:
+        return {
+            each.name.removeprefix("./"): content.read()
+            for each in tar
+            if (content := tar.extractfile(each))
+        }
+
+
+def _object(uri: str) -> bytes:
+    bucket, _, key = uri.removeprefix("s3://").partition("/")
+    return bytes(boto3.client("s3").get_object(Bucket=bucket, Key=key)["Body"].read())
 
 
 def _outcome(case: Case) -> dict[str, Any]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import io
-import tarfile
 from typing import Any
 
 import boto3
 import numpy as np
-from cases import BUCKET, ROLE, SOURCE, run
+from cases import BUCKET, ROLE, SOURCE, files, run, text
 from sagemaker import Session
 from sagemaker.analytics import TrainingJobAnalytics
 from sagemaker.exceptions import UnexpectedStatusException
@@ -28,6 +26,8 @@ from sagemaker.workflow.pipeline import Pipeline
 from sagemaker.workflow.pipeline_context import PipelineSession
 from sagemaker.workflow.steps import ProcessingStep, TrainingStep
 
+ONE_HOST: dict[str, Any] = {"instance_type": "ml.m5.xlarge", "instance_count": 1}
+INSTANCE: dict[str, Any] = {"instance_type": "ml.m5.xlarge", "initial_instance_count": 1}
 LOSS = [{"Name": "loss", "Regex": "loss=([0-9.]+)"}]
 
 
@@ -37,11 +37,7 @@ def session(kind: type = Session) -> Any:
 
 def pytorch(job: str, script: str = "train.py", **options: Any) -> PyTorch:
     """An estimator; what the caller does not say is left to the SDK."""
-    settings = {
-        "framework_version": "2.3",
-        "instance_type": "ml.m5.xlarge",
-        "instance_count": 1,
-    } | options
+    settings = {"framework_version": "2.3", **ONE_HOST, **options}
     return PyTorch(
         entry_point=script,
         source_dir=SOURCE,
@@ -50,23 +46,6 @@ def pytorch(job: str, script: str = "train.py", **options: Any) -> PyTorch:
         base_job_name=job,
         **({"sagemaker_session": session()} | settings),
     )
-
-
-def files(uri: str) -> dict[str, bytes]:
-    """The files of a model.tar.gz in S3."""
-    bucket, _, key = uri.removeprefix("s3://").partition("/")
-    body = boto3.client("s3").get_object(Bucket=bucket, Key=key)["Body"].read()
-    with tarfile.open(fileobj=io.BytesIO(body)) as tar:
-        return {
-            each.name.removeprefix("./"): content.read()
-            for each in tar
-            if (content := tar.extractfile(each))
-        }
-
-
-def text(uri: str) -> str:
-    bucket, _, key = uri.removeprefix("s3://").partition("/")
-    return str(boto3.client("s3").get_object(Bucket=bucket, Key=key)["Body"].read().decode())
 
 
 def fit_deploy_and_attach() -> dict[str, Any]:
@@ -78,7 +57,7 @@ def fit_deploy_and_attach() -> dict[str, Any]:
     model = files(estimator.model_data)
     frame = TrainingJobAnalytics(estimator.latest_training_job.name, ["loss"]).dataframe()
     attached = PyTorch.attach(estimator.latest_training_job.name, sagemaker_session=session())
-    predictor = attached.deploy(initial_instance_count=1, instance_type="ml.m5.xlarge")
+    predictor = attached.deploy(**INSTANCE)
     answer = predictor.predict(np.array([[3.0]], dtype="float32"))
     name = predictor.endpoint_name
     predictor.delete_model()
@@ -125,12 +104,11 @@ def tensorflow() -> dict[str, Any]:
         role=ROLE,
         framework_version="2.14",
         py_version="py310",
-        instance_type="ml.m5.xlarge",
-        instance_count=1,
+        **ONE_HOST,
         sagemaker_session=session(),
     )
     estimator.fit()
-    predictor = estimator.deploy(initial_instance_count=1, instance_type="ml.m5.xlarge")
+    predictor = estimator.deploy(**INSTANCE)
     answer = predictor.predict({"instances": [[3.0], [0.0]]})
     assert predictor.predict(np.array([[3.0], [0.0]])) == answer  # an array is wrapped
     predictor.delete_endpoint()
@@ -142,7 +120,7 @@ def processors() -> dict[str, str]:
     estimator = pytorch("image")
     inputs = [ProcessingInput(f"s3://{BUCKET}/v2/lines", "/opt/ml/processing/input")]
     outputs = [ProcessingOutput("/opt/ml/processing/output", output_name="report")]
-    where = {"role": ROLE, "instance_type": "ml.m5.xlarge", "instance_count": 1}
+    where = {"role": ROLE, **ONE_HOST}
     script = ScriptProcessor(
         image_uri=estimator.training_image_uri(),
         command=["python3"],
@@ -163,7 +141,7 @@ def processors() -> dict[str, str]:
 def scikit_learn() -> dict[str, Any]:
     """What a processor writes trains an estimator, whose model serves."""
     boto3.client("s3").put_object(Bucket=BUCKET, Key="v2/rows/a.csv", Body=b"0,0\n1,1\n2,2\n")
-    where = {"role": ROLE, "instance_type": "ml.m5.xlarge", "instance_count": 1}
+    where = {"role": ROLE, **ONE_HOST}
     processor = SKLearnProcessor("1.2-1", sagemaker_session=session(), **where)
     processor.run(
         f"{SOURCE}/double.py",
@@ -171,15 +149,11 @@ def scikit_learn() -> dict[str, Any]:
         outputs=[ProcessingOutput("/opt/ml/processing/output", output_name="rows")],
         arguments=["--times", "2"],
     )
-    estimator = SKLearn(
-        entry_point="fit_line.py",
-        source_dir=SOURCE,
-        framework_version="1.2-1",
-        sagemaker_session=session(),
-        **where,
-    )
+    source = {"entry_point": "fit_line.py", "source_dir": SOURCE}
+    versions = {"framework_version": "1.2-1", "sagemaker_session": session()}
+    estimator = SKLearn(**source, **versions, **where)
     estimator.fit({"train": processor.latest_job.outputs[0].destination})
-    predictor = estimator.deploy(initial_instance_count=1, instance_type="ml.m5.xlarge")
+    predictor = estimator.deploy(**INSTANCE)
     answer = predictor.predict(np.array([[3.0], [5.0]]))
     predictor.delete_endpoint()
     return {
@@ -217,9 +191,8 @@ def pipeline() -> dict[str, Any]:
         image_uri=estimator.training_image_uri(),
         command=["python3"],
         role=ROLE,
-        instance_type="ml.m5.xlarge",
-        instance_count=1,
         sagemaker_session=session_,
+        **ONE_HOST,
     )
     model = train.properties.ModelArtifacts.S3ModelArtifacts
     outputs = [ProcessingOutput("/opt/ml/processing/output", output_name="report")]
@@ -236,28 +209,14 @@ def pipeline() -> dict[str, Any]:
     execution = made.start(parameters={"Steps": 7})
     execution.wait(delay=2)
     states = {each["StepName"]: each["StepStatus"] for each in execution.list_steps()}
-    job = boto3.client("sagemaker").describe_training_job(
-        TrainingJobName=next(
-            each["Metadata"]["TrainingJob"]["Arn"].rpartition("/")[2]
-            for each in execution.list_steps()
-            if "TrainingJob" in each["Metadata"]
-        )
-    )
+    metadata = [each["Metadata"] for each in execution.list_steps()]
+    arn = next(each["TrainingJob"]["Arn"] for each in metadata if "TrainingJob" in each)
+    name = arn.rpartition("/")[2]
+    job = boto3.client("sagemaker").describe_training_job(TrainingJobName=name)
     made.delete()
     return {"states": states, "steps": job["HyperParameters"]["steps"]}
 
 
 if __name__ == "__main__":
-    run(
-        [
-            fit_deploy_and_attach,
-            tensorflow,
-            scikit_learn,
-            tuned,
-            pipeline,
-            processors,
-            two_hosts,
-            failing_script,
-        ],
-        at_once=3,
-    )
+    first = [fit_deploy_and_attach, tensorflow, scikit_learn, tuned, pipeline]
+    run([*first, processors, two_hosts, failing_script], at_once=3)

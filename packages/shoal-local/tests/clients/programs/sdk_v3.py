@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import json
-import tarfile
 from typing import Any
 
 import boto3
-from cases import BUCKET, ROLE, SOURCE, run
+from cases import BUCKET, ROLE, SOURCE, files, run, text
 from sagemaker.core.helper.session_helper import Session
 from sagemaker.core.processing import ScriptProcessor
 from sagemaker.core.resources import TrainingJob
@@ -54,24 +52,15 @@ def finished(job: str) -> TrainingJob:
     )
 
 
-def files(job: str) -> dict[str, bytes]:
-    """The files of the model.tar.gz of a finished job."""
+def model_files(job: str) -> dict[str, bytes]:
+    """Return the files of the model.tar.gz of a finished job."""
     described = finished(job)
     described.refresh()
-    uri = described.model_artifacts.s3_model_artifacts
-    bucket, _, key = uri.removeprefix("s3://").partition("/")
-    body = boto3.client("s3").get_object(Bucket=bucket, Key=key)["Body"].read()
-    with tarfile.open(fileobj=io.BytesIO(body)) as tar:
-        return {
-            each.name.removeprefix("./"): content.read()
-            for each in tar
-            if (content := tar.extractfile(each))
-        }
+    return files(described.model_artifacts.s3_model_artifacts)
 
 
-def text(uri: str) -> str:
-    bucket, _, key = uri.removeprefix("s3://").partition("/")
-    return str(boto3.client("s3").get_object(Bucket=bucket, Key=key)["Body"].read().decode())
+def ranks(job: str) -> str:
+    return model_files(job)["ranks.txt"].decode()
 
 
 def train_and_deploy() -> dict[str, Any]:
@@ -80,7 +69,7 @@ def train_and_deploy() -> dict[str, Any]:
     made.train(
         input_data_config=[InputData(channel_name="train", data_source=f"s3://{BUCKET}/v3/numbers")]
     )
-    model = files("v3-fit")
+    model = model_files("v3-fit")
     builder = ModelBuilder(
         s3_model_data_url=finished("v3-fit").model_artifacts.s3_model_artifacts,
         image_uri=INFERENCE,
@@ -99,24 +88,24 @@ def train_and_deploy() -> dict[str, Any]:
 
 def torchrun_one_host() -> str:
     trainer("v3-torchrun-1", "ranks.py", distributed=Torchrun(process_count_per_node=2)).train()
-    return files("v3-torchrun-1")["ranks.txt"].decode()
+    return ranks("v3-torchrun-1")
 
 
 def torchrun_two_hosts() -> str:
     trainer("v3-torchrun-2", "ranks.py", 2, distributed=Torchrun(process_count_per_node=1)).train()
-    return files("v3-torchrun-2")["ranks.txt"].decode()
+    return ranks("v3-torchrun-2")
 
 
 def mpi_one_host() -> str:
     trainer("v3-mpi-1", "mpi_ranks.py", distributed=MPI(process_count_per_node=2)).train()
-    return files("v3-mpi-1")["ranks.txt"].decode()
+    return ranks("v3-mpi-1")
 
 
 def mpi_two_hosts() -> str:
     spread = ["--map-by", "ppr:1:node"]
     distributed = MPI(process_count_per_node=2, mpi_additional_options=spread)
     trainer("v3-mpi-2", "mpi_ranks.py", 2, distributed=distributed).train()
-    return files("v3-mpi-2")["ranks.txt"].decode()
+    return ranks("v3-mpi-2")
 
 
 def failing_script() -> str:
@@ -175,15 +164,5 @@ def pipeline() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    run(
-        [
-            train_and_deploy,
-            torchrun_one_host,
-            torchrun_two_hosts,
-            mpi_one_host,
-            mpi_two_hosts,
-            failing_script,
-            processor,
-            pipeline,
-        ]
-    )
+    spread = [torchrun_one_host, torchrun_two_hosts, mpi_one_host, mpi_two_hosts]
+    run([train_and_deploy, *spread, failing_script, processor, pipeline])

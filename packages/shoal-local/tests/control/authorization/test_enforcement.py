@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import boto3
@@ -12,7 +12,7 @@ from botocore import UNSIGNED
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from local_kit.control import Account, allow, eventually, running, unique
+from local_kit.control import Account, allow, eventually, refused, running, unique
 from shoal_local.testing import ACCOUNT_ID, REGION
 
 ROOT_ARN = f"arn:aws:iam::{ACCOUNT_ID}:root"
@@ -34,45 +34,18 @@ def bucket(strict: Account) -> str:
     return "data"
 
 
-def role(account: Account, *policies: dict[str, Any], **settings: Any) -> str:
-    """Create a role that the account's root may assume, with these policies."""
-    name = unique("worker")
-    iam = account.client("iam")
-    response = iam.create_role(
-        RoleName=name,
-        AssumeRolePolicyDocument=json.dumps(trusting(**settings)),
-        **boundary_of(account, settings),
-    )
-    for number, policy in enumerate(policies):
-        iam.put_role_policy(
-            RoleName=name, PolicyName=f"policy-{number}", PolicyDocument=json.dumps(policy)
-        )
-    return str(response["Role"]["Arn"])
-
-
-def trusting(service: str = "", **_: Any) -> dict[str, Any]:
+def role(
+    account: Account, *policies: dict[str, Any], service: str = "", boundary: Any = None
+) -> str:
+    """Create a role that the account's root, or a service, may assume, with these policies."""
+    more = {}
+    if boundary:
+        document = json.dumps(boundary)
+        iam, name = account.client("iam"), unique("boundary")
+        policy = iam.create_policy(PolicyName=name, PolicyDocument=document)["Policy"]
+        more = {"PermissionsBoundary": policy["Arn"]}
     principal = {"Service": service} if service else {"AWS": ROOT_ARN}
-    return {
-        "Version": "2012-10-17",
-        "Statement": [{"Effect": "Allow", "Principal": principal, "Action": "sts:AssumeRole"}],
-    }
-
-
-def boundary_of(account: Account, settings: dict[str, Any]) -> dict[str, str]:
-    if "boundary" not in settings:
-        return {}
-    response = account.client("iam").create_policy(
-        PolicyName=unique("boundary"), PolicyDocument=json.dumps(settings["boundary"])
-    )
-    return {"PermissionsBoundary": response["Policy"]["Arn"]}
-
-
-def refused(call: Callable[..., Any], **arguments: Any) -> tuple[str, str]:
-    """Return the code and message of the refusal of a call."""
-    with pytest.raises(ClientError) as caught:
-        call(**arguments)
-    error = caught.value.response["Error"]
-    return str(error["Code"]), str(error.get("Message"))
+    return account.role(principal, *policies, **more)
 
 
 def test_a_role_may_do_what_its_policy_allows_and_nothing_else(
@@ -93,9 +66,8 @@ def test_a_role_reads_the_secrets_that_its_policy_names_and_no_others(strict: Ac
     for name in names:
         root.create_secret(Name=name, SecretString=f"value of {name}")
     arn = f"arn:aws:secretsmanager:{REGION}:{ACCOUNT_ID}:secret:{names[0]}-??????"
-    reader = strict.as_role(
-        "secretsmanager", role(strict, allow("secretsmanager:GetSecretValue", arn))
-    )
+    reading = role(strict, allow("secretsmanager:GetSecretValue", arn))
+    reader = strict.as_role("secretsmanager", reading)
     assert reader.get_secret_value(SecretId=names[0])["SecretString"] == f"value of {names[0]}"
     for refused_name in (names[1], "not-there"):
         code, message = refused(reader.get_secret_value, SecretId=refused_name)
@@ -111,10 +83,8 @@ def test_a_key_may_name_the_roles_at_a_path(strict: Account) -> None:
     admitted = allow("kms:DescribeKey", Principal={"AWS": "*"}, Condition=condition)["Statement"]
     policy = {**KEY_POLICY, "Statement": [*KEY_POLICY["Statement"], *admitted]}
     key = strict.client("kms").create_key(Policy=json.dumps(policy))["KeyMetadata"]["KeyId"]
-    response = strict.client("iam").create_role(
-        Path="/team/", RoleName=unique("named"), AssumeRolePolicyDocument=json.dumps(trusting())
-    )
-    named, other = (strict.as_role("kms", arn) for arn in (response["Role"]["Arn"], role(strict)))
+    own = strict.role({"AWS": ROOT_ARN}, Path="/team/")
+    named, other = (strict.as_role("kms", arn) for arn in (own, role(strict)))
     assert named.describe_key(KeyId=key)["KeyMetadata"]["KeyId"] == key
     assert refused(other.describe_key, KeyId=key)[0] == "AccessDeniedException"
 
@@ -225,10 +195,8 @@ def test_a_user_is_asked_too(strict: Account) -> None:
 def test_nobody_may_do_anything(strict: Account, bucket: str) -> None:
     config = Config(signature_version=UNSIGNED, s3={"addressing_style": "path"})
     s3 = boto3.client("s3", region_name=REGION, endpoint_url=strict.endpoint, config=config)
-    assert refused(s3.get_object, Bucket=bucket, Key="in/digits") == (
-        "AccessDenied",
-        "Access Denied",
-    )
+    refusal = refused(s3.get_object, Bucket=bucket, Key="in/digits")
+    assert refusal == ("AccessDenied", "Access Denied")
 
 
 @pytest.mark.parametrize(
@@ -239,11 +207,8 @@ def test_nobody_may_do_anything(strict: Account, bucket: str) -> None:
         ("iam", "list_roles", {}, "AccessDenied", "ListRoles"),
         ("ec2", "create_vpc", {"CidrBlock": "10.0.0.0/16"}, "UnauthorizedOperation", "CreateVpc"),
         (
-            "logs",
-            "create_log_group",
-            {"logGroupName": "g"},
-            "AccessDeniedException",
-            "CreateLogGroup",
+            *("logs", "create_log_group", {"logGroupName": "g"}),
+            *("AccessDeniedException", "CreateLogGroup"),
         ),
         ("lambda", "list_functions", {}, "AccessDeniedException", "ListFunctions"),
         ("sns", "create_topic", {"Name": "t"}, "AuthorizationError", "CreateTopic"),
@@ -255,9 +220,8 @@ def test_nobody_may_do_anything(strict: Account, bucket: str) -> None:
 def test_every_service_refuses_in_its_own_words(
     strict: Account, service: str, method: str, arguments: dict[str, Any], code: str, action: str
 ) -> None:
-    refused_code, message = refused(
-        getattr(strict.as_role(service, role(strict)), method), **arguments
-    )
+    client = strict.as_role(service, role(strict))
+    refused_code, message = refused(getattr(client, method), **arguments)
     assert refused_code == code
     assert f"is not authorized to perform: {service}:{action} on resource: " in message
 
@@ -266,10 +230,8 @@ def test_an_operation_of_which_nobody_knows_the_permission_is_refused_by_name(
     strict: Account,
 ) -> None:
     kms = strict.as_role("kms", role(strict, allow("*")))
-    assert (
-        "does not know which IAM action the operation kms:GenerateRandom needs"
-        in refused(kms.generate_random, NumberOfBytes=8)[1]
-    )
+    reason = "does not know which IAM action the operation kms:GenerateRandom needs"
+    assert reason in refused(kms.generate_random, NumberOfBytes=8)[1]
 
 
 def test_a_function_may_do_what_its_role_may(strict: Account, bucket: str) -> None:
@@ -294,17 +256,13 @@ def test_a_job_whose_role_lacks_what_sagemaker_does_in_its_name_fails_and_names_
     sagemaker = strict.client("sagemaker")
     name = unique("job")
     sagemaker.create_training_job(**training(name, worker))
-    job = eventually(
-        lambda: (
-            (job := sagemaker.describe_training_job(TrainingJobName=name))["TrainingJobStatus"]
-            == "Failed"
-            and job
-        )
-    )
-    assert job["FailureReason"].startswith(
-        "ClientError: AccessDeniedException: User: arn:aws:sts::"
-    )
-    assert f"is not authorized to perform: {missing} on resource: " in job["FailureReason"]
+
+    def reason() -> str:
+        return str(sagemaker.describe_training_job(TrainingJobName=name).get("FailureReason", ""))
+
+    failure = eventually(reason)
+    assert failure.startswith("ClientError: AccessDeniedException: User: arn:aws:sts::")
+    assert f"is not authorized to perform: {missing} on resource: " in failure
 
 
 def training(name: str, worker: str) -> dict[str, Any]:

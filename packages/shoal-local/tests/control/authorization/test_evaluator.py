@@ -39,36 +39,36 @@ def test_an_allowed_question_names_the_statement_that_allows(evaluator: Evaluato
     assert decide(evaluator, ALLOW) == Decision(True, False, ("reading/It",))
 
 
-def test_what_nothing_allows_is_denied_in_the_words_of_aws(evaluator: Evaluator) -> None:
-    decision = decide(evaluator, {"writing": policy(Action="s3:PutObject")})
-    assert not decision.allowed
-    assert decision.reason == "because no identity-based policy allows the s3:GetObject action"
+WRITE, NOTHING = policy(Action="s3:PutObject"), policy(Effect="Deny", Action="s3:*")
+CLOSED = policy(Effect="Deny", Principal="*", Action="s3:*")
 
 
-def test_a_statement_that_denies_wins_and_is_named(evaluator: Evaluator) -> None:
-    decision = decide(evaluator, {**ALLOW, "no": policy(Effect="Deny", Action="s3:*")})
-    assert (decision.explicit, decision.statements, decision.reason) == (
-        True,
-        ("no/It",),
-        "with an explicit deny in an identity-based policy",
+@pytest.mark.parametrize(
+    ("identity", "more", "statements", "reason"),
+    [
+        ({"writing": WRITE}, {}, (), "because no identity-based policy allows"),
+        ({**ALLOW, "no": NOTHING}, {}, ("no/It",), "an explicit deny in an identity-based policy"),
+        (
+            *(ALLOW, {"resource_policy": CLOSED}, ("resource policy/It",)),
+            "an explicit deny in a resource-based policy",
+        ),
+        (ALLOW, {"boundary": WRITE}, (), "because no permissions boundary allows"),
+        (ALLOW, {"session_policy": WRITE}, (), "because no session policy allows"),
+    ],
+)
+def test_what_is_denied_is_so_in_the_words_of_aws(
+    evaluator: Evaluator,
+    identity: dict[str, Policy],
+    more: dict[str, Any],
+    statements: tuple[str, ...],
+    reason: str,
+) -> None:
+    decision = decide(evaluator, identity, **more)
+    assert (decision.allowed, decision.explicit) == (False, bool(statements))
+    assert decision.statements == statements
+    assert decision.reason == (
+        f"with {reason}" if statements else f"{reason} the s3:GetObject action"
     )
-
-
-def test_a_bucket_policy_denies_what_the_identity_may(evaluator: Evaluator) -> None:
-    decision = decide(
-        evaluator, ALLOW, resource_policy=policy(Effect="Deny", Principal="*", Action="s3:*")
-    )
-    assert decision.reason == "with an explicit deny in a resource-based policy"
-
-
-def test_a_permissions_boundary_limits_what_the_identity_may(evaluator: Evaluator) -> None:
-    decision = decide(evaluator, ALLOW, boundary=policy(Action="s3:PutObject"))
-    assert decision.reason == "because no permissions boundary allows the s3:GetObject action"
-
-
-def test_a_session_policy_limits_what_the_role_may(evaluator: Evaluator) -> None:
-    decision = decide(evaluator, ALLOW, session_policy=policy(Action="s3:PutObject"))
-    assert decision.reason == "because no session policy allows the s3:GetObject action"
 
 
 @pytest.mark.parametrize("allowed", [True, False])

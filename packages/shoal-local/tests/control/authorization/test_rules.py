@@ -20,6 +20,7 @@ from shoal_local.server import Emulator, Options
 from tests.control.authorization.resources import ACCOUNT, EVERYTHING, KEY, NOTHING
 
 ME = f"arn:aws:sts::{ACCOUNT}:assumed-role/r/s"
+SAGEMAKER = f"arn:aws:sagemaker:us-east-1:{ACCOUNT}"
 DEPTH = 4
 
 
@@ -31,8 +32,7 @@ def every_operation() -> Iterator[Any]:
 
 def questions_of(service: str, operation: str) -> list[Question]:
     return questions(
-        ApiCall(service, operation, "us-east-1", ME, full_request(service, operation)),
-        EVERYTHING,
+        ApiCall(service, operation, "us-east-1", ME, full_request(service, operation)), EVERYTHING
     )
 
 
@@ -71,9 +71,7 @@ def _scalar(service: str, shape: Shape, name: str) -> Any:
         "CopySource": "name/name",
         "Path": "/",
         "PermissionsBoundary": f"arn:aws:iam::{ACCOUNT}:policy/name",
-        "PipelineExecutionArn": (
-            f"arn:aws:sagemaker:us-east-1:{ACCOUNT}:pipeline/name/execution/abcdefghijkl"
-        ),
+        "PipelineExecutionArn": f"{SAGEMAKER}:pipeline/name/execution/abcdefghijkl",
         "PolicyArn": f"arn:aws:iam::{ACCOUNT}:policy/name",
         "PolicySourceArn": f"arn:aws:iam::{ACCOUNT}:role/name",
         "OpenIDConnectProviderArn": f"arn:aws:iam::{ACCOUNT}:oidc-provider/example.com",
@@ -82,9 +80,8 @@ def _scalar(service: str, shape: Shape, name: str) -> Any:
     }
     if name in examples:
         return examples[name]
-    if (
-        "role" in name.lower() and "name" not in name.lower()
-    ) or name == "DeliverLogsPermissionArn":
+    is_role = "role" in name.lower() and "name" not in name.lower()
+    if is_role or name == "DeliverLogsPermissionArn":
         return f"arn:aws:iam::{ACCOUNT}:role/name"
     if name.lower() in {"resourcearn", "topicarn", "targetarn", "resource", "modelpackagearn"}:
         return f"arn:aws:{service}:us-east-1:{ACCOUNT}:{EXISTING.get(service, 'name')}"
@@ -104,25 +101,17 @@ EXISTING = {
     "sns": "name",
 }
 NAMED = {
-    "VpcId": "vpc-1",
-    "ResourceIds": "vpc-1",
-    "Resources": "vpc-1",
-    "SubnetId": "subnet-1",
-    "SubnetIds": "subnet-1",
-    "GroupId": "sg-1",
-    "Groups": "sg-1",
-    "SecurityGroupIds": "sg-1",
-    "RouteTableId": "rtb-1",
-    "RouteTableIds": "rtb-1",
+    **dict.fromkeys(("VpcId", "ResourceIds", "Resources"), "vpc-1"),
+    **dict.fromkeys(("SubnetId", "SubnetIds"), "subnet-1"),
+    **dict.fromkeys(("GroupId", "Groups", "SecurityGroupIds"), "sg-1"),
+    **dict.fromkeys(("RouteTableId", "RouteTableIds"), "rtb-1"),
+    **dict.fromkeys(("VpcEndpointId", "VpcEndpointIds"), "vpce-1"),
+    **dict.fromkeys(("KeyId", "TargetKeyId"), KEY),
     "InternetGatewayId": "igw-1",
     "NatGatewayId": "nat-1",
     "AllocationId": "eipalloc-1",
     "FlowLogIds": "fl-1",
-    "VpcEndpointId": "vpce-1",
-    "VpcEndpointIds": "vpce-1",
     "NetworkInterfaceId": "eni-1",
-    "KeyId": KEY,
-    "TargetKeyId": KEY,
 }
 
 
@@ -139,10 +128,8 @@ def test_aws_documents_every_action_resource_and_condition_key_of_a_rule(
 
 
 def test_an_operation_without_a_rule_is_named() -> None:
-    with pytest.raises(
-        UnmappedError,
-        match="does not know which IAM action the operation sagemaker:CreateLabelingJob needs",
-    ):
+    reason = "does not know which IAM action the operation sagemaker:CreateLabelingJob needs"
+    with pytest.raises(UnmappedError, match=reason):
         questions(ApiCall("sagemaker", "CreateLabelingJob", "us-east-1", ME), NOTHING)
 
 
@@ -155,9 +142,7 @@ def test_every_operation_that_the_emulator_answers_itself_has_a_rule(tmp_path: P
     }
     emulator.close()
     assert len(own) > 60
-    assert [
-        (service, operation) for service, operation in own if operation not in rules_of(service)
-    ] == []
+    assert [each for each in own if each[1] not in rules_of(each[0])] == []
 
 
 def test_a_channel_that_may_write_does_not_hide_behind_one_that_may_not() -> None:

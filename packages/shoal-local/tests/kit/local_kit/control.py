@@ -14,6 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+from botocore.exceptions import ClientError
+
 from shoal_local.testing import LocalAccount, emulator
 
 ROOT = Path(__file__).resolve().parents[5]
@@ -60,6 +63,14 @@ def unique(stem: str) -> str:
     return f"{stem}-{next(COUNTER)}"
 
 
+def refused(call: Callable[..., Any], **request: Any) -> tuple[str, str]:
+    """Return the code and message with which a request is refused."""
+    with pytest.raises(ClientError) as refusal:
+        call(**request)
+    error = refusal.value.response["Error"]
+    return str(error["Code"]), str(error.get("Message"))
+
+
 def zipped(source: str, name: str = "main.py") -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
@@ -85,39 +96,31 @@ def trust(principal: Mapping[str, Any]) -> str:
 class Account(LocalAccount):
     """The one account of a running emulator."""
 
-    def role(self, principal: Mapping[str, Any] | None = None) -> str:
-        """Create a role and return its ARN; functions may assume it unless `principal` says
-        otherwise.
+    def role(
+        self, principal: Mapping[str, Any] | None = None, *policies: Mapping[str, Any], **more: Any
+    ) -> str:
+        """Create a role with inline policies and return its ARN; functions may assume it unless
+        `principal` says otherwise.
         """
+        iam, name = self.client("iam"), unique("role")
         document = trust(principal or {"Service": "lambda.amazonaws.com"})
-        role = self.client("iam").create_role(
-            RoleName=unique("role"), AssumeRolePolicyDocument=document
-        )
+        role = iam.create_role(RoleName=name, AssumeRolePolicyDocument=document, **more)
+        for number, policy in enumerate(policies):
+            text = json.dumps(policy)
+            iam.put_role_policy(RoleName=name, PolicyName=f"policy-{number}", PolicyDocument=text)
         return str(role["Role"]["Arn"])
 
     def consumer_role(self) -> str:
         """Create a role of functions that may receive from queues, and return its ARN."""
-        arn = self.role()
-        self.client("iam").put_role_policy(
-            RoleName=arn.rpartition("/")[2],
-            PolicyName="queues",
-            PolicyDocument=json.dumps(allow("sqs:*")),
-        )
-        return arn
+        return self.role(None, allow("sqs:*"))
 
     def function(self, source: str, **settings: Any) -> str:
         """Create a function of one module with `handler(event, context)`, and return its name."""
         name = unique("function")
-        request = {
-            "Runtime": "python3.12",
-            "Handler": "main.handler",
-            "Role": self.role(),
-            "Timeout": 10,
-            **settings,
-        }
-        self.client("lambda").create_function(
-            FunctionName=name, Code={"ZipFile": zipped(source)}, **request
-        )
+        request = {"Runtime": "python3.12", "Handler": "main.handler", "Timeout": 10, **settings}
+        request["Role"] = settings.get("Role") or self.role()
+        code = {"ZipFile": zipped(source)}
+        self.client("lambda").create_function(FunctionName=name, Code=code, **request)
         return name
 
     def function_arn(self, name: str) -> str:
@@ -126,32 +129,28 @@ class Account(LocalAccount):
 
     def invoke(self, name: str, event: Any = None) -> dict[str, Any]:
         """Return the answer of an invocation with `payload` parsed."""
-        answer = self.client("lambda").invoke(
-            FunctionName=name, Payload=json.dumps(event), LogType="Tail"
-        )
+        request = {"FunctionName": name, "Payload": json.dumps(event), "LogType": "Tail"}
+        answer = self.client("lambda").invoke(**request)
         return {**answer, "payload": json.loads(answer["Payload"].read())}
 
     def answers(self) -> bool:
         """Return whether a request succeeds that needs other services of the emulator."""
-        return bool(
-            self.stack({"Queue": {"Type": "AWS::SQS::Queue"}})["StackStatus"] == "CREATE_COMPLETE"
-        )
+        stack = self.stack({"Queue": {"Type": "AWS::SQS::Queue"}})
+        return bool(stack["StackStatus"] == "CREATE_COMPLETE")
 
     def queue(self, **attributes: str) -> tuple[str, str]:
         """Create a queue and return its URL and ARN."""
         sqs = self.client("sqs")
-        url = sqs.create_queue(QueueName=unique("queue"), Attributes=attributes)["QueueUrl"]
-        return url, sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])[
-            "Attributes"
-        ]["QueueArn"]
+        name = unique("queue")
+        url = sqs.create_queue(QueueName=name, Attributes=attributes)["QueueUrl"]
+        return url, f"arn:aws:sqs:{self.region}:{self.number}:{name}"
 
     def open_queue(self) -> tuple[str, str]:
         """Create a queue that EventBridge may send to."""
         url, arn = self.queue()
         policy = allow("sqs:SendMessage", arn, Principal={"Service": "events.amazonaws.com"})
-        self.client("sqs").set_queue_attributes(
-            QueueUrl=url, Attributes={"Policy": json.dumps(policy)}
-        )
+        attributes = {"Policy": json.dumps(policy)}
+        self.client("sqs").set_queue_attributes(QueueUrl=url, Attributes=attributes)
         return url, arn
 
     def received(self, url: str, limit_s: float = 15.0) -> list[Any]:
@@ -197,9 +196,8 @@ class Account(LocalAccount):
         """Return the stack once nothing happens to it any more."""
 
         def found() -> dict[str, Any] | None:
-            stack: dict[str, Any] = self.client("cloudformation").describe_stacks(StackName=name)[
-                "Stacks"
-            ][0]
+            answer = self.client("cloudformation").describe_stacks(StackName=name)
+            stack: dict[str, Any] = answer["Stacks"][0]
             return None if stack["StackStatus"].endswith("IN_PROGRESS") else stack
 
         return dict(eventually(found, 30.0))

@@ -40,13 +40,8 @@ def model_of(factor: str, **settings: str) -> bytes:
     """An archive whose model multiplies by `factor`; settings, such as `slow_s`, are read by the
     program.
     """
-    return archive(
-        {
-            "model.txt": factor.encode(),
-            "settings.json": json.dumps(settings).encode(),
-            "code/inference.py": CODE,
-        }
-    )
+    files = {"model.txt": factor.encode(), "settings.json": json.dumps(settings).encode()}
+    return archive({**files, "code/inference.py": CODE})
 
 
 def configure(
@@ -112,27 +107,15 @@ def served(account: Account, name: str, model: bytes, **variant: Any) -> Iterato
 
 def settled(account: Account, name: str, timeout_s: float = 120) -> dict[str, Any]:
     look = partial(account.sagemaker.describe_endpoint, EndpointName=name)
-    endpoint: dict[str, Any] = until(
-        look, lambda each: each["EndpointStatus"] not in BUSY, timeout_s
-    )
-    return endpoint
+    return dict(until(look, lambda each: each["EndpointStatus"] not in BUSY, timeout_s))
 
 
 def invoke(
-    account: Account,
-    name: str,
-    payload: Any,
-    content_type: str = "application/json",
-    **more: Any,
+    account: Account, name: str, payload: Any, content_type: str = "application/json", **more: Any
 ) -> Any:
+    request = {"Body": json.dumps(payload), "ContentType": content_type, **more}
     client = account.client("sagemaker-runtime")
-    answer = client.invoke_endpoint(
-        EndpointName=name,
-        Body=json.dumps(payload),
-        ContentType=content_type,
-        Accept="application/json",
-        **more,
-    )
+    answer = client.invoke_endpoint(EndpointName=name, Accept="application/json", **request)
     return json.loads(answer["Body"].read())
 
 
@@ -193,9 +176,8 @@ def _call(client: Any, name: str, calls: Calls, body: bytes = ONE) -> None:
 
 def every_server(account: Account) -> set[str]:
     """Return the pods of this emulator's endpoints, one command line for each server."""
-    return {
-        line for line in command_lines() if f"{account.state_dir}/" in line and "/endpoint-" in line
-    }
+    own = [line for line in command_lines() if f"{account.state_dir}/" in line]
+    return {line for line in own if "/endpoint-" in line}
 
 
 def servers_of(account: Account, endpoint: str) -> set[str]:
@@ -226,11 +208,8 @@ def guarded(
         "TerminationWaitInSeconds": termination_s,
         "MaximumExecutionTimeoutInSeconds": timeout_s,
     }
-    rollback = (
-        {"AutoRollbackConfiguration": {"Alarms": [{"AlarmName": each} for each in alarms]}}
-        if alarms
-        else {}
-    )
+    names = [{"AlarmName": each} for each in alarms]
+    rollback = {"AutoRollbackConfiguration": {"Alarms": names}} if alarms else {}
     return {"BlueGreenUpdatePolicy": policy, **rollback}
 
 

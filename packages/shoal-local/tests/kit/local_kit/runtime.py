@@ -62,25 +62,10 @@ class Runtime:
 
         Its options for EFA and NCCL are left out.
         """
-        mpirun = [
-            str(self.python.with_name("mpirun")),
-            "--host",
-            "localhost",
-            "-np",
-            str(ranks),
-            "--allow-run-as-root",
-            "--oversubscribe",
-        ]
-        flags = [
-            "-mca",
-            "pml",
-            "ob1",
-            "-mca",
-            "btl",
-            "^openib",
-            "-x",
-            "SMDATAPARALLEL_USE_SINGLENODE=1",
-        ]
+        hosts = f"--host localhost -np {ranks} --allow-run-as-root --oversubscribe".split()
+        mpirun = [str(self.python.with_name("mpirun")), *hosts]
+        openib = ["-mca", "pml", "ob1", "-mca", "btl", "^openib"]
+        flags = [*openib, "-x", "SMDATAPARALLEL_USE_SINGLENODE=1"]
         return [*mpirun, *flags, "smddprun", str(self.python), "-m", "mpi4py", *map(str, arguments)]
 
     def mpi(self, ranks: int, *arguments: str | Path) -> list[str]:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from local_kit.control import trust
 from shoal_local.testing import LocalAccount
 
 PROGRAMS = Path(__file__).resolve().parents[2] / "sagemaker" / "programs"
@@ -22,16 +23,7 @@ ACCOUNT_ID = "123456789012"
 BUCKET = "jobs-of-the-tests"
 TRAINING_IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.3.0-gpu-py311-cu121-ubuntu20.04-sagemaker"  # noqa: E501
 INFERENCE_IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference:2.3.0-cpu-py311-ubuntu20.04-sagemaker"  # noqa: E501
-_TRUST = {
-    "Version": "2012-10-17",
-    "Statement": [
-        {
-            "Effect": "Allow",
-            "Principal": {"Service": "sagemaker.amazonaws.com"},
-            "Action": "sts:AssumeRole",
-        }
-    ],
-}
+_CLUSTER = {"InstanceType": "ml.m5.xlarge", "InstanceCount": 1, "VolumeSizeInGB": 1}
 
 
 class Account(LocalAccount):
@@ -41,9 +33,8 @@ class Account(LocalAccount):
     def at(cls, local: LocalAccount) -> Account:
         """The account of an emulator, with the role `jobs`, a bucket, code and data."""
         account = cls(local.endpoint, local.state_dir, local.number)
-        account.client("iam").create_role(
-            RoleName="jobs", AssumeRolePolicyDocument=json.dumps(_TRUST)
-        )
+        document = trust({"Service": "sagemaker.amazonaws.com"})
+        account.client("iam").create_role(RoleName="jobs", AssumeRolePolicyDocument=document)
         account.client("s3").create_bucket(Bucket=BUCKET)
         account.put_programs("train.py", "ranks.py")
         account.put("data/train/one.txt", b"1")
@@ -72,12 +63,8 @@ class Account(LocalAccount):
         return bytes(self.client("s3").get_object(Bucket=BUCKET, Key=key)["Body"].read())
 
     def keys(self, prefix: str) -> list[str]:
-        return [
-            each["Key"]
-            for each in (
-                self.client("s3").list_objects_v2(Bucket=BUCKET, Prefix=prefix).get("Contents", [])
-            )
-        ]
+        answer = self.client("s3").list_objects_v2(Bucket=BUCKET, Prefix=prefix)
+        return [each["Key"] for each in answer.get("Contents", [])]
 
     def training(self, name: str, program: str = "train.py", **changes: Any) -> dict[str, Any]:
         """A CreateTrainingJob request; `changes` replace its members, hyperparameters are added."""
@@ -95,11 +82,7 @@ class Account(LocalAccount):
             "RoleArn": self.role,
             "HyperParameters": toolkit | hyperparameters,
             "OutputDataConfig": {"S3OutputPath": f"s3://{BUCKET}/out"},
-            "ResourceConfig": {
-                "InstanceType": "ml.m5.xlarge",
-                "InstanceCount": 1,
-                "VolumeSizeInGB": 1,
-            },
+            "ResourceConfig": _CLUSTER,
             "StoppingCondition": {"MaxRuntimeInSeconds": 180},
         } | changes
 
@@ -133,22 +116,9 @@ class Account(LocalAccount):
             "LocalPath": "/opt/ml/processing/report",
             "S3UploadMode": "EndOfJob",
         }
-        return {
-            "ProcessingJobName": name,
-            "RoleArn": self.role,
-            "AppSpecification": {
-                "ImageUri": TRAINING_IMAGE,
-                "ContainerEntrypoint": ["/bin/bash", "-c", script],
-            },
-            "ProcessingResources": {
-                "ClusterConfig": {
-                    "InstanceType": "ml.m5.xlarge",
-                    "InstanceCount": 1,
-                    "VolumeSizeInGB": 1,
-                }
-            },
-            "ProcessingOutputConfig": {"Outputs": [{"OutputName": "report", "S3Output": report}]},
-        } | changes
+        outputs = {"Outputs": [{"OutputName": "report", "S3Output": report}]}
+        own = {**_processing(script, self.role), "ProcessingOutputConfig": outputs}
+        return {"ProcessingJobName": name, **own, **changes}
 
     def processing_ended(self, name: str) -> dict[str, Any]:
         job: dict[str, Any] = until(
@@ -161,17 +131,12 @@ class Account(LocalAccount):
         """The messages of a job's streams."""
         logs = self.client("logs")
         try:
-            streams = logs.describe_log_streams(logGroupName=group, logStreamNamePrefix=job)[
-                "logStreams"
-            ]
+            answer = logs.describe_log_streams(logGroupName=group, logStreamNamePrefix=job)
         except logs.exceptions.ResourceNotFoundException:  # nothing was written yet
             return []
-        pages = [
-            logs.get_log_events(
-                logGroupName=group, logStreamName=each["logStreamName"], startFromHead=True
-            )
-            for each in streams
-        ]
+        names = [each["logStreamName"] for each in answer["logStreams"]]
+        whole = {"logGroupName": group, "startFromHead": True}
+        pages = [logs.get_log_events(logStreamName=name, **whole) for name in names]
         return [event["message"] for page in pages for event in page["events"]]
 
     def measured(self, namespace: str, name: str, statistic: str, **dimensions: str) -> list[float]:
@@ -182,10 +147,9 @@ class Account(LocalAccount):
             "Dimensions": [{"Name": key, "Value": value} for key, value in dimensions.items()],
         }
         now = datetime.datetime.now(datetime.UTC)
+        query = {"Id": "m", "MetricStat": {"Metric": metric, "Period": 60, "Stat": statistic}}
         answer = self.client("cloudwatch").get_metric_data(
-            MetricDataQueries=[
-                {"Id": "m", "MetricStat": {"Metric": metric, "Period": 60, "Stat": statistic}}
-            ],
+            MetricDataQueries=[query],
             StartTime=now - datetime.timedelta(hours=1),
             EndTime=now + datetime.timedelta(minutes=1),
         )
@@ -226,14 +190,10 @@ class Account(LocalAccount):
 
     def model_files(self, job: dict[str, Any]) -> dict[str, str]:
         """The text files of a job's model.tar.gz."""
-        with tarfile.open(
-            fileobj=io.BytesIO(self.get(job["ModelArtifacts"]["S3ModelArtifacts"]))
-        ) as tar:
-            return {
-                each.name: content.read().decode()
-                for each in tar
-                if (content := tar.extractfile(each))
-            }
+        content = self.get(job["ModelArtifacts"]["S3ModelArtifacts"])
+        with tarfile.open(fileobj=io.BytesIO(content)) as tar:
+            members = [(each.name, tar.extractfile(each)) for each in tar]
+            return {name: file.read().decode() for name, file in members if file}
 
 
 def channel(uri: str, name: str = "train") -> dict[str, Any]:
@@ -252,21 +212,19 @@ def shell_step(name: str, script: str, **members: Any) -> dict[str, Any]:
     """A Processing step that runs `bash -c script`, for the role `jobs`; `Arguments` in `members`
     are added to its own.
     """
-    arguments = {
-        "RoleArn": f"arn:aws:iam::{ACCOUNT_ID}:role/jobs",
-        "AppSpecification": {
-            "ImageUri": TRAINING_IMAGE,
-            "ContainerEntrypoint": ["/bin/bash", "-c", script],
-        },
-        "ProcessingResources": {
-            "ClusterConfig": {
-                "InstanceType": "ml.m5.xlarge",
-                "InstanceCount": 1,
-                "VolumeSizeInGB": 1,
-            }
-        },
-    } | members.pop("Arguments", {})
+    own = _processing(script, f"arn:aws:iam::{ACCOUNT_ID}:role/jobs")
+    arguments = own | members.pop("Arguments", {})
     return {"Name": name, "Type": "Processing", "Arguments": arguments, **members}
+
+
+def _processing(script: str, role: str) -> dict[str, Any]:
+    """What every processing job of `bash -c script` says."""
+    entrypoint = {"ContainerEntrypoint": ["/bin/bash", "-c", script]}
+    return {
+        "RoleArn": role,
+        "AppSpecification": {"ImageUri": TRAINING_IMAGE, **entrypoint},
+        "ProcessingResources": {"ClusterConfig": _CLUSTER},
+    }
 
 
 def archive(files: dict[str, bytes]) -> bytes:
