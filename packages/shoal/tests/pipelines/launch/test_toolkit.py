@@ -86,42 +86,26 @@ def blocks(name: str, language: str) -> list[str]:
 def built(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, dict[str, Any]]:
     """Return what the toolkit starts for each overlay, from one process for each framework."""
     commands: dict[str, dict[str, Any]] = {}
+    frameworks = {name: load_environment("dev", ROOT, name).training.framework for name in NAMES}
     for framework in ("pytorch", "tensorflow"):
-        names = [
-            name
-            for name in NAMES
-            if load_environment("dev", ROOT, name).training.framework == framework
-        ]
-        python, folder = (
-            build(runtimes()[framework], None, print),
-            tmp_path_factory.mktemp(framework),
-        )
+        names = [name for name in NAMES if frameworks[name] == framework]
+        more = MORE if framework == "pytorch" else {}
+        jobs = [job(name) for name in names]
+        jobs += [job(name, **changes) for name, changes in more.values()]
+        python = build(runtimes()[framework], None, print)
+        folder = tmp_path_factory.mktemp(framework)
+        (folder / "ml").mkdir()
         variables = {
             "PATH": f"{python.parent}:{os.defpath}",
             "SAGEMAKER_BASE_DIR": str(folder / "ml"),
             "FOUND": str(folder / "found.json"),
         }
-        (folder / "ml").mkdir()
-        more = MORE if framework == "pytorch" else {}
-        jobs = json.dumps(
-            [
-                *(job(name) for name in names),
-                *(job(name, **changes) for name, changes in more.values()),
-            ]
-        )
+        command, text = [python, PROGRAM, framework], json.dumps(jobs)
         subprocess.run(
-            [python, PROGRAM, framework],
-            input=jobs,
-            env=variables,
-            text=True,
-            capture_output=True,
-            check=True,
+            command, input=text, env=variables, text=True, capture_output=True, check=True
         )
-        commands |= zip(
-            [*names, *more],
-            json.loads((folder / "found.json").read_text(encoding="utf-8")),
-            strict=True,
-        )
+        built = json.loads((folder / "found.json").read_text(encoding="utf-8"))
+        commands |= zip([*names, *more], built, strict=True)
     return commands
 
 
@@ -150,21 +134,16 @@ def test_a_pages_line_of_configuration_starts_what_its_overlay_starts(name: str)
     assert (shown.framework, labels[0]) == (overlay.framework, labels[1])
 
 
-@pytest.mark.parametrize(
-    ("case", "part"),
-    [
-        (
-            "the second host of torchrun",
-            (
-                "--nnodes 2 --nproc_per_node 8 --master_addr algo-1 --master_port 7777 --node_rank"
-                " 1 train.py"
-            ),
-        ),
-        ("torchrun on one host", "torchrun --nnodes 1 --nproc_per_node 8 train.py"),
-        ("smddp on one host", "mpirun --host algo-1 -np 8 --allow-run-as-root"),
-        ("smddp on one host", "-x SMDATAPARALLEL_USE_SINGLENODE=1"),
-    ],
-)
+SECOND = "--nnodes 2 --nproc_per_node 8 --master_addr algo-1 --master_port 7777 --node_rank 1"
+OTHER_HOSTS = [
+    ("the second host of torchrun", f"{SECOND} train.py"),
+    ("torchrun on one host", "torchrun --nnodes 1 --nproc_per_node 8 train.py"),
+    ("smddp on one host", "mpirun --host algo-1 -np 8 --allow-run-as-root"),
+    ("smddp on one host", "-x SMDATAPARALLEL_USE_SINGLENODE=1"),
+]
+
+
+@pytest.mark.parametrize(("case", "part"), OTHER_HOSTS)
 def test_other_hosts_start_what_the_pages_say_of_them(
     built: Mapping[str, dict[str, Any]], case: str, part: str
 ) -> None:
@@ -208,12 +187,9 @@ def test_the_variables_that_a_runner_passes_are_those_of_the_table_of_traps(
         name for case in cases for name in passed(built[case + suffix]["command"], "variables")
     }
     table = tables.passed_by_toolkit(runner, kind)
-    assert [
-        name for name in names if not any(fnmatchcase(name, pattern) for pattern in table)
-    ] == []
-    assert [
-        pattern for pattern in table if not any(fnmatchcase(name, pattern) for name in names)
-    ] == []
+    unlisted = [name for name in names if not any(fnmatchcase(name, each) for each in table)]
+    unused = [each for each in table if not any(fnmatchcase(name, each) for name in names)]
+    assert (unlisted, unused) == ([], [])
 
 
 def passed(command: list[str], kind: str) -> dict[str, str]:
