@@ -15,6 +15,10 @@ from shoal_local.tables import read_table
 
 TABLE = read_table(Path(resources.__file__).with_name("types.yaml"))
 STEPS = ("create", "update", "delete", "read")
+KEYS = {
+    *("attributes", "create", "defaults", "delete", "each", "id", "name", "properties", "read"),
+    *("replaced_by", "resource", "service", "settings", "tagged", "tags", "update", "whole"),
+}
 FACTS = {"id", "name", "account", "region", "each"}
 
 
@@ -25,6 +29,10 @@ def operations(row: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     calls += [call for each in settings for key, call in each.items() if key != "default"]
     for call in calls:
         yield from call.items() if isinstance(call, dict) else [(call, {})]
+
+
+def test_rows_have_no_key_that_nobody_reads() -> None:
+    assert {key for row in TABLE.values() for key in row} == KEYS
 
 
 @pytest.mark.parametrize("name", [name for name, row in TABLE.items() if "service" in row])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from itertools import product
 from string import Formatter
@@ -15,6 +17,16 @@ from shoal.constructs.roles.acknowledge import acknowledge
 from shoal.constructs.roles.guard_rails import ours, ours_or_missing
 from shoal.settings.names import Names
 from shoal.settings.parsing.yaml_file import read_table
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A row of statements.yaml, whose head says what the keys mean; another key is a TypeError."""
+
+    allow: str | Sequence[str]
+    resources: str | Sequence[str]
+    when: Any = None
+    because: str = ""
 
 
 class StatedRole(iam.Role):
@@ -30,15 +42,21 @@ class StatedRole(iam.Role):
         self._names = names
 
     def allow_part(self, part: str, **values: Any) -> None:
-        """Allow the statements of `part` in statements.yaml, with these values in them."""
+        """Allow the statements of `part` in statements.yaml, with these values in them.
+
+        Raises KeyError for a value that is missing, ValueError for one that no statement names.
+        """
+        statements = _parts()[part]
+        if unused := values.keys() - set(re.findall(r"\{(\w+)\}", str(statements))):
+            raise ValueError(f"{part} in statements.yaml does not name {', '.join(sorted(unused))}")
         values = _common(self._names) | values
-        for sid, row in _parts()[part].items():
+        for sid, row in statements.items():
             self.allow(
                 sid.format_map(values),
-                filled(row["allow"], values),
-                on=filled(row["resources"], values),
-                when=_conditions(row.get("when"), values),
-                because=row.get("because", "").format_map(values),
+                filled(row.allow, values),
+                on=filled(row.resources, values),
+                when=_conditions(row.when, values),
+                because=row.because.format_map(values),
             )
 
     def allow(
@@ -97,9 +115,10 @@ def _conditions(value: Any, values: Mapping[str, Any]) -> Any:
         return {key: _conditions(inner, values) for key, inner in value.items()}
     if isinstance(value, list):
         return filled(value, values)
-    if value is None or value[1:-1] in values:
-        return values[value[1:-1]] if value else None
-    return value.format_map(values)
+    if value is None:
+        return None
+    alone = re.fullmatch(r"\{(\w+)\}", value)
+    return values[alone[1]] if alone else value.format_map(values)
 
 
 def _common(names: Names) -> dict[str, Any]:
@@ -120,5 +139,8 @@ def _as_list(value: Any) -> list[Any]:
 
 
 @cache
-def _parts() -> dict[str, dict[str, dict[str, Any]]]:
-    return dict(read_table(__file__, "statements.yaml"))
+def _parts() -> dict[str, dict[str, Statement]]:
+    parts = read_table(__file__, "statements.yaml")
+    return {
+        part: {sid: Statement(**row) for sid, row in rows.items()} for part, rows in parts.items()
+    }
