@@ -17,9 +17,7 @@ from tests.verbs.conftest import delete_stack
 from tests.verbs.slow_stack import slow
 
 
-def test_a_deployment_that_is_told_to_end_says_what_goes_on_without_it(
-    released: Checkout, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_interrupted_one_goes_on(released: Checkout, capsys: pytest.CaptureFixture[str]) -> None:
     session = Workspace(released.root, dict(os.environ)).open("staging", local=True)
     cloudformation, stack = session.target.client("cloudformation"), session.names.stack("serving")
     until = released.root / "until"

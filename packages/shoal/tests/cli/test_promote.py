@@ -205,9 +205,7 @@ def test_a_dirty_tree_is_refused(released: Checkout, good: Package, refused: Ref
     assert "the working tree has changes that are in no commit: environments/dev.yaml" in line
 
 
-def test_a_branch_of_that_name_with_something_else_is_refused(
-    released: Checkout, good: Package, refused: Refused
-) -> None:
+def test_another_branch_is_refused(released: Checkout, good: Package, refused: Refused) -> None:
     branch = promoted(released, good)
     other = released.git("commit-tree", "main^{tree}", "-m", "Something else")
     released.git("branch", "--force", branch, other)
@@ -269,9 +267,7 @@ def test_a_person_approves_as_themselves(
     assert entry["ApprovalDescription"] == "looks good"
 
 
-def test_what_was_rejected_is_approved_by_its_number_only(
-    released: Checkout, registry: Registry, refused: Refused
-) -> None:
+def test_a_rejected_one_is_named(released: Checkout, registry: Registry, refused: Refused) -> None:
     package = registry.register()
     registry.judge(package, "Rejected")
     line = refused("approve", "dev")

@@ -228,9 +228,7 @@ def test_what_was_written_again_after_staging_does_not_reach_prod(
     assert "hash mismatch: the evaluation now says" in refused(*TO_PROD)
 
 
-def test_what_was_removed_after_staging_does_not_reach_prod(
-    registry: Registry, staged: Package, refused: Refused
-) -> None:
+def test_a_removed_one_is_refused(registry: Registry, staged: Package, refused: Refused) -> None:
     registry.remove(staged.model)
     assert f"{staged.model} was removed after it was pinned" in refused(*TO_PROD)
 

@@ -80,9 +80,7 @@ def test_what_is_as_pinned_agrees(staged: Package, status: Status) -> None:
     ]
 
 
-def test_an_approval_that_was_taken_back_disagrees(
-    staged: Package, registry: Registry, status: Status
-) -> None:
+def test_a_rejected_release_differs(staged: Package, registry: Registry, status: Status) -> None:
     registry.judge(staged, "Rejected")
     code, output = status("staging")
     assert code == 1
@@ -154,9 +152,7 @@ def test_an_own_copy_in_parts_is_compared_by_the_checksum_of_its_parts(
 
 
 @pytest.mark.usefixtures("own_bucket", "staged")
-def test_an_archive_that_was_not_brought_differs_where_the_release_is_deployed(
-    released: Checkout, registry: Registry, status: Status
-) -> None:
+def test_a_missing_archive_differs(released: Checkout, registry: Registry, status: Status) -> None:
     _, output = status("staging")
     assert any("  ok      model data: a deployment will bring it to s3://" in one for one in output)
     stack = Names(load_environment("staging", released.root)).stack("serving")

@@ -142,9 +142,8 @@ def test_a_script_that_fails_is_told_by_its_last_line(target: Target, tmp_path: 
 def test_a_script_that_writes_nothing_is_named(target: Target, tmp_path: Path) -> None:
     shutil.copytree(ROOT / "training_code" / "houses", tmp_path / "training_code" / "houses")
     (tmp_path / "training_code" / "houses" / "prepare.py").write_text("def main(): pass")
-    with pytest.raises(
-        DatasetError, match=r"prepare\.py ended well, but wrote no .* train/ and te"
-    ):
+    says = r"prepare\.py ended well, but wrote no .* train/ and te"
+    with pytest.raises(DatasetError, match=says):
         dataset.upload_workload(target, houses(), tmp_path, lambda _: None)
 
 

@@ -42,9 +42,8 @@ def test_success_raises_nothing(target: Target, tmp_path: Path) -> None:
 
 def test_a_failure_names_the_step_and_the_reason(target: Target, tmp_path: Path) -> None:
     follower, _ = follow(target, False, tmp_path)
-    with pytest.raises(
-        ExecutionError, match=r"step Refuse failed, .* ended as Failed: .*not today"
-    ) as caught:
+    says = r"step Refuse failed, .* ended as Failed: .*not today"
+    with pytest.raises(ExecutionError, match=says) as caught:
         follower.raise_unless_succeeded(follower.follow())
     assert caught.value.step == "Refuse"
 
@@ -72,9 +71,7 @@ def test_a_failure_shows_what_the_script_printed_last(target: Target) -> None:
         follower.raise_unless_succeeded(execution)
 
 
-def test_a_step_that_is_tried_again_is_followed_to_its_next_job(
-    target: Target, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_step_is_followed_to_another_job(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     group, events = make_group(target, "one/algo-1", "two/algo-1"), list[Event]()
     follower = Follower(make_pipeline(target, [gate(False)]), "arn:aws:x/abc", events.append, 0.05)
     for job, line in (("one", "no capacity"), ("two", "trained")):

@@ -155,9 +155,7 @@ def test_names_have_only_characters_that_mlflow_takes() -> None:
         ("arn:aws:sagemaker:us-east-1:111122223333:mlflow-tracking-server/x", "sagemaker-mlflow"),
     ],
 )
-def test_without_mlflow_the_export_says_what_to_install(
-    uri: str, package: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_client_is_named(uri: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("mlflow", "sagemaker_mlflow"):
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ToolMissingError, match=f"run `.venv/bin/pip install {package}`"):

@@ -156,9 +156,7 @@ def test_a_nat_gateway_is_a_way_to_s3(target: Target, cut_off: tuple[ExistingNet
     assert _lines(target, ids) == []
 
 
-def test_an_internet_gateway_is_no_way_because_sagemakers_interfaces_have_no_public_address(
-    target: Target, cut_off: tuple[ExistingNetwork, str]
-) -> None:
+def test_an_internet_gateway_is_none(target: Target, cut_off: tuple[ExistingNetwork, str]) -> None:
     ec2, (ids, table) = target.client("ec2"), cut_off
     gateway = ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
     ec2.attach_internet_gateway(InternetGatewayId=gateway, VpcId=ids.vpc_id)

@@ -34,9 +34,8 @@ def test_a_parameter_that_is_given_twice_is_refused() -> None:
 
 
 def test_an_instance_type_that_the_role_would_refuse_is_refused() -> None:
-    with pytest.raises(
-        ParameterError, match=r"'ml\.p5\.48xlarge' is none that the pipeline's role"
-    ):
+    says = r"'ml\.p5\.48xlarge' is none that the pipeline's role"
+    with pytest.raises(ParameterError, match=says):
         check_values(DEV, {"InstanceType": "ml.p5.48xlarge"}, ROOT)
     check_values(DEV, {"InstanceType": DEV.training.instance_type}, ROOT)
 
