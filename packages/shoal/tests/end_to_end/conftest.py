@@ -20,12 +20,12 @@ import pytest
 
 from local_kit.sagemaker_account import ACCOUNT_ID, Account
 from shoal.aws.target import Target
-from shoal.processes import mentioning
 from shoal.verbs.local_server import port_answers
 from shoal.verbs.workspace import Workspace
 from shoal_local.runtimes.build import build
 from shoal_local.runtimes.catalog import runtimes
 from shoal_local.testing import emulator
+from tests.processes import mentioning
 from tests.repository import link_checkout
 
 OWN_IMAGE = "111122223333.dkr.ecr.us-east-1.amazonaws.com/mine:1"

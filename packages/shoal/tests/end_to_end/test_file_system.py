@@ -15,9 +15,9 @@ import pytest
 
 from local_kit.control import eventually
 from shoal.aws.target import Target
-from shoal.processes import mentioning
 from shoal.verbs.local_server import port_answers
 from tests.end_to_end.conftest import Checkout, Finished
+from tests.processes import mentioning
 from tests.training_code.mnist import write_subset
 
 pytestmark = pytest.mark.nightly

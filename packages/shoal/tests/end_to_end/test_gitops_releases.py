@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from shoal.processes import mentioning
 from shoal.settings.loading.loader import load_workloads
 from shoal.verbs.local_server import LocalServer, build_runtimes
 from tests.end_to_end.gitops.checkout import ENVIRONMENTS, GitCheckout
 from tests.end_to_end.gitops.story import Story
+from tests.processes import mentioning
 from tests.repository import ROOT
 
 HOSTING_SPEED = 30

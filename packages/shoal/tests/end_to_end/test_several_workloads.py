@@ -18,11 +18,11 @@ import pytest
 
 from shoal.aws.inventory import Owner, Resource, of_bootstrap, of_environment
 from shoal.aws.target import Target
-from shoal.processes import mentioning
 from shoal.settings.names import WORKLOAD_TAG
 from shoal.verbs.destroy.teardown import remove_bootstrap
 from shoal.verbs.workspace import Workspace
 from tests.end_to_end.conftest import Checkout, Finished
+from tests.processes import mentioning
 from tests.repository import CHECKOUT
 
 _TIMEOUT_S = 1200

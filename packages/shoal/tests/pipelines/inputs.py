@@ -10,11 +10,10 @@ from typing import Any
 
 from pipelines.training import training_pipeline
 from shoal.launch import launch_of
-from shoal.pipelines.infrastructure import Infrastructure, MountedFileSystem
+from shoal.pipelines.infrastructure import Infrastructure
 from shoal.pipelines.limits import every_step
 from shoal.settings.loading.loader import load
 from shoal.settings.parsing.base import Settings
-from shoal.settings.sections.channels import InputMode
 from shoal.settings.sections.file_system import FileSystem
 from shoal.settings.sections.gates import Direction, Gate
 from shoal.settings.sections.release import Release
@@ -110,15 +109,6 @@ def infrastructure() -> Infrastructure:
         name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()
     }
     return Infrastructure(**fields)
-
-
-def definition_with_file_system() -> dict[str, Any]:
-    """Return the golden environment's definition, reading an FSx file system instead of S3."""
-    settings = environment()
-    data = settings.data.model_copy(update={"input_mode": InputMode.FSX})
-    mounted = MountedFileSystem(file_system_id="fs-0123456789abcdef0", mount_name="3y2hrbev")
-    changed = settings.model_copy(update={"data": data, "file_system": FileSystem()})
-    return definition_for(changed, replace(infrastructure(), file_system=mounted))
 
 
 def definition() -> dict[str, Any]:

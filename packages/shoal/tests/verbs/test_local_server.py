@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from shoal.errors import CommandError, NotFoundError
-from shoal.processes import is_alive, mentioning
+from shoal.processes import is_alive
 from shoal.verbs.local_server import LocalServer, port_answers
+from tests.processes import mentioning
 from tests.repository import ROOT
 from tests.verbs.conftest import ACCOUNT, REGION
 

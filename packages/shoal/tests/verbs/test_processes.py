@@ -16,13 +16,13 @@ from shoal.processes import (
     Command,
     descendants,
     is_alive,
-    mentioning,
     output_of,
     run,
     start_detached,
     stop,
     tail_of,
 )
+from tests.processes import mentioning
 
 
 def command(tmp_path: Path, program: str) -> Command:

@@ -100,7 +100,8 @@ def _importing_from(root: Path | None) -> Iterator[None]:
 
 
 def _function(name: str, root: Path | None) -> Function:
-    """Return the function `module:function`, imported from `root` and from nowhere else.
+    """Return the function `module:function`, imported from `root`, or from where it is installed
+    for Shoal's own pipeline alone.
 
     Whoever may change an environment file chooses the name, and what it names is called.
     """

@@ -79,6 +79,7 @@ def check(
     own = [*_notices(environment, launch), *scripts.notices(environment, root)]
     if root:
         try:
+            # it calls `check` without a root, which asks nothing of memory, so this ends
             refuse(needs.problems(environment, root, check))
             own += map(Risk, needs.risks(environment, root))
         except ConfigError as error:
