@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import io
 import os
 import subprocess
@@ -79,16 +78,10 @@ class OneObject:
     def __init__(self, content: bytes) -> None:
         self.content = content
 
-        self.reads = 0
-
     def client(self, _: str) -> OneObject:
         return self
 
-    def head_object(self, **_: str) -> dict[str, str]:
-        return {"ETag": hashlib.sha256(self.content).hexdigest()}
-
     def get_object(self, **_: str) -> dict[str, io.BytesIO]:
-        self.reads += 1
         return {"Body": io.BytesIO(self.content)}
 
 
@@ -122,8 +115,7 @@ def test_the_commit_of_a_run_is_the_one_that_has_the_very_files_of_its_archive(
     archive = deterministic_tar(tmp_path / "code")
     second = commit("code/train.py", "print(2)")
     commit("README.md", "words alone")
-    assert [found(archive), found(archive)] == [first, first]
-    assert bucket.reads == 1
+    assert found(archive) == first
     assert found(deterministic_tar(tmp_path / "code")) == second
     (tmp_path / "code" / "train.py").write_text("print('in no commit')")
     foreign = deterministic_tar(tmp_path / "code")

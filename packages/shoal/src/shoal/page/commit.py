@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import posixpath
 import tempfile
-from functools import lru_cache
 from typing import IO
 from urllib.parse import urlsplit
 
@@ -39,17 +38,10 @@ def commit_of(repository: Repository, folder: str, target: Target, code_uri: str
         return None
     place = urlsplit(code_uri)
     bucket, key = place.netloc, place.path.lstrip("/")
-    etag = target.client("s3").head_object(Bucket=bucket, Key=key)["ETag"]
-    return newest_commit(repository, head, folder, _files_at(target, bucket, key, etag, head))
-
-
-@lru_cache(maxsize=16)
-def _files_at(target: Target, bucket: str, key: str, _etag: str, like: str) -> Files:
-    """Return the files of a code archive, which is read once as long as it has this ETag."""
     body = target.client("s3").get_object(Bucket=bucket, Key=key)["Body"]
     with tempfile.TemporaryFile() as archive:
         archive.write(body.read(MAX_CODE_BYTES))
-        return files_of(archive, key, like)
+        return newest_commit(repository, folder, files_of(archive, key, head))
 
 
 def files_of(archive: IO[bytes], key: str, like: str) -> Files:
@@ -66,12 +58,8 @@ def files_of(archive: IO[bytes], key: str, like: str) -> Files:
     return frozenset((path, hash_as(like, read(file))) for path, file in files)
 
 
-@lru_cache(maxsize=64)
-def newest_commit(repository: Repository, _head: str, folder: str, files: Files) -> str | None:
-    """Return the newest commit up to `_head` whose `folder` has just these files, if one has.
-
-    It looks once for each code archive: a page that follows a run asks every second.
-    """
+def newest_commit(repository: Repository, folder: str, files: Files) -> str | None:
+    """Return the newest commit whose `folder` has just these files, if one has."""
     for commit in repository.commits_of(folder, MAX_COMMITS):
         if files == archived_files(repository, commit, folder).items():
             return commit

@@ -126,7 +126,7 @@ class Verification:
                     f"its code {archive} cannot be read, or is not what was deployed ({error})",
                     "promote a version that a deployed archive trained",
                 ) from error
-        if commit := newest_commit(self.repository, head, folder, files):
+        if commit := newest_commit(self.repository, folder, files):
             return commit
         raise self._refusal(
             f"hash mismatch: no commit up to the one checked out has the files in {folder} that"
