@@ -200,6 +200,7 @@ class ServiceRouter:
             guard(checked)
         if handler is not None:
             return operation.answer(handler(checked))
+        operation.refuse_other_query(request)
         if streamed:
             decode_chunks(environ)
         else:
