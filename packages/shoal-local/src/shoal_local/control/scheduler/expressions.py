@@ -19,6 +19,8 @@ from shoal_local.control.events.rule_schedules import period_s
 MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 DAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 LAST_YEAR = 2199
+MAX_PERIOD_S = 3650 * 86_400
+"""Shoal's own limit: AWS's pages give none."""
 CRON = re.compile(r"cron\(([^()]*)\)")
 
 
@@ -96,6 +98,8 @@ def parse(expression: str, time_zone: str) -> Rate | Cron:
     zone = _zone(time_zone)
     seconds = period_s(expression)
     if seconds is not None:
+        if seconds > MAX_PERIOD_S:
+            raise ExpressionError(f"Invalid Schedule Expression {expression}. It is too long.")
         return Rate(timedelta(seconds=seconds))
     match = CRON.fullmatch(expression)
     fields = match[1].split() if match else []

@@ -6,6 +6,7 @@ window, the call comes at its beginning.
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 import time
@@ -23,6 +24,8 @@ from shoal_local.control.scheduler.delivery import SCHEDULER, Deliveries, DueCal
 from shoal_local.control.scheduler.expressions import Cron, ExpressionError, Rate, parse
 from shoal_local.errors import AwsError
 from shoal_local.metrics import Measure
+
+log = logging.getLogger(__name__)
 
 POLL_S = 0.25
 DEFAULT = "default"
@@ -88,20 +91,27 @@ class Scheduler:
         """Return the calls that are due, and let each schedule wait for its next time. A disabled
         schedule skips its times, and a late one those that have passed.
         """
-        now, calls, appointments = self.now(), [], {}
+        now, calls, appointments = self.now(), [], dict[str, Appointment]()
         groups = list(self._kept.schedule_groups.values())
         for schedule in [each for group in groups for each in list(group.schedules.values())]:
-            times, since = times_of(schedule), self._clock(schedule.creation_date)
-            appointment = self._appointment(schedule, times, since, now)
-            due_at = appointment.due_at
-            if due_at and due_at <= now:
-                appointment = Appointment(appointment.key, times.next(since, now))
-                if schedule.state == "ENABLED":
-                    call = DueCall(schedule.arn, schedule.group_name, schedule.target, due_at)
-                    calls.append(call)
-            appointments[schedule.arn] = appointment
+            try:
+                appointments[schedule.arn], due_at = self._next(schedule, now)
+            except Exception:  # the other schedules go on
+                log.exception("%s cannot be followed", schedule.arn)
+                continue
+            if due_at and schedule.state == "ENABLED":
+                calls.append(DueCall(schedule.arn, schedule.group_name, schedule.target, due_at))
         self._appointments = appointments
         return calls
+
+    def _next(self, schedule: Schedule, now: datetime) -> tuple[Appointment, datetime | None]:
+        """Return what the schedule waits for, and the time that has come, if one has."""
+        times, since = times_of(schedule), self._clock(schedule.creation_date)
+        appointment = self._appointment(schedule, times, since, now)
+        due_at = appointment.due_at
+        if due_at is None or due_at > now:
+            return appointment, None
+        return Appointment(appointment.key, times.next(since, now)), due_at
 
     def _appointment(
         self, schedule: Schedule, times: Rate | Cron, since: datetime, now: datetime
@@ -168,9 +178,10 @@ class Scheduler:
 
     def _check_old_group(self, call: ApiCall) -> None:
         name = call.parameters["Name"]
-        self._group_arn(name)
+        arn = self._group_arn(name)
         if name == DEFAULT:
             raise _invalid("The default schedule group cannot be deleted.")
+        self._kept.tagger.delete_all_tags_for_resource(arn)  # moto keeps them for a group to come
 
 
 def times_of(schedule: Schedule) -> Rate | Cron:
