@@ -23,7 +23,8 @@ EVERY = cdk.Duration.minutes(15)
 
 class Sweeper(Construct):
     """`cleaner`, and the rule that calls it. It looks at what exists, so it depends on no event,
-    queue or other function, and a failed call is not repeated: the next one comes anyway.
+    queue or other function. The rule does not repeat a call, for the next one comes anyway; Lambda
+    repeats one that failed twice, which does no harm.
 
     It is there without an endpoint, too: an earlier definition may have left one.
     """
