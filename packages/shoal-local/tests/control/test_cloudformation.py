@@ -72,6 +72,11 @@ def reasons(account: Account, stack: str) -> str:
             resource("SQS::Queue", FifoQueue=True, QueueName="plain"),
             "Queue name must end in .fifo",
         ),
+        (resource("SQS::Queue", FifoQueue=False), "Unknown Attribute FifoQueue"),
+        (
+            resource("SQS::Queue", DeduplicationScope="queue"),
+            "Unknown Attribute DeduplicationScope",
+        ),
         (resource("SNS::Subscription", TopicArn="x"), "Protocol"),
         (resource("IAM::Role", **TRUST, PermissionsBoundary=BOUNDARY), BOUNDARY),
         (broken("Queue"), "MalformedPolicy"),

@@ -71,6 +71,10 @@ RETRIES = [{"ExceptionType": ["Step.THROTTLING"]}]
     ("text", "message"),
     [
         (definition(step("QualityCheck")), "does not emulate the step type 'QualityCheck'"),
+        (
+            definition(step("QualityCheck") | {"CheckType": "DATA_QUALITY"}),
+            "does not emulate the step type 'QualityCheck'",
+        ),
         (with_value({"Std:Split": "a"}), "does not emulate the expression"),
         (with_value({"Get": "Execution.JobName"}), "not emulate the execution variable JobName"),
         (with_value({"Get": "Parameters.No"}), "the parameter No, which is not defined"),
@@ -108,6 +112,7 @@ RETRIES = [{"ExceptionType": ["Step.THROTTLING"]}]
         ),
         (definition(A, PipelineExperimentConfig={"ExperimentName": "x"}), "PipelineExperimentConf"),
         (definition(A, Parameters=[INTEGER]), "is not of type Integer"),
+        (definition(A, Parameters=[INTEGER | {"Name": "a b"}]), "[0].Name: 'a b' does not match"),
         (definition(A, Parameters=[INTEGER, INTEGER | {"DefaultValue": 1}]), "is not of type Int"),
         (definition(A, Version="2"), "the definition.Version: '2020-12-01' was expected"),
         ("{", "Unable to parse pipeline definition"),
@@ -121,6 +126,10 @@ RETRIES = [{"ExceptionType": ["Step.THROTTLING"]}]
         (
             definition(A | {"RetryPolicies": [{"ExceptionType": ["Step.NONE"]}]}),
             "RetryPolicies[0].ExceptionType[0]: 'Step.NONE' is not one of ['Step.SERVICE_FAULT'",
+        ),
+        (
+            definition(A | {"RetryPolicies": [RETRIES[0] | {"MaxAttempts": 21}]}),
+            "RetryPolicies[0].MaxAttempts: 21 is greater than the maximum of 20",
         ),
         (
             definition(step("Lambda") | {"FunctionArn": "f", "RetryPolicies": RETRIES}),

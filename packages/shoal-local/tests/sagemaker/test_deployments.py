@@ -228,6 +228,8 @@ def test_a_deployment_that_takes_longer_than_it_may_is_rolled_back(
     ("routing", "message"),
     [
         ({"Type": "CANARY"}, "CanarySize is required for the traffic routing type CANARY"),
+        ({"Type": "CANARY", "CanarySize": percent(51)}, "CanarySize must be 1 to 50 percent"),
+        ({"Type": "LINEAR", "LinearStepSize": percent(9)}, "LinearStepSize must be 10 to 50"),
         (
             {"Type": "CANARY", "CanarySize": {"Type": "INSTANCE_COUNT", "Value": 1}},
             "does not emulate CanarySize of the type INSTANCE_COUNT",

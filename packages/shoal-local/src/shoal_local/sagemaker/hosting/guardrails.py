@@ -16,6 +16,8 @@ from shoal_local.sagemaker.shapes import Document
 
 ALL_TRAFFIC = 1.0
 _ROUNDING = 1e-9
+_PERCENT = {"CanarySize": (1, 50), "LinearStepSize": (10, 50)}
+"""Of the new fleet (API reference, TrafficRoutingConfig)."""
 
 
 @dataclass(frozen=True)
@@ -73,4 +75,7 @@ def _share(routing: Document, member: str) -> float:
     size = routing[member]
     if size["Type"] != "CAPACITY_PERCENT":
         raise not_emulated(f"{member} of the type {size['Type']}; use CAPACITY_PERCENT")
+    least, most = _PERCENT[member]
+    if not least <= size["Value"] <= most:
+        raise invalid(f"{member} must be {least} to {most} percent of the variant's capacity")
     return float(size["Value"]) / 100

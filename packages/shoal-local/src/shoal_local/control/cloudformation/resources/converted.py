@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 from moto.s3.models import s3_backends
 
 from shoal_local.control.cloudformation.resources.api_calls import as_bool
-from shoal_local.control.cloudformation.resources.base import Request, ResourceError, names
+from shoal_local.control.cloudformation.resources.base import Created, Request, ResourceError, names
 from shoal_local.control.cloudformation.resources.plain import Facts, PlainType
 
 Properties = Mapping[str, Any]
@@ -148,8 +148,18 @@ def _canned(access_control: str) -> str:
     ).lstrip("-")
 
 
+_FIFO_ONLY = ("FifoQueue", "ContentBasedDeduplication", "DeduplicationScope", "FifoThroughputLimit")
+
+
 class Queue(PlainType):
     """AWS::SQS::Queue. The name that a FIFO queue is given ends as SQS wants it."""
+
+    def create(self, request: Request) -> Created:
+        """Refuse what SQS does not know of a standard queue, `FifoQueue: false` too."""
+        for name in () if as_bool(request.get("FifoQueue")) else _FIFO_ONLY:
+            if request.get(name) is not None:
+                raise ResourceError(f"Unknown Attribute {name}.")
+        return super().create(request)
 
     def _name(self, request: Request) -> str:
         if request.get("QueueName") or not as_bool(request.get("FifoQueue")):

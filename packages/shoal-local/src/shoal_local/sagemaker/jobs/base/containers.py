@@ -223,6 +223,7 @@ def environment(
         "AWS_REGION": context.region,
         "AWS_DEFAULT_REGION": context.region,
         "AWS_ENDPOINT_URL": context.endpoint_url(),
+        "SAGEMAKER_MLFLOW_CUSTOM_ENDPOINT": context.endpoint_url(),  # no tracking ARN leads to AWS
         "AWS_ACCESS_KEY_ID": credentials.access_key_id,
         "AWS_SECRET_ACCESS_KEY": credentials.secret_access_key,
         "AWS_SESSION_TOKEN": credentials.session_token,

@@ -1,7 +1,8 @@
 """Parses and checks the text of a pipeline definition.
 
-What the emulator cannot do is refused here, by name, before anything starts: a ValidationException
-at CreatePipeline, UpdatePipeline and again at StartPipelineExecution.
+What AWS refuses is a ValidationException, what the emulator cannot do an UnknownOperationException
+that names it, before anything starts: at CreatePipeline, UpdatePipeline and again at
+StartPipelineExecution.
 """
 
 from __future__ import annotations
@@ -115,6 +116,7 @@ def _load(text: str) -> Document:
         document = json.loads(text)
     except ValueError as error:
         raise unparsable(str(error)) from None
+    _refuse_other_types(document["Steps"] if isinstance(document, dict) else None)
     if mistake := best_match(_schema().iter_errors(document)):
         where = mistake.json_path.replace("$", "the definition", 1)
         raise unparsable(f"{where}: {mistake.message}")
@@ -123,6 +125,22 @@ def _load(text: str) -> Document:
     if document.get("PipelineExperimentConfig") not in (None, {}, _SDKS_EXPERIMENT):
         raise not_emulated("PipelineExperimentConfig of a pipeline; leave it out")
     return dict(document)
+
+
+def _refuse_other_types(steps: object) -> None:
+    """Refuse by name the types that other tools write, with keys that the schema lacks."""
+    for step in steps if isinstance(steps, list) else ():
+        if not isinstance(step, dict):
+            continue  # the schema says so
+        kind, arguments = step.get("Type"), step.get("Arguments")
+        if isinstance(kind, str) and kind not in _TYPES:
+            raise not_emulated(
+                f"the step type {kind!r} (step {step.get('Name')}); it has"
+                f" {', '.join(sorted(_TYPES))}"
+            )
+        if isinstance(arguments, dict):
+            for branch in ("IfSteps", "ElseSteps"):
+                _refuse_other_types(arguments.get(branch))
 
 
 def _walk(documents: list[Document], branch: tuple[str, bool] | None) -> Iterator[Step]:
@@ -136,10 +154,6 @@ def _walk(documents: list[Document], branch: tuple[str, bool] | None) -> Iterato
 
 def _step(document: Document, branch: tuple[str, bool] | None) -> Step:
     name, kind, arguments = document["Name"], document["Type"], document.get("Arguments", {})
-    if kind not in _TYPES:
-        raise not_emulated(
-            f"the step type {kind!r} (step {name}); it has {', '.join(sorted(_TYPES))}"
-        )
     if document.get("CacheConfig", {}).get("Enabled"):
         raise not_emulated(f"step caching (CacheConfig of step {name}); leave it out")
     if document.get("RetryPolicies") and kind not in _RETRYABLE:
