@@ -177,12 +177,6 @@ def test_what_one_account_has_no_other_lists(
     assert listed(PROD) == before
 
 
-def test_each_account_has_files_of_its_own(world: World, dev: World) -> None:
-    folder = world.local.state_dir / "accounts"
-    assert (folder / DEV / "sagemaker" / "model-package" / "models%2F1.json").exists()
-    assert not (folder / PROD / "sagemaker" / "model-package").exists()
-
-
 def test_a_request_is_written_down_with_the_account_it_acts_in(dev: World) -> None:
     dev.client(PROD, "sagemaker").describe_model_package(ModelPackageName=VERSION)
     lines = map(json.loads, (dev.local.state_dir / "requests.jsonl").read_text().splitlines())

@@ -64,7 +64,9 @@ def looked(account: Account, **later: float) -> Any:
     """What the deployed sweeper says, called as its rule calls it, some time from now."""
     at = datetime.now(UTC) + timedelta(**later)
     event = {"time": at.strftime("%Y-%m-%dT%H:%M:%SZ")}
-    return account.invoke(f"{PIPELINE}-sweep", event)["payload"]["overdue"]
+    answer = account.invoke(f"{PIPELINE}-sweep", event)["payload"]
+    assert "overdue" in answer, answer
+    return answer["overdue"]
 
 
 def state(account: Account) -> str:

@@ -62,7 +62,7 @@ def archived(folder: Path) -> bytes:
 def deploy(account: Account, document: dict[str, Any]) -> None:
     """What the CLI does: the functions' code into the bootstrap bucket, then the template.
 
-    Their folders are called like their purposes, with which their names end.
+    Their folders, or their modules, are called like their purposes, with which their names end.
     """
     functions = [
         each["Properties"]
@@ -72,7 +72,9 @@ def deploy(account: Account, document: dict[str, Any]) -> None:
     account.client("s3").create_bucket(Bucket=functions[0]["Code"]["S3Bucket"])
     for each in functions:
         place = {"Bucket": each["Code"]["S3Bucket"], "Key": each["Code"]["S3Key"]}
-        code = archived(FUNCTIONS / each["FunctionName"].rpartition("-")[2])
+        purpose = each["FunctionName"].rpartition("-")[2]
+        folder = {"sweep": "teardown"}.get(purpose, purpose)
+        code = archived(FUNCTIONS / folder)
         account.client("s3").put_object(**place, Body=code)
     account.client("ssm").put_parameter(
         Name="/cdk-bootstrap/hnb659fds/version", Value="30", Type="String"
