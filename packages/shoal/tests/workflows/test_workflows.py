@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections import defaultdict
@@ -171,19 +172,50 @@ def test_a_promotion_is_of_the_workloads_that_are_in_the_file_whatever_the_input
     assert not (root / "here").exists()
 
 
+DRIFTED = """\
+Stack dev-network
+Resources In Sync
+[ ] AWS::EC2::VPC Network/Vpc Vpc8378EB38
+
+Modified Resources
+[~] AWS::EC2::SecurityGroupIngress Groups/Training/from its self Fromself11AA
+ \u2514\u2500 [~] /FromPort
+     \u251c\u2500 [-] 1
+     \u2514\u2500 [+] 2
+
+Deleted Resources
+[-] AWS::SNS::Topic Topic0BB2
+"""
+
+
 @pytest.mark.parametrize("file", ["deploy-environment.yml", "drift.yml"])
-@pytest.mark.parametrize(("resource", "fails"), [("FSx::FileSystem", False), ("S3::Bucket", True)])
-def test_drift_that_a_file_system_always_has_is_shown_and_fails_nothing(
-    tmp_path: Path, file: str, resource: str, fails: bool
+@pytest.mark.parametrize(
+    ("printed", "allowed", "fails_for"),
+    [
+        (DRIFTED, None, None),
+        (DRIFTED, "", "Fromself11AA Topic0BB2"),
+        (DRIFTED, "# all of them\nTopic0BB2  # by hand\n\nFromself11AA\n", None),
+        (DRIFTED, "Topic0BB2\n", "Fromself11AA"),
+        (DRIFTED, "Topic0BB\nFromself\n", "Fromself11AA Topic0BB2"),
+        ("Stack dev-network\nNo drift detected\n", "", None),
+    ],
+)
+def test_drift_is_shown_and_fails_once_a_list_says_what_may_drift(
+    tmp_path: Path, file: str, printed: str, allowed: str | None, fails_for: str | None
 ) -> None:
-    """Run the step with a CLI that repeats its arguments."""
-    script = script_of(file, "cdk drift")
-    write_program(tmp_path / "node_modules/.bin/cdk", 'echo "$@"')
-    template = tmp_path / "cdk.out/assembly-dev/devdata.template.json"
-    template.parent.mkdir(parents=True)
-    template.write_text(f'"Type": "AWS::{resource}"')
-    process = run_script(script, tmp_path, {"ENVIRONMENT": "dev"})
-    assert process.returncode == 0, process.stderr
-    *_, call = process.stdout.splitlines()
-    assert call.startswith("drift dev/* --app cdk.out")
-    assert ("--fail" in call) is fails
+    """Run the step with a CLI that prints as `cdk drift` does."""
+    shutil.copytree(ROOT / ".github/scripts", tmp_path / ".github/scripts")
+    write_program(tmp_path / "node_modules/.bin/cdk", f"cat <<'END'\n{printed}END")
+    if allowed is not None:
+        (tmp_path / ".github/drift-allowed.txt").write_text(allowed)
+    process = run_script(script_of(file, "drift.sh"), tmp_path, {"ENVIRONMENT": "dev"})
+    assert process.stdout.startswith(printed)
+    says = f"drifted, and not in .github/drift-allowed.txt: {fails_for}\n" if fails_for else ""
+    assert (process.returncode, process.stderr) == (1 if fails_for else 0, says)
+
+
+def test_a_drift_check_that_could_not_ask_fails(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / ".github/scripts", tmp_path / ".github/scripts")
+    write_program(tmp_path / "node_modules/.bin/cdk", "echo denied >&2; exit 1")
+    script = script_of("drift.yml", "drift.sh")
+    assert run_script(script, tmp_path, {"ENVIRONMENT": "dev"}).returncode == 1
