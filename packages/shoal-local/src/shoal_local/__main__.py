@@ -208,6 +208,7 @@ def serve(options: argparse.Namespace) -> int:
     from shoal_local.server import Emulator, Options
 
     keep_what_is_loaded()
+    tell_what_is_missing()
     on_signals(lambda: stop.put(None))
     first, *others = options.account or [DEFAULT_ACCOUNT]
     region, *other_regions = options.region or [DEFAULT_REGION]
@@ -268,6 +269,19 @@ def require_evaluator() -> None:
 
     if not installed():
         raise EmulatorError(f"--enforce-iam needs the npm package {PACKAGE}: {HOW_TO_INSTALL}")
+
+
+def tell_what_is_missing() -> None:
+    """Say once what answers differently, because a package is missing that pip does not bring."""
+    from shoal_local.control.authorization.evaluator import HOW_TO_INSTALL, PACKAGE, installed
+
+    if not installed():
+        notice = (
+            f"the npm package {PACKAGE} is not installed, so SimulatePrincipalPolicy answers that"
+            f" every action is allowed; to evaluate policies, {HOW_TO_INSTALL}"
+        )
+        print(f"emulator: {notice}", file=sys.stderr, flush=True)
+        logging.getLogger(__name__).warning(notice)
 
 
 def share_service_models() -> None:
@@ -349,6 +363,7 @@ def env(options: argparse.Namespace) -> int:
         "AWS_ACCESS_KEY_ID": f"AKIA{account}ROOT",
         "AWS_SECRET_ACCESS_KEY": running["secret_access_key"],
         "AWS_DEFAULT_REGION": running["region"],
+        "SAGEMAKER_USER_CONFIG_OVERRIDE": str(state.sdk_settings(account, running["region"])),
     }
     for name in sorted(os.environ.keys() - variables.keys()):
         if name in READ_FIRST or name.startswith("AWS_ENDPOINT_URL_"):

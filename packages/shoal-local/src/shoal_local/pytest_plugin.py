@@ -25,13 +25,6 @@ OPTIONS = "sagemaker_local_options"
 FIRST_ACCOUNT = 111122223333
 ACCOUNTS_PER_EMULATOR = 16
 """An account takes about 5 MB and 0.1 s of CPU whether a module uses it or not."""
-_NO_REPORTS = """SchemaVersion: "1.0"
-SageMaker:
-  PythonSDK:
-    Modules:
-      TelemetryOptOut: true
-"""
-"""SageMaker's SDKs report each job to AWS otherwise."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -46,9 +39,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def sagemaker_local(
-    sagemaker_local_account: LocalAccount,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path_factory: pytest.TempPathFactory,
+    sagemaker_local_account: LocalAccount, monkeypatch: pytest.MonkeyPatch
 ) -> LocalAccount:
     """Return an account of shoal-local that belongs to the test module, and let boto3, `aws` and
     SageMaker's SDKs use it during the test, by environment variables.
@@ -61,9 +52,6 @@ def sagemaker_local(
         monkeypatch.delenv(name)
     for name, value in sagemaker_local_account.variables().items():
         monkeypatch.setenv(name, value)
-    settings = tmp_path_factory.mktemp("sagemaker-local") / "sagemaker.yaml"
-    settings.write_text(_NO_REPORTS, encoding="utf-8")
-    monkeypatch.setenv("SAGEMAKER_USER_CONFIG_OVERRIDE", str(settings))
     # boto3 keeps the credentials of the module before in its session
     monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
     return sagemaker_local_account

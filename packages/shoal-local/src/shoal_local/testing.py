@@ -182,6 +182,9 @@ class LocalAccount:
             "AWS_EC2_METADATA_DISABLED": "true",
             "AWS_CONFIG_FILE": os.devnull,
             "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+            "SAGEMAKER_USER_CONFIG_OVERRIDE": str(
+                State(self.state_dir).sdk_settings(self.number, self.region)
+            ),
         }
 
 

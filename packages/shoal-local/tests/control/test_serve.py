@@ -52,6 +52,7 @@ def test_the_ready_line_is_what_the_state_file_and_status_say(served: LocalEmula
 def test_env_says_how_to_use_it_and_only_its_accounts(served: LocalEmulator) -> None:
     account = served.account
     code, output = emulator("env", "--state-dir", str(account.state_dir))
+    settings = Path(account.variables()["SAGEMAKER_USER_CONFIG_OVERRIDE"])
     assert code == 0
     assert output.splitlines() == [
         f"export AWS_ENDPOINT_URL={account.endpoint}",
@@ -60,6 +61,7 @@ def test_env_says_how_to_use_it_and_only_its_accounts(served: LocalEmulator) -> 
         f"export AWS_ACCESS_KEY_ID={account.key}",
         f"export AWS_SECRET_ACCESS_KEY={account.secret}",
         f"export AWS_DEFAULT_REGION={account.region}",
+        f"export SAGEMAKER_USER_CONFIG_OVERRIDE={settings}",
     ]
     foreign = ("--account", "999988887777")
     code, output = emulator("env", "--state-dir", str(account.state_dir), *foreign)

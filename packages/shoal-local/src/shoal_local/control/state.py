@@ -24,6 +24,17 @@ MARKER = ".shoal-emulator"
 POLL_S = 0.05
 LOCK_LIMIT_S = 2.0
 """For an emulator that has stopped and whose process has not ended yet."""
+SDK_SETTINGS = """SchemaVersion: "1.0"
+SageMaker:
+  PythonSDK:
+    Modules:
+      TelemetryOptOut: true
+      Session:
+        DefaultS3Bucket: sagemaker-{region}-{account}
+"""
+"""Without them SageMaker's SDKs report each job to AWS, and ask AWS's STS for the account of their
+default bucket, whatever the endpoint.
+"""
 
 
 @dataclass(frozen=True)
@@ -84,11 +95,21 @@ class State:
         return folder
 
     def write(self, description: dict[str, Any]) -> None:
-        """Write where the emulator is, atomically."""
+        """Write where the emulator is, atomically, and the settings of SageMaker's SDKs."""
         temporary = self.folder / f".{STATE_FILE}"
         temporary.touch(mode=0o600)
         temporary.write_text(json.dumps(description, indent=1))
         temporary.replace(self.folder / STATE_FILE)
+        for account in description["accounts"]:
+            for region in description["regions"]:
+                settings = SDK_SETTINGS.format(account=account, region=region)
+                self.sdk_settings(account, region).write_text(settings)
+
+    def sdk_settings(self, account: str, region: str) -> Path:
+        """Return the file of settings for SageMaker's SDKs
+        (`SAGEMAKER_USER_CONFIG_OVERRIDE`).
+        """
+        return self.folder / f"sagemaker-{region}-{account}.yaml"
 
     def withdraw(self) -> None:
         """Note that the emulator has stopped."""

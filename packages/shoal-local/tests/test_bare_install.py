@@ -1,0 +1,104 @@
+"""shoal-local with what pip brings and nothing more: what is missing is answered at once."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from local_kit.control import refused
+from local_kit.sagemaker_account import Account
+from shoal_local.testing import LocalEmulator
+
+SOURCES = Path(__file__).resolve().parents[1] / "src" / "shoal_local"
+TRAIN = "sagemaker:CreateTrainingJob"
+
+
+@pytest.fixture(scope="module")
+def errors(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the file of what the emulator prints on stderr."""
+    return tmp_path_factory.mktemp("bare") / "errors.txt"
+
+
+@pytest.fixture(scope="module")
+def account(errors: Path) -> Iterator[Account]:
+    """An emulator whose package has no node_modules above it, and that cannot import optuna."""
+    packages = errors.parent / "packages"
+    shutil.copytree(SOURCES, packages / "shoal_local", ignore=shutil.ignore_patterns("*.pyc"))
+    (packages / "optuna.py").write_text("raise ImportError")
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(errors.parent),
+        "PYTHONPATH": str(packages),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    with errors.open("w") as file:
+        local = LocalEmulator.start(errors.parent / "state", environment=environment, errors=file)
+    try:
+        yield Account.at(local.account)
+    finally:
+        left = local.stop()
+    assert left == []
+
+
+@pytest.mark.parametrize(
+    ("actions", "resources"),
+    [
+        ([TRAIN], []),
+        ([TRAIN, "ecr:GetAuthorizationToken"], ["arn:aws:s3:::one/*", "arn:aws:s3:::two/*"]),
+        (["of-no:Service"], ["*"]),
+    ],
+)
+def test_a_role_without_policies_may_do_everything(
+    account: Account, actions: list[str], resources: list[str]
+) -> None:
+    results = account.client("iam").simulate_principal_policy(
+        PolicySourceArn=account.role, ActionNames=actions, ResourceArns=resources
+    )["EvaluationResults"]
+    assert [each["EvalActionName"] for each in results] == actions
+    for each in results:
+        named = [one["EvalResourceDecision"] for one in each.get("ResourceSpecificResults", [])]
+        assert {each["EvalDecision"], *named} == {"allowed"}
+        assert len(named) == (len(resources) if resources not in ([], ["*"]) else 0)
+
+
+def tuning(account: Account) -> dict[str, Any]:
+    definition = account.training("x")
+    del definition["TrainingJobName"]
+    definition["StaticHyperParameters"] = definition.pop("HyperParameters")
+    metric = {"Name": "score", "Regex": "score=(.*)"}
+    definition["AlgorithmSpecification"] |= {"MetricDefinitions": [metric]}
+    width = {"Name": "width", "MinValue": "1", "MaxValue": "9"}
+    config = {
+        "Strategy": "Bayesian",
+        "HyperParameterTuningJobObjective": {"Type": "Maximize", "MetricName": "score"},
+        "ResourceLimits": {"MaxNumberOfTrainingJobs": 2, "MaxParallelTrainingJobs": 1},
+        "ParameterRanges": {"IntegerParameterRanges": [width]},
+    }
+    return {
+        "HyperParameterTuningJobName": "tuning",
+        "HyperParameterTuningJobConfig": config,
+        "TrainingJobDefinition": definition,
+    }
+
+
+def test_what_needs_an_extra_is_a_refusal_that_no_client_repeats(account: Account) -> None:
+    """botocore repeats a request that ends with 500."""
+    request = account.sagemaker.create_hyper_parameter_tuning_job
+    code, message = refused(request, **tuning(account))
+    assert (code, "pip install 'shoal-local[tuning]'" in message) == (
+        "UnknownOperationException",
+        True,
+    )
+    missing = {"PolicySourceArn": f"{account.role}-missing", "ActionNames": [TRAIN]}
+    code, _ = refused(account.client("iam").simulate_principal_policy, **missing)
+    assert code == "NoSuchEntity"
+
+
+def test_what_is_missing_is_said_once(account: Account, errors: Path) -> None:
+    assert account.number
+    assert errors.read_text().count("npm install") == 1
