@@ -11,7 +11,7 @@ import pytest
 from local_kit.networks import needs_networks
 from local_kit.sagemaker_account import Account, archive
 from shoal.aws.logs import LogLocation, LogTail
-from shoal.page.readings.cause import cause_in
+from tests.verbs.test_step_log import cause_in
 
 PROGRAM = Path(__file__).parent / "programs" / "failing.py"
 SMDDP = {"sagemaker_distributed_dataparallel_enabled": "true", "meet": "smddp"}
@@ -57,7 +57,7 @@ def test_what_ended_a_rank_is_quoted_with_host_and_rank(
     log = LogTail(
         account.client("logs"), LogLocation("/aws/sagemaker/TrainingJobs", f"{name}/algo")
     )
-    found = cause_in(list(log.read()))
+    found = cause_in(log.read())
     assert found
     assert (found.host, found.rank) == (f"algo-{hosts}", rank)
     if end == "raises":

@@ -183,4 +183,4 @@ def test_a_lambda_step_logs_in_its_functions_group_during_the_step(target: Targe
 def test_a_condition_logs_nowhere(target: Target) -> None:
     gate = Step("Gate", "Condition", "Succeeded", metadata={"Condition": {"Outcome": "True"}})
     assert location_of(target, gate) is None
-    assert lines_of(target, gate) == []
+    assert list(lines_of(target, gate)) == []

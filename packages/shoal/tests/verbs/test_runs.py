@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,25 +19,18 @@ from shoal.page import history
 from shoal.page.look import Noting
 from shoal.page.page import page
 from shoal.page.readings.calls import calls_in
-from shoal.page.readings.cause import Cause, cause_in, rank_of
-from shoal.page.readings.curves import curves_of
+from shoal.page.readings.cause import Cause, rank_of
 from shoal.page.readings.report import answers_of
-from shoal.page.record import parts_of
-from shoal.settings.sections.gates import Metric
 from tests.repository import ROOT
+from tests.verbs.test_step_log import BEGAN, cause_in, line, log_of
 
 if TYPE_CHECKING:
     from shoal.verbs.workspace import Session
 
-BEGAN = datetime(2026, 11, 24, tzinfo=UTC)
 SECOND_HOST = "job/algo-2-1795489693"
 OPEN_MPI_4 = (
     "mpirun noticed that process rank 1 with PID 0 on node algo-2 exited on signal 9 (Killed)."
 )
-
-
-def line(text: str, seconds: int, stream: str = "job/algo-1-1795489693") -> LogLine:
-    return LogLine(stream, BEGAN + timedelta(seconds=seconds), text)
 
 
 @pytest.mark.parametrize(
@@ -265,10 +258,7 @@ def test_a_curve_is_of_the_rank_that_a_launcher_puts_in_front() -> None:
         line("[1,0]<stdout>:epoch=1 train_loss=0.4", 2),
         line("[1,mpirank:2,algo-2]<stdout>:epoch=2 step=5/20 train_loss=0.3", 3),
     ]
-    metrics = {"train:loss": Metric(regex="train_loss=([0-9.]+)")}
-    assert [
-        (each["host"], each["rank"], each["points"]) for each in curves_of(lines, metrics, BEGAN)
-    ] == [
+    assert [(each["host"], each["rank"], each["points"]) for each in log_of(lines).curves()] == [
         ("algo-1", 0, [[0.0, 0.9, 0.0], [10.0, 0.5, 1.0], [20.0, 0.4, 2.0]]),
         ("algo-1", 1, [[10.0, 0.7, 1.0]]),
         ("algo-2", 2, [[25.0, 0.3, 3.0]]),
@@ -300,17 +290,15 @@ def test_a_curve_is_of_the_rank_that_a_launcher_puts_in_front() -> None:
 )
 def test_a_line_that_looks_like_progress_and_is_none_is_passed_over(text: str) -> None:
     lines = [line(text, 1)]
-    metrics = {"train:loss": Metric(regex="loss=([0-9.]+)")}
-    points = [each["points"] for each in curves_of(lines, metrics, BEGAN)]
-    assert points in ([], [[[1.0, 1.0, 1.0]]])
-    assert (rank_of(text), cause_in(lines), list(parts_of({"Train": lines}))) == (None, None, [])
+    log = log_of(lines)
+    assert [each["points"] for each in log.curves()] in ([], [[[1.0, 1.0, 1.0]]])
+    assert (rank_of(text), cause_in(lines), list(log.parts())) == (None, None, [])
 
 
 def test_the_parts_of_a_step_are_of_the_last_line_of_each_host() -> None:
     text = "milliseconds of a step of rank 0, mean of 5: data=1.2 forward=20.5 whole=21.70"
-    (parts,) = parts_of({"Train": [line(text.replace("20.5", "9"), 1), line(text, 2)]})
+    (parts,) = log_of([line(text.replace("20.5", "9"), 1), line(text, 2)]).parts()
     assert parts == {
-        "step": "Train",
         "host": "algo-1",
         "milliseconds": {"data": 1.2, "forward": 20.5},
     }

@@ -122,13 +122,13 @@ class LogTail:
                 return
 
 
-def lines_of(target: Target, step: Step) -> list[LogLine]:
-    """Return what a step has printed; nothing of a step that runs no code.
+def lines_of(target: Target, step: Step) -> Iterator[LogLine]:
+    """Yield what a step has printed, stream by stream; nothing of a step that runs no code.
 
     Raises NotFoundError, and ClientError if the log cannot be read.
     """
-    location = location_of(target, step)
-    return list(LogTail(target.client("logs"), location).read()) if location else []
+    if location := location_of(target, step):
+        yield from LogTail(target.client("logs"), location).read()
 
 
 def location_of(target: Target, step: Step) -> LogLocation | None:

@@ -9,38 +9,31 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from shoal.aws import registry
 from shoal.aws.execution import Step
-from shoal.aws.logs import LogLine, lines_of
-from shoal.aws.metrics import MAX_LINE, progress_metrics
+from shoal.aws.logs import lines_of
+from shoal.aws.metrics import progress_metrics
 from shoal.page.look import CLOCK_SLACK, JOBS, Look, seconds_between, time_text
 from shoal.page.place import Place
 from shoal.page.readings.calls import calls_in
-from shoal.page.readings.cause import Cause, cause_in, rank_of
+from shoal.page.readings.cause import Cause, CauseSearch
 from shoal.page.readings.cleanups import Cleanup, cleanups_of
-from shoal.page.readings.curves import curves_of
 from shoal.page.readings.gates import GATE, GateResult, gates_of
 from shoal.page.readings.lineage import code_of, lineage_of
 from shoal.page.readings.money import money_of
 from shoal.page.readings.report import answers_of, evaluation_of, package_of
 from shoal.page.readings.resources import resources_of, uses_of
+from shoal.page.readings.step_log import StepLog
 
 VERSION = 1
-MAX_LINES = 2000
-"""Lines that are kept of each step's log: of a longer one the first and the last half."""
-# Nothing in it can match in two ways: time is linear in the length of a line.
-_PARTS = re.compile(
-    r"milliseconds of a step\b[^:]*: (?P<parts>(?:\w+=\d{1,12}(?:\.\d{1,12})?(?: |$))+)$"
-)
 _OVER = ("Completed", "Failed", "Stopped", "MaxRuntimeExceeded")
 """Secondary statuses of a job that has ended, which is no phase of it."""
-Lines = Mapping[str, Sequence[LogLine]]
-"""The lines of the log of each step, by its name."""
+Logs = Mapping[str, StepLog]
+"""The log of each step that printed something, by its name."""
 
 
 def json_text(run: Mapping[str, Any], **form: Any) -> str:
@@ -59,7 +52,9 @@ def record(place: Place, arn: str, *, with_logs: bool = True) -> dict[str, Any]:
     """
     look = Look.at(place, arn)
     jobs = {step.name: look.job(step) for step in look.execution.steps}
-    lines = {step.name: _lines(look, step) for step in look.execution.steps if with_logs}
+    logs = {
+        step.name: log for step in look.execution.steps if with_logs and (log := _log(look, step))
+    }
     gates, evaluation, package = _gates(look), _evaluation(look), _package(look)
     resources = list(resources_of(look, jobs))
     cleanups = _cleanups(look) if with_logs else []
@@ -69,12 +64,12 @@ def record(place: Place, arn: str, *, with_logs: bool = True) -> dict[str, Any]:
         "version": VERSION,
         "observed_at": time_text(look.now),
         "run": _run(look),
-        "verdict": verdict_of(look, gates, lines, package),
+        "verdict": verdict_of(look, gates, logs, package),
         "parameters": dict(look.parameters),
         "steps": [_step(look, step, after, jobs.get(step.name)) for step, after in look.steps()],
         "cleanups": [asdict(each) | {"at": time_text(each.at)} for each in cleanups],
-        "curves": _curves(look, lines),
-        "parts": list(parts_of(lines)),
+        "curves": _of_each(logs, StepLog.curves),
+        "parts": _of_each(logs, StepLog.parts),
         "gates": [asdict(each) for each in gates],
         "metrics": evaluation,
         "answers": _answers(look),
@@ -89,7 +84,7 @@ def record(place: Place, arn: str, *, with_logs: bool = True) -> dict[str, Any]:
         "lineage": [asdict(link) for link in lineage],
         "made": resources,
         "calls": _calls(look) if with_logs else None,
-        "logs": {name: _kept(some) for name, some in lines.items() if some},
+        "logs": {name: log.record() for name, log in logs.items()},
         "unread": look.unread,
     }
 
@@ -115,7 +110,7 @@ def _run(look: Look) -> dict[str, Any]:
 
 
 def verdict_of(
-    look: Look, gates: Sequence[GateResult], lines: Lines, package: registry.Package | None
+    look: Look, gates: Sequence[GateResult], logs: Logs, package: registry.Package | None
 ) -> dict[str, Any]:
     """Return how the run went, whose fault a failure is, and the command that comes `next`."""
     execution, arguments, step = look.execution, look.place.arguments, None
@@ -136,8 +131,8 @@ def verdict_of(
         missed = [str(each) for each in gates if each.passed is False]
         if missed and step.name in _steps_of_the_gate(look):
             reason = "; ".join(missed)
-        own = step.failure_reason if step.type == "Lambda" else ""  # runs share a function's log
-        cause = cause_in(lines.get(step.name, ()), own) or cause
+        log = logs.get(step.name)
+        cause = (log and log.causes and log.causes.cause) or cause
     return {
         "outcome": execution.status,
         "step": step and step.name,
@@ -185,35 +180,24 @@ def _phases(job: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             }
 
 
-def _lines(look: Look, step: Step) -> list[LogLine]:
+def _log(look: Look, step: Step) -> StepLog | None:
+    """Return what is shown of a step's log; None of a step that has printed nothing."""
+    known = progress_metrics(look.place.metrics) if step.type == "Training" else None
+    own = step.failure_reason if step.type == "Lambda" else ""  # runs share a function's log
+    causes = CauseSearch(own) if step.status == "Failed" else None
+    log = StepLog(look.execution.started_at or look.now, known, causes=causes)
     with look.noting(f"log of {step.name}"):
-        return lines_of(look.place.target, step)
-    return []
+        for line in lines_of(look.place.target, step):
+            log.add(line)
+    if log.values_lost:
+        look.unread.append(f"curves of {step.name}: {log.values_lost} values of too many lanes")
+    return log or None
 
 
-def _kept(lines: Sequence[LogLine]) -> dict[str, Any]:
-    in_order = sorted(lines, key=lambda line: line.at)
-    cut = max(len(in_order) - MAX_LINES, 0)
-    if cut:
-        in_order = in_order[: MAX_LINES // 2] + in_order[-MAX_LINES // 2 :]
-    return {
-        "cut": cut,
-        "lines": [
-            [time_text(each.at), each.host or each.stream, rank_of(each.text), each.text[:MAX_LINE]]
-            for each in in_order
-        ],
-    }
-
-
-def parts_of(lines: Lines) -> Iterator[dict[str, Any]]:
-    """Yield where a step's time went, as a training printed it: the last such line of each host."""
-    for name, some in lines.items():
-        matches = ((line.host, _PARTS.search(line.text[:MAX_LINE])) for line in some)
-        last = {host: match["parts"] for host, match in matches if match}
-        for host, parts in last.items():
-            pairs = (part.split("=") for part in parts.split())
-            times = {part: float(ms) for part, ms in pairs if part != "whole"}
-            yield {"step": name, "host": host or None, "milliseconds": times}
+def _of_each(
+    logs: Logs, read: Callable[[StepLog], Iterator[dict[str, Any]]]
+) -> list[dict[str, Any]]:
+    return [{"step": step, **each} for step, log in logs.items() for each in read(log)]
 
 
 def _calls(look: Look) -> list[dict[str, Any]] | None:
@@ -232,19 +216,6 @@ def _cleanups(look: Look) -> list[Cleanup]:
         if execution.started_at:
             client, span = look.place.target.client("logs"), (execution.started_at, look.ended_at)
             return list(cleanups_of(client, look.place.cleaners, execution.id, *span))
-    return []
-
-
-def _curves(look: Look, lines: Lines) -> list[dict[str, Any]]:
-    """Return the curves of each training step."""
-    known, began = progress_metrics(look.place.metrics), look.execution.started_at
-    with look.noting("curves"):
-        return [
-            {"step": step.name, **curve}
-            for step in look.execution.steps
-            if step.type == "Training" and began
-            for curve in curves_of(lines.get(step.name, ()), known, began)
-        ]
     return []
 
 

@@ -32,7 +32,9 @@ LIBRARY = Path(__file__).resolve().parents[3]
 _CLEANERS = (TEARDOWN, SWEEP)
 _ASKING = "execution jobs logs metrics registry target"
 _PAGE_MODULES = "__init__ history kept look page place record"
-_READINGS = "__init__ calls cause cleanups curves evaluation gates lineage money report resources"
+_READINGS = (
+    "__init__ calls cause cleanups curves evaluation gates lineage money report resources step_log"
+)
 _MODULES = (
     "shoal/__init__.py",
     "shoal/errors.py",
@@ -76,7 +78,7 @@ class PageKeeper(Construct):
             folder="pages",
             description=f"Keeps the page of each execution of {names.pipeline} that ends",
             timeout=cdk.Duration.minutes(12),  # the alarm on its errors looks back 15
-            memory_mb=2048,  # it holds the whole log of a run
+            memory_mb=1769,  # one whole CPU, to read long logs (Lambda guide, "Configuring memory")
             files=packed_files(names),
         )
         self.keeper.role.allow_part(

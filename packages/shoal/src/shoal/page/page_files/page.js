@@ -207,7 +207,7 @@ function lanesOf(list) {
   const lanes = list.map((curve) => ({ ...curve, points: ordered(curve.points), label: laneOf(curve) }))
     .sort((a, b) => (a.rank ?? -1) - (b.rank ?? -1) || a.label.localeCompare(b.label, "en", { numeric: true }));
   const points = mean(lanes);
-  return { step: list[0].step, lanes: lanes.length > 1 ? lanes : [], points,
+  return { step: list[0].step, lanes: lanes.length > 1 ? lanes : [], points, cut: list.reduce((sum, curve) => sum + curve.cut, 0),
     label: lanes.length > 1 ? `mean of ${lanes.length}` : lanes[0].label };
 }
 
@@ -242,7 +242,8 @@ function curves(record) {
     const { unit } = record.curves.find(isOf(name));
     grid.append(element("div", { class: "curve" }, element("h3", {}, name + (unit ? ` (${unit})` : "")), place, ...own.map((each) => {
       const last = each.points[each.points.length - 1];
-      const words = `${own.length > 1 ? `${each.step}: ` : ""}${plural(each.points.length, last ? "point" : "common point")}${each.lanes.length ? ` of ${each.lanes.length} lanes` : ""}${last ? `, the last ${number(last[1])}` : ""}`;
+      const words = `${own.length > 1 ? `${each.step}: ` : ""}${plural(each.points.length, last ? "point" : "common point")}${each.lanes.length ? ` of ${each.lanes.length} lanes` : ""}${last ? `, the last ${number(last[1])}` : ""}`
+        + (each.cut ? `; cut: ${number(each.cut)} more points between these are left out` : "");
       return element("details", {}, element("summary", {}, words), curveTable(each));
     })));
     if ([...own, ...ghosts].some((each) => each.points.length !== 1)) draw.push(() => plot(place, own, ghosts));
@@ -407,7 +408,7 @@ function logs(record) {
       else rows.append(line[3] + "\n");
     }
     out.replaceChildren(rows);
-    about.textContent = `${some.length} of ${lines.length} lines` + (cut ? `; ${cut} more in the middle are in CloudWatch Logs only` : "");
+    about.textContent = `${some.length} of ${lines.length} lines` + (cut ? `; cut: ${cut} more in the middle are in CloudWatch Logs only` : "");
   }
   step.addEventListener("change", () => { chosen.step = step.value; lanes(); host.value = ""; show(); });
   host.addEventListener("change", show);

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from shoal.aws.logs import LogLine
 from shoal.aws.metrics import MAX_LINE
@@ -46,6 +47,10 @@ _RANKS_IN_REPORTS = (
     re.compile(rf"^\s*rank\s*: {_RANK} \(local_rank"),  # torchrun
 )
 _HOST_IN_A_REPORT = re.compile(r"on node (algo-\d+)\b")
+_OWN, _ROOT, _REPORT, _PEER = range(4)
+"""What a line says, the most telling first: a rank's own error, the launcher's report of the root
+cause or of another process, an error that another rank's end brought.
+"""
 
 
 @dataclass(frozen=True)
@@ -64,59 +69,65 @@ def rank_of(text: str) -> int | None:
     return _rank(text, (*_RANKS_IN_FRONT, *_RANKS_IN_REPORTS))
 
 
-def cause_in(lines: Sequence[LogLine], reason: str = "") -> Cause | None:
-    """Return the earliest line that says why a job failed; with the failure `reason` of a function,
-    whose log is of all runs, the earliest whose message is in it.
+class CauseSearch:
+    """Finds the earliest line that says why a job failed, in a log of any length.
 
     An error of one rank ends the others, whose own errors come after it. A rank that is killed says
-    nothing, so that only its launcher knows; what the others say of it counts last.
+    nothing, so that only its launcher knows; what the others say of it counts last. Streams may
+    follow each other; the lines of one come as they were printed.
     """
-    in_order = _whole(sorted(lines, key=lambda line: line.at))  # stable: in a stream as printed
-    errors = [
-        Cause(match[1].strip(), line.host, _rank(line.text, _RANKS_IN_FRONT))
-        for line in in_order
-        if (match := _ERROR.search(line.text[:MAX_LINE]))
-    ]
-    own = [each for each in errors if not _LOST_PEER.search(each.line)]
-    if reason:
-        pairs = ((each, each.line.partition(": ")[2]) for each in own)
-        return next((each for each, message in pairs if message and message in reason), None)
-    return next(iter([*own, *_reports(in_order), *errors]), None)
 
+    def __init__(self, reason: str = "") -> None:
+        """With the failure `reason` of a function, whose log is of all runs, only an error whose
+        message is in it counts.
+        """
+        self._reason = reason
+        self._earliest: dict[int, tuple[datetime, Cause]] = {}
+        self._last: dict[str, LogLine] = {}
+        """The line of each stream that the next one may continue."""
+        self._windows = defaultdict[str, deque[str]](lambda: deque(maxlen=_LINES_OF_A_REPORT))
 
-def _whole(in_order: Sequence[LogLine]) -> list[LogLine]:
-    """Return the lines, an error and its message in one where they are two of a stream.
+    def add(self, line: LogLine) -> None:
+        """Take the next line: an error and its message are one where they are two of a stream.
 
-    SageMaker's toolkit prints what it has read so far as a line of its own (`watch` in its
-    process.py).
-    """
-    whole: list[LogLine] = []
-    last: dict[str, int] = {}
-    for line in in_order:
-        text, at = line.text.strip(), last.get(line.stream)
-        before = "" if at is None else whole[at].text[:MAX_LINE].strip()
+        SageMaker's toolkit prints what it has read so far as a line of its own (`watch` in its
+        process.py).
+        """
+        text, last = line.text.strip(), self._last.get(line.stream)
+        before = last.text.strip() if last else ""
         is_rest = before.endswith(":") or text.startswith(":")
-        if at is not None and is_rest and _CUT_ERROR.search(before):
+        if last and is_rest and _CUT_ERROR.search(before):
             separator = "" if text.startswith(":") else " "
-            whole[at] = replace(whole[at], text=f"{before}{separator}{text}")
-        else:
-            last[line.stream] = len(whole)
-            whole.append(line)
-    return whole
+            line = replace(last, text=f"{before}{separator}{text}"[:MAX_LINE])
+        elif last:
+            self._judge(last)
+        self._last[line.stream] = line
 
+    @property
+    def cause(self) -> Cause | None:
+        """Return the cause in the lines that were added, which are all."""
+        for line in self._last.values():
+            self._judge(line)
+        self._last.clear()
+        return self._earliest[min(self._earliest)][1] if self._earliest else None
 
-def _reports(in_order: Sequence[LogLine]) -> list[Cause]:
-    """Return the reports of processes that a signal ended, those of a root cause first."""
-    last_lines: dict[str, list[str]] = defaultdict(list)
-    reports: list[tuple[bool, Cause]] = []
-    for line in in_order:
-        window = last_lines[line.stream]
-        window.append(line.text[:MAX_LINE].strip())
-        del window[:-_LINES_OF_A_REPORT]
+    def _judge(self, line: LogLine) -> None:
+        if match := _ERROR.search(line.text):
+            cause = Cause(match[1].strip(), line.host, _rank(line.text, _RANKS_IN_FRONT))
+            message = cause.line.partition(": ")[2]
+            if not self._reason or (message and message in self._reason):
+                self._note(_PEER if _LOST_PEER.search(cause.line) else _OWN, line, cause)
+        if self._reason:
+            return
+        window = self._windows[line.stream]
+        window.append(line.text.strip())
         if _SIGNAL.search(window[-1]):
             is_root = any(_ROOT_CAUSE in text for text in window)
-            reports.append((is_root, _report(line, window)))
-    return [cause for _, cause in sorted(reports, key=lambda each: not each[0])]
+            self._note(_ROOT if is_root else _REPORT, line, _report(line, [*window]))
+
+    def _note(self, kind: int, line: LogLine, cause: Cause) -> None:
+        if kind not in self._earliest or line.at < self._earliest[kind][0]:
+            self._earliest[kind] = (line.at, cause)
 
 
 def _report(line: LogLine, window: Sequence[str]) -> Cause:

@@ -99,6 +99,8 @@ def one_line(text: str) -> str:
     """Return the text with escapes for what is not printed, such as line breaks and what moves a
     cursor.
     """
+    if text.isprintable():
+        return text
     return "".join(
         character if character.isprintable() else character.encode("unicode_escape").decode()
         for character in text

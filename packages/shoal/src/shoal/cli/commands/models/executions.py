@@ -210,7 +210,7 @@ def logs(
             if host in (None, line.host) and line_rank == rank:
                 yield line.text
 
-    for text in deque(wanted(), tail):
+    for text in deque(wanted(), tail) if tail else wanted():
         click.echo(text)
     while follow and not match.has_ended:
         time.sleep(session.poll_s)

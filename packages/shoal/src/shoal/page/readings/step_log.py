@@ -1,0 +1,97 @@
+"""A step's log, read once: what a page shows of it, in memory that does not grow with it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from shoal.aws.logs import LogLine
+from shoal.aws.metrics import MAX_LINE
+from shoal.page.look import time_text
+from shoal.page.readings.cause import CauseSearch, rank_of
+from shoal.page.readings.curves import Curves
+
+if TYPE_CHECKING:  # it needs a package that the function that keeps pages does not have
+    from shoal.settings.sections.gates import Metric
+
+MAX_LINES = 2000
+"""Lines that are kept of a log: of a longer one the first and the last half, by their times."""
+MAX_HOSTS = 1000
+# Nothing in it can match in two ways: time is linear in the length of a line.
+_PARTS = re.compile(
+    r"milliseconds of a step\b[^:]*: (?P<parts>(?:\w+=\d{1,12}(?:\.\d{1,12})?(?: |$))+)$"
+)
+
+
+class StepLog:
+    """What a page shows of a log whose lines are added one by one."""
+
+    def __init__(
+        self,
+        began: datetime,
+        metrics: Mapping[str, Metric] | None = None,
+        *,
+        causes: CauseSearch | None = None,
+    ) -> None:
+        """`metrics` are a training's; `causes` of a step that has failed."""
+        self._curves = Curves(metrics, began) if metrics else None
+        self.causes = causes
+        self._count = 0
+        self._lines: list[LogLine] = []
+        self._parts: dict[str, str] = {}
+
+    def add(self, line: LogLine) -> None:
+        if len(line.text) > MAX_LINE:
+            line = replace(line, text=line.text[:MAX_LINE])
+        self._count += 1
+        self._lines.append(line)
+        if len(self._lines) > 2 * MAX_LINES:
+            self._lines = self._ends()
+        if self._curves:
+            self._curves.add(line)
+        if self.causes:
+            self.causes.add(line)
+        match = _PARTS.search(line.text)
+        if match and (line.host in self._parts or len(self._parts) < MAX_HOSTS):
+            self._parts[line.host] = match["parts"]
+
+    def _ends(self) -> list[LogLine]:
+        """Return the lines that are kept so far; what is left out comes back into neither half."""
+        in_order = sorted(self._lines, key=lambda line: line.at)
+        half = MAX_LINES // 2
+        return in_order if len(in_order) <= MAX_LINES else in_order[:half] + in_order[-half:]
+
+    def record(self) -> dict[str, Any]:
+        """Return the lines in run.json's form, and how many are `cut`."""
+        lines = self._ends()
+        return {
+            "cut": self._count - len(lines),
+            "lines": [
+                [time_text(each.at), each.host or each.stream, rank_of(each.text), each.text]
+                for each in lines
+            ],
+        }
+
+    def curves(self) -> Iterator[dict[str, Any]]:
+        """Yield the curves of a training in run.json's form, but for the step."""
+        return self._curves.records() if self._curves else iter(())
+
+    @property
+    def values_lost(self) -> int:
+        """Return how many values are of more lanes than curves have."""
+        return self._curves.lost if self._curves else 0
+
+    def parts(self) -> Iterator[dict[str, Any]]:
+        """Yield where a step's time went, as a training printed it: the last such line of each
+        host.
+        """
+        for host, parts in self._parts.items():
+            pairs = (part.split("=") for part in parts.split())
+            times = {part: float(ms) for part, ms in pairs if part != "whole"}
+            yield {"host": host or None, "milliseconds": times}
+
+    def __bool__(self) -> bool:
+        return self._count > 0
