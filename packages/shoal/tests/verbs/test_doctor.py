@@ -15,9 +15,12 @@ import pytest
 from shoal.aws.target import Target
 from shoal.cli.commands.platform.doctor import needs_of
 from shoal.launch import launch_of
+from shoal.pipelines.checks.quotas import table
 from shoal.settings.loading.loader import load_environment
-from shoal.settings.settings import Environment
-from shoal.verbs.doctor.doctor import Doctor, Finding, Needs, State
+from shoal.settings.sections.serving import Autoscaling, Serverless, Serving
+from shoal.settings.settings import Environment, Strategy
+from shoal.verbs.doctor.doctor import Doctor, Needs
+from shoal.verbs.doctor.findings import Finding, State
 from shoal.verbs.doctor.image import Image
 from tests.cli.trained import MANIFEST
 from tests.repository import ROOT
@@ -45,15 +48,17 @@ def examined(
 
 
 @contextmanager
-def quota(target: Target, name: str, value: float) -> Iterator[None]:
+def quota(
+    target: Target, name: str, value: float, service: str = "sagemaker"
+) -> Iterator[dict[str, Any]]:
     """Change a quota for the time of a test."""
     client = target.client("service-quotas")
-    pages = client.get_paginator("list_service_quotas").paginate(ServiceCode="sagemaker")
+    pages = client.get_paginator("list_service_quotas").paginate(ServiceCode=service)
     (findings,) = [each for page in pages for each in page["Quotas"] if each["QuotaName"] == name]
-    change = {"ServiceCode": "sagemaker", "QuotaCode": findings["QuotaCode"]}
+    change = {"ServiceCode": service, "QuotaCode": findings["QuotaCode"]}
     client.request_service_quota_increase(**change, DesiredValue=value)
     try:
-        yield
+        yield change
     finally:
         client.request_service_quota_increase(**change, DesiredValue=findings["Value"])
 
@@ -77,6 +82,79 @@ def test_a_small_quota_names_the_command_for_more(target: Target) -> None:
 def test_spot_capacity_has_a_quota_of_its_own(target: Target) -> None:
     environment = changed(training={"spot": True, "max_wait_s": 7200})
     assert "quota: ml.p4d.24xlarge for spot training job usage" in examined(target, environment)
+
+
+SCALED = Serving(autoscaling=Autoscaling(min=2, max=6, invocations_per_instance=9))
+ON_DISKS = {
+    "strategy": Strategy.TORCHRUN,
+    "instance_type": "ml.m5.xlarge",
+    "custom_mpi_options": "",
+}
+
+
+@pytest.mark.parametrize(
+    ("row", "sections", "needed"),
+    [
+        ("instances of all trainings", {"training": {"instance_count": 8}}, 8),
+        ("instances of a training", {"training": {"instance_count": 8}}, 8),
+        (
+            "instances of all spot trainings",
+            {"training": {"instance_count": 3, "spot": True, "max_wait_s": 7200}},
+            3,
+        ),
+        ("seconds of a training", {"training": {"max_runtime_s": 500_000}}, 500_000),
+        (
+            "volume of a training",
+            {"training": {**ON_DISKS, "volume_size_gb": 2000}},
+            2000,
+        ),
+        ("instances of all evaluations", {}, 1),
+        ("instances of all endpoints", {"serving": SCALED}, 13),
+        ("instances of an endpoint", {"serving": SCALED}, 6),
+        (
+            "requests of serverless endpoints",
+            {"serving": Serving(serverless=Serverless(max_concurrency=50))},
+            50,
+        ),
+    ],
+)
+def test_a_quota_that_the_account_shares_is_compared_with_what_the_file_takes(
+    target: Target, row: str, sections: dict[str, Any], needed: int
+) -> None:
+    name = table()[row].name
+    for value, state in ((needed, State.OK), (needed - 1, State.FAILED)):
+        with quota(target, name, value) as change:
+            finding = examined(target, changed(**sections))[f"quota: {name}"]
+        assert finding.state is state
+        assert finding.message.startswith(f"{value}, and {needed} needed")
+    assert table()[row].code == change["QuotaCode"]
+    assert finding.advice.endswith(f"--quota-code {table()[row].code} --desired-value {needed}")
+
+
+def test_a_region_without_room_for_a_vpc_fails_unless_the_environment_has_its_own(
+    target: Target,
+) -> None:
+    vpcs, environment = target.client("ec2").describe_vpcs()["Vpcs"], changed()
+    question = "quota: VPCs per Region"
+    with quota(target, "VPCs per Region", len(vpcs), "vpc"):
+        full = examined(target, environment)[question]
+        created = target.client("ec2").create_vpc(
+            CidrBlock="10.99.0.0/16",
+            TagSpecifications=[
+                {
+                    "ResourceType": "vpc",
+                    "Tags": [
+                        {"Key": "shoal:project", "Value": environment.project},
+                        {"Key": "shoal:environment", "Value": environment.name},
+                    ],
+                }
+            ],
+        )
+    with quota(target, "VPCs per Region", len(vpcs) + 1, "vpc"):
+        own = examined(target, environment)[question]
+    target.client("ec2").delete_vpc(VpcId=created["Vpc"]["VpcId"])
+    assert (full.state, own.state) == (State.FAILED, State.OK)
+    assert "--service-code vpc --quota-code L-F678F1CE" in full.advice
 
 
 AZ5 = {"training_az_id": "use1-az5"}

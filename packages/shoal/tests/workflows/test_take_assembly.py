@@ -55,7 +55,7 @@ def packed(folder: Path, files: Assembly, members: tuple[tarfile.TarInfo, ...] =
 
 
 def take(archive: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, SCRIPT, archive, archive.parent / "assembly"]
+    command: list[str | Path] = [sys.executable, SCRIPT, archive, archive.parent / "assembly"]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 

@@ -1,7 +1,8 @@
-"""Service Quotas for SageMaker: one quota per instance type and use, under AWS's names.
+"""Service Quotas for SageMaker and VPCs: one per instance type and use, and those of the account.
 
-No quota limits a job: this machine does. Every quota is 20 at first; a request for another value is
-granted at once. The codes are derived from the names and differ from AWS's.
+No quota limits a job: this machine does. A quota is 20 at first, or what SHARED says; a request for
+another value is granted at once. Names are AWS's. The codes of instance types are derived from the
+names and differ from AWS's.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from shoal_local.control.http.protocol import ApiCall
 from shoal_local.control.identity.identity import Identity
 from shoal_local.errors import AwsError
 
-SERVICE = "sagemaker"
+SERVICE, VPC = "sagemaker", "vpc"
+NAMES = {SERVICE: "Amazon SageMaker", VPC: "Amazon Virtual Private Cloud (Amazon VPC)"}
 DEFAULT_VALUE = 20.0
 USES = (
     ("TrainingInstanceType", "training job usage"),
@@ -28,17 +30,46 @@ USES = (
 )
 
 
+SHARED = {
+    SERVICE: {
+        "Number of instances across all training jobs": ("L-00C91CB5", DEFAULT_VALUE),
+        "Number of instances across all spot training jobs": ("L-93958082", DEFAULT_VALUE),
+        "Maximum number of instances per training job": ("L-622CFD70", DEFAULT_VALUE),
+        "Maximum number of instances per spot training job": ("L-DB62C864", DEFAULT_VALUE),
+        "Longest run time for a training job": ("L-33A961FD", 432_000.0),
+        "Size of EBS volume for a training job instance": ("L-C5A266EB", 1024.0),
+        "Number of instances across all processing jobs": ("L-F311B08F", DEFAULT_VALUE),
+        "Number of instances across active endpoints": ("L-7A3DF611", DEFAULT_VALUE),
+        "Maximum number of instances per endpoint": ("L-ED8DEE9B", DEFAULT_VALUE),
+        "Maximum total concurrency that can be allocated across all serverless endpoints": (
+            "L-96300102",
+            DEFAULT_VALUE,
+        ),
+    },
+    VPC: {"VPCs per Region": ("L-F678F1CE", DEFAULT_VALUE)},
+}
+"""Quotas that a whole account shares, by service and name: AWS's code, and the first value."""
+
+
 @cache
-def quota_names() -> tuple[str, ...]:
-    """Return `ml.p4d.24xlarge for training job usage` and so on, for every instance type in the API
-    model.
+def quotas_of(service: str) -> dict[str, tuple[str, float]]:
+    """Return a service's quotas: name to code and first value.
+
+    SageMaker has `ml.p4d.24xlarge for training job usage` and so on, for every instance type in the
+    API model.
     """
+    if service not in SHARED:
+        message = f"Shoal's emulator has quotas of {', '.join(SHARED)} only, not {service}"
+        raise AwsError("NoSuchResourceException", message)
+    if service != SERVICE:
+        return SHARED[service]
     model = botocore.session.Session().get_service_model(SERVICE)
-    return tuple(
+    names = [
         f"{kind} for {use}"
         for shape, use in USES
         for kind in getattr(model.shape_for(shape), "enum", [])
-    )
+    ]
+    return {name: (code(name), DEFAULT_VALUE) for name in names} | SHARED[service]
 
 
 def code(name: str) -> str:
@@ -50,7 +81,8 @@ class Quotas:
     """The account's quotas in this region."""
 
     identity: Identity
-    _values: dict[str, float] = field(default_factory=dict)
+    _values: dict[tuple[str, str], float] = field(default_factory=dict)
+    """What was granted, by service and name."""
 
     @property
     def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:
@@ -58,39 +90,34 @@ class Quotas:
         return {"ListServiceQuotas": self._list, "RequestServiceQuotaIncrease": self._request}
 
     def _list(self, call: ApiCall) -> Mapping[str, Any]:
-        _check_service(call)
+        service = call.parameters["ServiceCode"]
+        names = quotas_of(service)
         if call.parameters.get("NextToken"):  # there is one page
             message = "Invalid input was provided for NextToken."
             raise AwsError("InvalidPaginationTokenException", message)
-        return {"Quotas": [self._quota(name) for name in quota_names()]}
+        return {"Quotas": [self._quota(service, name) for name in names]}
 
     def _request(self, call: ApiCall) -> Mapping[str, Any]:
-        _check_service(call)
+        service = call.parameters["ServiceCode"]
         code_, value = call.parameters["QuotaCode"], float(call.parameters["DesiredValue"])
-        for name in quota_names():
-            if code(name) == code_:
-                self._values[name] = value
+        for name, (own_code, _) in quotas_of(service).items():
+            if own_code == code_:
+                self._values[service, name] = value
                 answer = {"QuotaName": name, "QuotaCode": code_, "DesiredValue": value}
                 return {"RequestedQuota": {**answer, "Status": "APPROVED"}}
         raise AwsError("NoSuchResourceException", f"There is no quota {code_}")
 
-    def _quota(self, name: str) -> dict[str, Any]:
+    def _quota(self, service: str, name: str) -> dict[str, Any]:
         where = f"{self.identity.region}:{self.identity.account}"
+        code_, value = quotas_of(service)[name]
         return {
-            "ServiceCode": SERVICE,
-            "ServiceName": "Amazon SageMaker",
+            "ServiceCode": service,
+            "ServiceName": NAMES[service],
             "QuotaName": name,
-            "QuotaCode": code(name),
-            "QuotaArn": f"arn:aws:servicequotas:{where}:{SERVICE}/{code(name)}",
-            "Value": self._values.get(name, DEFAULT_VALUE),
+            "QuotaCode": code_,
+            "QuotaArn": f"arn:aws:servicequotas:{where}:{service}/{code_}",
+            "Value": self._values.get((service, name), value),
             "Unit": "None",
             "Adjustable": True,
             "GlobalQuota": False,
         }
-
-
-def _check_service(call: ApiCall) -> None:
-    service = call.parameters["ServiceCode"]
-    if service != SERVICE:
-        message = f"Shoal's emulator has quotas of {SERVICE} only, not {service}"
-        raise AwsError("NoSuchResourceException", message)

@@ -13,7 +13,15 @@ from typing import Any
 
 from shoal.launch import Launch, fabric, launch_of, source_code
 from shoal.launch.errors import DefinitionError, Risk
-from shoal.pipelines.checks import capacity, instances, needs, schedules, script_options, scripts
+from shoal.pipelines.checks import (
+    capacity,
+    instances,
+    needs,
+    quotas,
+    schedules,
+    script_options,
+    scripts,
+)
 from shoal.pipelines.infrastructure import placeholder_infrastructure
 from shoal.pipelines.own_pipeline import definition_of
 from shoal.settings.loading import pins
@@ -120,6 +128,7 @@ def _notices(environment: Environment, launch: Launch) -> Iterator[str]:
     yield from schedules.notices(environment)
     yield from _serving_notices(environment)
     yield from instances.notices(environment, launch)
+    yield from quotas.notices(environment)
 
 
 def _serving_notices(environment: Environment) -> Iterator[str]:

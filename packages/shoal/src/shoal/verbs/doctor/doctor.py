@@ -1,16 +1,14 @@
 """Find out everything that can be known before money is spent: one finding per question.
 
-AWS is only asked, never changed. Quotas are found by the names that Service Quotas gives them.
-EC2 says where an instance type is offered; SageMaker has no API for that.
+AWS is only asked, never changed. EC2 says where an instance type is offered; SageMaker has no API
+for that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from functools import partial
-from typing import Any
 
 from botocore.exceptions import (
     BotoCoreError,
@@ -26,12 +24,13 @@ from shoal.errors import error_code, refusal
 from shoal.settings.names import Names
 from shoal.settings.settings import Environment
 from shoal.verbs.doctor.bootstrap_check import BOOTSTRAP_PARAMETER, asset_mistakes, other_qualifiers
+from shoal.verbs.doctor.findings import Finding, State, failed, ok
 from shoal.verbs.doctor.image import Image
 from shoal.verbs.doctor.network_check import Demand, check_network
+from shoal.verbs.doctor.quota_check import Use, only_for, quota_findings, uses_of, vpc_findings
 
 MIN_BOOTSTRAP_VERSION = 6
 """The version that the templates' own rule demands (aws-cdk-lib, DefaultStackSynthesizer)."""
-_CHOSEN = "executions that choose it need it"
 _ENABLED_STATUSES = ("opt-in-not-required", "opted-in")
 _REGION_OFF_CODES = (
     "InvalidClientTokenId",
@@ -44,49 +43,6 @@ _REGION_OFF_CODES = (
 InvalidClientTokenId is from users' reports and RegionDisabledException from the STS API reference;
 other services use the others.
 """
-
-
-class State(StrEnum):
-    """The outcome of a question."""
-
-    OK = "ok"
-    WARNING = "warning"
-    """It can run, but somebody should know."""
-    FAILED = "failed"
-    """It would fail, after money or time was spent."""
-    UNKNOWN = "unknown"
-    """AWS did not say, or the credentials may not ask."""
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One answer: the question, its outcome, and advice where it is not well."""
-
-    question: str
-    state: State
-    message: str
-    advice: str = ""
-
-
-def _ok(message: str, question: str = "") -> Finding:
-    return Finding(question, State.OK, message)
-
-
-def _failed(message: str, advice: str, question: str = "") -> Finding:
-    return Finding(question, State.FAILED, message, advice)
-
-
-@dataclass(frozen=True)
-class _Use:
-    """What runs on instances of one type, at a time."""
-
-    instance_type: str
-    quota: str
-    """The end of the quota's name."""
-    count: int
-    zones: tuple[str, ...]
-    only: str
-    """Who needs it, where not every execution or release does."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +75,8 @@ class Doctor:
             ("bootstrap", self._bootstrap),
             ("network", self._network),
             ("instance types in their zones", self._offerings),
-            ("quotas", self._quotas),
+            ("quotas", partial(quota_findings, self.target, self.environment)),
+            ("quota: VPCs per Region", partial(vpc_findings, self.target, self.environment)),
             ("images", self._images),
             ("permissions boundary", self._boundary),
             ("dataset", self._dataset),
@@ -159,21 +116,21 @@ class Doctor:
         caller = self.target.client("sts").get_caller_identity()
         account = self.environment.account
         if caller["Account"] == account:
-            yield _ok(caller["Arn"])
+            yield ok(caller["Arn"])
         else:
             message = f"they belong to account {caller['Account']}, the environment to {account}"
             advice = f"use credentials of account {account}, or correct the key account"
-            yield _failed(message, advice)
+            yield failed(message, advice)
 
     def _region(self) -> Iterator[Finding]:
         name, ec2 = self.environment.region, self.target.client("ec2")
         regions = ec2.describe_regions(RegionNames=[name], AllRegions=True)["Regions"]
         status = regions[0].get("OptInStatus", "opt-in-not-required") if regions else "not known"
         if status in _ENABLED_STATUSES:
-            yield _ok(f"{name} ({status})")
+            yield ok(f"{name} ({status})")
         else:
             advice = "enable the region for the account, or choose another"
-            yield _failed(f"{name} is {status}", advice)
+            yield failed(f"{name} is {status}", advice)
 
     def _bootstrap(self) -> Iterator[Finding]:
         ssm = self.target.client("ssm")
@@ -183,21 +140,21 @@ class Doctor:
             yield self._not_bootstrapped()
             return
         if version < MIN_BOOTSTRAP_VERSION:
-            yield _failed(
+            yield failed(
                 f"version {version} is older than {MIN_BOOTSTRAP_VERSION}, which the templates"
                 " need",
                 "bootstrap again: .venv/bin/cdk bootstrap",
             )
             return
         mistakes = list(asset_mistakes(self.target, self.environment))
-        yield from (_failed(*mistake) for mistake in mistakes)
+        yield from (failed(*mistake) for mistake in mistakes)
         if not mistakes:
-            yield _ok(f"version {version}")
+            yield ok(f"version {version}")
 
     def _not_bootstrapped(self) -> Finding:
         if others := other_qualifiers(self.target):
             place = f"aws://{self.environment.account}/{self.environment.region}"
-            return _failed(
+            return failed(
                 f"the CDK is bootstrapped with the qualifier {', '.join(others)} only; Shoal uses"
                 f" {QUALIFIER}",
                 f"bootstrap a second time: .venv/bin/cdk bootstrap {place} --toolkit-stack-name"
@@ -213,42 +170,20 @@ class Doctor:
         problems = check_network(self.target, self.environment, self.needs.addresses)
         for problem in problems:
             message = f"{problem.key} = {problem.value}: {problem.message}"
-            yield _failed(message, problem.advice)
+            yield failed(message, problem.advice)
         if not problems:
             network = self.environment.network
             existing = network.existing
             kind = f"{existing.vpc_id} fits" if existing else "a new VPC; its zones exist"
-            yield _ok(f"{kind} ({', '.join((network.training_az_id, *network.hosting_az_ids))})")
-
-    def _uses(self) -> Iterator[_Use]:
-        """Yield what runs on instances; twice as many serve a release while the next one comes."""
-        environment, training = self.environment, self.environment.training
-        endpoint, serving = environment.endpoint, environment.serving
-        hosting, zone = environment.network.hosting_az_ids, (environment.network.training_az_id,)
-        source = environment.promoted_from
-        only = f"a training needs it; releases come from {source}" if source else ""
-        job = "spot training job usage" if training.spot else "training job usage"
-        yield _Use(training.instance_type, job, training.instance_count, zone, only)
-        # the evaluation runs in the training subnet
-        yield _Use(environment.evaluation.instance_type, "processing job usage", 1, zone, only)
-        if endpoint:
-            count = endpoint.instance_count
-            yield _Use(endpoint.instance_type, "endpoint usage", count, hosting, only)
-        if serving and not serving.serverless:
-            scaling = serving.autoscaling
-            count = 2 * (scaling.max if scaling else serving.instance_count)
-            yield _Use(serving.instance_type, "endpoint usage", count, hosting, "")
-        for other in dict.fromkeys(training.other_instance_types):
-            if other != training.instance_type:
-                yield _Use(other, job, training.instance_count, zone, _CHOSEN)
+            yield ok(f"{kind} ({', '.join((network.training_az_id, *network.hosting_az_ids))})")
 
     def _offerings(self) -> Iterator[Finding]:
-        by_place: dict[tuple[str, str], list[_Use]] = {}
-        for use in self._uses():
+        by_place: dict[tuple[str, str], list[Use]] = {}
+        for use in uses_of(self.environment):
             for zone in use.zones:
                 by_place.setdefault((use.instance_type, zone), []).append(use)
         for place, uses in by_place.items():
-            yield _for(uses, self._offering(*place))
+            yield only_for(uses, self._offering(*place))
 
     def _offering(self, instance_type: str, zone: str) -> Finding:
         filters = [{"Name": "instance-type", "Values": [instance_type.removeprefix("ml.")]}]
@@ -257,24 +192,13 @@ class Doctor:
         zones = sorted(each["Location"] for page in pages for each in page["InstanceTypeOfferings"])
         question = f"{instance_type} in {zone}"
         if zone in zones:
-            return _ok("EC2 offers it there", question)
+            return ok("EC2 offers it there", question)
         message = (
             f"EC2 offers it in {', '.join(zones)} only"
             if zones
             else f"EC2 does not offer it in {self.environment.region}"
         )
-        return _failed(message, "choose one of those zones, or another instance type", question)
-
-    def _quotas(self) -> Iterator[Finding]:
-        paginator = self.target.client("service-quotas").get_paginator("list_service_quotas")
-        pages = paginator.paginate(ServiceCode="sagemaker")
-        quotas = {each["QuotaName"].lower(): each for page in pages for each in page["Quotas"]}
-        by_name: dict[str, list[_Use]] = {}
-        for use in self._uses():
-            by_name.setdefault(f"{use.instance_type} for {use.quota}", []).append(use)
-        for name, uses in by_name.items():
-            needed = sum(use.count for use in uses)
-            yield _for(uses, _quota(name, quotas.get(name.lower()), needed))
+        return failed(message, "choose one of those zones, or another instance type", question)
 
     def _images(self) -> Iterator[Finding]:
         if image := self.needs.built:
@@ -287,7 +211,7 @@ class Doctor:
             yield from self._image(uri)
         else:
             advice = f"run `shoal image build {self.environment.title}`"
-            yield _failed(f"images/{image.recipe} as it is here was not built", advice)
+            yield failed(f"images/{image.recipe} as it is here was not built", advice)
 
     def _image(self, uri: str) -> Iterator[Finding]:
         image = EcrImage.of(uri)
@@ -295,11 +219,11 @@ class Doctor:
             advice = "make sure that SageMaker can pull it"
             yield Finding("", State.UNKNOWN, f"{uri} is not in ECR", advice)
         elif image.region != self.target.region:
-            yield _failed(f"{uri} is in another region", f"use an image in {self.target.region}")
+            yield failed(f"{uri} is in another region", f"use an image in {self.target.region}")
         elif image.digests(self.target):
-            yield _ok(uri)
+            yield ok(uri)
         else:
-            yield _failed(f"{uri} is not in its registry", "correct the version or image_uri")
+            yield failed(f"{uri} is not in its registry", "correct the version or image_uri")
 
     def _boundary(self) -> Iterator[Finding]:
         name, iam = self.environment.permissions_boundary, self.target.client("iam")
@@ -308,10 +232,10 @@ class Doctor:
         arn = f"arn:aws:iam::{self.environment.account}:policy/{name}"
         try:
             iam.get_policy(PolicyArn=arn)
-            yield _ok(arn)
+            yield ok(arn)
         except iam.exceptions.NoSuchEntityException:
             advice = "create it, or correct permissions_boundary"
-            yield _failed(f"there is no policy {arn}", advice)
+            yield failed(f"there is no policy {arn}", advice)
 
     def _dataset(self) -> Iterator[Finding]:
         names, data = Names(self.environment), self.environment.data
@@ -320,7 +244,7 @@ class Doctor:
         uris = below | elsewhere
         empty = {name: uri for name, uri in uris.items() if not has_files(self.target, uri)}
         if not empty:
-            yield _ok(", ".join([names.dataset_uri, *elsewhere.values()]))
+            yield ok(", ".join([names.dataset_uri, *elsewhere.values()]))
         elif empty == below:
             empty = {"": names.dataset_uri}
         upload = f"deploy, then `shoal data upload {self.environment.title}`"
@@ -344,33 +268,10 @@ class Doctor:
             deleted_at = client.describe_secret(SecretId=name).get("DeletedDate")
         except client.exceptions.ResourceNotFoundException:
             advice = f"aws secretsmanager create-secret --name {name} --secret-string file://FILE"
-            yield _failed("there is no such secret", advice)
+            yield failed("there is no such secret", advice)
             return
         if deleted_at:
             advice = f"aws secretsmanager restore-secret --secret-id {name}"
-            yield _failed("it is about to be deleted", advice)
+            yield failed("it is about to be deleted", advice)
         else:
-            yield _ok("it is there; nobody looked into it")
-
-
-def _quota(name: str, quota: Mapping[str, Any] | None, needed: int) -> Finding:
-    question = f"quota: {name}"
-    if quota is None:
-        message = "Service Quotas has no quota of that name"
-        return Finding(question, State.UNKNOWN, message, "look in its console")
-    if quota["Value"] >= needed:
-        return _ok(f"{quota['Value']:g}, and {needed} needed", question)
-    message = f"{quota['Value']:g}, and {needed} needed; an increase takes hours to days"
-    advice = (
-        "aws service-quotas request-service-quota-increase --service-code sagemaker --quota-code"
-        f" {quota['QuotaCode']} --desired-value {needed}"
-    )
-    return _failed(message, advice, question)
-
-
-def _for(uses: list[_Use], finding: Finding) -> Finding:
-    """Return the finding, as a warning if it failed about what only some need."""
-    if finding.state is not State.FAILED or not all(use.only for use in uses):
-        return finding
-    message = f"{finding.message} (only {uses[0].only})"
-    return replace(finding, state=State.WARNING, message=message)
+            yield ok("it is there; nobody looked into it")

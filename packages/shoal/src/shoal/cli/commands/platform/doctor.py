@@ -16,7 +16,8 @@ from shoal.pipelines.checks import capacity
 from shoal.pipelines.checks.check import check
 from shoal.settings.loading.loader import load_environment, load_workloads
 from shoal.settings.settings import Environment
-from shoal.verbs.doctor.doctor import Doctor, Finding, Needs, State
+from shoal.verbs.doctor.doctor import Doctor, Needs
+from shoal.verbs.doctor.findings import Finding, State
 from shoal.verbs.doctor.image import built_image
 from shoal.verbs.doctor.network_check import Demand
 from shoal.verbs.workspace import Workspace

@@ -1,0 +1,122 @@
+"""Ask Service Quotas whether the account may start what an environment runs.
+
+Quotas are found by the names that Service Quotas gives them, so no code can be wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from shoal.aws.target import Target
+from shoal.pipelines.checks import quotas
+from shoal.settings.settings import Environment
+from shoal.verbs.doctor.findings import Finding, State, failed, ok
+
+_CHOSEN = "executions that choose it need it"
+_OF_EACH = (quotas.table()["instances of an endpoint"].name,)
+"""Quotas of one thing: what several things need does not add up."""
+
+
+@dataclass(frozen=True)
+class Use:
+    """What runs on instances of one type, at a time."""
+
+    instance_type: str
+    quota: str
+    """The end of the quota's name."""
+    count: int
+    zones: tuple[str, ...]
+    only: str
+    """Who needs it, where not every execution or release does."""
+
+
+def uses_of(environment: Environment) -> Iterator[Use]:
+    """Yield what runs on instances; twice as many serve a release while the next one comes."""
+    training = environment.training
+    endpoint, serving = environment.endpoint, environment.serving
+    hosting, zone = environment.network.hosting_az_ids, (environment.network.training_az_id,)
+    only = _only_for_training(environment)
+    job = "spot training job usage" if training.spot else "training job usage"
+    yield Use(training.instance_type, job, training.instance_count, zone, only)
+    # the evaluation runs in the training subnet
+    yield Use(environment.evaluation.instance_type, "processing job usage", 1, zone, only)
+    if endpoint:
+        count = endpoint.instance_count
+        yield Use(endpoint.instance_type, "endpoint usage", count, hosting, only)
+    if serving and not serving.serverless:
+        scaling = serving.autoscaling
+        count = 2 * (scaling.max if scaling else serving.instance_count)
+        yield Use(serving.instance_type, "endpoint usage", count, hosting, "")
+    for other in dict.fromkeys(training.other_instance_types):
+        if other != training.instance_type:
+            yield Use(other, job, training.instance_count, zone, _CHOSEN)
+
+
+def _only_for_training(environment: Environment) -> str:
+    source = environment.promoted_from
+    return f"a training needs it; releases come from {source}" if source else ""
+
+
+def quota_findings(target: Target, environment: Environment) -> Iterator[Finding]:
+    """Yield whether each quota of SageMaker's is large enough."""
+    listed = _listed(target, "sagemaker")
+    by_name: dict[str, list[Use]] = {}
+    for use in uses_of(environment):
+        by_name.setdefault(f"{use.instance_type} for {use.quota}", []).append(use)
+    for need in quotas.needs(environment):
+        only = _only_for_training(environment) if need.is_for_training else ""
+        use = Use("", "", need.count, (), only)
+        by_name.setdefault(need.quota.name, []).append(use)
+    for name, uses in by_name.items():
+        counts = [use.count for use in uses]
+        needed = max(counts) if name in _OF_EACH else sum(counts)
+        yield only_for(uses, _quota(name, listed.get(name.lower()), needed))
+
+
+def vpc_findings(target: Target, environment: Environment) -> Iterator[Finding]:
+    """Yield whether the region has room for the VPC, or has it."""
+    if environment.network.existing:
+        return
+    own = {"shoal:project": environment.project, "shoal:environment": environment.name}
+    pages = target.client("ec2").get_paginator("describe_vpcs").paginate()
+    vpcs = [
+        {tag["Key"]: tag["Value"] for tag in vpc.get("Tags", ())}
+        for page in pages
+        for vpc in page["Vpcs"]
+    ]
+    has_own = any(own.items() <= vpc.items() for vpc in vpcs)
+    quota = quotas.table()["VPCs"]
+    listed = _listed(target, quota.service).get(quota.name.lower())
+    yield _quota(quota.name, listed, len(vpcs) + (not has_own))
+
+
+def _listed(target: Target, service: str) -> dict[str, Mapping[str, Any]]:
+    """Return the account's quotas by their names in lower case."""
+    paginator = target.client("service-quotas").get_paginator("list_service_quotas")
+    pages = paginator.paginate(ServiceCode=service)
+    return {each["QuotaName"].lower(): each for page in pages for each in page["Quotas"]}
+
+
+def _quota(name: str, quota: Mapping[str, Any] | None, needed: int) -> Finding:
+    question = f"quota: {name}"
+    if quota is None:
+        message = "Service Quotas has no quota of that name"
+        return Finding(question, State.UNKNOWN, message, "look in its console")
+    if quota["Value"] >= needed:
+        return ok(f"{quota['Value']:.0f}, and {needed} needed", question)
+    message = f"{quota['Value']:.0f}, and {needed} needed; an increase takes hours to days"
+    advice = (
+        f"aws service-quotas request-service-quota-increase --service-code {quota['ServiceCode']}"
+        f" --quota-code {quota['QuotaCode']} --desired-value {needed}"
+    )
+    return failed(message, advice, question)
+
+
+def only_for(uses: list[Use], finding: Finding) -> Finding:
+    """Return the finding, as a warning if it failed about what only some need."""
+    if finding.state is not State.FAILED or not all(use.only for use in uses):
+        return finding
+    message = f"{finding.message} (only {uses[0].only})"
+    return replace(finding, state=State.WARNING, message=message)
