@@ -24,6 +24,7 @@ HERE = ROOT / "examples"
 WORK = ROOT / ".shoal" / "examples"
 CHECKOUT, PYTHON = WORK / "checkout", WORK / "venv" / "bin" / "python"
 _COPIES = {"app.py", "environments"}  # the app looks for the environments in its own folder
+_COPIED = {"images", "pipelines", "training_code"}  # nothing is read through links there
 _NOT_LINKED = {".git", ".shoal", "cdk.out", "demo-out"} | _COPIES
 PARTS = ("script", "sdk")
 
@@ -94,7 +95,9 @@ def make_checkout() -> None:
     (CHECKOUT / "environments").mkdir(parents=True)
     (CHECKOUT / ".shoal").mkdir()
     for entry in ROOT.iterdir():
-        if entry.name not in _NOT_LINKED:
+        if entry.name in _COPIED:
+            shutil.copytree(entry, CHECKOUT / entry.name)
+        elif entry.name not in _NOT_LINKED:
             (CHECKOUT / entry.name).symlink_to(entry)
     (CHECKOUT / ".shoal" / "runtimes").symlink_to(ROOT / ".shoal" / "runtimes")
     shutil.copy(ROOT / "app.py", CHECKOUT)

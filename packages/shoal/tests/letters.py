@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.repository import CHECKOUT
+from tests.repository import CHECKOUT, copy_folder
 
 FOLDER = CHECKOUT / "packages" / "shoal" / "tests" / "fixtures" / "training_code" / "letters"
 IMAGE = "111122223333.dkr.ecr.us-east-1.amazonaws.com/letters:1"
@@ -23,14 +23,8 @@ BASE_MODEL = f"{ENVIRONMENT}data: {{channels: {{base_model: {{}}}}}}\n"
 
 
 def add_letters(root: Path) -> None:
-    """Add the workload to the repository at `root`; its training_code is a link, or missing."""
-    folder = root / "training_code"
-    others = [entry.resolve() for entry in folder.iterdir()] if folder.exists() else []
-    if folder.is_symlink():
-        folder.unlink()
-    folder.mkdir()
-    for entry in (*others, FOLDER):
-        (folder / entry.name).symlink_to(entry)
+    """Add the workload to the repository at `root`."""
+    copy_folder(FOLDER, root / "training_code" / FOLDER.name)
 
 
 def write_environment(root: Path, text: str = ENVIRONMENT) -> None:

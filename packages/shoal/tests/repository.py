@@ -17,6 +17,8 @@ PYTHONPATH = os.pathsep.join(
 )
 """For child processes that import the tests, their kit, or what a team owns."""
 _NOT_LINKED = {".git", ".shoal", "app.py", "cdk.out", "demo-out", "environments"}
+_COPIED = ("images", "pipelines", "training_code")
+"""What the product reads no links in."""
 
 
 def link_checkout(folder: Path) -> Path:
@@ -26,8 +28,10 @@ def link_checkout(folder: Path) -> Path:
     shared: the Python environments of jobs, and the CDK's library, which jsii unpacks once.
     """
     for entry in CHECKOUT.iterdir():
-        if entry.name not in _NOT_LINKED:
+        if entry.name not in (*_NOT_LINKED, *_COPIED):
             (folder / entry.name).symlink_to(entry)
+    for name in _COPIED:
+        copy_folder(CHECKOUT / name, folder / name)
     shutil.copytree(ENVIRONMENTS, folder / "environments")
     for file in ("app.py", "environments/schema.json"):
         shutil.copy(CHECKOUT / file, folder / file)
@@ -36,6 +40,12 @@ def link_checkout(folder: Path) -> Path:
         (folder / ".shoal").mkdir(exist_ok=True)
         (folder / ".shoal" / name).symlink_to(CHECKOUT / ".shoal" / name)
     return folder
+
+
+def copy_folder(source: Path, target: Path) -> None:
+    """Copy a folder without what Python compiled there, also into one that exists."""
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(source, target, ignore=ignored, dirs_exist_ok=True)
 
 
 _FOLDER = tempfile.TemporaryDirectory(prefix="shoal-tests-")

@@ -17,6 +17,8 @@ from shoal.processes import output_of
 
 _TIMEOUT_S = 120.0
 _MAX_SHOWN = 3
+_LINK = "120000"
+"""The mode of a symbolic link (git, "git-fast-import", Filemodify)."""
 # A hook that calls us sets these, and git would then take the hook's repository and index for those
 # of the checkout.
 _HOOK_VARIABLES = frozenset(
@@ -85,14 +87,19 @@ class Repository:
 
     def files(self, commit: str, folder: str) -> dict[str, str]:
         """Return git's hash of each file below `folder`, by path, as of `commit`."""
+        rows = self._rows(commit, folder)
+        return {path: sha for path, (mode, kind, sha) in rows if kind == "blob" and mode != _LINK}
+
+    def links(self, commit: str, folder: str) -> list[str]:
+        """Return the paths of the links below `folder`, as of `commit`."""
+        return [path for path, (mode, _, _) in self._rows(commit, folder) if mode == _LINK]
+
+    def _rows(self, commit: str, folder: str) -> list[tuple[str, list[str]]]:
+        """Return path, and mode, kind and hash, of all that is below `folder`."""
         prefix = f"{self._prefix()}{folder.rstrip('/')}/"
         listing = self._git("ls-tree", "-r", "-z", "--full-tree", commit, "--", prefix)
         rows = (row.partition("\t") for row in listing.split("\0") if row)
-        return {
-            path.removeprefix(prefix): details.split()[2]
-            for details, _, path in rows
-            if details.split()[1] == "blob"
-        }
+        return [(path.removeprefix(prefix), details.split()) for details, _, path in rows]
 
     def text(self, commit: str, file: str) -> str | None:
         """Return the content of a file in `commit`; None where it is not there."""

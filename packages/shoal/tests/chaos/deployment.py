@@ -96,10 +96,7 @@ def checkout_with_twins(folder: Path) -> Path:
     """
     root = link_checkout(folder)
     code = root / "training_code"
-    source = code.resolve() / "mnist"
-    code.unlink()
-    for name in ("mnist", SECOND):
-        shutil.copytree(source, code / name)
+    shutil.copytree(code / "mnist", code / SECOND)
     file = code / SECOND / "workload.yaml"
     file.write_text(file.read_text().replace("name: mnist", f"name: {SECOND}"))
     dev = root / "environments" / "dev.yaml"

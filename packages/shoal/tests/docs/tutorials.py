@@ -16,13 +16,8 @@ def writable_checkout(folder: Path) -> Path:
     type; return it.
     """
     link_checkout(folder)
-    for name in ("pipelines", "training_code", ".venv"):
-        (folder / name).unlink()
-        (folder / name).mkdir()
-    for name in ("pipelines", "training_code"):
-        for entry in (CHECKOUT / name).iterdir():
-            (folder / name / entry.name).symlink_to(entry)
-    (folder / ".venv" / "bin").mkdir()
+    (folder / ".venv").unlink()
+    (folder / ".venv" / "bin").mkdir(parents=True)
     for name in ("aws", "hadolint"):
         (folder / ".venv" / "bin" / name).symlink_to(Path(sys.executable).parent / name)
     for name, arguments in (("python", ""), ("shoal", f" -m shoal.cli --root '{folder}'")):

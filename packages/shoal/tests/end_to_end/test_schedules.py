@@ -30,7 +30,7 @@ from shoal.constructs.schedules.schedules import Schedules  # noqa: E402
 from tests.functions.invocation import FUNCTIONS  # noqa: E402
 from tests.functions.test_start import PIPELINE, executions, make_pipeline  # noqa: E402
 from tests.repository import ROOT  # noqa: E402
-from tests.settings.environment_file import link_workloads  # noqa: E402
+from tests.settings.environment_file import copy_workloads  # noqa: E402
 
 pytestmark = pytest.mark.nightly
 
@@ -93,7 +93,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     emulator is found.
     """
     folder = tmp_path_factory.mktemp("checkout")
-    link_workloads(folder)
+    copy_workloads(folder)
     (folder / ".shoal").mkdir()
     content = yaml.safe_load((ROOT / "environments" / "dev.yaml").read_text())
     content["schedules"] = [OFTEN.model_dump(mode="json", exclude_unset=True)]

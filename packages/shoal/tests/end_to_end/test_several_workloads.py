@@ -8,7 +8,6 @@ packages/shoal/tests/verbs.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -23,7 +22,6 @@ from shoal.verbs.destroy.teardown import remove_bootstrap
 from shoal.verbs.workspace import Workspace
 from tests.end_to_end.conftest import Checkout, Finished
 from tests.processes import mentioning
-from tests.repository import CHECKOUT
 
 _TIMEOUT_S = 1200
 """A step takes about a minute on two idle cores."""
@@ -72,9 +70,6 @@ class Three:
     def __init__(self, folder: Path) -> None:
         self.checkout = Checkout.new(folder)
         self.root = folder
-        code = self.root / "training_code"
-        code.unlink()
-        shutil.copytree(CHECKOUT / "training_code", code)
         environments = self.root / "environments"
         for name, text in ENVIRONMENTS.items():
             shared = SHARED.format(name=name, account=ACCOUNTS[name])

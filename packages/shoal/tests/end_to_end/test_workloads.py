@@ -8,7 +8,6 @@ import pytest
 
 from shoal.verbs.new_workload import TASKS
 from tests.end_to_end.conftest import Checkout
-from tests.repository import CHECKOUT
 
 SHARED = """
 name: {name}
@@ -103,10 +102,6 @@ def test_a_model_worse_than_the_approved_one_is_refused(checkout: Checkout, tmp_
 @pytest.mark.parametrize("task", TASKS)
 def test_a_new_workload_runs_without_an_edit(tmp_path: Path, task: str) -> None:
     own = Checkout.new(tmp_path)
-    (tmp_path / "training_code").unlink()  # a link: what is written must not go there
-    (tmp_path / "training_code").mkdir()
-    for entry in (CHECKOUT / "training_code").iterdir():
-        (tmp_path / "training_code" / entry.name).symlink_to(entry)
     written = own.run("new", "fresh", "--task", task)
     assert written.exit_code == 0, written.output
     finished = own.run("demo", "fresh")

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from shoal.settings.loading.loader import load_environment
-from tests.identity.synth import synthesised
+from tests.identity.synth import templates_of
 from tests.identity.templates import Templates
 from tests.identity.test_authorization_data import accepted, mistakes_in
-from tests.repository import ROOT
+from tests.repository import CHECKOUT, ROOT
 
 ARN = "arn:aws:sagemaker:us-east-1:111122223333"
 
@@ -22,7 +22,7 @@ def templates(tmp_path_factory: pytest.TempPathFactory) -> Templates:
         update={"pipeline": "packages.shoal.tests.pipelines.other_steps:build"}
     )
     folder: Path = tmp_path_factory.mktemp("other_steps")
-    return synthesised({"dev": settings}, folder)["dev"]
+    return templates_of([settings], CHECKOUT, folder)  # ROOT has links on the way to the module
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ changes nothing of the others.
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from tests.identity.permissions import question, read
 from tests.identity.roles import Roles
 from tests.identity.synth import templates_of
 from tests.identity.templates import Templates
-from tests.repository import link_checkout
+from tests.repository import CHECKOUT, copy_folder, link_checkout
 
 TEAM = """
 name: team
@@ -41,18 +42,12 @@ def synthesised(folder: Path, workloads: Sequence[str], *, checked: bool = False
     What is neither mnist nor houses is a copy of houses under that name.
     """
     root = link_checkout(folder)
-    training_code = (root / "training_code").resolve()
-    (root / "training_code").unlink()
-    (root / "training_code").mkdir()
+    shutil.rmtree(root / "training_code")
     for name in workloads:
-        source = training_code / (name if name in {"mnist", "houses"} else "houses")
-        (root / "training_code" / name).mkdir()
-        for entry in source.iterdir():
-            (root / "training_code" / name / entry.name).symlink_to(entry)
+        source = CHECKOUT / "training_code" / (name if name == "mnist" else "houses")
+        copy_folder(source, root / "training_code" / name)
         file = root / "training_code" / name / "workload.yaml"
-        text = file.read_text().replace("name: houses", f"name: {name}")
-        file.unlink()
-        file.write_text(text)
+        file.write_text(file.read_text().replace("name: houses", f"name: {name}"))
     sections = "\n".join(f"  {name}: {{}}" for name in workloads)
     (root / "environments" / "team.yaml").write_text(TEAM.format(workloads=sections))
     environments = load_workloads("team", root)

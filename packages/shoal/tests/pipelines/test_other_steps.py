@@ -18,7 +18,7 @@ from shoal.pipelines.own_pipeline import definition_of
 from shoal.pipelines.steps import Lambda
 from shoal.settings.parsing.errors import ConfigError
 from tests.pipelines.inputs import environment, golden, infrastructure, set_at
-from tests.repository import ROOT
+from tests.repository import CHECKOUT
 from tests.tables import table
 
 FUNCTION = "packages.shoal.tests.pipelines.other_steps:build"
@@ -33,7 +33,7 @@ def edited() -> Pipeline:
 
 def definition() -> dict[str, Any]:
     settings = environment().model_copy(update={"pipeline": FUNCTION})
-    return definition_of(settings, infrastructure(), launch_of(settings), ROOT)
+    return definition_of(settings, infrastructure(), launch_of(settings), CHECKOUT)
 
 
 def line_about(monkeypatch: pytest.MonkeyPatch, path: str, value: Any) -> str:

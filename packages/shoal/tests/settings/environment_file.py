@@ -10,7 +10,7 @@ import yaml
 from shoal.settings.loading.loader import load
 from shoal.settings.loading.release_file import text_of
 from shoal.settings.parsing.errors import ConfigError
-from tests.repository import CHECKOUT
+from tests.repository import CHECKOUT, copy_folder
 
 VALID: dict[str, Any] = {
     "name": "test",
@@ -20,9 +20,9 @@ VALID: dict[str, Any] = {
 }
 
 
-def link_workloads(root: Path) -> None:
+def copy_workloads(root: Path) -> None:
     """Give the repository at `root` the shipped workloads, and a folder for environments."""
-    (root / "training_code").symlink_to(CHECKOUT / "training_code")
+    copy_folder(CHECKOUT / "training_code", root / "training_code")
     (root / "environments").mkdir()
 
 

@@ -9,7 +9,7 @@ import pytest
 from shoal.settings.loading.consumers import Consumer, consumers_of, left_out_of
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.parsing.errors import ConfigError
-from tests.settings.environment_file import VALID, link_workloads, write
+from tests.settings.environment_file import VALID, copy_workloads, write
 
 ACCOUNTS = {"dev": "111122223333", "staging": "222233334444", "prod": "333344445555"}
 
@@ -20,7 +20,7 @@ def consumers(root: Path, sources: dict[str, str | None], **more: str) -> list[C
 
     `more` are other accounts for some of them.
     """
-    link_workloads(root)
+    copy_workloads(root)
     for name, source in sources.items():
         promoted = f"promoted_from: {source}\n" if source else ""
         account = more.get(name, ACCOUNTS.get(name, VALID["account"]))

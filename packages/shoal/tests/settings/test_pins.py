@@ -10,7 +10,7 @@ import pytest
 from shoal.settings.loading.container_code import foreign_code_variable
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.loading.pins import problems
-from tests.settings.environment_file import VALID, link_workloads, write_settings
+from tests.settings.environment_file import VALID, copy_workloads, write_settings
 from tests.settings.releases import CONTENT
 
 FOLLOWS = {"dev": None, "staging": "dev", "prod": "staging"}
@@ -21,7 +21,7 @@ def lines(root: Path, name: str, sources: dict[str, str | None], **changes: Any)
     """Return what is wrong with the pin of `name`, in a repository of these environments and
     their `promoted_from`.
     """
-    link_workloads(root)
+    copy_workloads(root)
     for each, source in sources.items():
         document = VALID | {"name": each} | ({"promoted_from": source} if source else {})
         if each == name:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from shoal.settings.loading.loader import (
 )
 from shoal.settings.names import Names
 from shoal.settings.parsing.errors import ConfigError
-from tests.repository import ROOT
+from tests.settings.environment_file import copy_workloads
 from tests.settings.releases import CONTENT
 
 NETWORK = {
@@ -42,8 +43,7 @@ TEAM: dict[str, Any] = {
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A repository with the shipped workloads and no environment."""
-    (tmp_path / "training_code").symlink_to((ROOT / "training_code").resolve())
-    (tmp_path / "environments").mkdir()
+    copy_workloads(tmp_path)
     return tmp_path
 
 
@@ -223,7 +223,7 @@ def test_a_base_extends_nothing(root: Path) -> None:
 
 
 def test_a_workload_of_one_has_the_names_of_another_of_the_other(root: Path) -> None:
-    (root / "training_code").unlink()
+    shutil.rmtree(root / "training_code")
     for name in ("fraud", "fraud-eu"):
         folder = root / "training_code" / name / "pytorch"
         folder.mkdir(parents=True)

@@ -12,7 +12,7 @@ from shoal.settings.parsing.errors import ConfigError
 from shoal.settings.sections.strategies import defaults, strategies_of
 from shoal.settings.settings import Framework, Strategy, Training
 from tests.repository import ROOT
-from tests.settings.environment_file import link_workloads
+from tests.settings.environment_file import copy_workloads
 
 NAMES = strategy_names(ROOT)
 ENVIRONMENT = (
@@ -24,7 +24,7 @@ ENVIRONMENT = (
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A repository with one environment and two overlays."""
-    link_workloads(tmp_path)
+    copy_workloads(tmp_path)
     folder = tmp_path / "environments" / "strategies"
     folder.mkdir()
     (folder.parent / "test.yaml").write_text(ENVIRONMENT, encoding="utf-8")

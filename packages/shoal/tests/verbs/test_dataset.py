@@ -25,7 +25,7 @@ from shoal.verbs import dataset
 from shoal.verbs.workspace import Session, Workspace
 from tests.letters import FOLDER as LETTERS
 from tests.letters import write_environment
-from tests.repository import ROOT
+from tests.repository import ROOT, copy_folder
 from tests.verbs.conftest import make_pipeline
 
 TOTAL_BYTES = 54_950_048
@@ -97,10 +97,23 @@ def test_a_folder_is_uploaded_as_it_is(target: Target, bucket: str, tmp_path: Pa
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("1,2\n")
     (tmp_path / "notes.txt").write_text("not a channel")
+    (tmp_path / "score").mkdir()
+    (tmp_path / "score" / "link").symlink_to("nowhere")  # not read
     uri = f"s3://{bucket}/d"
-    assert dataset.upload_folder(target, tmp_path, uri, default_channels(), lambda _: None) == 3
+    events: list[Event] = []
+    assert dataset.upload_folder(target, tmp_path, uri, default_channels(), events.append) == 3
+    told = "1 folder was left out, because no channel of the environment names it: score"
+    assert Note(told) in events
     keys = {item["Key"] for item in target.client("s3").list_objects_v2(Bucket=bucket)["Contents"]}
     assert keys == {"d/train/a.csv", "d/train/more/b.csv", "d/test/c.csv"}
+
+
+@pytest.mark.parametrize("name", ["train/a.csv", "train/.hidden", "train/deep/b", "train", "test"])
+def test_a_link_in_a_channel_is_refused(target: Target, tmp_path: Path, name: str) -> None:
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).symlink_to("/etc")
+    with pytest.raises(DatasetError, match=f"{name} is a link, which is not read"):
+        dataset.upload_folder(target, tmp_path, "s3://b/d", default_channels(), lambda _: None)
 
 
 def test_a_folder_without_a_channel_is_refused(target: Target, bucket: str, tmp_path: Path) -> None:
@@ -160,7 +173,7 @@ def test_a_channel_that_nobody_writes_is_a_notice(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     text = (LETTERS / "workload.yaml").read_text().replace("prepare: prepare.py\n", "")
     (folder / "workload.yaml").write_text(text)
-    (folder / "pytorch").symlink_to(LETTERS / "pytorch")
+    copy_folder(LETTERS / "pytorch", folder / "pytorch")
     write_environment(tmp_path)
     (told,) = dataset.upload_notices(load_environment("lab", tmp_path), tmp_path)
     assert told.startswith("data.dataset letters: workload letters has no script `prepare`")

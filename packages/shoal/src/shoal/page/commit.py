@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import posixpath
 import tempfile
+from contextlib import suppress
 from typing import IO
 from urllib.parse import urlsplit
 
@@ -19,6 +20,7 @@ from shoal.aws.model_archive import (
 from shoal.aws.target import Target
 from shoal.errors import AnswerError
 from shoal.repository import Repository, hash_as
+from shoal.settings.parsing.plain_files import is_packed
 
 MAX_COMMITS = 200
 """Commits that changed the code: so far back a run is looked for."""
@@ -61,22 +63,20 @@ def files_of(archive: IO[bytes], key: str, like: str) -> Files:
 def newest_commit(repository: Repository, folder: str, files: Files) -> str | None:
     """Return the newest commit whose `folder` has just these files, if one has."""
     for commit in repository.commits_of(folder, MAX_COMMITS):
-        if files == archived_files(repository, commit, folder).items():
-            return commit
+        with suppress(AnswerError):  # a link: nothing was ever packed from there
+            if files == archived_files(repository, commit, folder).items():
+                return commit
     return None
 
 
 def archived_files(repository: Repository, commit: str, folder: str) -> dict[str, str]:
     """Return git's hash of each file of `folder` that goes into a code archive, as of a commit.
 
-    Hidden and compiled files stay out, by the rule of
-    packages/shoal/src/shoal/constructs/pipeline/code_archive.py. Raises AnswerError if the
-    repository does not have the commit.
+    Raises AnswerError if the repository does not have the commit, or the commit has a link there,
+    which no archive is made of.
     """
-    files = repository.files(commit, folder)
-    return {path: sha for path, sha in files.items() if _is_archived(path)}
-
-
-def _is_archived(path: str) -> bool:
-    parts = path.split("/")
-    return "__pycache__" not in parts and not any(part.startswith(".") for part in parts)
+    files = {path: sha for path, sha in repository.files(commit, folder).items() if is_packed(path)}
+    for path in repository.links(commit, folder):
+        if is_packed(path):
+            raise AnswerError(f"{folder}/{path} is a link in {commit}, which is not packed")
+    return files

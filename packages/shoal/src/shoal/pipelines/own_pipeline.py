@@ -28,6 +28,7 @@ from shoal.pipelines.graph import Pipeline
 from shoal.pipelines.infrastructure import Infrastructure
 from shoal.settings.loading.loader import environment_file
 from shoal.settings.parsing.errors import ConfigError, Problem
+from shoal.settings.parsing.plain_files import problems_in
 from shoal.settings.settings import Environment
 
 KEY = "pipeline"
@@ -109,6 +110,9 @@ def _function(name: str, root: Path | None) -> Function:
     importlib.invalidate_caches()
     if root is not None and not _is_in(root, module_name):
         raise _no_module(module_name)
+    if root is not None:
+        for link in _links(root, module_name):
+            raise _UnusableError(link.message, link.advice)
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
@@ -143,6 +147,12 @@ def _module_of(name: str) -> str:
 def _is_in(root: Path, module_name: str) -> bool:
     path = root.joinpath(*module_name.split("."))
     return path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()
+
+
+def _links(root: Path, module_name: str) -> Iterator[Problem]:
+    """Yield a problem if the module, or something in its folder, is a link."""
+    *folders, module = module_name.split(".")
+    yield from problems_in(KEY, root.joinpath(*folders or [f"{module}.py"]), root)
 
 
 def _not_found(module_name: str, error: ModuleNotFoundError) -> _UnusableError:

@@ -21,6 +21,7 @@ from shoal.aws.target import Target
 from shoal.errors import DatasetError, NotFoundError, error_code
 from shoal.settings.loading.workload import load_workload, workload_file, workload_folder
 from shoal.settings.names import Names
+from shoal.settings.parsing.plain_files import problems_in
 from shoal.settings.sections.channels import Channel, path_parameter, uri_parameter
 from shoal.settings.settings import Environment
 from shoal.verbs.workspace import Session
@@ -138,7 +139,14 @@ def upload_folder(
     A channel that has files neither in the folder nor in S3 is an error, or a note if it is
     optional.
     """
+    for name in channels:
+        for link in problems_in("", folder / name, folder, is_read=bool):
+            raise DatasetError(f"{folder}: {link.message}; {link.advice}")
     files = {name: list(_files(folder / name)) for name in channels}
+    if left_out := sorted(set(_folders(folder)) - channels.keys()):
+        which = f"{len(left_out)} folders were" if left_out[1:] else "1 folder was"
+        why = f"left out, because no channel of the environment names it: {', '.join(left_out)}"
+        report(Note(f"{which} {why}"))
     _require_bucket(target, object_at(uri)["Bucket"])
     absent = [name for name in channels if not files[name]]
     empty = [name for name in absent if not has_files(target, f"{uri}/{name}/")]
@@ -161,6 +169,10 @@ def upload_folder(
                 )
             )
     return count
+
+
+def _folders(folder: Path) -> Iterator[str]:
+    return (path.name for path in folder.glob("[!.]*") if path.is_dir())
 
 
 def _files(folder: Path) -> Iterator[Path]:

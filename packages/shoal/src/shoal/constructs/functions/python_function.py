@@ -17,6 +17,7 @@ from constructs import Construct
 from shoal.constructs.roles.acknowledge import acknowledge
 from shoal.constructs.roles.actor_role import ActorRole
 from shoal.settings.names import Names
+from shoal.settings.parsing.plain_files import require_plain
 
 FUNCTIONS = Path(__file__).resolve().parents[2] / "functions"
 """The library's own folder of functions, wherever the app's checkout is."""
@@ -85,6 +86,7 @@ def _code(folder: Path, files: Mapping[str, bytes]) -> Iterator[lambda_.AssetCod
 
     The CDK copies it into the cloud assembly inside the function's constructor.
     """
+    require_plain(folder)
     ignored = ["__pycache__", "*.pyc"]
     if not files:
         yield lambda_.Code.from_asset(str(folder), exclude=ignored)

@@ -21,6 +21,7 @@ from constructs import Construct
 from shoal.constructs.roles.actor_role import ActorRole
 from shoal.launch import recipes, tables
 from shoal.settings.names import Names
+from shoal.settings.parsing.plain_files import require_plain
 
 ACTOR = "image-build"
 _BUILD = ("docker", "build", "--platform", "linux/amd64")
@@ -41,6 +42,7 @@ class ImageBuild(Construct):
         key: kms.Key,
     ) -> None:
         super().__init__(scope, construct_id)
+        require_plain(root / recipes.FOLDER / image)
         self._names, self._image, self._key = names, image, key
         self._region = names.environment.region
         self.parameter = names.image_parameter(

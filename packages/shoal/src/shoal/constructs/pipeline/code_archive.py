@@ -13,6 +13,8 @@ import aws_cdk as cdk
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
+from shoal.settings.parsing.plain_files import packed_files
+
 
 class CodeArchive(Construct):
     """`uri` changes if and only if a file of the folder changes: SageMaker's step cache and a
@@ -42,22 +44,14 @@ class CodeArchive(Construct):
 def deterministic_tar(folder: Path) -> bytes:
     """Return the files below `folder` as an uncompressed tar: sorted, without owners and times.
 
-    The folder's content is at the root of the archive.
+    The folder's content is at the root of the archive. Raises ConfigError for a link.
     """
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
-        for path in sorted(folder.rglob("*"), key=lambda path: path.relative_to(folder).as_posix()):
-            relative = path.relative_to(folder)
-            # The same rule as packages/shoal/src/shoal/page/commit.py, which this layer may not
-            # import; packages/shoal/tests/stacks/test_code_archive.py compares the two.
-            if (
-                path.is_file()
-                and "__pycache__" not in relative.parts
-                and not any(part.startswith(".") for part in relative.parts)
-            ):
-                content = path.read_bytes()
-                member = tarfile.TarInfo(relative.as_posix())
-                member.size = len(content)
-                member.mode = 0o644
-                archive.addfile(member, io.BytesIO(content))
+        for path in packed_files(folder):
+            content = path.read_bytes()
+            member = tarfile.TarInfo(path.relative_to(folder).as_posix())
+            member.size = len(content)
+            member.mode = 0o644
+            archive.addfile(member, io.BytesIO(content))
     return buffer.getvalue()

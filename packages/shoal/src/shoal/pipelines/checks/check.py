@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from shoal.launch import Launch, fabric, launch_of, source_code
+from shoal.launch import Launch, fabric, launch_of, recipes, source_code
 from shoal.launch.errors import DefinitionError, Risk
 from shoal.pipelines.checks import (
     capacity,
@@ -28,6 +28,7 @@ from shoal.settings.loading import pins
 from shoal.settings.loading.loader import environment_file, places
 from shoal.settings.loading.rules import is_placeholder_account
 from shoal.settings.parsing.errors import ConfigError, Problem
+from shoal.settings.parsing.plain_files import problems_in
 from shoal.settings.sections.serving import TrafficType
 from shoal.settings.settings import Environment, Target
 
@@ -97,12 +98,26 @@ def check(
 
 def _before_launch(environment: Environment, root: Path | None) -> Iterator[Problem]:
     training = environment.training
+    if links := list(_links(environment, root)):
+        yield from links
+        return
     yield from instances.problems(environment)
     yield from capacity.problems(environment)
     yield from pins.problems(environment, root)
     if training.require_efa:
         yield from fabric.problems(training, source_code.read(root, training))
     yield from scripts.missing(environment, training.entry_point, root)
+
+
+def _links(environment: Environment, root: Path | None) -> Iterator[Problem]:
+    """Yield the folders of the checkout that are packed, and have something else than files."""
+    if root is None:
+        return
+    training = environment.training
+    yield from problems_in("training.source_dir", root / training.source_dir, root)
+    if training.build_image:
+        folder = root / recipes.FOLDER / training.build_image
+        yield from problems_in("training.build_image", folder, root)
 
 
 def _notices(environment: Environment, launch: Launch) -> Iterator[str]:

@@ -22,6 +22,7 @@ from shoal.settings.parsing.base import (
     Slug,
 )
 from shoal.settings.parsing.errors import ConfigError, Problem, shorten, with_values
+from shoal.settings.parsing.plain_files import problems_in
 from shoal.settings.parsing.yaml_file import parse_file
 from shoal.settings.sections import channels, gates, secrets
 from shoal.settings.sections.channels import EVALUATED, Channel, ChannelName, default_channels
@@ -309,6 +310,9 @@ def _unknown_framework(workload: Workload, name: str) -> dict[str, str]:
 
 
 def _rule_problems(workload: Workload, name: str, folder: Path) -> list[Problem]:
+    # first, because the others read what the file names
+    if links := list(problems_in("", folder, folder.parents[1])):
+        return links
     problems = [
         *_missing_files(workload, folder),
         *_missing_evaluation(workload, folder),

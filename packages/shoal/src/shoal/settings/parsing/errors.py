@@ -12,6 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 NOTHING = object()
+_MAX_KEY = 120
+"""Characters of a key that a message shows: of another file, taken for ours, it shows no more."""
+_MAX_LINES = 25
 Value = TypeVar("Value")
 
 
@@ -35,7 +38,8 @@ class Problem:
 
     def line(self, place: str) -> str:
         """Return `place: key = value: what is wrong; what to do`."""
-        shown = f"{self.key} = {shorten(self.value)}" if self.value is not NOTHING else self.key
+        key = self.key if len(self.key) <= _MAX_KEY else f"{self.key[: _MAX_KEY - 1]}…"
+        shown = f"{key} = {shorten(self.value)}" if self.value is not NOTHING else key
         return one_line(
             ": ".join(part for part in (place, shown, f"{self.message}; {self.advice}") if part)
         )
@@ -52,9 +56,11 @@ class ConfigError(Exception):
         """`places` says where a key stands, as `file:line`; for all others `file` is named."""
         self.file = file
         self.problems = tuple(problems)
+        more = len(problems) - _MAX_LINES
         self.lines = tuple(
-            problem.line(place_of(problem.key, places or {}, file)) for problem in problems
-        )
+            problem.line(place_of(problem.key, places or {}, file))
+            for problem in problems[: None if more <= 1 else _MAX_LINES]
+        ) + ((f"{file}: {more} more mistakes; correct these first",) if more > 1 else ())
         super().__init__("\n".join(self.lines))
 
 

@@ -12,6 +12,7 @@ import yaml
 
 from shoal.settings.parsing import yaml_lines
 from shoal.settings.parsing.errors import ConfigError, Problem, place_of
+from shoal.settings.parsing.plain_files import problems_in
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml's loader where it exists: the same result, about ten times as fast as Python's."""
@@ -37,8 +38,14 @@ class ParsedFile:
 def parse_file(path: Path, shown_as: str) -> ParsedFile:
     """Return the content of the file `path`, which messages call `shown_as`.
 
-    Raises ConfigError for what cannot be read; mistakes in the YAML are problems of the document.
+    Raises ConfigError for what cannot be read, such as a link, also of a folder that `shown_as`
+    names; mistakes in the YAML are problems of the document.
     """
+    shown = Path(shown_as)
+    is_below = not shown.is_absolute() and path.parts[-len(shown.parts) :] == shown.parts
+    root = path.parents[len(shown.parts) - 1] if is_below else path.parent
+    if problems := list(problems_in("", path, root)):
+        raise ConfigError(shown_as, problems)
     return ParsedFile(shown_as, _parsed(_read(path, shown_as)))
 
 
