@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from shoal.page.page import page
 from tests.browser.pages import HOSTILE, SCREEN, failed_run, look
@@ -19,6 +22,11 @@ SHOWN = """({
   bars: document.querySelectorAll("svg rect.Succeeded, svg rect.Failed").length,
   canvases: document.querySelectorAll("canvas").length,
   images: document.querySelectorAll("img").length,
+  head: document.querySelector("header").innerText.split(/\\n+/),
+  cells: document.querySelectorAll("td").length,
+  hidden: [...document.querySelectorAll("section > .scroll td")].filter((each) => each.textContent
+    && !(each.getBoundingClientRect().height && each.getBoundingClientRect().right <= innerWidth)
+    ).map((each) => each.textContent),
   overflow: document.documentElement.scrollWidth - window.innerWidth,
   background: getComputedStyle(document.body).backgroundColor,
   log: document.querySelector(".log:not(details .log)").textContent.split("\\n").length - 1,
@@ -75,9 +83,15 @@ def test_a_page_shows_a_failure_on_any_screen_and_runs_nothing_of_its_text(tmp_p
     ]
     assert "left running\nnot known" in found["text"].lower()
     assert found["text"].count(HOSTILE) == 4
+    assert found["head"][:2] == ["mine in dev failed", f"ValueError: {HOSTILE}"]
+    image = "pytorch:2.12.1-cu130-amzn2023-sagemaker"
+    trained = f"{image}, torchrun, 2 \N{MULTIPLICATION SIGN} ml.m5.xlarge, 2 ranks"
+    assert trained in found["head"]
+    assert "would cost on AWS" in found["head"]
     assert "step Evaluate, host algo-2, rank 3" in found["text"]
     assert (found["bars"], found["canvases"], found["images"], found["log"]) == (2, 1, 0, 2)
     assert (found["overflow"], narrow["found"]["overflow"]) == (0, 0)
+    assert (narrow["found"]["hidden"], narrow["found"]["cells"]) == ([], found["cells"])
     assert found["background"] != narrow["found"]["background"]
     assert searched["found"] == ["loss is nan"]
 
@@ -108,6 +122,39 @@ def test_several_ranks_are_thin_lines_below_their_mean(tmp_path: Path) -> None:
     assert names == ["step", *lanes, "mean of 3", "the run before"]
     assert last == ["8", "9", "8", "9", "10"]
     assert [row for row in rows if row.startswith("imagemine:1")]  # there, and not here
+
+
+@pytest.mark.parametrize(
+    ("names", "metric", "limit", "drawn"),
+    [
+        (["test:accuracy"], "accuracy", "at least 0.9", [True]),
+        (["train:loss", "test:loss"], "loss", "at most 2 (version 3, approved)", [False, True]),
+        (["train:loss"], "loss", "at most 2", [True]),
+        (["train:loss"], "accuracy", "at least 0.9", [False]),
+        (["test:accuracy"], "accuracy", "at least ?", [False]),
+    ],
+    ids=["its-curve", "of-the-test", "of-the-training", "another-metric", "unknown"],
+)
+def test_a_gates_limit_is_a_line_in_the_curve_of_its_metric(
+    tmp_path: Path, names: list[str], metric: str, limit: str, drawn: list[bool]
+) -> None:
+    record = failed_run()
+    (one,) = record["curves"]
+    gate = {"metric": metric, "limit": limit, "value": None, "passed": None}
+    curves = [{**one, "name": name} for name in names]
+    legends = """[...document.querySelectorAll(".curve")].map((each) =>
+        [...each.querySelectorAll(".u-label")].map((label) => label.textContent))"""
+    found = found_on(tmp_path, {**record, "curves": curves, "gates": [gate]}, legends)
+    line = "gate: " + " ".join(limit.split()[:3])
+    assert [line in labels for labels in found] == drawn
+
+
+@pytest.mark.parametrize("text", ["", "short", "a b " * 60, "x" * 300, "word " + "y" * 300])
+def test_a_reason_is_cut_between_words(tmp_path: Path, text: str) -> None:
+    cut = found_on(tmp_path, failed_run(), f"shortened({json.dumps(text)}, 200)")
+    words = cut.removesuffix(" …").split()
+    assert words == text.split()[: len(words)]
+    assert len(cut) <= 202 or " " not in cut
 
 
 def test_ranks_without_a_common_step_are_drawn_without_a_mean(tmp_path: Path) -> None:

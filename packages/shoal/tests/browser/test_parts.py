@@ -4,6 +4,7 @@ opened once.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -67,13 +68,13 @@ def test_a_success_says_the_next_command_and_its_gates(seen: dict[str, Any]) -> 
     assert "next: shoal promote dev abc" in rest
     gates = rest[rest.index("accuracy") :]
     assert gates[:6] == ["accuracy", "0.95 ✓", "rmse", "3.5 ✗", "auc", f"{DASH} {DASH}"]
-    assert gates[-2:] == ["left running", "nothing"]
+    assert gates[-3:-1] == ["left running", "nothing"]
 
 
 def test_a_running_one_says_what_a_stop_saves(seen: dict[str, Any]) -> None:
     title, *rest = seen["running"]["verdict"]
     assert title == "mine in dev is running"
-    pairs = dict(zip(rest[-8::2], rest[-7::2], strict=True))
+    pairs = dict(pairwise(rest))
     assert pairs["a stop saves"] == "$60.00 an hour"
     assert pairs["running now"] == "1"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -22,6 +23,7 @@ from shoal.aws.events import (
 )
 from shoal.aws.execution import Execution, Step
 from shoal.aws.metrics import Parts, Position, Progress, Reading
+from shoal.cli.commands.models.demo import result_of
 from shoal.cli.commands.models.executions import lines_of
 from shoal.cli.view import View
 
@@ -90,6 +92,51 @@ def test_a_long_reason_is_shown_to_its_end_below_the_steps() -> None:
     failed = Step("Train", "Training", "Failed", BEGAN, BEGAN, reason)
     *_, last = lines_of(Execution("arn:aws:x/abc", "Failed", "", BEGAN, (failed,)))
     assert last == f"Train: {reason}"
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("short", "short"),
+        ("word " * 100, f"{'word ' * 31}..."),
+        ("x" * 300, "x" * 300),
+        ("a" + "\nb" * 300, f"a{' b' * 77} ..."),
+    ],
+    ids=["short", "words", "one-word", "lines"],
+)
+def test_a_line_of_a_step_has_whole_words_of_its_reason(reason: str, said: str) -> None:
+    failed = Step("Train", "Training", "Failed", BEGAN, BEGAN, reason)
+    assert shown(changed(failed)).endswith(f"Failed after 0.0 s: {said}\n")
+
+
+RUN = {
+    "run": {"workload": "mine", "status": "Succeeded"},
+    "verdict": {"next": "shoal new NAME\nshoal local up dev"},
+    "metrics": {"values": {"accuracy": 0.98, "macro_f1": 0.98148}},
+    "gates": [{"metric": "macro_f1", "limit": "at least 0.9", "value": 0.98148, "passed": True}],
+    "package": {"arn": "arn", "approval": "PendingManualApproval"},
+    "answers": [{"passed": True}],
+}
+CREATED = [{"kind": kind, "name": "a"} for kind in ("role", "role", "vpc")]
+
+
+@pytest.mark.parametrize(
+    ("run", "left", "made", "last"),
+    [
+        (RUN, [], "3 resources of 2 kinds, left 0", "macro_f1 0.98148, at least 0.9: passed"),
+        (RUN | {"gates": []}, [], "3 resources of 2 kinds, left 0", "mine succeeded"),
+        (None, CREATED[2:], "3 resources of 2 kinds, left 1: vpc a", "none, because nothing ran"),
+        (None, None, "3 resources of 2 kinds; what is left is not known", None),
+    ],
+    ids=["gated", "without-a-gate", "left-behind", "not-looked"],
+)
+def test_a_demo_ends_with_what_its_gates_measured(
+    run: dict[str, Any] | None, left: list[dict[str, str]] | None, made: str, last: str | None
+) -> None:
+    summary = {"created": CREATED, "left_behind": left, "seconds": {"total": 1.0}}
+    lines = list(result_of(run, summary, None))
+    assert ("created", made) in lines
+    assert last in (None, lines[-1][1])
 
 
 def test_plain_lines_say_each_status_of_a_step_once() -> None:

@@ -40,7 +40,7 @@ def test_every_step_succeeds_and_progress_is_told(demo: Finished, checkout: Chec
         " images/s on 2 ranks",
         "step Train (Training): Succeeded",
         "test:accuracy 0.9",
-        "left behind  nothing",
+        " kinds, left 0",
     )
     assert [text for text in told if text not in demo.output] == []
 

@@ -48,6 +48,7 @@ print(json.dumps(shown))
 SAME = (
     "environment",
     "workload",
+    "strategy",
     "arguments",
     "model_package_group",
     "cleaners",

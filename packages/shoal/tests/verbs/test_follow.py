@@ -71,6 +71,19 @@ def test_a_failure_shows_what_the_script_printed_last(target: Target) -> None:
         follower.raise_unless_succeeded(execution)
 
 
+def test_a_failure_begins_with_the_exception_of_the_rank_that_raised_it(target: Target) -> None:
+    group = make_group(target, "job/algo-1-1", "job/algo-2-1")
+    write(target, group, "job/algo-2-1", "[rank1]: ValueError: no price in 17 rows")
+    write(target, group, "job/algo-1-1", "[rank0]: RuntimeError: Connection closed by peer")
+    step = Step("Train", "Training", "Failed", failure_reason="AlgorithmError: ExitCode 1")
+    follower = Follower(make_pipeline(target, [gate(False)]), "a:x/abc", lambda _: None, 0.05)
+    follower._tails["Train"] = LogTail(target.client("logs"), LogLocation(group, "job/"))
+    follower._read_log(step)
+    says = r"^step Train failed: ValueError: no price in 17 rows \(algo-2, rank 1\); execution abc "
+    with pytest.raises(ExecutionError, match=says):
+        follower.raise_unless_succeeded(Execution("a:x/abc", "Failed", "", None, (step,)))
+
+
 def test_a_step_is_followed_to_another_job(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     group, events = make_group(target, "one/algo-1", "two/algo-1"), list[Event]()
     follower = Follower(make_pipeline(target, [gate(False)]), "arn:aws:x/abc", events.append, 0.05)

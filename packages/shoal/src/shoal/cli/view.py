@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
 from collections.abc import Hashable
 from datetime import datetime
@@ -26,6 +27,8 @@ from shoal.aws.metrics import Metrics, Parts, trained_text
 from shoal.settings.parsing.errors import one_line
 
 _PROGRESS_EVERY_S = 2.0
+_REASON = 160
+"""Characters of a step's reason, which may quote a whole traceback."""
 
 
 class View:
@@ -76,7 +79,7 @@ class View:
             if self._statuses.get(step.name) != step.status:
                 self._statuses[step.name] = step.status
                 seconds = f" after {step.seconds():.1f} s" if step.has_ended else ""
-                reason = f": {one_line(step.failure_reason)}" if step.failure_reason else ""
+                reason = f": {_shortened(step.failure_reason)}" if step.failure_reason else ""
                 self._print(f"step {step.name} ({step.type}): {step.status}{seconds}{reason}")
 
     def _train(self, step: str, metrics: Metrics) -> None:
@@ -105,6 +108,14 @@ class View:
 
     def _print(self, text: str) -> None:
         self._console.print(Text(f"{datetime.now():%H:%M:%S} {text}"), soft_wrap=True)  # noqa: DTZ005 - the user's clock
+
+
+def _shortened(reason: str) -> str:
+    """Return a long reason's first words; the end of a run has what matters of it."""
+    if len(reason) > _REASON:
+        short = textwrap.shorten(reason, _REASON, placeholder=" ...")
+        reason = short if short != "..." else reason
+    return one_line(reason)
 
 
 def open_view() -> View:

@@ -29,6 +29,8 @@ class Place:
     """Whether shoal-local plays AWS there."""
     environment: str
     workload: str
+    strategy: str
+    """How the pipeline that is deployed now distributes its training."""
     arguments: str
     """The words that name it in a command, as in `dev houses --local`."""
     model_package_group: str

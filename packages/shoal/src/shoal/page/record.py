@@ -23,7 +23,7 @@ from shoal.page.readings.calls import calls_in
 from shoal.page.readings.cause import Cause, CauseSearch
 from shoal.page.readings.cleanups import Cleanup, cleanups_of
 from shoal.page.readings.gates import GATE, GateResult, gates_of
-from shoal.page.readings.lineage import code_of, lineage_of
+from shoal.page.readings.lineage import code_of, image_of, lineage_of
 from shoal.page.readings.money import money_of
 from shoal.page.readings.report import answers_of, evaluation_of, package_of
 from shoal.page.readings.resources import resources_of, uses_of
@@ -65,6 +65,7 @@ def record(place: Place, arn: str, *, with_logs: bool = True) -> dict[str, Any]:
         "observed_at": time_text(look.now),
         "run": _run(look),
         "verdict": verdict_of(look, gates, logs, package),
+        "training": _training(look, training, logs),
         "parameters": dict(look.parameters),
         "steps": [_step(look, step, after, jobs.get(step.name)) for step, after in look.steps()],
         "cleanups": [asdict(each) | {"at": time_text(each.at)} for each in cleanups],
@@ -148,6 +149,25 @@ def _steps_of_the_gate(look: Look) -> set[str]:
     """Return the steps that run where a gate was missed."""
     gate = next(each for each in look.definition["Steps"] if each["Name"] == GATE)
     return {each["Name"] for each in gate["Arguments"].get("ElseSteps", ())}
+
+
+def _training(look: Look, job: Mapping[str, Any] | None, logs: Logs) -> dict[str, Any] | None:
+    """Return what was trained, and on what; None where no training has begun."""
+    if job is None:
+        return None
+    cluster, given = job.get("ResourceConfig", {}), job.get("HyperParameters", {})
+    return {
+        "image": image_of(job),
+        "strategy": look.place.strategy,
+        "instance_type": cluster.get("InstanceType"),
+        "instance_count": cluster.get("InstanceCount"),
+        "processes": next(filter(None, (log.processes for log in logs.values())), None),
+        "hyperparameters": {
+            name: str(value).strip('"')
+            for name, value in sorted(given.items())
+            if not name.startswith("sagemaker_")  # those are the toolkit's
+        },
+    }
 
 
 def _step(

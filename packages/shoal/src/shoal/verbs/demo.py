@@ -227,8 +227,22 @@ class Demo:
             return
         place = replace(self.session.place, requests=self.local_server.requests)
         self.run_record = run = with_others(place, self.arn)
+        run["verdict"]["next"] = self._next(run["verdict"]["step"])
         (self.output / RUN).write_text(json_of(run), encoding="utf-8")
         (self.output / PAGE).write_text(page(run, self.workspace.root), encoding="utf-8")
+
+    def _next(self, failed_step: str | None) -> str:
+        """Return commands that go on, one a line: what ran is gone with its emulator."""
+        title = self.environment.title
+        if failed_step is None:
+            up, deploy = f"shoal local up {self.environment.name}", f"shoal deploy {title} --local"
+            return (
+                "shoal new NAME  # a model of your own\n"
+                f"{up} && {deploy}  # keep it running (docs/first-run.md)"
+            )
+        again = f"shoal demo {title}  # once more"
+        log = self.logs / f"{failed_step}.log"
+        return f"less {log}\n{again}" if log.is_file() else again
 
 
 @contextmanager

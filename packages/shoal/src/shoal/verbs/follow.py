@@ -15,6 +15,7 @@ from shoal.aws.execution import Execution, Pipeline, Step
 from shoal.aws.logs import LogTail, location_of
 from shoal.aws.metrics import parse, progress_metrics
 from shoal.errors import ExecutionError
+from shoal.page.readings.cause import CauseSearch
 from shoal.processes import TAIL_LINES
 from shoal.settings.parsing.errors import one_line
 from shoal.settings.sections.gates import Metric
@@ -71,6 +72,7 @@ class Follower:
     """What the script's log lines carry."""
     _tails: dict[str, LogTail] = field(default_factory=dict)
     _last: dict[str, LastLines] = field(default_factory=dict)
+    _causes: dict[str, CauseSearch] = field(default_factory=dict)
     _ended: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -92,14 +94,21 @@ class Follower:
             time.sleep(self.poll_s)
 
     def raise_unless_succeeded(self, execution: Execution) -> None:
-        """Raise ExecutionError with the failing step, why, its last lines and where the rest is."""
+        """Raise ExecutionError with the failing step, why, its last lines and where the rest is.
+
+        Why: the script's own exception, else the service's reason, which quotes the launcher.
+        """
         if execution.status == "Succeeded":
             return
         step, ended = execution.failed_step, f"execution {execution.id} ended as {execution.status}"
         reason = one_line((step or execution).failure_reason) or "no reason was given"
         if step is None:
             raise ExecutionError(f"{ended}: {reason}")
-        message = f"step {step.name} failed, {ended}: {reason}"
+        causes = self._causes.get(step.name)
+        if cause := causes and causes.cause:
+            message = f"step {step.name} failed: {cause}; {ended}"
+        else:
+            message = f"step {step.name} failed, {ended}: {reason}"
         last = self._last.get(step.name)
         raise ExecutionError(message, step.name, last.lines if last else (), self._where(step))
 
@@ -122,10 +131,13 @@ class Follower:
             # the first job of the step, or another attempt's
             tail = self._tails[step.name] = LogTail(self._logs, location)
             self._last.pop(step.name, None)
-        for line in tail.new_lines() if tail else ():
-            self._keep(step.name, line)
-            self.report(StepLogged(step.name, line))
-            if metrics := parse(line, self._progress):
+            self._causes.pop(step.name, None)
+        for line in tail.read() if tail else ():
+            self._keep(step.name, line.text)
+            if step.type != "Lambda":  # whose log is of all runs
+                self._causes.setdefault(step.name, CauseSearch()).add(line)
+            self.report(StepLogged(step.name, line.text))
+            if metrics := parse(line.text, self._progress):
                 self.report(Trained(step.name, metrics))
 
     def _keep(self, step: str, line: str) -> None:

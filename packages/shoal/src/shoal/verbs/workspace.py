@@ -162,6 +162,7 @@ class Session:
             is_local=self.target.is_local,
             environment=environment.name,
             workload=environment.workload,
+            strategy=environment.training.strategy,
             arguments=self.arguments,
             model_package_group=names.model_package_group,
             metrics=environment.training.metrics,

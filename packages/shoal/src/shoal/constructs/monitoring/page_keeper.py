@@ -127,6 +127,7 @@ def _place(names: Names) -> dict[str, Any]:
         "pipeline": names.pipeline,
         "environment": environment.name,
         "workload": environment.workload,
+        "strategy": environment.training.strategy,
         "arguments": environment.title,
         "target": environment.target.value,
         "model_package_group": names.model_package_group,

@@ -42,7 +42,7 @@ function section(title, ...children) {
 function table(head, rows) {
   return element("div", { class: "scroll" }, element("table", {},
     element("thead", {}, element("tr", {}, ...head.map((text) => element("th", { scope: "col" }, text)))),
-    element("tbody", {}, ...rows.map((row) => element("tr", {}, ...row.map((cell) => element("td", {}, cell)))))));
+    element("tbody", {}, ...rows.map((row) => element("tr", {}, ...row.map((cell, index) => element("td", { "data-head": head[index] }, cell)))))));
 }
 
 // In the place of a section that has nothing to show, why.
@@ -60,6 +60,12 @@ function sign(value, words = WORDS) {
   return element("span", { class: ["yes", "no", "unknown"][which] }, `${"✓✗–"[which]} ${words[which]}`);
 }
 
+// At most so many characters, and never a part of a word.
+function shortened(text, most) {
+  const end = text.length > most ? text.lastIndexOf(" ", most) : -1;
+  return end > 0 ? `${text.slice(0, end)} …` : text;
+}
+
 function code(text) { return element("code", {}, text); }
 
 function verdict(record) {
@@ -67,31 +73,42 @@ function verdict(record) {
   const words = { Succeeded: "succeeded", Failed: "failed", Stopped: "was stopped", Executing: "is running", Stopping: "is stopping",
     CompletedWithFailures: "completed with failures" };
   const box = element("header", { class: `verdict ${run.status}`, role: "status" },
-    element("h1", {}, `${run.workload} in ${run.environment} ${words[run.status] || run.status}`),
-    element("p", { class: "soft" }, `run ${run.id} of ${run.pipeline}, account ${run.account}, ${run.region}`
-      + (run.is_local ? ", played by shoal-local on this machine" : "")));
+    element("h1", {}, `${titleOf(run)} ${words[run.status] || run.status}`));
+  if (why.line) box.append(element("blockquote", { class: "mono" }, why.line));
   if (why.step || why.reason) {
     const where = [why.step && `step ${why.step}`, why.host && `host ${why.host}`,
       why.rank !== null && `rank ${why.rank}`].filter(Boolean).join(", ");
-    const reason = why.reason || "no reason was given";
-    box.append(element("p", {}, element("strong", {}, where || "cause"), ": ", reason.split("\n")[0].slice(0, 200)));
-    if (reason.length > 200) box.append(element("details", {}, element("summary", {}, "the whole reason"), element("pre", { class: "log" }, reason)));
+    const reason = why.reason || "no reason was given", short = shortened(reason.split("\n")[0], 200);
+    box.append(element("p", {}, element("strong", {}, where || "cause"), why.line ? "" : `: ${short}`));
+    if (why.line || short !== reason) box.append(element("details", {}, element("summary", {}, "the whole reason"), element("pre", { class: "log" }, reason)));
   }
-  if (why.line) box.append(element("blockquote", { class: "mono" }, why.line));
-  if (why.next) box.append(element("p", {}, "next: ", code(why.next)));
+  box.append(trained(record.training), element("p", { class: "soft" }, `run ${run.id} of ${run.pipeline}, account ${run.account}, ${run.region}`
+    + (run.is_local ? ", played by shoal-local on this machine" : "")));
+  for (const command of why.next ? why.next.split("\n") : []) box.append(element("p", {}, "next: ", code(command)));
   const left = made.filter((each) => each.gone === false).length;
   const isKnown = made.every((each) => each.gone !== null);
   const count = isKnown ? String(left) : left ? `at least ${left}` : "not known";
   const commit = record.lineage.find((link) => link.what === "commit");
-  const facts = [["took", duration(run.seconds)], ["cost so far", money(cost.usd)]];
-  if (commit) facts.push(["commit", commit.holds ? element("span", {}, code(commit.value.slice(0, 12)), " ", mark(true)) : commit.value]);
+  const facts = [["took", duration(run.seconds)], [costs.word(run), money(cost.usd)]];
+  if (commit) facts.push(["commit of the code", commit.holds ? element("span", {}, code(commit.value.slice(0, 12)), " ", mark(true)) : commit.value]);
   if (cost.usd_per_hour_now > 0) facts.push([run.ended_at ? "still costs" : "a stop saves", `${money(cost.usd_per_hour_now)} an hour`]);
   for (const gate of gates) facts.push([gate.metric, element("span", {}, number(gate.value), " ", mark(gate.passed))]);
   facts.push(!run.ended_at ? ["running now", count] : left ? [`still there at ${record.observed_at.slice(11, 19)}`, element("span", { class: "no" }, count)]
     : ["left running", element("span", { class: isKnown ? "yes" : "unknown" }, isKnown ? "nothing" : count)]);
   box.append(element("dl", { class: "numbers" }, ...facts.map(([name, value]) =>
     element("div", {}, element("dt", {}, name), element("dd", {}, value)))));
+  if (commit) box.append(element("p", { class: "soft" }, `commit: ${commit.how}`));
   return box;
+}
+
+function titleOf(run) { return run.workload === run.environment ? run.workload : `${run.workload} in ${run.environment}`; }
+
+// What was trained, how, and on what.
+function trained(training) {
+  if (!training) return "";
+  const options = Object.entries(training.hyperparameters).map(([name, value]) => `${name}=${value}`).join(" ");
+  const words = [training.image.split("/").pop(), training.strategy, `${training.instance_count} × ${training.instance_type}`, training.processes];
+  return element("p", {}, words.filter(Boolean).join(", "), options ? element("br") : null, options ? code(options) : null);
 }
 
 function timeline(record) {
@@ -159,11 +176,14 @@ function timeline(record) {
     if (last > 0) svg.append(element("text", { class: "soft", x: scale(now) + 8, y: y + 4 }, `+${duration(last)}`));
   });
   const seconds = (phase) => duration((Date.parse(phase.ended_at) - Date.parse(phase.started_at)) / 1000);
+  const pale = steps.map((step) => [step.name, step.phases.filter((phase) => phase.name !== "Training" && phase.ended_at)])
+    .filter(([, phases]) => phases.length)
+    .map(([name, phases]) => `pale in ${name}: ${phases.map((phase) => `${phase.name} ${seconds(phase)}`).join(", ")}`);
   const rows = steps.map((step) => [step.name, step.type, step.status, String(step.attempts), duration(step.seconds),
     step.phases.map((phase) => phase.ended_at ? `${phase.name} ${seconds(phase)}` : phase.name).join(", "),
     step.after.join(", "), step.reason || ""]);
   return section("Steps", svg,
-    steps.some((step) => step.phases.length) ? element("p", { class: "soft" }, "Pale in a bar: what is not training, such as starting, downloading and uploading.") : null,
+    pale.length ? element("p", { class: "soft" }, pale.join("; ")) : null,
     element("details", {}, element("summary", {}, "as a table"),
       table(["step", "type", "status", "attempts", "took", "phases", "waits for", "reason"], rows),
       functions.length ? table(["function", "when", "what it did"], record.cleanups.map((each) => [FUNCTIONS[each.by], each.at.slice(11, 19), each.text])) : ""));
@@ -234,6 +254,7 @@ function curves(record) {
   const grid = element("div", { class: "curves" });
   const draw = [];
   const isOf = (name) => (curve) => curve.name === name;
+  const limits = new Map(record.gates.map((gate) => [curveOf(gate.metric, names), gate]));
   for (const name of names) {
     const own = groups(record.curves.filter(isOf(name)), (curve) => curve.step).map(lanesOf);
     const ghosts = (record.others || []).flatMap((other) => groups(other.curves.filter(isOf(name)), (curve) => curve.step)
@@ -246,11 +267,27 @@ function curves(record) {
         + (each.cut ? `; cut: ${number(each.cut)} more points between these are left out` : "");
       return element("details", {}, element("summary", {}, words), curveTable(each));
     })));
-    if ([...own, ...ghosts].some((each) => each.points.length !== 1)) draw.push(() => plot(place, own, ghosts));
+    const gate = limits.get(name);
+    if ([...own, ...ghosts].some((each) => each.points.length !== 1)) draw.push(() => plot(place, own, ghosts, gate));
     else place.replaceWith(...own.map((each) => element("p", { class: "one" }, number(each.points[0][1]))),
+      gate ? element("p", { class: "soft" }, `gate: ${gate.limit}`) : "",
       ...ghosts.map((each) => element("p", { class: "soft" }, `${each.label}: ${number(each.points[0][1])}`)));
   }
   return { node: section("Curves", grid), draw };
+}
+
+// The curve of what a gate measures in the end; that of the training itself where there is no other.
+function curveOf(metric, names) {
+  const same = names.filter((name) => name.split(":").pop() === metric);
+  return same.find((name) => !name.startsWith("train:")) || same[0];
+}
+
+// A gate's limit as a line through the whole curve; none where it is not a number.
+function limitOf(gate, drawn) {
+  const limit = gate && /^at (?:least|most) (\S+)/.exec(gate.limit), steps = drawn.flatMap(({ points }) => points.map((point) => point[0]));
+  if (!limit || !steps.length || !Number.isFinite(+limit[1])) return [];
+  const ends = steps.reduce(([low, high], x) => [Math.min(low, x), Math.max(high, x)], [Infinity, -Infinity]);
+  return [{ points: ends.map((x) => [x, +limit[1]]), label: `gate: ${limit[0]}`, width: 1.6, dash: [8, 4], stroke: DARK ? "#f0c000" : "#946800", bare: true }];
 }
 
 function thin(points, most) {
@@ -258,7 +295,7 @@ function thin(points, most) {
   return points.filter((_, index) => index % every === 0 || index === points.length - 1);
 }
 
-function plot(place, own, ghosts) {
+function plot(place, own, ghosts, gate) {
   const drawn = [];
   own.forEach(({ step, lanes, points, label }, index) => {
     const words = own.length > 1 ? `${step} ${label}` : label;
@@ -267,6 +304,7 @@ function plot(place, own, ghosts) {
     if (points.length) drawn.push({ points, label: words, width: lanes.length ? 2.6 : 1.6, stroke: COLOURS[index % COLOURS.length] });
   });
   for (const ghost of ghosts) drawn.push({ ...ghost, width: 1, dash: [4, 4], stroke: "#8b8d98" });
+  drawn.push(...limitOf(gate, drawn));
   const tables = drawn.map(({ points }) => [points.map((point) => point[0]), points.map((point) => point[1])]);
   const colour = getComputedStyle(document.body).color;
   const grid = { stroke: "#8888", width: 0.5 };
@@ -274,8 +312,8 @@ function plot(place, own, ghosts) {
     width: Math.max(place.clientWidth, 260), height: 220, scales: { x: { time: false } },
     cursor: { sync: { key: "run" } }, legend: { show: drawn.length > 1 },
     axes: [{ stroke: colour, grid, ticks: grid }, { stroke: colour, grid, ticks: grid, size: 64 }],
-    series: [{ label: "step" }, ...drawn.map(({ points, label, width, stroke, dash, class: name }) => (
-      { label, width, stroke, dash, class: name, spanGaps: true, points: { show: points.length < 3 } }))],
+    series: [{ label: "step" }, ...drawn.map(({ points, label, width, stroke, dash, class: name, bare }) => (
+      { label, width, stroke, dash, class: name, spanGaps: true, points: { show: !bare && points.length < 3 } }))],
   }, uPlot.join(tables), place);
 }
 
@@ -289,13 +327,15 @@ function costs(record) {
   const items = record.money.items;
   if (!items.length) return null;
   const sources = [...new Set(items.map((item) => item.source).filter(Boolean))];
-  return section("Machines and money", table(["step", "machines", "seconds", "an hour", "so far"],
+  return section("Machines and money", table(["step", "machines", "seconds", "an hour", costs.word(record.run)],
     items.map((item) => [item.step + (item.runs ? " (running)" : ""), item.instance_type ? `${item.instance_count} × ${item.instance_type}` : "not known",
-      number(item.seconds && Math.round(item.seconds)), money(item.usd_per_hour), money(item.usd)])),
+      number(item.seconds && +item.seconds.toFixed(item.seconds < 10 ? 1 : 0)), money(item.usd_per_hour), money(item.usd)])),
     ...sources.map((source) => element("p", { class: "soft" }, `prices: ${source}`)),
     element("p", { class: "soft" }, "Not counted: storage and requests. Not measured: use of GPUs and network."),
     record.run.is_local ? element("p", { class: "soft" }, "shoal-local ran this: the seconds are this machine's, and nothing was billed.") : null);
 }
+
+costs.word = (run) => run.is_local ? "would cost on AWS" : run.ended_at ? "cost" : "cost so far";
 
 function results(record) {
   if (!record.gates.length && !record.metrics) return null;
@@ -426,7 +466,7 @@ function unread(record) {
 }
 
 function draw(record) {
-  document.title = `${record.run.status}: ${record.run.workload} in ${record.run.environment}`;
+  document.title = `${record.run.status}: ${titleOf(record.run)}`;
   const pictures = curves(record);
   const parts = [verdict(record), timeline(record), results(record), pictures && pictures.node, stepParts(record), costs(record), logs(record),
     differences(record), lineage(record), made(record), calls(record), parameters(record), unread(record),

@@ -63,6 +63,11 @@ class Cause:
     host: str = ""
     rank: int | None = None
 
+    def __str__(self) -> str:
+        rank = "" if self.rank is None else f"rank {self.rank}"
+        place = ", ".join(filter(None, (self.host, rank)))
+        return f"{self.line} ({place})" if place else self.line
+
 
 def rank_of(text: str) -> int | None:
     """Return the rank that a launcher put into a line; None where it puts none."""
@@ -93,6 +98,8 @@ class CauseSearch:
         SageMaker's toolkit prints what it has read so far as a line of its own (`watch` in its
         process.py).
         """
+        if len(line.text) > MAX_LINE:
+            line = replace(line, text=line.text[:MAX_LINE])
         text, last = line.text.strip(), self._last.get(line.stream)
         before = last.text.strip() if last else ""
         is_rest = before.endswith(":") or text.startswith(":")

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from shoal.aws.logs import LogLine
-from shoal.aws.metrics import Position, Progress, parse
+from shoal.aws.metrics import Parts, Position, Progress, parse
 from shoal.page.readings.cause import rank_of
 
 if TYPE_CHECKING:  # it needs a package that the function that keeps pages does not have
@@ -51,11 +51,17 @@ class Curves:
         self._limit, self._per_epoch = MAX_POINTS, 1
         self.lost = 0
         """Values of more lanes than MAX_LANES."""
+        self.processes: str | None = None
+        """Who trains, in words: as a line says it, or so many ranks as a world has."""
 
     def add(self, line: LogLine) -> None:
         progress = parse(line.text, self._metrics)
+        if isinstance(progress, Parts):
+            self.processes = str(progress)
         if not isinstance(progress, Progress):
             return
+        if progress.world_size and not self.processes:
+            self.processes = f"a world of {progress.world_size}"
         if progress.position:
             self._per_epoch = max(self._per_epoch, progress.position.steps)
         rank, seconds = rank_of(line.text), round((line.at - self._began).total_seconds(), 3)

@@ -39,7 +39,7 @@ def lineage_of(
     if training:
         if code := code_of(training):
             if commit:
-                how = "the archive's files are this commit's, compared one by one"
+                how = "the newest commit that changed this code, compared file by file"
                 yield Link("commit", commit, True, how)
             else:
                 how = "no commit here has the archive's files: changed, or another checkout's"
@@ -47,7 +47,7 @@ def lineage_of(
                     how = "the archive could not be compared with the commits here"
                 yield Link("commit", NOT_KNOWN, None, how)
             yield Link("code", code, _same(package, "code_uri", code), "job and registry")
-        for what, value in (("image", _image_of(training)), ("data", _data_of(training))):
+        for what, value in (("image", image_of(training)), ("data", _data_of(training))):
             if value:
                 yield Link(what, value, None, "the training job")
         name = training["TrainingJobName"]
@@ -82,7 +82,8 @@ def code_of(training: Mapping[str, Any]) -> str:
     return str(code).strip('"')
 
 
-def _image_of(training: Mapping[str, Any]) -> str:
+def image_of(training: Mapping[str, Any]) -> str:
+    """Return the URI of the image that a training job ran."""
     return str(training.get("AlgorithmSpecification", {}).get("TrainingImage", ""))
 
 

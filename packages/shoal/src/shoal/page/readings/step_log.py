@@ -84,6 +84,11 @@ class StepLog:
         """Return how many values are of more lanes than curves have."""
         return self._curves.lost if self._curves else 0
 
+    @property
+    def processes(self) -> str | None:
+        """Return who trains, such as `2 ranks`; None where no line says it."""
+        return self._curves.processes if self._curves else None
+
     def parts(self) -> Iterator[dict[str, Any]]:
         """Yield where a step's time went, as a training printed it: the last such line of each
         host.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -64,37 +64,51 @@ def demo(
     with open_view() as view, interrupted_once() as shield:
         demo = Demo(workspace, settings, folder, view, strategy, values, enforce_iam)
         outcome = demo.run(shield)
-    for name, text in _result(demo.run_record, demo.summary):
+    page = folder / PAGE
+    for name, text in result_of(demo.run_record, demo.summary, page if page.is_file() else None):
         click.echo(f"{name:12} {one_line(text)}")
-    for failure in outcome.failures:
-        click.echo(f"shoal demo: {failure.phase}: {failure.message}", err=True)
-    click.echo(f"{'page':12} {folder / PAGE}" if (folder / PAGE).is_file() else "no run, no page")
     if outcome.failures:
         click.echo(f"all logs: {folder / LOGS}", err=True)
+        for failure in outcome.failures:
+            click.echo(f"shoal demo: {failure.phase}: {failure.message}", err=True)
         raise click.exceptions.Exit(INTERRUPTED if outcome.interrupted else FAILED)
 
 
-def _result(run: dict[str, Any] | None, summary: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return what is said of a run, and of what the demo made; name and text of each line."""
-    lines = []
-    if run is not None:
-        values = run["metrics"]["values"] if run["metrics"] else {}
-        lines += [("measured", f"{name} {value:.5g}") for name, value in values.items()]
-        lines += [("gate", _gate_text(gate)) for gate in run["gates"]]
-        if package := run["package"]:
-            lines.append(("registered", f"{package['arn']} ({package['approval']})"))
-        if answers := run["answers"]:
-            passed = sum(each["passed"] for each in answers)
-            lines.append(("endpoint", f"answered {passed} of {len(answers)} as expected"))
-    kinds = Counter(each["kind"] for each in summary["created"])
-    lines.append(("created", ", ".join(f"{count} {kind}" for kind, count in kinds.items())))
-    left = summary["left_behind"]
-    names = "not known" if left is None else ", ".join(f"{e['kind']} {e['name']}" for e in left)
-    lines.append(("left behind", names or "nothing"))
-    lines.append(("took", f"{summary['seconds']['total']:.1f} s"))
-    return lines
+def result_of(
+    run: dict[str, Any] | None, summary: dict[str, Any], page: Path | None
+) -> Iterator[tuple[str, str]]:
+    """Yield name and text of each line: what was made and is gone first, what decides last."""
+    yield "took", f"{summary['seconds']['total']:.1f} s"
+    yield "created", _made_text(summary)
+    yield "page", str(page) if page else "none, because nothing ran"
+    if run is None:
+        return
+    for command in run["verdict"]["next"].split("\n"):
+        yield "next", command
+    if package := run["package"]:
+        yield "registered", f"{package['arn']} ({package['approval']})"
+    if answers := run["answers"]:
+        passed = sum(each["passed"] for each in answers)
+        yield "endpoint", f"answered {passed} of {len(answers)} as expected"
+    gates, values = run["gates"], run["metrics"]["values"] if run["metrics"] else {}
+    for name, value in values.items():
+        if name not in {gate["metric"] for gate in gates}:
+            yield "measured", f"{name} {value:.5g}"
+    yield "result", f"{run['run']['workload']} {run['run']['status'].lower()}"
+    for gate in gates:
+        yield "gate", _gate_text(gate)
+
+
+def _made_text(summary: dict[str, Any]) -> str:
+    created, left = summary["created"], summary["left_behind"]
+    made = f"{len(created)} resources of {len({each['kind'] for each in created})} kinds"
+    if left is None:
+        return f"{made}; what is left is not known"
+    names = ", ".join(f"{each['kind']} {each['name']}" for each in left)
+    return f"{made}, left {len(left)}{': ' if left else ''}{names}"
 
 
 def _gate_text(gate: dict[str, Any]) -> str:
     word = {True: "passed", False: "missed", None: "not measured"}[gate["passed"]]
-    return f"{gate['metric']} {gate['limit']}: {word}"
+    value = "" if gate["value"] is None else f" {gate['value']:.5g}"
+    return f"{gate['metric']}{value}, {gate['limit']}: {word}"
