@@ -146,6 +146,26 @@ def test_an_image_is_known_for_its_uses_only(tag: str, use: str, known: bool) ->
     assert (image(f"763104351884.dkr.ecr.eu-west-1.amazonaws.com/{tag}", use) is not None) is known
 
 
+OWN = "111122223333.dkr.ecr.eu-west-1.amazonaws.com/mine/own"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "uri", "known"),
+    [
+        (f"{OWN}:1", f"{OWN}:1", True),
+        (f"{OWN}:1", f"{OWN}:2", False),
+        (f"{OWN}:1", f"{OWN}@sha256:{'0' * 64}", True),
+        (f"{OWN}@sha256:{'1' * 64}", f"{OWN}@sha256:{'0' * 64}", True),
+        (OWN, f"{OWN}@sha256:{'0' * 64}", True),
+        ("*/mine/*:*", f"{OWN}@sha256:{'0' * 64}", True),
+        ("localhost:5000/own:1", f"localhost:5000/own@sha256:{'0' * 64}", True),
+        (f"{OWN}-2:1", f"{OWN}@sha256:{'0' * 64}", False),
+    ],
+)
+def test_an_own_image_is_known_by_its_digest_too(pattern: str, uri: str, known: bool) -> None:
+    assert (image(uri, "inference", {pattern: "pytorch"}) is not None) is known
+
+
 @pytest.mark.parametrize(
     ("tag", "notice"),
     [

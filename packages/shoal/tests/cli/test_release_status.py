@@ -194,7 +194,7 @@ def test_a_tag_that_was_moved_is_told_while_the_pinned_digest_is_there(
     (answer,) = [line for line in output if " image: " in line]
     assert code == 0
     digest = moved["image"]["imageId"]["imageDigest"]
-    remark = f"the tag v1 was moved to {digest}, so a deployment may be rolled back"
+    remark = f"its tag v1 names {digest} now, which is deployed once promoted"
     assert answer == f"  ok      image: the pinned digest is there; {remark}"
 
 

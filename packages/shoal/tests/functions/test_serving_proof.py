@@ -257,8 +257,7 @@ def test_an_endpoint_that_serves_what_was_deployed_is_proven(live: Live, request
         ),
         pytest.param(
             {"ImageDigest": NOUGHTS},
-            f"rolled back: the image {IMAGE} runs as {{digest}}, pinned is {NOUGHTS}: its tag was"
-            " moved after it was pinned",
+            f"rolled back: the image {IMAGE} runs as {{digest}}, pinned is {NOUGHTS}",
             id="image",
         ),
         pytest.param(
@@ -413,6 +412,10 @@ class Proven:
         """Return the stack's template with a new archive that pins this digest."""
         return template(self.live.model(name, wrong, image), self.live.stored(name), image_digest)
 
+    def update(self, body: str) -> None:
+        self._cloudformation.update_stack(StackName=self.name, TemplateBody=body)
+        assert eventually(self._ended, 120) == "UPDATE_COMPLETE"
+
     def rolled_back(self, body: str) -> list[tuple[str, str]]:
         """Return the resources that failed in an update, with their reasons, once it is rolled back
         and the endpoint serves what it served before.
@@ -462,19 +465,16 @@ def test_a_stack_whose_new_model_answers_wrongly_is_rolled_back_by_its_proof(
     assert f"rolled back: {TWO_WRONG}" in why
 
 
-@pytest.mark.nightly
-def test_a_stack_whose_image_was_moved_between_promotion_and_deployment_is_rolled_back_by_its_proof(
+def test_a_tag_that_was_moved_after_the_pin_stops_no_deployment_of_the_digest(
     live: Live, proven: Proven
 ) -> None:
+    """AWS's tags move with each patch. A stack that names the tag is rolled back all the same."""
     image = f"{OWN_REPOSITORY}:2.3.0-moved-sagemaker"
     live.push("2.3.0-moved-sagemaker", "reviewed")
     pinned = live.digest(image)
-    body = proven.body("stack-moved", pinned, image=image)
-    live.push("2.3.0-moved-sagemaker", "not reviewed")
-    ((resource, why),) = proven.rolled_back(body)
+    live.push("2.3.0-moved-sagemaker", "a patch")
+    by_tag = proven.body("stack-by-tag", pinned, image=image)
+    ((resource, why),) = proven.rolled_back(by_tag)
     assert resource == "Proof"
-    failure = (
-        f"the image {image} runs as {live.digest(image)}, pinned is {pinned}: its tag was moved"
-        " after it was pinned"
-    )
-    assert f"rolled back: {failure}" in why
+    assert f"the image {image} runs as {live.digest(image)}, pinned is {pinned}" in why
+    proven.update(proven.body("stack-by-digest", pinned, image=f"{OWN_REPOSITORY}@{pinned}"))

@@ -107,7 +107,7 @@ def test_the_model_is_made_of_the_own_copy_once_it_is_here(plain: Template) -> N
     (model,) = resources(plain, MODEL).values()
     assert model["Properties"]["Containers"] == [
         {
-            "Image": RELEASE["image_uri"],
+            "Image": f"{RELEASE['image_uri'].partition(':')[0]}@{RELEASE['image_digest']}",
             "ModelDataUrl": f"s3://{OWN_COPY}",
             "Environment": RELEASE["environment"],
         }

@@ -178,16 +178,25 @@ def image(uri: str, use: str, declared: Mapping[str, str] | None = None) -> Imag
     matches.
 
     `declared`: runtimes by patterns of the user's own images, for images that the catalog does not
-    have.
+    have. A digest says no tag, so it is matched by the repository.
     """
+    by_digest = "@" in uri
+
     for entry in _images(use):
         if any(fnmatch.fnmatchcase(uri, pattern) for pattern in _patterns(entry)):
             return _image(entry, is_declared="built_from" in entry)
     for pattern, runtime in (declared or {}).items():
         for entry in _images(use):
-            if fnmatch.fnmatchcase(uri, pattern) and entry["runtime"] == runtime:
+            names = _repository(uri), _repository(pattern)
+            matches = fnmatch.fnmatchcase(*(names if by_digest else (uri, pattern)))
+            if matches and entry["runtime"] == runtime:
                 return _image(entry, is_declared=True)
     return None
+
+
+def _repository(uri: str) -> str:
+    """Return an image's URI, or a pattern of it, without tag and digest."""
+    return re.sub(r"(:[^/@:]*)?(@.*)?$", "", uri)
 
 
 def _image(entry: Mapping[str, Any], is_declared: bool) -> Image:

@@ -54,7 +54,7 @@ class ServedModel(Construct):
             execution_role_arn=role.role_arn,
             containers=[
                 sagemaker.CfnModel.ContainerDefinitionProperty(
-                    image=release.image_uri,
+                    image=release.image,
                     model_data_url=archive.url,
                     environment=dict(release.environment),
                 )

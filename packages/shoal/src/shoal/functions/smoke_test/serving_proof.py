@@ -105,9 +105,8 @@ def _wrong_model(sagemaker: Any, expected: dict[str, str]) -> Iterator[str]:
 def _wrong_image(live: dict[str, Any], expected: dict[str, str]) -> Iterator[str]:
     """Compare the digests of the images that run.
 
-    A tag may name another image since it was pinned: SageMaker resolves it at deployment, for as
-    long as that fleet lives. An image that it does not resolve to a digest is not compared (API
-    reference, DeployedImage: "registry/repository[@digest]").
+    An image that SageMaker does not resolve to a digest is not compared (API reference,
+    DeployedImage: "registry/repository[@digest]").
     """
     images = [
         image
@@ -117,9 +116,7 @@ def _wrong_image(live: dict[str, Any], expected: dict[str, str]) -> Iterator[str
     for image in images:
         digest, pinned = image.get("ResolvedImage", "").partition("@")[2], expected["ImageDigest"]
         if digest and digest != pinned:
-            specified = str(image.get("SpecifiedImage"))
-            why = "" if "@" in specified else ": its tag was moved after it was pinned"
-            yield f"the image {specified} runs as {digest}, pinned is {pinned}{why}"
+            yield f"the image {image.get('SpecifiedImage')} runs as {digest}, pinned is {pinned}"
 
 
 def _wrong_archive(s3: Any, expected: dict[str, str], deadline: float) -> Iterator[str]:

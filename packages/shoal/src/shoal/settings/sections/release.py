@@ -84,6 +84,13 @@ class Release(Settings):
     """When, in UTC."""
 
     @property
+    def image(self) -> str:
+        """The image as it is deployed, `registry/repository@digest`: its tag may have moved since,
+        as those of AWS's move with each patch.
+        """
+        return f"{self.image_uri.partition(':')[0]}@{self.image_digest}"
+
+    @property
     def bucket(self) -> str:
         """The bucket of the environment that trained it."""
         return self.model_data_url.removeprefix("s3://").partition("/")[0]

@@ -139,9 +139,7 @@ def _image(target: Target, release: Release) -> tuple[str, bool]:
     if release.image_digest not in digests:
         return f"ECR has no {uri}", False
     others = ", ".join(sorted(digests - {release.image_digest}))
-    moved = (
-        f"; the tag {image and image.tag} was moved to {others}, so a deployment may be rolled back"
-    )
+    moved = f"; its tag {image and image.tag} names {others} now, which is deployed once promoted"
     return f"the pinned digest is there{moved if others else ''}", True
 
 
