@@ -112,7 +112,11 @@ def hosting(requests: Requests, train: Training, register: RegisterModel) -> tup
             "content_sha256": requests.sealed("content_sha256"),
             "max_latency_ms": settings.max_latency_ms,
             # A serving image of the user's own cannot say what it loaded: the function reads it.
-            **({"sealed_archive": requests.sealed("model_data_url")} if settings.image_uri else {}),
+            **(
+                {"sealed_archive": requests.sealed("model_data_url")}
+                if settings.has_own_server
+                else {}
+            ),
         },
         function_arn=requests.infrastructure.smoke_test_function_arn,
         outputs={

@@ -141,6 +141,11 @@ SERVE_OPTIONS: Mapping[str, Mapping[str, Any]] = {
             " it; may be repeated"
         ),
     },
+    "--recipes": {
+        "type": Path,
+        "metavar": "FOLDER",
+        "help": "folder with the recipes of your images: a serving image runs its recipe's program",
+    },
     "--faults": {
         "type": Path,
         "metavar": "FILE",
@@ -212,7 +217,7 @@ def serve(options: argparse.Namespace) -> int:
     on_signals(lambda: stop.put(None))
     first, *others = options.account or [DEFAULT_ACCOUNT]
     region, *other_regions = options.region or [DEFAULT_REGION]
-    same = ("port", "accelerators", "schedule_speed", "hosting_speed", "enforce_iam", "faults")
+    same = ("port", "accelerators", "schedule_speed", "hosting_speed", "enforce_iam", "recipes")
     settings = Options(
         state.folder,
         first,
@@ -221,6 +226,7 @@ def serve(options: argparse.Namespace) -> int:
         others=tuple(others),
         other_regions=tuple(other_regions),
         durations=dict(options.duration),
+        faults=options.faults,
         **{name: getattr(options, name) for name in same},
     )
     emulator = Emulator(settings)

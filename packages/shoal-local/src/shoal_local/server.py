@@ -50,6 +50,7 @@ class Options:
     - `region`, `other_regions`: the regions in which each of them has all services.
     - `accelerators`: how many GPUs of this machine training jobs may use.
     - `images`: runtimes by patterns of the user's own images.
+    - `recipes`: the folder with the recipes of images whose program is their own.
     - `schedule_speed`, `hosting_speed`: how much faster than the clock schedules, and deployments
       to endpoints, run.
     - `enforce_iam`: whether callers' policies are applied.
@@ -66,6 +67,7 @@ class Options:
     port: int = 0
     accelerators: int = 0
     images: Mapping[str, str] = field(default_factory=dict)
+    recipes: Path | None = None
     schedule_speed: float = 1.0
     hosting_speed: float = 1.0
     enforce_iam: bool = False
@@ -167,6 +169,7 @@ class Emulator:
         settings = Settings(
             accelerators=options.accelerators or None,
             images=options.images,
+            recipes=options.recipes,
             hosting_speed=options.hosting_speed,
         )
         return Shared(

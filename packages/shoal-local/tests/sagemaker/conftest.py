@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from local_kit.runtime import ROOT
 from local_kit.sagemaker_account import ACCOUNT_ID, Account
 from shoal_local.processes import ProcessRegistry
 from shoal_local.runtimes.build import build
@@ -34,7 +35,8 @@ def emulator(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     """An emulator in this process, so that a test can look into it."""
     assert runtime.exists()
     folder = tmp_path_factory.mktemp("emulator")
-    with in_process(folder, ACCOUNT_ID, accelerators=2, hosting_speed=HOSTING_SPEED) as emulator:
+    options = {"accelerators": 2, "hosting_speed": HOSTING_SPEED, "recipes": ROOT / "images"}
+    with in_process(folder, ACCOUNT_ID, **options) as emulator:
         yield emulator
 
 

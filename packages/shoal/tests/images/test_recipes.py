@@ -62,7 +62,7 @@ def test_a_container_on_another_base_has_what_the_guide_lists(what: str) -> None
     assert re.search(CHECKLIST[what], text, re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", recipes.names())
+@pytest.mark.parametrize("name", recipes.names(serves=False))
 def test_nothing_replaces_what_sagemaker_starts_as_root(name: str) -> None:
     """A default target that fills the code folder would make the toolkit ignore a job's archive."""
     assert re.findall(r"^(?:ENTRYPOINT|CMD|USER)\b.*", text_of(name), re.MULTILINE) == []
@@ -72,14 +72,21 @@ def test_nothing_replaces_what_sagemaker_starts_as_root(name: str) -> None:
     assert [stage for stage in others if fills_code.search(stage)] == []
 
 
-def test_every_folder_is_a_recipe_and_every_recipe_a_folder() -> None:
-    assert (
-        sorted(path.parent.name for path in (ROOT / "images").glob("*/Dockerfile"))
-        == recipes.names()
-    )
+def test_a_serving_image_starts_its_program_and_installs_by_hash() -> None:
+    text = text_of("pytorch-serving")
+    assert re.findall(r"^ENTRYPOINT (.*)", text, re.MULTILINE) == [
+        '["python", "/opt/serving/serve.py"]'
+    ]
+    assert "--require-hashes" in text
 
 
-@pytest.mark.parametrize("name", recipes.names())
+def test_every_folder_is_a_recipe_and_every_recipe_has_a_folder() -> None:
+    folders = {path.parent for path in (ROOT / "images").glob("*/Dockerfile")}
+    assert {recipes.folder(name, ROOT) for name in recipes.names()} == folders
+
+
+# a variant for GPUs is its folder's recipe with another base
+@pytest.mark.parametrize("name", [name for name in recipes.names() if (FOLDER / name).is_dir()])
 def test_the_defaults_in_a_dockerfile_are_the_tables(name: str) -> None:
     text = recipes.dockerfile_of(name, ROOT).read_text(encoding="utf-8")
     defaults = dict(re.findall(r"^ARG (\w+)=(.+)$", text, re.MULTILINE))
@@ -132,7 +139,7 @@ def test_the_script_that_an_image_with_code_starts_is_there(name: str, framework
 def test_every_file_that_a_recipe_copies_is_in_its_folder(name: str) -> None:
     sources = re.findall(r"^COPY (?!--from=)(\S+)", text_of(name), re.MULTILINE)
     assert sources
-    assert [path for path in sources if not (FOLDER / name / path).is_file()] == []
+    assert [path for path in sources if not (recipes.folder(name, ROOT) / path).is_file()] == []
 
 
 @pytest.mark.parametrize("name", EXTENDED)
@@ -176,7 +183,8 @@ def test_the_scripts_of_a_workload_are_there_for_an_image_with_code() -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "text"),
     [
-        ([], 0, "own-container\npytorch-smddp\ntensorflow-smddp"),
+        ([], 0, "own-container\npytorch-serving\n"),
+        (["pytorch-serving-gpu"], 0, "cu133-amzn2023-sagemaker --tag shoal-pytorch-serving-gpu:1"),
         (["own-container"], 0, "docker build"),
         (["nothing"], 2, "there is no recipe 'nothing'"),
         (["pytorch-smddp", "mars-1"], 2, "AWS has no registry in 'mars-1'"),

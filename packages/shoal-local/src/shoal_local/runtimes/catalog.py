@@ -126,6 +126,8 @@ class Image:
     """The version that the runtime has of it."""
     needs_script: bool = False
     """A training job without a script of the user's own would run an algorithm that is not here."""
+    recipe: str = ""
+    """The folder of recipes that has the program, where the image has a program of its own."""
     is_declared: bool = False
     """An image of the user's own: AWS's image of the runtime that they named stands for it, without
     what theirs adds.
@@ -210,6 +212,7 @@ def _image(entry: Mapping[str, Any], is_declared: bool) -> Image:
         framework,
         runtime.version_of(package),
         entry.get("needs_script", False),
+        entry.get("recipe", ""),
         is_declared,
     )
 

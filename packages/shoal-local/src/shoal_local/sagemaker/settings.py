@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -15,6 +16,8 @@ class Settings:
     """
     images: Mapping[str, str] = field(default_factory=dict)
     """Runtimes by the patterns of the user's own images, for which they stand."""
+    recipes: Path | None = None
+    """The folder with the recipes of images whose program is their own."""
     stop_grace_s: float = 120.0
     """From SIGTERM to SIGKILL (API_StopTrainingJob: 120 seconds)."""
     container_start_s: float = 480.0

@@ -5,14 +5,21 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from shoal.launch.recipes import FOLDER, UnknownRecipeError, build_arguments, names, recipe
+from shoal.launch.recipes import (
+    FOLDER,
+    UnknownRecipeError,
+    build_arguments,
+    folder,
+    names,
+    recipe,
+)
 
 __all__ = ["UnknownRecipeError", "build_arguments", "build_command", "dockerfile_of", "names"]
 
 
 def dockerfile_of(name: str, root: Path | None = None) -> Path:
     """Return the recipe's Dockerfile in the repository `root`, by default the working directory."""
-    return (root or Path.cwd()) / FOLDER / name / "Dockerfile"
+    return folder(name, root or Path.cwd()) / "Dockerfile"
 
 
 def local_tag(name: str) -> str:
@@ -49,6 +56,6 @@ def build_command(
             *contexts,
             "--tag",
             tag,
-            f"images/{name}",
+            f"{FOLDER}/{recipe(name).folder or name}",
         ]
     )

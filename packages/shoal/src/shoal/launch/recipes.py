@@ -32,6 +32,12 @@ class Recipe:
     framework: str
     version: str | None = None
     """Version of the framework in AWS's image that the recipe extends; None if it extends none."""
+    device: str = "gpu"
+    """Which of AWS's images of that version it extends: gpu or cpu."""
+    folder: str = ""
+    """Its folder in `images/`; left out, its name."""
+    serves: bool = False
+    """Whether it answers at an endpoint, for `endpoint.build_image`; else it trains."""
     arguments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
@@ -53,9 +59,9 @@ def _table() -> dict[str, dict[str, Any]]:
     return table
 
 
-def names() -> list[str]:
-    """Return the names of the recipes, sorted; each is a folder in `images/`."""
-    return sorted(_table())
+def names(*, serves: bool | None = None) -> list[str]:
+    """Return the names of the recipes, sorted: all, those that serve, or those that train."""
+    return sorted(each for each in _table() if serves in {None, recipe(each).serves})
 
 
 def recipe(name: str) -> Recipe:
@@ -80,8 +86,13 @@ def build_arguments(name: str, region: str) -> dict[str, str]:
     return arguments | {
         "ACCOUNT": account,
         "REGION": region,
-        "TAG": tables.image_tags(row.framework)[row.version].training_gpu,
+        "TAG": getattr(tables.image_tags(row.framework)[row.version], f"training_{row.device}"),
     }
+
+
+def folder(name: str, root: Path) -> Path:
+    """Return the recipe's folder in the repository at `root`. Raises UnknownRecipeError."""
+    return root / FOLDER / (recipe(name).folder or name)
 
 
 def content_tag(name: str, region: str, root: Path) -> str:
@@ -92,11 +103,11 @@ def content_tag(name: str, region: str, root: Path) -> str:
     digest = hashlib.sha256()
     for key, value in sorted(build_arguments(name, region).items()):
         digest.update(f"{key}={value}\n".encode())
-    folder = root / FOLDER / name
-    for path in sorted(folder.rglob("*"), key=lambda path: path.relative_to(folder).as_posix()):
+    files = folder(name, root)
+    for path in sorted(files.rglob("*"), key=lambda path: path.relative_to(files).as_posix()):
         if path.is_file() and "__pycache__" not in path.parts:
             content = path.read_bytes()
             digest.update(
-                f"{path.relative_to(folder).as_posix()}\0{len(content)}\0".encode() + content
+                f"{path.relative_to(files).as_posix()}\0{len(content)}\0".encode() + content
             )
     return digest.hexdigest()[:TAG_LENGTH]

@@ -308,7 +308,7 @@ def _image_python(case: Case) -> Iterator[Problem]:
 @rule()
 def _recipe(case: Case) -> Iterator[Problem]:
     """Only recipes in packages/shoal/src/shoal/launch/recipes.yaml are ever built."""
-    name, names = case.training.build_image, recipes.names()
+    name, names = case.training.build_image, recipes.names(serves=False)
     if name is None:
         return
     if name not in names:

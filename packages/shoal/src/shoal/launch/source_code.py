@@ -82,8 +82,9 @@ def script_of(training: Training, strategy: Strategy, code: SourceCode) -> str:
 
 def _recipe(root: Path, training: Training) -> str | None:
     """Return the text of a recipe that is in the table; the rules refuse any other."""
-    folder = root / recipes.FOLDER / (training.build_image or "")
-    if training.build_image not in recipes.names() or not folder.is_dir():
+    name = training.build_image
+    folder = recipes.folder(name, root) if name in recipes.names() else None
+    if folder is None or not folder.is_dir():
         return None
     texts = (
         path.read_text(encoding="utf-8", errors="replace")

@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 
 from shoal.settings.parsing.yaml_file import read_table
+from shoal.settings.settings import is_built_to_serve
 
 
 @dataclass(frozen=True)
@@ -301,11 +302,12 @@ def inference_repository(framework: str) -> str:
 
 
 def runs_inference_script(image: str) -> bool:
-    """Return whether the image is AWS's of a framework, in which the workload's inference.py
-    answers, and says which model it has loaded.
+    """Return whether the workload's inference.py answers in this image, and says which model it
+    has loaded: AWS's of a framework, and ours of the recipe pytorch-serving.
     """
     repositories = _table("images")["repositories"].values()
-    return any(f"/{each['inference']}:" in image for each in repositories)
+    is_from_aws = any(f"/{each['inference']}:" in image for each in repositories)
+    return is_from_aws or is_built_to_serve(image)
 
 
 def image_uri(region: str, repository: str, tag: str) -> str:

@@ -316,8 +316,9 @@ class Requests:
 
         TensorFlow Serving's container finds code/inference.py by itself.
         """
-        if self.environment.endpoint and self.environment.endpoint.image_uri:
-            return self.environment.endpoint.environment
+        endpoint = self.environment.endpoint
+        if endpoint and endpoint.has_own_server:
+            return endpoint.environment
         if self.environment.training.framework is Framework.TENSORFLOW:
             return {"SAGEMAKER_TFS_NGINX_LOGLEVEL": "info"}
         return {
@@ -325,6 +326,7 @@ class Requests:
             "SAGEMAKER_SUBMIT_DIRECTORY": "/opt/ml/model/code",
             "SAGEMAKER_CONTAINER_LOG_LEVEL": "20",
             "SAGEMAKER_REGION": self.environment.region,
+            **(endpoint.environment if endpoint else {}),
         }
 
     def _training_vpc(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@ compatibility table (does smddp run on this instance type?) are in `shoal.launch
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any
@@ -229,7 +230,8 @@ class Endpoint(Settings):
     image_uri: str | None = None
     """Full image URI (with tag or digest) of a container that serves what lies in /opt/ml/model by
     itself, as DJL's LMI and vLLM do, instead of AWS's image of the framework. Its answers need not
-    say which model gave them: that the endpoint has the sealed archive is proof enough.
+    say which model gave them: that the endpoint has the sealed archive is proof enough. An image of
+    the recipe pytorch-serving runs the workload's inference.py, as AWS's does.
     """
     environment: dict[str, str] = Field(default_factory=dict)
     """Environment variables of that container, as `HF_MODEL_ID: /opt/ml/model`; only with
@@ -252,6 +254,16 @@ class Endpoint(Settings):
     """What the model's container takes and answers; the registry's entry says so."""
     max_latency_ms: Annotated[int, Field(ge=1, le=60_000)] = 5_000
     """The smoke test fails when the slowest answer took longer than this many milliseconds."""
+
+    @property
+    def has_own_server(self) -> bool:
+        """Return whether a container answers that does not run the workload's inference.py."""
+        return self.image_uri is not None and not is_built_to_serve(self.image_uri)
+
+
+def is_built_to_serve(image_uri: str) -> bool:
+    """Return whether the image is made from images/pytorch-serving, by its repository's name."""
+    return re.search(r"[/-]pytorch-serving(-gpu)?[:@]", image_uri) is not None
 
 
 class Local(Settings):

@@ -16,8 +16,8 @@ NAME = "pytorch-smddp"
 TAG = content_tag(NAME, "us-east-1", ROOT)
 
 
-@pytest.mark.parametrize("name", recipes.names())
-def test_every_recipe_can_be_trained_with(name: str) -> None:
+@pytest.mark.parametrize("name", recipes.names(serves=False))
+def test_every_recipe_that_trains_can_be_trained_with(name: str) -> None:
     recipe = recipes.recipe(name)
     launched = launch(
         framework=recipe.framework, framework_version=recipe.framework_version, build_image=name

@@ -11,12 +11,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
+from shoal_local.runtimes.catalog import Image
 from shoal_local.sagemaker.container.launch import Host, Pod, isolation_refused
 from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.hosting.models import fetch_model, resolve_container
 from shoal_local.sagemaker.jobs.base import containers
 from shoal_local.sagemaker.jobs.base.logs import LogStreams
-from shoal_local.sagemaker.jobs.base.paths import JobPaths
+from shoal_local.sagemaker.jobs.base.paths import HostPaths, JobPaths
 from shoal_local.sagemaker.shapes import Document
 
 _PORT = 8080
@@ -100,7 +101,8 @@ class ModelServer:
             **self._variables(),
         }
         environment = containers.environment(context, image, paths, credentials, variables)
-        command = [str(image.runtime.python()), "-P", containers.tool(image.program)]
+        program = self._program(image, paths)
+        command = [str(image.runtime.python()), "-P", program]
         logs = context.clients("logs", credentials)
         self._log = LogStreams(logs, *self._log_place(), self._paths.log)
         uri, stopped = container["Image"], self._closing.is_set
@@ -108,6 +110,18 @@ class ModelServer:
         host = Host(self._host, paths.folder, command, environment)
         self._pod = containers.start(self._core, image, self._paths.folder, [host], self._log.write)
         self._wait_for_ping(self._pod)
+
+    def _program(self, image: Image, paths: HostPaths) -> str:
+        """Return the path, in the container, of what it starts."""
+        if not image.recipe:
+            return containers.tool(image.program)
+        try:
+            return containers.write_recipes_program(image, self._core.settings.recipes, paths)
+        except FileNotFoundError as error:
+            raise ServerFailedError(
+                f"The image's recipe has the program, and it is not here ({error}): start the"
+                " emulator with --recipes and the folder images/ of the checkout."
+            ) from error
 
     def _created_by(self) -> tuple[str, Document]:
         """Return for what the role is used: a kind of resource, and the request that made it."""

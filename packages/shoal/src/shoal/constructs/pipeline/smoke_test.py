@@ -40,5 +40,5 @@ class SmokeTest(Construct):
             timeout=cdk.Duration.minutes(2),
         )
         self.caller.role.allow_part("smoke-test")
-        if names.environment.endpoint and names.environment.endpoint.image_uri:
+        if names.environment.endpoint and names.environment.endpoint.has_own_server:
             self.caller.role.allow_part("smoke-test-archive")

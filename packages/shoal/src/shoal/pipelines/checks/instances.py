@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -75,7 +76,7 @@ def notices(environment: Environment, launch: Launch) -> Iterator[str]:
     for section, instance_type in _on_aws_images(environment):
         is_served = section == "serving" and release is not None
         image = release.image_uri if is_served and release else launch.inference_image_uri
-        is_for_cpus = section == "evaluation" or "-cpu-" in image
+        is_for_cpus = section == "evaluation" or re.search(r"-cpu-|pytorch-serving[:@]", image)
         if tables.has_gpus(instance_type) and is_for_cpus:
             yield (
                 f"{section}.instance_type {instance_type} has GPUs, which the image used there"
@@ -88,10 +89,10 @@ def _on_aws_images(environment: Environment) -> Iterator[tuple[str, str]]:
     endpoint, serving, release = environment.endpoint, environment.serving, environment.release
     if environment.evaluation.image_uri is None:
         yield "evaluation", environment.evaluation.instance_type
-    if endpoint and endpoint.image_uri is None:
+    if endpoint and not endpoint.has_own_server:
         yield "endpoint", endpoint.instance_type
     # what is served is the release, or what will be registered
-    serves_aws_image = endpoint is None or endpoint.image_uri is None
+    serves_aws_image = endpoint is None or not endpoint.has_own_server
     if release is not None:
         serves_aws_image = tables.runs_inference_script(release.image_uri)
     if serving and serving.serverless is None and serves_aws_image:

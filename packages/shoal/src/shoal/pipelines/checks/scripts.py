@@ -33,7 +33,7 @@ def missing(environment: Environment, entry_point: str, root: Path | None) -> It
     if root is None:
         return
     source_dir, image = environment.training.source_dir, environment.training.build_image
-    if image in recipes.names() and not (root / recipes.FOLDER / image / "Dockerfile").is_file():
+    if image in recipes.names() and not (recipes.folder(image, root) / "Dockerfile").is_file():
         message = f"there is no {recipes.FOLDER}/{image}/Dockerfile"
         yield Problem("training.build_image", message, "write it, or name another recipe", image)
     elif not (root / source_dir).is_dir():
@@ -85,7 +85,7 @@ def _lacks(environment: Environment, entry_point: str, root: Path) -> Iterator[P
         )
         yield Problem("evaluation.gates", message, advice)
     endpoint = environment.endpoint
-    if endpoint and endpoint.image_uri is None and not (folder / ENTRY_POINT).is_file():
+    if endpoint and not endpoint.has_own_server and not (folder / ENTRY_POINT).is_file():
         message = (
             f"there is no {ENTRY_POINT} in it, which training copies into the model and the"
             " endpoint runs"

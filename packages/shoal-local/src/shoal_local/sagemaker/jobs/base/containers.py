@@ -253,6 +253,19 @@ def start(
     return Pod(folder, hosts, core.registry, visible, port, on_line)
 
 
+def write_recipes_program(image_entry: Image, recipes: Path | None, paths: HostPaths) -> str:
+    """Copy the program of an image's recipe into a container; return its path there.
+
+    Raise FileNotFoundError if the folder of recipes does not have it.
+    """
+    if recipes is None:
+        raise FileNotFoundError(f"{image_entry.recipe}/{image_entry.program}")
+    text = (recipes / image_entry.recipe / image_entry.program).read_text(encoding="utf-8")
+    _write_program(paths, image_entry.program, text)
+    folder = paths.folder / "bin" if isolation_refused() else Path("/opt/emulator-bin")
+    return str(folder / image_entry.program)
+
+
 def tool(name: str) -> str:
     """Return the path, in the container, of one of our stand-ins."""
     return str(TOOLS / name) if isolation_refused() else f"/opt/emulator/{name}"
