@@ -1,18 +1,17 @@
-"""The container image of one environment: its repository, and the project that builds it. Deployed
-only with `training.build_image`.
+"""The container images of one environment: for each a repository, and the project that builds it.
+Deployed only with `training.build_image` or `endpoint.build_image`.
 
-A deployment builds nothing: `shoal image build ENV` starts the project, and the pipeline's stack
-reads the URI that it published.
+A deployment builds nothing: `shoal image build ENV` starts the projects, and the pipeline's stack
+reads the URIs that they published.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from constructs import Construct
 
-from shoal.constructs.images import image_build
 from shoal.constructs.images.image_build import ImageBuild
 from shoal.constructs.images.image_repository import ImageRepository
 from shoal.constructs.roles.consumer_access import image_statements
@@ -22,34 +21,47 @@ from shoal.settings.names import Names
 
 
 class ImageStack(ShoalStack):
-    """`image` is the name of a recipe, a folder in `images/` of the repository at `root`."""
+    """Recipes are folders in `images/` of the repository at `root`."""
 
     def __init__(
-        self,
-        scope: Construct,
-        *,
-        names: Names,
-        image: str,
-        root: Path,
-        consumers: Sequence[Consumer] = (),
+        self, scope: Construct, *, names: Names, root: Path, consumers: Sequence[Consumer] = ()
     ) -> None:
         super().__init__(scope, "image", names=names)
-        builder = names.role_arn(image_build.ACTOR)
-        repository = ImageRepository(self, "Images", names=names, image=image, builder=builder)
+        self._names, self._recipes = names, names.environment.built_images
+        self._builds = {use: self._build(use, root, consumers) for use in self._recipes}
+
+    def _build(self, use: str, root: Path, consumers: Sequence[Consumer]) -> ImageBuild:
+        """Add what builds and keeps the image for `use`: training, endpoint."""
+        names, image = self._names, self._recipes[use]
+        part = "" if use == "training" else use.capitalize()
+        repository = ImageRepository(self, f"{part}Images", names=names, image=image, use=use)
         for statement in image_statements(consumers):
             repository.repository.add_to_resource_policy(statement)
-        build = ImageBuild(self, "Build", names=names, image=image, root=root, key=repository.key)
-        self._environment, self._parameter = names.environment.name, build.parameter
-        self.add_outputs(
-            RepositoryUri=names.repository_uri(image),
-            BuildProjectName=names.build_project,
-            ImageParameterName=build.parameter,
-        )
+        key = repository.key
+        build = ImageBuild(self, f"{part}Build", names=names, use=use, root=root, key=key)
+        outputs = {
+            "RepositoryUri": names.repository_uri(image),
+            "BuildProjectName": names.build_project(use),
+            "ImageParameterName": build.parameter,
+        }
+        self.add_outputs(**{f"{part}{name}": value for name, value in outputs.items()})
+        return build
 
-    def uri_in(self, stack: ShoalStack) -> str:
-        """Return the URI that the last build of this recipe published, as `stack` sees it."""
+    def uris_in(self, stack: ShoalStack) -> dict[str, str]:
+        """Return the URIs that the last builds of these recipes published, by use, as `stack` sees
+        them.
+        """
         stack.add_stack_dependency(self)
-        missing = (
-            f"Not found? Then this recipe has not been built: shoal image build {self._environment}"
-        )
-        return stack.read_parameter("TrainingImage", self._parameter, missing)
+        build = f"shoal image build {self._names.environment.name}"
+        missing = f"Not found? Then this recipe has not been built: {build}"
+        return {
+            use: stack.read_parameter(f"{use.capitalize()}Image", each.parameter, missing)
+            for use, each in self._builds.items()
+        }
+
+    def names_of(self, uris: Mapping[str, str]) -> dict[str, str]:
+        """Return a name of each image that `uris_in` returned, without what a deployment finds."""
+        return {
+            uri: f"{self._names.repository_uri(self._recipes[use])}:built"
+            for use, uri in uris.items()
+        }

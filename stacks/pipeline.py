@@ -63,6 +63,7 @@ class PipelineStack(ShoalStack):
         jobs = JobRoles(
             self, "JobRoles", names=names, key=data.key, training=training, hosting=hosting
         )
+        built = image.uris_in(self) if image else {}
         refers_to = infrastructure(
             names,
             code=code,
@@ -70,11 +71,12 @@ class PipelineStack(ShoalStack):
             training=training,
             hosting=hosting,
             functions=functions,
-            image_uri=image.uri_in(self) if image else None,
+            images=built,
             file_system=file_system.mounted_in(self) if file_system else None,
         )
         definition = definition_of(environment, refers_to, launch, root)
-        jobs.allow_definition(definition, refers_to.training_image_uri)
+        readable = image.names_of(built) if image else {}
+        jobs.allow_definition(definition, readable)
         role = PipelineRole(
             self,
             "PipelineRole",
@@ -85,6 +87,7 @@ class PipelineStack(ShoalStack):
             key=data.key,
             jobs=jobs.all,
             functions=functions.all,
+            built=readable,
         )
         pipeline = TrainingPipeline(
             self, "TrainingPipeline", names=names, definition=definition, role=role

@@ -78,10 +78,8 @@ class WorkloadStacks:
         root, network, data = stage.root, stage.network, stage.data
         self.image: ImageStack | None = None
         self.serving: ServingStack | None = None
-        if recipe := environment.training.build_image:
-            self.image = ImageStack(
-                stage, names=names, image=recipe, root=root, consumers=stage.consumers
-            )
+        if environment.built_images:
+            self.image = ImageStack(stage, names=names, root=root, consumers=stage.consumers)
         requests = smoke_test_file(environment.workload, root) if environment.endpoint else None
         self.pipeline = PipelineStack(
             stage,

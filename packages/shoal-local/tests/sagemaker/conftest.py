@@ -35,8 +35,13 @@ def emulator(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     """An emulator in this process, so that a test can look into it."""
     assert runtime.exists()
     folder = tmp_path_factory.mktemp("emulator")
-    options = {"accelerators": 2, "hosting_speed": HOSTING_SPEED, "recipes": ROOT / "images"}
-    with in_process(folder, ACCOUNT_ID, **options) as emulator:
+    with in_process(
+        folder,
+        ACCOUNT_ID,
+        accelerators=2,
+        hosting_speed=HOSTING_SPEED,
+        recipes=ROOT / "images",
+    ) as emulator:
         yield emulator
 
 

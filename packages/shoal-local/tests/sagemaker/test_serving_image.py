@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -90,7 +91,8 @@ def test_what_a_function_raises_is_the_models_error(
         endpoints.client("sagemaker-runtime").invoke_endpoint(
             EndpointName=endpoint, ContentType=sends, Accept=accept, Body=body
         )
-    assert caught.value.response["OriginalStatusCode"] == 500
+    response: Any = caught.value.response
+    assert response["OriginalStatusCode"] == 500
 
 
 def test_a_part_of_an_answer_arrives_before_the_next_is_made(endpoints: Account) -> None:

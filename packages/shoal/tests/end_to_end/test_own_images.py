@@ -58,11 +58,17 @@ def test_a_declaration_does_not_change_what_aws_images_are(uri: str, program: st
     assert (found.runtime.name, found.program, found.is_declared) == ("pytorch", program, False)
 
 
-@pytest.mark.parametrize("recipe", recipes.names())
+@pytest.mark.parametrize(
+    ("use", "recipe"),
+    [("training", each) for each in recipes.names(serves=False)]
+    + [("inference", each) for each in recipes.names(serves=True)],
+)
 @pytest.mark.parametrize("version", [":1", "@sha256:" + "0" * 64])
-def test_an_image_of_a_recipe_runs_on_its_frameworks_runtime(recipe: str, version: str) -> None:
+def test_an_image_of_a_recipe_runs_on_its_frameworks_runtime(
+    use: str, recipe: str, version: str
+) -> None:
     repository = recipes.local_tag(recipe).partition(":")[0]
-    found = image(f"111122223333.dkr.ecr.eu-west-1.amazonaws.com/{repository}{version}", "training")
+    found = image(f"111122223333.dkr.ecr.eu-west-1.amazonaws.com/{repository}{version}", use)
     assert found
     assert (found.runtime.name, found.is_declared) == (recipe_named(recipe).framework, True)
 

@@ -12,6 +12,7 @@ import pytest
 
 from shoal.images import recipes
 from shoal.launch import tables
+from shoal.launch.recipes import folder
 
 ROOT = Path(__file__).resolve().parents[4]
 FOLDER = ROOT / "images"
@@ -82,7 +83,7 @@ def test_a_serving_image_starts_its_program_and_installs_by_hash() -> None:
 
 def test_every_folder_is_a_recipe_and_every_recipe_has_a_folder() -> None:
     folders = {path.parent for path in (ROOT / "images").glob("*/Dockerfile")}
-    assert {recipes.folder(name, ROOT) for name in recipes.names()} == folders
+    assert {folder(name, ROOT) for name in recipes.names()} == folders
 
 
 # a variant for GPUs is its folder's recipe with another base
@@ -139,7 +140,7 @@ def test_the_script_that_an_image_with_code_starts_is_there(name: str, framework
 def test_every_file_that_a_recipe_copies_is_in_its_folder(name: str) -> None:
     sources = re.findall(r"^COPY (?!--from=)(\S+)", text_of(name), re.MULTILINE)
     assert sources
-    assert [path for path in sources if not (recipes.folder(name, ROOT) / path).is_file()] == []
+    assert [path for path in sources if not (folder(name, ROOT) / path).is_file()] == []
 
 
 @pytest.mark.parametrize("name", EXTENDED)

@@ -242,10 +242,11 @@ def test_images_of_an_own_recipe_can_be_pulled_by_consumers_and_pushed_by_the_bu
 ) -> None:
     from stacks.images import ImageStack
 
+    training = NAMES.environment.training.model_copy(update={"build_image": "pytorch-smddp"})
+    built = NAMES.environment.model_copy(update={"training": training})
     stack = ImageStack(
         ShoalApp(outdir=str(tmp_path), context=cdk_context, checked=False),
-        names=NAMES,
-        image="pytorch-smddp",
+        names=Names(built),
         root=ROOT,
         consumers=CONSUMERS,
     )

@@ -234,7 +234,9 @@ def test_credentials_that_a_region_does_not_know_may_be_good_elsewhere() -> None
 
 def image_finding(target: Target, uri: str, built: Image | None = None) -> Finding:
     """Return what the doctor says of this image for training, or of one that is to be built."""
-    needs = Needs({"training": uri} if uri else {}, needs_for(changed()).addresses, built)
+    needs = Needs(
+        {"training": uri} if uri else {}, needs_for(changed()).addresses, (built,) if built else ()
+    )
     return examined(target, changed(), needs)["image for training"]
 
 
@@ -256,7 +258,8 @@ def test_an_image_of_ones_own_is_found_by_its_tag(target: Target) -> None:
 
 def test_an_image_to_be_built_is_looked_for_in_its_registry(target: Target) -> None:
     name = f"built-{uuid.uuid4().hex[:8]}"
-    built = Image(target, "pytorch-smddp", f"/shoal/{name}/images/pytorch-smddp/0a", "project")
+    parameter = f"/shoal/{name}/images/pytorch-smddp/0a"
+    built = Image(target, "training", "pytorch-smddp", parameter, "repository", "project")
     assert image_finding(target, "", built).advice == "run `shoal image build dev`"
     registry = f"{target.account}.dkr.ecr.{target.region}.amazonaws.com"
     uri = f"{registry}/{name}@sha256:{'0' * 64}"

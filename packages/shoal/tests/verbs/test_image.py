@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,8 +22,10 @@ URI = "111122223333.dkr.ecr.us-east-1.amazonaws.com/shoal@sha256:00"
 def image(target: Target) -> Image:
     return Image(
         target,
+        "training",
         "pytorch-smddp",
         f"/shoal/{uuid.uuid4().hex}/images/pytorch-smddp/0a",
+        f"111122223333.dkr.ecr.us-east-1.amazonaws.com/shoal-{uuid.uuid4().hex}",
         "shoal-image-build",
     )
 
@@ -47,9 +50,20 @@ def test_an_image_that_was_not_built_names_the_command(image: Image) -> None:
         image.require("dev --local")
 
 
+def test_what_runs_here_instead_of_an_image_is_registered_by_its_digest(image: Image) -> None:
+    """A release pins that digest, as it pins a built image's."""
+    ecr, repository = image.target.client("ecr"), image.repository_uri.partition("/")[2]
+    ecr.create_repository(repositoryName=repository)
+    uri = image.stand_in()
+    image.require("dev --local")
+    digest = {"imageDigest": uri.partition("@")[2]}
+    found = ecr.batch_get_image(repositoryName=repository, imageIds=[digest])
+    assert (image.uri(), len(found["images"])) == (uri, 1)
+
+
 def test_what_builds_published_is_removed_below_one_path_only(image: Image) -> None:
     publish(image)
-    other = Image(image.target, "other", f"/shoal/{uuid.uuid4().hex}/images/other/0a", "project")
+    other = replace(image, parameter=f"/shoal/{uuid.uuid4().hex}/images/other/0a")
     publish(other)
     remove_parameters(image.target, image.parameter.rpartition("/")[0])
     assert (image.uri(), other.uri()) == (None, URI)

@@ -212,7 +212,7 @@ def _stacks(environment: Environment) -> Iterator[Stack]:
 
     The network comes after data, whose key encrypts the flow logs.
     """
-    network, image = environment.network, environment.training.build_image
+    network, images = environment.network, environment.built_images
     vpc = ["VPC", "subnets", "S3 gateway endpoint", "security groups", "flow logs"]
     vpc += ["NAT gateway"] if network.nat else []
     vpc += ["interface endpoints"] if environment.interface_endpoints else []
@@ -221,8 +221,8 @@ def _stacks(environment: Environment) -> Iterator[Stack]:
     parts = {"data": "key, buckets", "network": own}
     if environment.file_system:
         parts["file-system"] = "FSx for Lustre, linked to the data bucket"
-    if image:
-        parts["image"] = f"repository and build of the image {image}"
+    if images:
+        parts["image"] = f"repository and build of {' and '.join(images.values())}"
     parts["pipeline"] = f"roles, pipeline, model registry, functions{guard}"
     parts["monitoring"] = "alarms, dashboard, sweeper, pages of runs"
     if environment.serving and environment.release:
@@ -233,13 +233,13 @@ def _stacks(environment: Environment) -> Iterator[Stack]:
 
 def _at_rest(environment: Environment) -> Iterator[Line]:
     """Yield what is paid while nothing trains; of one of several workloads, what it adds."""
-    has_image = environment.training.build_image is not None
+    images = len(environment.built_images)
     if not environment.workloads:
         key, *shared = _shared_at_rest(environment)
-        yield replace(key, quantity=2 if has_image else 1)
+        yield replace(key, quantity=1 + images)
         yield from shared
-    elif has_image:
-        yield Line("KMS key of the image", 1, prices.kms_key(environment.region))
+    elif images:
+        yield Line("KMS key of the image", images, prices.kms_key(environment.region))
     yield from _serving_instances(environment)
 
 

@@ -136,7 +136,8 @@ def resolve(
         )
     training_tag = tags.training_gpu if case.has_gpus else tags.training_cpu
     on_gpus = endpoint is not None and tables.has_gpus(endpoint.instance_type)
-    own_server = endpoint and endpoint.image_uri
+    built = endpoint and endpoint.build_image
+    own_server = endpoint and (endpoint.image_uri or (built and f"images/{built}:built"))
     return Launch(
         case,
         training.image_uri or tables.image_uri(region, tags.repository, training_tag),

@@ -47,6 +47,8 @@ class Infrastructure:
     """Only where a gate is `not_worse_than: approved`."""
     training_image_uri: str | None = None
     """The image that was built for training; only with `training.build_image`."""
+    endpoint_image_uri: str | None = None
+    """The image that was built to serve; only with `endpoint.build_image`."""
     file_system: MountedFileSystem | None = None
     """Only where `data.input_mode` is FSx."""
 
@@ -57,7 +59,10 @@ def placeholder_infrastructure(environment: Environment) -> Infrastructure:
     With them a definition can be checked before there are stacks.
     """
     names, serves = Names(environment), environment.endpoint is not None
-    image = environment.training.build_image
+    built = {
+        use: f"{names.repository_uri(recipe)}@sha256:{'0' * 64}"
+        for use, recipe in environment.built_images.items()
+    }
     mounted = MountedFileSystem(file_system_id="fs-00000000000000000", mount_name="00000000")
     return Infrastructure(
         code_uri=f"s3://{names.bucket('data')}/code.tar.gz",
@@ -77,7 +82,8 @@ def placeholder_infrastructure(environment: Environment) -> Infrastructure:
         compare_function_arn=(
             _function_arn(names, "compare") if environment.compared_metrics else None
         ),
-        training_image_uri=f"{names.repository_uri(image)}@sha256:{'0' * 64}" if image else None,
+        training_image_uri=built.get("training"),
+        endpoint_image_uri=built.get("endpoint"),
         file_system=mounted if environment.data.input_mode is InputMode.FSX else None,
     )
 

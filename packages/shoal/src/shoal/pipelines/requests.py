@@ -305,7 +305,7 @@ class Requests:
 
     def _container(self) -> dict[str, Any]:
         return {
-            "Image": self.launch.inference_image_uri,
+            "Image": self.infrastructure.endpoint_image_uri or self.launch.inference_image_uri,
             "ModelDataUrl": self.sealed("model_data_url"),
             "Environment": self._serving_environment(),
         }

@@ -31,6 +31,8 @@ CANDIDATES = f"{SEALED}/_candidates"
 SHARED_PARTS = ("network", "data", "file-system")
 """The stacks that all workloads of an environment share."""
 SERVED_CHARACTERS = 6
+BUILDERS = {"training": "image-build", "endpoint": "serving-build"}
+"""What a recipe's image is for, to the actor that builds it."""
 SERVING_PROOF = "serving-proof"
 """The actor that proves a deployment of the serving endpoint."""
 
@@ -167,10 +169,11 @@ class Names:
         """Return the name of the parameter that has the file system's `what`: id, mount-name."""
         return f"/shoal/{self.shared_prefix}/file-system/{what}"
 
-    @property
-    def build_project(self) -> str:
-        """Name of the CodeBuild project that builds the image."""
-        return f"{self.prefix}-image-build"
+    def build_project(self, use: str) -> str:
+        """Return the name of the CodeBuild project that builds the image for `use`: training,
+        endpoint.
+        """
+        return f"{self.prefix}-{BUILDERS[use]}"
 
     @property
     def serving_endpoint(self) -> str:

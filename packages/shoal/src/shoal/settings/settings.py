@@ -233,9 +233,13 @@ class Endpoint(Settings):
     say which model gave them: that the endpoint has the sealed archive is proof enough. An image of
     the recipe pytorch-serving runs the workload's inference.py, as AWS's does.
     """
+    build_image: Slug | None = None
+    """A recipe that serves, as pytorch-serving: `shoal image build` builds it in the account, and
+    it answers instead of AWS's image, of which there are no new ones for PyTorch.
+    """
     environment: dict[str, str] = Field(default_factory=dict)
     """Environment variables of that container, as `HF_MODEL_ID: /opt/ml/model`; only with
-    image_uri.
+    image_uri or build_image.
     """
     inference_ami_version: str | None = None
     """Version of the instances' own image, which has the GPUs' driver, as
@@ -263,7 +267,7 @@ class Endpoint(Settings):
 
 def is_built_to_serve(image_uri: str) -> bool:
     """Return whether the image is made from images/pytorch-serving, by its repository's name."""
-    return re.search(r"[/-]pytorch-serving(-gpu)?[:@]", image_uri) is not None
+    return re.search(r"[/-]pytorch-serving(-gpu)?([:@]|$)", image_uri) is not None
 
 
 class Local(Settings):
@@ -368,6 +372,15 @@ class Environment(WorkloadSettings):
     def serves(self) -> bool:
         """Whether it has a serving stack: there is a release, and a word on how to serve it."""
         return self.serving is not None and self.release is not None
+
+    @property
+    def built_images(self) -> dict[str, str]:
+        """Return the recipes that the environment builds, by what their images are for."""
+        recipes = {
+            "training": self.training.build_image,
+            "endpoint": self.endpoint and self.endpoint.build_image,
+        }
+        return {use: recipe for use, recipe in recipes.items() if recipe}
 
     @property
     def compared_metrics(self) -> dict[str, Direction]:

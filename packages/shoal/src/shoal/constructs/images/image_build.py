@@ -20,16 +20,15 @@ from constructs import Construct
 
 from shoal.constructs.roles.actor_role import ActorRole
 from shoal.launch import recipes, tables
-from shoal.settings.names import Names
+from shoal.settings.names import BUILDERS, Names
 from shoal.settings.parsing.plain_files import require_plain
 
-ACTOR = "image-build"
 _BUILD = ("docker", "build", "--platform", "linux/amd64")
 _SCRIPT = Path(__file__).with_name("image_build.sh")
 
 
 class ImageBuild(Construct):
-    """`project` builds the recipe `image` of the repository at `root`."""
+    """`project` builds the recipe for `use` (training, endpoint) of the repository at `root`."""
 
     def __init__(
         self,
@@ -37,13 +36,15 @@ class ImageBuild(Construct):
         construct_id: str,
         *,
         names: Names,
-        image: str,
+        use: str,
         root: Path,
         key: kms.Key,
     ) -> None:
         super().__init__(scope, construct_id)
-        require_plain(root / recipes.FOLDER / image)
+        image = names.environment.built_images[use]
+        require_plain(recipes.folder(image, root))
         self._names, self._image, self._key = names, image, key
+        self._project_name, self._actor = names.build_project(use), BUILDERS[use]
         self._region = names.environment.region
         self.parameter = names.image_parameter(
             image, recipes.content_tag(image, self._region, root)
@@ -51,14 +52,14 @@ class ImageBuild(Construct):
         self._source = assets.Asset(
             self,
             "Recipe",
-            path=str(root / recipes.FOLDER / image),
+            path=str(recipes.folder(image, root)),
             exclude=["__pycache__"],
             display_name=image,
         )
         self._log = logs.LogGroup(
             self,
             "Log",
-            log_group_name=f"/aws/codebuild/{names.build_project}",
+            log_group_name=f"/aws/codebuild/{self._project_name}",
             retention=logs.RetentionDays.THREE_MONTHS,
             removal_policy=cdk.RemovalPolicy.DESTROY,
         )
@@ -77,7 +78,7 @@ class ImageBuild(Construct):
         return codebuild.CfnProject(
             self,
             "Project",
-            name=self._names.build_project,
+            name=self._project_name,
             description=f"Builds images/{self._image} and publishes its digest in {self.parameter}",
             service_role=self.role.role_arn,
             artifacts=codebuild.CfnProject.ArtifactsProperty(type="NO_ARTIFACTS"),
@@ -134,14 +135,14 @@ class ImageBuild(Construct):
             self,
             "Role",
             names=names,
-            actor=ACTOR,
+            actor=self._actor,
             service="codebuild",
             description=f"Builds images of {names.prefix}.",
-            source=names.arn("codebuild", f"project/{names.build_project}"),
+            source=names.arn("codebuild", f"project/{self._project_name}"),
         )
         role.allow_part(
             "own-log",
-            log_group=f"/aws/codebuild/{names.build_project}",
+            log_group=f"/aws/codebuild/{self._project_name}",
             owner="project",
             service="CodeBuild",
         )

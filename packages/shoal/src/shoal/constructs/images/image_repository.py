@@ -10,7 +10,7 @@ from constructs import Construct
 
 from shoal.constructs.data.data_key import ADMINISTRATION, Row, account_statements
 from shoal.constructs.roles.removal_policy import removal_policy
-from shoal.settings.names import Names
+from shoal.settings.names import BUILDERS, Names
 
 KEPT_IMAGES = 100
 """Far more than the recipe changes while one image is deployed: ECR does not know which one is."""
@@ -26,16 +26,18 @@ class ImageRepository(Construct):
     """`repository` and `key`. Tags never move; every pushed image is scanned."""
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, names: Names, image: str, builder: str
+        self, scope: Construct, construct_id: str, *, names: Names, image: str, use: str
     ) -> None:
-        """`builder` is the ARN of the role that may push."""
+        """`use` is what the recipe `image` is for: training, endpoint."""
         super().__init__(scope, construct_id)
+        builder = names.role_arn(BUILDERS[use])
+        part = "images" if use == "training" else f"{use}-images"
         protect = names.environment.protect
         removal = removal_policy(protect)
         self.key = kms.Key(
             self,
             "Key",
-            alias=f"alias/{names.prefix}-images",
+            alias=f"alias/{names.prefix}-{part}",
             description=f"Container images of {names.prefix}",
             enable_key_rotation=True,
             pending_window=cdk.Duration.days(30 if protect else 7),

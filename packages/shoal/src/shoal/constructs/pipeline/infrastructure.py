@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from aws_cdk import aws_kms as kms
@@ -38,10 +39,13 @@ def infrastructure(
     training: Place,
     hosting: Place,
     functions: StepFunctions,
-    image_uri: str | None,
+    images: Mapping[str, str],
     file_system: MountedFileSystem | None,
 ) -> Infrastructure:
-    """Return the ids and ARNs as the definition takes them; most are CDK tokens."""
+    """Return the ids and ARNs as the definition takes them; most are CDK tokens.
+
+    `images` are the URIs of what was built, by use.
+    """
     return Infrastructure(
         code_uri=code.uri,
         kms_key_arn=key.key_arn,
@@ -56,7 +60,8 @@ def infrastructure(
         smoke_test_function_arn=_arn(functions.smoke_test) or "",
         teardown_function_arn=_arn(functions.teardown) or "",
         compare_function_arn=_arn(functions.compare),
-        training_image_uri=image_uri,
+        training_image_uri=images.get("training"),
+        endpoint_image_uri=images.get("endpoint"),
         file_system=file_system,
     )
 

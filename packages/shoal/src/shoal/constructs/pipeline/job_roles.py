@@ -55,11 +55,11 @@ class JobRoles(Construct):
         """Return the roles that there are."""
         return [self.training, self.evaluation, *([self.endpoint] if self.endpoint else [])]
 
-    def allow_definition(self, definition: Mapping[str, Any], built_image: str | None) -> None:
+    def allow_definition(self, definition: Mapping[str, Any], built: Mapping[str, str]) -> None:
         """Let each role pull the images, and attach the volumes, that the steps name.
 
-        `built_image` is the image of a recipe. Its digest is known only at deployment, so its
-        repository is allowed.
+        `built` has a name for each image of a recipe: its digest is known only at deployment, so
+        its repository is allowed.
         """
         for role, types_with_image, types_with_volumes in (
             (self.training, ("Training", "Tuning"), ("Training", "Tuning")),
@@ -68,11 +68,8 @@ class JobRoles(Construct):
         ):
             if role is None:
                 continue
-            recipe = self._environment.training.build_image
             role.allow_pull(
-                f"{self._names.repository_uri(recipe)}:built"
-                if recipe and image == built_image
-                else image
+                built.get(image, image)
                 for step_type in types_with_image
                 for image in images(definition, step_type)
             )

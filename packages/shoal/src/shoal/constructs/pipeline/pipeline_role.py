@@ -58,6 +58,7 @@ class PipelineRole(ActorRole):
         key: kms.IKey,
         jobs: Sequence[iam.IRole],
         functions: Sequence[PythonFunction],
+        built: Mapping[str, str],
     ) -> None:
         super().__init__(
             scope,
@@ -72,7 +73,8 @@ class PipelineRole(ActorRole):
         self.allow_part("register", outputs=[names.folder("evaluation"), names.folder(SEALED)])
         self._allow_every_job(definition, training, key)
         self._allow_hosting(definition, hosting)
-        if repositories := repository_arns(images(definition, "RegisterModel")):
+        registered = [built.get(image, image) for image in images(definition, "RegisterModel")]
+        if repositories := repository_arns(registered):
             self.allow_part("look-up-images", repositories=repositories)
         called = [names.function(function.purpose) for function in functions]
         self.allow_part("call-functions", functions=called)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from shoal.launch import Launch, image_uri, tables
+from shoal.launch import Launch, image_uri, recipes, tables
 from shoal.pipelines import shapes
 from shoal.settings.parsing.errors import ConfigError, Problem
 from shoal.settings.settings import Environment
@@ -58,6 +58,24 @@ def problems(environment: Environment) -> Iterator[Problem]:
             message = "must be a full image URI with a tag or a digest, and not :latest"
             advice = "write registry/repository:tag or registry/repository@sha256:..."
             yield Problem(f"{section}.image_uri", message, advice, uri)
+    yield from _serving_recipe(environment)
+
+
+def _serving_recipe(environment: Environment) -> Iterator[Problem]:
+    """Yield what is wrong with the recipe that is to answer at the endpoint."""
+    endpoint, key = environment.endpoint, "endpoint.build_image"
+    if endpoint is None or endpoint.build_image is None:
+        return
+    name, names = endpoint.build_image, recipes.names(serves=True)
+    if name not in names:
+        message = "is no recipe of an image that serves"
+        yield Problem(key, message, f"use one: {', '.join(names)}", name)
+    elif recipes.recipe(name).framework != environment.training.framework:
+        message = f"serves models of {recipes.recipe(name).framework}"
+        yield Problem(key, message, "remove it: AWS's image of the framework answers", name)
+    if endpoint.image_uri is not None:
+        message = "names one image, and endpoint.image_uri another"
+        yield Problem(key, message, "remove one of them", name)
 
 
 def _other_architecture(instance_type: str) -> str:
@@ -76,7 +94,7 @@ def notices(environment: Environment, launch: Launch) -> Iterator[str]:
     for section, instance_type in _on_aws_images(environment):
         is_served = section == "serving" and release is not None
         image = release.image_uri if is_served and release else launch.inference_image_uri
-        is_for_cpus = section == "evaluation" or re.search(r"-cpu-|pytorch-serving[:@]", image)
+        is_for_cpus = section == "evaluation" or re.search(r"-cpu-|pytorch-serving([:@]|$)", image)
         if tables.has_gpus(instance_type) and is_for_cpus:
             yield (
                 f"{section}.instance_type {instance_type} has GPUs, which the image used there"

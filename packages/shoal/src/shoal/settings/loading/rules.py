@@ -108,7 +108,8 @@ def _asks_of_regions(environment: Environment) -> dict[str, bool]:
     return {
         "region": True,
         "observability.monthly_budget_usd": bool(environment.observability.monthly_budget_usd),
-        "training.build_image": environment.training.build_image is not None,
+        "training.build_image": "training" in environment.built_images,
+        "endpoint.build_image": "endpoint" in environment.built_images,
         "serving": environment.serving is not None,
         "file_system": environment.file_system is not None,
     }
@@ -185,7 +186,7 @@ def _endpoint_environment(environment: Environment) -> Iterator[Problem]:
     endpoint, section = environment.endpoint, "endpoint.environment"
     if endpoint is None or not endpoint.environment:
         return
-    if endpoint.image_uri is None:
+    if endpoint.image_uri is None and endpoint.build_image is None:
         message = "is for a container of your own, and AWS's image of the framework answers"
         yield Problem(section, message, "remove it, or name the container's endpoint.image_uri")
     yield from _variables(section, endpoint.environment, release.MAX_ENVIRONMENT_VALUE)

@@ -16,6 +16,7 @@ _NEEDS = (
     ("AWS::SageMaker::ModelPackageGroup", "region"),
     ("AWS::Budgets::Budget", "observability.monthly_budget_usd"),
     ("AWS::CodeBuild::Project", "training.build_image"),
+    ("AWS::CodeBuild::Project", "endpoint.build_image"),
     ("AWS::SageMaker::Endpoint", "serving"),
     ("AWS::FSx::FileSystem", "file_system"),
 )

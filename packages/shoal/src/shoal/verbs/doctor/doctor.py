@@ -52,7 +52,7 @@ class Needs:
     images: Mapping[str, str]
     """URI of the container image by use (training, evaluation, endpoint)."""
     addresses: Demand
-    built: Image | None = None
+    built: tuple[Image, ...] = ()
     """The image that the environment builds for training, if any; `images` does not have it."""
 
 
@@ -201,8 +201,8 @@ class Doctor:
         return failed(message, "choose one of those zones, or another instance type", question)
 
     def _images(self) -> Iterator[Finding]:
-        if image := self.needs.built:
-            yield from self._answers("image for training", partial(self._built_image, image))
+        for built in self.needs.built:
+            yield from self._answers(f"image for {built.use}", partial(self._built_image, built))
         for use, uri in self.needs.images.items():
             yield from self._answers(f"image for {use}", partial(self._image, uri))
 

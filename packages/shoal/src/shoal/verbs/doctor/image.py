@@ -1,4 +1,4 @@
-"""The container image that an environment builds for training, with CodeBuild.
+"""The container images that an environment builds, with CodeBuild.
 
 A build publishes the image's URI in a parameter whose name contains the hash of the recipe, so the
 parameter exists if and only if this recipe was built.
@@ -6,6 +6,7 @@ parameter exists if and only if this recipe was built.
 
 from __future__ import annotations
 
+import json
 import time
 from collections import deque
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from shoal.settings.names import Names
 from shoal.settings.settings import Environment
 
 _TAIL_LINES = 20
+_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 
 
 @dataclass(frozen=True)
@@ -28,9 +30,12 @@ class Image:
     """One recipe's image in one account and region."""
 
     target: Target
+    use: str
+    """What it is for: training, endpoint."""
     recipe: str
     parameter: str
     """Name of the SSM parameter that gets the URI from the build."""
+    repository_uri: str
     project: str
     """Name of the CodeBuild project."""
 
@@ -53,6 +58,23 @@ class Image:
                 f" {self.target.description}; nothing was deployed; run `shoal image build"
                 f" {arguments}` first"
             )
+
+    def stand_in(self) -> str:
+        """Register that shoal-local runs the recipe's program, as a build registers its image;
+        return the URI.
+
+        What is pushed is a manifest without layers: there is no image.
+        """
+        tag, ecr = self.parameter.rpartition("/")[2], self.target.client("ecr")
+        manifest = {"schemaVersion": 2, "mediaType": _MANIFEST, "config": {"digest": tag}}
+        pushed = ecr.put_image(
+            repositoryName=self.repository_uri.partition("/")[2],
+            imageTag=tag,
+            imageManifest=json.dumps(manifest),
+        )
+        uri = f"{self.repository_uri}@{pushed['image']['imageId']['imageDigest']}"
+        self.target.client("ssm").put_parameter(Name=self.parameter, Type="String", Value=uri)
+        return uri
 
     def build(self, report: Report, poll_s: float) -> str:
         """Start the project, wait, and return the URI.
@@ -104,18 +126,32 @@ def remove_parameters(target: Target, path: str) -> None:
         client.delete_parameter(Name=name)
 
 
-def built_image(environment: Environment, target: Target, root: Path) -> Image | None:
-    """Return the image that the environment of the repository at `root` wants built, if it does."""
-    recipe, names = environment.training.build_image, Names(environment)
-    if recipe is None:
-        return None
-    tag = recipes.content_tag(recipe, environment.region, root)
-    return Image(target, recipe, names.image_parameter(recipe, tag), names.build_project)
+def built_images(environment: Environment, target: Target, root: Path) -> tuple[Image, ...]:
+    """Return the images that the environment of the repository at `root` wants built."""
+    names = Names(environment)
+    tags = {
+        use: (recipe, recipes.content_tag(recipe, environment.region, root))
+        for use, recipe in environment.built_images.items()
+    }
+    return tuple(
+        Image(
+            target,
+            use,
+            recipe,
+            names.image_parameter(recipe, tag),
+            names.repository_uri(recipe),
+            names.build_project(use),
+        )
+        for use, (recipe, tag) in tags.items()
+    )
 
 
 def refuse_built_image(environment: Environment) -> None:
-    """Raise UsageError if the environment wants an image built: shoal-local has no Docker."""
-    if recipe := environment.training.build_image:
+    """Raise UsageError if training wants an image built: shoal-local has no Docker.
+
+    Of an image that serves it runs the recipe's own program.
+    """
+    if recipe := environment.built_images.get("training"):
         raise UsageError(
             f"training.build_image {recipe}: the emulator builds no images, so this environment"
             " runs on AWS only"

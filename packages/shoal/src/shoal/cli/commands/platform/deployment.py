@@ -14,7 +14,7 @@ from shoal.cli.view import View, open_view
 from shoal.errors import AWS_ERRORS, CommandError, DisagreementError, refusal
 from shoal.settings.loading.loader import environment_file, load_workloads, places
 from shoal.settings.sections.serving import timeout_s
-from shoal.verbs.doctor.image import built_image
+from shoal.verbs.doctor.image import built_images
 from shoal.verbs.doctor.network_check import require_fit
 from shoal.verbs.flow import phase
 from shoal.verbs.workspace import Session, Workspace
@@ -44,7 +44,7 @@ def deploy(session: Session) -> None:
     The cdk CLI does it; with WORKLOAD, for its own stacks and what they need.
     """
     for each in session.each:
-        if image := built_image(each.environment, each.target, session.workspace.root):
+        for image in built_images(each.environment, each.target, session.workspace.root):
             image.require(each.arguments)
     in_file = places(session.environment.name, session.workspace.root)
     if notice := require_fit(session.target, session.environment, in_file):

@@ -18,7 +18,7 @@ from shoal.settings.loading.loader import load_environment, load_workloads
 from shoal.settings.settings import Environment
 from shoal.verbs.doctor.doctor import Doctor, Needs
 from shoal.verbs.doctor.findings import Finding, State
-from shoal.verbs.doctor.image import built_image
+from shoal.verbs.doctor.image import built_images
 from shoal.verbs.doctor.network_check import Demand
 from shoal.verbs.workspace import Workspace
 
@@ -50,7 +50,7 @@ def doctor(
     target = workspace.target_of(views[0], local)
     findings: dict[Finding, list[str]] = {}
     for view, launch in zip(views, launches, strict=True):
-        needs = replace(needs_of(view, launch), built=built_image(view, target, workspace.root))
+        needs = replace(needs_of(view, launch), built=built_images(view, target, workspace.root))
         for finding in Doctor(target, view, needs).findings():
             findings.setdefault(finding, []).append(view.workload)
     if as_json:
@@ -73,8 +73,8 @@ def needs_of(environment: Environment, launch: Launch) -> Needs:
     images = {"evaluation": environment.evaluation.image_uri or launch.evaluation_image_uri}
     if endpoint:
         images["endpoint"] = launch.inference_image_uri
-    if environment.training.build_image is None:
-        images = {"training": launch.image_uri, **images}
+    images = {"training": launch.image_uri, **images}
+    images = {use: uri for use, uri in images.items() if use not in environment.built_images}
     addresses = Demand(
         training=capacity.addresses(environment).min,
         hosting=2 * endpoint.instance_count if endpoint else 0,

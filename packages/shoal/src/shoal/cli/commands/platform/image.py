@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import click
 
+from shoal.aws.events import Note
 from shoal.cli.options import environment_argument
 from shoal.cli.view import open_view
 from shoal.errors import UsageError
 from shoal.launch import recipes
-from shoal.verbs.doctor.image import Image, built_image
+from shoal.verbs.doctor.image import Image, built_images
 from shoal.verbs.flow import phase
 from shoal.verbs.workspace import Session, Workspace
 
 
 @click.group()
 def image() -> None:
-    """The container image that an environment builds for itself.
+    """The container images that an environment builds for itself.
 
-    Its settings are in training.build_image.
+    Their settings are training.build_image and endpoint.build_image.
     """
 
 
@@ -30,21 +31,20 @@ def image() -> None:
 )
 @click.pass_obj
 def build(workspace: Workspace, environment: str, workload: str | None, local: bool) -> None:
-    """Deploy ENV's image stack, build its recipe with CodeBuild, and wait.
+    """Deploy ENV's image stack, build its recipes with CodeBuild, and wait.
 
     Nothing is built twice.
     """
     session = workspace.open(environment, local, workload)
-    container_image = built_image(session.environment, session.target, workspace.root)
-    if container_image is None:
+    images = built_images(session.environment, session.target, workspace.root)
+    if not images:
         raise UsageError(
-            f"environment {session.title} builds no image; name a recipe in training.build_image:"
-            f" {', '.join(recipes.names())}"
+            f"environment {session.title} builds no image; name a recipe in training.build_image"
+            f" ({', '.join(recipes.names(serves=False))}) or endpoint.build_image"
+            f" ({', '.join(recipes.names(serves=True))})"
         )
-    uri = container_image.uri()
-    if uri is None:
-        uri = _build(session, container_image)
-    click.echo(f"built: {uri}")
+    for each in images:
+        click.echo(f"built: {each.uri() or _build(session, each)}")
 
 
 def _build(session: Session, container_image: Image) -> str:
@@ -55,5 +55,8 @@ def _build(session: Session, container_image: Image) -> str:
             f"deploy the image stack of {session.title} to {session.target.description}", view
         ):
             cdk.deploy(session.target, environment, stack=session.names.stack_id("image"))
+        if session.target.is_local and container_image.use == "endpoint":
+            view(Note("the emulator builds no image: it runs the recipe's program in its runtime"))
+            return container_image.stand_in()
         with phase(f"build images/{container_image.recipe}", view):
             return container_image.build(view, session.poll_s)
