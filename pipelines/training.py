@@ -17,6 +17,7 @@ and `shoal check` validates the result.
 from __future__ import annotations
 
 from shoal.launch import Launch
+from shoal.pipelines import step_names
 from shoal.pipelines.expressions import EXECUTION_ARN, EXECUTION_ID, Property, PropertyFile
 from shoal.pipelines.gating import compare_step, condition, failure_message, measured_values
 from shoal.pipelines.graph import Pipeline
@@ -53,17 +54,20 @@ def training_pipeline(
     parameters = declare(environment, infrastructure, launch)
     requests = Requests(environment, infrastructure, launch, parameters)
 
-    train = Training("Train", requests.training(), retries=(CREATE_CALL, JOB))
+    train = Training(step_names.TRAIN, requests.training(), retries=(CREATE_CALL, JOB))
 
     report = ReportFile("EvaluationReport", output=EVALUATION_OUTPUT, path=EVALUATION_FILE)
     evaluate = Processing(
-        "Evaluate", requests.evaluation(), report_files=(report,), retries=(CREATE_CALL, JOB)
+        step_names.EVALUATE,
+        requests.evaluation(),
+        report_files=(report,),
+        retries=(CREATE_CALL, JOB),
     )
 
     # The model's identity is what evaluation computed from the archive that it measured.
     digests = ("archive_sha256", "archive_composite_sha256", "content_sha256")
     seal = Lambda(
-        "Seal",
+        step_names.SEAL,
         {
             "execution_id": EXECUTION_ID,
             "model_data_url": requests.model_data,
@@ -81,7 +85,7 @@ def training_pipeline(
 
     measured = measured_values(parameters, evaluate, report)
     gate = Condition(
-        "Gate",
+        step_names.GATE,
         conditions=tuple(
             condition(bound, value, parameters.gates[bound]) for bound, value in measured.items()
         ),
@@ -98,14 +102,17 @@ def hosting(requests: Requests, train: Training, register: RegisterModel) -> tup
     if settings is None:
         return ()
     create_model = Model(
-        "CreateModel", requests.model(), depends_on=(register.name,), retries=(CREATE_CALL,)
+        step_names.CREATE_MODEL,
+        requests.model(),
+        depends_on=(register.name,),
+        retries=(CREATE_CALL,),
     )
     create_endpoint_config = EndpointConfig(
-        "CreateEndpointConfig", requests.endpoint_config(settings)
+        step_names.CREATE_ENDPOINT_CONFIG, requests.endpoint_config(settings)
     )
     create_endpoint = Endpoint("CreateEndpoint", requests.endpoint())
     smoke_test = Lambda(
-        "SmokeTest",
+        step_names.SMOKE_TEST,
         {
             "endpoint_name": Property(create_endpoint.name, "EndpointName"),
             "training_job_name": Property(train.name, "TrainingJobName"),
@@ -146,7 +153,7 @@ def teardown(
         return ()
     trigger = Trigger.ANY if when is TeardownStep.ALWAYS else Trigger.COMPLETED
     step = Lambda(
-        "Teardown",
+        step_names.TEARDOWN,
         {"pipeline_execution_arn": EXECUTION_ARN},
         depends_on=(After(step=smoke_test.name, trigger=trigger),),
         function_arn=infrastructure.teardown_function_arn,

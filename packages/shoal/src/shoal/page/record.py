@@ -22,12 +22,13 @@ from shoal.page.place import Place
 from shoal.page.readings.calls import calls_in
 from shoal.page.readings.cause import Cause, CauseSearch
 from shoal.page.readings.cleanups import Cleanup, cleanups_of
-from shoal.page.readings.gates import GATE, GateResult, gates_of
+from shoal.page.readings.gates import GateResult, gates_of
 from shoal.page.readings.lineage import code_of, image_of, lineage_of
 from shoal.page.readings.money import money_of
 from shoal.page.readings.report import answers_of, evaluation_of, package_of
 from shoal.page.readings.resources import resources_of, uses_of
 from shoal.page.readings.step_log import StepLog
+from shoal.pipelines import step_names
 
 VERSION = 1
 _OVER = ("Completed", "Failed", "Stopped", "MaxRuntimeExceeded")
@@ -147,7 +148,7 @@ def verdict_of(
 
 def _steps_of_the_gate(look: Look) -> set[str]:
     """Return the steps that run where a gate was missed."""
-    gate = next(each for each in look.definition["Steps"] if each["Name"] == GATE)
+    gate = next(each for each in look.definition["Steps"] if each["Name"] == step_names.GATE)
     return {each["Name"] for each in gate["Arguments"].get("ElseSteps", ())}
 
 
@@ -255,7 +256,7 @@ def _commit(look: Look, training: Mapping[str, Any] | None) -> str | None:
 
 def _evaluation(look: Look) -> dict[str, Any] | None:
     with look.noting("evaluation"):
-        step = look.execution.step("Evaluate")
+        step = look.execution.step(step_names.EVALUATE)
         if step and step.status == "Succeeded":
             evaluation = evaluation_of(look.place.target, look.execution)
             return {

@@ -7,10 +7,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from shoal.pipelines import step_names
 from shoal.pipelines.expressions import Join, Parameter, PropertyFile
 from shoal.pipelines.infrastructure import Infrastructure
 from shoal.pipelines.parameters import Parameters
-from shoal.pipelines.requests import COMPARE, NOT_WORSE, compared, limit_of
+from shoal.pipelines.requests import NOT_WORSE, compared, limit_of
 from shoal.pipelines.steps import (
     GreaterThanOrEqualTo,
     Lambda,
@@ -64,7 +65,7 @@ def compare_step(
         return ()
     group = {"model_package_group_name": Names(environment).model_package_group}
     step = Lambda(
-        COMPARE,
+        step_names.COMPARE,
         group | arguments,
         function_arn=str(infrastructure.compare_function_arn),
         outputs=outputs,

@@ -7,6 +7,7 @@ from typing import Any
 
 from shoal.launch import Launch, fabric
 from shoal.launch.tables import takes_volume_key
+from shoal.pipelines import step_names
 from shoal.pipelines.expressions import EXECUTION_ID, Expression, Join, Parameter, Property
 from shoal.pipelines.infrastructure import Infrastructure
 from shoal.pipelines.parameters import Parameters
@@ -21,8 +22,6 @@ _INPUT = "/opt/ml/processing/input"
 _CODE = "/opt/ml/processing/code"
 _EVALUATION = "/opt/ml/processing/output/evaluation"
 _NUMBER = "([0-9.eE+-]+)"
-COMPARE = "Compare"
-"""Name of the step that compares with the newest approved version."""
 NOT_WORSE = "not worse than approved"
 """The kind of a gate that needs it."""
 EVALUATION_OUTPUT = "evaluation"
@@ -67,12 +66,12 @@ class Requests:
     @property
     def model_data(self) -> Property:
         """Where training leaves the archive; any job of the environment may write there again."""
-        return Property("Train", "ModelArtifacts.S3ModelArtifacts")
+        return Property(step_names.TRAIN, "ModelArtifacts.S3ModelArtifacts")
 
     @staticmethod
     def sealed(output: str) -> Property:
         """Return an output of the step Seal."""
-        return Property("Seal", f"OutputParameters['{output}']")
+        return Property(step_names.SEAL, f"OutputParameters['{output}']")
 
     def training(self) -> dict[str, Any]:
         """Return CreateTrainingJob's request.
@@ -177,7 +176,7 @@ class Requests:
             others["data_manifest"] = self.parameters.data_manifest
         for bound in self.parameters.gates:
             if bound.kind == NOT_WORSE:  # what the next one is compared with
-                version = Property(COMPARE, "OutputParameters['version']")
+                version = Property(step_names.COMPARE, "OutputParameters['version']")
                 value = compared(bound, "value")
                 others |= {"compared_with_version": version, f"value_of_{bound.metric}": value}
         endpoint, supported = self.environment.endpoint, {}
@@ -196,7 +195,7 @@ class Requests:
                 "ModelQuality": {"Statistics": {"ContentType": "application/json", "S3Uri": report}}
             },
             "CustomerMetadataProperties": {
-                "training_job_name": Property("Train", "TrainingJobName"),
+                "training_job_name": Property(step_names.TRAIN, "TrainingJobName"),
                 "code_uri": self.parameters.code_uri,
                 "execution_id": EXECUTION_ID,
                 "archive_sha256": self.sealed("archive_sha256"),
@@ -223,7 +222,7 @@ class Requests:
         """
         variant = {
             "VariantName": "AllTraffic",
-            "ModelName": Property("CreateModel", "ModelName"),
+            "ModelName": Property(step_names.CREATE_MODEL, "ModelName"),
             "InstanceType": settings.instance_type,
             "InitialInstanceCount": settings.instance_count,
             "InitialVariantWeight": 1.0,
@@ -243,7 +242,7 @@ class Requests:
         """Return CreateEndpoint's request."""
         return {
             "EndpointName": self.endpoint_name,
-            "EndpointConfigName": Property("CreateEndpointConfig", "EndpointConfigName"),
+            "EndpointConfigName": Property(step_names.CREATE_ENDPOINT_CONFIG, "EndpointConfigName"),
             "Tags": self._tags(),
         }
 
@@ -361,7 +360,7 @@ def limit_of(bound: Bound, parameters: Parameters) -> tuple[str, Expression]:
 
 def compared(bound: Bound, output: str) -> Property:
     """Return what the step Compare says of a gate: `value`, `margin`, `limit` or `reason`."""
-    return Property(COMPARE, f"OutputParameters['{output}_of_{bound.metric}']")
+    return Property(step_names.COMPARE, f"OutputParameters['{output}_of_{bound.metric}']")
 
 
 def _vpc(subnet_ids: tuple[str, ...], security_group_ids: tuple[str, ...]) -> dict[str, Any]:

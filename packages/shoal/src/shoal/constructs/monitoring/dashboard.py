@@ -21,6 +21,7 @@ from shoal.constructs.monitoring.alarms import PIPELINES
 from shoal.constructs.teardown.sweeper import NAMESPACE, PURPOSE
 from shoal.launch.fabric import has_efa
 from shoal.launch.tables import has_gpus
+from shoal.pipelines import step_names
 from shoal.settings.names import Names
 
 _JOBS, _ENDPOINTS, _LAMBDA = "/aws/sagemaker/TrainingJobs", "AWS/SageMaker", "AWS/Lambda"
@@ -72,7 +73,7 @@ class Dashboard(Construct):
         super().__init__(scope, construct_id)
         self._names = names
         self._pipeline = ["PipelineName", names.pipeline]
-        self._train = [*self._pipeline, "StepName", "Train"]
+        self._train = [*self._pipeline, "StepName", step_names.TRAIN]
         widgets = [*self._executions(steps), *self._training(), *self._serving(), *self._costs()]
         self.body = {
             "start": "-PT3H",

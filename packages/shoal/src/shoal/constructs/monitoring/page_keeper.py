@@ -45,6 +45,8 @@ _MODULES = (
     *(f"shoal/aws/{name}.py" for name in _ASKING.split()),
     *(f"shoal/page/{name}.py" for name in _PAGE_MODULES.split()),
     *(f"shoal/page/readings/{name}.py" for name in _READINGS.split()),
+    "shoal/pipelines/__init__.py",
+    "shoal/pipelines/step_names.py",
     "shoal/page/page_files/page.css",
     "shoal/page/page_files/page.js",
 )

@@ -15,12 +15,11 @@ from shoal.aws.execution import Execution
 from shoal.aws.target import Target
 from shoal.errors import ShoalError
 from shoal.page.readings.report import evaluation_of
+from shoal.pipelines import step_names
 
-GATE = "Gate"
 _WORDS = {"GreaterThanOrEqualTo": "at least", "LessThanOrEqualTo": "at most"}
 _METRIC = re.compile(r"metrics\.(\w+)\.value")
-_COMPARE = "Compare"
-_MARGIN = re.compile(rf"Steps\.{_COMPARE}\.OutputParameters\['margin_of_(\w+)'\]")
+_MARGIN = re.compile(r"Steps\.[\w-]+\.OutputParameters\['margin_of_(\w+)'\]")
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ def gates_of(target: Target, execution: Execution) -> tuple[GateResult, ...]:
 
     Empty before that, and for a pipeline of the user's own that has no such step.
     """
-    if execution.step(GATE) is None:
+    if execution.step(step_names.GATE) is None:
         return ()
     client, request = target.client("sagemaker"), {"PipelineExecutionArn": execution.arn}
     definition = json.loads(
@@ -81,7 +80,7 @@ def _fixed(metric: str, word: str, limit: str | None, value: float | None) -> Ga
 
 def _compared(execution: Execution, metric: str, value: float | None) -> GateResult:
     """Return a gate whose limit the step Compare computed: it judged, and rounds what it says."""
-    step = execution.step(_COMPARE)
+    step = execution.step(step_names.COMPARE)
     limit, reason, margin = (
         step.output(f"{part}_of_{metric}") if step else None
         for part in ("limit", "reason", "margin")
@@ -106,7 +105,7 @@ def conditions(definition: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     Words and parameter are empty for a comparison with the approved version.
     """
     steps = {step["Name"]: step for step in definition.get("Steps", [])}
-    for condition in steps.get(GATE, {}).get("Arguments", {}).get("Conditions", []):
+    for condition in steps.get(step_names.GATE, {}).get("Arguments", {}).get("Conditions", []):
         left, right = condition.get("LeftValue"), condition.get("RightValue")
         path = left.get("Std:JsonGet", {}).get("Path", "") if isinstance(left, dict) else ""
         parameter = right.get("Get", "") if isinstance(right, dict) else ""

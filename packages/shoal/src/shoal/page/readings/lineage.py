@@ -8,6 +8,7 @@ from typing import Any
 
 from shoal.aws.execution import Execution
 from shoal.aws.registry import Package
+from shoal.pipelines import step_names
 
 NOT_KNOWN = "not known"
 
@@ -54,7 +55,7 @@ def lineage_of(
         yield Link(
             "training job", name, _same(package, "training_job_name", name), "job and registry"
         )
-    sealed = _outputs(execution, "Seal")
+    sealed = _outputs(execution, step_names.SEAL)
     if evaluation:
         digest = evaluation["archive_sha256"]
         same = digest == sealed["archive_sha256"] if "archive_sha256" in sealed else None
@@ -67,7 +68,7 @@ def lineage_of(
         yield Link("model package", text, same, "the registry names this execution")
         same = package.model_data_url == archive if archive else None
         yield Link("package's archive", package.model_data_url, same, "registry and sealed copy")
-    answered = _outputs(execution, "SmokeTest").get("content_sha256")
+    answered = _outputs(execution, step_names.SMOKE_TEST).get("content_sha256")
     if answered:
         same = answered == evaluation["content_sha256"] if evaluation else None
         yield Link("endpoint's weights", answered, same, "the endpoint's own answer and evaluation")

@@ -12,6 +12,7 @@ from shoal.aws.registry import Package, describe
 from shoal.aws.target import Target
 from shoal.errors import ShoalError
 from shoal.page.readings.evaluation import MAX_BYTES, Evaluation
+from shoal.pipelines import step_names
 
 
 def evaluation_of(target: Target, execution: Execution) -> Evaluation:
@@ -24,10 +25,10 @@ def evaluation_of(target: Target, execution: Execution) -> Evaluation:
 
 def evaluation_text(target: Target, execution: Execution) -> bytes:
     """Return the bytes of that evaluation.json; raise ShoalError if there is none."""
-    step = execution.step("Evaluate")
+    step = execution.step(step_names.EVALUATE)
     arn = step.resource("ProcessingJob") if step else None
     if step is None or arn is None:
-        raise ShoalError(f"execution {execution.id} has no processing job Evaluate")
+        raise ShoalError(f"execution {execution.id} has no processing job {step_names.EVALUATE}")
     name = job_name(target, "ProcessingJob", arn, step.started_at)
     job = target.client("sagemaker").describe_processing_job(ProcessingJobName=name)
     uris = {
@@ -46,7 +47,7 @@ def answers_of(execution: Execution) -> list[dict[str, Any]]:
     Empty if the execution did not get that far. It has the first answers only where all are too
     long for a parameter.
     """
-    step = execution.step("SmokeTest")
+    step = execution.step(step_names.SMOKE_TEST)
     text = step.output("answers") if step else None
     return [
         {

@@ -12,6 +12,7 @@ from shoal.page.look import CLOCK_SLACK, JOBS, REFERENCE, Look, seconds_between,
 from shoal.page.readings.cleanups import Cleanup
 from shoal.page.readings.lineage import NOT_KNOWN
 from shoal.page.readings.money import Use
+from shoal.pipelines import step_names
 
 Job = Mapping[str, Any]
 _LISTS = {
@@ -79,7 +80,7 @@ def _endpoint_uses(
         for each in resources
         if (each["kind"], each["name"].lower()) == ("Endpoint", name)
     )
-    teardown = look.execution.step("Teardown")
+    teardown = look.execution.step(step_names.TEARDOWN)
     ends = [each.at for each in cleanups if name in each.text.lower()]
     ends += filter(None, [(teardown and teardown.ended_at) or look.ended_at])
     until = max(ends, default=look.now) if is_gone else look.now
