@@ -143,6 +143,30 @@ def test_what_a_team_owns_imports_the_library_and_the_cdk(place: str) -> None:
     assert roots - sys.stdlib_module_names <= ours
 
 
+def test_no_message_names_a_path_that_an_installed_package_lacks() -> None:
+    texts = {
+        name: [*_texts(ROOT / name)]
+        for name in _tracked("packages/shoal/src", "pipelines", "stacks")
+        if name.endswith((".py", ".yaml"))
+    }
+    wrong = {name: text for name, some in texts.items() for text in some if "packages/" in text}
+    assert wrong == {}
+
+
+def _texts(path: Path) -> Iterator[str]:
+    """Yield what a program may print of a file: its strings, but for docstrings, or its values."""
+    source = path.read_text(encoding="utf-8")
+    if path.suffix == ".yaml":
+        lines = (line.partition(" #")[0] for line in source.splitlines())
+        yield from (line for line in lines if not line.lstrip().startswith("#"))
+        return
+    nodes = [*ast.walk(ast.parse(source))]
+    docs = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    for node in nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
+            yield node.value
+
+
 def test_lock_files_name_no_registry_and_no_version_range() -> None:
     runtimes = ROOT / "packages" / "shoal-local" / "src" / "shoal_local" / "runtimes"
     for lock in [*ROOT.glob("requirements*.txt"), *runtimes.glob("*.txt")]:

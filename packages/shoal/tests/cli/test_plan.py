@@ -79,7 +79,7 @@ def test_a_file_system_has_its_price_an_hour(checkout: Path, plan: Callable[...,
 def test_an_unknown_price_is_said_to_be_unknown(checkout: Path, plan: Callable[..., str]) -> None:
     _edit(checkout, "ml.p4d.24xlarge", "ml.p3.16xlarge\n  fallback: torchrun")
     output = plan(checkout, "dev")
-    assert "unknown: packages/shoal/src/shoal/costs/prices.yaml has no price" in output
+    assert "unknown: Shoal's costs/prices.yaml has no price" in output
     (line,) = [line for line in output.splitlines() if "training on ml.p3.16xlarge" in line]
     assert line.split()[-1] == "unknown"
 

@@ -80,8 +80,7 @@ def build_arguments(name: str, region: str) -> dict[str, str]:
     account = tables.registry(region)
     if account is None:
         raise UnknownRecipeError(
-            f"AWS has no registry in {region!r} that"
-            " packages/shoal/src/shoal/launch/registries.yaml knows"
+            f"AWS has no registry in {region!r} that Shoal's launch/registries.yaml knows"
         )
     return arguments | {
         "ACCOUNT": account,

@@ -24,6 +24,7 @@ function duration(seconds) {
 
 function money(usd) {
   if (usd === null || usd === undefined) return "unknown";
+  if (usd > 0 && usd < 0.0001) return "< $0.0001";
   return `$${usd.toFixed(usd < 1 ? 4 : 2)}`;
 }
 

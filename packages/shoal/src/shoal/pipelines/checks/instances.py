@@ -38,10 +38,7 @@ def problems(environment: Environment) -> Iterator[Problem]:
             message = f"is not one of the {len(allowed)} instance types that SageMaker has for this"
             yield Problem(key, message, f"choose one, such as {', '.join(near)}", instance_type)
         elif section in on_aws_images and (kind := _other_architecture(instance_type)):
-            message = (
-                f"has {kind}, for which the images in packages/shoal/src/shoal/launch/images.yaml"
-                " are not made"
-            )
+            message = f"has {kind}, for which the images in Shoal's launch/images.yaml are not made"
             advice = "choose one such as ml.m5.xlarge, or with GPUs for training"
             yield Problem(key, message, advice, instance_type)
     drivers = shapes.values_of("ProductionVariantInferenceAmiVersion")

@@ -71,7 +71,7 @@ def _unknown_region(region: str) -> Iterator[Problem]:
             "is not a region of the partition `aws` that this project knows; known:"
             f" {', '.join(regions)}"
         )
-        advice = "choose one, or add it to packages/shoal/src/shoal/settings/sections/regions.yaml"
+        advice = "choose one, or add it to Shoal's settings/sections/regions.yaml"
         if nearest := difflib.get_close_matches(region, regions, n=1):
             advice = f"did you mean {nearest[0]}?"
         yield Problem("region", message, advice)

@@ -79,8 +79,9 @@ class TransformRun(JobRun):
         keys = storage.keys_below(s3, uri)
         if not keys:
             raise DataError(storage.no_objects_message(uri, context.region, role))
-        self._start_server()
+        # from here on AWS bills, also while the container starts (DescribeTransformJob)
         self._job.change(lambda document: document.update(TransformStartTime=names.now()))
+        self._start_server()
         failures = [reason for key in keys if (reason := self._failure_of(s3, uri, key))]
         if failures:
             count = f"{len(failures)} of {len(keys)} objects failed; the first"

@@ -269,6 +269,6 @@ def _sources(plans: Iterable[Plan], room: Room | str) -> Iterator[str]:
     yield from dict.fromkeys(f"  {price.date}: {price.source}" for price in prices)
     if any(bill.unknown for bill in bills):
         yield (
-            f"{UNKNOWN}: packages/shoal/src/shoal/costs/prices.yaml has no price for this region;"
+            f"{UNKNOWN}: Shoal's costs/prices.yaml has no price for this region;"
             " see https://aws.amazon.com/pricing/"
         )
