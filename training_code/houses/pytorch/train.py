@@ -26,6 +26,9 @@ def main(arguments: Sequence[str]) -> None:
     """Train, and save on rank 0."""
     options = _parse(arguments)
     launched = "RANK" in os.environ
+    if interface := os.environ.get("SM_NETWORK_INTERFACE_NAME"):
+        # gloo looks up the host's name, and takes 127.0.0.1 where that says nothing better.
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
     if launched:
         dist.init_process_group("gloo")
     rank, world_size = (dist.get_rank(), dist.get_world_size()) if launched else (0, 1)

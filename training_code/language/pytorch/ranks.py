@@ -98,6 +98,9 @@ def joined(backend: str, environ: Mapping[str, str]) -> Iterator[Ranks]:
     place: dict[str, Any] = {}
     if "WORLD_SIZE" not in environ:  # a job of one, which needs no address to meet at
         place = {"store": dist.HashStore(), "rank": 0, "world_size": 1}
+    if interface := environ.get("SM_NETWORK_INTERFACE_NAME"):
+        # gloo looks up the host's name, and takes 127.0.0.1 where that says nothing better.
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
     dist.init_process_group(backend, timeout=COLLECTIVE_TIMEOUT, **place)
     try:
         alone = backend in ("gloo", "smddp")

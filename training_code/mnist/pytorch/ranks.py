@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import importlib
 import importlib.util
+import os
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -154,4 +155,7 @@ def _join(backend: str, environ: Mapping[str, str]) -> None:
     place: dict[str, Any] = {}
     if "WORLD_SIZE" not in environ:  # no launcher: a job of one, which needs no address to meet at
         place = {"store": dist.HashStore(), "rank": 0, "world_size": 1}
+    if interface := environ.get("SM_NETWORK_INTERFACE_NAME"):
+        # gloo looks up the host's name, and takes 127.0.0.1 where that says nothing better.
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
     dist.init_process_group(backend, timeout=COLLECTIVE_TIMEOUT, **place)

@@ -27,6 +27,9 @@ def main(arguments: Sequence[str]) -> None:
     if torch.cuda.is_available():
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
         torch.cuda.set_device(device)
+    if interface := os.environ.get("SM_NETWORK_INTERFACE_NAME"):
+        # gloo looks up the host's name, and takes 127.0.0.1 where that says nothing better.
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
     if launched:
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     rank, world_size = (dist.get_rank(), dist.get_world_size()) if launched else (0, 1)
