@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from model import CONTENT, file_sha256, load, read_table
+from model import OF_SERVER, file_sha256, load, read_table
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -45,13 +45,13 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """Extract the archive. Raise ValueError if it holds more than a model: every byte that serves
-    must be one that was measured.
+    """Extract the archive. Raise ValueError for what the digest would leave out: every byte that
+    serves must be one that was measured.
     """
     with tarfile.open(archive) as tar:
         for member in tar.getmembers():
             parts = [part for part in member.name.split("/") if part != "."]
-            if parts and (parts[0] not in CONTENT or "__pycache__" in parts):
+            if parts and (parts[0] in OF_SERVER or "__pycache__" in parts):
                 raise ValueError(f"{member.name!r} does not belong into a model")
         tar.extractall(folder, filter="data")
 

@@ -22,8 +22,8 @@ TARGET = "progression"
 HIDDEN = 8
 """More of them learn the 353 rows by heart."""
 WEIGHTS_FILE, METADATA_FILE = "model.pt", "model.json"
-CONTENT = ("code", METADATA_FILE, WEIGHTS_FILE)
-"""What an archive of a model has at its top, and nothing else."""
+OF_SERVER = ("MAR-INF", "handler_service.py")
+"""What TorchServe's archiver adds in a container (sagemaker-pytorch-inference-toolkit; read)."""
 _BLOCK_BYTES = 1024 * 1024
 
 
@@ -107,19 +107,15 @@ def load(folder: Path) -> SavedModel:
 
 
 def content_sha256(folder: Path) -> str:
-    """Return the digest of a model: of its weights, metadata and code, wherever it is unpacked.
+    """Return the digest of a model: of every file in its folder, wherever it is unpacked.
 
     It is the sha256 of what `sha256sum` prints for the files, sorted by path.
     """
-    files = [
-        file
-        for name in CONTENT
-        for file in (folder / name, *(folder / name).rglob("*"))
-        if file.is_file() and "__pycache__" not in file.parts
-    ]
     listing = hashlib.sha256()
-    for path, file in sorted((file.relative_to(folder).as_posix(), file) for file in files):
-        listing.update(f"{file_sha256(file)}  {path}\n".encode())
+    files = [(file.relative_to(folder), file) for file in folder.rglob("*") if file.is_file()]
+    for path, file in sorted(files, key=lambda pair: pair[0].as_posix()):
+        if path.parts[0] not in OF_SERVER and "__pycache__" not in path.parts:
+            listing.update(f"{file_sha256(file)}  {path.as_posix()}\n".encode())
     return listing.hexdigest()
 
 

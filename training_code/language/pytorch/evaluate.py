@@ -24,7 +24,7 @@ from typing import IO
 import torch
 from data import read_channel
 from inference import on_its_device
-from model import CONTENT, METADATA_FILE, Transformer, content_sha256, file_sha256, load
+from model import METADATA_FILE, OF_SERVER, Transformer, content_sha256, file_sha256, load
 from tokenizer import Tokenizer, read_tokenizer
 from torch import Tensor
 from torch.nn import functional
@@ -67,15 +67,14 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """Extract the archive. Raise ValueError if it holds more than a model: every byte that serves
-    must be one that was measured.
+    """Extract the archive. Raise ValueError for what the digest would leave out: every byte that
+    serves must be one that was measured.
     """
     with tarfile.open(archive) as tar:
         for member in tar.getmembers():
             parts = [part for part in member.name.split("/") if part != "."]
-            if parts and (parts[0] not in CONTENT or "__pycache__" in parts):
-                belongs = ", ".join(CONTENT)
-                raise ValueError(f"{member.name!r} does not belong into a model ({belongs})")
+            if parts and (parts[0] in OF_SERVER or "__pycache__" in parts):
+                raise ValueError(f"{member.name!r} does not belong into a model")
         tar.extractall(folder, filter="data")
 
 

@@ -35,7 +35,7 @@ CONFIG_FILE, WEIGHTS_FILE, METADATA_FILE = "config.json", "model.safetensors", "
 ADAPTER_FOLDER = "adapter"
 TOKENIZER_FILE = "tokenizer.json"
 TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
-CONTENT = (
+WRITTEN = (
     "code",
     CONFIG_FILE,
     METADATA_FILE,
@@ -44,7 +44,9 @@ CONTENT = (
     TOKENIZER_FILE,
     TOKENIZER_CONFIG_FILE,
 )
-"""What an archive of a model has at its top, and nothing else; only some have the last three."""
+"""What a training leaves at the top of a model; only some have the last three."""
+OF_SERVER = ("MAR-INF", "handler_service.py")
+"""What TorchServe's archiver adds in a container (sagemaker-pytorch-inference-toolkit; read)."""
 _BLOCK_BYTES = 1024 * 1024
 _FIXED = {"hidden_act": "silu", "attention_bias": False, "mlp_bias": False}
 _DEFAULTS = {**_FIXED, "model_type": None, "rms_norm_eps": 1e-6, "tie_word_embeddings": False}
@@ -485,20 +487,16 @@ def _header(stream: IO[bytes], file: Path) -> dict[str, Any]:
 
 
 def content_sha256(folder: Path) -> str:
-    """Return the digest of a model: of its weights, metadata and code, wherever it is unpacked.
+    """Return the digest of a model: of every file in its folder, wherever it is unpacked.
 
     It is the sha256 of what `sha256sum` prints for the files, sorted by path. What Python compiles
     while it serves does not count.
     """
-    files = [
-        file
-        for name in CONTENT
-        for file in (folder / name, *(folder / name).rglob("*"))
-        if file.is_file() and "__pycache__" not in file.parts
-    ]
     listing = hashlib.sha256()
-    for path, file in sorted((file.relative_to(folder).as_posix(), file) for file in files):
-        listing.update(f"{file_sha256(file)}  {path}\n".encode())
+    files = [(file.relative_to(folder), file) for file in folder.rglob("*") if file.is_file()]
+    for path, file in sorted(files, key=lambda pair: pair[0].as_posix()):
+        if path.parts[0] not in OF_SERVER and "__pycache__" not in path.parts:
+            listing.update(f"{file_sha256(file)}  {path.as_posix()}\n".encode())
     return listing.hexdigest()
 
 

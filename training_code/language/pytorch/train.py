@@ -29,7 +29,7 @@ from base import Base, opened
 from checkpoint import Position, Store
 from data import Corpus
 from lora import TARGETS, Lora, merged, save_adapter
-from model import CONTENT, MAX_DEPTH, METADATA_FILE, TOKENIZER_FILE, Config, save
+from model import MAX_DEPTH, METADATA_FILE, TOKENIZER_FILE, WRITTEN, Config, save
 from ranks import Ranks, joined
 from sharding import PRECISIONS, WAYS, Plan, Spread, bytes_of, spread
 from speed import Stopwatch, computes_bf16, flops_per_token, goodput, peak_flops
@@ -550,7 +550,7 @@ def say_bytes(run: Run) -> None:
 
 def remove_model(folder: Path) -> None:
     """Remove what an earlier run left, some of which not every model has."""
-    for name in CONTENT:
+    for name in WRITTEN:
         if (folder / name).is_dir():
             shutil.rmtree(folder / name)
         else:

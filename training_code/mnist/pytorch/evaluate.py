@@ -20,7 +20,7 @@ from typing import IO, Any
 import quick_torch  # noqa: F401 (before the others)
 import torch
 from data import Digits, read_test
-from model import CONTENT, SavedModel, file_sha256, load, predict
+from model import OF_SERVER, SavedModel, file_sha256, load, predict
 
 PROCESSING = Path("/opt/ml/processing")
 BATCH = 1000
@@ -94,9 +94,8 @@ def _require_content(tar: tarfile.TarFile) -> None:
     for member in tar.getmembers():
         parts = member.name.split("/")
         top = next((part for part in parts if part != "."), ".")
-        if top not in (*CONTENT, ".") or "__pycache__" in parts or "\\" in member.name:
-            belongs = ", ".join(CONTENT)
-            raise tarfile.TarError(f"{member.name!r} does not belong into a model ({belongs})")
+        if top in OF_SERVER or "__pycache__" in parts or "\\" in member.name:
+            raise tarfile.TarError(f"{member.name!r} does not belong into a model")
 
 
 def _extract(tar: tarfile.TarFile, folder: Path) -> None:

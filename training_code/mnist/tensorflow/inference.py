@@ -23,8 +23,6 @@ SIDE = 28
 CLASSES = 10
 MODEL_DIR = Path(__file__).resolve().parent.parent
 VERSION = "1"
-CONTENT = (VERSION, "code", "model.json")
-"""What an archive of a model has at its top, and nothing else."""
 
 _BLOCK_BYTES = 1024 * 1024
 _NPY_MAGIC = b"\x93NUMPY"
@@ -81,7 +79,7 @@ def identity() -> dict[str, Any]:
 
 
 def content_sha256(folder: Path) -> str:
-    """Return the digest of a model: of its weights, metadata and code, wherever it is unpacked.
+    """Return the digest of a model: of every file in its folder, wherever it is unpacked.
 
     It is the sha256 of what `sha256sum` prints for the files, sorted by path. What Python compiles
     while it serves does not count; the evaluation refuses an archive that brings such files. Raise
@@ -93,15 +91,11 @@ def content_sha256(folder: Path) -> str:
         raise ValueError(
             f"{folder} holds version {min(other)} besides {VERSION}: which one serves?"
         )
-    files = [
-        file
-        for name in CONTENT
-        for file in (folder / name, *(folder / name).rglob("*"))
-        if file.is_file() and "__pycache__" not in file.parts
-    ]
     listing = hashlib.sha256()
-    for path, file in sorted((file.relative_to(folder).as_posix(), file) for file in files):
-        listing.update(f"{file_sha256(file)}  {path}\n".encode())
+    files = [(file.relative_to(folder), file) for file in folder.rglob("*") if file.is_file()]
+    for path, file in sorted(files, key=lambda pair: pair[0].as_posix()):
+        if "__pycache__" not in path.parts:
+            listing.update(f"{file_sha256(file)}  {path.as_posix()}\n".encode())
     return listing.hexdigest()
 
 

@@ -75,7 +75,7 @@ FOREIGN: list[tuple[dict[str, Any], str]] = [
                 }
             )
         },
-        "hash mismatch: the content of {model} is",
+        "hash mismatch in {model}: the content of the archive is",
     ),
     (
         {"code": {**CODE, "train.py": "print('not committed')\n"}},

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from shoal.aws.model_archive import content_sha256
+from tests.cli.trained import archive
 from tests.functions.invocation import FUNCTIONS, Outcome, invoke
 
 BUCKET = "shoal-mnist-dev-artifacts-111122223333-us-east-1"
 KEY = "training/abcdefghijkl/pipelines-abcdefghijkl-Train/output/model.tar.gz"
-ARCHIVE = b"the evaluated archive"
+FILES = {"model.pt": b"weights", "vocab.txt": b"a b", "code/inference.py": b"serve"}
+ARCHIVE = archive(FILES)
 SHA256 = hashlib.sha256(ARCHIVE).hexdigest()
 SEALED = f"models/{SHA256}/model.tar.gz"
 EVENT = {
@@ -21,13 +25,13 @@ EVENT = {
     "model_data_url": f"s3://{BUCKET}/{KEY}",
     "archive_sha256": SHA256,
     "archive_composite_sha256": "",
-    "content_sha256": "c" * 64,
+    "content_sha256": content_sha256(io.BytesIO(ARCHIVE)),
 }
 RESULT = {
     "status": "Sealed",
     "model_data_url": f"s3://{BUCKET}/{SEALED}",
     "archive_sha256": SHA256,
-    "content_sha256": "c" * 64,
+    "content_sha256": EVENT["content_sha256"],
 }
 
 
@@ -98,6 +102,41 @@ def test_without_what_the_evaluation_measured_nothing_is_sealed(
 ) -> None:
     assert f"what does evaluation.json say at model.{key}?" in seal(moto_url, **{key: value}).error
     assert versions(s3, "models/") == []
+
+
+@pytest.mark.parametrize(
+    ("digested", "says"),
+    [
+        (("model.pt", "code/inference.py"), "which leaves out vocab.txt; let evaluate.py and"),
+        (("model.pt",), "which leaves out code, vocab.txt; let evaluate.py and"),
+        (("vocab.txt", "code/inference.py"), "which leaves out model.pt; let"),
+        (("another",), "the content of the archive is "),
+        ((), "which leaves out code, model.pt, vocab.txt; let"),
+    ],
+)
+def test_a_file_that_the_evaluated_digest_leaves_out_fails_the_step(
+    s3: Any, moto_url: str, digested: tuple[str, ...], says: str
+) -> None:
+    content = archive({name: FILES.get(name, b"") for name in digested})
+    error = seal(moto_url, content_sha256=content_sha256(io.BytesIO(content))).error
+    assert says in error
+    assert content_sha256(io.BytesIO(content)) in error
+
+
+@pytest.mark.parametrize("name", ["code/__pycache__/a.pyc", "MAR-INF/MANIFEST.json"])
+def test_so_do_the_files_that_a_container_would_leave_out(
+    s3: Any, moto_url: str, name: str
+) -> None:
+    content = archive({**FILES, name: b"hidden"})
+    s3.put_object(Bucket=BUCKET, Key=KEY, Body=content)
+    error = seal(moto_url, archive_sha256=hashlib.sha256(content).hexdigest()).error
+    assert f"which leaves out {name if '__pycache__' in name else 'MAR-INF'}; let" in error
+
+
+def test_what_is_no_archive_fails_the_step(s3: Any, moto_url: str) -> None:
+    s3.put_object(Bucket=BUCKET, Key=KEY, Body=b"no archive")
+    error = seal(moto_url, archive_sha256=hashlib.sha256(b"no archive").hexdigest()).error
+    assert "is no archive of a model" in error
 
 
 def test_an_archive_that_is_gone_fails_the_step(s3: Any, moto_url: str) -> None:

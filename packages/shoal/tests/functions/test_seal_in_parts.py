@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,14 +14,19 @@ from typing import Any
 import pytest
 
 from local_kit.control import allow, trust
+from shoal.aws.model_archive import content_sha256
 from shoal_local.testing import LocalAccount, emulator
+from tests.cli.trained import archive
 from tests.functions.invocation import FUNCTIONS, Outcome, invoke
 from tests.functions.test_seal import BUCKET, EVENT, KEY, RESULT
 from tests.repository import ROOT
 
 PART = 5 * 1024**2
 """The smallest that S3 takes."""
-ARCHIVE = b"".join(bytes([number]) * PART for number in range(2)) + b"the end"
+WEIGHTS = b"".join(bytes([number]) * PART for number in range(2)) + b"the end"
+ARCHIVE = gzip.compress(gzip.decompress(archive({"model.pt": WEIGHTS})), 0, mtime=0)
+"""Stored as it is: larger than two parts."""
+CONTENT = content_sha256(io.BytesIO(ARCHIVE))
 SHA256 = hashlib.sha256(ARCHIVE).hexdigest()
 SEALED = f"models/{SHA256}/model.tar.gz"
 READ = ["s3:GetObject", "s3:GetObjectVersion"]
@@ -75,7 +82,11 @@ def s3(account: LocalAccount) -> Iterator[Any]:
 def seal(account: LocalAccount, folder: Path, **changes: Any) -> Outcome:
     """Run the function with parts of 5 MiB, and whole copies up to twice that."""
     (folder / "small.py").write_text(SMALL)
-    digests = {"archive_sha256": SHA256, "archive_composite_sha256": composite(ARCHIVE)}
+    digests = {
+        "archive_sha256": SHA256,
+        "archive_composite_sha256": composite(ARCHIVE),
+        "content_sha256": CONTENT,
+    }
     session = account.client("sts").assume_role(
         RoleArn=f"arn:aws:iam::{account.number}:role/seal", RoleSessionName="seal"
     )["Credentials"]
@@ -95,7 +106,11 @@ def seal(account: LocalAccount, folder: Path, **changes: Any) -> Outcome:
 def test_a_large_archive_is_sealed_in_parts_and_once(
     s3: Any, account: LocalAccount, tmp_path: Path
 ) -> None:
-    changes = {"archive_sha256": SHA256, "model_data_url": f"s3://{BUCKET}/{SEALED}"}
+    changes = {
+        "archive_sha256": SHA256,
+        "content_sha256": CONTENT,
+        "model_data_url": f"s3://{BUCKET}/{SEALED}",
+    }
     for _ in range(2):
         assert seal(account, tmp_path).result == RESULT | changes
         head = s3.head_object(Bucket=BUCKET, Key=SEALED, ChecksumMode="ENABLED")

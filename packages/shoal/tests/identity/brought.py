@@ -17,6 +17,7 @@ from botocore.exceptions import ClientError
 from local_kit.control import trust
 from local_kit.hosted import CODE, ENVIRONMENT
 from local_kit.sagemaker_account import INFERENCE_IMAGE
+from shoal.aws.model_archive import content_sha256
 from shoal.settings.names import Names
 from shoal.settings.sections.release import Release
 from tests.cli.trained import archive
@@ -99,7 +100,7 @@ class World:
             "execution_id": "abcdefghijkl",
             "model_data_url": f"s3://{ARTIFACTS}/{OUTPUT}",
             "archive_sha256": hashlib.sha256(content).hexdigest(),
-            "content_sha256": "c" * 64,
+            "content_sha256": content_sha256(io.BytesIO(content)),
         }
         endpoint = self.accounts.local.endpoint
         return invoke(

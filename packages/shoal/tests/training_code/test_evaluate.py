@@ -40,7 +40,11 @@ def pack(source: Path, archive: Path) -> None:
 def test_the_report_has_the_digests_that_the_pipeline_computes(
     evaluate: Callable[[], Outcome], trained: Trained, tmp_path: Path
 ) -> None:
-    pack(trained.job.model_dir, tmp_path / "model.tar.gz")
+    shutil.copytree(trained.job.model_dir, tmp_path / "model")
+    for name in ("vocab.txt", "deep/labels.json", ".hidden"):
+        (tmp_path / "model" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "model" / name).write_text("any file counts")
+    pack(tmp_path / "model", tmp_path / "model.tar.gz")
     assert evaluate().returncode == 0
     report: dict[str, Any] = json.loads((tmp_path / "out" / "evaluation.json").read_text())
     with (tmp_path / "model.tar.gz").open("rb") as archive:
@@ -70,15 +74,14 @@ OUTSIDE = "model.tar.gz cannot be unpacked: 'code/../../escaped' would be extrac
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("decoy.bin", f"'decoy.bin' {STRANGE}"),
-        ("CODE/inference.py", f"'CODE/inference.py' {STRANGE}"),
-        ("2/saved_model.pb", f"'2/saved_model.pb' {STRANGE}"),
+        ("MAR-INF/MANIFEST.json", f"'MAR-INF/MANIFEST.json' {STRANGE}"),
+        ("./handler_service.py", f"'./handler_service.py' {STRANGE}"),
         ("code/__pycache__/a.pyc", f"'code/__pycache__/a.pyc' {STRANGE}"),
         ("code\\a.py", f"'code\\\\a.py' {STRANGE}"),
         ("code/../../escaped", OUTSIDE),
     ],
 )
-def test_a_file_that_no_model_has_is_refused(
+def test_a_file_that_the_digest_would_leave_out_is_refused(
     evaluate: Callable[[], Outcome], tmp_path: Path, name: str, message: str
 ) -> None:
     """Nobody would have measured it, and something could serve it."""

@@ -21,6 +21,33 @@ GOOD = {
 }
 
 
+NO_DATA = (
+    "config.properties",
+    "MAR-INF/MANIFEST.json",
+    "requirements.txt",
+    "deep/requirements.txt",
+    "model-config.yaml",
+    "x.zip",
+    "x.egg-link",
+    "libx.so.1",
+    "x.whl",
+    "run.sh",
+    ".env",
+    "lib.dylib",
+)
+DATA = (
+    "vocab.txt",
+    "labels.json",
+    "model.pth",
+    "tokenizer.model",
+    "xgboost-model",
+    "1/variables/variables.data-00000-of-00001",
+    "1/fingerprint.pb",
+    "adapter/adapter_model.safetensors",
+    "chat_template.jinja",
+)
+
+
 def committed(**changes: bytes) -> CommittedCode:
     hashes = {
         path: hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
@@ -60,6 +87,11 @@ def test_code_that_was_copied_from_the_commit_is_no_difference(prefix: str) -> N
     assert difference(archive(files)) is None
 
 
+@pytest.mark.parametrize("name", DATA)
+def test_data_may_lie_beside_the_code(name: str) -> None:
+    assert difference(archive({**GOOD, name: b"data"})) is None
+
+
 def test_a_commit_in_a_repository_of_sha256_is_compared_by_it() -> None:
     hashes = {"inference.py": hashlib.sha256(b"blob 5\0serve").hexdigest()}
     of_sha256 = CommittedCode("training_code/mnist/pytorch", "abc", hashes)
@@ -88,6 +120,7 @@ def test_a_commit_in_a_repository_of_sha256_is_compared_by_it() -> None:
         ({"x/../code/model.py": b"other"}, "code/model.py is not"),
         ({"sitecustomize.py": b"other"}, "sitecustomize.py is code outside of code/"),
         ({"torch/__init__.pyc": b"other"}, "torch/__init__.pyc is code outside of code/"),
+        *(({name: b"other"}, f"{name} is no data that a model has") for name in NO_DATA),
         (
             {"../model/code/model.py": b"other"},
             "../model/code/model.py is a link, a device or a way out of the archive",

@@ -1,131 +1,18 @@
-"""Read archives that jobs wrote, without believing them.
-
-What they unpack to, the length of a header and the number of files are bounded.
-"""
+"""Archives that jobs wrote, read by the same file as Seal's function reads them."""
 
 from __future__ import annotations
 
-import gzip
-import hashlib
-import os
-import posixpath
-import tarfile
-import zlib
-from collections.abc import Iterator
-from functools import partial
-from typing import IO, cast
+from typing import TYPE_CHECKING
 
-MAX_FILES = 10_000
-MAX_CODE_BYTES = 64 * 1024 * 1024
-"""The code archive's content, unpacked: it is held in memory."""
-_BLOCK_BYTES = 64 * 1024
-_MAX_RATIO = 50
-_SPARE_BYTES = 1024**3
-"""Weights hardly compress; what is small may compress well."""
+# Lambda runs it as a top-level module; mypy knows it by that name only.
+if TYPE_CHECKING:
+    import model_archive
+else:
+    from shoal.functions.seal import model_archive
 
-
-class ArchiveError(ValueError):
-    """The archive is damaged, or larger than an honest one."""
-
-
-def files_in(
-    archive: IO[bytes], max_bytes: int | None = None
-) -> Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]:
-    """Yield each member of a .tar.gz, and its content if it is a file. Raise ArchiveError.
-
-    Members behind an end or a damaged header count too, because some programs unpack them (tar:
-    "Skipping to next header").
-    """
-    limit = _MAX_RATIO * archive.seek(0, os.SEEK_END) + _SPARE_BYTES
-    archive.seek(0)
-    stream = _BoundedStream(archive, min(limit, max_bytes or limit))
-    try:
-        with tarfile.open(fileobj=cast(IO[bytes], stream), mode="r:", ignore_zeros=True) as tar:
-            for number, member in enumerate(tar, start=1):
-                if number > MAX_FILES:
-                    raise ArchiveError(f"it has more than {MAX_FILES} files")
-                yield member, tar.extractfile(member) if member.isfile() else None
-    except (tarfile.TarError, EOFError, OSError, KeyError, zlib.error) as error:
-        raise ArchiveError(str(error)) from error
-
-
-def plain_files_in(
-    archive: IO[bytes], max_bytes: int | None = None
-) -> Iterator[tuple[str, IO[bytes]]]:
-    """Yield path and content of each file of a .tar.gz.
-
-    Raise ArchiveError if two programs could unpack it differently: if two files have one name, or
-    something is neither a file nor a folder.
-    """
-    names = set[str]()
-    for member, file in files_in(archive, max_bytes):
-        name = posixpath.normpath(member.name)
-        if file is not None:
-            if name in names:
-                raise ArchiveError(f"it has two files {name}")
-            names.add(name)
-            yield name, file
-        elif not member.isdir():
-            raise ArchiveError(f"{name} is neither a file nor a folder")
-
-
-def deployed_name(archive: IO[bytes]) -> str:
-    """Return the name that a deployment gives a code archive, by its unpacked bytes.
-
-    The CDK hashes the hash of packages/shoal/src/shoal/constructs/pipeline/code_archive.py once
-    more (`calculateHash` of AssetStaging). Raise ArchiveError if it is too large, or none.
-    """
-    archive.seek(0)
-    try:
-        unpacked = sha256(cast(IO[bytes], _BoundedStream(archive, MAX_CODE_BYTES)))
-        return hashlib.sha256(unpacked.encode()).hexdigest()
-    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
-        raise ArchiveError(str(error)) from error
-
-
-def content_sha256(archive: IO[bytes]) -> str:
-    """Return the digest of a model.tar.gz that its container answers.
-
-    It is the sha256 of what `sha256sum` prints for its files, sorted by path.
-
-    Raise ArchiveError if two programs could unpack it differently.
-    """
-    hashes = {name: sha256(file) for name, file in plain_files_in(archive)}
-    listing = "".join(f"{digest}  {name}\n" for name, digest in sorted(hashes.items()))
-    return hashlib.sha256(listing.encode(errors="surrogateescape")).hexdigest()
-
-
-def sha256(file: IO[bytes]) -> str:
-    """Return the hash of the rest of a file of any size."""
-    digest = hashlib.sha256()
-    while block := file.read(_BLOCK_BYTES):
-        digest.update(block)
-    return digest.hexdigest()
-
-
-def read(file: IO[bytes]) -> bytes:
-    """Return the content of a file of code; a larger one is cut off, and so no file of a commit."""
-    blocks = (file.read(_BLOCK_BYTES) for _ in range(MAX_CODE_BYTES // _BLOCK_BYTES))
-    return b"".join(iter(partial(next, blocks, b""), b""))
-
-
-class _BoundedStream(gzip.GzipFile):
-    """Bytes for tarfile, which reads and skips as many as a header announces."""
-
-    def __init__(self, archive: IO[bytes], max_bytes: int) -> None:
-        super().__init__(fileobj=archive, mode="rb")
-        self._max_bytes = max_bytes
-
-    def read(self, size: int | None = -1) -> bytes:
-        if size is None or not 0 <= size <= _BLOCK_BYTES:
-            raise tarfile.ReadError(f"a header of it has more than {_BLOCK_BYTES} bytes")
-        self._require(self.tell())
-        return super().read(size)
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        self._require(offset)
-        return super().seek(offset, whence)
-
-    def _require(self, end: int) -> None:
-        if end > self._max_bytes:
-            raise tarfile.ReadError(f"it unpacks to more than {self._max_bytes} bytes")
+MAX_CODE_BYTES = model_archive.MAX_CODE_BYTES
+ArchiveError = model_archive.ArchiveError
+content_sha256, deployed_name = model_archive.content_sha256, model_archive.deployed_name
+digest_mistake, hashes_in = model_archive.digest_mistake, model_archive.hashes_in
+files_in, plain_files_in = model_archive.files_in, model_archive.plain_files_in
+read, sha256 = model_archive.read, model_archive.sha256

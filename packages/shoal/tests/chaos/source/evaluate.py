@@ -8,9 +8,10 @@ import argparse
 import hashlib
 import json
 import tarfile
+import tempfile
 from pathlib import Path
 
-from misbehaviour import misbehave  # type: ignore[import-not-found]
+from misbehaviour import content_sha256, misbehave  # type: ignore[import-not-found]
 
 
 def main() -> None:
@@ -18,11 +19,10 @@ def main() -> None:
     for name in ("--model-dir", "--test-dir", "--output-dir"):
         parser.add_argument(name, type=Path)
     given = parser.parse_args()
+    folder = Path(tempfile.mkdtemp())
     with tarfile.open(given.model_dir / "model.tar.gz") as archive:
-        member = archive.extractfile("model.json")
-        assert member is not None
-        content = member.read()
-    model = json.loads(content)
+        archive.extractall(folder, filter="data")
+    model = json.loads((folder / "model.json").read_text())
     misbehave(model["fault"], "Evaluate")
     digits = json.loads((given.test_dir / "digits.json").read_text())["digits"]
     learned = {json.dumps(digit["pixels"]): digit["label"] for digit in model["known"]}
@@ -33,7 +33,7 @@ def main() -> None:
     digests = {
         "archive_sha256": hashlib.sha256(packed).hexdigest(),
         "archive_composite_sha256": "",
-        "content_sha256": hashlib.sha256(content).hexdigest(),
+        "content_sha256": content_sha256(folder),
     }
     (given.output_dir / "evaluation.json").write_text(
         json.dumps({"metrics": {"accuracy": {"value": accuracy}}, "model": digests})

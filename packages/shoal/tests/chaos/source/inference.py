@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import signal
@@ -10,14 +9,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-from misbehaviour import misbehave  # type: ignore[import-not-found]
+from misbehaviour import content_sha256, misbehave  # type: ignore[import-not-found]
 
 
 def model_fn(model_dir: str) -> dict[str, Any]:
-    content = (Path(model_dir) / "model.json").read_bytes()
-    model: dict[str, Any] = json.loads(content) | {
-        "content_sha256": hashlib.sha256(content).hexdigest()
-    }
+    folder = Path(model_dir)
+    model: dict[str, Any] = json.loads((folder / "model.json").read_text())
+    model["content_sha256"] = content_sha256(folder)
     misbehave(model["fault"], "CreateEndpoint")
     return model
 

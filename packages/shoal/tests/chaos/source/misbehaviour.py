@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 import time
+from pathlib import Path
 
 FAULTS = (
     "none",
@@ -26,6 +28,15 @@ FAULTS = (
     "Train:slow",
 )
 """`STEP:WHAT`. An execution names one by its number, because text is no pipeline parameter."""
+
+
+def content_sha256(folder: Path) -> str:
+    """Return the digest of a model, as docs/bring-your-model.md has it."""
+    listing = ""
+    for path, file in sorted((each.relative_to(folder), each) for each in folder.rglob("*")):
+        if file.is_file() and "__pycache__" not in path.parts:
+            listing += f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {path.as_posix()}\n"
+    return hashlib.sha256(listing.encode()).hexdigest()
 
 
 def misbehave(fault: str, step: str) -> None:

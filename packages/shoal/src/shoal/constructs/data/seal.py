@@ -32,6 +32,9 @@ class Seal(Construct):
             description=f"Copies an evaluated model of {names.pipeline} to where no job can write",
             # SageMaker developer guide, "Lambda step": a step waits for at most ten minutes.
             timeout=cdk.Duration.minutes(10),
+            # It unpacks and hashes: one vCPU (Lambda developer guide, "Configure Lambda function
+            # memory").
+            memory_mb=1769,
         )
         sealed = sealed_folders(names)
         self.sealer.role.allow_part(

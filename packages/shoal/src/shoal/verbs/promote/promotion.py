@@ -16,7 +16,7 @@ from typing import IO
 
 from botocore.exceptions import ClientError
 
-from shoal.aws.model_archive import ArchiveError, content_sha256, sha256
+from shoal.aws.model_archive import ArchiveError, digest_mistake, hashes_in, sha256
 from shoal.aws.objects import NO_OBJECT, EcrImage, object_at
 from shoal.aws.registry import APPROVED, Package
 from shoal.aws.target import Target
@@ -253,12 +253,11 @@ class Verification:
             what = f"hash mismatch: the sha256 of {url} is {actual}, evaluated was {evaluated[0]}"
             raise self._refusal(what, _ASK)
         try:
-            content = content_sha256(archive)
+            mistake = digest_mistake(hashes_in(archive), report.content_sha256)
         except ArchiveError as error:
             raise self._refusal(f"{url} cannot be read ({error})", _ASK) from error
-        if content != report.content_sha256:
-            what = f"hash mismatch: the content of {url} is {content}, evaluated was {evaluated[1]}"
-            raise self._refusal(what, _ASK)
+        if mistake:
+            raise self._refusal(f"hash mismatch in {url}: {mistake}", _ASK)
 
     def _require_code(self, archive: IO[bytes], commit: str) -> None:
         """Raise PromotionError unless the code that serves is in the commit.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import IO
@@ -12,10 +13,26 @@ from shoal.repository import hash_as
 from shoal.settings.loading.container_code import ENTRY_POINT
 
 _CODE = "code/"
-_IMPORTED = (".py", ".pyc", ".pth", ".so")
+_IMPORTED = (".py", ".pyc", ".so")
 """What Python imports. TorchServe puts the whole folder of a model on its path (its `getEnvString`;
 read).
 """
+_DATA = re.compile(
+    r"[^.]+|.+\.(arrow|bin|bpe|ckpt|codes|csv|data-\d+-of-\d+|gguf|h5|index|jinja|joblib|json|jsonl"
+    r"|keras|md|meta|model|msgpack|npy|npz|onnx|parquet|pb|pbtxt|pickle|pkl|pt|pth|safetensors|spm"
+    r"|tflite|tiktoken|tsv|txt|ubj|vocab|xml|yaml|yml)"
+)
+"""Names of the data that models have beside their code: weights, vocabularies, labels, settings. A
+`.pth` counts as a list of paths only where Python's `site` looks, which is no model's folder.
+"""
+_READ_BY_SERVERS = ("requirements.txt", "model-config.yaml")
+"""TorchServe installs the packages of the one, and takes settings from the other."""
+
+
+def _is_data(name: str) -> bool:
+    folder, _, file = name.casefold().rpartition("/")
+    is_read = file in _READ_BY_SERVERS or folder.startswith("mar-inf")
+    return _DATA.fullmatch(file) is not None and not is_read
 
 
 @dataclass(frozen=True)
@@ -34,8 +51,8 @@ class CommittedCode:
         (sagemaker-pytorch-inference-toolkit, README: "code/inference.py"). A file of source_dir
         that the archive lacks is no difference, unless it is the entry point. Links and names that
         lead outside are differences anywhere, because code could be reached through them, and so
-        are names that are code/ on some machines only, and Python's files elsewhere. What follows
-        the end of the archive or a damaged header is compared too.
+        are names that are code/ on some machines only, and all elsewhere that is no data. What
+        follows the end of the archive or a damaged header is compared too.
         """
         seen: set[str] = set()
         try:
@@ -58,6 +75,8 @@ class CommittedCode:
                     yield f"{name} {difference}"
             elif name.casefold().endswith(_IMPORTED):
                 yield f"{name} is code outside of {_CODE}, which a container may import"
+            elif member.isfile() and not _is_data(name):
+                yield f"{name} is no data that a model has beside {_CODE}, such as .pt, .json, .txt"
             elif "\\" in name or name.casefold().startswith(_CODE):
                 yield f"{name} is {_CODE} for some programs and not for others"
 

@@ -91,7 +91,7 @@ def strange(packed: Path) -> Path:
     archive = packed / "strange.tar.gz"
     with tarfile.open(archive, "w:gz") as tar:
         tar.add(packed / "model", ".")
-        tar.add(__file__, "sitecustomize.py")
+        tar.add(__file__, "code/__pycache__/a.pyc")
     return archive
 
 

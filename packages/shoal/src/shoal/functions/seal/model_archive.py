@@ -1,0 +1,168 @@
+"""Read archives that jobs wrote, without believing them.
+
+What they unpack to, the length of a header and the number of files are bounded.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import posixpath
+import tarfile
+import zlib
+from collections.abc import Iterator, Mapping
+from functools import partial
+from itertools import combinations
+from typing import IO, cast
+
+MAX_FILES = 10_000
+MAX_CODE_BYTES = 64 * 1024 * 1024
+"""The code archive's content, unpacked: it is held in memory."""
+_BLOCK_BYTES = 64 * 1024
+_MAX_RATIO = 50
+_SPARE_BYTES = 1024**3
+"""Weights hardly compress; what is small may compress well."""
+_MAX_LEFT_OUT, _MAX_PARTS = 3, 20
+"""Of the files and folders at an archive's top: those that a digest may have left out are tried."""
+
+
+class ArchiveError(ValueError):
+    """The archive is damaged, or larger than an honest one."""
+
+
+def files_in(
+    archive: IO[bytes], max_bytes: int | None = None, size_bytes: int | None = None
+) -> Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]:
+    """Yield each member of a .tar.gz, and its content if it is a file. Raise ArchiveError.
+
+    Members behind an end or a damaged header count too, because some programs unpack them (tar:
+    "Skipping to next header"). An archive of known `size_bytes` is read once from where it is, and
+    need not be seekable.
+    """
+    if size_bytes is None:
+        size_bytes = archive.seek(0, os.SEEK_END)
+        archive.seek(0)
+    limit = _MAX_RATIO * size_bytes + _SPARE_BYTES
+    stream = _BoundedStream(archive, min(limit, max_bytes or limit))
+    try:
+        with tarfile.open(fileobj=cast(IO[bytes], stream), mode="r:", ignore_zeros=True) as tar:
+            for number, member in enumerate(tar, start=1):
+                if number > MAX_FILES:
+                    raise ArchiveError(f"it has more than {MAX_FILES} files")
+                yield member, tar.extractfile(member) if member.isfile() else None
+    except (tarfile.TarError, EOFError, OSError, KeyError, zlib.error) as error:
+        raise ArchiveError(str(error)) from error
+
+
+def plain_files_in(
+    archive: IO[bytes], max_bytes: int | None = None, size_bytes: int | None = None
+) -> Iterator[tuple[str, IO[bytes]]]:
+    """Yield path and content of each file of a .tar.gz.
+
+    Raise ArchiveError if two programs could unpack it differently: if two files have one name, or
+    something is neither a file nor a folder.
+    """
+    names = set[str]()
+    for member, file in files_in(archive, max_bytes, size_bytes):
+        name = posixpath.normpath(member.name)
+        if file is not None:
+            if name in names:
+                raise ArchiveError(f"it has two files {name}")
+            names.add(name)
+            yield name, file
+        elif not member.isdir():
+            raise ArchiveError(f"{name} is neither a file nor a folder")
+
+
+def deployed_name(archive: IO[bytes]) -> str:
+    """Return the name that a deployment gives a code archive, by its unpacked bytes.
+
+    The CDK hashes the hash of packages/shoal/src/shoal/constructs/pipeline/code_archive.py once
+    more (`calculateHash` of AssetStaging). Raise ArchiveError if it is too large, or none.
+    """
+    archive.seek(0)
+    try:
+        unpacked = sha256(cast(IO[bytes], _BoundedStream(archive, MAX_CODE_BYTES)))
+        return hashlib.sha256(unpacked.encode()).hexdigest()
+    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
+        raise ArchiveError(str(error)) from error
+
+
+def content_sha256(archive: IO[bytes]) -> str:
+    """Return the digest of a model.tar.gz that its container answers.
+
+    Raise ArchiveError if two programs could unpack it differently.
+    """
+    return digest_of(hashes_in(archive))
+
+
+def hashes_in(archive: IO[bytes], size_bytes: int | None = None) -> dict[str, str]:
+    """Return the sha256 of each file of a model.tar.gz, by path. Raise as `content_sha256` does."""
+    files = plain_files_in(archive, size_bytes=size_bytes)
+    return {name: sha256(file) for name, file in files}
+
+
+def digest_of(hashes: Mapping[str, str]) -> str:
+    """Return the sha256 of what `sha256sum` prints for the files, sorted by path."""
+    listing = "".join(f"{digest}  {name}\n" for name, digest in sorted(hashes.items()))
+    return hashlib.sha256(listing.encode(errors="surrogateescape")).hexdigest()
+
+
+def digest_mistake(hashes: Mapping[str, str], evaluated: str) -> str | None:
+    """Return why `evaluated` is not the digest of the files, and what to do; None if it is."""
+    if (actual := digest_of(hashes)) == evaluated:
+        return None
+    message = f"the content of the archive is {actual}, evaluated was {evaluated}"
+    parts = {name.split("/")[0] for name in hashes}
+    parts |= {name for name in hashes if "__pycache__" in name}
+    for count in range(1, _MAX_LEFT_OUT + 1):
+        for left_out in combinations(sorted(parts)[:_MAX_PARTS], count):
+            kept = {
+                name: sha
+                for name, sha in hashes.items()
+                if name not in left_out and name.split("/")[0] not in left_out
+            }
+            if digest_of(kept) == evaluated:
+                return (
+                    f"{message}, which leaves out {', '.join(left_out)}; let evaluate.py and"
+                    " inference.py take content_sha256 over every file of the model, as the"
+                    " archive.py of `shoal new` does"
+                )
+    return message
+
+
+def sha256(file: IO[bytes]) -> str:
+    """Return the hash of the rest of a file of any size."""
+    digest = hashlib.sha256()
+    while block := file.read(_BLOCK_BYTES):
+        digest.update(block)
+    return digest.hexdigest()
+
+
+def read(file: IO[bytes]) -> bytes:
+    """Return the content of a file of code; a larger one is cut off, and so no file of a commit."""
+    blocks = (file.read(_BLOCK_BYTES) for _ in range(MAX_CODE_BYTES // _BLOCK_BYTES))
+    return b"".join(iter(partial(next, blocks, b""), b""))
+
+
+class _BoundedStream(gzip.GzipFile):
+    """Bytes for tarfile, which reads and skips as many as a header announces."""
+
+    def __init__(self, archive: IO[bytes], max_bytes: int) -> None:
+        super().__init__(fileobj=archive, mode="rb")
+        self._max_bytes = max_bytes
+
+    def read(self, size: int | None = -1) -> bytes:
+        if size is None or not 0 <= size <= _BLOCK_BYTES:
+            raise tarfile.ReadError(f"a header of it has more than {_BLOCK_BYTES} bytes")
+        self._require(self.tell())
+        return super().read(size)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._require(offset)
+        return super().seek(offset, whence)
+
+    def _require(self, end: int) -> None:
+        if end > self._max_bytes:
+            raise tarfile.ReadError(f"it unpacks to more than {self._max_bytes} bytes")
