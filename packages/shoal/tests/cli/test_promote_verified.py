@@ -8,12 +8,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import yaml
 
 from shoal.aws.registry import describe
 from shoal.errors import PromotionError
 from shoal.page.readings.evaluation import MAX_BYTES
 from shoal.repository import Repository
-from shoal.verbs.promote.promotion import Verification
+from shoal.settings.sections.serving import Severity
+from shoal.verbs.promote.promotion import Verification, doubt_of_scan
 from tests.cli.test_promote import TO_PROD, TO_STAGING, pinned, promoted
 from tests.cli.trained import CODE, SERVED, WEIGHTS, Checkout, Package, Refused, Registry, archive
 from tests.verbs.conftest import ACCOUNT, REGION
@@ -253,3 +255,40 @@ def test_an_image_gone_is_refused(released: Checkout, registry: Registry, refuse
     registry.target.client("ecr").delete_repository(repositoryName=repository, force=True)
     digest = pinned(released).image_digest
     assert f"its image is gone: ECR has no {image}@{digest}" in refused(*TO_PROD)
+
+
+@pytest.mark.parametrize(
+    ("status", "counts", "limit", "what"),
+    [
+        ("COMPLETE", {}, "low", None),
+        ("COMPLETE", {"LOW": 9, "INFORMATIONAL": 3, "UNDEFINED": 1}, "medium", None),
+        ("COMPLETE", {"HIGH": 2, "CRITICAL": 0}, "critical", None),
+        ("COMPLETE", {"CRITICAL": 1}, "critical", "found 1 critical"),
+        ("ACTIVE", {"HIGH": 2, "CRITICAL": 1, "LOW": 7}, "high", "found 1 critical, 2 high"),
+        ("COMPLETE", {"LOW": 7}, "low", "found 7 low"),
+        ("IN_PROGRESS", {}, "critical", "is IN_PROGRESS"),
+        ("FAILED", {"LOW": 1}, "critical", "is FAILED"),
+        ("", {}, "critical", "is not there"),
+    ],
+)
+def test_findings_as_bad_as_the_limit_are_refused(
+    status: str, counts: dict[str, int], limit: str, what: str | None
+) -> None:
+    doubt = doubt_of_scan(status, counts, Severity(limit))
+    assert (doubt and doubt[0]) == what
+
+
+@pytest.mark.parametrize(
+    ("is_own", "says"),
+    [(True, "is not there, and serving.refuse_findings: low"), (False, "tells no scan")],
+)
+def test_an_image_without_a_scan_is_refused(
+    released: Checkout, registry: Registry, refused: Refused, is_own: bool, says: str
+) -> None:
+    file = released.root / "environments" / "staging.yaml"
+    content = yaml.safe_load(file.read_text())
+    content["serving"] = {**(content.get("serving") or {}), "refuse_findings": "low"}
+    file.write_text(yaml.safe_dump(content))
+    released.commit("Refuse findings")
+    own = {"image": registry.own_image()[0]} if is_own else {}
+    assert says in refused(*TO_STAGING, "--package", registry.approved(**own).version)

@@ -67,6 +67,19 @@ class EcrImage:
             return {"imageDigest": self.digest}
         return {"imageTag": self.tag or "latest"}
 
+    def scan(self, target: Target) -> tuple[str, dict[str, int]]:
+        """Return the status of the image's scan ("" if there was none), and how many findings it
+        has of each severity.
+        """
+        ecr = target.in_region(self.region).client("ecr")
+        request = {"registryId": self.account, "repositoryName": self.repository}
+        try:
+            scan = ecr.describe_image_scan_findings(**request, imageId=self.id, maxResults=1)
+        except ecr.exceptions.ScanNotFoundException:
+            return "", {}
+        counts = scan.get("imageScanFindings", {}).get("findingSeverityCounts", {})
+        return scan["imageScanStatus"]["status"], counts
+
     def digests(self, target: Target, *ids: dict[str, str]) -> set[str]:
         """Return the digests that its repository has of itself, or of `ids`."""
         ecr = target.in_region(self.region).client("ecr")

@@ -108,6 +108,15 @@ class Serverless(Settings):
     """Most requests at a time; more are refused."""
 
 
+class Severity(StrEnum):
+    """How bad a finding of a scan is, the worst first (ECR's FindingSeverity)."""
+
+    CRITICAL = "critical"
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+
 class Serving(Settings):
     """The endpoint that serves the pinned release, in environments that have one."""
 
@@ -139,6 +148,10 @@ class Serving(Settings):
     """Instances follow the load; left out, their number stays."""
     data_capture: DataCapture | None = None
     """Keep requests and answers in the artifact bucket; left out, nothing is kept."""
+    refuse_findings: Severity | None = None
+    """`shoal promote` refuses an image in which ECR's scan found something of this severity or
+    worse, or that was not scanned; left out, nobody looks. AWS's own images tell no scan.
+    """
 
 
 def waits_s(serving: Serving) -> int:

@@ -11,6 +11,7 @@ import hashlib
 import json
 import shutil
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import IO
 
@@ -21,17 +22,37 @@ from shoal.aws.objects import NO_OBJECT, EcrImage, object_at
 from shoal.aws.registry import APPROVED, Package
 from shoal.aws.target import Target
 from shoal.errors import AnswerError, PromotionError, error_code
+from shoal.launch import tables
 from shoal.page.commit import archived_files, files_of, newest_commit
 from shoal.page.readings.evaluation import MAX_BYTES, Evaluation
 from shoal.repository import Repository
 from shoal.settings.loading.container_code import foreign_code_variable
 from shoal.settings.names import SEALED, Names
 from shoal.settings.sections.release import Release
+from shoal.settings.sections.serving import Severity
 from shoal.verbs.promote.served_code import CommittedCode
 
+_SCANNED = frozenset({"COMPLETE", "ACTIVE"})
 _ASK = "find out who wrote it; promote another version"
 _AS_SHOAL = "register it as Shoal's pipeline does"
 _NO_EXECUTION = frozenset({"ResourceNotFound", "ResourceNotFoundException", "ValidationException"})
+
+
+def doubt_of_scan(
+    status: str, counts: Mapping[str, int], limit: Severity
+) -> tuple[str, str] | None:
+    """Return what is wrong with an image's scan and what to do; None if it found less than `limit`.
+
+    `status` ("": there is none) and `counts` are ECR's (its API reference, ImageScanStatus and
+    ImageScanFindings).
+    """
+    if status not in _SCANNED:
+        advice = "start one (aws ecr start-image-scan), or wait for its end"
+        return f"is {status or 'not there'}", advice
+    refused = [*Severity][: [*Severity].index(limit) + 1]
+    found = [f"{counts[each.upper()]} {each}" for each in refused if counts.get(each.upper())]
+    advice = "build the image again on a patched base, and train and promote again"
+    return (f"found {', '.join(found)}", advice) if found else None
 
 
 @dataclass(frozen=True)
@@ -146,6 +167,25 @@ class Verification:
                 "fetch the whole history",
             ) from error
         return CommittedCode(folder, commit, files)
+
+    def require_scan(self, limit: Severity | None, digest: str) -> None:
+        """Raise PromotionError if the scan of the image with this digest found something as bad as
+        `limit`, or is not there.
+
+        Source: Amazon ECR API reference, ImageScanStatus and ImageScanFindings.
+        """
+        image = EcrImage.of(f"{self.package.image_uri}@{digest}")
+        if limit is None or image is None:
+            return
+        where = f"serving.refuse_findings: {limit}"
+        if image.account == tables.registry(image.region):
+            raise self._refusal(
+                f"AWS's own image {self.package.image_uri} tells no scan, and {where} asks for one",
+                "serve from an image of your own (endpoint.build_image)",
+            )
+        if doubt := doubt_of_scan(*image.scan(self.target), limit):
+            what, advice = doubt
+            raise self._refusal(f"the scan of its image {image.digest} {what}, and {where}", advice)
 
     def _image_digest(self, pinned: Release | None) -> str:
         """Return the digest of the serving image, which must still be in its repository."""

@@ -104,9 +104,10 @@ def promote(
             f"{destination} pins {version.arn} already; no commit was made", err=as_pull_request
         )
         return
-    pinned = Verification(session.target, session.names, version, step.repository).release(
-        step.source.release if step.is_later else None
-    )
+    verification = Verification(session.target, session.names, version, step.repository)
+    pinned = verification.release(step.source.release if step.is_later else None)
+    if step.destination.serving:
+        verification.require_scan(step.destination.serving.refuse_findings, pinned.image_digest)
     message, branch = message_of(pinned, source, destination), step.branch(pinned)
     commit = step.commit(pinned, message)
     if remote:
