@@ -116,6 +116,75 @@ def test_a_link_in_a_channel_is_refused(target: Target, tmp_path: Path, name: st
         dataset.upload_folder(target, tmp_path, "s3://b/d", default_channels(), lambda _: None)
 
 
+@pytest.mark.parametrize(
+    ("path", "is_sent"),
+    [
+        ("a.csv", True),
+        ("more/part-0", True),
+        ("with space/\N{LATIN SMALL LETTER E WITH ACUTE}+%20.csv", True),
+        ("thumbs/desktop.csv", True),
+        (".DS_Store", False),
+        ("more/.DS_Store", False),
+        ("._a.csv", False),
+        ("Thumbs.db", False),
+        ("more/desktop.ini", False),
+        (".ipynb_checkpoints/a.csv", False),
+        ("__pycache__/a.pyc", False),
+        (".cache/huggingface/lock", False),
+    ],
+)
+def test_what_a_system_leaves_in_a_folder_is_left_out_and_said(
+    target: Target, bucket: str, tmp_path: Path, path: str, is_sent: bool
+) -> None:
+    for name in (path, "kept.csv"):
+        (tmp_path / "train" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "train" / name).write_text("1\n")
+    uri, events = f"s3://{bucket}/{uuid4().hex}", list[Event]()
+    count = dataset.upload_folder(target, tmp_path, uri, {"train": Channel()}, events.append)
+    said = f"left out, because it is hidden or a system's: train/{path}"
+    assert (count, Note(said) not in events) == (1 + is_sent, is_sent)
+
+
+def test_a_folder_of_nothing_but_litter_is_refused(
+    target: Target, bucket: str, tmp_path: Path
+) -> None:
+    (tmp_path / "train").mkdir()
+    (tmp_path / "train/.DS_Store").write_text("x")
+    with pytest.raises(DatasetError, match="has no files in train/"):
+        dataset.upload_folder(
+            target, tmp_path, f"s3://{bucket}/l", {"train": Channel()}, lambda _: None
+        )
+
+
+class Heads:
+    """A client of S3 in which each object has been uploaded with a hash."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def head_object(self, **_: str) -> dict[str, dict[str, str]]:
+        self.calls += 1
+        return {"Metadata": {"md5": "hash"}}
+
+
+@pytest.mark.parametrize(
+    ("listed", "md5", "is_there", "calls"),
+    [
+        ({"ETag": '"hash"', "Size": 1}, "hash", True, 0),
+        ({"ETag": '"of-kms"', "Size": 1}, "hash", True, 1),
+        ({"ETag": '"of-kms"', "Size": 1}, "other", False, 1),
+        ({"ETag": '"of-kms"', "Size": 2}, "hash", False, 0),
+    ],
+    ids=["etag", "encrypted", "changed", "another-size"],
+)
+def test_an_object_is_asked_for_where_a_listing_does_not_say_enough(
+    listed: dict[str, object], md5: str, is_there: bool, calls: int
+) -> None:
+    s3 = Heads()
+    assert dataset._is_uploaded(s3, "s3://b/k", listed, 1, md5) == is_there
+    assert s3.calls == calls
+
+
 def test_a_folder_without_a_channel_is_refused(target: Target, bucket: str, tmp_path: Path) -> None:
     (tmp_path / "train").mkdir()
     (tmp_path / "train" / "a.csv").write_text("1\n")

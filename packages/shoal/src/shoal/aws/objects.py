@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlsplit
 
 from botocore.exceptions import ClientError
@@ -21,18 +22,18 @@ def object_at(uri: str) -> dict[str, str]:
     return {"Bucket": place.netloc, "Key": place.path.lstrip("/")}
 
 
-def names_at(target: Target, uri: str) -> Iterator[str]:
-    """Yield the names of the objects below a prefix, relative to it."""
+def objects_at(target: Target, uri: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the objects below a prefix as a listing has them, by their names relative to it."""
     bucket, prefix = object_at(uri).values()
     pages = target.client("s3").get_paginator("list_objects_v2")
     for page in pages.paginate(Bucket=bucket, Prefix=prefix):
-        yield from (each["Key"].removeprefix(prefix) for each in page.get("Contents", ()))
+        yield from ((each["Key"].removeprefix(prefix), each) for each in page.get("Contents", ()))
 
 
 def has_files(target: Target, uri: str) -> bool:
     """Return whether S3 has an object below a prefix."""
     try:
-        return next(names_at(target, uri), None) is not None
+        return next(objects_at(target, uri), None) is not None
     except ClientError as error:
         if error_code(error) in NO_OBJECT:
             return False

@@ -8,15 +8,21 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from boto3.s3.transfer import (
+    ProgressCallbackInvoker,
+    TransferConfig,
+    create_transfer_manager,
+)
 from botocore.exceptions import ClientError
 
 from shoal.aws.events import Note, Report, Transferred
 from shoal.aws.execution import check_parameters
-from shoal.aws.objects import NO_OBJECT, has_files, names_at, object_at
+from shoal.aws.objects import NO_OBJECT, has_files, object_at, objects_at
 from shoal.aws.target import Target
 from shoal.errors import DatasetError, NotFoundError, error_code
 from shoal.settings.loading.workload import load_workload, workload_file, workload_folder
@@ -26,7 +32,11 @@ from shoal.settings.sections.channels import Channel, path_parameter, uri_parame
 from shoal.settings.settings import Environment
 from shoal.verbs.workspace import Session
 
+_md5 = partial(hashlib.md5, usedforsecurity=False)
 _PREPARE_S = 600
+_AT_ONCE = 10
+"""Requests to S3; botocore keeps so many connections."""
+_LITTER = frozenset({"Thumbs.db", "ehthumbs.db", "desktop.ini", "__pycache__", "@eaDir"})
 
 
 def upload_workload(
@@ -142,25 +152,31 @@ def upload_folder(
     for name in channels:
         for link in problems_in("", folder / name, folder, is_read=bool):
             raise DatasetError(f"{folder}: {link.message}; {link.advice}")
-    files = {name: list(_files(folder / name)) for name in channels}
+    found = {name: sorted(_files(folder / name)) for name in channels}
+    files = {name: [each for each in some if not _is_litter(each)] for name, some in found.items()}
+    litter = [f"{name}/{each}" for name in channels for each in found[name] if _is_litter(each)]
+    if litter:
+        more = f" and {len(litter) - 1} more" if litter[1:] else ""
+        report(Note(f"left out, because it is hidden or a system's: {litter[0]}{more}"))
     if left_out := sorted(set(_folders(folder)) - channels.keys()):
         which = f"{len(left_out)} folders were" if left_out[1:] else "1 folder was"
         why = f"left out, because no channel of the environment names it: {', '.join(left_out)}"
         report(Note(f"{which} {why}"))
     _require_bucket(target, object_at(uri)["Bucket"])
     absent = [name for name in channels if not files[name]]
-    empty = [name for name in absent if not has_files(target, f"{uri}/{name}/")]
+    there = dict(objects_at(target, f"{uri}/"))
+    empty = [name for name in absent if not any(key.startswith(f"{name}/") for key in there)]
     if len(absent) == len(channels) or not all(channels[name].optional for name in empty):
         raise DatasetError(
             f"{folder} has no files in {' and '.join(f'{name}/' for name in empty or absent)}"
         )
-    paths = [path.relative_to(folder).as_posix() for each in files.values() for path in each]
-    count = _upload(target, folder, paths, uri, report)
+    paths = [f"{name}/{path}" for name, some in files.items() for path in some]
+    count = _upload(target, folder, paths, uri, there, report)
     for name in empty:
         report(Note(f"no files are at {uri}/{name}/ yet; `--from` a folder with {name}/ has some"))
     for name in channels:
-        mine = {path.relative_to(folder / name).as_posix() for path in files[name]}
-        if mine and (others := set(names_at(target, f"{uri}/{name}/")) - mine):
+        before = {key.removeprefix(f"{name}/") for key in there if key.startswith(f"{name}/")}
+        if files[name] and (others := before - {*files[name]}):
             more = f" and {len(others) - 1} more" if len(others) > 1 else ""
             report(
                 Note(
@@ -175,17 +191,45 @@ def _folders(folder: Path) -> Iterator[str]:
     return (path.name for path in folder.glob("[!.]*") if path.is_dir())
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    return (path for path in sorted(folder.rglob("*")) if path.is_file())
+def _files(folder: Path) -> Iterator[str]:
+    """Yield the paths of all files below a folder, relative to it."""
+    paths = (path for path in folder.rglob("*") if path.is_file())
+    return (path.relative_to(folder).as_posix() for path in paths)
 
 
-def _upload(target: Target, folder: Path, paths: list[str], uri: str, report: Report) -> int:
-    """Upload the files at these paths of the folder that S3 lacks; return their number."""
-    s3, hashes = target.client("s3"), {}
-    for path in paths:
-        md5 = hashlib.md5((folder / path).read_bytes(), usedforsecurity=False).hexdigest()
-        if not _is_uploaded(s3, f"{uri}/{path}", md5):
-            hashes[path] = md5
+def _is_litter(path: str) -> bool:
+    """Return whether a file is none of a dataset: hidden, or what systems and tools leave."""
+    return any(part.startswith(".") or part in _LITTER for part in path.split("/"))
+
+
+def _upload(
+    target: Target,
+    folder: Path,
+    paths: list[str],
+    uri: str,
+    there: Mapping[str, Mapping[str, Any]],
+    report: Report,
+) -> int:
+    """Upload the files at these paths of the folder that S3 lacks; return their number.
+
+    `there` has the objects that S3 lists at `uri`.
+    """
+    s3, (bucket, prefix) = target.client("s3"), object_at(uri).values()
+
+    def lacking(path: str) -> str | None:
+        """Return the file's hash if S3 lacks it."""
+        file = folder / path
+        with file.open("rb") as content:
+            md5 = hashlib.file_digest(content, _md5).hexdigest()
+        is_there = path in there and _is_uploaded(
+            s3, f"{uri}/{path}", there[path], file.stat().st_size, md5
+        )
+        return None if is_there else md5
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        hashes = {
+            path: md5 for path, md5 in zip(paths, pool.map(lacking, paths), strict=True) if md5
+        }
     total_bytes = sum((folder / path).stat().st_size for path in hashes)
     done_bytes, lock = 0, threading.Lock()
 
@@ -195,27 +239,36 @@ def _upload(target: Target, folder: Path, paths: list[str], uri: str, report: Re
             done_bytes += count
             report(Transferred(name, done_bytes, total_bytes))
 
-    for path, md5 in hashes.items():
-        s3.upload_file(
-            str(folder / path),
-            **object_at(f"{uri}/{path}"),
-            ExtraArgs={"Metadata": {"md5": md5}},
-            Callback=partial(sent, path.partition("/")[2]),
-        )
+    with create_transfer_manager(s3, TransferConfig(max_concurrency=_AT_ONCE)) as transfers:
+        uploads = [
+            transfers.upload(
+                str(folder / path),
+                bucket,
+                f"{prefix}/{path}",
+                {"Metadata": {"md5": md5}},
+                [ProgressCallbackInvoker(partial(sent, path.partition("/")[2]))],
+            )
+            for path, md5 in hashes.items()
+        ]
+        for each in uploads:
+            each.result()
     summary = f"{len(hashes)} of {len(paths)} files uploaded to {uri} ({total_bytes:,} bytes)"
     remark = "" if len(hashes) == len(paths) else "; the others were there already"
     report(Note(f"{summary}{remark}"))
     return len(hashes)
 
 
-def _is_uploaded(s3: Any, uri: str, md5: str) -> bool:
-    try:
-        head = s3.head_object(**object_at(uri))
-    except ClientError as error:
-        if error_code(error) in NO_OBJECT:
-            return False
-        raise
-    return bool(head["Metadata"].get("md5") == md5)
+def _is_uploaded(s3: Any, uri: str, listed: Mapping[str, Any], size: int, md5: str) -> bool:
+    """Return whether a listed object has the content with this hash.
+
+    Its ETag says so unless KMS encrypts it (S3 API reference, Object); then a request is sent, and
+    only for an object of the same size.
+    """
+    if listed["ETag"].strip('"') == md5:
+        return True
+    if listed["Size"] != size:
+        return False
+    return bool(s3.head_object(**object_at(uri))["Metadata"].get("md5") == md5)
 
 
 def _require_bucket(target: Target, bucket: str) -> None:
