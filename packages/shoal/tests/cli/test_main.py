@@ -172,7 +172,10 @@ def test_check_tells_of_no_endpoint(checkout: Path, capsys: pytest.CaptureFixtur
             ["demo", "-p", "MinAccuracy=inf"],
             "parameter 'MinAccuracy': 'inf' is not allowed; it must be a finite number",
         ),
-        (["demo", "-p", "Epochs=0"], "parameter 'Epochs': '0' is not a number above 0"),
+        (
+            ["demo", "-p", "Epochs=0"],
+            "parameter 'Epochs': '0' is refused by the script: 0 is not a positive number",
+        ),
         (["demo", "prod"], "prod is protected"),
         (["demo", "nowhere"], "nowhere"),
         (["demo", "--parameter", "Epochs"], "write KEY=VALUE"),

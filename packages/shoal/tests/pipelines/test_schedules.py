@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from shoal.pipelines.checks.check import check
+from shoal.pipelines.checks.parsers import Added
 from shoal.pipelines.checks.schedules import notices, outdated, problems
 from shoal.pipelines.checks.script_options import Option
 from shoal.settings.loading.loader import load_environment
@@ -49,16 +50,19 @@ def test_a_parameter_that_the_training_script_would_refuse_is_a_problem_of_the_f
 ) -> None:
     (schedule,) = environment(parameters={"Epochs": epochs}).schedules
     dev = load_environment("dev", ROOT).model_copy(update={"schedules": (schedule,)})
-    line = r"schedules\[0\]\.parameters\.Epochs.* is not a number above 0"
+    line = r"schedules\[0\]\.parameters\.Epochs.* is not a positive number"
     with pytest.raises(ConfigError, match=line):
         check(dev, ROOT)
 
 
 def test_true_is_checked_as_the_script_gets_it() -> None:
     declared = {"Parameters": [{"Name": "Fast", "Type": "String", "EnumValues": ["true", "false"]}]}
-    options = {"Fast": Option("fast", choices=("true", "false"))}
+    choices = {"choices": ("true", "false")}
+    options = {"Fast": Option(Added(("--fast",), choices, frozenset(), str, None, True))}
     (problem,) = problems(environment(parameters={"Fast": True}), declared, options)
-    assert problem.message == "is not one of true, false"
+    assert problem.message == (
+        "is refused by the script: invalid choice: 'True' (choose from 'true', 'false')"
+    )
 
 
 def test_parameters_of_a_pipeline_of_one_s_own_mean_what_they_mean_there() -> None:

@@ -19,8 +19,8 @@ ASSETS = f"s3://cdk-hnb659fds-assets-{DEV.account}-{DEV.region}"
         ("MinAccuracy", "nan", "is not allowed; it must be a finite number"),
         ("MinAccuracy", "-inf", "is not allowed; it must be a finite number"),
         ("InstanceCount", "0", "is not allowed; it must be 1 or more"),
-        ("Epochs", "0", "is not a number above 0"),
-        ("BatchSize", "-1", "is not a whole number of 1 or more"),
+        ("Epochs", "0", "is refused by the script: 0 is not a positive number"),
+        ("BatchSize", "-1", "is refused by the script: -1 is not a positive number"),
     ],
 )
 def test_a_value_that_fails_in_the_job_is_refused(name: str, value: str, mistake: str) -> None:

@@ -86,6 +86,7 @@ def check(
     if environment.pipeline is None:
         refuse(instances.other_types(environment, definition, definition_with))
     own = [*_notices(environment, launch), *scripts.notices(environment, root)]
+    own += map(Risk, script_options.risks_of(training, launch.entry_point, root))
     if root:
         try:
             # it calls `check` without a root, which asks nothing of memory, so this ends

@@ -1,180 +1,209 @@
 """The command line options of a training script, read from its source without running it.
 
 So a hyperparameter that the script would refuse is a mistake of the environment file, not of a job
-that costs money. Only the scripts in `training_code/` are read, whose argparse is written for this;
-other scripts may do with their options what they like.
+that costs money. SageMaker gives a script nothing but `--name value` for each hyperparameter
+(sagemaker-training 5.1.4, mapping.py, to_cmd_args; read). Python's own argparse judges the values;
+what cannot be read of an option is a risk, or silence.
 """
 
 from __future__ import annotations
 
-import ast
+import argparse
 import math
-import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
+from typing import NoReturn
 
+from shoal.pipelines.checks.parsers import Added, Parser, modules_of, parser_of
 from shoal.settings.parsing.errors import Problem
 from shoal.settings.sections.hyperparameters import as_argument, as_sent, parameter_name
 from shoal.settings.settings import Training
 
-FOLDER = "training_code"
 _OF_JOB = ("-dir", "_dir")
 """Ends of options that SageMaker's variables and the pipeline set: folders of the job."""
+_KEY = "training.hyperparameters"
+_FLAGS = ("store_true", "store_false", "store_const", "append_const", "count", "help", "version")
+_TRUE, _FALSE = ("true", "1", "yes", "on", "y", "t"), ("false", "0", "no", "off", "n", "f")
+
+
+class _RefusedError(Exception):
+    """argparse would end the script."""
+
+
+class _Judge(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise _RefusedError(message)
 
 
 @dataclass(frozen=True)
 class Option:
     """One option of a script."""
 
-    name: str
-    kind: str = "str"
-    """The name of the function that converts the text: str, int, float, Path, or one of ours
-    (`_mistake_of`).
-    """
-    choices: tuple[str, ...] = ()
+    added: Added
+    ignores_values: bool = False
+    """Whether the script goes on where a flag is followed by a value."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return its names with dashes, with `--no-` where it has that."""
+        return self.added.names
+
+    @property
+    def unread(self) -> frozenset[str]:
+        """Return what of it cannot be read."""
+        return self.added.unread
 
     def mistake_in(self, text: str) -> str | None:
-        """Return why the script would refuse this argument."""
-        if self.choices and text not in self.choices:
-            return f"is not one of {', '.join(self.choices)}"
-        return _mistake_of(self.kind, text)
+        """Return why the script would refuse this argument, or take it for its contrary."""
+        if "action" in self.unread or "nargs" in self.unread:
+            return None
+        action = self.added.arguments.get("action", "store")
+        if action in _FLAGS:
+            if self.ignores_values and text.lower() in _TRUE:
+                return None
+            what = "is on whatever its value" if self.ignores_values else "takes no value"
+            return f"is for a flag (action {action}), which {what}, and SageMaker gives it one"
+        try:
+            value = self._parsed(text)
+        except _RefusedError as error:
+            reason = str(error).rpartition(f"{'/'.join(self.names)}: ")[2]
+            return f"is refused by the script: {reason}"
+        if isinstance(value, float) and not math.isfinite(value):
+            return "is not a finite number"
+        for words, meant in ((_TRUE, True), (_FALSE, False)):
+            if isinstance(value, bool) and text.lower() in words and value is not meant:
+                return f"becomes {value} in the script"
+        return None
+
+    def _parsed(self, text: str) -> object:
+        """Return what argparse makes of the option with this value. Raises _RefusedError."""
+        arguments = {
+            name: value
+            for name, value in self.added.arguments.items()
+            if name not in ("required", "const")
+            and not (name == "choices" and "type" in self.unread)
+        }
+        judge = _Judge(add_help=False, allow_abbrev=False)
+        convert = self.added.converter or str
+
+        def converted(word: str) -> object:
+            try:
+                return convert(word)
+            except (argparse.ArgumentTypeError, TypeError, ValueError):
+                raise
+            except Exception as error:  # it would end the script with a traceback
+                raise argparse.ArgumentTypeError(f"{type(error).__name__}: {error}") from error
+
+        converted.__name__ = getattr(convert, "__name__", "")
+        try:
+            judge.add_argument(*self.names, dest="value", type=converted, **arguments)
+        except (TypeError, ValueError):  # the script's own mistake, or a newer argparse
+            return text
+        value = judge.parse_args([self.names[0], text]).value
+        return value[0] if isinstance(value, list) and len(value) == 1 else value
 
 
-def _mistake_of(kind: str, text: str) -> str | None:
-    number = float(text) if _is_number(text) else None
-    match kind:
-        case "_positive" if not (_is_whole(text) and int(text) >= 1):
-            return "is not a whole number of 1 or more"
-        case "_positive_number" if number is None or number <= 0:
-            return "is not a number above 0"
-        case "_share" if number is None or not 0 <= number <= 1:
-            return "is not a number from 0 to 1"
-        case "_switch" if text.lower() not in ("true", "false", "1", "0"):
-            return "is neither true nor false"
-        case "int" if not _is_whole(text):
-            return "is not a whole number"
-        case "float" if number is None:
-            return "is not a number"
-    return None
+def parser_at(source_dir: str, entry_point: str, root: Path | None) -> Parser:
+    """Return what the script and the modules of its folder that it imports take."""
+    if root is None or not (root / source_dir / entry_point).is_file():
+        return Parser()
+    files = [root / source_dir / entry_point, *modules_of(root / source_dir, entry_point)]
+    return parser_of(tuple(file.read_text(encoding="utf-8") for file in files))
 
 
-def options_of(source_dir: str, entry_point: str, root: Path | None) -> Mapping[str, Option]:
-    """Return the script's options by name, without dashes.
-
-    There are none for a script that is not ours, or that takes others than those that it adds.
-    """
-    source = Path(source_dir)
-    if root is None or source.parts[:1] != (FOLDER,):
-        return {}
-    script = root / source / entry_point
-    files = [script, *modules_of(root / source, entry_point)] if script.is_file() else []
-    texts = [file.read_text(encoding="utf-8") for file in files]
-    if any("parse_known_args" in text for text in texts):
-        return {}
-    return {option.name: option for text in texts for option in _options_in(text)}
+def matches(parser: Parser, name: str) -> list[Option]:
+    """Return the options that argparse could take a hyperparameter's name for."""
+    given = f"--{name}" if len(name) > 1 else f"-{name}"
+    ignores = parser.takes_others or bool(parser.positionals)
+    options = [Option(added, ignores) for added in parser.options]
+    exact = [option for option in options if given in option.names]
+    if exact or not (parser.abbreviates and given.startswith("--")):
+        return exact[-1:]
+    return [option for option in options if any(each.startswith(given) for each in option.names)]
 
 
 def parameters_of(training: Training, entry_point: str, root: Path | None) -> Mapping[str, Option]:
     """Return the script's option for each parameter of Shoal's pipeline that sets one."""
-    options = options_of(training.source_dir, entry_point, root)
-    return {
-        parameter_name(name): options[name] for name in training.hyperparameters if name in options
-    }
+    parser = parser_at(training.source_dir, entry_point, root)
+    found = {name: matches(parser, name) for name in training.hyperparameters}
+    return {parameter_name(name): some[0] for name, some in found.items() if len(some) == 1}
 
 
 def problems_of(training: Training, entry_point: str, root: Path | None) -> Iterator[Problem]:
-    """Yield the hyperparameters that the script does not know, or whose values it would refuse."""
-    options = options_of(training.source_dir, entry_point, root)
-    names = ", ".join(name for name in options if not name.endswith(_OF_JOB))
-    for name, value in training.hyperparameters.items() if options else ():
-        key = f"training.hyperparameters.{name}"
-        if name not in options:
-            message = f"is not an option of {entry_point}, which has: {names}"
-            yield Problem(key, message, "correct the name, or remove it", value)
-        elif mistake := options[name].mistake_in(as_argument(as_sent(value))):
-            message = f"arrives as {value}, which {mistake}" if isinstance(value, bool) else mistake
-            yield Problem(key, message, f"give what {entry_point} takes", value)
-
-
-def modules_of(folder: Path, entry_point: str) -> list[Path]:
-    """Return the modules in the folder that a script imports by name. The script must be there,
-    and readable.
+    """Yield the hyperparameters that the script does not know, or whose values it would refuse, and
+    what it needs and does not get.
     """
-    nodes = list(ast.walk(tree_of((folder / entry_point).read_text(encoding="utf-8"))))
-    names = [each.name for node in nodes if isinstance(node, ast.Import) for each in node.names]
-    names += [str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)]
-    return [module for name in names if (module := folder / f"{name}.py").is_file()]
+    parser = parser_at(training.source_dir, entry_point, root)
+    given = list[Added]()
+    for name, value in training.hyperparameters.items():
+        options = matches(parser, name)
+        if len(options) == 1:
+            given.append(options[0].added)
+        if problem := _problem(name, as_argument(as_sent(value)), options, parser, entry_point):
+            yield Problem(f"{_KEY}.{name}", *problem, value)
+    yield from _needed(parser, given, entry_point)
 
 
-@cache
-def tree_of(text: str) -> ast.Module:
-    """Return the syntax tree of a script's text; raise SyntaxError or ValueError if it has none.
-
-    The cache is by text, not by file: environments share scripts, each is read more than once, and
-    parsing was a third of `shoal check`.
-    """
-    return ast.parse(text)
-
-
-@cache
-def _options_in(text: str) -> tuple[Option, ...]:
-    """Return the options that calls of add_argument add, under any name that the script gives it,
-    and in loops over names that are written there.
-    """
-    nodes, options = list(ast.walk(tree_of(text))), list[Option]()
-    loops = [node for node in nodes if isinstance(node, ast.For)]
-    names_of = {id(call): _option_names(loop.iter) for loop in loops for call in ast.walk(loop)}
-    aliases = {
-        target.id
-        for node in nodes
-        if isinstance(node, ast.Assign) and _is_add_argument(node.value, set())
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
-    for call in nodes:
-        if isinstance(call, ast.Call) and _is_add_argument(call.func, aliases):
-            keywords = {keyword.arg: keyword.value for keyword in call.keywords}
-            kind, choices = _name(keywords.get("type")), _texts(keywords.get("choices"))
-            for node in call.args:
-                is_of_loop = isinstance(node, ast.Name)
-                names = names_of.get(id(call), []) if is_of_loop else _option_names(node)
-                options += [Option(name, kind, choices) for name in names]
-    return tuple(options)
+def _problem(
+    name: str, text: str, options: list[Option], parser: Parser, script: str
+) -> tuple[str, str] | None:
+    """Return what is wrong with a hyperparameter, and what to do."""
+    if len(options) > 1:
+        names = ", ".join(option.names[0] for option in options)
+        return f"may stand for each of {names} in {script}", "write the whole name"
+    if options:
+        if mistake := options[0].mistake_in(text):
+            is_flag = options[0].added.arguments.get("action") in _FLAGS
+            advice = f"let {script} take text, or leave it out" if is_flag else ""
+            return mistake, advice or f"give what {script} takes"
+    elif parser.knows_all and (parser.options or parser.positionals):
+        known = [each.lstrip("-") for added in parser.options for each in added.names]
+        names = ", ".join(each for each in known if not each.endswith(_OF_JOB))
+        return f"is not an option of {script}, which has: {names}", "correct the name, or remove it"
+    return None
 
 
-def _is_add_argument(node: ast.expr, aliases: Collection[str]) -> bool:
-    if isinstance(node, ast.Name):
-        return node.id in aliases
-    return isinstance(node, ast.Attribute) and node.attr == "add_argument"
-
-
-def _option_names(node: ast.expr) -> list[str]:
-    """Return them as hyperparameters are named: the toolkit gives a name of one letter one dash."""
-    texts = (each.value for each in ast.walk(node) if isinstance(each, ast.Constant))
-    return [
-        text.lstrip("-")
-        for text in texts
-        if isinstance(text, str) and re.match(r"--|-[A-Za-z]$", text)
+def _needed(parser: Parser, given: list[Added], script: str) -> Iterator[Problem]:
+    """Yield what the script needs and no job gives it, if it has one parser alone."""
+    if not parser.is_single:
+        return
+    needed = [
+        added.names[0].lstrip("-")
+        for added in parser.options
+        if added.arguments.get("required") is True and added.is_sure and added not in given
     ]
+    if needed:
+        message = f"lack {', '.join(needed)}, without which {script} ends at once"
+        yield Problem(_KEY, message, "add it")
+    groups = [added.group for added in given if added.group is not None]
+    for group in dict.fromkeys(groups):
+        if groups.count(group) > 1:
+            names = " and ".join(added.names[0] for added in given if added.group == group)
+            message = f"have {names}, of which {script} takes one alone"
+            yield Problem(_KEY, message, "remove the others")
+    for group in parser.needed_groups - set(groups):
+        names = ", ".join(added.names[0] for added in parser.options if added.group == group)
+        yield Problem(_KEY, f"have none of {names}, one of which {script} needs", "add one")
+    words = [
+        added.names[0]
+        for added in parser.positionals
+        if added.is_sure and added.arguments.get("nargs") not in ("?", "*", *added.unread)
+    ]
+    if words or parser.needs_command:
+        what = f"words without a name ({', '.join(words)})" if words else "a subcommand"
+        message = f"needs {what}, and SageMaker gives it `--name value` alone"
+        yield Problem("training.entry_point", message, "make options of them", script)
 
 
-def _name(node: ast.expr | None) -> str:
-    return node.id if isinstance(node, ast.Name) else "str"
-
-
-def _texts(node: ast.expr | None) -> tuple[str, ...]:
-    items = node.elts if isinstance(node, ast.Tuple | ast.List) else []
-    return tuple(str(item.value) for item in items if isinstance(item, ast.Constant))
-
-
-def _is_whole(text: str) -> bool:
-    return text.strip().lstrip("+-").isdecimal()
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return False
+def risks_of(training: Training, entry_point: str, root: Path | None) -> Iterator[str]:
+    """Yield the values of which cannot be read what the script makes of them."""
+    parser = parser_at(training.source_dir, entry_point, root)
+    for name, value in training.hyperparameters.items():
+        for option in matches(parser, name):
+            unread = option.unread & {"action", *(["type"] if isinstance(value, bool) else [])}
+            if unread:
+                yield (
+                    f"{_KEY}.{name} arrives as {as_argument(as_sent(value))}: what {entry_point}"
+                    f" makes of it ({', '.join(sorted(unread))}) is not read"
+                )

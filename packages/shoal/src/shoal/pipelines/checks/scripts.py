@@ -15,7 +15,7 @@ from pathlib import Path
 from shoal.launch import recipes
 from shoal.launch.errors import Risk
 from shoal.pipelines.checks import script_options
-from shoal.pipelines.checks.script_options import modules_of, tree_of
+from shoal.pipelines.checks.parsers import modules_of, tree_of
 from shoal.settings.loading.container_code import ENTRY_POINT
 from shoal.settings.loading.workload import workload_file
 from shoal.settings.parsing.errors import Problem

@@ -1,0 +1,273 @@
+"""What a script's argparse takes, read from its syntax tree without running it.
+
+What cannot be read is left open: names that are put together, parsers that other packages make.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from shoal.pipelines.checks.converters import Converter, converter_of
+
+PARSER = "ArgumentParser"
+_GROUPS = {"add_argument_group", "add_mutually_exclusive_group", "add_subparsers", "add_parser"}
+_READ = ("action", "nargs", "choices", "const", "required")
+_ACTIONS = frozenset(
+    {"store", "append", "extend", "store_true", "store_false", "store_const", "count"}
+    | {"append_const", "help", "version"}
+)
+_UNREAD = object()
+
+
+class Added(NamedTuple):
+    """One call of add_argument."""
+
+    names: tuple[str, ...]
+    """As the script writes them: `-e`, `--epochs`; of a positional argument its only name."""
+    arguments: Mapping[str, Any]
+    """action, nargs, choices, const and required, as far as they are read."""
+    unread: frozenset[str]
+    """The others of these, and `type`."""
+    converter: Converter | None
+    group: int | None
+    """Of a group of which one option may be given, its number."""
+    is_sure: bool
+    """Whether no condition stands before it."""
+
+
+@dataclass(frozen=True)
+class Parser:
+    """All that the files of a script add to the parser of its command line."""
+
+    options: tuple[Added, ...] = ()
+    positionals: tuple[Added, ...] = ()
+    knows_all: bool = False
+    """Whether there are no further options."""
+    takes_others: bool = False
+    """Whether what no option takes is no mistake."""
+    abbreviates: bool = True
+    is_single: bool = False
+    """Whether it is the only parser of these files."""
+    needed_groups: frozenset[int] = frozenset()
+    needs_command: bool = False
+
+
+@cache
+def tree_of(text: str) -> ast.Module:
+    """Return the syntax tree of a script's text; raise SyntaxError or ValueError if it has none.
+
+    The cache is by text, not by file: environments share scripts, each is read more than once, and
+    parsing was a third of `shoal check`.
+    """
+    return ast.parse(text)
+
+
+def modules_of(folder: Path, entry_point: str) -> list[Path]:
+    """Return the modules in the folder that a script imports by name. The script must be there,
+    and readable.
+    """
+    nodes = list(ast.walk(tree_of((folder / entry_point).read_text(encoding="utf-8"))))
+    names = [each.name for node in nodes if isinstance(node, ast.Import) for each in node.names]
+    names += [str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)]
+    paths = (folder / f"{name.replace('.', '/')}.py" for name in dict.fromkeys(names))
+    return [path for path in paths if path.is_file()]
+
+
+@cache
+def parser_of(texts: tuple[str, ...]) -> Parser:
+    """Return the parser that a script and its modules, given by their texts, make together."""
+    functions, constants = _defined(texts)
+    files = [_File(text, functions, constants) for text in texts]
+    added = [each for file in files for each in file.added()]
+    calls = [call for file in files for call in file.calls]
+    parsers = [each for each in calls if _last(each.func) == PARSER]
+    keywords = [(each.arg, _literal(each.value, {})) for call in parsers for each in call.keywords]
+    takes_others = any(_last(call.func).startswith("parse_known") for call in calls)
+    is_whole = all(each.names for each in added) and not any(file.leads_away() for file in files)
+    named = [each for each in added if each.names]
+    return Parser(
+        tuple(each for each in named if each.names[0].startswith("-")),
+        tuple(each for each in named if not each.names[0].startswith("-")),
+        knows_all=bool(parsers)
+        and is_whole
+        and not takes_others
+        and "parents" not in dict(keywords),
+        takes_others=takes_others,
+        abbreviates=("allow_abbrev", False) not in keywords,
+        is_single=len(parsers) == 1,
+        needed_groups=frozenset(
+            id(call)
+            for call in calls
+            if _last(call.func) == "add_mutually_exclusive_group" and _keyword(call, "required")
+        ),
+        needs_command=any(
+            _last(call.func) == "add_subparsers" and _keyword(call, "required") for call in calls
+        ),
+    )
+
+
+@dataclass
+class _File:
+    text: str
+    functions: Mapping[str, ast.FunctionDef]
+    constants: Mapping[str, Any]
+    calls: list[ast.Call] = field(init=False)
+
+    def __post_init__(self) -> None:
+        nodes = list(ast.walk(tree_of(self.text)))
+        self.calls = [node for node in nodes if isinstance(node, ast.Call)]
+        self._made = {  # groups, subcommands and parsers by the names that they have here
+            ast.unparse(target): node.value
+            for node in nodes
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
+            for target in node.targets
+            if _last(node.value.func) in {*_GROUPS, PARSER}
+        }
+        self._aliases = {
+            target.id
+            for node in nodes
+            if isinstance(node, ast.Assign) and _last(node.value) == "add_argument"
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        }
+        loops = [node for node in nodes if isinstance(node, ast.For)]
+        self._loops = {id(call): loop.iter for loop in loops for call in ast.walk(loop)}
+        conditions = (node for node in nodes if isinstance(node, ast.If) and not _is_main(node))
+        self._unsure = {id(each) for node in conditions for each in ast.walk(node)}
+        self._bases = [
+            base for node in nodes if isinstance(node, ast.ClassDef) for base in node.bases
+        ]
+
+    def added(self) -> Iterator[Added]:
+        """Yield what the calls of add_argument add, except to subcommands, which no job gives."""
+        for call in self.calls:
+            is_alias = isinstance(call.func, ast.Name) and call.func.id in self._aliases
+            if not is_alias and _last(call.func) != "add_argument":
+                continue
+            owners = list(self._owners(call.func))
+            if not any(_last(owner.func) == "add_parser" for owner in owners):
+                yield from self._of_call(call, owners)
+
+    def leads_away(self) -> bool:
+        """Return whether a parser comes from elsewhere, or goes where options may be added."""
+        parsers = {name for name, call in self._made.items() if _last(call.func) == PARSER}
+        return any(_last(base).endswith("Parser") for base in self._bases) or any(
+            _last(call.func) not in self.functions.keys() | {PARSER, "print"}
+            and (
+                any(ast.unparse(each) in parsers for each in call.args)
+                or re.fullmatch(r"(?!Config)[A-Z]\w*Parser", _last(call.func)) is not None
+            )
+            for call in self.calls
+        )
+
+    def _owners(self, func: ast.expr) -> Iterator[ast.Call]:
+        """Yield the calls that made what add_argument is called of: a group, its parser, ..."""
+        while isinstance(func, ast.Attribute):
+            made = func.value
+            made = made if isinstance(made, ast.Call) else self._made.get(ast.unparse(made), made)
+            if not isinstance(made, ast.Call):
+                return
+            yield made
+            func = made.func
+
+    def _of_call(self, call: ast.Call, owners: list[ast.Call]) -> Iterator[Added]:
+        keywords = {str(each.arg): each.value for each in call.keywords}
+        values = {name: self._literal(keywords[name]) for name in _READ if name in keywords}
+        unread = {name for name, value in values.items() if value is _UNREAD}
+        if values.get("action", "store") not in _ACTIONS:
+            unread.add("action")
+        if "None" in keywords:  # **more
+            unread |= {"action", "nargs", "type", "choices"}
+        converter = converter_of(keywords.get("type"), self.functions, self.constants)
+        exclusive = (each for each in owners if _last(each.func) == "add_mutually_exclusive_group")
+        more = (
+            frozenset(unread if converter else {*unread, "type"}),
+            converter,
+            next(map(id, exclusive), None),
+            id(call) not in self._unsure,
+        )
+        arguments = {name: value for name, value in values.items() if name not in unread}
+        for names in self._names(call):
+            yield Added(names, arguments, *more)
+
+    def _names(self, call: ast.Call) -> Iterator[tuple[str, ...]]:
+        """Yield the names of each option that the call adds: several, where it is in a loop over
+        names that are written there. Nothing in a tuple means: some option.
+        """
+        texts = [self._literal(each) for each in call.args]
+        if texts and all(isinstance(text, str) for text in texts):
+            yield tuple(texts)
+            return
+        loop = self._loops.get(id(call))
+        names = _option_names(loop) if loop is not None else []
+        if names:
+            yield from ((name,) for name in names)
+        else:
+            yield ()
+
+    def _literal(self, node: ast.expr) -> Any:
+        if _last(node) == "BooleanOptionalAction":
+            return "store_true"
+        return _literal(node, self.constants)
+
+
+def _defined(texts: tuple[str, ...]) -> tuple[dict[str, ast.FunctionDef], dict[str, Any]]:
+    """Return the functions, and the names of what is written out, that have one meaning."""
+    body = [node for text in texts for node in tree_of(text).body]
+    functions = {node.name: node for node in body if isinstance(node, ast.FunctionDef)}
+    named = [
+        (node.targets[0].id, _literal(node.value, {}))
+        for node in body
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+    ]
+    names = [name for name, _ in named] + [
+        node.name for node in body if isinstance(node, ast.FunctionDef)
+    ]
+    once = {name for name in names if names.count(name) == 1}
+    return (
+        {name: node for name, node in functions.items() if name in once},
+        {name: value for name, value in named if name in once and value is not _UNREAD},
+    )
+
+
+def _literal(node: ast.expr, constants: Mapping[str, Any]) -> Any:
+    """Return the value of what is written out, also under a name, or as range(...) of numbers."""
+    if isinstance(node, ast.Name) and node.id in constants:
+        return constants[node.id]
+    if isinstance(node, ast.Call) and _last(node.func) == "keys":
+        return _literal(getattr(node.func, "value", node.func), constants)
+    if isinstance(node, ast.Call) and _last(node.func) in ("list", "tuple", "sorted") and node.args:
+        return _literal(node.args[0], constants)
+    try:
+        if isinstance(node, ast.Call) and _last(node.func) == "range":
+            return range(*map(ast.literal_eval, node.args))
+        return ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError):
+        return _UNREAD
+
+
+def _keyword(call: ast.Call, name: str) -> Any:
+    values = (_literal(each.value, {}) for each in call.keywords if each.arg == name)
+    return next(values, None) is True
+
+
+def _last(node: ast.expr) -> str:
+    """Return the last part of a dotted name; empty for anything else."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _is_main(node: ast.If) -> bool:
+    return "__name__" in ast.unparse(node.test)
+
+
+def _option_names(node: ast.expr) -> list[str]:
+    texts = (each.value for each in ast.walk(node) if isinstance(each, ast.Constant))
+    return [text for text in texts if isinstance(text, str) and re.match(r"--|-[A-Za-z]$", text)]
