@@ -49,7 +49,7 @@ class ActorRole(StatedRole):
 
     def trust_for(self, source: str) -> None:
         """Let the service assume it for what has this ARN, too."""
-        self.assume_role_policy.add_statements(  # type: ignore[union-attr] # a role made here has one
+        self.assume_role_policy.add_statements(
             iam.PolicyStatement(
                 actions=["sts:AssumeRole"],
                 principals=[self._principal],

@@ -34,7 +34,7 @@ def registry_policy(names: Names, consumers: Sequence[Consumer]) -> dict[str, An
         _statement("SeeRegistry", consumers, ["sagemaker:DescribeModelPackageGroup"], group),
         _statement("SeeVersions", consumers, ["sagemaker:DescribeModelPackage"], versions),
     ]
-    return iam.PolicyDocument(statements=statements).to_json()  # type: ignore[no-any-return]
+    return iam.PolicyDocument(statements=statements).to_json()
 
 
 def bucket_statements(names: Names, consumers: Sequence[Consumer]) -> list[iam.PolicyStatement]:
