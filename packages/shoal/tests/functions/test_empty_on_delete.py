@@ -66,6 +66,15 @@ def _empty_group(url: str) -> dict[str, Any]:
     return _request("Custom::EmptyModelPackageGroup", properties, url)
 
 
+def test_more_versions_than_a_page_has_are_removed(s3: Any, moto_url: str) -> None:
+    for number in range(1050):
+        s3.put_object(Bucket=BUCKET, Key=f"datasets/{number % 350}", Body=b"")
+    for number in range(30):
+        s3.delete_object(Bucket=BUCKET, Key=f"datasets/{number}")
+    assert _empty_bucket(moto_url)["Status"] == "SUCCESS"
+    assert _versions(s3) == 0
+
+
 def test_delete_removes_every_version_and_delete_marker_so_that_the_bucket_can_go(
     s3: Any, moto_url: str
 ) -> None:

@@ -7,7 +7,7 @@
 - Metrics have no percentiles, images no digest of their manifest, and keys no defaults.
 - IAM reads all of AWS's policies at its start, whether anybody asks for one or not.
 - Each request looks up the methods of a class again.
-- S3's bodies, checksums and digests: see `control.s3`.
+- S3's bodies, checksums, digests and lists of versions: see `control.s3`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,12 @@ from moto.sqs.models import Queue, SQSBackend, sqs_backends
 
 from shoal_local.control.identity.policies import Principal, allows, decision
 from shoal_local.control.metrics.metric_store import nearest_rank
-from shoal_local.control.s3 import object_bodies, part_checksums, upload_digests
+from shoal_local.control.s3 import (
+    object_bodies,
+    object_versions,
+    part_checksums,
+    upload_digests,
+)
 from shoal_local.control.scheduler import service as scheduler
 
 Patch = tuple[object, str, Any]
@@ -154,6 +159,7 @@ PATCHES: tuple[Patch, ...] = (
     (Key, "to_dict", described_key),
     (responses, "method_names_from_class", cache(method_names_from_class)),
     *object_bodies.PATCHES,
+    *object_versions.PATCHES,
     *part_checksums.PATCHES,
     *upload_digests.PATCHES,
     *scheduler.PATCHES,

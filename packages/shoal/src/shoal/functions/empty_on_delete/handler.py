@@ -60,23 +60,29 @@ def empty(resource_type: str, properties: dict[str, str], context: Any) -> None:
 def empty_bucket(bucket: str, context: Any) -> None:
     """Close the bucket for writing (access logs arrive for hours), then delete every version and
     delete marker.
+
+    The first page is listed again until it is empty: nothing is taken for the last page.
     """
     s3 = boto3.client("s3")
     if EMPTY_TAG not in _bucket_tags(s3, bucket):
         log.info("%s does not carry the tag: left alone", bucket)
         return
     _close(s3, bucket)
-    for page in s3.get_paginator("list_object_versions").paginate(Bucket=bucket):
-        versions = [*page.get("Versions", []), *page.get("DeleteMarkers", [])]
-        if versions:
-            _leave_time(context)
-            objects = [
-                {"Key": version["Key"], "VersionId": version["VersionId"]} for version in versions
-            ]
-            answer = s3.delete_objects(Bucket=bucket, Delete={"Objects": objects, "Quiet": True})
-            if answer.get("Errors"):
-                raise RuntimeError(f"{bucket}: {answer['Errors'][0]}")
-            log.info("deleted %d versions from %s", len(objects), bucket)
+    while objects := _first_versions(s3, bucket):
+        _leave_time(context)
+        answer = s3.delete_objects(Bucket=bucket, Delete={"Objects": objects, "Quiet": True})
+        if answer.get("Errors"):
+            raise RuntimeError(f"{bucket}: {answer['Errors'][0]}")
+        log.info("deleted %d versions from %s", len(objects), bucket)
+
+
+def _first_versions(s3: Any, bucket: str) -> list[dict[str, str]]:
+    """Return at most 1,000 versions and delete markers, which is what one request may delete."""
+    page = s3.list_object_versions(Bucket=bucket)
+    return [
+        {"Key": version["Key"], "VersionId": version["VersionId"]}
+        for version in (*page.get("Versions", []), *page.get("DeleteMarkers", []))
+    ]
 
 
 def empty_group(group: str, group_arn: str, context: Any) -> None:
