@@ -128,6 +128,7 @@ def test_a_stopped_job_ends_as_stopped_after_stopping(account: Account) -> None:
     account.sagemaker.stop_training_job(TrainingJobName="stopped")
     assert look()["TrainingJobStatus"] in {"Stopping", "Stopped"}
     assert account.training_ended("stopped")["SecondaryStatus"] == "Stopped"
+    assert any("got SIGTERM" in line for line in account.log(GROUP, "stopped/emulator"))
 
 
 def test_checkpoints_are_synced_and_a_second_job_resumes_from_them(account: Account) -> None:
@@ -135,6 +136,46 @@ def test_checkpoints_are_synced_and_a_second_job_resumes_from_them(account: Acco
     for name in ("first-part", "second-part"):
         account.train(name, hyperparameters={"do": "checkpoint"}, CheckpointConfig=config)
     assert account.get(f"s3://{BUCKET}/checkpoints/resumed/step.txt") == b"2"
+
+
+WRITES = b"""
+import os, pathlib
+host = os.environ["SM_CURRENT_HOST"]
+for folder in (os.environ["SM_MODEL_DIR"], os.environ["SM_OUTPUT_DATA_DIR"]):
+    shared = pathlib.Path(folder, "shared", "deep")
+    shared.mkdir(parents=True)
+    (shared / f"{host}.txt").write_text(host)
+    (shared / "same.txt").write_text("same")
+    (shared / "other.txt").write_text(host)
+    pathlib.Path(folder, f"{host}-link.txt").symlink_to("shared/deep/same.txt")
+    (pathlib.Path(folder, host) if host == "algo-2" else pathlib.Path(folder, "file")).mkdir()
+    (pathlib.Path(folder, "file") if host == "algo-2" else pathlib.Path(folder, "x")).touch()
+"""
+
+
+@needs_networks
+def test_the_model_and_the_output_have_the_files_of_all_hosts(account: Account) -> None:
+    account.put("code/writes.py.tar.gz", archive({"writes.py": WRITES}))
+    job = account.train("writes", "writes.py", ResourceConfig=TWO_CPU_HOSTS)
+    assert job["TrainingJobStatus"] == "Completed", job.get("FailureReason")
+    model = job["ModelArtifacts"]["S3ModelArtifacts"]
+    output = {
+        "ModelArtifacts": {"S3ModelArtifacts": model.replace("model.tar.gz", "output.tar.gz")}
+    }
+    for files in (account.model_files(job), account.model_files(output)):
+        assert files == {
+            "shared/deep/algo-1.txt": "algo-1",
+            "shared/deep/algo-2.txt": "algo-2",
+            "shared/deep/same.txt": "same",
+            "shared/deep/other.txt": "algo-1",
+            "algo-1-link.txt": "same",
+            "algo-2-link.txt": "same",
+            "x": "",
+        }
+    notices = account.log(GROUP, "writes/emulator")
+    clashes = [line.split(" has ")[0] for line in notices if "algo-2: kept" in line]
+    names = ("file", "shared/deep/other.txt")
+    assert clashes == [f"{folder}/{name}" for folder in ("model", "data") for name in names]
 
 
 @needs_networks

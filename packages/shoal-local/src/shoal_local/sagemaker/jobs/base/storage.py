@@ -6,10 +6,11 @@ AWS reports a `DataError` as a ClientError of the job.
 
 from __future__ import annotations
 
+import filecmp
 import shutil
 import tarfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -201,6 +202,29 @@ def archive(folder: Path, target: Path) -> bool:
         target.unlink()
         raise DataError(f"The archive of {folder.name}: {error}") from error
     return True
+
+
+def merge(folder: Path, other: Path) -> Iterator[str]:
+    """Move the content of `other` into `folder`, and yield what stays: paths that have another
+    content there.
+    """
+    for each in (folder, other):
+        _require_own(each)
+        each.mkdir(exist_ok=True)
+    for path in sorted(other.iterdir()):
+        target = folder / path.name
+        if not (target.exists() or target.is_symlink()):
+            path.rename(target)
+        elif all(each.is_dir() and not each.is_symlink() for each in (path, target)):
+            yield from (f"{path.name}/{name}" for name in merge(target, path))
+        elif not _is_same(path, target):
+            yield path.name
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    if one.is_symlink() or other.is_symlink():
+        return one.is_symlink() and other.is_symlink() and one.readlink() == other.readlink()
+    return filecmp.cmp(one, other, shallow=False)
 
 
 def _add(

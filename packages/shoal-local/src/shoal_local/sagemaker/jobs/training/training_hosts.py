@@ -216,11 +216,20 @@ class TrainingHosts:
         with path.open(errors="replace") as file:
             return file.read(_MAX_FAILURE).strip() or None
 
+    def note_signal(self) -> None:
+        """Say that the script got a signal which no rank gets on AWS."""
+        self._log.notice(
+            "The script got SIGTERM and time to end. In AWS's images it gets none"
+            " (aws/sagemaker-training-toolkit, issues 125 and 173): count on the checkpoints that"
+            " it writes while it trains."
+        )
+
     def upload(self) -> None:
-        """Upload model.tar.gz and output.tar.gz of the first host.
+        """Upload model.tar.gz and output.tar.gz of all hosts.
 
         An empty folder gives no archive, as on AWS.
         """
+        self._merge()
         paths = self._paths.host(self._hosts[0])
         key = self._request["OutputDataConfig"].get("KmsKeyId", "")
         model = self._request["ModelArtifacts"]["S3ModelArtifacts"]
@@ -229,3 +238,20 @@ class TrainingHosts:
             target = self._paths.upload / uri.rpartition("/")[2]
             if storage.archive(folder, target):
                 storage.put_file(self._s3, target, uri, key)
+
+    def _merge(self) -> None:
+        """Put the models and the output data of all hosts together, in the first one's folders.
+
+        "SageMaker AI aggregates the result in a TAR file", and containers "should ensure no
+        file/directory names clash" (dg your-algorithms-training-algo-output).
+        """
+        first, *others = self._hosts
+        for host in others:
+            for folder in ("model", "output_data"):
+                own, other = (getattr(self._paths.host(name), folder) for name in (first, host))
+                for name in storage.merge(own, other):
+                    self._log.notice(
+                        f"{own.name}/{name} has one content on {first} and another on {host}: kept"
+                        f" is {first}'s. On AWS it may be either's: give the files of each host"
+                        " names of their own."
+                    )

@@ -63,14 +63,17 @@ class TrainingRun(JobRun):
                 self._enter("Downloading")
                 hosts.prepare()
                 ending = self._train(hosts)
-        return self._conclude(hosts, ending)
+            return self._conclude(hosts, ending)
 
     def _train(self, hosts: TrainingHosts) -> Ending:
         self._job.check_not_stopped()
         self._enter("Training")
         # Leaving the block uploads the last checkpoint; the job fails where that is refused.
         with hosts.running() as pod:
-            return self._watch(pod)
+            ending = self._watch(pod)
+        if ending.reason is not EndReason.EXITED:
+            hosts.note_signal()
+        return ending
 
     def _watch(self, pod: Pod) -> Ending:
         started_at, settings = time.monotonic(), self._job.core.settings
