@@ -154,7 +154,7 @@ def test_code_in_s3_that_is_larger_than_any_function_may_be_is_refused_unread(
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"Runtime": "nodejs22.x"}, "python3.10 to python3.15 functions only, not nodejs22.x"),
+        ({"Runtime": "ruby3.4"}, "does not run ruby3.4 functions; it has python3.10, "),
         ({"Layers": ["arn:aws:lambda:us-east-1:111122223333:layer:torch:1"]}, "Layers"),
         ({"Role": "arn:aws:iam::111122223333:role/nobody"}, "cannot be assumed by Lambda"),
     ],

@@ -18,7 +18,10 @@ from typing import Any
 from shoal_local.archives import BadArchiveError, TooLargeError, unpack_zip
 from shoal_local.errors import AwsError
 
-RUNTIMES = tuple(f"python3.{minor}" for minor in range(10, 16))
+RUNTIMES = (
+    *(f"python3.{minor}" for minor in range(10, 16)),
+    *(f"nodejs{major}.x" for major in range(20, 27, 2)),
+)
 """Of botocore 1.44.5, without those that can no longer be created."""
 MAX_ENVIRONMENT_BYTES = 4096
 LIMITS: Mapping[str, tuple[int, int, int, str]] = {
@@ -154,7 +157,7 @@ def checked_settings(request: Mapping[str, Any]) -> dict[str, Any]:
     runtime = request.get("Runtime")
     if runtime and runtime not in RUNTIMES:
         raise invalid(
-            f"Shoal's emulator runs {RUNTIMES[0]} to {RUNTIMES[-1]} functions only, not {runtime}"
+            f"Shoal's emulator does not run {runtime} functions; it has {', '.join(RUNTIMES)}"
         )
     _check_variables((request.get("Environment") or {}).get("Variables") or {})
     for name, (default, least, most, unit) in LIMITS.items():

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from shoal_local.control.functions.handler_process import MARK
+from shoal_local.control.functions.node_runtime import command
 from shoal_local.processes import ProcessRegistry
 
 PROGRAM = Path(__file__).with_name("handler_process.py")
@@ -50,14 +51,21 @@ class Sandbox:
     """A running handler process; it takes one invocation at a time."""
 
     def __init__(
-        self, folder: Path, environment: Mapping[str, str], registry: ProcessRegistry, what: str
+        self,
+        folder: Path,
+        environment: Mapping[str, str],
+        registry: ProcessRegistry,
+        what: str,
+        runtime: str = "python3",
     ) -> None:
         requests_read, requests_write = os.pipe()
         answers_read, answers_write = os.pipe()
         try:
             descriptors = (str(requests_read), str(answers_write))
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-s", "-u", str(PROGRAM), *descriptors],
+                command(*descriptors)
+                if runtime.startswith("nodejs")
+                else [sys.executable, "-P", "-s", "-u", str(PROGRAM), *descriptors],
                 cwd=folder,
                 env=dict(environment),
                 stdin=subprocess.DEVNULL,
