@@ -16,13 +16,34 @@ from shoal.cli.exit_codes import INTERRUPTED, OK, exit_code_of
 from shoal.cli.interrupts import interrupted_once
 from shoal.cli.lazy import Deferred, LazyGroup
 
+_CODE = Path(__file__).resolve().parents[1]
+_SOURCES = Path("packages/shoal/src/shoal")
+_READING = frozenset({"check", "doctor", "logs", "plan", "release", "runs", "status", "watch"})
+"""Commands that change nothing."""
+
 
 def _checkout() -> Path:
-    """Return the repository to work in: the one that this program is part of, or else the nearest
-    one around the working directory.
+    """Return the repository to work in: the nearest one around the working directory, or else the
+    one that this program is part of.
     """
-    folders = (*Path(__file__).resolve().parents, Path.cwd(), *Path.cwd().parents)
+    folders = (Path.cwd(), *Path.cwd().parents, *_CODE.parents)
     return next((each for each in folders if (each / "cdk.json").is_file()), Path.cwd())
+
+
+def _require_own_code(root: Path, command: str | None) -> None:
+    """Refuse to change something with the code of another checkout than `root`, and else say it.
+
+    The program of an environment that was copied, or is linked, names the path where it was made.
+    A repository without sources of its own, or a wheel, has no such code.
+    """
+    others = root / _SOURCES
+    is_checkouts = _CODE.parts[-len(_SOURCES.parts) :] == _SOURCES.parts
+    if not is_checkouts or not others.is_dir() or others.samefile(_CODE):
+        return
+    message = f"this program is the code of {_CODE.parents[3]}, not of {root}"
+    if command not in _READING:
+        raise click.UsageError(f"{message}; run `make install` there, and its .venv/bin/shoal")
+    click.echo(f"shoal: {message}", err=True)
 
 
 # Each with the module that has it and the first sentence of its own help, so that this group's help
@@ -59,7 +80,7 @@ def _print_version(context: click.Context, _: click.Parameter, is_asked: bool) -
     if is_asked:
         from shoal.repository import Repository  # imports botocore
 
-        version = Repository(_checkout(), os.environ).description()
+        version = Repository(_CODE, os.environ).description()
         click.echo(f"shoal {version or 'of an unknown commit: git knows nothing of its folder'}")
         context.exit()
 
@@ -92,6 +113,7 @@ def shoal(context: click.Context, root: Path) -> None:
     """Distributed training on SageMaker as code, on AWS or on this machine."""
     from shoal.verbs.workspace import Workspace  # imports boto3, which help can do without
 
+    _require_own_code(root, context.invoked_subcommand)
     context.obj = Workspace(root.resolve(), dict(os.environ))
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import sys
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -46,27 +47,37 @@ class _Findings:
     """What has been said of the files, and what is left to say when all are read."""
 
     root: Path
-    mistakes: set[str] = field(default_factory=set)
+    mistakes: dict[str, None] = field(default_factory=dict)
+    """Each once: all environments of a workload have its."""
     remarks: dict[tuple[str, str], list[Environment]] = field(default_factory=dict)
     """Mark and text to the environments, as one workload has them, that it is said of."""
     right: list[Environment] = field(default_factory=list)
 
     @contextmanager
     def told(self) -> Iterator[None]:
-        """Print the lines of a mistake that are new: all environments of a workload have its."""
         try:
             yield
         except ConfigError as error:
-            for line in error.lines:
-                if line not in self.mistakes:
-                    click.echo(line, err=True)
-            self.mistakes |= set(error.lines)
+            self.mistakes |= dict.fromkeys(error.lines)
+
+    def remark_lines(self) -> Iterator[str]:
+        """Yield the remarks, the gravest first."""
+        for folder in folders_without_a_file(self.root):
+            yield f"{folder}/: notice: has no {FILE}, so nothing runs it; write one"
+        for mark in _MARKS:
+            for (its_mark, text), environments in self.remarks.items():
+                if its_mark == mark:
+                    yield f"{mark} ({_titles(environments, self.right)}): {text}"
 
 
 @click.command()
+@click.option("--all", "is_all", is_flag=True, help="On a terminal, also repeat what it said last.")
 @click.pass_obj
-def check(workspace: Workspace) -> None:
-    """Validate every environment's and every workload's file."""
+def check(workspace: Workspace, is_all: bool) -> None:
+    """Validate every environment's and every workload's file.
+
+    On a terminal, warnings and notices that it said the last time are only counted.
+    """
     root, findings = workspace.root, _Findings(workspace.root)
     names = environment_names(root)
     if not names:
@@ -81,14 +92,30 @@ def check(workspace: Workspace) -> None:
                     _check_view(name, workload, findings)
     with findings.told():
         require_own_names(findings.right)
-    if findings.mistakes:  # remarks would bury them
+    lines = [*findings.remark_lines()]
+    known = set[str]() if is_all or not sys.stdout.isatty() else _said_last(root, lines)
+    for line in lines:
+        if line not in known:
+            click.echo(line)
+    if known:
+        click.echo(f"{len(known)} remarks as the last time; `shoal check --all` repeats them")
+    for mistake in findings.mistakes:  # at the end, where they are seen
+        click.echo(mistake, err=True)
+    if findings.mistakes:
         raise click.exceptions.Exit(USAGE)
-    for folder in folders_without_a_file(root):
-        click.echo(f"{folder}/: notice: has no {FILE}, so nothing runs it; write one")
-    for mark in _MARKS:
-        for (its_mark, text), environments in findings.remarks.items():
-            if its_mark == mark:
-                click.echo(f"{mark} ({_titles(environments, findings.right)}): {text}")
+
+
+def _said_last(root: Path, lines: Sequence[str]) -> set[str]:
+    """Return the lines that were said the last time, and keep these for the next; what may fail is
+    said each time.
+    """
+    file = root / ".shoal" / "check.txt"
+    with suppress(OSError, UnicodeError):  # a checkout that nobody may write to has no memory
+        before = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("\n".join(lines), encoding="utf-8")
+        return {line for line in lines if line in before and not line.startswith(_MARKS[0])}
+    return set()
 
 
 def _check_workload(root: Path, name: str) -> None:
