@@ -57,7 +57,7 @@ _COMMANDS = (
     ("destroy", "platform.destroy", "Stop what runs in ENV, and delete all that it has."),
     ("diff", "platform.deployment", "Compare ENV as the checkout has it with what is deployed."),
     ("doctor", "platform.doctor", "Ask AWS what decides whether ENV can be deployed and train."),
-    ("image", "platform.image", "The container image that an environment builds for itself."),
+    ("image", "platform.image", "The container images that an environment builds for itself."),
     ("invoke", "models.invoke", "Send a file to a running endpoint and print its answer."),
     ("local", "platform.local", "AWS on this machine: the emulator."),
     ("logs", "models.executions", "Print what STEP of EXECUTION has logged."),
