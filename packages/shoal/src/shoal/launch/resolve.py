@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from shoal.launch import source_code, tables
+from shoal.launch import recipes, source_code, tables
 from shoal.launch.advice import choose, problems_of
 from shoal.launch.case import SMDDP, Case
 from shoal.launch.contract import Contract
@@ -136,8 +136,7 @@ def resolve(
         )
     training_tag = tags.training_gpu if case.has_gpus else tags.training_cpu
     on_gpus = endpoint is not None and tables.has_gpus(endpoint.instance_type)
-    built = endpoint and endpoint.build_image
-    own_server = endpoint and (endpoint.image_uri or (built and f"images/{built}:built"))
+    own_server = endpoint and (endpoint.image_uri or _built(endpoint.build_image, region))
     return Launch(
         case,
         training.image_uri or tables.image_uri(region, tags.repository, training_tag),
@@ -152,6 +151,13 @@ def resolve(
         (*notices, *notices_of(case, serves=endpoint is not None and not own_server)),
         backend,
     )
+
+
+def _built(recipe: str | None, region: str) -> str | None:
+    """Return a name for the image of a recipe that serves, with the tag of the image below it."""
+    if recipe is None or recipe not in recipes.names(serves=True):
+        return None
+    return f"{recipes.FOLDER}/{recipe}:{recipes.build_arguments(recipe, region)['TAG']}"
 
 
 def launch_of(environment: Environment, root: Path | None = None) -> Launch:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -12,6 +11,8 @@ from shoal.pipelines import shapes
 from shoal.settings.parsing.errors import ConfigError, Problem
 from shoal.settings.settings import Environment
 
+_FOR_CPUS = "pytorch-serving"
+"""How the repository ends of an image that is built to serve on CPUs."""
 _SHAPES = {
     "training": "TrainingInstanceType",
     "evaluation": "ProcessingInstanceType",
@@ -91,7 +92,7 @@ def notices(environment: Environment, launch: Launch) -> Iterator[str]:
     for section, instance_type in _on_aws_images(environment):
         is_served = section == "serving" and release is not None
         image = release.image_uri if is_served and release else launch.inference_image_uri
-        is_for_cpus = section == "evaluation" or re.search(r"-cpu-|pytorch-serving([:@]|$)", image)
+        is_for_cpus = section == "evaluation" or "-cpu-" in image or image.endswith(_FOR_CPUS)
         if tables.has_gpus(instance_type) and is_for_cpus:
             yield (
                 f"{section}.instance_type {instance_type} has GPUs, which the image used there"
