@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
 
-from shoal.aws.target import Target
 from shoal.errors import AnswerError, ToolMissingError, UsageError
 from shoal.page import history
 from shoal.page.mlflow_run import EXECUTION_TAG, PACKAGE_TAG, MlflowRun, mlflow_run
@@ -40,28 +39,17 @@ def connected(session: Session, uri: str) -> Iterator[Mlflow]:
             f"{uri} is no tracking server of {session.title}, which is {target.description}; name"
             f" {arn}tracking-server/NAME, or a server's address"
         )
+    inherited, endpoint = session.workspace.environ, {}
+    if target.endpoint_url:  # nothing by which MLflow would reach AWS
+        inherited = {key: each for key, each in inherited.items() if not key.startswith(_SETTINGS)}
+        endpoint = {"SAGEMAKER_MLFLOW_CUSTOM_ENDPOINT": target.endpoint_url}
     try:
-        _set_environment(_environment(target, session.workspace.environ))
+        os.environ.clear()
+        os.environ.update(target.child_environment(inherited) | endpoint)
         yield Mlflow(uri)
     finally:
-        _set_environment(before)
-
-
-def _environment(target: Target, inherited: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment variables of an export.
-
-    For AWS, all of `inherited`; for loopback, nothing by which MLflow would reach AWS.
-    """
-    if target.endpoint_url is None:
-        return target.child_environment(inherited)
-    rest = {key: value for key, value in inherited.items() if not key.startswith(_SETTINGS)}
-    endpoint = {"SAGEMAKER_MLFLOW_CUSTOM_ENDPOINT": target.endpoint_url}
-    return target.child_environment(rest) | endpoint
-
-
-def _set_environment(variables: Mapping[str, str]) -> None:
-    os.environ.clear()
-    os.environ.update(variables)
+        os.environ.clear()
+        os.environ.update(before)
 
 
 class Mlflow:
@@ -132,11 +120,7 @@ class Mlflow:
         entities = {
             "params": [self._entities.Param(*each) for each in run.parameters.items()],
             "tags": [self._entities.RunTag(*each) for each in run.tags.items()],
-            "metrics": [
-                self._entities.Metric(name, *point)
-                for name, points in run.metrics.items()
-                for point in points
-            ],
+            "metrics": [self._entities.Metric(*each) for each in run.metrics],
         }
         for kind, items in entities.items():
             for start in range(0, len(items), _MAX_ITEMS[kind]):
@@ -169,16 +153,14 @@ class Mlflow:
         if not self._client.search_registered_models(f"name = '{name}'", max_results=1):
             self._client.create_registered_model(name)
         same = f"name = '{name}' and tag.`{PACKAGE_TAG}` = '{run.tags[PACKAGE_TAG]}'"
-        versions = self._client.search_model_versions(same, max_results=1)
-        tags = {key: value for key, value in run.tags.items() if key.startswith(_OURS)}
-        if versions:
-            version = versions[0].version
-            for key, value in tags.items():
+        found = self._client.search_model_versions(same, max_results=1)
+        if not found:
+            tags, soon = {PACKAGE_TAG: run.tags[PACKAGE_TAG]}, {"await_creation_for": None}
+            found = [self._client.create_model_version(name, source, run_id, tags, **soon)]
+        version = found[0].version
+        for key, value in run.tags.items():
+            if key.startswith(_OURS):
                 self._client.set_model_version_tag(name, version, key, value)
-        else:
-            version = self._client.create_model_version(
-                name, source, run_id, tags, await_creation_for=None
-            ).version
         return f", model {name} version {version}"
 
     def _failure(self, error: Exception) -> AnswerError:

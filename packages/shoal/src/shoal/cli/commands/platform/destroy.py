@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import click
 
 from shoal.aws import inventory
-from shoal.cli.commands.platform.sweep import sweep_whole
 from shoal.cli.options import environment_argument, local_option
 from shoal.cli.view import open_view
+from shoal.errors import LeftBehindError
 from shoal.settings.loading.loader import workloads_of
+from shoal.verbs.destroy.sweep import Swept, sweep
 from shoal.verbs.flow import phase
 from shoal.verbs.workspace import Session, Workspace
 
@@ -52,7 +54,7 @@ def destroy(
     if dry_run and not only_leftovers:
         raise click.UsageError("--dry-run goes with --leftovers")
     if only_leftovers:
-        sweep_whole(workspace.open_whole(environment, local, workload), dry_run=dry_run)
+        _sweep(workspace.open_whole(environment, local, workload), dry_run=dry_run)
         return
     if only_serving:
         _destroy_serving(workspace.open(environment, local, workload))
@@ -115,3 +117,36 @@ def _destroy_serving(session: Session) -> None:
         click.echo(
             f"its file still pins a release: `shoal deploy {session.arguments}` serves it again"
         )
+
+
+def _sweep(session: Session, *, dry_run: bool) -> None:
+    """Delete endpoints, configurations and models that executions left for longer than
+    `endpoint.ttl_minutes`; raise LeftBehindError where not all could be.
+    """
+    problems: list[str] = []
+    for each in session.each:
+        name = each.names.function("sweep")
+        swept = sweep(each.target, name, dry_run=dry_run)
+        if each.environment.workloads:
+            click.echo(f"{each.title}:")
+        click.echo("\n".join(_swept_lines(swept, each.environment.ttl_minutes)))
+        if swept.pending:
+            pending = f"what executions {', '.join(swept.pending)} left"
+            problems.append(f"not deleted yet: {pending}; sweep again in a few minutes")
+        if not swept.complete:
+            unread = f"{' and '.join(swept.unread) or 'tags'} could not be read"
+            problems.append(f"not everything was looked at: {unread}, the log of {name} says why")
+    if problems:
+        raise LeftBehindError("; ".join(problems))
+
+
+def _swept_lines(swept: Swept, ttl_minutes: int) -> Iterator[str]:
+    old = f"{swept.endpoints_past_ttl} older than {ttl_minutes} minutes"
+    yield f"endpoints: {swept.endpoints}, of which {old}"
+    if swept.kept:
+        yield f"kept, running or younger: executions {', '.join(swept.kept)}"
+    if swept.dry_run:
+        past = f"what executions {', '.join(swept.past_ttl)} left" if swept.past_ttl else "nothing"
+        yield f"would be removed: {past}"
+    else:
+        yield f"deleted: {', '.join(swept.deleted) or 'nothing'}"

@@ -13,16 +13,18 @@ from typing import Any
 import click
 
 from shoal.cli.columns import columns
-from shoal.cli.commands.platform.strategies import print_strategies
 from shoal.cli.options import environment_argument
 from shoal.costs.plan import Bill, Plan, Room, Run, shared_plan
 from shoal.costs.plan import plan as make_plan
 from shoal.costs.prices import HOURS_A_MONTH, Price
+from shoal.launch import resolve, tables
 from shoal.pipelines.checks.check import check
-from shoal.settings.loading.loader import load_environment, load_workloads
+from shoal.settings.loading.loader import load_environment, load_workloads, strategy_names
+from shoal.settings.parsing.errors import ConfigError
 from shoal.verbs.workspace import Workspace
 
 UNKNOWN = "unknown"
+_STRATEGY_HEAD = ("name", "framework", "instances", "launcher", "what the toolkit starts")
 
 
 @click.command()
@@ -53,7 +55,7 @@ def plan(
     Costs are those at rest and per hour of training.
     """
     if lists_strategies:
-        print_strategies(workspace, environment, workload)
+        _print_strategies(workspace, environment, workload)
         return
     root = workspace.root
     views = (
@@ -272,3 +274,34 @@ def _sources(plans: Iterable[Plan], room: Room | str) -> Iterator[str]:
             f"{UNKNOWN}: Shoal's costs/prices.yaml has no price for this region;"
             " see https://aws.amazon.com/pricing/"
         )
+
+
+def _print_strategies(workspace: Workspace, environment: str, workload: str | None) -> None:
+    """Print the overlays in environments/strategies/ as they look when laid over an environment."""
+    load_environment(environment, workspace.root, workload=workload)
+    names = strategy_names(workspace.root)
+    rows = [
+        _STRATEGY_HEAD,
+        *(_strategy_row(workspace, environment, workload, name) for name in names),
+    ]
+    click.echo("\n".join(columns(rows)))
+    click.echo("\nrun one: `shoal demo --strategy NAME`; about each: docs/strategies/")
+
+
+def _strategy_row(
+    workspace: Workspace, environment: str, workload: str | None, name: str
+) -> tuple[str, ...]:
+    try:
+        settings = load_environment(environment, workspace.root, name, workload)
+        contract = resolve(settings.training, settings.region).contract
+    except ConfigError as error:
+        reasons = "; ".join(problem.line("") for problem in error.problems)
+        return name, "-", "-", "-", f"does not fit: {reasons}"
+    training = settings.training
+    row = tables.strategy(training.strategy)
+    framework = f"{training.framework} {training.framework_version}"
+    instances = f"{training.instance_count} x {training.instance_type}"
+    starts = (
+        row.starts if contract.launcher == row.launcher else f"{contract.launcher} on every host"
+    )
+    return name, framework, instances, contract.launcher, starts
