@@ -3,6 +3,7 @@
 Writes the result of each: "ok", or the error's class and text.
 """
 
+import functools
 import warnings
 from collections.abc import Callable
 
@@ -34,7 +35,23 @@ def coalesced(
     assert all(bool((tensor == expected).all()) for tensor in outputs)
 
 
+def reduced(name: str, operation: dist.ReduceOp.RedOpType) -> None:
+    """Reduce a list of whole numbers, which bitwise operations need."""
+    tensors = [torch.ones(4, dtype=torch.int32) for _ in range(2)]
+    if name == "all_reduce, coalesced":
+        dist.all_reduce_coalesced(tensors, operation)
+    elif name == "reduce":
+        dist.reduce(tensors[0], 0, operation)
+    else:
+        dist.all_reduce(tensors[0], operation, async_op=True).wait()
+
+
 ATTEMPTS = {
+    **{
+        f"{name}({operation})": functools.partial(reduced, name, getattr(dist.ReduceOp, operation))
+        for name in ("all_reduce", "all_reduce, coalesced", "reduce")
+        for operation in ("SUM", "MIN", "MAX", "AVG", "PRODUCT", "BAND", "BOR", "BXOR")
+    },
     "all_reduce": lambda: dist.all_reduce(torch.ones(4)),
     "broadcast": lambda: dist.broadcast(torch.ones(4), 0),
     "reduce": lambda: dist.reduce(torch.ones(4), 0),

@@ -45,6 +45,13 @@ STRICT = {
     "reduce_scatter_tensor, coalesced": NO_REDUCE_SCATTER,
 }
 """Collective -> how strict mode refuses it under mpirun; what gloo can do works without it."""
+REDUCING = ("all_reduce", "all_reduce, coalesced", "reduce")
+HAS = {f"{name}({each})": OK for name in REDUCING for each in ("SUM", "MIN", "MAX")}
+HAS_NOT = {
+    f"{name}({each})": "SMDDPUnsupportedError: SMDDP does not support: ReduceOp"
+    for name in REDUCING
+    for each in ("AVG", "PRODUCT", "BAND", "BOR", "BXOR")
+}
 BARRIER = {
     "barrier(device_ids)": "SMDDPUnsupportedError: smddp does not support barrier(device_ids=...)"
 }
@@ -54,13 +61,13 @@ WARNING = "SMDDPPerformanceWarning: under torchrun smddp accelerates AllGather"
 @pytest.mark.parametrize(
     ("launcher", "strict", "expected", "warns"),
     [
-        ("mpirun", "0", DOCUMENTED | dict.fromkeys(STRICT, OK), False),
-        ("mpirun", "1", DOCUMENTED | STRICT | BARRIER, False),
+        ("mpirun", "0", DOCUMENTED | HAS | dict.fromkeys(STRICT, OK), False),
+        ("mpirun", "1", DOCUMENTED | STRICT | BARRIER | HAS | HAS_NOT, False),
         # as FSDP needs; torchrun does not accelerate gradients
         (
             "torchrun",
             "1",
-            {"reduce_scatter_tensor": OK, "reduce_scatter_tensor, coalesced": OK},
+            {"reduce_scatter_tensor": OK, "reduce_scatter_tensor, coalesced": OK} | HAS | HAS_NOT,
             True,
         ),
     ],

@@ -46,6 +46,11 @@ UNDOCUMENTED = (
     *("send", "recv", "recv_anysource"),
 )
 
+# Of torch's operations those that AWS's reference lists ("AVERAGE, SUM, MIN, MAX"; torch has no
+# AVERAGE, and AVG is refused: aws/amazon-sagemaker-examples, issue 3967).
+REDUCTIONS = (dist.ReduceOp.SUM, dist.ReduceOp.MIN, dist.ReduceOp.MAX)
+WITH_REDUCTION = ("allreduce", "allreduce_coalesced", "reduce")
+
 # What gloo calls a collective in Python, where it has another name than the group.
 GLOO_NAMES = {
     "all_to_all_single": "alltoall_base",
@@ -160,9 +165,16 @@ def _one_by_one(
     return done(outputs)
 
 
-def _warn_if_not_accelerated(
-    group: StrictProcessGroup, name: str, arguments: tuple[Any, ...]
-) -> None:
+def _check_documented(group: StrictProcessGroup, name: str, arguments: tuple[Any, ...]) -> None:
+    """Refuse an operation under every launcher; warn of what NCCL would run."""
+    if name in WITH_REDUCTION and len(arguments) > 1:
+        operation = arguments[1].reduceOp
+        # torch's two types of operation are equal in this order only
+        if not any(operation == each for each in REDUCTIONS):
+            raise SMDDPUnsupportedError(
+                f"SMDDP does not support: ReduceOp in {name}; it has SUM, MIN and MAX. For an"
+                " average sum, and divide by the number of ranks"
+            )
     if name != "allreduce" or not group.environment.accelerates_allgather:
         return
     size_bytes = sum(tensor.numel() * tensor.element_size() for tensor in arguments[0])
@@ -198,6 +210,6 @@ def _define(
 
 
 _define(PlainProcessGroup, CALLED_IN_PYTHON)
-_define(StrictProcessGroup, DOCUMENTED, _warn_if_not_accelerated)
+_define(StrictProcessGroup, DOCUMENTED, _check_documented)
 _define(StrictProcessGroup, WITH_ALLGATHER, _require_allgather)
 _define(StrictProcessGroup, UNDOCUMENTED, _refuse)
