@@ -80,6 +80,8 @@ RETRIES = [{"ExceptionType": ["Step.THROTTLING"]}]
         (with_value({"Get": "Parameters.No"}), "the parameter No, which is not defined"),
         (with_value({"Get": "Steps.Nothing.X"}), "depends on Nothing"),
         (definition(shell_step("A", "", Arguments={"RoleAn": "x"})), "Unknown field"),
+        (checked(train(TrainingJobName="a_b")), "trainingJobName"),
+        (checked(train(TrainingJobName="x" * 64)), "trainingJobName"),
         (
             definition(shell_step("A", "", Arguments={"AppSpecification": {}})),
             "'appSpecification.imageUri' failed to satisfy constraint: Member must not be null",
@@ -164,6 +166,11 @@ def test_what_is_wrong_or_not_emulated_is_refused_by_name(text: str, message: st
     missing = "not emulate" in caught.value.message
     assert caught.value.code == ("UnknownOperationException" if missing else "ValidationException")
     assert message in caught.value.message
+
+
+@pytest.mark.parametrize("name", ["mine", "x" * 63, {"Get": "Parameters.Count"}])
+def test_a_job_may_have_a_name_which_begins_its_own(name: Any) -> None:
+    check_arguments(parse(checked(train(TrainingJobName=name))))
 
 
 @pytest.mark.parametrize(

@@ -188,6 +188,23 @@ def test_steps_run_side_by_side_up_to_the_limit(account: Account, limit: int) ->
     assert (len(at_once), max(at_once)) == (3, limit)
 
 
+@pytest.mark.parametrize("prefix", ["mine", "x" * 63])
+def test_a_name_in_the_arguments_begins_the_jobs_name(account: Account, prefix: str) -> None:
+    named = {"ProcessingJobName": {"Get": "Parameters.Prefix"}}
+    parameter = {"Name": "Prefix", "Type": "String", "DefaultValue": prefix}
+    pipeline = f"named-{len(prefix)}"
+    account.deploy_pipeline(
+        pipeline, [shell_step("Named", "true", Arguments=named)], Parameters=[parameter]
+    )
+    execution = account.execute(pipeline)
+    arn = account.steps(execution)["Named"]["Metadata"]["ProcessingJob"]["Arn"]
+    identifier = execution["PipelineExecutionArn"].rpartition("/")[2]
+    start = prefix[: 63 - len(f"-{identifier}-{'t' * 10}-0")]
+    name = arn.rpartition("/")[2]
+    assert len(name) <= 63
+    assert re.fullmatch(rf"{start}-{identifier}-[a-z0-9]{{10}}-0", name)
+
+
 def test_an_execution_that_is_stopped_stops_its_job_and_until_then_keeps_its_pipeline(
     account: Account,
 ) -> None:

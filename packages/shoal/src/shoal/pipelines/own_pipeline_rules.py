@@ -22,6 +22,7 @@ from shoal.pipelines.limits import (
     run_time,
 )
 from shoal.pipelines.requests import TRANSFORM_FOLDER, artifacts
+from shoal.pipelines.shapes import CREATE_CALLS
 from shoal.settings.names import Names
 from shoal.settings.settings import Environment
 
@@ -101,6 +102,15 @@ class _Fit:
     def _of_step(self, step: StepJson) -> Iterator[tuple[str, str]]:
         """Yield place and message of what a step of this type may not do here."""
         arguments, group = step["Arguments"], self._names.model_package_group
+        _, generated = CREATE_CALLS.get(step["Type"], ("", None))
+        if generated and generated in arguments:
+            name = self._text_of(arguments[generated])
+            if not name.startswith(GENERATED_PREFIX):
+                yield (
+                    generated,
+                    f"{name!r} must start with {GENERATED_PREFIX}, by which the roles here know the"
+                    " jobs of pipelines; or leave it out",
+                )
         match step["Type"]:
             case "Endpoint" | "EndpointConfig" as kind:
                 key = _HOSTING_NAMES[kind]

@@ -30,7 +30,10 @@ CREATE_CALLS = {
     "EndpointConfig": ("CreateEndpointConfig", None),
     "Endpoint": ("CreateEndpoint", None),
 }
-"""Step type to its operation, and the name that the pipeline itself generates."""
+"""Step type to its operation, and the name that the pipeline itself generates.
+
+A name that is given is a prefix of that one.
+"""
 MAX_DEFINITION = 1_048_576  # botocore, sagemaker PipelineDefinition
 _EXPRESSIONS = frozenset({"Get", "Std:Join", "Std:JsonGet"})
 _TOKEN = re.compile(r"\$\{Token\[")
@@ -61,12 +64,10 @@ def _step_mistakes(step: Mapping[str, Any], defaults: Mapping[str, Any]) -> Iter
     kind, name, arguments = step["Type"], step["Name"], step["Arguments"]
     if kind in CREATE_CALLS:
         operation, generated = CREATE_CALLS[kind]
-        if generated in arguments:
-            yield f"{name}.{generated}: the pipeline makes up this name itself"
         shape = _service_model().operation_model(operation).input_shape
         # an expression counts as there, whatever it stands for
         request = {generated: {"Get": ""}} if generated else {}
-        yield from _Checker(defaults).value(shape, {**arguments, **request}, name)
+        yield from _Checker(defaults).value(shape, {**request, **arguments}, name)
     elif kind in {"Callback", "Lambda"}:
         yield from _flat_mistakes(kind, name, arguments)
     elif kind == "Fail" and set(arguments) != {"ErrorMessage"}:

@@ -40,7 +40,6 @@ OPERATIONS: Mapping[str, tuple[str, str]] = {
 }
 """Steps that are one Create call: the operation, and the name that the service may have to make up.
 """
-_OWN_NAME = {"Training", "Processing", "Transform", "Tuning", "Model"}
 _TYPES = {*OPERATIONS, "Callback", "Condition", "Lambda", "Fail"}
 _RETRYABLE = OPERATIONS.keys() - {"Endpoint"}
 _SDKS_EXPERIMENT = {
@@ -167,11 +166,6 @@ def _step(document: Document, branch: tuple[str, bool] | None) -> Step:
 
 def _check_request(name: str, kind: str, arguments: Document) -> None:
     operation, name_key = OPERATIONS[kind]
-    if kind in _OWN_NAME and name_key in arguments:
-        raise not_emulated(
-            f"{name_key} in the Arguments of step {name}: the service makes up the names of jobs"
-            " and models"
-        )
     document = with_wildcards(arguments)
     if not isinstance(document, dict):
         raise unparsable(f"Step {name}: Arguments must be an object, not an expression")

@@ -137,14 +137,14 @@ class Execution:
         retries = Retries(step.document.get("RetryPolicies", []))
         while True:
             try:
-                return self._attempt(step)
+                return self._attempt(step, retries.attempts - 1)
             except StepFailedError as error:
                 pause_s = retries.pause_s(error.cause)
                 if pause_s is None or self._stop.wait(pause_s):
                     raise
                 self.record.set_step(step, "Executing", AttemptCount=retries.attempts)
 
-    def _attempt(self, step: Step) -> StepResult:
+    def _attempt(self, step: Step, failures: int) -> StepResult:
         if step.type == "Condition":
             return self._condition(step)
         arguments = self._scope.resolve(step.arguments)
@@ -161,6 +161,7 @@ class Execution:
             replace(step, document=step.document | targets),
             arguments,
             lambda metadata: self.record.set_step(step, "Executing", Metadata=metadata),
+            failures,
         )
 
     def _condition(self, step: Step) -> StepResult:

@@ -28,7 +28,7 @@ from shoal_local.sagemaker.jobs.base.job import (
     TUNING,
 )
 from shoal_local.sagemaker.jobs.tuning.tuning import training_summaries
-from shoal_local.sagemaker.pipelines.definition.definition import Step
+from shoal_local.sagemaker.pipelines.definition.definition import OPERATIONS, Step
 from shoal_local.sagemaker.pipelines.execution.callbacks import (
     Callback,
     CallbackFailedError,
@@ -37,6 +37,7 @@ from shoal_local.sagemaker.pipelines.execution.callbacks import (
 from shoal_local.sagemaker.resources import KINDS, Kind
 from shoal_local.sagemaker.shapes import Document, shape_errors, shape_for
 
+_MAX_NAME = 63
 _MAX_TUNING_NAME = 32
 _CHECK_STOP_S = 0.2
 _STABLE_STATUSES = {"InService", "Failed", "OutOfService", "UpdateRollbackFailed"}
@@ -86,16 +87,15 @@ class Runner:
     credentials: RoleCredentials
     stop: Event
 
-    def run(self, step: Step, arguments: Document, report: Report) -> StepResult:
-        """Run a step and return its result; raise StepFailedError or StepStoppedError."""
-        own_name = step.name.replace("_", "-")
-        name = _named(f"pipelines-{self.execution_id}-{own_name}")
+    def run(self, step: Step, arguments: Document, report: Report, failures: int = 0) -> StepResult:
+        """Run a step after some failures and return its result; raise StepFailedError or
+        StepStoppedError.
+        """
+        name = self._name(step, arguments, failures)
         match step.type:
             case "Training" | "Processing" | "Transform":
                 return self._job(_JOBS[step.type], name, step, arguments, report)
             case "Tuning":
-                # the form in a public repository's S3 URIs
-                name = _named(f"{self.execution_id}-{own_name}", _MAX_TUNING_NAME)
                 return self._tuning(name, step, arguments, report)
             case "Model":
                 return self._create("Model", name, step, arguments)
@@ -110,6 +110,22 @@ class Runner:
             case "Lambda":
                 return self._lambda(step, arguments)
         return self._callback(step, arguments, report)
+
+    def _name(self, step: Step, arguments: Document, failures: int) -> str:
+        """Return the name of what the step creates.
+
+        A name in its arguments is a prefix, `<name>-<execution>-<token>-<failures>`
+        (sagemaker-python-sdk, issue 3946; the SDK's `use_custom_job_prefix`). A tuning job's own
+        name has the form in a public repository's S3 URIs.
+        """
+        is_tuning = step.type == "Tuning"
+        max_length = _MAX_TUNING_NAME if is_tuning else _MAX_NAME
+        _, name_key = OPERATIONS.get(step.type, ("", ""))
+        if prefix := arguments.get(name_key):
+            end = f"-{self.execution_id}-{names.suffix()}-{failures}"
+            return _named(str(prefix), max_length, end)
+        start = "" if is_tuning else "pipelines-"
+        return _named(f"{start}{self.execution_id}-{step.name.replace('_', '-')}", max_length)
 
     def _call(self, operation: str, **request: Any) -> Document:
         """Call the SageMaker API with the pipeline's role; a refusal is the step's failure."""
@@ -290,9 +306,9 @@ class Runner:
         )
 
 
-def _named(start: str, max_length: int = 63) -> str:
+def _named(start: str, max_length: int = _MAX_NAME, end: str = "") -> str:
     """Return a name that ends with what nothing else has, cut to the length that it may have."""
-    end = f"-{names.suffix()}"
+    end = end or f"-{names.suffix()}"
     return start[: max_length - len(end)].rstrip("-") + end
 
 
