@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from shoal.settings.loading.loader import load_environment
 from shoal.settings.parsing.errors import ConfigError
 from shoal.settings.settings import Endpoint, Environment
 from tests.pipelines.inputs import environment
-from tests.repository import ROOT
+from tests.repository import CHECKOUT, ROOT, copy_folder
 
 MAIN = 'def main():\n    pass\n\n\nif __name__ == "__main__":\n    main()\n'
 EVALUATE = """
@@ -152,3 +153,85 @@ def test_a_container_that_answers_by_itself_needs_no_inference(tmp_path: Path) -
 def test_the_shipped_scripts_say_all_of_it() -> None:
     told = check(load_environment("dev", ROOT), ROOT).notices
     assert [notice for notice in told if notice.startswith("no script in")] == []
+
+
+OWN = """from dataclasses import replace
+from pipelines.training import training_pipeline
+
+def build(environment, infrastructure, launch):
+    pipeline = training_pipeline(environment, infrastructure, launch)
+    {}
+"""
+UNCHANGED = "return pipeline"
+OTHER_EVALUATION = """request = dict(pipeline.step("Evaluate").arguments)
+    request["Environment"] = {"A": "1"}
+    steps = (pipeline.steps[0], replace(pipeline.steps[1], arguments=request), pipeline.steps[2])
+    return replace(pipeline, steps=steps)"""
+NO_HOSTING = """*before, gate = pipeline.steps
+    gate = replace(gate, if_true=gate.if_true[:2])
+    return replace(pipeline, steps=(*before, gate))"""
+
+
+@pytest.mark.parametrize(
+    ("function", "changed", "told"),
+    [
+        (UNCHANGED, {}, ""),
+        (UNCHANGED, {"evaluate": EVALUATE.replace("rmse", "rsme")}, "name rmse, which evaluate.py"),
+        (UNCHANGED, {"evaluate": EVALUATE.replace("test-", "")}, "takes no --test-dir"),
+        (UNCHANGED, {"inference": None}, "there is no inference.py"),
+        (UNCHANGED, {"train": ""}, "calls nothing"),
+        (NO_HOSTING, {"inference": None, "evaluate": f"{EVALUATE}{CONTRACT}"}, ""),
+        (NO_HOSTING, {"evaluate": EVALUATE.replace("rmse", "")}, "name rmse, which evaluate.py"),
+        (OTHER_EVALUATION, {"evaluate": "print()"}, ""),
+        (OTHER_EVALUATION, {"train": ""}, "calls nothing"),
+    ],
+)
+def test_steps_that_stay_as_they_are_keep_their_contract(
+    tmp_path: Path, function: str, changed: dict[str, Any], told: str
+) -> None:
+    copy_folder(CHECKOUT / "pipelines", tmp_path / "pipelines")
+    name = f"own_{abs(hash((function, told)))}"
+    (tmp_path / f"{name}.py").write_text(OWN.format(function))
+    write(tmp_path, **changed)
+    if not told:
+        assert check(settings(pipeline=f"{name}:build"), tmp_path).definition
+        return
+    with pytest.raises(ConfigError, match=re.escape(told)):
+        check(settings(pipeline=f"{name}:build"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "training", "told"),
+    [
+        ("print()", {"spot": True, "max_wait_s": 90_000}, "training.spot: no script in code says"),
+        ("print('/opt/ml/checkpoints')", {"spot": True, "max_wait_s": 90_000}, ""),
+        (
+            "print()",
+            {
+                "spot": True,
+                "max_wait_s": 90_000,
+                "environment": {"OUT": "/opt/ml/checkpoints"},
+            },
+            "",
+        ),
+        ("print()", {"spot": False}, ""),
+        (
+            "import os; print(os.environ['SM_CHANNEL_VALID'])",
+            {"spot": False},
+            "reads SM_CHANNEL_VALID,",
+        ),
+        ("import os; os.environ.get('SM_CHANNEL_VAL')", {"spot": False}, "reads SM_CHANNEL_VAL,"),
+        ("import os; print(os.environ['SM_CHANNEL_TRAIN'])", {"spot": False}, ""),
+        ("import os; print(os.environ['SM_CHANNELS'])", {"spot": False}, ""),
+        ("import other", {"spot": False}, "reads SM_CHANNEL_DEEP,"),
+    ],
+)
+def test_what_a_script_reads_or_never_writes_is_a_risk(
+    tmp_path: Path, text: str, training: dict[str, Any], told: str
+) -> None:
+    base = settings()
+    own = base.model_copy(update={"training": base.training.model_copy(update=training)})
+    root = write(tmp_path, train=text, other="import os; print(os.environ['SM_CHANNEL_DEEP'])")
+    risks = [each for each in check(own, root).notices if isinstance(each, Risk)]
+    mine = [each for each in risks if each.startswith(("training.spot", "data.channels"))]
+    assert [told in each for each in mine] == ([True] if told else [])

@@ -59,7 +59,7 @@ def test_a_line_names_file_line_key_value_and_allowed_values(tmp_path: Path) -> 
     )
     assert len(lines) == 1
     assert lines[0].startswith(expected)
-    assert lines[0].endswith("none; How training is distributed")
+    assert lines[0].endswith("none; did you mean `smddp`?")
 
 
 def test_an_item_of_a_list_is_reported_at_the_line_of_the_list(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,61 @@ def test_what_is_no_mapping_is_not_shown_either(tmp_path: Path) -> None:
     (line,) = lines_with(tmp_path, {"training": {"secrets": TOKEN}})
     assert "training.secrets: must be a mapping" in line
     assert TOKEN not in line
+
+
+SECRETS = (
+    TOKEN,
+    "AKIAIOSFODNN7EXAMPLE",
+    "ghp_abcdefghijklmnopqrstuvwxyz0123456789",
+    "https://ada:" + "pa55word" + "@example.com/simple",
+    "-----BEGIN RSA PRIVATE KEY-----",
+    "sk-proj-abcdefghijklmnopqrstuvwx",
+)
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+@pytest.mark.parametrize(
+    "sections",
+    [
+        lambda value: {"training": {"environment": {"HF_TOKEN": value}}},
+        lambda value: {"training": {"environment": {"OTHER": f"a {value}"}}},
+        lambda value: {"training": {"hyperparameters": {"note": value}}},
+        lambda value: {"training": {"instance_type": value, "instance_count": "two"}},
+        lambda value: {"endpoint": {"image_uri": "mine/s:1", "environment": {"T": value}}},
+        lambda value: {"observability": {"alert_emails": [value]}},
+        lambda value: {"no": {"such": [{"key": value}]}},
+        lambda value: {"account": value, "region": "nowhere"},
+    ],
+)
+def test_a_secret_anywhere_is_refused_alone_and_never_shown(
+    tmp_path: Path, sections: Callable[[str], dict[str, Any]], secret: str
+) -> None:
+    (line,) = lines_with(tmp_path, sections(secret))
+    assert "looks like a secret" in line
+    assert secret not in line
+    assert secret[4:20] not in line
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "refused"),
+    [
+        ("WANDB_API_KEY", "0123456789abcdef0123456789abcdef01234567", True),
+        ("AUTH", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYzEXAMPLEKEY9aB3cD", True),
+        ("DB_PASSWORD", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYzEXAMPLEKEY9aB3cD", True),
+        ("TOKENIZERS_PARALLELISM", "false", False),
+        ("HF_HOME", "/tmp/hf_home", False),
+        ("PAD_TOKEN", "<|endoftext|>", False),
+        ("COMMIT", "0123456789abcdef0123456789abcdef01234567", False),
+        ("MODEL_ID", "meta-llama/Llama-3.1-8B-Instruct", False),
+        ("URL", "https://example.com:8443/a@b", False),
+        ("API_KEY", "see-the-secret", False),
+    ],
+)
+def test_of_a_variable_its_name_and_its_value_tell(
+    tmp_path: Path, name: str, value: str, refused: bool
+) -> None:
+    lines = lines_with(tmp_path, {"training": {"environment": {name: value}}})
+    assert ["looks like a secret" in line for line in lines] == ([True] if refused else [])
 
 
 def test_a_variable_has_a_variables_name(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def _is_workload(ctx: click.Context, words: list[str], following: list[click.Arg
 def _name(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
     """Return the environment's name, for its file too: tab completion gives that."""
     file = PurePath(value)
-    is_file = file.suffix == ".yaml" and file.parent.name == "environments"
+    is_file = file.suffix == ".yaml" and file.parent.name in ("", "environments")
     return file.stem if is_file else value
 
 

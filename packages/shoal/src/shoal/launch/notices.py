@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from shoal.launch import image_uri, tables
 from shoal.launch.case import SMDDP, Case
 from shoal.launch.contract import STARTS_RANKS
+from shoal.launch.errors import Risk
 from shoal.launch.messages import notice
 from shoal.settings.settings import Collective, Framework, Strategy, Training
 
@@ -27,7 +28,7 @@ def notices_of(case: Case, *, serves: bool) -> Iterator[str]:
         yield notice(case, "ranks share GPUs", gpus=tables.gpu_count(instance_type))
     yield from _strategy(case)
     if serves and case.tags and case.tags.notice:
-        yield f"training.framework_version: {case.tags.notice}"
+        yield Risk(f"training.framework_version: {case.tags.notice}")
 
 
 def _strategy(case: Case) -> Iterator[str]:
@@ -54,7 +55,8 @@ def _image_uri(case: Case) -> Iterator[str]:
         yield notice(case, "another region's image", region=region)
     if not (image_uri.is_from_aws(uri) and tables.starts_toolkit(image_uri.repository(uri))):
         yield notice(case, "an own image")
-        yield notice(case, "an own entry module")
+        if not tables.starts_own_module(uri):
+            yield notice(case, "an own entry module")
     elif case.aws_image is None:
         yield notice(case, "an image without a version")
 

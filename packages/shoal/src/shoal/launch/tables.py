@@ -186,6 +186,17 @@ def starts_toolkit(repository: str) -> bool:
     return repository in _table("images")["with_toolkit"]
 
 
+def starts_own_module(uri: str) -> bool:
+    """Return whether AWS's image of another framework starts the toolkit with its own module."""
+    repository = uri.partition("/")[2].partition(":")[0].partition("@")[0]
+    return repository in _table("images")["with_own_module"]
+
+
+def inference_amis() -> dict[str, str]:
+    """Return the images of inference instances with GPUs, and the CUDA of their drivers."""
+    return dict(_table("images")["inference_amis"])
+
+
 @cache
 def image_tags(framework: str) -> dict[str, ImageTags]:
     """Return the tags of AWS's images, by framework version."""

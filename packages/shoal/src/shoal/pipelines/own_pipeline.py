@@ -14,7 +14,7 @@ import inspect
 import json
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -33,6 +33,8 @@ from shoal.settings.settings import Environment
 
 KEY = "pipeline"
 DEFAULT = "pipelines.training:training_pipeline"
+STEPS = ("Train", "Evaluate", "Gate", "Seal", "Register", "CreateModel", "SmokeTest")
+"""Of Shoal's own pipeline, those that rest on the scripts."""
 Function = Callable[..., object]
 _HERE = Path(__file__).parent
 
@@ -68,6 +70,39 @@ def definition_of(
             for mistake in error.mistakes
         ]
     raise ConfigError(environment_file(environment.name), problems)
+
+
+def standard_steps(
+    environment: Environment,
+    infrastructure: Infrastructure,
+    launch: Launch,
+    root: Path | None,
+    definition: Mapping[str, Any],
+) -> Collection[str]:
+    """Return the names of the steps that a definition has as Shoal's own pipeline has them.
+
+    Of the condition Gate its conditions count, of others their arguments.
+    """
+    if environment.pipeline is None:
+        return STEPS
+    plain = environment.model_copy(update={"pipeline": None})
+    try:
+        ours = _steps(definition_of(plain, infrastructure, launch, root))
+    except (ConfigError, DefinitionError):  # it could not run here
+        return ()
+    theirs = _steps(definition)
+    return [name for name, arguments in ours.items() if theirs.get(name) == arguments]
+
+
+def _steps(definition: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what each step is asked for, by name, also within conditions."""
+    steps = dict[str, Any]()
+    for step in definition["Steps"]:
+        arguments = step.get("Arguments", {})
+        steps[step["Name"]] = arguments.get("Conditions", arguments)
+        for branch in ("IfSteps", "ElseSteps"):
+            steps |= _steps({"Steps": arguments.get(branch, [])})
+    return steps
 
 
 def _own(

@@ -23,12 +23,13 @@ from shoal.pipelines.checks import (
     scripts,
 )
 from shoal.pipelines.infrastructure import placeholder_infrastructure
-from shoal.pipelines.own_pipeline import definition_of
+from shoal.pipelines.own_pipeline import STEPS, definition_of, standard_steps
 from shoal.settings.loading import pins
 from shoal.settings.loading.loader import environment_file, places
 from shoal.settings.loading.rules import is_placeholder_account
 from shoal.settings.parsing.errors import ConfigError, Problem
 from shoal.settings.parsing.plain_files import problems_in
+from shoal.settings.sections import gates
 from shoal.settings.sections.serving import TrafficType
 from shoal.settings.settings import Environment, Target
 
@@ -71,9 +72,15 @@ def check(
     refuse(_before_launch(environment, root))
     try:
         launch = launch_of(environment, root)
-        refuse(scripts.problems(environment, launch.entry_point, root))
+        entry_point = launch.entry_point
+        refuse(scripts.problems(environment, entry_point, root))
+        if environment.pipeline is None:
+            refuse(scripts.lacks(environment, entry_point, root, STEPS))
         stacks = placeholder_infrastructure(environment)
         definition = definition_of(environment, stacks, launch, root)
+        steps = standard_steps(environment, stacks, launch, root, definition)
+        if environment.pipeline is not None:
+            refuse(scripts.lacks(environment, entry_point, root, steps))
     except ConfigError as error:
         raise type(error)(file, error.problems, where) from error
     except DefinitionError as error:
@@ -85,8 +92,9 @@ def check(
     refuse(schedules.problems(environment, definition, options))
     if environment.pipeline is None:
         refuse(instances.other_types(environment, definition, definition_with))
-    own = [*_notices(environment, launch), *scripts.notices(environment, root)]
-    own += map(Risk, script_options.risks_of(training, launch.entry_point, root))
+    own = list(_notices(environment, launch))
+    own += map(Risk, scripts.risks(environment, launch.entry_point, root, steps))
+    own += map(Risk, gates.risks(environment.evaluation.gates))
     if root:
         try:
             # it calls `check` without a root, which asks nothing of memory, so this ends

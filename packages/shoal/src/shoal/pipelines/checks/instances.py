@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from shoal.launch import Launch, image_uri, recipes, tables
+from shoal.launch.errors import Risk
 from shoal.pipelines import shapes
 from shoal.settings.parsing.errors import ConfigError, Problem
 from shoal.settings.settings import Environment
@@ -97,6 +98,34 @@ def notices(environment: Environment, launch: Launch) -> Iterator[str]:
             yield (
                 f"{section}.instance_type {instance_type} has GPUs, which the image used there"
                 " cannot use"
+            )
+    yield from _driver_risks(environment, launch)
+    uri, framework = environment.training.image_uri, environment.training.framework
+    others = [section for section, _ in _on_aws_images(environment) if section != "serving"]
+    if uri and others and image_uri.aws_image(uri) is None:
+        yield (
+            f"training.image_uri is an image of its own, and {' and '.join(others)} run AWS's of"
+            f" {framework}: these must be able to read what training writes"
+        )
+
+
+def _driver_risks(environment: Environment, launch: Launch) -> Iterator[str]:
+    """Yield the endpoints whose image and driver have CUDAs of two generations: they stay in
+    Creating without a log (aws/deep-learning-containers, pull request 6187; read).
+    """
+    release, amis = environment.release, tables.inference_amis()
+    for section in ("endpoint", "serving"):
+        settings = getattr(environment, section)
+        if settings is None or not tables.has_gpus(settings.instance_type or ""):
+            continue
+        uri = release.image_uri if release and section == "serving" else launch.inference_image_uri
+        cuda = tables.cuda_in(uri) or ""
+        driver = amis.get(settings.inference_ami_version, "12")
+        if cuda[:2] in ("12", "13") and cuda[:2] != driver[:2]:
+            fitting = [ami for ami, its_cuda in amis.items() if its_cuda[:2] == cuda[:2]]
+            yield Risk(
+                f"{section}.inference_ami_version: the image has CUDA {cuda}, the driver of"
+                f" {settings.instance_type} would be of CUDA {driver}; set {fitting[-1]}"
             )
 
 

@@ -9,15 +9,14 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from shoal.launch import recipes
-from shoal.launch.errors import Risk
 from shoal.pipelines.checks import script_options
 from shoal.pipelines.checks.parsers import modules_of, tree_of
 from shoal.settings.loading.container_code import ENTRY_POINT
-from shoal.settings.loading.workload import workload_file
+from shoal.settings.loading.workload import load_workload, workload_file
 from shoal.settings.parsing.errors import Problem
 from shoal.settings.settings import Environment
 
@@ -25,7 +24,13 @@ PAGE = "docs/bring-your-model.md"
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _BLOCKS = (ast.If, ast.For, ast.While, ast.With, ast.Try)
 _EVALUATION_OPTIONS = ("--model-dir", "--test-dir", "--output-dir")
-_WORDS = ("evaluation.json", "archive_sha256", "content_sha256", "training_job_name")
+_WORDS = {
+    "evaluation.json": "Evaluate",
+    "archive_sha256": "Seal",
+    "content_sha256": "Seal",
+    "training_job_name": "SmokeTest",
+}
+"""Words of the contract, and the step of Shoal's pipeline that needs each."""
 
 
 def missing(environment: Environment, entry_point: str, root: Path | None) -> Iterator[Problem]:
@@ -47,33 +52,46 @@ def missing(environment: Environment, entry_point: str, root: Path | None) -> It
 
 
 def problems(environment: Environment, entry_point: str, root: Path | None) -> Iterator[Problem]:
-    """Yield the scripts that are missing, or what they lack; `entry_point` is the one that trains.
-
-    A pipeline of one's own has a contract of its own: its scripts must be readable, no more.
+    """Yield the scripts that are missing or that Python cannot read; `entry_point` is the one that
+    trains.
     """
-    if absent := list(missing(environment, entry_point, root)):
-        yield from absent
+    if root is None:
         return
-    lacks = list(_lacks(environment, entry_point, root)) if root else []
-    yield from lacks or script_options.problems_of(environment.training, entry_point, root)
+    folder, scripts = root / environment.training.source_dir, _scripts(environment, entry_point)
+    yield from list(missing(environment, entry_point, root)) or dict.fromkeys(
+        each for key, script in scripts for each in _unreadable(key, folder, script)
+    )
 
 
-def _lacks(environment: Environment, entry_point: str, root: Path) -> Iterator[Problem]:
+def lacks(
+    environment: Environment, entry_point: str, root: Path | None, steps: Collection[str]
+) -> Iterator[Problem]:
+    """Yield what the scripts, which can be read, lack for the steps of Shoal's own pipeline that
+    run.
+    """
+    if root is None:
+        return
+    problems = list(_lacks(environment, entry_point, root, steps))
+    yield from problems
+    if not problems and "Train" in steps:
+        yield from script_options.problems_of(environment.training, entry_point, root)
+
+
+def _lacks(
+    environment: Environment, entry_point: str, root: Path, steps: Collection[str]
+) -> Iterator[Problem]:
     folder, evaluation = root / environment.training.source_dir, environment.evaluation.entry_point
-    scripts = _scripts(environment, entry_point)
-    unreadable = [each for key, script in scripts for each in _unreadable(key, folder, script)]
-    yield from dict.fromkeys(unreadable)
-    if unreadable or environment.pipeline is not None:
-        return
-    for key, script in scripts:
-        if not _starts_something(folder, script):
+    scripts = zip(("Train", "Evaluate"), _scripts(environment, entry_point), strict=True)
+    for step, (key, script) in scripts:
+        if step in steps and not _starts_something(folder, script):
             message = "calls nothing: a job with it would end at once, without a result"
             advice = 'end it with `if __name__ == "__main__":` and a call'
             yield Problem(key, message, advice, script)
-    if absent := _missing_options(folder, evaluation):
+    if "Evaluate" in steps and (absent := _missing_options(folder, evaluation)):
         message = f"takes no {', '.join(absent)}, which the pipeline gives it"
         yield Problem("evaluation.entry_point", message, f"add it; see {PAGE}", evaluation)
-    metrics = dict.fromkeys(gate.metric for gate in environment.evaluation.gates)
+    is_gated = {"Evaluate", "Gate"} <= set(steps)
+    metrics = dict.fromkeys(gate.metric for gate in environment.evaluation.gates if is_gated)
     if unsaid := _unsaid(metrics, _text_with_modules(folder, evaluation)):
         message = (
             f"name {', '.join(unsaid)}, which {evaluation} never says: after the training, the gate"
@@ -84,7 +102,7 @@ def _lacks(environment: Environment, entry_point: str, root: Path) -> Iterator[P
             f"correct it (here, or in {file}); if {evaluation} computes it, name it in a comment"
         )
         yield Problem("evaluation.gates", message, advice)
-    endpoint = environment.endpoint
+    endpoint = environment.endpoint if "CreateModel" in steps else None
     if endpoint and not endpoint.has_own_server and not (folder / ENTRY_POINT).is_file():
         message = (
             f"there is no {ENTRY_POINT} in it, which training copies into the model and the"
@@ -94,16 +112,39 @@ def _lacks(environment: Environment, entry_point: str, root: Path) -> Iterator[P
         yield Problem("training.source_dir", message, f"write it; see {PAGE}", source_dir)
 
 
-def notices(environment: Environment, root: Path | None) -> Iterator[str]:
-    """Yield a line if no Python file of the source directory has a word of the contract."""
-    if root is None or environment.pipeline is not None:
+def risks(
+    environment: Environment, entry_point: str, root: Path | None, steps: Collection[str]
+) -> Iterator[str]:
+    """Yield what the scripts seem to lack for the steps of Shoal's own pipeline that run."""
+    if root is None:
         return
-    source_dir = environment.training.source_dir
+    source_dir, training = environment.training.source_dir, environment.training
     text = "\n".join(map(_text, (root / source_dir).rglob("*.py")))
-    if unsaid := _unsaid(_WORDS, text):
-        yield Risk(
+    words = [word for word, step in _WORDS.items() if step in steps]
+    if unsaid := _unsaid(words, text):
+        yield (
             f"no script in {source_dir} says {', '.join(unsaid)}, which evaluation.json or the"
             f" answers must have; see {PAGE}"
+        )
+    if "Train" not in steps:
+        return
+    yield from script_options.risks_of(training, entry_point, root)
+    given = " ".join(map(str, (*training.hyperparameters.values(), *training.environment.values())))
+    if training.spot and not re.search(r"checkpoints|CHECKPOINT_DIR", f"{text} {given}"):
+        yield (
+            f"training.spot: no script in {source_dir} says `checkpoints`, so an interrupted job"
+            " would begin again; write what it resumes from to /opt/ml/checkpoints"
+        )
+    file, channels = workload_file(environment.workload), environment.data.channels
+    known = set(channels)
+    if (root / file).is_file():
+        known |= load_workload(environment.workload, root).channels.keys()
+    script = _text_with_modules(root / source_dir, entry_point)
+    read = set(re.findall(r"\bSM_CHANNEL_([A-Z0-9_]+)", script))
+    for name in sorted(read - {each.upper() for each in known}):
+        yield (
+            f"data.channels: {entry_point} reads SM_CHANNEL_{name}, and the job gets"
+            f" {', '.join(channels)}; name that channel in {file}"
         )
 
 

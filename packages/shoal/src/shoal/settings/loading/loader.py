@@ -19,6 +19,7 @@ from shoal.settings.loading.rules import problems_between
 from shoal.settings.loading.workload import beneath, named_after, workload_problems
 from shoal.settings.parsing.errors import NOTHING, ConfigError, Problem, place_of, shorten
 from shoal.settings.parsing.yaml_file import ParsedFile, parse_file
+from shoal.settings.sections import secrets
 from shoal.settings.settings import Environment, WorkloadSettings
 
 FOLDER = "environments"
@@ -313,6 +314,8 @@ def _parse(path: Path, file: str) -> ParsedFile:
         message = "an environment file is a mapping of keys to values"
         advice = "start with `name:`, `account:` and `region:`; see docs/environments.md"
         raise ConfigError(file, [Problem("", message, advice)])
+    if found := list(secrets.found_in(data)):  # alone: no other line shows one
+        raise ConfigError(file, found, part.places())
     return part
 
 

@@ -31,6 +31,15 @@ _TYPE_NAMES = {
     "tuple_type": "a list",
     "list_type": "a list",
 }
+_MEANT = {
+    **dict.fromkeys(("ddp", "fsdp", "fsdp2", "deepspeed", "accelerate", "distributed"), "torchrun"),
+    **dict.fromkeys(("torch_distributed", "torch.distributed.run", "elastic"), "torchrun"),
+    **dict.fromkeys(("smdistributed", "dataparallel", "sdp"), "smddp"),
+    "mpi": "horovod",
+    "torch": "pytorch",
+    "tf": "tensorflow",
+}
+"""What people call what a key allows; those of SageMaker's SDK among them."""
 SECRETS = "secrets"
 """The key whose values are never shown."""
 _LENGTHS = {"min_length": "at least", "max_length": "at most"}
@@ -113,10 +122,21 @@ def _problem(key: str, errors: list[tuple[Place, Details]], model: type[BaseMode
     if SECRETS in place:
         return _secret_problem(key, details)
     message, advice = _rule(details), _description(place, model)
+    if details["type"] == "enum":
+        advice = _nearest(details) or advice
     if len(errors) > 1:
         message = "must be text, a number, true or false"
         advice = "give one value, not a list or a mapping"
     return Problem(key, message, advice, details["input"])
+
+
+def _nearest(details: Details) -> str:
+    """Return a question after the value that was meant, of those that are allowed."""
+    allowed = str(details["ctx"]["expected"]).replace("'", "").replace(" or ", ", ").split(", ")
+    value = str(details["input"]).lower()
+    near = [_MEANT[value]] if _MEANT.get(value) in allowed else []
+    near = near or difflib.get_close_matches(value, allowed, n=1)
+    return f"did you mean `{near[0]}`?" if near else ""
 
 
 def _secret_problem(key: str, details: Details) -> Problem:

@@ -165,6 +165,8 @@ def load_workload(name: str, root: Path) -> Workload:
     if document.data is not None and not isinstance(document.data, dict):
         message = "a workload file is a mapping of keys to values"
         raise ConfigError(file, [Problem("", message, "start with `name:`")])
+    if found := list(secrets.found_in(document.data or {})):  # alone: no other line shows one
+        raise ConfigError(file, found, parsed.places())
     problems = [*document.problems]
     workload = None
     if document.data is not None or not problems:

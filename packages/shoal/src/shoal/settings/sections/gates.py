@@ -15,6 +15,7 @@ from pydantic import Field, StringConstraints
 
 from shoal.settings.parsing.base import Settings
 from shoal.settings.parsing.errors import Problem
+from shoal.settings.sections.expressions import explodes
 from shoal.settings.sections.hyperparameters import parameter_name
 
 LogMetricName = Annotated[
@@ -133,6 +134,9 @@ def _direction(gate: Gate, metrics: Mapping[str, Metric]) -> Direction | None:
     return gate.direction or (stated.pop() if len(stated) == 1 else None)
 
 
+_SHARES = {"accuracy", "acc", "auc", "f1", "iou", "precision", "r2", "recall", "map", "auroc"}
+
+
 def metric_problems(metrics: Mapping[str, Metric], where: str) -> Iterator[Problem]:
     """Yield what is wrong with metrics, which stand at the key `where`."""
     if len(metrics) > MAX_METRICS:
@@ -144,9 +148,23 @@ def metric_problems(metrics: Mapping[str, Metric], where: str) -> Iterator[Probl
         except re.error as error:
             yield Problem(key, f"is no regular expression: {error}", "correct it")
             continue
+        if explodes(metric.regex):
+            message = "could take for ever for one line: in a repeat there is another one"
+            yield Problem(key, message, "write the inner one alone, as in ([0-9.]+)")
         if groups != 1:
             message = f"has {groups} groups, and the one is the number"
             yield Problem(key, message, "write (?:...) for groups that are not")
+
+
+def risks(gates: tuple[Gate, ...]) -> Iterator[str]:
+    """Yield the limits that no share can pass: 98 where 0.98 is meant."""
+    for gate in gates:
+        limit = gate.at_least
+        if limit is not None and limit > 1 and _SHARES & set(gate.metric.split("_")):
+            yield (
+                f"evaluation.gates: {gate.metric} at_least {limit:g}: such a metric is mostly a"
+                f" share from 0 to 1; {limit:g} % is {limit / 100:g}"
+            )
 
 
 def problems_of(

@@ -72,6 +72,8 @@ def _unknown_region(region: str) -> Iterator[Problem]:
             f" {', '.join(regions)}"
         )
         advice = "choose one, or add it to Shoal's settings/sections/regions.yaml"
-        if nearest := difflib.get_close_matches(region, regions, n=1):
-            advice = f"did you mean {nearest[0]}?"
+        # letters that changed places, first: us-esat-1 is as near to us-west-1 as to us-east-1
+        anagrams = [each for each in regions if sorted(each) == sorted(region)]
+        if nearest := anagrams or difflib.get_close_matches(region, regions, n=1):
+            advice = f"did you mean {' or '.join(nearest)}?"
         yield Problem("region", message, advice)

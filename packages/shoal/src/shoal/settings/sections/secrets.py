@@ -24,6 +24,17 @@ _TOKEN = re.compile(
 )
 """How the tokens of well-known services begin."""
 _MIN_RANDOM = 20
+_ANYWHERE = re.compile(
+    r"(?<![A-Za-z0-9])(hf_\w{20}|gh[opsur]_\w{20}|github_pat_\w{20}|glpat-[\w-]{15}|sk-[\w-]{20}"
+    r"|xox[a-z]-[\w-]{10}|A[KS]IA[A-Z0-9]{16}|AIza[\w-]{30}|eyJ[\w-]{10,}\.eyJ|npm_\w{20}"
+    r"|pypi-[\w-]{20}|dckr_pat_[\w-]{15})|-----BEGIN [A-Z ]*PRIVATE KEY|://[^/\s:@]+:[^/\s@]+@"
+)
+"""Tokens, private keys and passwords of URLs, within any text."""
+_SECRET_NAME = re.compile(
+    r"(^|[_.-])(token|secret|password|passwd|credentials?|(api|access|secret|private)[_-]?key)$",
+    re.I,
+)
+_HEXADECIMAL = re.compile(r"[0-9a-f]{32,}", re.IGNORECASE)
 
 
 def variables(secrets: Mapping[str, str]) -> dict[str, str]:
@@ -77,6 +88,36 @@ def problems_of(secrets: Mapping[str, str], where: str) -> Iterator[Problem]:
             message = "looks like a secret, and must be the name of one in Secrets Manager"
             advice = "store it there, name it here, and replace it: it was in a file"
             yield Problem(f"{where}.{variable}", message, advice)
+
+
+def found_in(value: object, key: str = "") -> Iterator[Problem]:
+    """Yield the keys, below `key`, whose text looks like a secret; none shows the text.
+
+    What stands at `secrets` has rules of its own (`problems_of`).
+    """
+    name = key.rpartition(".")[2]
+    if name == "secrets":
+        return
+    if isinstance(value, Mapping):
+        for each, inner in value.items():
+            yield from found_in(inner, f"{key}.{each}" if key else str(each))
+    elif isinstance(value, list | tuple):
+        for index, inner in enumerate(value):
+            yield from found_in(inner, f"{key}[{index}]")
+    elif isinstance(value, str) and _is_secret(name, key, value):
+        message = "looks like a secret, which would be in git, in templates and in what AWS shows"
+        advice = "store it in Secrets Manager, name it at `secrets`, and replace it"
+        yield Problem(key, message, advice)
+
+
+def _is_secret(name: str, key: str, text: str) -> bool:
+    if _ANYWHERE.search(text):
+        return True
+    is_variable = "environment" in key.split(".")
+    if is_variable and (_TOKEN.match(text) or _looks_random(text)):
+        return True
+    is_named = _SECRET_NAME.search(name) is not None
+    return is_named and (_looks_random(text) or _HEXADECIMAL.fullmatch(text) is not None)
 
 
 def _looks_random(text: str) -> bool:
