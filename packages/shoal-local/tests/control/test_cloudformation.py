@@ -474,3 +474,11 @@ def test_an_attribute_that_a_type_does_not_have_fails_the_stack_with_those_it_ha
     stack = account.stack({"Queue": queue()}, Outputs=colour)
     reason = "no attribute Colour in Shoal's emulator (it has Arn, QueueName, QueueUrl)"
     assert reason in reasons(account, stack["StackId"])
+
+
+def test_a_deletion_that_is_refused_for_its_role_begins_nothing(account: Account) -> None:
+    stack = account.stack({"Queue": queue()})
+    role, name = f"arn:aws:iam::{ACCOUNT_ID}:role/{unique('none')}", stack["StackName"]
+    with pytest.raises(ClientError, match="AccessDenied"):
+        account.client("cloudformation").delete_stack(StackName=name, RoleARN=role)
+    assert delete(account, stack) == "DELETE_COMPLETE"

@@ -126,12 +126,11 @@ class Stacks:
                     f"Stack:{stack.id} is in {stack.status} state and can not be deleted."
                 )
             self._check_unused(stack)
-            stack.options = replace(
-                stack.options, role_arn=role_arn or stack.options.role_arn, token=token
-            )
+            role_arn = role_arn or stack.options.role_arn
+            tools = self.tools(role_arn)  # may be refused, and then nothing has begun
+            stack.options = replace(stack.options, role_arn=role_arn, token=token)
             stack.status = "DELETE_IN_PROGRESS"
         template = stack.template or Template("", {"Resources": {}})
-        tools = self.tools(stack.options.role_arn)
         deployment = Deployment(stack, template, stack.resolved_parameters, tools)
         self._start_thread(stack, lambda: self._delete(stack, deployment))
 
