@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from shoal.aws.target import Target
-from shoal.cli.commands.platform.doctor import needs_of
 from shoal.launch import launch_of
 from shoal.pipelines.checks.quotas import table
 from shoal.settings.loading.loader import load_environment
@@ -22,6 +21,7 @@ from shoal.settings.settings import Environment, Strategy
 from shoal.verbs.doctor.doctor import Doctor, Needs
 from shoal.verbs.doctor.findings import Finding, State
 from shoal.verbs.doctor.image import Image
+from shoal.verbs.doctor.needs import needs_of
 from tests.cli.trained import MANIFEST
 from tests.repository import ROOT
 from tests.verbs.conftest import ACCOUNT

@@ -11,15 +11,12 @@ from typing import Any
 import click
 
 from shoal.cli.options import environment_argument, local_option
-from shoal.launch import Launch
-from shoal.pipelines.checks import capacity
 from shoal.pipelines.checks.check import check
 from shoal.settings.loading.loader import load_environment, load_workloads
-from shoal.settings.settings import Environment
-from shoal.verbs.doctor.doctor import Doctor, Needs
+from shoal.verbs.doctor.doctor import Doctor
 from shoal.verbs.doctor.findings import Finding, State
 from shoal.verbs.doctor.image import built_images
-from shoal.verbs.doctor.network_check import Demand
+from shoal.verbs.doctor.needs import needs_of
 from shoal.verbs.workspace import Workspace
 
 _MARKS = {
@@ -65,21 +62,6 @@ def doctor(
         )
     if any(finding.state is State.FAILED for finding in findings):
         raise click.exceptions.Exit(1)
-
-
-def needs_of(environment: Environment, launch: Launch) -> Needs:
-    """Return what the launch contract and the capacity rules need for `environment`."""
-    endpoint = environment.endpoint
-    images = {"evaluation": environment.evaluation.image_uri or launch.evaluation_image_uri}
-    if endpoint:
-        images["endpoint"] = launch.inference_image_uri
-    images = {"training": launch.image_uri, **images}
-    images = {use: uri for use, uri in images.items() if use not in environment.built_images}
-    addresses = Demand(
-        training=capacity.addresses(environment).min,
-        hosting=2 * endpoint.instance_count if endpoint else 0,
-    )
-    return Needs({} if environment.pipeline else images, addresses)
 
 
 def _data(findings: Mapping[Finding, Sequence[str]], count: int) -> Iterator[dict[str, Any]]:
