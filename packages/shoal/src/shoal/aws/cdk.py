@@ -58,13 +58,13 @@ class Cdk:
         variables = offline_environment(self.inherited) | self._home
         self._cdk("synth", arguments, variables, _SYNTH_TIMEOUT_S)
 
-    def bootstrap(self, target: Target) -> None:
+    def bootstrap(self, target: Target, *options: str) -> None:
         """Create or update the bootstrap stack of the target's account and region."""
         account = f"aws://{target.account}/{target.region}"
         # Not from the checkout: where the CLI finds an app, it synthesises all of it first, to look
         # for further accounts.
         variables = self._variables(target)
-        self._cdk("bootstrap", (account,), variables, _DEPLOY_TIMEOUT_S, cwd=self.scratch)
+        self._cdk("bootstrap", (account, *options), variables, _DEPLOY_TIMEOUT_S, cwd=self.scratch)
 
     def deploy(
         self, target: Target, environment: str, stack: str = "*", patience_s: float = 0.0

@@ -5,7 +5,7 @@ of the user's.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -65,6 +65,10 @@ class Target:
         """Return account, region and endpoint, for messages."""
         where = f"at {self.endpoint_url}" if self.is_local else "on AWS"
         return f"account {self.account} in {self.region} {where}"
+
+    def listen(self, event: str, handler: Callable[..., None]) -> None:
+        """Have botocore call `handler` at an event of each client that is made from now on."""
+        self._session.events.register(event, handler)
 
     def client(self, service: str, patience_s: float | None = None) -> Any:
         """Return the boto3 client of `service`, which threads may share.

@@ -64,6 +64,11 @@ _COMMANDS = (
     ("new", "models.new", "Write a workload that runs at once, and an environment for it."),
     ("plan", "platform.plan", "Show what ENV would consist of and cost; nothing is created."),
     ("promote", "models.promote", "Pin a model of one environment in the file of the next."),
+    (
+        "prove",
+        "platform.prove",
+        "Type the first run on AWS in ACCOUNT, and take it all away.",
+    ),
     ("release", "models.promote", "The models that environments pin."),
     ("report", "models.runs", "Write the page of RUN (an ARN, an id, or `latest`)."),
     ("run", "models.executions", "Start an execution of ENV's pipeline."),

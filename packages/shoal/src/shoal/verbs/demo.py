@@ -73,7 +73,7 @@ class Demo:
         dataset.require(environment, root)
         check_declared(environment, self.parameters, root)
         check_values(environment, self.parameters, root)
-        with _exclusive(self.folder):
+        with exclusive(self.folder):
             self._clear()
             started_at = time.monotonic()
             outcome = run_phases(self._phases(), self.report, shield)
@@ -251,18 +251,19 @@ class Demo:
 
 
 @contextmanager
-def _exclusive(folder: Path) -> Iterator[None]:
-    """Lock the folder against a second demo in the same checkout, and remove it at the end.
+def exclusive(folder: Path) -> Iterator[Path]:
+    """Lock the folder, called after its verb, against a second one in the same checkout, and remove
+    it at the end.
 
-    Raises UsageError if a demo runs already.
+    Raises UsageError if one runs already.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder.parent / "demo.lock").open("w") as lock:
+    with folder.with_suffix(".lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise UsageError("a demo is running in this checkout already") from None
+            raise UsageError(f"a {folder.name} is running in this checkout already") from None
         try:
-            yield
+            yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)

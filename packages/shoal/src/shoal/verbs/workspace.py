@@ -186,12 +186,12 @@ class Session:
         folder = self._folder
         return self.workspace.cdk(self.assembly, folder, folder / "tmp", report)
 
-    def prepared(self, report: Report) -> Cdk:
+    def prepared(self, report: Report, *bootstrap_options: str) -> Cdk:
         """Return the CLI for a bootstrapped account, with the environment synthesised."""
         cdk = self.cdk(report)
         if not is_bootstrapped(self.target):
             with phase(f"bootstrap {self.target.description}", report):
-                cdk.bootstrap(self.target)
+                cdk.bootstrap(self.target, *bootstrap_options)
         with phase(f"synth {self.environment.name}", report):
             cdk.synth(self.environment.name)
         return cdk

@@ -278,12 +278,13 @@ def refuse_if_protected(environment: Environment) -> None:
         )
 
 
-def remove_bootstrap(target: Target) -> None:
+def remove_bootstrap(target: Target, *, is_ours: bool = False) -> None:
     """Removes what `cdk bootstrap` made.
 
-    Only for a loopback target: on AWS every CDK app of the account shares it.
+    Only for a loopback target, or where it `is_ours`: on AWS every CDK app of the account shares
+    it.
     """
-    if not target.is_local:
+    if not (target.is_local or is_ours):
         raise ProtectedError(
             "the bootstrap stack of an AWS account is shared by all its CDK apps; it is not removed"
             " here"

@@ -1,0 +1,84 @@
+"""`shoal prove`: docs/first-aws-run.md as one program."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+import click
+
+from shoal.cli.exit_codes import FAILED, INTERRUPTED
+from shoal.cli.interrupts import interrupted_once
+from shoal.cli.options import local_option
+from shoal.cli.view import open_view
+from shoal.errors import UsageError
+from shoal.repository import Repository
+from shoal.settings.parsing.errors import one_line
+from shoal.verbs.demo import exclusive
+from shoal.verbs.flow import Outcome
+from shoal.verbs.prove.disposable import REGIONS, leftovers, new_name, open_session
+from shoal.verbs.prove.proof import Proof
+from shoal.verbs.prove.report import PAGE, REPORT, proven, report_of, stamped
+from shoal.verbs.workspace import Workspace
+
+
+@click.command()
+@click.argument("account")
+@click.option("--region", type=click.Choice(REGIONS), default=REGIONS[0], show_default=True)
+@local_option
+@click.option("--clean-up", is_flag=True, help="Only take away what earlier ones left.")
+@click.option("--write", is_flag=True, help=f"Write what was run on AWS into {PAGE}.")
+@click.pass_obj
+def prove(
+    workspace: Workspace, account: str, region: str, local: bool, clean_up: bool, write: bool
+) -> None:
+    """Type the first run on AWS in ACCOUNT, and take it all away.
+
+    ACCOUNT is disposable: refused where the region has other stacks. Types what
+    docs/first-aws-run.md says in an environment of its own, and stops at the first answer that is
+    not as expected. Report and recordings are in prove-out.
+    """
+    if not re.fullmatch("[0-9]{12}", account):
+        raise click.UsageError(f"{account!r} is not an account id, which has twelve digits")
+    with exclusive(workspace.root / ".shoal" / "prove") as folder, open_view() as view:
+
+        def opened(name: str) -> Proof:
+            session = open_session(workspace, folder, name, account, region, local)
+            return Proof(session, workspace.root / "prove-out", view)
+
+        proof = opened(new_name())
+        proof.require_account()
+        earlier = leftovers(proof.session.target)
+        if clean_up:
+            for name in earlier:
+                proof = opened(name)
+                proof.clean_up()
+            click.echo(f"cleaned up: {', '.join(earlier) or 'nothing'}")
+            return
+        if earlier:
+            names = ", ".join(earlier)
+            raise UsageError(f"{names} of an earlier proof, or of one that runs: see --clean-up")
+        with interrupted_once() as shield:
+            outcome = proof.run(shield)
+    _print(proof, outcome, workspace, write=write)
+
+
+def _print(proof: Proof, outcome: Outcome, workspace: Workspace, *, write: bool) -> None:
+    """Write the report, print the result, and exit as the outcome was."""
+    day, target = datetime.now(UTC).date(), proof.session.target
+    version = Repository(workspace.root, workspace.environ).description()
+    report, page = proof.output / REPORT, workspace.root / PAGE
+    report.write_text(report_of(proof, outcome, day, version), encoding="utf-8")
+    if write and target.is_local:
+        click.echo(f"{PAGE} is as it was: this ran against shoal-local", err=True)
+    elif write:
+        text = stamped(page.read_text(encoding="utf-8"), proven(outcome), day, target.region)
+        page.write_text(text, encoding="utf-8")
+    lines = proof.seen | {"kept": "; ".join(proof.kept) or "nothing"}
+    lines["left behind"] = "not known" if proof.left is None else ", ".join(proof.left) or "nothing"
+    for name, text in (lines | {"report": str(report)}).items():
+        click.echo(f"{name:12} {one_line(text)}")
+    for failure in outcome.failures:
+        click.echo(f"shoal prove: {failure.phase}: {failure.message}", err=True)
+    if outcome.failures:
+        raise click.exceptions.Exit(INTERRUPTED if outcome.interrupted else FAILED)

@@ -1,0 +1,146 @@
+"""Run the lines in order until one fails, take everything away again, and keep what was seen."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from shoal.aws import inventory
+from shoal.aws.cdk import TOOLKIT_STACK
+from shoal.aws.events import Report
+from shoal.aws.stacks import describe_stack
+from shoal.costs.plan import plan
+from shoal.errors import LeftBehindError, ShoalError
+from shoal.settings.settings import Environment
+from shoal.verbs.destroy.teardown import remove_bootstrap
+from shoal.verbs.flow import Outcome, Phase, run_phases
+from shoal.verbs.prove.disposable import bootstrapped_by, require_empty
+from shoal.verbs.prove.lines import CLEAN_UP, LINES, Ground, Line
+from shoal.verbs.prove.recording import Recorder
+from shoal.verbs.prove.redaction import Redaction
+from shoal.verbs.workspace import Session
+
+RECORDINGS, LOGS = "recordings.jsonl", "logs"
+_SHARED_GROUPS = "log groups /aws/sagemaker/TrainingJobs and ProcessingJobs, which all jobs share"
+
+
+@dataclass
+class Proof:
+    """One proof: where, and what was seen so far."""
+
+    session: Session
+    output: Path
+    report: Report
+    seen: dict[str, str] = field(default_factory=dict)
+    """What each line that is proven saw."""
+    kept: list[str] = field(default_factory=list)
+    left: list[str] | None = None
+    """What is left at the end; None: it was not possible to look."""
+
+    def __post_init__(self) -> None:
+        environment = self.session.environment
+        self.redaction = Redaction(environment.account, environment.name)
+        (self.output / LOGS).mkdir(parents=True, exist_ok=True)
+        self._recorder = Recorder(self.output / RECORDINGS, self.redaction)
+        self._recorder.listen(self.session.target)
+        self._ground = Ground(self.session, self.report, self.output / LOGS)
+        self._has_toolkit = True
+
+    def require_account(self) -> None:
+        """Raise WrongAccountError or UsageError unless the account is the one that was named, and
+        there for nothing else.
+        """
+        target = self.session.target
+        target.check_account()
+        require_empty(target)
+        self._has_toolkit = describe_stack(target, TOOLKIT_STACK) is not None
+
+    def run(self, shield: Callable[[], None]) -> Outcome:
+        """Prove the lines and clean up, whatever happens; keep the logs, redacted."""
+        phases = [Phase("begin", undo=self.clean_up, undo_name=CLEAN_UP.name)]
+        phases += [Phase(line.name, partial(self._prove, line)) for line in LINES]
+        try:
+            return run_phases(phases, self.report, shield)
+        finally:
+            for folder in (self.session.assembly.parent, self.output / LOGS):
+                for log in folder.glob("*.log"):
+                    text = self.redaction.text(log.read_text(encoding="utf-8", errors="replace"))
+                    (self.output / LOGS / log.name).write_text(text, encoding="utf-8")
+
+    def _prove(self, line: Line) -> None:
+        self._recorder.line = line.name
+        with _limited(line):
+            self.seen[line.name] = line.prove(self._ground)
+
+    def clean_up(self) -> None:
+        """Destroy the environment, and the bootstrap if a proof made it.
+
+        Raises LeftBehindError.
+        """
+        self._recorder.line = CLEAN_UP.name
+        session, target = self.session, self.session.target
+        made_bootstrap = bool(bootstrapped_by(target)) or not self._has_toolkit
+        for _ in range(2):  # a CDK CLI whose parent was killed may go on for a moment
+            if self._look():
+                cdk = session.cdk(self.report)
+                cdk.synth(session.environment.name)
+                self.kept += [*session.teardown(self.report).destroy(cdk).kept, _SHARED_GROUPS]
+        if made_bootstrap:
+            session.stacks(self.report).wait_until_settled(TOOLKIT_STACK)
+            remove_bootstrap(target, is_ours=True)
+            self.kept = [each for each in self.kept if TOOLKIT_STACK not in each]
+            self._look(also=inventory.of_bootstrap(target))
+        if self.left:
+            again = f"`shoal prove {target.account} --region {target.region} --clean-up`"
+            raise LeftBehindError(f"still there: {', '.join(self.left)}; {again} tries again")
+
+    def _look(self, also: tuple[inventory.Resource, ...] = ()) -> list[str]:
+        """Return what is there now, and keep it."""
+        execution = self._ground.execution
+        owner = inventory.Owner.of(self.session.names, (execution.id,) if execution else ())
+        found = inventory.of_environment(self.session.target, owner)
+        self.left = [str(each) for each in (*found, *also)]
+        return self.left
+
+
+def max_usd(environment: Environment) -> float:
+    """Return what is paid if each line takes its limit; a bound, without what `NOT_COUNTED` names.
+
+    Raises ShoalError where a price is not known.
+    """
+    costs = plan(environment)
+    running = (*costs.at_rest.lines, *costs.training.lines, *costs.testing.lines)
+    prices = [each.usd_per_hour for each in running]
+    if None in prices:
+        raise ShoalError(f"what it would cost in {environment.region} is not known")
+    usd_per_hour = sum(filter(None, prices))
+    return sum(
+        (usd_per_hour if line.runs else costs.at_rest.usd_per_hour) * line.limit_s / 3600
+        for line in (*LINES, CLEAN_UP)
+    )
+
+
+class _LateError(KeyboardInterrupt):
+    """Nothing may take the alarm for a failure of a request, and try that again."""
+
+
+@contextmanager
+def _limited(line: Line) -> Iterator[None]:
+    """Raise ShoalError in the line if it takes longer than its limit."""
+
+    def ring(*_: object) -> None:
+        raise _LateError
+
+    previous = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, line.limit_s)
+    try:
+        yield
+    except _LateError:
+        raise ShoalError(f"it did not end within {line.limit_s} s and was stopped") from None
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)

@@ -1,0 +1,102 @@
+"""What a proof refuses before it makes anything, against shoal-local."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from shoal.aws import inventory
+from shoal.aws.target import Target
+from shoal.cli.main import main
+from shoal.verbs.local_server import LocalServer
+from shoal.verbs.prove.report import PAGE
+from tests.repository import link_checkout
+from tests.verbs.conftest import ACCOUNT, REGION, delete_stack, make_stack, started
+
+QUOTA = "ml.m5.xlarge for training job usage"
+Prove = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture(scope="module")
+def local_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
+    """Start one in which nobody else makes stacks."""
+    yield from started(tmp_path_factory.mktemp("emulator"))
+
+
+@pytest.fixture
+def account(local_server: LocalServer) -> Target:
+    return local_server.require().target
+
+
+@pytest.fixture
+def prove(local_server: LocalServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Prove:
+    root = link_checkout(tmp_path)
+    (root / ".shoal" / "local").symlink_to(local_server.state)
+
+    def run(*arguments: str) -> tuple[int, str]:
+        code = main(["--root", str(root), "prove", *arguments])
+        printed = capsys.readouterr()
+        return code, printed.out + printed.err
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("12345",), "'12345' is not an account id, which has twelve digits"),
+        (("444455556666",), "plays account 111122223333"),
+        ((ACCOUNT, "--region", "us-west-2"), "plays account 111122223333 in us-east-1"),
+        ((ACCOUNT, "--region", "moon"), "'moon' is not one of 'us-east-1', 'us-west-2'"),
+    ],
+)
+def test_what_cannot_be_proven_is_refused(
+    prove: Prove, account: Target, arguments: tuple[str, ...], message: str
+) -> None:
+    code, printed = prove(*arguments, "--local")
+    assert (code, message in printed) == (2, True), printed
+    assert inventory.of_bootstrap(account) == ()
+
+
+def test_an_account_with_another_stack_is_refused(prove: Prove, account: Target) -> None:
+    stack = make_stack(account, "shoal-proof-prove-extra")
+    try:
+        code, printed = prove(ACCOUNT, "--local")
+        assert (code, f"has other stacks ({stack})" in printed) == (2, True), printed
+    finally:
+        delete_stack(account, stack)
+
+
+def test_what_an_earlier_one_left_is_named_and_taken_away(prove: Prove, account: Target) -> None:
+    bucket = f"shoal-proof-prove-00ff-data-{ACCOUNT}-{REGION}"
+    resources = {"Data": {"Type": "AWS::S3::Bucket", "Properties": {"BucketName": bucket}}}
+    make_stack(account, "shoal-proof-prove-00ff-data", resources)
+    code, printed = prove(ACCOUNT, "--local")
+    assert (code, "prove-00ff of an earlier proof" in printed) == (2, True), printed
+    code, printed = prove(ACCOUNT, "--local", "--clean-up")
+    assert (code, "cleaned up: prove-00ff" in printed) == (0, True), printed
+    assert account.client("cloudformation").describe_stacks()["Stacks"] == []
+    assert account.client("s3").list_buckets()["Buckets"] == []
+
+
+def test_a_quota_of_0_stops_it_before_anything_is_made(
+    prove: Prove, account: Target, tmp_path: Path
+) -> None:
+    quotas = account.client("service-quotas")
+    pages = quotas.get_paginator("list_service_quotas").paginate(ServiceCode="sagemaker")
+    (code,) = [q["QuotaCode"] for page in pages for q in page["Quotas"] if q["QuotaName"] == QUOTA]
+    request = {"ServiceCode": "sagemaker", "QuotaCode": code}
+    quotas.request_service_quota_increase(**request, DesiredValue=0)
+    page = (tmp_path / PAGE).read_text()
+    exit_code, printed = prove(ACCOUNT, "--local", "--write")
+    quotas.request_service_quota_increase(**request, DesiredValue=20)
+    assert (exit_code, QUOTA in printed, "left behind  nothing" in printed) == (1, True, True)
+    assert inventory.of_bootstrap(account) == ()
+    report = (tmp_path / "prove-out" / "report.md").read_text()
+    assert ("- deploy (3): not reached" in report, "- doctor: not as expected" in report) == (
+        True,
+        True,
+    )
+    assert (tmp_path / PAGE).read_text() == page
