@@ -21,6 +21,10 @@ ACCEPTED = {
         " reference only the package. Naming both allows a version in this group only, whichever of"
         " them SageMaker asks about."
     ),
+    "sagemaker:OutputKmsKey is no condition key of": (
+        "AWS's own cdk-aws-sagemaker-role-manager still asks for the deprecated name. The condition"
+        " holds without it, too."
+    ),
     "FileSystemsThroughS3: kms:EncryptionContext:aws:s3:arn is no condition key of kms:DescribeKey": (  # noqa: E501
         "The statement is the one that the FSx user guide gives for encrypted buckets; its"
         " DescribeKey is without effect."

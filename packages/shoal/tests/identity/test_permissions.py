@@ -6,6 +6,7 @@ packages/shoal/tests/end_to_end/test_identity.py asks about what an execution re
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -130,6 +131,36 @@ def test_a_training_with_a_file_system_reads_it_only(
     }
     decided = [_trains(roles_of("everything"), each) for each in (mounted, {**mounted, **changed})]
     assert decided == [True, False]
+
+
+KEY, OTHER = TRAIN.context["sagemaker:OutputKmsKeyArn"], TRAINED_WITH
+
+
+@pytest.mark.parametrize(
+    ("key", "older_key", "is_allowed"),
+    [
+        (KEY, None, True),
+        (None, KEY, True),
+        (KEY, KEY, True),
+        (None, None, False),
+        (OTHER, None, False),
+        (None, OTHER, False),
+        (KEY, OTHER, False),
+        (OTHER, KEY, False),
+    ],
+)
+def test_the_outputs_key_is_the_environments_by_whichever_name_sagemaker_sends(
+    roles_of: Callable[[str], Roles], key: str | None, older_key: str | None, is_allowed: bool
+) -> None:
+    """The evaluator drops keys that the reference no longer has: a tag plays the older name."""
+    roles, tag = roles_of("dev"), "aws:RequestTag/older"
+    policies = json.dumps(roles.identity).replace('sagemaker:OutputKmsKey"', f'{tag}"')
+    sent = {"sagemaker:OutputKmsKeyArn": key, tag: older_key}
+    context = TRAIN.context | {name: value for name, value in sent.items() if value}
+    context = {name: value for name, value in context.items() if sent.get(name, value)}
+    asked = replace(roles, identity=json.loads(policies))
+    decision = asked.decide(f"{PREFIX}pipeline", replace(TRAIN, context=context))
+    assert decision.allowed is is_allowed
 
 
 def _trains(roles: Roles, more: dict[str, str | None]) -> bool:

@@ -12,7 +12,7 @@ from shoal.constructs.roles.actor_role import ActorRole
 from shoal.constructs.roles.sagemaker_role import repository_arn
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.names import Names
-from shoal.settings.settings import Endpoint
+from shoal.settings.settings import Endpoint, GuardRails
 from tests.repository import ROOT
 from tests.stacks.conftest import MakeStage
 from tests.stacks.reading import as_list, definition, properties, role, statements
@@ -39,6 +39,24 @@ def test_the_page_for_a_denied_first_job_names_every_condition_that_may_deny_it(
     page = (ROOT / "docs" / "first-aws-run.md").read_text(encoding="utf-8")
     keys = {key for operands in conditions.values() for key in operands}
     assert [key for key in sorted(keys) if f"`{key}`" not in page] == []
+
+
+def test_guard_rails_that_are_off_leave_names_roles_and_approval_as_they_are(
+    pipeline: Template, make_stage: MakeStage
+) -> None:
+    """The conditions of jobs, models, endpoints and their tags go, and nothing else."""
+    stage = make_stage("dev", guard_rails=GuardRails.OFF)
+    enforced = statements(pipeline, PREFIX + "pipeline")
+    off = statements(Template.from_stack(stage.workloads[0].pipeline), PREFIX + "pipeline")
+    assert enforced.keys() - off.keys() == {"NeverUnencrypted"}
+    changed = {sid for sid in off if off[sid] != enforced[sid]}
+    assert changed == {
+        *(f"{verb}{kind}" for verb in ("Start", "Tag") for kind in ("Training", "Processing")),
+        *("CreateModel", "TagModel", "ConfigureEndpoint", "TagEndpoint"),
+    }
+    for sid in changed:
+        without = {key: value for key, value in enforced[sid].items() if key != "Condition"}
+        assert off[sid] == without
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,13 @@ class Target(StrEnum):
     LOCAL = "local"
 
 
+class GuardRails(StrEnum):
+    """Whether the pipeline's role refuses every request but those that the definition makes."""
+
+    ENFORCE = "enforce"
+    OFF = "off"
+
+
 class Strategy(StrEnum):
     """How training is distributed; the launch contract turns it into hyperparameters."""
 
@@ -346,6 +353,10 @@ class Environment(WorkloadSettings):
     permissions_boundary: PolicyName | None = None
     """Name (with its path) of a managed policy in the account that bounds every role made here; it
     must exist before the first deploy.
+    """
+    guard_rails: GuardRails = GuardRails.ENFORCE
+    """Whether conditions tie the pipeline's role to the requests of its definition: enforce, or off
+    to find out whether one of them is why AWS denies a job. Off needs `protect: false`.
     """
     network: Network = Network()
     """The VPC."""

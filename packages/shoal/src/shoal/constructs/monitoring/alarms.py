@@ -92,16 +92,25 @@ class Alarms(Construct):
             # Two sweeps in a row: the first one that sees an endpoint past its time deletes it.
             periods=2,
         )
+        # CloudWatch prefers older values that are there to ones that are missing: one period of an
+        # hour rang after three (CloudWatch user guide, "Configuring how CloudWatch alarms treat
+        # missing data"). With FILL no period lacks a value.
+        sweeps = metric(NAMESPACE, "Sweeps", ours, _SUM, minutes=every)
         self._add(
             "sweep-missed",
             f"Nothing has looked for forgotten endpoints of {pipeline} for an hour.",
-            metric(NAMESPACE, "Sweeps", ours, _SUM, minutes=4 * every),
+            cloudwatch.MathExpression(
+                expression="FILL(sweeps, 0)",
+                using_metrics={"sweeps": sweeps},
+                period=EVERY,
+            ),
+            periods=4,
             comparison=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
             rings_without_values=True,
         )
 
     def _add(
-        self, purpose: str, description: str, watched: cloudwatch.Metric, **options: Any
+        self, purpose: str, description: str, watched: cloudwatch.IMetric, **options: Any
     ) -> None:
         alarm = Alarm(
             self,
@@ -118,15 +127,17 @@ class Alarms(Construct):
         """Name the services in the policies of topic and key, on behalf of this account only: they
         publish without a role.
 
-        Source: SNS developer guide, "Enable compatibility between event sources from AWS services
-        and encrypted topics".
+        Sources: SNS developer guide, "Enable compatibility between event sources from AWS services
+        and encrypted topics", for the actions; AWS's modern-data-architecture-accelerator,
+        grantCloudWatchAlarmsTopicAccess, for aws:SourceAccount in the key's policy: "supported and
+        correct" for alarms, unlike for EventBridge.
         """
         own_account = {"StringEquals": {"aws:SourceAccount": self._names.environment.account}}
         for service in _PUBLISHERS:
             sid = f"{service.partition('.')[0].capitalize()}Publishes"
             for policed, suffix, actions, resource in (
                 (self.topic, "", ["sns:Publish"], self.topic.topic_arn),
-                (key, "Encrypted", ["kms:Decrypt", "kms:GenerateDataKey"], "*"),
+                (key, "Encrypted", ["kms:Decrypt", "kms:GenerateDataKey*"], "*"),
             ):
                 policed.add_to_resource_policy(
                     iam.PolicyStatement(

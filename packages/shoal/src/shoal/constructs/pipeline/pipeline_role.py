@@ -25,11 +25,13 @@ from shoal.constructs.roles.guard_rails import (
     inside,
     only,
     tagging_new,
+    unencrypted,
     within,
 )
 from shoal.constructs.roles.sagemaker_role import repository_arns
 from shoal.pipelines.limits import limits, queue_names
 from shoal.settings.names import SEALED, Names
+from shoal.settings.settings import GuardRails
 
 # SageMaker names what a step creates `pipelines-<execution id>-<step>-<suffix>`, unless the
 # definition names it.
@@ -85,13 +87,20 @@ class PipelineRole(ActorRole):
 
     def _allow_every_job(self, definition: Mapping[str, Any], place: Place, key: kms.IKey) -> None:
         mounted = from_file_system(self._names.environment.file_system is not None)
-        for kind in ("Training", "Processing", "Tuning"):
+        of_kind = {
+            "Training": both(inside(place), mounted),
+            "Processing": inside(place),
+            "Tuning": both(inside(place), mounted),
+            "Transform": self._with_models(),
+        }
+        encrypting = []
+        for kind, rails in of_kind.items():
             if job_limits := limits(definition, kind):
-                rails = both(inside(place), within(job_limits, key.key_arn))
-                self._allow_jobs(kind, rails if kind == "Processing" else both(rails, mounted))
-        if job_limits := limits(definition, "Transform"):
-            rails = both(within(job_limits, key.key_arn), self._with_models())
-            self._allow_jobs("Transform", rails)
+                self._allow_jobs(kind, both(rails, within(job_limits, key.key_arn)))
+                if job_limits.encrypts_output:
+                    encrypting.append(f"sagemaker:Create{_JOBS[kind][0]}")
+        if encrypting and self._names.environment.guard_rails is GuardRails.ENFORCE:
+            self.deny("NeverUnencrypted", encrypting, when=unencrypted())
 
     def _allow_jobs(self, kind: str, rails: Conditions) -> None:
         """Let the pipeline run the jobs of a step type, but only within these rails."""
@@ -108,9 +117,9 @@ class PipelineRole(ActorRole):
             kind=kind,
             job=job,
             arn=self._names.arn("sagemaker", jobs),
-            rails=rails,
+            rails=self._unless_off(rails),
             follow=[f"Describe{job}", *listed],
-            tagging=tagging_new(self._names, f"Create{job}"),
+            tagging=self._unless_off(tagging_new(self._names, f"Create{job}")),
             why=f"SageMaker makes up the {kind.lower()} job's name{why}",
         )
 
@@ -120,13 +129,19 @@ class PipelineRole(ActorRole):
         """
         names = self._names
         if limits(definition, "Model"):
-            tagging = tagging_new(names, "CreateModel")
-            self.allow_part("models", models=self._models, rails=inside(place), tagging=tagging)
+            tagging = self._unless_off(tagging_new(names, "CreateModel"))
+            rails = self._unless_off(inside(place))
+            self.allow_part("models", models=self._models, rails=rails, tagging=tagging)
         if endpoint_limits := limits(definition, "EndpointConfig"):
             types = only({"sagemaker:InstanceTypes": [*endpoint_limits.instance_types]})
-            tagging = tagging_new(names, "CreateEndpoint", "CreateEndpointConfig")
-            rails = both(types, self._with_models())
+            tagging = self._unless_off(tagging_new(names, "CreateEndpoint", "CreateEndpointConfig"))
+            rails = self._unless_off(both(types, self._with_models()))
             self.allow_part("endpoints", rails=rails, tagging=tagging)
+
+    def _unless_off(self, conditions: Conditions) -> Conditions:
+        """Return no conditions where the environment says so, to find out whether IAM refuses."""
+        is_off = self._names.environment.guard_rails is GuardRails.OFF
+        return {} if is_off else conditions
 
     @property
     def _models(self) -> list[str]:

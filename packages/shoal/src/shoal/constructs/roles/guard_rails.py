@@ -3,7 +3,8 @@
 Every key with several values is paired with `Null: false`: `ForAllValues` alone also holds for a
 request without the key. Source: service authorization reference, "Actions, resources, and condition
 keys for Amazon SageMaker", September 2026. The older `sagemaker:OutputKmsKey` is deprecated and
-belongs to no action any more: a condition on it would refuse every job.
+belongs to no action there, but AWS's own cdk-aws-sagemaker-role-manager still asks for it. So
+either name of the output's key will do, and a request with neither is denied.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from shoal.pipelines.limits import Limits
 from shoal.settings.names import PIPELINE_TAG, Names
 
 Conditions = dict[str, dict[str, Any]]
+_OUTPUT_KEYS = ("sagemaker:OutputKmsKeyArn", "sagemaker:OutputKmsKey")
 _TAG = f"aws:ResourceTag/{PIPELINE_TAG}"
 
 
@@ -59,9 +61,13 @@ def within(limits: Limits, key_arn: str) -> Conditions:
         }
         conditions["Null"] |= {"sagemaker:MaxRuntimeInSeconds": "false"}
     if limits.encrypts_output:
-        conditions["ArnEquals"] = {"sagemaker:OutputKmsKeyArn": key_arn}
-        conditions["Null"] |= {"sagemaker:OutputKmsKeyArn": "false"}
+        conditions["ArnEqualsIfExists"] = dict.fromkeys(_OUTPUT_KEYS, key_arn)
     return conditions
+
+
+def unencrypted() -> Conditions:
+    """Hold for a request that names no key for its output, under neither name."""
+    return {"Null": dict.fromkeys(_OUTPUT_KEYS, "true")}
 
 
 def from_file_system(mounted: bool) -> Conditions:

@@ -31,7 +31,7 @@ from shoal.settings.parsing.errors import ConfigError, Problem
 from shoal.settings.parsing.plain_files import problems_in
 from shoal.settings.sections import gates
 from shoal.settings.sections.serving import TrafficType
-from shoal.settings.settings import Environment, Target
+from shoal.settings.settings import Environment, GuardRails, Target
 
 NAT_NOTICE = (
     "network.nat: what runs in the VPC can open HTTPS connections to any address; see"
@@ -140,6 +140,11 @@ def _notices(environment: Environment, launch: Launch) -> Iterator[str]:
         yield (
             f"training.instance_type is left out, so training takes {training.instance_type}; write"
             f" the type that you want (`shoal plan {environment.name}` has its price)"
+        )
+    if environment.guard_rails == GuardRails.OFF:
+        yield (
+            "guard_rails: off lets the pipeline's role start jobs of any type, anywhere and without"
+            " a key; take it out once the first execution has succeeded"
         )
     if network.nat:
         yield NAT_NOTICE

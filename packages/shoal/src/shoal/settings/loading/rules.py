@@ -26,7 +26,7 @@ from shoal.settings.sections.hyperparameters import (
     parameter_name,
     shell_characters,
 )
-from shoal.settings.settings import Environment
+from shoal.settings.settings import Environment, GuardRails
 
 MAX_BUCKET_NAME = 63  # https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html
 MAX_ENDPOINT_NAME = 63  # botocore, sagemaker EndpointName
@@ -101,6 +101,13 @@ def _release(environment: Environment) -> Iterator[Problem]:
     if environment.promoted_from == environment.name:
         message = "an environment cannot take releases from itself"
         yield Problem("promoted_from", message, "name the one before it")
+
+
+def _guard_rails(environment: Environment) -> Iterator[Problem]:
+    if environment.guard_rails is GuardRails.OFF and environment.protect:
+        message = "is for the first run of a throw-away environment, and this one is protected"
+        advice = "take it out, or write `protect: false`"
+        yield Problem("guard_rails", message, advice, related=("protect",))
 
 
 def _asks_of_regions(environment: Environment) -> dict[str, bool]:
@@ -305,6 +312,7 @@ _RULES = (
     _without_endpoint,
     _endpoint_environment,
     _alerts,
+    _guard_rails,
     _spot,
     _hyperparameters,
     _container_environment,
