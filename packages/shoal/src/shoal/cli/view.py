@@ -66,7 +66,10 @@ class View:
                 self._print(f"steps: {' -> '.join(name for name, _ in steps)}")
             case Transferred(name, done, total):
                 kind = (name, "end") if done == total else Transferred
-                self._progress(f"sent {done / 1e6:.1f} of {total / 1e6:.1f} MB ({name})", kind)
+                unit, size = ("MB", 1e6) if total >= 1e6 else ("kB", 1e3)
+                self._progress(
+                    f"sent {done / size:.1f} of {total / size:.1f} {unit} ({name})", kind
+                )
             case ExecutionChanged(execution):
                 self._print_steps(execution)
             case Trained(step, metrics):

@@ -52,7 +52,7 @@ class Curves:
         self.lost = 0
         """Values of more lanes than MAX_LANES."""
         self.processes: str | None = None
-        """Who trains, in words: as a line says it, or so many ranks as a world has."""
+        """Who trains, in words: as a line says it, or else the size of the world."""
 
     def add(self, line: LogLine) -> None:
         progress = parse(line.text, self._metrics)
@@ -61,7 +61,7 @@ class Curves:
         if not isinstance(progress, Progress):
             return
         if progress.world_size and not self.processes:
-            self.processes = f"a world of {progress.world_size}"
+            self.processes = f"world size {progress.world_size}"
         if progress.position:
             self._per_epoch = max(self._per_epoch, progress.position.steps)
         rank, seconds = rank_of(line.text), round((line.at - self._began).total_seconds(), 3)
