@@ -69,6 +69,16 @@ def test_an_account_with_another_stack_is_refused(prove: Prove, account: Target)
         delete_stack(account, stack)
 
 
+def test_a_bucket_of_a_bootstrap_that_is_gone_is_nobodys_to_delete(
+    prove: Prove, account: Target
+) -> None:
+    bucket = f"cdk-hnb659fds-assets-{ACCOUNT}-{REGION}"
+    account.client("s3").create_bucket(Bucket=bucket)
+    code, printed = prove(ACCOUNT, "--local")
+    assert (code, f"left bucket {bucket}" in printed) == (2, True), printed
+    account.client("s3").delete_bucket(Bucket=bucket)
+
+
 def test_what_an_earlier_one_left_is_named_and_taken_away(prove: Prove, account: Target) -> None:
     bucket = f"shoal-proof-prove-00ff-data-{ACCOUNT}-{REGION}"
     resources = {"Data": {"Type": "AWS::S3::Bucket", "Properties": {"BucketName": bucket}}}

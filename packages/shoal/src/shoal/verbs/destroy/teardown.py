@@ -299,7 +299,7 @@ def remove_bootstrap(target: Target, *, is_ours: bool = False) -> None:
     for stack in stacks:
         cloudformation.delete_stack(StackName=stack)
         waiter = cloudformation.get_waiter("stack_delete_complete")
-        waiter.wait(StackName=stack, WaiterConfig={"Delay": 1, "MaxAttempts": 120})
+        waiter.wait(StackName=stack, WaiterConfig={"Delay": 1, "MaxAttempts": 600})
     for bucket in buckets:  # the template retains it
         s3.delete_bucket(Bucket=bucket)
 

@@ -67,7 +67,7 @@ def open_session(
     return Session(Workspace(folder, workspace.environ), environment, target)
 
 
-def require_empty(target: Target) -> None:
+def require_no_stack(target: Target) -> None:
     """Raise UsageError if the account has a stack that is neither the CDK's nor a proof's."""
     pages = target.client("cloudformation").get_paginator("describe_stacks").paginate()
     names = [stack["StackName"] for page in pages for stack in page["Stacks"]]

@@ -160,15 +160,12 @@ _PROOFS = {
 
 @dataclass(frozen=True)
 class Line:
-    """One line: which rows of the checklist it types, for how long at most, what it proves, and
-    whether instances of training, evaluation and endpoint may run meanwhile.
-    """
+    """One line: which rows of the checklist it types, for how long at most, and what it proves."""
 
     name: str
     rows: list[str]
     limit_s: int
     claims: list[str] = field(default_factory=list)
-    runs: bool = False
 
     def prove(self, ground: Ground) -> str:
         """Return what was seen; raise ShoalError where that is not as expected."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,11 +15,11 @@ from shoal.aws.cdk import TOOLKIT_STACK
 from shoal.aws.events import Report
 from shoal.aws.stacks import describe_stack
 from shoal.costs.plan import plan
-from shoal.errors import LeftBehindError, ShoalError
+from shoal.errors import LeftBehindError, ShoalError, UsageError
 from shoal.settings.settings import Environment
 from shoal.verbs.destroy.teardown import remove_bootstrap
 from shoal.verbs.flow import Outcome, Phase, run_phases
-from shoal.verbs.prove.disposable import bootstrapped_by, require_empty
+from shoal.verbs.prove.disposable import bootstrapped_by, require_no_stack
 from shoal.verbs.prove.lines import CLEAN_UP, LINES, Ground, Line
 from shoal.verbs.prove.recording import Recorder
 from shoal.verbs.prove.redaction import Redaction
@@ -50,14 +51,15 @@ class Proof:
         self._ground = Ground(self.session, self.report, self.output / LOGS)
         self._has_toolkit = True
 
-    def require_account(self) -> None:
-        """Raise WrongAccountError or UsageError unless the account is the one that was named, and
-        there for nothing else.
-        """
+    def require_empty(self) -> None:
+        """Raise UsageError unless the account is there for nothing else."""
         target = self.session.target
-        target.check_account()
-        require_empty(target)
+        require_no_stack(target)
+        bootstrap = inventory.of_bootstrap(target)
         self._has_toolkit = describe_stack(target, TOOLKIT_STACK) is not None
+        if bootstrap and not self._has_toolkit:
+            names = ", ".join(map(str, bootstrap))
+            raise UsageError(f"a bootstrap whose stack is gone left {names}: delete them first")
 
     def run(self, shield: Callable[[], None]) -> Outcome:
         """Prove the lines and clean up, whatever happens; keep the logs, redacted."""
@@ -108,20 +110,12 @@ class Proof:
 
 
 def max_usd(environment: Environment) -> float:
-    """Return what is paid if each line takes its limit; a bound, without what `NOT_COUNTED` names.
-
-    Raises ShoalError where a price is not known.
+    """Return what an hour costs if everything runs all the time, without what `NOT_COUNTED` names;
+    infinity where a price is not known.
     """
     costs = plan(environment)
-    running = (*costs.at_rest.lines, *costs.training.lines, *costs.testing.lines)
-    prices = [each.usd_per_hour for each in running]
-    if None in prices:
-        raise ShoalError(f"what it would cost in {environment.region} is not known")
-    usd_per_hour = sum(filter(None, prices))
-    return sum(
-        (usd_per_hour if line.runs else costs.at_rest.usd_per_hour) * line.limit_s / 3600
-        for line in (*LINES, CLEAN_UP)
-    )
+    lines = (*costs.at_rest.lines, *costs.training.lines, *costs.testing.lines)
+    return sum(math.inf if each.each is None else each.usd_per_hour or 0.0 for each in lines)
 
 
 class _LateError(KeyboardInterrupt):

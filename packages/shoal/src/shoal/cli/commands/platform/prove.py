@@ -47,7 +47,7 @@ def prove(
             return Proof(session, workspace.root / "prove-out", view)
 
         proof = opened(new_name())
-        proof.require_account()
+        proof.session.target.check_account()
         earlier = leftovers(proof.session.target)
         if clean_up:
             for name in earlier:
@@ -58,6 +58,7 @@ def prove(
         if earlier:
             names = ", ".join(earlier)
             raise UsageError(f"{names} of an earlier proof, or of one that runs: see --clean-up")
+        proof.require_empty()
         with interrupted_once() as shield:
             outcome = proof.run(shield)
     _print(proof, outcome, workspace, write=write)
