@@ -227,8 +227,13 @@ class Requests:
             "InitialInstanceCount": settings.instance_count,
             "InitialVariantWeight": 1.0,
         }
-        if settings.inference_ami_version:
-            variant["InferenceAmiVersion"] = settings.inference_ami_version
+        optional = {
+            "InferenceAmiVersion": settings.inference_ami_version,
+            "ContainerStartupHealthCheckTimeoutInSeconds": settings.container_startup_timeout_s,
+            "ModelDataDownloadTimeoutInSeconds": settings.model_download_timeout_s,
+            "VolumeSizeInGB": settings.volume_size_gb,
+        }
+        variant |= {key: value for key, value in optional.items() if value is not None}
         request = {
             "EndpointConfigName": self.endpoint_name,
             "ProductionVariants": [variant],

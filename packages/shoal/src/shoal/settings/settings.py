@@ -31,7 +31,7 @@ from shoal.settings.sections.observability import Observability
 from shoal.settings.sections.release import Release
 from shoal.settings.sections.schedules import Schedule
 from shoal.settings.sections.secrets import SecretName, SecretVariable, interface_endpoints
-from shoal.settings.sections.serving import Serving
+from shoal.settings.sections.serving import Fleet, Serving
 from shoal.settings.sections.strategies import Defaults, defaults
 
 AccountId = Annotated[str, StringConstraints(pattern=r"^[0-9]{12}$")]
@@ -227,7 +227,7 @@ class TeardownStep(StrEnum):
     NEVER = "never"
 
 
-class Endpoint(Settings):
+class Endpoint(Fleet):
     """The temporary endpoint that proves the model answers."""
 
     instance_type: InstanceType = "ml.m5.xlarge"

@@ -89,6 +89,9 @@ class ServedModel(Construct):
             instance_type=None if serverless else settings.instance_type,
             initial_instance_count=None if serverless else settings.instance_count,
             inference_ami_version=settings.inference_ami_version,
+            container_startup_health_check_timeout_in_seconds=settings.container_startup_timeout_s,
+            model_data_download_timeout_in_seconds=settings.model_download_timeout_s,
+            volume_size_in_gb=settings.volume_size_gb,
             serverless_config=(
                 sizes(
                     memory_size_in_mb=serverless.memory_mb,

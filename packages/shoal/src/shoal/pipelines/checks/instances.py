@@ -50,6 +50,11 @@ def problems(environment: Environment) -> Iterator[Problem]:
             key, advice = f"{section}.inference_ami_version", f"choose one: {', '.join(drivers)}"
             message = "is not one of the versions that SageMaker has"
             yield Problem(key, message, advice, settings.inference_ami_version)
+        if settings and settings.volume_size_gb and tables.has_nvme(settings.instance_type):
+            message = f"{settings.instance_type} has disks of its own, whose size is fixed"
+            advice = "take it out, or choose an instance type without them"
+            key = f"{section}.volume_size_gb"
+            yield Problem(key, message, advice, settings.volume_size_gb)
     for section in ("evaluation", "endpoint"):
         settings = getattr(environment, section)
         uri = settings and settings.image_uri

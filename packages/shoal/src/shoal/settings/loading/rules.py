@@ -199,6 +199,16 @@ def _endpoint_environment(environment: Environment) -> Iterator[Problem]:
     yield from _variables(section, endpoint.environment, release.MAX_ENVIRONMENT_VALUE)
 
 
+def _endpoint_start(environment: Environment) -> Iterator[Problem]:
+    """An endpoint that is older than its time to live is removed, whether it has started or not."""
+    endpoint = environment.endpoint
+    if endpoint and endpoint.start_s >= 60 * endpoint.ttl_minutes:
+        message = f"is over before the {endpoint.start_s} s that the endpoint may take to start"
+        advice = f"use more than {endpoint.start_s // 60}"
+        related = ("endpoint.container_startup_timeout_s", "endpoint.model_download_timeout_s")
+        yield Problem("endpoint.ttl_minutes", message, advice, related=related)
+
+
 def _spot(environment: Environment) -> Iterator[Problem]:
     training = environment.training
     key, wait, runtime = "training.max_wait_s", training.max_wait_s, training.max_runtime_s
@@ -311,6 +321,7 @@ _RULES = (
     _release,
     _without_endpoint,
     _endpoint_environment,
+    _endpoint_start,
     _alerts,
     _guard_rails,
     _spot,

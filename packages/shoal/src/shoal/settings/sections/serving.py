@@ -33,6 +33,9 @@ _INSTANCES_ONLY = (
     "instance_type",
     "instance_count",
     "inference_ami_version",
+    "container_startup_timeout_s",
+    "model_download_timeout_s",
+    "volume_size_gb",
     "autoscaling",
     "data_capture",
 )
@@ -117,7 +120,35 @@ class Severity(StrEnum):
     LOW = "low"
 
 
-class Serving(Settings):
+TimeoutS = Annotated[int, Field(ge=60, le=3600)] | None
+
+
+class Fleet(Settings):
+    """What a large model needs of an endpoint's instances.
+
+    Limits: SageMaker API reference, ProductionVariant.
+    """
+
+    container_startup_timeout_s: TimeoutS = None
+    """Seconds that the container may take until it answers /ping, 60 to 3600. Left out, what
+    SageMaker allows.
+    """
+    model_download_timeout_s: TimeoutS = None
+    """Seconds that an instance may take to download and unpack the model, 60 to 3600. Left out,
+    what SageMaker allows.
+    """
+    volume_size_gb: Annotated[int, Field(ge=1, le=512)] | None = None
+    """Size of each instance's volume in GB, for image and model. Left out, that of the instance
+    type, which is fixed where it has disks of its own.
+    """
+
+    @property
+    def start_s(self) -> int:
+        """Seconds that the file allows an instance to start, beside what SageMaker always needs."""
+        return (self.container_startup_timeout_s or 0) + (self.model_download_timeout_s or 0)
+
+
+class Serving(Fleet):
     """The endpoint that serves the pinned release, in environments that have one."""
 
     instance_type: InstanceType = "ml.m5.xlarge"
@@ -169,7 +200,11 @@ def timeout_s(serving: Serving) -> int:
 
     Source: SageMaker API reference, BlueGreenUpdatePolicy.
     """
-    return serving.timeout_s or max(MIN_TIMEOUT_S, waits_s(serving) + PROVISIONING_S)
+    return serving.timeout_s or max(MIN_TIMEOUT_S, waits_s(serving) + _provisioning_s(serving))
+
+
+def _provisioning_s(serving: Serving) -> int:
+    return PROVISIONING_S + serving.start_s
 
 
 def problems(
@@ -216,13 +251,14 @@ def _traffic(serving: Serving) -> Iterator[Problem]:
 
 def _timeout(serving: Serving) -> Iterator[Problem]:
     waits, related = waits_s(serving), ("serving.traffic", "serving.bake_s")
+    starting = _provisioning_s(serving)
     if serving.timeout_s is not None and serving.timeout_s <= waits:
         message = f"is not more than the {waits} s that traffic and bake_s wait together"
         yield Problem("serving.timeout_s", message, "remove it, or wait less", related=related)
-    if serving.timeout_s is None and waits + PROVISIONING_S > MAX_TIMEOUT_S:
+    if serving.timeout_s is None and waits + starting > MAX_TIMEOUT_S:
         message = (
             f"traffic and bake_s wait {waits} s together; a deployment may take {MAX_TIMEOUT_S} s,"
-            f" {PROVISIONING_S} of them to start"
+            f" {starting} of them to start"
         )
         advice = "wait less, or take larger steps"
         yield Problem("serving.traffic.wait_s", message, advice, related=related)
