@@ -104,7 +104,7 @@ def test_a_quota_of_0_stops_it_before_anything_is_made(
     quotas.request_service_quota_increase(**request, DesiredValue=20)
     assert (exit_code, QUOTA in printed, "left behind  nothing" in printed) == (1, True, True)
     assert inventory.of_bootstrap(account) == ()
-    report = (tmp_path / "prove-out" / "report.md").read_text()
+    report = Path(printed.partition("report ")[2].split()[0]).read_text()
     assert ("- deploy (3): not reached" in report, "- doctor: not as expected" in report) == (
         True,
         True,

@@ -80,11 +80,14 @@ def require_no_stack(target: Target) -> None:
 
 
 def leftovers(target: Target) -> list[str]:
-    """Return the names of the proofs' environments of which something is in the account."""
-    owner = inventory.Owner(f"shoal-{_PROJECT}")
+    """Return the names of the proofs' environments of which something is in the account; last the
+    one that made the bootstrap, whose roles delete stacks.
+    """
+    owner, bootstrapper = inventory.Owner(f"shoal-{_PROJECT}"), bootstrapped_by(target)
     names = [each.name for each in inventory.of_environment(target, owner)]
-    matches = map(_NAMES.search, [*names, bootstrapped_by(target)])
-    return sorted({match[1] for match in matches if match})
+    matches = map(_NAMES.search, [*names, bootstrapper])
+    found = {match[1] for match in matches if match}
+    return sorted(found, key=lambda name: (bootstrapper.endswith(name), name))
 
 
 def bootstrapped_by(target: Target) -> str:

@@ -79,13 +79,13 @@ class Proof:
             self.seen[line.name] = line.prove(self._ground)
 
     def clean_up(self) -> None:
-        """Destroy the environment, and the bootstrap if a proof made it.
+        """Destroy the environment, and the bootstrap if this proof made it.
 
         Raises LeftBehindError.
         """
         self._recorder.line = CLEAN_UP.name
         session, target = self.session, self.session.target
-        made_bootstrap = bool(bootstrapped_by(target)) or not self._has_toolkit
+        made_bootstrap = bootstrapped_by(target) == session.names.prefix or not self._has_toolkit
         for _ in range(2):  # a CDK CLI whose parent was killed may go on for a moment
             if self._look():
                 cdk = session.cdk(self.report)

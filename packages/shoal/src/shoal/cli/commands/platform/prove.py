@@ -36,7 +36,7 @@ def prove(
 
     ACCOUNT is disposable: refused where the region has other stacks. Types what
     docs/first-aws-run.md says in an environment of its own, and stops at the first answer that is
-    not as expected. Report and recordings are in prove-out.
+    not as expected. Report and recordings go below prove-out.
     """
     if not re.fullmatch("[0-9]{12}", account):
         raise click.UsageError(f"{account!r} is not an account id, which has twelve digits")
@@ -44,7 +44,7 @@ def prove(
 
         def opened(name: str) -> Proof:
             session = open_session(workspace, folder, name, account, region, local)
-            return Proof(session, workspace.root / "prove-out", view)
+            return Proof(session, workspace.root / "prove-out" / name, view)
 
         proof = opened(new_name())
         proof.session.target.check_account()
