@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from shoal.pipelines.checks.converters import UnreadError
 from shoal.pipelines.checks.parsers import Added, Parser, modules_of, parser_of
 from shoal.settings.parsing.errors import Problem
 from shoal.settings.sections.hyperparameters import as_argument, as_sent, parameter_name
@@ -66,6 +67,8 @@ class Option:
             return f"is for a flag (action {action}), which {what}, and SageMaker gives it one"
         try:
             value = self._parsed(text)
+        except UnreadError:
+            return None
         except _RefusedError as error:
             reason = str(error).rpartition(f"{'/'.join(self.names)}: ")[2]
             return f"is refused by the script: {reason}"
@@ -90,7 +93,7 @@ class Option:
         def converted(word: str) -> object:
             try:
                 return convert(word)
-            except (argparse.ArgumentTypeError, TypeError, ValueError):
+            except (UnreadError, argparse.ArgumentTypeError, TypeError, ValueError):
                 raise
             except Exception as error:  # it would end the script with a traceback
                 raise argparse.ArgumentTypeError(f"{type(error).__name__}: {error}") from error
