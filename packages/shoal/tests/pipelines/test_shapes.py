@@ -45,6 +45,29 @@ def test_expressions_and_cdk_tokens_stand_for_anything() -> None:
     assert mistakes_with(**{"Train.RoleArn": token, "Train.StoppingCondition": condition}) == []
 
 
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        ("ModelArtifacts.S3ModelArtifacts", ""),
+        ("FinalMetricDataList['loss'].Value", ""),
+        ("FinalMetricDataList[0].Value", ""),
+        ("HyperParameters.epochs", ""),
+        ("HyperParameters['epochs']", ""),
+        ("ModelArtifacts.S3ModelArtifact", "answers no S3ModelArtifact; it has S3ModelArtifacts"),
+        ("ModelArtifact", "DescribeTrainingJob answers no ModelArtifact; it has"),
+        ("TrainingJobName.More", "answers a string before .More"),
+        ("FinalMetricDataList.Value", "answers a list before .Value"),
+        ("FinalMetricDataList[0].Values", "answers no Values; it has Value"),
+        ("TrainingJobName[", "answers nothing at ["),
+    ],
+)
+def test_a_property_is_one_that_the_job_has(path: str, line: str) -> None:
+    value = {"Std:Join": {"On": "/", "Values": ["s3:/", {"Get": f"Steps.Train.{path}"}]}}
+    mistakes = mistakes_with(**{"Evaluate.Environment": {"FROM": value}})
+    assert len(mistakes) == bool(line)
+    assert line in "".join(mistakes)
+
+
 def test_checking_raises_all_mistakes_at_once() -> None:
     document = definition()
     for step in ("Train", "Evaluate"):

@@ -91,13 +91,13 @@ def _placed(steps: Sequence[Mapping[str, Any]], *path: str) -> Iterator[_Placed]
     for step in steps:
         branches = BRANCHES if step["Type"] == "Condition" else ()
         own = {key: value for key, value in step["Arguments"].items() if key not in branches}
-        references = _references([own, step.get("PropertyFiles")])
+        references = references_in([own, step.get("PropertyFiles")])
         yield _Placed(step, path, tuple(references))
         for index, branch in enumerate(branches):
             yield from _placed(step["Arguments"][branch], *path, f"{step['Name']}/{index}")
 
 
-def _references(value: Any) -> Iterator[str]:
+def references_in(value: Any) -> Iterator[str]:
     """Yield what is read at any depth, as in `Steps.Train.TrainingJobName`."""
     waiting = [value]
     while waiting:

@@ -15,6 +15,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from shoal.launch.errors import ArgumentsError
+from shoal.pipelines.graph_rules import references_in
 from shoal.pipelines.limits import every_step
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ A name that is given is a prefix of that one.
 """
 MAX_DEFINITION = 1_048_576  # botocore, sagemaker PipelineDefinition
 _EXPRESSIONS = frozenset({"Get", "Std:Join", "Std:JsonGet"})
+_PROPERTY = re.compile(r"\.?([A-Za-z0-9_-]+)|\[(?:'[^']*'|\"[^\"]*\"|\d+)\]")
 _TOKEN = re.compile(r"\$\{Token\[")
 _ADVICE_LENGTH = 6
 
@@ -58,6 +60,46 @@ def mistakes_in(definition: Mapping[str, Any]) -> Iterator[str]:
     }
     for step in every_step(definition["Steps"]):
         yield from _step_mistakes(step, defaults)
+    yield from _property_mistakes(definition["Steps"])
+
+
+def _property_mistakes(steps: list[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield what is read of a step and is not in the answer of its Describe call. A job that was
+    paid for would come before such a step fails.
+    """
+    kinds = {step["Name"]: step["Type"] for step in every_step(steps)}
+    for text in dict.fromkeys(references_in(steps)):
+        kind, _, rest = text.partition(".")
+        name, _, path = rest.partition(".")
+        operation, _ = CREATE_CALLS.get(kinds.get(name, ""), ("", None))
+        # of a tuning job its training jobs can be read, too
+        is_other = path.startswith(("PropertyFiles.", "TrainingJobSummaries"))
+        if kind == "Steps" and operation and not is_other:
+            describe = operation.replace("Create", "Describe", 1)
+            shape = _service_model().operation_model(describe).output_shape
+            if message := _path_mistake(shape, path):
+                yield f"{text}: {describe} answers {message}"
+
+
+def _path_mistake(shape: Any, path: str) -> str:
+    """Return what is wrong with a path into an answer; "" if it is there."""
+    position = 0
+    while position < len(path):
+        match = _PROPERTY.match(path, position)
+        if match is None:
+            return f"nothing at {path[position:]}"
+        position, field = match.end(), match[1]
+        if shape.type_name == "structure" and field in shape.members:
+            shape = shape.members[field]
+        elif shape.type_name == "structure":
+            return f"no {match[0].lstrip('.')}; it has {_some(sorted(shape.members), str(field))}"
+        elif shape.type_name == "map":
+            shape = shape.value
+        elif shape.type_name == "list" and not field:
+            shape = shape.member
+        else:
+            return f"a {shape.type_name} before {match[0]}"
+    return ""
 
 
 def _step_mistakes(step: Mapping[str, Any], defaults: Mapping[str, Any]) -> Iterator[str]:
