@@ -172,6 +172,8 @@ def test_a_channel_name_that_would_lead_out_of_the_inputs_is_refused(
         ("folder-and-file", "one/two", "Could not store s3://{uri}"),
         ("long-part", "x" * 300, "Could not store s3://{uri}"),
         ("dot", ".", "Could not store s3://{uri}"),
+        ("twice", "a//b", "S3 key: s3://{uri} has an illegal char sub-sequence '//' in it"),
+        ("first", "/b", "S3 key: s3://{uri} has an illegal char sub-sequence '//' in it"),
     ],
 )
 def test_a_key_that_cannot_be_a_file_of_the_channel_fails_the_job_as_the_users_mistake(

@@ -76,6 +76,11 @@ RETRIES = [{"ExceptionType": ["Step.THROTTLING"]}]
             "does not emulate the step type 'QualityCheck'",
         ),
         (with_value({"Std:Split": "a"}), "does not emulate the expression"),
+        (with_value({"Std:JsonGet": {"S3Uri": "s3://b/k"}}), "does not emulate the expression"),
+        (
+            with_value({"Std:JsonGet": {"S3Uri": {"Get": "Steps.No.Uri"}, "Path": "a"}}),
+            "depends on No, which is not another step",
+        ),
         (with_value({"Get": "Execution.JobName"}), "not emulate the execution variable JobName"),
         (with_value({"Get": "Parameters.No"}), "the parameter No, which is not defined"),
         (with_value({"Get": "Steps.Nothing.X"}), "depends on Nothing"),
@@ -202,6 +207,7 @@ def scope() -> Scope:
         lambda name: f"<{name}>",
         lambda _step: outputs,
         lambda _step, _name: {"a": {"b": [0.5]}},
+        lambda uri: {"of": {uri: [1]}},
     )
 
 
@@ -218,6 +224,7 @@ JSON_GET = {"PropertyFile": {"Get": "Steps.S.PropertyFiles.F"}, "Path": "a.b[0]"
         ({"Get": "Steps.S.Sizes[1]"}, 2),
         ({"Std:Join": JOIN}, "a-7-0.5-true"),
         ({"Std:JsonGet": JSON_GET}, 0.5),
+        ({"Std:JsonGet": {"S3Uri": {"Std:Join": JOIN}, "Path": "of['a-7-0.5-true'][0]"}}, 1),
     ],
 )
 def test_an_expression_has_its_value(expression: dict[str, Any], value: Any) -> None:

@@ -91,6 +91,27 @@ def test_a_parameter_of_the_start_decides_the_branch_and_fail_says_why(
 
 
 @pytest.mark.parametrize(
+    ("file", "reason"),
+    [
+        ("evaluation.json", "below 0.97"),
+        ("none.json", "ClientError: The object s3://.*/none.json could not be read: .*NoSuchKey"),
+    ],
+)
+def test_a_condition_reads_json_at_a_uri(account: Account, file: str, reason: str) -> None:
+    report = report_step('echo \'{"metrics": {"accuracy": {"value": 0.96}}}\'')
+    folder = {"Get": "Steps.Evaluate.ProcessingOutputConfig.Outputs['evaluation'].S3Output.S3Uri"}
+    condition = gate()
+    (first,) = condition["Arguments"]["Conditions"]
+    uri = {"Std:Join": {"On": "/", "Values": [folder, file]}}
+    first["LeftValue"] = {"Std:JsonGet": {"S3Uri": uri, "Path": "metrics.accuracy.value"}}
+    name = f"at-a-uri-{file.partition('.')[0]}"
+    account.deploy_pipeline(name, [report, condition], Parameters=[LEAST])
+    least = [{"Name": "Least", "Value": "0.97"}]
+    steps = account.steps(account.execute(name, PipelineParameters=least))
+    assert re.match(reason, list(steps.values())[-1]["FailureReason"])
+
+
+@pytest.mark.parametrize(
     ("name", "script"),
     [
         ("cut-short", "echo '{\"metrics\": '"),
@@ -124,6 +145,7 @@ def test_executions_and_steps_are_counted_and_timed(account: Account) -> None:
     ("members", "message"),
     [
         ({"PipelineParameters": [{"Name": "Most", "Value": "1"}]}, "Unknown parameters"),
+        ({"PipelineParameters": [{"Name": "Least", "Value": ""}]}, 'string "" is too short'),
         ({"PipelineParameters": [{"Name": "Least", "Value": "much"}]}, "is not of type Float"),
         ({"PipelineVersionAlias": "live"}, r"StartPipelineExecution\.PipelineVersionAlias"),
         ({"RoleArn": f"arn:aws:iam::{ACCOUNT_ID}:role/jobs"}, r"StartPipelineExecution\.RoleArn"),

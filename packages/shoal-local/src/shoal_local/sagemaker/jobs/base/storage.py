@@ -88,6 +88,12 @@ def fetch_prefix(
     bucket, prefix = split_uri(uri)
     keys = keys_below(s3, uri)
     target.mkdir(parents=True, exist_ok=True)
+    # AWS's words, as in aws-samples/generative-ai-on-amazon-sagemaker, pull request 242
+    if illegal := next((key for key in keys if "//" in key), ""):
+        raise DataError(
+            f"Failed to download data. S3 key: s3://{bucket}/{illegal} has an illegal char"
+            " sub-sequence '//' in it"
+        )
     for position, key in enumerate(keys):
         if keep(position):
             fetch_object(s3, bucket, key, _inside(target, relative_key(key, prefix)))

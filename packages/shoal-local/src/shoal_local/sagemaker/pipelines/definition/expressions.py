@@ -1,7 +1,8 @@
 """The expressions of a pipeline definition: their references, and their values while it runs.
 
 There are `Get` (parameters, execution variables, outputs of steps), `Std:Join` and `Std:JsonGet` of
-a property file. Anything else that looks like an expression is refused by name.
+a property file or, as SageMaker's SDK writes it for `JsonGet(s3_uri=...)`, of an `S3Uri`. Anything
+else that looks like an expression is refused by name.
 """
 
 from __future__ import annotations
@@ -86,6 +87,8 @@ def _expression_references(expression: Document) -> Iterator[Reference]:
             if not property_file.property_file:
                 raise invalid(f"Std:JsonGet needs Steps.<step>.PropertyFiles.<name>, not {file}")
             yield property_file
+        case {"Std:JsonGet": {"S3Uri": uri, "Path": _, **others}} if not others:
+            yield from references(uri)
         case _:
             raise not_emulated(f"the expression {json.dumps(expression)[:200]}")
 
@@ -109,13 +112,14 @@ class Scope:
     """What expressions refer to while an execution runs.
 
     `outputs(step)` returns what a Get of the step reads; `property_file(step, name)` the parsed
-    JSON of a property file.
+    JSON of a property file; `json_at(uri)` that of an object in S3.
     """
 
     parameters: Mapping[str, Any]
     execution: Callable[[str], str]
     outputs: Callable[[str], Document]
     property_file: Callable[[str, str], Any]
+    json_at: Callable[[str], Any]
 
     def resolve(self, value: Any) -> Any:
         """Return `value` with every expression replaced by its value."""
@@ -130,9 +134,12 @@ class Scope:
             return self._get(reference(operand))
         if function == "Std:Join":
             return self._text(operand["On"]).join(self._text(each) for each in operand["Values"])
+        path = self._text(operand["Path"])
+        if "S3Uri" in operand:
+            uri = self._text(operand["S3Uri"])
+            return walk(self.json_at(uri), path, uri)
         file = reference(operand["PropertyFile"]["Get"])
         content = self.property_file(file.name, file.property_file)
-        path = self._text(operand["Path"])
         return walk(content, path, f"the property file {file.property_file}")
 
     def _get(self, get: Reference) -> Any:

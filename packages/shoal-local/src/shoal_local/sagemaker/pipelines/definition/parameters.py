@@ -40,7 +40,11 @@ class Parameter:
         return value
 
     def from_text(self, text: str) -> Any:
-        """Return the value that the API carries as text."""
+        """Return the value that the API carries as text, which a start may not leave empty
+        (sagemaker-python-sdk, issue 4016).
+        """
+        if not text:
+            raise invalid('[string "" is too short (length: 0, required minimum: 1)]')
         try:
             value = FROM_TEXT[self.type](text)
         except (ValueError, OverflowError):

@@ -56,7 +56,13 @@ class Execution:
         self._changed = threading.Condition()
         self._statuses: dict[str, str] = {}
         self._outputs: dict[str, Document] = {}
-        self._scope = Scope(values, self._variable, self._outputs.__getitem__, self._property_file)
+        self._scope = Scope(
+            values,
+            self._variable,
+            self._outputs.__getitem__,
+            self._property_file,
+            lambda uri: self._json_at(uri, "The object"),
+        )
         self._no_more = False
         self._thread = threading.Thread(target=self._run, name=f"pipeline {name}", daemon=True)
 
@@ -190,12 +196,15 @@ class Execution:
                 f"Property file {name}: step {step_name} has no output {declaration['OutputName']}"
             )
         uri = storage.join_uri(matches[0]["S3Output"]["S3Uri"], declaration["FilePath"])
-        bucket, key = storage.split_uri(uri)
+        return self._json_at(uri, f"Property file {name} at")
+
+    def _json_at(self, uri: str, what: str) -> Any:
+        """Return the JSON of an object, read with the pipeline's role."""
         s3 = self._core.context.clients("s3", self._runner.credentials)
         try:
+            bucket, key = storage.split_uri(uri)
             return json.loads(s3.get_object(Bucket=bucket, Key=key)["Body"].read())
         except (ValueError, RecursionError) as error:  # no JSON, no text, or nested without end
-            raise ExpressionError(f"Property file {name} at {uri} is not JSON: {error}") from error
-        except storage.S3_FAILURES as error:
-            message = f"Property file {name} at {uri} could not be read: {error}"
-            raise ExpressionError(message) from error
+            raise ExpressionError(f"{what} {uri} is not JSON: {error}") from error
+        except (*storage.S3_FAILURES, storage.DataError) as error:
+            raise ExpressionError(f"{what} {uri} could not be read: {error}") from error
