@@ -156,8 +156,8 @@ def test_the_outputs_key_is_the_environments_by_whichever_name_sagemaker_sends(
     roles, tag = roles_of("dev"), "aws:RequestTag/older"
     policies = json.dumps(roles.identity).replace('sagemaker:OutputKmsKey"', f'{tag}"')
     sent = {"sagemaker:OutputKmsKeyArn": key, tag: older_key}
-    context = TRAIN.context | {name: value for name, value in sent.items() if value}
-    context = {name: value for name, value in context.items() if sent.get(name, value)}
+    others = {name: value for name, value in TRAIN.context.items() if name not in sent}
+    context = others | {name: value for name, value in sent.items() if value is not None}
     asked = replace(roles, identity=json.loads(policies))
     decision = asked.decide(f"{PREFIX}pipeline", replace(TRAIN, context=context))
     assert decision.allowed is is_allowed
