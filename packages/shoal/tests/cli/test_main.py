@@ -196,7 +196,7 @@ def test_an_environment_may_be_given_as_its_file(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     plans = set()
-    for name in ("dev", "environments/dev.yaml"):
+    for name in ("dev", "environments/dev.yaml", "dev.yaml"):
         assert main(["--root", str(ROOT), "plan", name]) == 0
         plans.add(capsys.readouterr().out)
     assert len(plans) == 1

@@ -23,6 +23,7 @@ _ACTIONS = frozenset(
     | {"append_const", "help", "version"}
 )
 _UNREAD = object()
+_MAX_OWNERS = 4
 
 
 class Added(NamedTuple):
@@ -138,7 +139,11 @@ class _File:
         }
         loops = [node for node in nodes if isinstance(node, ast.For)]
         self._loops = {id(call): loop.iter for loop in loops for call in ast.walk(loop)}
-        conditions = (node for node in nodes if isinstance(node, ast.If) and not _is_main(node))
+        conditions = (
+            node
+            for node in nodes
+            if isinstance(node, ast.If) and "__name__" not in ast.unparse(node.test)
+        )
         self._unsure = {id(each) for node in conditions for each in ast.walk(node)}
         self._bases = [
             base for node in nodes if isinstance(node, ast.ClassDef) for base in node.bases
@@ -168,10 +173,10 @@ class _File:
 
     def _owners(self, func: ast.expr) -> Iterator[ast.Call]:
         """Yield the calls that made what add_argument is called of: a group, its parser, ..."""
-        while isinstance(func, ast.Attribute):
-            made = func.value
-            made = made if isinstance(made, ast.Call) else self._made.get(ast.unparse(made), made)
-            if not isinstance(made, ast.Call):
+        for _ in range(_MAX_OWNERS):  # a group may have its parser's name
+            value = func.value if isinstance(func, ast.Attribute) else func
+            made = value if isinstance(value, ast.Call) else self._made.get(ast.unparse(value))
+            if made is None:
                 return
             yield made
             func = made.func
@@ -219,21 +224,17 @@ class _File:
 
 def _defined(texts: tuple[str, ...]) -> tuple[dict[str, ast.FunctionDef], dict[str, Any]]:
     """Return the functions, and the names of what is written out, that have one meaning."""
-    body = [node for text in texts for node in tree_of(text).body]
-    functions = {node.name: node for node in body if isinstance(node, ast.FunctionDef)}
-    named = [
-        (node.targets[0].id, _literal(node.value, {}))
-        for node in body
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
-    ]
-    names = [name for name, _ in named] + [
-        node.name for node in body if isinstance(node, ast.FunctionDef)
-    ]
-    once = {name for name in names if names.count(name) == 1}
-    return (
-        {name: node for name, node in functions.items() if name in once},
-        {name: value for name, value in named if name in once and value is not _UNREAD},
-    )
+    named = list[tuple[str, Any]]()
+    for node in (node for text in texts for node in tree_of(text).body):
+        if isinstance(node, ast.FunctionDef):
+            named.append((node.name, node))
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            named.append((node.targets[0].id, _literal(node.value, {})))
+    names = [name for name, _ in named]
+    once = {name: value for name, value in named if names.count(name) == 1}
+    functions = {name: node for name, node in once.items() if isinstance(node, ast.FunctionDef)}
+    written = {name: value for name, value in once.items() if value is not _UNREAD}
+    return functions, {name: written[name] for name in written.keys() - functions.keys()}
 
 
 def _literal(node: ast.expr, constants: Mapping[str, Any]) -> Any:
@@ -262,10 +263,6 @@ def _last(node: ast.expr) -> str:
     if isinstance(node, ast.Attribute):
         return node.attr
     return node.id if isinstance(node, ast.Name) else ""
-
-
-def _is_main(node: ast.If) -> bool:
-    return "__name__" in ast.unparse(node.test)
 
 
 def _option_names(node: ast.expr) -> list[str]:
