@@ -134,7 +134,8 @@ def _direction(gate: Gate, metrics: Mapping[str, Metric]) -> Direction | None:
     return gate.direction or (stated.pop() if len(stated) == 1 else None)
 
 
-_SHARES = {"accuracy", "acc", "auc", "f1", "iou", "precision", "r2", "recall", "map", "auroc"}
+_SHARES = ("acc", "auc", "auroc", "f1", "iou", "precision", "r2", "recall")
+"""How the names of metrics begin that are from 0 to 1."""
 
 
 def metric_problems(metrics: Mapping[str, Metric], where: str) -> Iterator[Problem]:
@@ -160,7 +161,8 @@ def risks(gates: tuple[Gate, ...]) -> Iterator[str]:
     """Yield the limits that no share can pass: 98 where 0.98 is meant."""
     for gate in gates:
         limit = gate.at_least
-        if limit is not None and limit > 1 and _SHARES & set(gate.metric.split("_")):
+        is_share = any(word.startswith(_SHARES) for word in gate.metric.split("_"))
+        if limit is not None and limit > 1 and is_share and "percent" not in gate.metric:
             yield (
                 f"evaluation.gates: {gate.metric} at_least {limit:g}: such a metric is mostly a"
                 f" share from 0 to 1; {limit:g} % is {limit / 100:g}"
