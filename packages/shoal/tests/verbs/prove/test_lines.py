@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+import threading
 from datetime import date
 from pathlib import Path
 
 import pytest
 
+from shoal.errors import ShoalError
 from shoal.verbs.prove.disposable import REGIONS, open_session
-from shoal.verbs.prove.lines import BY_HAND, CLEAN_UP, LINES
-from shoal.verbs.prove.proof import max_usd
+from shoal.verbs.prove.lines import BY_HAND, CLEAN_UP, LINES, Line
+from shoal.verbs.prove.proof import limited, max_usd
 from shoal.verbs.prove.report import PAGE, stamped
 from shoal.verbs.workspace import Workspace
 from tests.docs.pages import text_of
@@ -38,6 +40,11 @@ def test_a_proof_takes_at_most_an_hour_and_five_dollars(region: str, tmp_path: P
     assert sum(line.limit_s for line in (*LINES, CLEAN_UP)) == 3600
     assert 0 < max_usd(session.environment) < 5
     assert session.environment.observability.monthly_budget_usd == 5
+
+
+def test_a_line_is_stopped_at_its_limit_whatever_it_waits_for() -> None:
+    with pytest.raises(ShoalError, match="did not end within 1 s"), limited(Line("x", [], 1)):
+        threading.Event().wait()
 
 
 @pytest.mark.parametrize("claim", CLAIMS)

@@ -75,7 +75,7 @@ class Proof:
 
     def _prove(self, line: Line) -> None:
         self._recorder.line = line.name
-        with _limited(line):
+        with limited(line):
             self.seen[line.name] = line.prove(self._ground)
 
     def clean_up(self) -> None:
@@ -123,7 +123,7 @@ class _LateError(KeyboardInterrupt):
 
 
 @contextmanager
-def _limited(line: Line) -> Iterator[None]:
+def limited(line: Line) -> Iterator[None]:
     """Raise ShoalError in the line if it takes longer than its limit."""
 
     def ring(*_: object) -> None:
