@@ -87,7 +87,6 @@ def notices(environment: Environment) -> Iterator[str]:
         is_idle = need.is_for_training and environment.promoted_from is not None
         if need.count > need.quota.default and not is_idle:
             yield (
-                f"{need.key}: {need.count} are needed of the quota `{need.quota.name}`"
-                f" ({need.quota.code}), and a new account has {need.quota.default};"
-                f" `shoal doctor {environment.name}` says what yours has"
+                f"{need.key}: needs {need.count} of `{need.quota.name}` ({need.quota.code});"
+                f" a new account has {need.quota.default}, ask `shoal doctor {environment.name}`"
             )
