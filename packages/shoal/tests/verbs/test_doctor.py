@@ -21,7 +21,6 @@ from shoal.settings.settings import Environment, Strategy
 from shoal.verbs.doctor.doctor import Doctor, Needs
 from shoal.verbs.doctor.findings import Finding, State
 from shoal.verbs.doctor.image import Image
-from shoal.verbs.doctor.needs import needs_of
 from tests.cli.trained import MANIFEST
 from tests.repository import ROOT
 from tests.verbs.conftest import ACCOUNT
@@ -37,7 +36,7 @@ def changed(**sections: Any) -> Environment:
 
 
 def needs_for(environment: Environment) -> Needs:
-    return needs_of(environment, launch_of(environment))
+    return Needs.of(environment, launch_of(environment))
 
 
 def examined(

@@ -21,6 +21,8 @@ from shoal.aws.cdk import QUALIFIER
 from shoal.aws.objects import EcrImage, has_files
 from shoal.aws.target import Target
 from shoal.errors import error_code, refusal
+from shoal.launch import Launch
+from shoal.pipelines.checks import capacity
 from shoal.settings.names import Names
 from shoal.settings.settings import Environment
 from shoal.verbs.doctor.bootstrap_check import BOOTSTRAP_PARAMETER, asset_mistakes, other_qualifiers
@@ -54,6 +56,21 @@ class Needs:
     addresses: Demand
     built: tuple[Image, ...] = ()
     """The image that the environment builds for training, if any; `images` does not have it."""
+
+    @classmethod
+    def of(cls, environment: Environment, launch: Launch, built: tuple[Image, ...] = ()) -> Needs:
+        """Return what the launch contract and the capacity rules need for `environment`."""
+        endpoint = environment.endpoint
+        images = {"evaluation": environment.evaluation.image_uri or launch.evaluation_image_uri}
+        if endpoint:
+            images["endpoint"] = launch.inference_image_uri
+        images = {"training": launch.image_uri, **images}
+        images = {use: uri for use, uri in images.items() if use not in environment.built_images}
+        addresses = Demand(
+            training=capacity.addresses(environment).min,
+            hosting=2 * endpoint.instance_count if endpoint else 0,
+        )
+        return cls({} if environment.pipeline else images, addresses, built)
 
 
 @dataclass(frozen=True)

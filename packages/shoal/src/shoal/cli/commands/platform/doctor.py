@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 import click
@@ -13,10 +13,9 @@ import click
 from shoal.cli.options import environment_argument, local_option
 from shoal.pipelines.checks.check import check
 from shoal.settings.loading.loader import load_environment, load_workloads
-from shoal.verbs.doctor.doctor import Doctor
+from shoal.verbs.doctor.doctor import Doctor, Needs
 from shoal.verbs.doctor.findings import Finding, State
 from shoal.verbs.doctor.image import built_images
-from shoal.verbs.doctor.needs import needs_of
 from shoal.verbs.workspace import Workspace
 
 _MARKS = {
@@ -47,7 +46,7 @@ def doctor(
     target = workspace.target_of(views[0], local)
     findings: dict[Finding, list[str]] = {}
     for view, launch in zip(views, launches, strict=True):
-        needs = replace(needs_of(view, launch), built=built_images(view, target, workspace.root))
+        needs = Needs.of(view, launch, built_images(view, target, workspace.root))
         for finding in Doctor(target, view, needs).findings():
             findings.setdefault(finding, []).append(view.workload)
     if as_json:
