@@ -48,6 +48,5 @@ def test_a_pipeline_runs_with_a_parameter(outcomes: Outcomes) -> None:
     assert outcomes["pipeline"] == {"status": "Succeeded", "steps": "7"}
 
 
-def test_nothing_but_the_sdks_own_report_goes_past_the_emulator(outcomes: Outcomes) -> None:
-    past = [host for host in outcomes.hosts if host not in {"localhost", "127.0.0.1"}]
-    assert past == ["sm-pysdk-t-us-east-1.s3.us-east-1.amazonaws.com"]
+def test_nothing_goes_past_the_emulator(outcomes: Outcomes) -> None:
+    assert set(outcomes.hosts) <= {"localhost", "127.0.0.1"}
