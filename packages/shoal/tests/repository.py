@@ -16,7 +16,7 @@ PYTHONPATH = os.pathsep.join(
     str(CHECKOUT / folder) for folder in ("packages/shoal", "packages/shoal-local/tests/kit", "")
 )
 """For child processes that import the tests, their kit, or what a team owns."""
-_NOT_LINKED = {".git", ".shoal", "app.py", "cdk.out", "demo-out", "environments"}
+_NOT_LINKED = {".git", ".shoal", "app.py", "cdk.out", "demo-out", "environments", "prove-out"}
 _COPIED = ("images", "pipelines", "training_code")
 """What the product reads no links in."""
 

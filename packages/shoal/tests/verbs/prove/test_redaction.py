@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -58,3 +59,12 @@ def test_a_recording_of_real_requests_has_no_secret(target: Target, tmp_path: Pa
         "params": {"StackName": "nothing"},
     }
     assert (refused["status"], refused["error"]) == (400, "ValidationError")
+
+
+def test_what_cannot_be_recorded_is_answered_all_the_same(target: Target, tmp_path: Path) -> None:
+    own = Target(target.account, target.region, target.endpoint_url, secret=target.secret)
+    folder = tmp_path / "removed"
+    folder.mkdir()
+    Recorder(folder / "recordings.jsonl", REDACTION).listen(own)
+    shutil.rmtree(folder)
+    own.check_account()

@@ -68,6 +68,7 @@ class Proof:
         try:
             return run_phases(phases, self.report, shield)
         finally:
+            (self.output / LOGS).mkdir(parents=True, exist_ok=True)
             for folder in (self.session.assembly.parent, self.output / LOGS):
                 for log in folder.glob("*.log"):
                     text = self.redaction.text(log.read_text(encoding="utf-8", errors="replace"))

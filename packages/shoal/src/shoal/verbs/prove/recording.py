@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -51,5 +52,5 @@ class Recorder:
             "elapsed_s": round(time.monotonic() - sent_at, 3),
         }
         line = json.dumps(request | outcome, ensure_ascii=False).encode() + b"\n"
-        with self._lock, self._path.open("ab", buffering=0) as file:
-            file.write(line)
+        with suppress(OSError), self._lock, self._path.open("ab", buffering=0) as file:
+            file.write(line)  # a full disk must not keep the clean-up from its answers
