@@ -30,8 +30,14 @@ from sagemaker_pytorch_serving_container.default_pytorch_inference_handler impor
     DefaultPytorchInferenceHandler,
 )
 
-THREADS = 4
-"""Threads of a worker: a ping is answered while the model computes."""
+MAX_REQUESTS = 100
+"""Requests that wait or are computed in a worker, as in TorchServe (job_queue_size); one more gets
+a 503.
+"""
+SPARE_THREADS = 8
+"""For pings, which SageMaker wants answered within 2 s however many requests wait (developer guide,
+"How Containers Should Respond to Health Check (Ping) Requests"), and for answering 503.
+"""
 
 
 class Context:
@@ -95,6 +101,7 @@ class Model:
         provide_torchserve()
         sys.path.insert(0, str(code))
         self._context, self._one_at_a_time = Context(folder), threading.Lock()
+        self._places = threading.BoundedSemaphore(MAX_REQUESTS)
         self._transformer = Transformer(DefaultPytorchInferenceHandler())
         self._transformer.validate_and_initialize(str(folder), self._context)
         log(f"model loaded from {folder}")
@@ -110,7 +117,17 @@ class Model:
         if request != ("POST", "/invocations"):
             start_response("404 Not Found", [("Content-Type", "text/plain")])
             return [b"only /ping and /invocations"]
-        body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+        if not self._places.acquire(blocking=False):
+            start_response("503 Service Unavailable", [("Content-Type", "text/plain")])
+            return [b"too many requests wait for the model"]
+        try:
+            return [self._computed(environ, start_response)]
+        finally:
+            self._places.release()
+
+    def _computed(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> bytes:
+        # to its end: a batch transform may send it in chunks, without a length
+        body = environ["wsgi.input"].read()
         headers = {
             name: environ[variable]
             for name, variable in (("Content-Type", "CONTENT_TYPE"), ("Accept", "HTTP_ACCEPT"))
@@ -120,7 +137,7 @@ class Model:
             self._context.begin(headers, start_response)
             (answer,) = self._transformer.transform([{"body": body}], self._context)
             self._context.answer()
-        return [as_bytes(answer)]
+        return as_bytes(answer)
 
 
 def as_bytes(answer: Any) -> bytes:
@@ -140,7 +157,7 @@ class Server(BaseApplication):  # type: ignore[misc]
             "bind": f"{host}:{os.environ.get('SAGEMAKER_BIND_TO_PORT', '8080')}",
             "worker_class": "gthread",
             "workers": int(os.environ.get("SAGEMAKER_MODEL_SERVER_WORKERS", "1")),
-            "threads": THREADS,
+            "threads": MAX_REQUESTS + SPARE_THREADS,
             "timeout": 0,  # SageMaker has the limits, of loading too
             "control_socket_disable": True,
         }
