@@ -279,6 +279,24 @@ def test_findings_as_bad_as_the_limit_are_refused(
 
 
 @pytest.mark.parametrize(
+    ("status", "comes"),
+    [
+        ("", True),
+        ("PENDING", True),
+        ("IN_PROGRESS", True),
+        ("FAILED", False),
+        ("IMAGE_ARCHIVED", False),
+        ("IMAGE_SIZE_EXCEEDED", False),
+        ("UNSUPPORTED_IMAGE", False),
+    ],
+)
+def test_nobody_is_told_to_wait_for_a_scan_that_does_not_come(status: str, comes: bool) -> None:
+    doubt = doubt_of_scan(status, {}, Severity.CRITICAL)
+    assert doubt is not None
+    assert ("wait for its end" in doubt[1]) == comes
+
+
+@pytest.mark.parametrize(
     ("is_own", "says"),
     [(True, "is not there, and serving.refuse_findings: low"), (False, "tells no scan")],
 )

@@ -139,6 +139,17 @@ def test_who_promotes_reads_only(template: Template) -> None:
     assert others == {"BatchGetImage", "Decrypt"}
 
 
+def test_who_promotes_reads_what_either_kind_of_scan_found(template: Template) -> None:
+    """ECR asks Inspector for the findings of an enhanced scan as who asks ECR for them."""
+    allowed = statements(template, "shoal-mnist-dev-us-east-1-promote").values()
+    actions = {action for each in allowed for action in as_list(each["Action"])}
+    assert actions >= {
+        "ecr:DescribeImageScanFindings",
+        "inspector2:ListCoverage",
+        "inspector2:ListFindings",
+    }
+
+
 def test_only_where_models_are_trained_is_there_a_role_that_promotes(template: Template) -> None:
     names = {each["RoleName"] for each in properties(template, "AWS::IAM::Role")}
     every = {

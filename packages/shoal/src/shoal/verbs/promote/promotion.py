@@ -33,6 +33,7 @@ from shoal.settings.sections.serving import Severity
 from shoal.verbs.promote.served_code import CommittedCode
 
 _SCANNED = frozenset({"COMPLETE", "ACTIVE"})
+_SCAN_MAY_COME = frozenset({"", "IN_PROGRESS", "PENDING"})
 _ASK = "find out who wrote it; promote another version"
 _AS_SHOAL = "register it as Shoal's pipeline does"
 _NO_EXECUTION = frozenset({"ResourceNotFound", "ResourceNotFoundException", "ValidationException"})
@@ -48,6 +49,8 @@ def doubt_of_scan(
     """
     if status not in _SCANNED:
         advice = "start one (aws ecr start-image-scan), or wait for its end"
+        if status not in _SCAN_MAY_COME:
+            advice = "see why (aws ecr describe-image-scan-findings): without one it stays refused"
         return f"is {status or 'not there'}", advice
     refused = [*Severity][: [*Severity].index(limit) + 1]
     found = [f"{counts[each.upper()]} {each}" for each in refused if counts.get(each.upper())]
