@@ -24,6 +24,8 @@ _ACTIONS = frozenset(
 )
 _UNREAD = object()
 _MAX_OWNERS = 4
+_MAX_NUMBERS = 10_000
+"""Of a range, and of values of one option: argparse names each that may be given."""
 
 
 class Added(NamedTuple):
@@ -187,6 +189,8 @@ class _File:
         unread = {name for name, value in values.items() if value is _UNREAD}
         if values.get("action", "store") not in _ACTIONS:
             unread.add("action")
+        if isinstance(values.get("nargs"), int) and values["nargs"] > _MAX_NUMBERS:
+            unread.add("nargs")
         if "None" in keywords:  # **more
             unread |= {"action", "nargs", "type", "choices"}
         converter = converter_of(keywords.get("type"), self.functions, self.constants)
@@ -247,7 +251,8 @@ def _literal(node: ast.expr, constants: Mapping[str, Any]) -> Any:
         return _literal(node.args[0], constants)
     try:
         if isinstance(node, ast.Call) and _last(node.func) == "range":
-            return range(*map(ast.literal_eval, node.args))
+            numbers = range(*map(ast.literal_eval, node.args))
+            return _UNREAD if numbers[_MAX_NUMBERS:] else numbers
         return ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError):
         return _UNREAD
