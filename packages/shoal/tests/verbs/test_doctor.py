@@ -18,6 +18,7 @@ from shoal.pipelines.checks.quotas import table
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.sections.serving import Autoscaling, Serverless, Serving
 from shoal.settings.settings import Environment, Strategy
+from shoal.verbs.doctor import quota_check
 from shoal.verbs.doctor.doctor import Doctor, Needs
 from shoal.verbs.doctor.findings import Finding, State
 from shoal.verbs.doctor.image import Image
@@ -128,6 +129,22 @@ def test_a_quota_that_the_account_shares_is_compared_with_what_the_file_takes(
         assert finding.message.startswith(f"{value}, and {needed} needed")
     assert table()[row].code == change["QuotaCode"]
     assert finding.advice.endswith(f"--quota-code {table()[row].code} --desired-value {needed}")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (row.name, f"tells no value of that name, and 7 needed; a new account has {row.default}")
+        for row in table().values()
+    ]
+    + [("ml.m5.xlarge for endpoint usage", "tells no value of that name, and 7 needed")],
+)
+def test_a_quota_without_an_applied_value_is_unknown_and_its_default_is_told(
+    name: str, message: str
+) -> None:
+    finding = quota_check.finding_of(name, None, 7)
+    assert finding.state is State.UNKNOWN
+    assert finding.message == f"Service Quotas {message}"
 
 
 def test_a_region_without_room_for_a_vpc_fails_unless_the_environment_has_its_own(

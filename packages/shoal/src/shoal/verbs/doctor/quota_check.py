@@ -17,6 +17,10 @@ from shoal.verbs.doctor.findings import Finding, State, failed, ok
 _CHOSEN = "executions that choose it need it"
 _OF_EACH = (quotas.table()["instances of an endpoint"].name,)
 """Quotas of one thing: what several things need does not add up."""
+_PAGE = 100
+"""The most that a page has (Service Quotas API reference, ListServiceQuotas): SageMaker's quotas
+are thousands, and a second has a few requests.
+"""
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,7 @@ def quota_findings(target: Target, environment: Environment) -> Iterator[Finding
     for name, uses in by_name.items():
         counts = [use.count for use in uses]
         needed = max(counts) if name in _OF_EACH else sum(counts)
-        yield only_for(uses, _quota(name, listed.get(name.lower()), needed))
+        yield only_for(uses, finding_of(name, listed.get(name.lower()), needed))
 
 
 def vpc_findings(target: Target, environment: Environment) -> Iterator[Finding]:
@@ -89,20 +93,25 @@ def vpc_findings(target: Target, environment: Environment) -> Iterator[Finding]:
     has_own = any(own.items() <= vpc.items() for vpc in vpcs)
     quota = quotas.table()["VPCs"]
     listed = _listed(target, quota.service).get(quota.name.lower())
-    yield _quota(quota.name, listed, len(vpcs) + (not has_own))
+    yield finding_of(quota.name, listed, len(vpcs) + (not has_own))
 
 
 def _listed(target: Target, service: str) -> dict[str, Mapping[str, Any]]:
     """Return the account's quotas by their names in lower case."""
     paginator = target.client("service-quotas").get_paginator("list_service_quotas")
-    pages = paginator.paginate(ServiceCode=service)
+    pages = paginator.paginate(ServiceCode=service, PaginationConfig={"PageSize": _PAGE})
     return {each["QuotaName"].lower(): each for page in pages for each in page["Quotas"]}
 
 
-def _quota(name: str, quota: Mapping[str, Any] | None, needed: int) -> Finding:
+def finding_of(name: str, quota: Mapping[str, Any] | None, needed: int) -> Finding:
+    """Return whether a quota, as it is listed, is large enough."""
     question = f"quota: {name}"
     if quota is None:
-        message = "Service Quotas has no quota of that name"
+        # "If the applied quota value is not available for a quota, the quota is not retrieved"
+        # (its API reference, ListServiceQuotas)
+        defaults = [each.default for each in quotas.table().values() if each.name == name]
+        usual = "".join(f"; a new account has {default}" for default in defaults)
+        message = f"Service Quotas tells no value of that name, and {needed} needed{usual}"
         return Finding(question, State.UNKNOWN, message, "look in its console")
     if quota["Value"] >= needed:
         return ok(f"{quota['Value']:.0f}, and {needed} needed", question)
