@@ -39,10 +39,10 @@ _KEPT_FOLDERS = {
 _INTERFACE_FILTERS = {"AWS::EC2::Subnet": "subnet-id", "AWS::EC2::SecurityGroup": "group-id"}
 _RETAINED = {"Retain", "RetainExceptOnCreate", "Snapshot"}
 _DELETE_TIMEOUT_S = 3600.0
-_SETTLE_TIMEOUT_S = 2 * 14_400.0
+_SETTLE_TIMEOUT_S = 2 * 28_800.0
 """Time for the rollout of a release and its rollback.
 
-Source: API reference, BlueGreenUpdatePolicy: MaximumExecutionTimeoutInSeconds is at most 14,400.
+Source: botocore, BlueGreenUpdatePolicy: MaximumExecutionTimeoutInSeconds is at most 28,800.
 """
 _INTERFACES_TIMEOUT_S = 1200.0
 """Network interfaces go some minutes after their jobs and endpoints (SageMaker developer guide)."""
