@@ -5,11 +5,12 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import random
 import tarfile
 
 import pytest
 
-from shoal.aws.model_archive import ArchiveError, content_sha256, files_in
+from shoal.aws.model_archive import ArchiveError, content_sha256, files_in, read, sha256
 from tests.cli.trained import archive
 
 FILES = {"model.pt": b"weights", "code/inference.py": b"serve", "code/model.py": b"network"}
@@ -79,6 +80,18 @@ def test_what_unpacks_to_more_than_an_honest_archive_does_is_refused() -> None:
     content = archive({"zeros": bytes(4 * 1024 * 1024)})
     with pytest.raises(ArchiveError, match="it unpacks to more than 1048576 bytes"):
         list(files_in(io.BytesIO(content), max_bytes=1024 * 1024))
+
+
+def test_content_that_is_too_large_or_damaged_is_refused_while_it_is_read() -> None:
+    content = archive({"zeros": bytes(4 * 1024 * 1024)})
+    limited = files_in(io.BytesIO(content), max_bytes=1024 * 1024)
+    noise = archive({"noise": random.Random(0).randbytes(1024 * 1024)})
+    hashed, compared = (files_in(io.BytesIO(noise[: len(noise) // 2])) for _ in range(2))
+    for files, function in ((limited, sha256), (hashed, sha256), (compared, read)):
+        _, file = next(files)
+        assert file is not None
+        with pytest.raises(ArchiveError):
+            function(file)
 
 
 def test_more_files_than_an_honest_archive_has_are_refused() -> None:

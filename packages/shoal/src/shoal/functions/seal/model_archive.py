@@ -12,6 +12,7 @@ import posixpath
 import tarfile
 import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from itertools import combinations
 from typing import IO, cast
@@ -45,14 +46,14 @@ def files_in(
         archive.seek(0)
     limit = _MAX_RATIO * size_bytes + _SPARE_BYTES
     stream = _BoundedStream(archive, min(limit, max_bytes or limit))
-    try:
-        with tarfile.open(fileobj=cast(IO[bytes], stream), mode="r:", ignore_zeros=True) as tar:
-            for number, member in enumerate(tar, start=1):
-                if number > MAX_FILES:
-                    raise ArchiveError(f"it has more than {MAX_FILES} files")
-                yield member, tar.extractfile(member) if member.isfile() else None
-    except (tarfile.TarError, EOFError, OSError, KeyError, zlib.error) as error:
-        raise ArchiveError(str(error)) from error
+    with (
+        _damage(),
+        tarfile.open(fileobj=cast(IO[bytes], stream), mode="r:", ignore_zeros=True) as tar,
+    ):
+        for number, member in enumerate(tar, start=1):
+            if number > MAX_FILES:
+                raise ArchiveError(f"it has more than {MAX_FILES} files")
+            yield member, tar.extractfile(member) if member.isfile() else None
 
 
 def plain_files_in(
@@ -82,11 +83,8 @@ def deployed_name(archive: IO[bytes]) -> str:
     more (`calculateHash` of AssetStaging). Raise ArchiveError if it is too large, or none.
     """
     archive.seek(0)
-    try:
-        unpacked = sha256(cast(IO[bytes], _BoundedStream(archive, MAX_CODE_BYTES)))
-        return hashlib.sha256(unpacked.encode()).hexdigest()
-    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
-        raise ArchiveError(str(error)) from error
+    unpacked = sha256(cast(IO[bytes], _BoundedStream(archive, MAX_CODE_BYTES)))
+    return hashlib.sha256(unpacked.encode()).hexdigest()
 
 
 def content_sha256(archive: IO[bytes]) -> str:
@@ -133,17 +131,30 @@ def digest_mistake(hashes: Mapping[str, str], evaluated: str) -> str | None:
 
 
 def sha256(file: IO[bytes]) -> str:
-    """Return the hash of the rest of a file of any size."""
+    """Return the hash of the rest of a file of any size. Raise ArchiveError if it is damaged."""
     digest = hashlib.sha256()
-    while block := file.read(_BLOCK_BYTES):
-        digest.update(block)
+    with _damage():
+        while block := file.read(_BLOCK_BYTES):
+            digest.update(block)
     return digest.hexdigest()
 
 
 def read(file: IO[bytes]) -> bytes:
-    """Return the content of a file of code; a larger one is cut off, and so no file of a commit."""
+    """Return the content of a file of code; a larger one is cut off, and so no file of a commit.
+    Raise ArchiveError if it is damaged.
+    """
     blocks = (file.read(_BLOCK_BYTES) for _ in range(MAX_CODE_BYTES // _BLOCK_BYTES))
-    return b"".join(iter(partial(next, blocks, b""), b""))
+    with _damage():
+        return b"".join(iter(partial(next, blocks, b""), b""))
+
+
+@contextmanager
+def _damage() -> Iterator[None]:
+    """Raise ArchiveError for what reading an archive raises, header or content."""
+    try:
+        yield
+    except (tarfile.TarError, EOFError, OSError, KeyError, zlib.error) as error:
+        raise ArchiveError(str(error)) from error
 
 
 class _BoundedStream(gzip.GzipFile):
