@@ -20,21 +20,26 @@ PREFIX = "SHOAL_SECRET_"
 """What the names of the container's variables begin with; their values are the secrets' names."""
 MAX_SECRETS = 20
 _TOKEN = re.compile(
-    r"(hf_|gh[opsur]_|github_pat_|glpat-|sk-|xox[a-z]-|AKIA|ASIA|AIza|eyJ|npm_|pypi-|dckr_pat_).{8}"
+    r"(hf_|gh[opsur]_|github_pat_|glpat-|sk-(?=\w{20}|proj-|ant-)|xox[a-z]-|AKIA|ASIA|AIza|eyJ|npm_|pypi-|dckr_pat_).{8}"
 )
 """How the tokens of well-known services begin."""
 _MIN_RANDOM = 20
-_ANYWHERE = re.compile(
-    r"(?<![A-Za-z0-9])(hf_\w{20}|gh[opsur]_\w{20}|github_pat_\w{20}|glpat-[\w-]{15}|sk-[\w-]{20}"
+_SCALARS = ("environment.secrets", "hyperparameters.secrets")
+"""No section, but an entry that somebody called so."""
+ANYWHERE = re.compile(
+    r"(?<![A-Za-z0-9])(hf_\w{20}|gh[opsur]_\w{20}|github_pat_\w{20}|glpat-[\w-]{15}"
+    r"|sk-(?=\w{20}|proj-|ant-)[\w-]{20}|[rs]k_live_\w{20}|nvapi-[\w-]{20}|ya29\.[\w-]{20}"
     r"|xox[a-z]-[\w-]{10}|A[KS]IA[A-Z0-9]{16}|AIza[\w-]{30}|eyJ[\w-]{10,}\.eyJ|npm_\w{20}"
-    r"|pypi-[\w-]{20}|dckr_pat_[\w-]{15})|-----BEGIN [A-Z ]*PRIVATE KEY|://[^/\s:@]+:[^/\s@]+@"
+    r"|pypi-[\w-]{20}|dckr_pat_[\w-]{15}|hooks\.slack\.com/services/\w+)|-----BEGIN [A-Z ]*PRIVATE KEY|://[^/\s:@]+:[^/\s@]+@"
 )
 """Tokens, private keys and passwords of URLs, within any text."""
 _SECRET_NAME = re.compile(
     r"(^|[_.-])(token|secret|password|passwd|credentials?|(api|access|secret|private)[_-]?key)$",
     re.I,
 )
-_HEXADECIMAL = re.compile(r"[0-9a-f]{32,}", re.IGNORECASE)
+_KEY = re.compile(
+    r"[0-9a-fA-F-]{32,}|(?=.*[A-Z])(?=.*[a-z])(?=.*\d)[A-Za-z0-9/+]{40}"  # the last: AWS's
+)
 
 
 def variables(secrets: Mapping[str, str]) -> dict[str, str]:
@@ -96,7 +101,7 @@ def found_in(value: object, key: str = "") -> Iterator[Problem]:
     What stands at `secrets` has rules of its own (`problems_of`).
     """
     name = key.rpartition(".")[2]
-    if name == "secrets":
+    if name == "secrets" and not key.endswith(_SCALARS):
         return
     if isinstance(value, Mapping):
         for each, inner in value.items():
@@ -111,13 +116,13 @@ def found_in(value: object, key: str = "") -> Iterator[Problem]:
 
 
 def _is_secret(name: str, key: str, text: str) -> bool:
-    if _ANYWHERE.search(text):
+    if ANYWHERE.search(text):
         return True
     is_variable = "environment" in key.split(".")
     if is_variable and (_TOKEN.match(text) or _looks_random(text)):
         return True
     is_named = _SECRET_NAME.search(name) is not None
-    return is_named and (_looks_random(text) or _HEXADECIMAL.fullmatch(text) is not None)
+    return is_named and (_looks_random(text) or _KEY.fullmatch(text) is not None)
 
 
 def _looks_random(text: str) -> bool:
