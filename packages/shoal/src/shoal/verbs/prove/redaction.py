@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from shoal.settings.parsing.yaml_file import read_table
+from shoal.settings.sections.secrets import ANYWHERE
 
 ACCOUNT, ENVIRONMENT = "111122223333", "prove-0000"
 """What stands for every account and proof; documentation's account is shoal-local's, too."""
@@ -18,6 +19,9 @@ _GONE = "REDACTED"
 _DROPPED = frozenset({"ResponseMetadata", "Owner", "UserId"})
 _SECRET = re.compile(r"secret|token|signature|password|credential|authorization|accesskey", re.I)
 _TEXTS = [(re.compile(pattern), new) for pattern, new in read_table(__file__, "redaction.yaml")]
+_TOKEN = re.compile(rf"(?:{ANYWHERE.pattern})[\w./-]*")
+_NAMES, _VALUES = ("Name", "Key", "name", "ParameterKey"), ("Value", "value", "ParameterValue")
+"""How answers call the name and the value of a tag, a parameter or a variable."""
 
 
 @dataclass(frozen=True)
@@ -31,15 +35,15 @@ class Redaction:
         text = text.replace(self.account, ACCOUNT).replace(self.environment, ENVIRONMENT)
         for pattern, replacement in _TEXTS:
             text = pattern.sub(replacement, text)
-        return text
+        return _TOKEN.sub(_GONE, text)
 
     def value(self, value: Any) -> Any:
         """Return a request or an answer in JSON's types, its lists cut after MAX_ITEMS."""
         if isinstance(value, Mapping):
             kept = {key: each for key, each in value.items() if key not in _DROPPED}
-            named = str(value.get("Name", value.get("Key", "")))  # of a parameter, or of a tag
+            named = next((str(value[name]) for name in _NAMES if name in value), "")
             return {
-                self.text(str(key)): self._member(named if key == "Value" else str(key), each)
+                self.text(str(key)): self._member(named if key in _VALUES else str(key), each)
                 for key, each in kept.items()
             }
         if isinstance(value, list | tuple):
