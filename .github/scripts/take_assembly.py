@@ -44,7 +44,10 @@ def take(archive: Path, folder: Path) -> Path:
 
 def check_manifest(path: Path, root: Path) -> None:
     """Raise RefusedError for what a manifest, or one that it names, would run or read here."""
-    for artifact in _read(path).get("artifacts", {}).values():
+    manifest = _read(path)
+    if manifest.get("missing"):
+        raise RefusedError(f"{path.name} asks for look-ups, which would be made here")
+    for artifact in manifest.get("artifacts", {}).values():
         properties = artifact.get("properties", {})
         for name in NAMES_OF_FILES:
             if name in properties:

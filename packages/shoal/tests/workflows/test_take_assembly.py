@@ -115,6 +115,10 @@ def renamed(files: Assembly) -> None:
             "outside the assembly",
         ),
         (lambda files: files.update({"assembly-dev/stack.assets.json": []}), "no JSON object"),
+        (
+            lambda files: files["manifest.json"].update(missing=[{"key": "a", "provider": "ami"}]),
+            "look-ups",
+        ),
     ],
 )
 def test_what_would_run_or_read_here_is_refused(
