@@ -118,6 +118,12 @@ def test_a_terminal_is_told_once_and_a_pipe_each_time(
     assert (check("--all"), check(is_terminal=False)) == (piped, piped)
     dev.write_text(dev.read_text().replace("FI_PROVIDER: tcp", "NCCL_DEBUG: INFO"))
     assert len(check()) > 1
+    memory = checkout / ".shoal" / "check.txt"
+    memory.unlink()
+    memory.symlink_to(checkout / "elsewhere")  # as a branch may have it
+    assert check() == check()
+    assert not (checkout / "elsewhere").exists()
+    memory.unlink()
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ from shoal.settings.loading.workload import (
     workload_names,
 )
 from shoal.settings.parsing.errors import ConfigError
+from shoal.settings.parsing.plain_files import problems_in
 from shoal.settings.settings import Environment
 from shoal.verbs.dataset import upload_notices
 from shoal.verbs.workspace import Workspace
@@ -110,6 +111,8 @@ def _said_last(root: Path, lines: Sequence[str]) -> set[str]:
     said each time.
     """
     file = root / ".shoal" / "check.txt"
+    if any(problems_in("", file, root)):  # a branch may bring a link
+        return set()
     with suppress(OSError, UnicodeError):  # a checkout that nobody may write to has no memory
         before = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
         file.parent.mkdir(exist_ok=True)
