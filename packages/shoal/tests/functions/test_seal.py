@@ -123,6 +123,15 @@ def test_a_file_that_the_evaluated_digest_leaves_out_fails_the_step(
     assert content_sha256(io.BytesIO(content)) in error
 
 
+def test_an_archive_that_takes_too_long_to_read_is_sealed_and_left_to_promotion(
+    moto_url: str,
+) -> None:
+    event = EVENT | {"content_sha256": "0" * 64}
+    sealed = invoke("seal", event, endpoint_url=moto_url, module="sealer", remaining_ms=20_000)
+    assert (sealed.error, sealed.result["status"]) == ("", "Sealed")
+    assert "was not read whole: no time is left; promotion reads it" in sealed.log
+
+
 @pytest.mark.parametrize("name", ["code/__pycache__/a.pyc", "MAR-INF/MANIFEST.json"])
 def test_so_do_the_files_that_a_container_would_leave_out(
     s3: Any, moto_url: str, name: str

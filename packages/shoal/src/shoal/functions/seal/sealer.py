@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import logging
 import re
-from typing import Any
+from typing import IO, Any, cast
 from urllib.parse import urlsplit
 
+from botocore.exceptions import BotoCoreError
 from model_archive import ArchiveError, digest_mistake, hashes_in
 from sealed_archive import Digests, SealError, s3_client, seal, sealed_key
 
-MAX_READ_BYTES = 20 * 1024**3
-"""What is read within the step's ten minutes; 80 MB in a second are assumed, not measured."""
+SPARE_MS = 30_000
+"""What is kept of the step's ten minutes: an archive that takes longer is read by promotion."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 log = logging.getLogger()
@@ -34,23 +35,44 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, str]:
     s3 = s3_client()
     seal(s3, url, bucket, archive, event["execution_id"])
     sealed = f"s3://{bucket}/{sealed_key(sha256)}"
-    _require_content(s3, bucket, sealed_key(sha256), digests["content_sha256"])
+    _require_content(s3, bucket, sealed_key(sha256), digests["content_sha256"], context)
     log.info("sealed %s as %s", url, sealed)
     return {"status": "Sealed", "model_data_url": sealed, **digests}
 
 
-def _require_content(s3: Any, bucket: str, key: str, evaluated: str) -> None:
+class _UnreadError(Exception):
+    """An archive did not come whole, or not in time."""
+
+
+class _Timed:
+    """What S3 sends, as long as there is time; `read` raises _UnreadError afterwards."""
+
+    def __init__(self, body: Any, context: Any) -> None:
+        self._body, self._context = body, context
+
+    def read(self, size: int = -1) -> bytes:
+        if self._context.get_remaining_time_in_millis() < SPARE_MS:
+            raise _UnreadError("no time is left")
+        try:
+            return bytes(self._body.read(size if size >= 0 else None))
+        except BotoCoreError as error:
+            raise _UnreadError(str(error)) from error
+
+
+def _require_content(s3: Any, bucket: str, key: str, evaluated: str, context: Any) -> None:
     """Raise SealError unless the sealed archive has the content that was evaluated: every file.
 
     A file that the digest leaves out could change unseen; without this, only promotion would say
     so. The archive is read as a stream, at the speed of one CPU.
     """
     answer = s3.get_object(Bucket=bucket, Key=key)
-    if answer["ContentLength"] > MAX_READ_BYTES:
-        log.warning("s3://%s/%s is too large to be read here; promotion reads it", bucket, key)
-        return
     try:
-        hashes = hashes_in(answer["Body"], answer["ContentLength"])
+        body = cast(IO[bytes], _Timed(answer["Body"], context))
+        hashes = hashes_in(body, answer["ContentLength"])
+    except _UnreadError as error:
+        # what is sealed is what was evaluated; only its list of files is not compared yet
+        log.warning("s3://%s/%s was not read whole: %s; promotion reads it", bucket, key, error)
+        return
     except ArchiveError as error:
         raise SealError(f"s3://{bucket}/{key} is no archive of a model: {error}") from error
     if mistake := digest_mistake(hashes, evaluated):
