@@ -88,7 +88,7 @@ def test_an_endpoints_image_that_nobody_patches_is_told() -> None:
     assert warnings_of(keys, datetime.date(2026, 6, 30)) == []
     assert warnings_of(keys, datetime.date(2026, 7, 1)) == [
         "the endpoint's image pytorch-inference:2.6.0 has had no patches since 2026-06-30;"
-        " `endpoint.build_image: pytorch-serving` builds a newer one"
+        " `build_image: pytorch-serving` below `endpoint:` gives a newer one"
     ]
 
 

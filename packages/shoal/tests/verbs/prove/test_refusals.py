@@ -47,7 +47,10 @@ def prove(local_server: LocalServer, tmp_path: Path, capsys: pytest.CaptureFixtu
     ("arguments", "message"),
     [
         (("12345",), "'12345' is not an account id, which has twelve digits"),
-        (("444455556666",), "plays account 111122223333"),
+        (
+            ("444455556666",),
+            "plays account 111122223333 in us-east-1: type `shoal prove 111122223333 --region",
+        ),
         ((ACCOUNT, "--region", "us-west-2"), "plays account 111122223333 in us-east-1"),
         ((ACCOUNT, "--region", "moon"), "'moon' is not one of 'us-east-1', 'us-west-2'"),
     ],
@@ -69,12 +72,14 @@ def test_what_cannot_be_proven_is_refused(
     ],
 )
 def test_an_account_with_stacks_is_refused(
-    prove: Prove, account: Target, stack: str, message: str
+    prove: Prove, account: Target, tmp_path: Path, stack: str, message: str
 ) -> None:
+    before = set(tmp_path.glob("prove-out/*"))
     make_stack(account, stack)
     code, printed = prove(ACCOUNT, "--local")
     delete_stack(account, stack)
     assert (code, message in printed) == (2, True), printed
+    assert set(tmp_path.glob("prove-out/*")) == before  # there is nothing to send
 
 
 def test_a_bucket_of_a_bootstrap_that_is_gone_is_nobodys_to_delete(

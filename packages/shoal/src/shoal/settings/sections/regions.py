@@ -74,6 +74,9 @@ def _unknown_region(region: str) -> Iterator[Problem]:
         advice = "choose one, or add it to Shoal's settings/sections/regions.yaml"
         # letters that changed places, first: us-esat-1 is as near to us-west-1 as to us-east-1
         anagrams = [each for each in regions if sorted(each) == sorted(region)]
-        if nearest := anagrams or difflib.get_close_matches(region, regions, n=1):
+        close = difflib.get_close_matches(region, regions, n=3)
+        likeness = [difflib.SequenceMatcher(None, each, region).ratio() for each in close]
+        same = [each for each, ratio in zip(close, likeness, strict=True) if ratio == likeness[0]]
+        if nearest := anagrams or same:
             advice = f"did you mean {' or '.join(nearest)}?"
         yield Problem("region", message, advice)

@@ -37,6 +37,7 @@ _SECRET_NAME = re.compile(
     r"(^|[_.-])(token|secret|password|passwd|credentials?|(api|access|secret|private)[_-]?key)$",
     re.I,
 )
+_PASSWORD_NAME = re.compile(r"(^|[_.-])(password|passwd|passphrase)$", re.I)
 _KEY = re.compile(
     r"[0-9a-fA-F-]{32,}|(?=.*[A-Z])(?=.*[a-z])(?=.*\d)[A-Za-z0-9/+]{40}"  # the last: AWS's
 )
@@ -116,7 +117,7 @@ def found_in(value: object, key: str = "") -> Iterator[Problem]:
 
 
 def _is_secret(name: str, key: str, text: str) -> bool:
-    if ANYWHERE.search(text):
+    if ANYWHERE.search(text) or (text and _PASSWORD_NAME.search(name)):
         return True
     is_variable = "environment" in key.split(".")
     if is_variable and (_TOKEN.match(text) or _looks_random(text)):

@@ -41,8 +41,14 @@ def open_session(
     """Return a session of the environment `name` in `folder`, which becomes a checkout with the
     user's code and the workload of `shoal new`.
 
-    Raises NotFoundError (no shoal-local runs), WrongAccountError (it plays another).
+    Raises NotFoundError (no shoal-local runs), UsageError (it plays another account or region).
     """
+    running = workspace.local_server.require() if local else None
+    if running and (account not in running.accounts or region != running.region):
+        raise UsageError(
+            f"the emulator plays {running.description}: type"
+            f" `shoal prove {running.account} --region {running.region} --local`"
+        )
     shutil.rmtree(folder)
     for each in (*_COPIED, *_LINKED):
         source, place = workspace.root / each, folder / each

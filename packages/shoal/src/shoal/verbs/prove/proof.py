@@ -19,7 +19,7 @@ from shoal.errors import LeftBehindError, ShoalError, UsageError
 from shoal.settings.settings import Environment
 from shoal.verbs.destroy.teardown import remove_bootstrap
 from shoal.verbs.flow import Outcome, Phase, run_phases
-from shoal.verbs.prove.disposable import bootstrapped_by, require_no_stack
+from shoal.verbs.prove.disposable import bootstrapped_by, leftovers, require_no_stack
 from shoal.verbs.prove.lines import CLEAN_UP, LINES, Ground, Line
 from shoal.verbs.prove.recording import Recorder
 from shoal.verbs.prove.redaction import Redaction
@@ -51,9 +51,20 @@ class Proof:
         self._ground = Ground(self.session, self.report, self.output / LOGS)
         self._has_toolkit = True
 
-    def require_empty(self) -> None:
+    def earlier(self) -> list[str]:
+        """Return the environments of proofs of which something is in the account.
+
+        Raises WrongAccountError.
+        """
+        self.session.target.check_account()
+        return leftovers(self.session.target)
+
+    def require_alone(self, earlier: list[str]) -> None:
         """Raise UsageError unless the account is there for nothing else."""
         target = self.session.target
+        if earlier:
+            names = ", ".join(earlier)
+            raise UsageError(f"{names} of an earlier proof, or of one that runs: see --clean-up")
         require_no_stack(target)
         bootstrap = inventory.of_bootstrap(target)
         self._has_toolkit = describe_stack(target, TOOLKIT_STACK) is not None

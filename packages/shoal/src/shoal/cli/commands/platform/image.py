@@ -27,7 +27,8 @@ def image() -> None:
 @click.option(
     "--local",
     is_flag=True,
-    help="Use the emulator on this machine, which refuses to build: it has no Docker.",
+    help="Use the emulator on this machine, which has no Docker: it runs the program of an image"
+    " that serves, and refuses others.",
 )
 @click.pass_obj
 def build(workspace: Workspace, environment: str, workload: str | None, local: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from datetime import UTC, datetime
 
 import click
@@ -11,12 +12,11 @@ from shoal.cli.exit_codes import FAILED, INTERRUPTED
 from shoal.cli.interrupts import interrupted_once
 from shoal.cli.options import local_option
 from shoal.cli.view import open_view
-from shoal.errors import UsageError
 from shoal.repository import Repository
 from shoal.settings.parsing.errors import one_line
 from shoal.verbs.demo import exclusive
 from shoal.verbs.flow import Outcome
-from shoal.verbs.prove.disposable import REGIONS, leftovers, new_name, open_session
+from shoal.verbs.prove.disposable import REGIONS, new_name, open_session
 from shoal.verbs.prove.proof import Proof
 from shoal.verbs.prove.report import PAGE, REPORT, proven, report_of, stamped
 from shoal.verbs.workspace import Workspace
@@ -47,18 +47,19 @@ def prove(
             return Proof(session, workspace.root / "prove-out" / name, view)
 
         proof = opened(new_name())
-        proof.session.target.check_account()
-        earlier = leftovers(proof.session.target)
+        try:
+            earlier = proof.earlier()
+            if not clean_up:
+                proof.require_alone(earlier)
+        except Exception:  # nothing was made, and so nothing is to be kept
+            shutil.rmtree(proof.output)
+            raise
         if clean_up:
             for name in earlier:
                 proof = opened(name)
                 proof.clean_up()
             click.echo(f"cleaned up: {', '.join(earlier) or 'nothing'}")
             return
-        if earlier:
-            names = ", ".join(earlier)
-            raise UsageError(f"{names} of an earlier proof, or of one that runs: see --clean-up")
-        proof.require_empty()
         with interrupted_once() as shield:
             outcome = proof.run(shield)
     _print(proof, outcome, workspace, write=write)
