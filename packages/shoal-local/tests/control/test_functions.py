@@ -65,6 +65,14 @@ def test_a_function_that_fails_answers_with_type_and_message(
     assert message in answer["payload"]["errorMessage"]
 
 
+def test_an_answer_that_is_too_large_is_refused(account: Account) -> None:
+    source = f"{BODY}return 'x' * event\n"
+    name = account.function(source, Timeout=60)
+    answer = account.invoke(name, 20_000_000)
+    assert answer["payload"]["errorType"] == "Function.ResponseSizeTooLarge"
+    assert account.invoke(name, 1_000_000)["payload"] == "x" * 1_000_000
+
+
 def test_an_exception_has_the_functions_own_stack(account: Account) -> None:
     answer = account.invoke(account.function(f"{BODY}raise ValueError\n"))
     assert "line 2, in handler" in answer["payload"]["stackTrace"][0]

@@ -23,6 +23,11 @@ from shoal_local.processes import ProcessRegistry
 PROGRAM = Path(__file__).with_name("handler_process.py")
 START_LIMIT_S = 60.0
 LOG_LIMIT_S = 2.0
+_MAX_ANSWER_BYTES = 2 * 6_291_556
+"""What the pipe takes of an answer as JSON within JSON, whose own limit is half of that at least
+(Lambda developer guide, "Lambda quotas": 6 MB).
+"""
+_TOO_LARGE = "Response payload size exceeded maximum allowed payload size (6291556 bytes)."
 
 
 @dataclass(frozen=True)
@@ -85,7 +90,7 @@ class Sandbox:
         registry.register(self.process.pid, what)
         self._requests = os.fdopen(requests_write, "w", encoding="utf-8")
         self._answers = answers_read
-        self._unread = b""
+        self._unread = bytearray()
         self._lines: list[str] = []
         self._marked = threading.Event()
         output, name = (self.process.stdout,), f"log of {what}"
@@ -155,15 +160,19 @@ class Sandbox:
             raise self._lost() from None
 
     def _receive(self, timeout_s: float, late: str) -> dict[str, Any]:
-        deadline = time.monotonic() + timeout_s
-        while b"\n" not in self._unread:
-            if not self._readable(deadline - time.monotonic()):
+        deadline, searched = time.monotonic() + timeout_s, 0
+        while (end := self._unread.find(b"\n", searched)) < 0:
+            searched, left_s = len(self._unread), deadline - time.monotonic()
+            if left_s <= 0 or not self._readable(left_s):
                 raise SandboxLostError("Sandbox.Timedout", late)
             chunk = os.read(self._answers, 65536)
             if not chunk:
                 raise self._lost()
             self._unread += chunk
-        line, _, self._unread = self._unread.partition(b"\n")
+            if len(self._unread) > _MAX_ANSWER_BYTES:
+                raise SandboxLostError("Function.ResponseSizeTooLarge", _TOO_LARGE)
+        line = bytes(self._unread[:end])
+        del self._unread[: end + 1]
         return dict(json.loads(line))
 
     def _readable(self, timeout_s: float) -> bool:
