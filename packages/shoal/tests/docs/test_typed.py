@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.docs.pages import TAKES_A_MINUTE, marked, page_of, pages, scripts, text_of, unmarked
 from tests.docs.tutorials import typed, writable_checkout
-from tests.repository import CHECKOUT
 
 HOW_TO = [page for page in pages() if page.startswith("docs/how-to/")]
 GUIDES = {
@@ -31,19 +29,18 @@ DESTROY = ".venv/bin/shoal destroy "
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """Return a checkout to write into, where the folder that a guide copies is no link to ours."""
-    checkout = writable_checkout(tmp_path)
-    folder = checkout / "training_code" / "language"
-    folder.unlink()
-    shutil.copytree(CHECKOUT / "training_code" / "language", folder)
-    return checkout
+    """Return a checkout to write into."""
+    return writable_checkout(tmp_path)
 
 
 @pytest.mark.parametrize("page", GUIDES)
 def test_what_a_guide_writes_is_checked(page: str, checkout: Path) -> None:
     printed = typed(checkout, unmarked(text_of(page)))
     assert GUIDES[page] in printed
-    assert "may fail (" not in printed
+    # what every PyTorch environment is told that does not build an image of its own
+    known = "AWS has no PyTorch image for endpoints after 2.6.0"
+    risks = [line for line in printed.splitlines() if line.startswith("may fail (")]
+    assert [line for line in risks if known not in line] == []
 
 
 @pytest.mark.nightly
