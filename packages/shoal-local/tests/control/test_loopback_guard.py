@@ -351,7 +351,8 @@ def test_it_listens_on_loopback_only(account: Account) -> None:
 def test_only_its_user_may_look_into_the_state_directory(account: Account) -> None:
     account.client("sts").get_caller_identity()
     files = [path for path in account.state_dir.iterdir() if path.is_file()]
-    names = (".shoal-emulator", "emulator.json", "emulator.log", "requests.jsonl")
+    settings = f"sagemaker-{account.region}-{account.number}.yaml"
+    names = (".shoal-emulator", "emulator.json", "emulator.log", "requests.jsonl", settings)
     assert account.state_dir.stat().st_mode & 0o777 == 0o700
     assert {path.name: path.stat().st_mode & 0o777 for path in files} == dict.fromkeys(names, 0o600)
 

@@ -102,8 +102,9 @@ class State:
         temporary.replace(self.folder / STATE_FILE)
         for account in description["accounts"]:
             for region in description["regions"]:
-                settings = SDK_SETTINGS.format(account=account, region=region)
-                self.sdk_settings(account, region).write_text(settings)
+                file = self.sdk_settings(account, region)
+                file.touch(mode=0o600)
+                file.write_text(SDK_SETTINGS.format(account=account, region=region))
 
     def sdk_settings(self, account: str, region: str) -> Path:
         """Return the file of settings for SageMaker's SDKs
