@@ -124,9 +124,9 @@ def _links(environment: Environment, root: Path | None) -> Iterator[Problem]:
         return
     training = environment.training
     yield from problems_in("training.source_dir", root / training.source_dir, root)
-    if training.build_image:
-        folder = root / recipes.FOLDER / training.build_image
-        yield from problems_in("training.build_image", folder, root)
+    for use, recipe in environment.built_images.items():
+        if recipe in recipes.names():  # of others there are problems already
+            yield from problems_in(f"{use}.build_image", recipes.folder(recipe, root), root)
 
 
 def _notices(environment: Environment, launch: Launch) -> Iterator[str]:

@@ -37,11 +37,13 @@ def missing(environment: Environment, entry_point: str, root: Path | None) -> It
     """Yield the files that the repository at `root` lacks; `entry_point` is what would train."""
     if root is None:
         return
-    source_dir, image = environment.training.source_dir, environment.training.build_image
-    if image in recipes.names() and not (recipes.folder(image, root) / "Dockerfile").is_file():
-        message = f"there is no {recipes.FOLDER}/{image}/Dockerfile"
-        yield Problem("training.build_image", message, "write it, or name another recipe", image)
-    elif not (root / source_dir).is_dir():
+    source_dir = environment.training.source_dir
+    for use, image in environment.built_images.items():
+        if image in recipes.names() and not (recipes.folder(image, root) / "Dockerfile").is_file():
+            message = f"there is no {recipes.FOLDER}/{image}/Dockerfile"
+            yield Problem(f"{use}.build_image", message, "write it, or name another recipe", image)
+            return
+    if not (root / source_dir).is_dir():
         advice = "give a folder of the repository"
         yield Problem("training.source_dir", "there is no such folder", advice, source_dir)
     else:
