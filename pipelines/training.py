@@ -40,7 +40,8 @@ from shoal.pipelines.steps import (
     Training,
     Trigger,
 )
-from shoal.settings.settings import Environment, TeardownStep
+from shoal.settings.sections.serving import TeardownStep
+from shoal.settings.settings import Environment
 
 
 def training_pipeline(

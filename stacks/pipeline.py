@@ -54,9 +54,8 @@ class PipelineStack(ShoalStack):
     ) -> None:
         super().__init__(scope, "pipeline", names=names)
         self._names, self._key = names, data.key
-        environment = names.environment
         registry = ModelRegistry(self, "Registry", names=names, consumers=consumers)
-        code = CodeArchive(self, "Code", source_dir=root / environment.training.source_dir)
+        code = CodeArchive(self, "Code", source_dir=root / names.environment.training.source_dir)
         functions = self._step_functions(requests)
 
         training, hosting = own_training_place(self, names, network.training), network.hosting
@@ -74,7 +73,7 @@ class PipelineStack(ShoalStack):
             images=built,
             file_system=file_system.mounted_in(self) if file_system else None,
         )
-        definition = definition_of(environment, refers_to, launch, root)
+        definition = definition_of(names.environment, refers_to, launch, root)
         readable = image.names_of(built) if image else {}
         jobs.allow_definition(definition, readable)
         role = PipelineRole(

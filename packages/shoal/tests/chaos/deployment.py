@@ -22,7 +22,8 @@ from shoal.constructs.node import use_installed_node
 from shoal.launch import launch_of
 from shoal.settings.loading.loader import load_workloads
 from shoal.settings.names import Names
-from shoal.settings.settings import Endpoint, Environment
+from shoal.settings.sections.serving import Endpoint
+from shoal.settings.settings import Environment
 from tests.functions.make_digits import digits_file
 from tests.repository import ROOT, link_checkout
 

@@ -17,8 +17,8 @@ from shoal.settings.parsing.base import Settings
 from shoal.settings.sections.file_system import FileSystem
 from shoal.settings.sections.gates import Direction, Gate
 from shoal.settings.sections.release import Release
-from shoal.settings.sections.serving import Serving
-from shoal.settings.settings import Endpoint, Environment
+from shoal.settings.sections.serving import Endpoint, Serving
+from shoal.settings.settings import Environment
 from tests.repository import ROOT
 
 GOLDENS = ROOT / "packages" / "shoal" / "tests" / "goldens"

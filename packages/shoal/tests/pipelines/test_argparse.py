@@ -138,6 +138,10 @@ def test_what_is_not_known_is_not_refused(
         ('"--amp", type=elsewhere.to_bool', False, "(type) is not read"),
         ('"--amp", type=elsewhere.to_size', "3", ""),
         ('"--amp", type=str2bool', True, ""),
+        ('"--amp", type=lambda text: text == "True"', False, ""),
+        ('"--amp", type=lambda text: bool(int(text))', True, "(type) is not read"),
+        ('"--amp", type=share', True, "(type) is not read"),
+        ('"--amp", type=share', "2", ""),
     ],
 )
 def test_what_cannot_be_read_is_a_risk_where_it_matters(
@@ -150,55 +154,27 @@ def test_what_cannot_be_read_is_a_risk_where_it_matters(
     assert [risk in each for each in risks] == ([True] if risk else [])
 
 
-HOSTILE = {
-    "a file": "lambda text: argparse.FileType('w')('written')",
-    "the end of this program": "lambda text: argparse.ArgumentParser().exit(0)",
-    "a generator's frame": """lambda text: list(
-        frame.gi_frame.f_back.f_back.f_builtins["open"]("written", "w") for frame in [text])""",
-    "a class": "matched",
-    "a module of ours": "changes",
-    "calls without end": "calls",
-    "calls without end, caught": "catches",
-    "a large number": "lambda text: 10 ** 10 ** 10",
-    "a large product": "lambda text: text * 10**12",
-    "a large width": "lambda text: '%999999999999s' % text",
-    "a large width in braces": "lambda text: f'{text:>999999999999}'",
-    "a large fill": "lambda text: text.zfill(10**12)",
-    "a large default": "lambda text, more='x' * 10**12: more",
-    "a text of what is often in it": "lambda text: str("
-    + "[*(" * 30
-    + "text"
-    + ",) * 9]" * 30
-    + ")",
-    "large choices": "int, choices=range(1000000000000000)",
-    "choices to be gone through": "float, choices=range(1000000000000000)",
-    "a loop over what is large": "lambda text: text in LARGE",
-    "a function that is none": "twice",
-    "many values": "int, nargs=1000000000",
-}
-DEFINED = """
-LARGE = range(1000000000000000)
-__builtins__ = 5
-def matched(text):
-    match text:
-        case str(__class__=kind): return kind
-def changes(text):
-    argparse.ArgumentTypeError = text
-def calls(text): return calls(text) + calls(text)
-def catches(text):
-    try: return catches(text)
-    except: return catches(text)
-def twice(text, text): return 1
-"""
-
-
-@pytest.mark.parametrize("kind", HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "lambda text: open('written', 'w')",
+        "open('written', 'w').write",
+        "_share",
+        "int, choices=range(1000000000000000)",
+        "float, choices=range(1000000000000000)",
+        "int, nargs=1000000000",
+    ],
+)
 def test_a_hostile_converter_touches_nothing_and_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    added = f"parser = argparse.ArgumentParser()\nparser.add_argument('--kind', type={kind})"
-    assert judged(tmp_path, f"import argparse{DEFINED}{added}", {"kind": "1"}) == []
+    script = (
+        "import argparse\n"
+        "def _share(text): open('written', 'w')\n"
+        f"parser = argparse.ArgumentParser()\nparser.add_argument('--kind', type={kind})"
+    )
+    assert judged(tmp_path, script, {"kind": "1"}) == []
     assert not (tmp_path / "written").exists()
 
 

@@ -12,7 +12,8 @@ from shoal.launch.errors import Risk
 from shoal.pipelines.checks.check import check
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.parsing.errors import ConfigError
-from shoal.settings.settings import Endpoint, Environment
+from shoal.settings.sections.serving import Endpoint
+from shoal.settings.settings import Environment
 from tests.pipelines.inputs import environment
 from tests.repository import CHECKOUT, ROOT, copy_folder
 

@@ -12,7 +12,8 @@ from shoal.constructs.roles.actor_role import ActorRole
 from shoal.constructs.roles.sagemaker_role import repository_arn
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.names import Names
-from shoal.settings.settings import Endpoint, GuardRails
+from shoal.settings.sections.serving import Endpoint
+from shoal.settings.settings import GuardRails
 from tests.repository import ROOT
 from tests.stacks.conftest import MakeStage
 from tests.stacks.reading import as_list, definition, properties, role, statements

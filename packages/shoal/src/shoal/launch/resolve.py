@@ -16,7 +16,8 @@ from shoal.settings.loading.loader import environment_file
 from shoal.settings.loading.rules import MAX_HYPERPARAMETERS
 from shoal.settings.parsing.errors import LaunchError
 from shoal.settings.sections.hyperparameters import HyperparameterValue
-from shoal.settings.settings import Endpoint, Environment, Framework, Strategy, Training
+from shoal.settings.sections.serving import Endpoint
+from shoal.settings.settings import Environment, Framework, Strategy, Training
 
 CONTAINER_MODEL_DIR = "/opt/ml/model"
 _ENDPOINT = Endpoint()

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from shoal.settings.parsing.yaml_file import read_table
-from shoal.settings.settings import is_built_to_serve
+from shoal.settings.sections.serving import is_built_to_serve
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from shoal.settings.sections import secrets
 from shoal.settings.sections.channels import InputMode
 from shoal.settings.sections.gates import Bound
 from shoal.settings.sections.hyperparameters import as_sent
-from shoal.settings.settings import Endpoint, Environment, Framework
+from shoal.settings.sections.serving import Endpoint
+from shoal.settings.settings import Environment, Framework
 
 _INPUT = "/opt/ml/processing/input"
 _CODE = "/opt/ml/processing/code"

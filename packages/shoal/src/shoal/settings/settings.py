@@ -6,7 +6,6 @@ compatibility table (does smddp run on this instance type?) are in `shoal.launch
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any
@@ -16,7 +15,6 @@ from pydantic import Field, StringConstraints
 from shoal.settings.parsing.base import (
     FrameworkVersion,
     InstanceType,
-    MediaType,
     OrNone,
     PythonVersion,
     Settings,
@@ -31,7 +29,7 @@ from shoal.settings.sections.observability import Observability
 from shoal.settings.sections.release import Release
 from shoal.settings.sections.schedules import Schedule
 from shoal.settings.sections.secrets import SecretName, SecretVariable, interface_endpoints
-from shoal.settings.sections.serving import Fleet, Serving
+from shoal.settings.sections.serving import Endpoint, Serving
 from shoal.settings.sections.strategies import Defaults, defaults
 
 AccountId = Annotated[str, StringConstraints(pattern=r"^[0-9]{12}$")]
@@ -215,66 +213,6 @@ class Evaluation(Settings):
     """What numbers of evaluation.json must be; else the model is not registered, and the execution
     fails. Left out, those of the workload's file.
     """
-
-
-class TeardownStep(StrEnum):
-    """When the step in the pipeline's own graph removes the endpoint; the guard behind the
-    execution's end and the sweeper always do.
-    """
-
-    AFTER_SUCCESS = "after_success"
-    ALWAYS = "always"
-    NEVER = "never"
-
-
-class Endpoint(Fleet):
-    """The temporary endpoint that proves the model answers."""
-
-    instance_type: InstanceType = "ml.m5.xlarge"
-    """SageMaker instance type behind the endpoint. Where it has GPUs, AWS's GPU image answers."""
-    instance_count: Annotated[int, Field(ge=1, le=10)] = 1
-    """Number of instances behind the endpoint."""
-    image_uri: str | None = None
-    """Full image URI (with tag or digest) of a container that serves what lies in /opt/ml/model by
-    itself, as DJL's LMI and vLLM do, instead of AWS's image of the framework. Its answers need not
-    say which model gave them: that the endpoint has the sealed archive is proof enough. An image of
-    the recipe pytorch-serving runs the workload's inference.py, as AWS's does.
-    """
-    build_image: Slug | None = None
-    """A recipe that serves, as pytorch-serving: `shoal image build` builds it in the account, and
-    it answers instead of AWS's image, of which there are no new ones for PyTorch.
-    """
-    environment: dict[str, str] = Field(default_factory=dict)
-    """Environment variables of that container, as `HF_MODEL_ID: /opt/ml/model`; only with
-    image_uri or build_image.
-    """
-    inference_ami_version: str | None = None
-    """Version of the instances' own image, which has the GPUs' driver, as
-    al2023-ami-sagemaker-inference-gpu-4-1 for CUDA 13. Left out, that of the instance type.
-    """
-    ttl_minutes: Annotated[int, Field(ge=10, le=1440)] = 60
-    """Age in minutes after which the endpoint may be removed by anyone who finds it."""
-    teardown_step: TeardownStep = TeardownStep.AFTER_SUCCESS
-    """When the step Teardown runs: after the smoke test's success, always (run condition Any, in
-    the service since October 2026), never.
-    """
-    content_types: Annotated[tuple[MediaType, ...], Field(min_length=1)] = (
-        "application/json",
-        "application/x-npy",
-    )
-    """What the model's container takes and answers; the registry's entry says so."""
-    max_latency_ms: Annotated[int, Field(ge=1, le=60_000)] = 5_000
-    """The smoke test fails when the slowest answer took longer than this many milliseconds."""
-
-    @property
-    def has_own_server(self) -> bool:
-        """Return whether a container answers that does not run the workload's inference.py."""
-        return self.image_uri is not None and not is_built_to_serve(self.image_uri)
-
-
-def is_built_to_serve(image_uri: str) -> bool:
-    """Return whether the image is made from images/pytorch-serving, by its repository's name."""
-    return re.search(r"[/-]pytorch-serving(-gpu)?([:@]|$)", image_uri) is not None
 
 
 class Local(Settings):

@@ -1,59 +1,67 @@
 """What `type=` of an option makes of a text, without running the script.
 
-Of Python's own converters the result is known. A function or a lambda of the script is called
-alone (`confined`), with the little that it needs of Python and the constants beside it.
+Known are Python's own converters, and those that Shoal's scripts and templates define. A function
+of somebody else's is not called: `shoal check` may read a branch of theirs.
 """
 
 from __future__ import annotations
 
+import argparse
 import ast
 import json
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from shoal.pipelines.checks.confined import Confined, LimitError
-
 Converter = Callable[[str], Any]
-
-
-class UnreadError(Exception):
-    """A converter needs more than is here."""
-
-
-_KNOWN: Mapping[str, Converter] = {
+_PYTHONS: Mapping[str, Converter] = {
     **{each.__name__: each for each in (bool, complex, float, int, str)},
     **dict.fromkeys(("Path", "pathlib.Path"), str),
     **dict.fromkeys(("ast.literal_eval", "literal_eval"), ast.literal_eval),
     "json.loads": json.loads,
 }
+_SWITCHES = {"true": True, "1": True, "false": False, "0": False}
+_OURS: Mapping[str, tuple[Callable[[str], Any], Callable[[Any], bool], str]] = {
+    "_positive": (int, lambda number: number >= 1, "is not a positive number"),
+    "_positive_number": (float, lambda number: 0 < number < math.inf, "is not a positive number"),
+    "_share": (float, lambda number: 0 <= number <= 1, "is not between 0 and 1"),
+    "_switch": (
+        lambda text: _SWITCHES.get(text.lower()),
+        lambda value: value is not None,
+        "is neither true nor false",
+    ),
+}
+"""By name: what converts, what must hold, and what the script says where it does not."""
 
 
 def converter_of(
-    node: ast.expr | None, functions: Mapping[str, ast.FunctionDef], constants: Mapping[str, Any]
+    node: ast.expr | None, functions: Mapping[str, ast.FunctionDef]
 ) -> Converter | None:
-    """Return what `type=NODE` calls; None if that cannot be read.
+    """Return what `type=NODE` calls; None if that is not known.
 
-    `functions` and `constants` are the script's.
+    `functions` are the script's.
     """
     name = ast.unparse(node) if node else "str"
-    if name in functions or isinstance(node, ast.Lambda):
-        return _alone(name, functions, constants)
-    return _KNOWN.get(name)
-
-
-def _alone(
-    expression: str, functions: Mapping[str, ast.FunctionDef], constants: Mapping[str, Any]
-) -> Converter | None:
-    confined = Confined(functions.values(), constants)
-    converter = confined.value_of(expression)
-    if converter is None:
+    if name not in functions:
+        return _PYTHONS.get(name)
+    if name not in _OURS or _OURS[name][2] not in ast.unparse(functions[name]):
         return None
+    convert, holds, otherwise = _OURS[name]
 
-    def convert(text: str) -> Any:
-        try:
-            return confined.call(converter, text)
-        except (AttributeError, NameError, RecursionError, MemoryError, LimitError) as error:
-            raise UnreadError from error
+    def converted(text: str) -> Any:
+        value = convert(text)
+        if not holds(value):
+            raise argparse.ArgumentTypeError(f"{text} {otherwise}")
+        return value
 
-    convert.__name__ = converter.__name__
-    return convert
+    converted.__name__ = name
+    return converted
+
+
+def knows_true(node: ast.expr | None, functions: Mapping[str, ast.FunctionDef]) -> bool:
+    """Return whether a converter of the script's own has a word for true, as SageMaker sends it."""
+    if node is None:
+        return False
+    nodes = ast.walk(functions.get(ast.unparse(node), node))
+    texts = [each.value for each in nodes if isinstance(each, ast.Constant)]
+    return any(isinstance(text, str) and text.lower() == "true" for text in texts)

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from shoal.pipelines.checks.converters import Converter, converter_of
+from shoal.pipelines.checks.converters import Converter, converter_of, knows_true
 
 PARSER = "ArgumentParser"
 _GROUPS = {"add_argument_group", "add_mutually_exclusive_group", "add_subparsers", "add_parser"}
@@ -42,6 +42,8 @@ class Added(NamedTuple):
     """Of a group of which one option may be given, its number."""
     is_sure: bool
     """Whether no condition stands before it."""
+    knows_true: bool = False
+    """Whether a converter of the script's own has a word for true."""
 
 
 @dataclass(frozen=True)
@@ -193,13 +195,14 @@ class _File:
             unread.add("nargs")
         if "None" in keywords:  # **more
             unread |= {"action", "nargs", "type", "choices"}
-        converter = converter_of(keywords.get("type"), self.functions, self.constants)
+        converter = converter_of(keywords.get("type"), self.functions)
         exclusive = (each for each in owners if _last(each.func) == "add_mutually_exclusive_group")
         more = (
             frozenset(unread if converter else {*unread, "type"}),
             converter,
             next(map(id, exclusive), None),
             id(call) not in self._unsure,
+            knows_true(keywords.get("type"), self.functions),
         )
         arguments = {name: value for name, value in values.items() if name not in unread}
         for names in self._names(call):

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from shoal.pipelines.checks.converters import UnreadError
 from shoal.pipelines.checks.parsers import Added, Parser, modules_of, parser_of
 from shoal.settings.parsing.errors import Problem
 from shoal.settings.sections.hyperparameters import as_argument, as_sent, parameter_name
@@ -67,8 +66,6 @@ class Option:
             return f"is for a flag (action {action}), which {what}, and SageMaker gives it one"
         try:
             value = self._parsed(text)
-        except UnreadError:
-            return None
         except _RefusedError as error:
             reason = str(error).rpartition(f"{'/'.join(self.names)}: ")[2]
             return f"is refused by the script: {reason}"
@@ -93,7 +90,7 @@ class Option:
         def converted(word: str) -> object:
             try:
                 return convert(word)
-            except (UnreadError, argparse.ArgumentTypeError, TypeError, ValueError):
+            except (argparse.ArgumentTypeError, TypeError, ValueError):
                 raise
             except Exception as error:  # it would end the script with a traceback
                 raise argparse.ArgumentTypeError(f"{type(error).__name__}: {error}") from error
@@ -204,7 +201,8 @@ def risks_of(training: Training, entry_point: str, root: Path | None) -> Iterato
     parser = parser_at(training.source_dir, entry_point, root)
     for name, value in training.hyperparameters.items():
         for option in matches(parser, name):
-            unread = option.unread & {"action", *(["type"] if isinstance(value, bool) else [])}
+            is_unsure = isinstance(value, bool) and not option.added.knows_true
+            unread = option.unread & {"action", *(["type"] if is_unsure else [])}
             if unread:
                 yield (
                     f"{_KEY}.{name} arrives as {as_argument(as_sent(value))}: what {entry_point}"
