@@ -93,11 +93,7 @@ def _results(record: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
 
 
 def _tags(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield where the run and its model come from; what is not known has no tag."""
-    yield from ((name, value) for name, value in _all_tags(record) if value not in (None, ""))
-
-
-def _all_tags(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield where the run and its model come from; what is not known is None or empty."""
     run, verdict = record["run"], record["verdict"]
     metrics, package = record["metrics"] or {}, record["package"] or {}
     yield EXECUTION_TAG, run["arn"]
