@@ -23,6 +23,7 @@ from tests.repository import link_checkout
 
 CODE = "training_code/mnist/pytorch"
 IMAGE = f"{recipes.FOLDER}/pytorch-smddp/Dockerfile"
+SERVING_IMAGE = "images/pytorch-serving/serve.py"
 SECRET = "hidden: value\nanother: value\n"
 PLACES = (
     f"{CODE}/notes.txt",
@@ -47,6 +48,7 @@ PLACES = (
     "pipelines/extra.py",
     "pipelines",
     IMAGE,
+    SERVING_IMAGE,
 )
 
 
@@ -80,6 +82,9 @@ def _check(root: Path) -> None:
     if (root / IMAGE).is_symlink():
         training = environment.training.model_copy(update={"build_image": "pytorch-smddp"})
         environment = environment.model_copy(update={"training": training})
+    if (root / SERVING_IMAGE).is_symlink() and environment.endpoint:
+        endpoint = environment.endpoint.model_copy(update={"build_image": "pytorch-serving-gpu"})
+        environment = environment.model_copy(update={"endpoint": endpoint})
     check(environment, root)
 
 

@@ -1,6 +1,6 @@
 """The files of a folder that are read or packed, and nothing that leads elsewhere.
 
-A link in a branch would carry a file, or the environment variables, of whoever deploys it into what
+A link in a branch would carry a file, or the environment variables, of who deploys it into what
 jobs may read. So links, pipes, sockets and devices are refused wherever the product reads or packs
 what others wrote. Hard links are files: git carries none.
 """
