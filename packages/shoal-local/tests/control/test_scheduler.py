@@ -113,7 +113,7 @@ def test_a_role_that_scheduler_may_not_take_is_refused(account: Account) -> None
         ({"ScheduleExpression": "at(2026-11-20T10:00:00)"}, "rate\\(...\\) and cron"),
         ({"ScheduleExpression": "cron(0 12 * * * *)"}, "Invalid Schedule Expression"),
         ({"ScheduleExpression": "rate(99999999999 days)"}, "It is too long"),
-        ({"ScheduleExpression": "cron(0 25 * * ? *)"}, "25 is not in 0 to 23"),
+        ({"ScheduleExpression": "cron(0 25 * * ? *)"}, "Bad hour"),
         ({"ScheduleExpressionTimezone": "Europe/Atlantis"}, "Invalid Schedule Expression Timezone"),
         ({"EndDate": "2030-01-01"}, "EndDate"),
         ({"GroupName": "nowhere"}, "Schedule group nowhere does not exist"),

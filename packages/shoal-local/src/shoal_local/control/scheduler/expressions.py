@@ -1,26 +1,32 @@
 """Schedule expressions, and the times that they mean in a time zone.
 
-`rate(...)` and all of `cron(...)` are read, with L, W and #. One-time schedules, `at(...)`, are
-refused by name. Source: EventBridge Scheduler user guide, "Schedule types" (a time that a change of
-clocks skips is skipped, one that it repeats is taken once).
+`rate(...)` and `cron(...)` are read, but for days like 15W, which the package cronsim lacks.
+One-time schedules, `at(...)`, are refused by name. Source: EventBridge Scheduler user guide,
+"Schedule types" (a time that a change of clocks skips is skipped, one that it repeats is taken
+once).
 """
 
 from __future__ import annotations
 
-import calendar
 import re
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
-from functools import cache
+from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
+
+from cronsim import CronSim, CronSimError
 
 from shoal_local.control.events.rule_schedules import period_s
 
-MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
-DAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
+DAYS = {
+    text: str(number)
+    for number, name in enumerate(("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"))
+    for text in (name, str(number + 1))
+}
+"""As EventBridge writes a day of the week -> as cron does."""
 LAST_YEAR = 2199
 MAX_PERIOD_S = 3650 * 86_400
 """Shoal's own limit: AWS's pages give none."""
+_SECOND = timedelta(seconds=1)
 CRON = re.compile(r"cron\(([^()]*)\)")
 
 
@@ -43,17 +49,11 @@ class Rate:
 
 @dataclass(frozen=True)
 class Cron:
-    """The values of each field.
+    """A crontab line of five fields, and the years in which it counts."""
 
-    Days stay as they are written, because their meaning depends on the month.
-    """
-
-    minutes: frozenset[int]
-    hours: frozenset[int]
-    days: str
-    months: frozenset[int]
-    weekdays: str
-    years: frozenset[int]
+    crontab: str
+    years: list[int]
+    """In ascending order."""
     zone: ZoneInfo
 
     def next(self, since: datetime, after: datetime) -> datetime | None:
@@ -61,34 +61,20 @@ class Cron:
         none.
         """
         earliest = max(since - timedelta(microseconds=1), after)
-        day = earliest.astimezone(self.zone).date()
-        while day.year <= LAST_YEAR:
-            if day.year not in self.years:
-                day = date(day.year + 1, 1, 1)
+        clock = earliest.astimezone(self.zone).replace(tzinfo=None, fold=0)
+        for year in self.years:
+            if year < clock.year:
                 continue
-            if self._is_on(day):
-                moment_after = next(
-                    (moment for moment in self._times(day) if moment > earliest), None
+            for moment in CronSim(self.crontab, max(clock, datetime(year, 1, 1) - _SECOND)):  # noqa: DTZ001 - the clock of the zone
+                if moment.year != year:
+                    break
+                due_at = moment.replace(tzinfo=self.zone).astimezone(UTC)
+                shown_by_clocks = (
+                    due_at.astimezone(self.zone).replace(tzinfo=None, fold=0) == moment
                 )
-                if moment_after:
-                    return moment_after
-            day += timedelta(days=1)
+                if shown_by_clocks and due_at > earliest:
+                    return due_at
         return None
-
-    def _times(self, day: date) -> list[datetime]:
-        local = [
-            datetime.combine(day, time(hour, minute), self.zone)
-            for hour in sorted(self.hours)
-            for minute in sorted(self.minutes)
-        ]
-        return [moment.astimezone(UTC) for moment in local if _exists(moment)]
-
-    def _is_on(self, day: date) -> bool:
-        if day.month not in self.months:
-            return False
-        if self.days == "?":
-            return any(_on_weekday(part, day) for part in self.weekdays.split(","))
-        return any(_on_day(part, day) for part in self.days.split(","))
 
 
 def parse(expression: str, time_zone: str) -> Rate | Cron:
@@ -108,18 +94,38 @@ def parse(expression: str, time_zone: str) -> Rate | Cron:
             f"Invalid Schedule Expression {expression}. Shoal's emulator has rate(...) and"
             " cron(...)"
         )
-    minutes, hours, days, months, weekdays, years = fields
-    for part in days.split(",") if weekdays == "?" else weekdays.split(","):
-        (_on_day if weekdays == "?" else _on_weekday)(part, date(2026, 1, 1))
-    return Cron(
-        _set(minutes, 0, 59),
-        _set(hours, 0, 23),
-        days,
-        _set(months, 1, 12, MONTHS),
-        weekdays,
-        _set(years, 1970, LAST_YEAR),
-        zone,
+    try:
+        crontab = _crontab(fields[:5])
+        CronSim(crontab, datetime(2028, 1, 1))  # noqa: DTZ001 - only its form counts
+        return Cron(crontab, sorted(_years(fields[5])), zone)
+    except (CronSimError, ValueError) as error:
+        raise ExpressionError(f"Invalid Schedule Expression {expression}. {error}") from error
+
+
+def _crontab(fields: list[str]) -> str:
+    """Return the five fields as cron has them: Sunday is 0, and `*` stands for `?`."""
+    minutes, hours, days, months, weekdays = fields
+    last_is_saturday = re.sub(r"(?<!\w)L", "7", weekdays)
+    numbered = re.sub(
+        r"(?<![#/\w])[A-Z\d]+?(?=L?\b)",
+        lambda day: DAYS.get(day[0], "unknown"),
+        last_is_saturday,
     )
+    to_saturday = re.sub(r"(^|,)(\d)/", r"\1\2-6/", numbered)
+    return " ".join([minutes, hours, days, months, to_saturday]).replace("?", "*")
+
+
+def _years(text: str) -> set[int]:
+    """Return the years of a field; raise ValueError for one that is wrong."""
+    years: set[int] = set()
+    for part in text.split(","):
+        span, _, step = part.partition("/")
+        first, dash, last = ("1970", "-", str(LAST_YEAR)) if span == "*" else span.partition("-")
+        end = int(last) if dash else LAST_YEAR if step else int(first)
+        if not 1970 <= int(first) <= end <= LAST_YEAR:
+            raise ValueError(f"{part} is not in 1970 to {LAST_YEAR}")
+        years.update(range(int(first), end + 1, int(step or 1)))
+    return years
 
 
 def _zone(name: str) -> ZoneInfo:
@@ -127,70 +133,3 @@ def _zone(name: str) -> ZoneInfo:
         return ZoneInfo(name)
     except (ValueError, KeyError, OSError) as error:
         raise ExpressionError(f"Invalid Schedule Expression Timezone {name}.") from error
-
-
-def _exists(moment: datetime) -> bool:
-    """Return whether clocks of the zone ever show the time; in spring they skip an hour."""
-    return moment.astimezone(UTC).astimezone(moment.tzinfo).replace(tzinfo=None) == moment.replace(
-        tzinfo=None
-    )
-
-
-def _on_day(part: str, day: date) -> bool:
-    last = calendar.monthrange(day.year, day.month)[1]
-    if part == "L":
-        return day.day == last
-    if part == "LW":
-        return day.day == _nearest_weekday(day.year, day.month, last)
-    if part.endswith("W"):
-        return day.day == _nearest_weekday(day.year, day.month, min(_one(part[:-1], 1, 31), last))
-    return day.day in _set(part, 1, 31)
-
-
-def _on_weekday(part: str, day: date) -> bool:
-    weekday = day.isoweekday() % 7 + 1
-    if part == "L":
-        return weekday == 7
-    if part.endswith("L"):
-        return (
-            weekday == _one(part[:-1], 1, 7, DAYS) and day.month != (day + timedelta(days=7)).month
-        )
-    name, hash_sign, number = part.partition("#")
-    if hash_sign:
-        return weekday == _one(name, 1, 7, DAYS) and (day.day - 1) // 7 + 1 == _one(number, 1, 5)
-    return weekday in _set(part, 1, 7, DAYS)
-
-
-@cache
-def _nearest_weekday(year: int, month: int, day: int) -> int:
-    """Return the working day nearest to a day of the month, in the same month."""
-    last = calendar.monthrange(year, month)[1]
-    weekday = date(year, month, day).weekday()
-    if weekday < calendar.SATURDAY:
-        return day
-    if weekday == calendar.SATURDAY:
-        return day - 1 if day > 1 else 3
-    return day + 1 if day < last else last - 2
-
-
-@cache
-def _set(text: str, low: int, high: int, words: tuple[str, ...] = ()) -> frozenset[int]:
-    """Return the values of a field, which is a list of values, ranges and steps."""
-    values: set[int] = set()
-    for part in text.split(","):
-        span, slash, step = part.partition("/")
-        first, dash, last = ("", "-", "") if span == "*" else span.partition("-")
-        start = _one(first, low, high, words) if first else low
-        end = _one(last, low, high, words) if last else high if slash or dash else start
-        every = _one(step, 1, high) if slash else 1
-        if end < start:
-            raise ExpressionError(f"Invalid Schedule Expression: {part} ends before it begins")
-        values.update(range(start, end + 1, every))
-    return frozenset(values)
-
-
-def _one(text: str, low: int, high: int, words: tuple[str, ...] = ()) -> int:
-    number = words.index(text) + low if text in words else int(text) if text.isdecimal() else -1
-    if not low <= number <= high:
-        raise ExpressionError(f"Invalid Schedule Expression: {text} is not in {low} to {high}")
-    return number

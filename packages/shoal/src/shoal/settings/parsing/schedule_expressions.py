@@ -1,28 +1,35 @@
 """The schedule expressions of EventBridge and its Scheduler: their mistakes, and their times.
 
 Source: Amazon EventBridge user guide, "Setting a schedule pattern"; EventBridge Scheduler user
-guide, "Schedule types".
+guide, "Schedule types". The package cronsim reads all of a cron expression but its year.
 """
 
 from __future__ import annotations
 
-import calendar
 import re
 from collections.abc import Iterable, Iterator
-from datetime import date, datetime
+from datetime import datetime, timedelta
 from functools import cache
-from itertools import pairwise, product
+from itertools import pairwise, takewhile
 
-_MONTHS = ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"]
-_DAYS = ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"]
-_FIELDS: tuple[tuple[str, int, int, list[str]], ...] = (
-    ("minutes", 0, 59, []),
-    ("hours", 0, 23, []),
-    ("day of month", 1, 31, []),
-    ("month", 1, 12, _MONTHS),
-    ("day of week", 1, 7, _DAYS),
-    ("year", 1970, 2199, []),
+from cronsim import CronSim, CronSimError
+
+_FIELDS = (
+    ("minutes", "0 to 59", 59),
+    ("hours", "0 to 23", 23),
+    ("day of month", "1 to 31, L or LW", 31),
+    ("month", "1 to 12 or JAN to DEC", 12),
+    ("day of week", "1 to 7 or SUN to SAT", 7),
+    ("year", "1970 to 2199", 2199),
 )
+"""Name, values and largest step of each. EventBridge has days like 15W, too; cronsim has not."""
+_DAYS = {
+    text: str(number)
+    for number, name in enumerate(("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"))
+    for text in (name, str(number + 1))
+}
+"""As EventBridge writes a day of the week -> as cron does."""
+_YEARS = range(1970, 2200)
 _RATE = re.compile(r"rate\((\d+) (minute|hour|day)(s?)\)")
 _CALL = re.compile(r"(cron|at)\(([^()]*)\)")
 _MINUTES = {"minute": 1, "hour": 60, "day": 1440}
@@ -57,17 +64,19 @@ def max_gap_minutes(expression: str) -> int | None:
     """
     if rate := _RATE.fullmatch(expression):
         return int(rate[1]) * _MINUTES[rate[2]]
-    minutes, hours, day_of_month, month, day_of_week, year = (
-        expression.removeprefix("cron(").removesuffix(")").split()
-    )
-    days = sorted(_days(day_of_month, month, day_of_week, _CYCLE))
-    if year != "*" or not days:
+    minutes, hours, *days, year = expression.removeprefix("cron(").removesuffix(")").split()
+    dates = [moment.toordinal() for moment in _times(["0", "0", *days], _CYCLE)]
+    if year != "*" or not dates:
         return None
-    times = sorted(
-        60 * hour + minute
-        for hour, minute in product(_values(hours, 0, 23, []), _values(minutes, 0, 59, []))
+    new_year = datetime(_CYCLE[0], 1, 1)  # noqa: DTZ001 - any day has the same times
+    of_a_day = takewhile(
+        lambda moment: moment.date() == new_year.date(),
+        _times([minutes, hours, "*", "*", "?"], _CYCLE),
     )
-    days_apart = max(later - earlier for earlier, later in pairwise([*days, days[0] + _CYCLE_DAYS]))
+    times = [60 * moment.hour + moment.minute for moment in of_a_day]
+    days_apart = max(
+        later - earlier for earlier, later in pairwise([*dates, dates[0] + _CYCLE_DAYS])
+    )
     return max(
         days_apart * 1440 - times[-1] + times[0],
         *(later - earlier for earlier, later in pairwise(times)),
@@ -78,67 +87,49 @@ def max_gap_minutes(expression: str) -> int | None:
 def last_year(expression: str) -> int | None:
     """Return the last year in which a right cron expression names a time; None for a rate."""
     return (
-        max(_values(expression.removesuffix(")").split()[5], 1970, 2199, []))
+        max(_years(expression.removesuffix(")").split()[5]))
         if expression.startswith("cron(")
         else None
     )
 
 
-def _days(day_of_month: str, months: str, day_of_week: str, years: Iterable[int]) -> Iterator[int]:
-    """Yield the days of the years that right fields mean, as ordinals."""
-    for year, month in product(years, _values(months, 1, 12, _MONTHS)):
-        first, length = date(year, month, 1), calendar.monthrange(year, month)[1]
-        month_days = (
-            _in_weeks(day_of_week, first, length)
-            if day_of_month == "?"
-            else _in_month(day_of_month, first, length)
-        )
-        yield from {first.toordinal() + day - 1 for day in month_days}
+def _times(fields: list[str], years: Iterable[int]) -> Iterator[datetime]:
+    """Yield the times, without a zone, that the first five fields mean in each of the years.
 
-
-def _in_month(text: str, first: date, length: int) -> Iterator[int]:
-    """Yield the days of one month.
-
-    A month that lacks the day of `31W` is taken to have none; AWS's pages do not say.
+    Raises CronSimError for fields that it cannot read, or that name a day which no month has.
     """
+    for year in years:
+        since = datetime(year, 1, 1) - timedelta(seconds=1)  # noqa: DTZ001 - the clock of any zone
+        for moment in CronSim(_crontab(fields), since):
+            if moment.year != year:
+                break
+            yield moment
+
+
+def _crontab(fields: list[str]) -> str:
+    """Return the five fields as cron has them: Sunday is 0, and `*` stands for `?`."""
+    minutes, hours, days, months, weekdays = fields
+    last_is_saturday = re.sub(r"(?<!\w)L", "7", weekdays)
+    numbered = re.sub(
+        r"(?<![#/\w])[A-Z\d]+?(?=L?\b)",
+        lambda day: _DAYS.get(day[0], "unknown"),
+        last_is_saturday,
+    )
+    to_saturday = re.sub(r"(^|,)(\d)/", r"\1\2-6/", numbered)
+    return " ".join([minutes, hours, days, months, to_saturday]).replace("?", "*")
+
+
+def _years(text: str) -> set[int]:
+    """Return the years of a field; raise ValueError for one that is wrong."""
+    years: set[int] = set()
     for part in text.split(","):
-        if part.endswith("W"):
-            nearest_to = length if part == "LW" else int(part[:-1])
-            if nearest_to <= length:
-                yield _working_day(nearest_to, first, length)
-        else:
-            yield from (
-                [length]
-                if part == "L"
-                else [day for day in _values(part, 1, 31, []) if day <= length]
-            )
-
-
-def _working_day(day: int, first: date, length: int) -> int:
-    """Return the working day that is nearest to `day` in the same month."""
-    weekday = (first.weekday() + day - 1) % 7
-    if weekday == calendar.SATURDAY:
-        return day - 1 if day > 1 else day + 2
-    if weekday == calendar.SUNDAY:
-        return day + 1 if day < length else day - 2
-    return day
-
-
-def _in_weeks(text: str, first: date, length: int) -> Iterator[int]:
-    """Yield the days of one month by their day of the week; L alone is every Saturday."""
-    for part in text.split(","):
-        name, _, which = part.partition("#")
-        for weekday in {7} if part == "L" else _values(name.removesuffix("L"), 1, 7, _DAYS):
-            days = [
-                day for day in range(1, length + 1) if (first.weekday() + day) % 7 + 1 == weekday
-            ]
-            yield from (
-                days[int(which) - 1 : int(which)]
-                if which
-                else days[-1:]
-                if part[:-1] and part.endswith("L")
-                else days
-            )
+        span, _, step = part.partition("/")
+        first, dash, last = ("1970", "-", "2199") if span == "*" else span.partition("-")
+        end = int(last) if dash else 2199 if step else int(first)
+        if not _YEARS[0] <= int(first) <= end <= _YEARS[-1]:
+            raise ValueError(part)
+        years.update(range(int(first), end + 1, int(step or 1)))
+    return years
 
 
 def _rate_mistakes(value: int, unit: str, plural: bool) -> Iterator[str]:
@@ -164,16 +155,13 @@ def _cron_mistakes(fields: list[str]) -> Iterator[str]:
     right = (fields[2] == "?") != (fields[4] == "?")
     if not right:
         yield "exactly one of day of month and day of week must be ?"
-    for text, (name, low, high, words) in zip(fields, _FIELDS, strict=True):
-        wrong = [part for part in text.split(",") if not _is_part(part, name, low, high, words)]
+    for place, (text, (name, values, _)) in enumerate(zip(fields, _FIELDS, strict=True)):
+        wrong = [part for part in text.split(",") if not _is_part(part, place)]
         if wrong:
             right = False
-            yield (
-                f"{name} {wrong[0]!r} is not in {low} to"
-                f" {high}{' or ' + words[0] + ' to ' + words[-1] if words else ''}"
-            )
+            yield f"{name} {wrong[0]!r} is not in {values}"
     _, _, days, months, weekdays, years = fields
-    if right and not any(_days(days, months, weekdays, _values(years, 1970, 2199, []))):
+    if right and not _ever_starts(fields):
         of_years = "" if years == "*" else f" of {years}"
         yield (
             f"no month in {months}{of_years} has a day in {weekdays if days == '?' else days}, so"
@@ -181,50 +169,28 @@ def _cron_mistakes(fields: list[str]) -> Iterator[str]:
         )
 
 
-def _is_part(part: str, name: str, low: int, high: int, words: list[str]) -> bool:
-    """Return whether `part` is one item of a field's list.
-
-    That is a value, a range or a step, and for days L, W, # and ? too.
-    """
-    if name == "day of month" and (
-        part in ("?", "L", "LW") or re.fullmatch(r"([1-9]|[12]\d|3[01])W", part)
-    ):
-        return True
-    if name == "day of week" and (
-        part in ("?", "L") or re.fullmatch(r"([1-7]|SUN|MON|TUE|WED|THU|FRI|SAT)(L|#[1-5])", part)
-    ):
-        return True
-    span, slash, step = part.partition("/")
-    if slash and not (step.isdecimal() and 0 < int(step) <= high):
+def _is_part(part: str, place: int) -> bool:
+    """Return whether `part` is one item of the list in a field: a value, a range or a step."""
+    name, _, largest_step = _FIELDS[place]
+    if part == "?":
+        return name.startswith("day")
+    step = part.partition("/")[2]
+    if part != part.upper() or (step and not (step.isdecimal() and int(step) <= largest_step)):
         return False
-    if span == "*":
-        return True
-    numbers = [_number(text, low, words) for text in span.split("-")]
-    return (
-        len(numbers) <= 2
-        and all(number is not None and low <= number <= high for number in numbers)
-        and _rises(numbers)
-    )
+    fields = ["*"] * 5
+    try:
+        if name == "year":
+            return bool(_years(part))
+        fields[place] = part
+        CronSim(_crontab(fields), datetime(2028, 1, 1))  # noqa: DTZ001 - only its form counts
+    except (CronSimError, ValueError):
+        return False
+    return True
 
 
-def _rises(numbers: list[int | None]) -> bool:
-    """Refuse a range from late to early (FRI-MON): AWS's pages do not say what it would mean."""
-    return len(numbers) < 2 or (numbers[0] or 0) <= (numbers[1] or 0)
-
-
-def _values(text: str, low: int, high: int, words: list[str]) -> set[int]:
-    """Return all values of a right field without L, W, # and ?."""
-    values: set[int] = set()
-    for part in text.split(","):
-        span, slash, step = part.partition("/")
-        first, _, last = ("", "", "") if span == "*" else span.partition("-")
-        start = _number(first, low, words) if first else low
-        end = _number(last, low, words) if last else start if first and not slash else high
-        values.update(range(start or 0, (end or 0) + 1, int(step or 1)))
-    return values
-
-
-def _number(text: str, low: int, words: list[str]) -> int | None:
-    if text in words:
-        return words.index(text) + low
-    return int(text) if text.isdecimal() else None
+def _ever_starts(fields: list[str]) -> bool:
+    """Return whether right fields mean any time; a year without one costs some milliseconds."""
+    try:
+        return any(_times(["0", "0", *fields[2:5]], sorted(_years(fields[5]))))
+    except CronSimError:
+        return False
