@@ -23,13 +23,14 @@ from moto.events.models import EventPattern, Rule, events_backends
 from moto.events.utils import EventMessageType
 
 from shoal_local.control.events import event_patterns
-from shoal_local.control.events.rule_schedules import Schedules, period_s
+from shoal_local.control.events.rule_schedules import Schedules
 from shoal_local.control.functions.service import Functions
 from shoal_local.control.http.guards import refuse
 from shoal_local.control.http.protocol import ApiCall
 from shoal_local.control.identity.clients import Clients
 from shoal_local.control.identity.identity import Identity
 from shoal_local.control.identity.policies import allows
+from shoal_local.control.scheduler.expressions import ExpressionError, parse
 from shoal_local.errors import AwsError
 from shoal_local.faults import Faults
 
@@ -295,11 +296,11 @@ def check_rule(call: ApiCall) -> None:
     """Raise AwsError for a wrong pattern, and for a schedule that nothing here would start."""
     if call.parameters.get("EventPattern"):
         event_patterns.check(call.parameters["EventPattern"])
-    schedule = call.parameters.get("ScheduleExpression")
-    if schedule and period_s(schedule) is None:
-        raise _invalid(
-            f"Shoal's emulator has rules with a schedule like rate(5 minutes) only, not {schedule}"
-        )
+    if schedule := call.parameters.get("ScheduleExpression"):
+        try:
+            parse(schedule, "UTC")
+        except ExpressionError as error:
+            raise _invalid(f"Parameter ScheduleExpression is not valid. {error}") from error
     bus = call.parameters.get("EventBusName") or DEFAULT_BUS
     if bus.rpartition("/")[2] != DEFAULT_BUS:
         raise _invalid(f"Shoal's emulator has the default event bus only, not {bus}")

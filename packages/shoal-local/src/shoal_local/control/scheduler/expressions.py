@@ -15,8 +15,6 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 
-from shoal_local.control.events.rule_schedules import period_s
-
 DAYS = {
     text: str(number)
     for number, name in enumerate(("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"))
@@ -24,9 +22,11 @@ DAYS = {
 }
 """As EventBridge writes a day of the week -> as cron does."""
 LAST_YEAR = 2199
-MAX_PERIOD_S = 3650 * 86_400
+MINUTES = {"minute": 1, "hour": 60, "day": 1440}
+MAX_DAYS = 3650
 """Shoal's own limit: AWS's pages give none."""
 _SECOND = timedelta(seconds=1)
+RATE = re.compile(r"rate\((?P<number>[1-9][0-9]*) (?P<unit>minute|hour|day)(?P<plural>s?)\)")
 CRON = re.compile(r"cron\(([^()]*)\)")
 
 
@@ -82,11 +82,13 @@ def parse(expression: str, time_zone: str) -> Rate | Cron:
     emulated.
     """
     zone = _zone(time_zone)
-    seconds = period_s(expression)
-    if seconds is not None:
-        if seconds > MAX_PERIOD_S:
+    rate = RATE.fullmatch(expression)
+    # as on AWS, the unit is singular with 1 and plural otherwise
+    if rate and (rate["number"] == "1") != bool(rate["plural"]):
+        minutes = int(rate["number"]) * MINUTES[rate["unit"]]
+        if minutes > MAX_DAYS * MINUTES["day"]:
             raise ExpressionError(f"Invalid Schedule Expression {expression}. It is too long.")
-        return Rate(timedelta(seconds=seconds))
+        return Rate(timedelta(minutes=minutes))
     match = CRON.fullmatch(expression)
     fields = match[1].split() if match else []
     if len(fields) != 6 or (fields[2] == "?") == (fields[4] == "?"):
