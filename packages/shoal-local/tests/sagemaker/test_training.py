@@ -186,6 +186,38 @@ def test_torchrun_runs_on_two_hosts(account: Account) -> None:
     assert account.model_files(job) == {"model.txt": "4 10"}
 
 
+VALUES = [
+    "full_shard auto_wrap",
+    " a  b ",
+    ";touch x",
+    "$(touch x)",
+    "`touch x`",
+    "\"'",
+    "*",
+    "a\nb",
+]
+
+
+@pytest.mark.parametrize("launcher", ["sagemaker_torch_distributed_enabled", "of_none"])
+def test_a_script_gets_its_arguments_as_they_were_written_and_nothing_else_runs(
+    account: Account, launcher: str
+) -> None:
+    script = "import json, os, sys\nprint('ARGV', json.dumps([sys.argv[1:], os.listdir()]))\n"
+    account.put("code/argv.py.tar.gz", archive({"argv.py": script.encode()}))
+    values = {f"hp{number}": json.dumps(value) for number, value in enumerate(VALUES)}
+    switches = {"sagemaker_toolkit_native_launcher_enabled": "true", launcher: "true"}
+    name = launcher.replace("_", "-")
+    account.train(name, "argv.py", hyperparameters=values | switches)
+    log = account.log(GROUP, f"{name}/algo-1-")
+    assert any("capture_error is False" in line for line in log)
+    printed = [json.loads(line[5:]) for line in log if line.startswith("ARGV ")]
+    assert printed
+    for arguments, files in printed:
+        given = dict(zip(arguments[::2], arguments[1::2], strict=True))
+        assert [given[f"--hp{number}"] for number in range(len(VALUES))] == VALUES
+        assert files == ["argv.py"]
+
+
 def test_a_script_imports_what_awss_image_brings_and_its_requirements_are_met(
     account: Account,
 ) -> None:

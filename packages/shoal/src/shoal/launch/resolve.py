@@ -188,7 +188,9 @@ def _hyperparameters(case: Case) -> dict[str, str]:
     if (case.framework, case.strategy) == (Framework.TENSORFLOW, Strategy.HOROVOD):
         texts["model_dir"] = CONTAINER_MODEL_DIR
     encoded = {name: json.dumps(value) for name, value in texts.items()}
-    return {**encoded, "sagemaker_container_log_level": "20", **case.contract.hyperparameters()}
+    switches = {case.shell_switch: "true"} if case.shell_switch and case.with_spaces else {}
+    encoded |= {"sagemaker_container_log_level": "20", **switches}
+    return {**encoded, **case.contract.hyperparameters()}
 
 
 def _cpu_images(case: Case) -> tuple[str, tables.ImageTags]:

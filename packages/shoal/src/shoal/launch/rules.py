@@ -384,6 +384,14 @@ def _sharding(case: Case) -> Iterator[Problem]:
 
 
 @rule()
+def _spaces(case: Case) -> Iterator[Problem]:
+    """Refuse a value that would reach the script as several words."""
+    if case.shell_switch is None:
+        for name, value in case.with_spaces.items():
+            yield problem_at(f"training.hyperparameters.{name}", value, case, "words for a shell")
+
+
+@rule()
 def _torchrun_words(case: Case) -> Iterator[Problem]:
     """torchrun reads the script's options too, and ends the job for an ambiguous one."""
     if case.contract.launcher != "torchrun":

@@ -228,6 +228,14 @@ def strategy(name: str) -> StrategyRow:
     return StrategyRow(**row | {"hosts": Hosts(**row.get("hosts", {}))})
 
 
+def without_shell(framework: str) -> tuple[str, str] | None:
+    """Return the hyperparameter by which the toolkit starts the script without a shell, and the
+    first version of the framework whose images read it; None where there is none.
+    """
+    row = _table("strategies")["without_shell"].get(framework)
+    return (row["hyperparameter"], row["since"]) if row else None
+
+
 def last_horovod(framework: str, device: str) -> str:
     """Return the last version whose image for `device` (gpu, cpu) contains Horovod."""
     return str(_table("strategies")["horovod"][framework]["last"][device])

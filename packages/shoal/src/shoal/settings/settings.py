@@ -172,6 +172,7 @@ class Training(Settings):
     """Command line arguments of the entry point (`name: value` becomes `--name value`).
 
     Numbers, true and false become pipeline parameters; text has no character that a shell reads.
+    Spaces need PyTorch's torchrun or none: the job's FailureReason then has no error text.
     """
     metrics: dict[LogMetricName, Metric] = Field(default_factory=dict)
     """Name, as in train:loss, to where the number stands in a log line; those of the workload's

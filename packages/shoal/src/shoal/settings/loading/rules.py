@@ -265,7 +265,7 @@ def _mistakes_of(name: str, text: str) -> Iterator[tuple[str, str]]:
         yield "contains a line break or a control character", into_file
     elif characters := shell_characters(text):
         message = (
-            f"contains {characters!r}, which the training toolkits up to 5.1.0 give to a shell"
+            f"contains {characters!r}, which the training toolkits up to 5.1.2 give to a shell"
         )
         yield message, f"{into_file} and name the file here"
 

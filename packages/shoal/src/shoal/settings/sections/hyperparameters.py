@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-import string
 from typing import Literal
 
-SHELL_CHARACTERS = frozenset(";&|<>$`()*?[]{}~#!\\\"'") | frozenset(string.whitespace)
-"""What a shell does not take as it is.
+SHELL_CHARACTERS = frozenset(";&|<>$`()*?[]{}~#!\\\"'")
+"""What a shell does not take as it is. Spaces are `shoal.launch`'s business: they only split words.
 
-sagemaker-training 4.7.4, 4.8.3 and 5.1.0 join the words of a command line with spaces and give the
-line to a shell (`process.py`, `create_subprocess_shell`; read). 5.1.4 starts the program itself.
+sagemaker-training 4.7.4, 4.8.3, 5.1.0 and 5.1.2 join the words of a command line with spaces and
+give the line to a shell (`process.py`, `create_subprocess_shell`; read). 5.1.3 starts the program
+itself.
 """
 HyperparameterValue = str | int | float | bool
 ParameterType = Literal["String", "Integer", "Float"]
