@@ -30,11 +30,23 @@ class Models(Resources):
             raise invalid("Either PrimaryContainer or Containers is required")
         assume(self._core, request["ExecutionRoleArn"], f"SageMaker-{request['ModelName']}")
         check_network(self._core, request.get("VpcConfig"))
-        image = resolve_container(self._core, container)["Image"]
+        container = resolve_container(self._core, container)
+        model_uri(container)
+        image = container["Image"]
         image_for(image, "inference", self._core.settings.images, self._core.context.region)
         model = self.keep(request, _image=image, EnableNetworkIsolation=False)
         self._tell(model)
         return {"ModelArn": model["ModelArn"]}
+
+    def find_packed(self, name: str, what: str) -> Document:
+        """Return a model for `what`, which takes no ModelDataSource (API reference,
+        ContainerDefinition: "batch transform, serverless endpoints").
+        """
+        model = self.find(name)
+        container = model.get("PrimaryContainer") or model["Containers"][0]
+        if "ModelDataSource" in resolve_container(self._core, container):
+            raise invalid(f"ModelDataSource of model {name} cannot be used with {what}")
+        return model
 
     def delete(self, request: Document) -> Document:
         model = self.describe(request)
@@ -47,7 +59,7 @@ class Models(Resources):
 
 
 def resolve_container(core: Core, container: Document) -> Document:
-    """Return Image, ModelDataUrl and Environment of a container definition.
+    """Return Image, model data and Environment of a container definition.
 
     A model package is looked up. Raise ValidationException for what is not emulated.
     """
@@ -75,10 +87,34 @@ def _container_of_package(core: Core, container: Document) -> Document:
     return {**package_container, "Environment": environment}
 
 
-def fetch_model(s3: Any, url: str, folder: Path, target: Path) -> None:
-    """Download `model.tar.gz` to `folder` and unpack it into `target`; raise DataError if that
-    fails.
+def model_uri(container: Document) -> str:
+    """Return where a container's model lies, if it has one: an archive, or a prefix, which ends in
+    a slash (API reference, S3ModelDataSource).
+
+    Raise ValidationException for a source that is neither.
     """
+    source = container.get("ModelDataSource", {}).get("S3DataSource")
+    if source is None:
+        return str(container.get("ModelDataUrl", ""))
+    if "ModelDataUrl" in container:
+        raise invalid("A container has either ModelDataUrl or ModelDataSource")
+    uri, kind = str(source["S3Uri"]), (source["S3DataType"], source["CompressionType"])
+    if kind not in {("S3Prefix", "None"), ("S3Object", "Gzip")}:
+        raise not_emulated(f"ModelDataSource with {' and '.join(kind)}")
+    if uri.endswith("/") is not (kind[0] == "S3Prefix"):
+        raise invalid(f"S3Uri {uri} must end with a forward slash if, and only if, it is S3Prefix")
+    return uri
+
+
+def fetch_model(s3: Any, url: str, folder: Path, target: Path) -> None:
+    """Download a model into `target`; an archive is unpacked there, by way of `folder`.
+
+    Raise DataError if that fails.
+    """
+    if url.endswith("/"):
+        if not storage.fetch_prefix(s3, url, target):
+            raise storage.DataError(f"Failed to download model data: nothing is below {url}")
+        return
     bucket, key = storage.split_uri(url)
     archive = folder / "model.tar.gz"
     storage.fetch_object(s3, bucket, key, archive)

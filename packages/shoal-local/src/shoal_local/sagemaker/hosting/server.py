@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from shoal_local.runtimes.catalog import Image
 from shoal_local.sagemaker.container.launch import Host, Pod, isolation_refused
 from shoal_local.sagemaker.core import Core
-from shoal_local.sagemaker.hosting.models import fetch_model, resolve_container
+from shoal_local.sagemaker.hosting.models import fetch_model, model_uri, resolve_container
 from shoal_local.sagemaker.jobs.base import containers
 from shoal_local.sagemaker.jobs.base.logs import LogStreams
 from shoal_local.sagemaker.jobs.base.paths import HostPaths, JobPaths
@@ -90,7 +90,7 @@ class ModelServer:
         self._paths.make([self._host])
         paths = self._paths.host(self._host)
         paths.model.mkdir(parents=True)
-        if url := container.get("ModelDataUrl"):
+        if url := model_uri(container):
             s3 = context.clients("s3", credentials)
             fetch_model(s3, url, self._paths.upload, paths.model)
         machine = containers.Machine.here(self._core.settings.accelerators)

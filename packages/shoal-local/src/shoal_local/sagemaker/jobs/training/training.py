@@ -57,7 +57,10 @@ class TrainingJobs(Jobs):
         """Return what a description has at the start besides the request's members."""
         output = request["OutputDataConfig"]
         name = request["TrainingJobName"]
-        model = storage.join_uri(output["S3OutputPath"], name, "output", "model.tar.gz")
+        # no page shows S3ModelArtifacts of an uncompressed model; SDK v2 appends a slash to it "if
+        # necessary" (its estimator.py, model_data), so here one is
+        last = "model" if output.get("CompressionType") == "NONE" else "model.tar.gz"
+        model = storage.join_uri(output["S3OutputPath"], name, "output", last)
         traffic_encryption = request.get("EnableInterContainerTrafficEncryption", False)
         return {
             **begin(),

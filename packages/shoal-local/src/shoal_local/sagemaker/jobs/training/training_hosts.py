@@ -225,7 +225,8 @@ class TrainingHosts:
         )
 
     def upload(self) -> None:
-        """Upload model.tar.gz and output.tar.gz of all hosts.
+        """Upload model.tar.gz and output.tar.gz of all hosts, or the files of both folders (dg,
+        "Uncompressed model output").
 
         An empty folder gives no archive, as on AWS.
         """
@@ -233,7 +234,12 @@ class TrainingHosts:
         paths = self._paths.host(self._hosts[0])
         key = self._request["OutputDataConfig"].get("KmsKeyId", "")
         model = self._request["ModelArtifacts"]["S3ModelArtifacts"]
-        output = f"{model.rpartition('/')[0]}/output.tar.gz"
+        parent = model.rpartition("/")[0]
+        if self._request["OutputDataConfig"].get("CompressionType") == "NONE":
+            storage.put_folder(self._s3, paths.model, model, key)
+            storage.put_folder(self._s3, paths.output_data, f"{parent}/data", key)
+            return
+        output = f"{parent}/output.tar.gz"
         for folder, uri in ((paths.model, model), (paths.output_data, output)):
             target = self._paths.upload / uri.rpartition("/")[2]
             if storage.archive(folder, target):

@@ -46,7 +46,7 @@ class TransformJobs(Jobs):
 
     def create(self, request: Document) -> Document:
         check_transform(request)
-        model = Models(self._core).find(request["ModelName"])
+        model = Models(self._core).find_packed(request["ModelName"], "batch transform")
         assume(self._core, model["ExecutionRoleArn"], f"SageMaker-{request['TransformJobName']}")
         check_network(self._core, model.get("VpcConfig"))
         volume_key = request["TransformResources"].get("VolumeKmsKeyId")
