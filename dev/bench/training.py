@@ -78,6 +78,7 @@ def start(command: Sequence[str | Path], ranks: int) -> Finished:
     environ = plain_environment(
         BENCH_CORES=",".join(map(str, rank_cores)),
         BENCH_TRAINING_CODE=str(CODE),
+        PYTHONPATH=str(CODE.parents[1]),  # for common
         TF_USE_LEGACY_KERAS="1",
         TF_CPP_MIN_LOG_LEVEL="2",
     )

@@ -99,7 +99,8 @@ def training_types(name: str) -> Gate:
     # tf.function has no types here, where TensorFlow is not installed
     options = ("--allow-untyped-decorators", "--cache-dir", f".mypy_cache/{name}")
     folder = f"training_code/{name}"
-    return Gate(f"mypy, {name}", (*TYPES, *options, folder), {"MYPYPATH": folder})
+    paths = {"MYPYPATH": f"{folder}:training_code"}  # the second has the package `common`
+    return Gate(f"mypy, {name}", (*TYPES, *options, folder), paths)
 
 
 def pytest_gate(

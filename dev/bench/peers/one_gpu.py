@@ -18,7 +18,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "training_code" / "mnist" / "pytorch"))
+CODE = Path(__file__).resolve().parents[3] / "training_code"
+sys.path[:0] = [str(CODE / "mnist" / "pytorch"), str(CODE)]  # the other has `common`
 
 import gpu
 import torch

@@ -22,9 +22,9 @@ sys.path.insert(0, os.environ["BENCH_TRAINING_CODE"])
 
 import torch
 import train
+from common.ranks import joined
 from data import read_test
 from model import prepare
-from ranks import joined
 from torch import nn
 from torch.nn import functional
 

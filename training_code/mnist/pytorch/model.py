@@ -6,7 +6,6 @@ with `model.pt` (the weights) and `model.json` (where they come from).
 
 from __future__ import annotations
 
-import hashlib
 import json
 import pickle
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from common.archive import content_sha256
 from torch import nn
 from torch.nn import functional
 
@@ -28,10 +28,6 @@ channels of a pixel side by side.
 
 WEIGHTS_FILE = "model.pt"
 METADATA_FILE = "model.json"
-OF_SERVER = ("MAR-INF", "handler_service.py")
-"""What TorchServe's archiver adds in a container (sagemaker-pytorch-inference-toolkit; read)."""
-
-_BLOCK_BYTES = 1024 * 1024
 
 
 class DigitNet(nn.Module):  # type: ignore[misc, unused-ignore] # untyped where torch is not installed
@@ -141,26 +137,3 @@ def load(folder: Path, device: torch.device) -> SavedModel:
             f" {NETWORK_VERSION}: train it again"
         )
     return SavedModel(network.eval(), metadata, content_sha256(folder))
-
-
-def content_sha256(folder: Path) -> str:
-    """Return the digest of a model: of every file in its folder, wherever it is unpacked.
-
-    It is the sha256 of what `sha256sum` prints for the files, sorted by path. What Python compiles
-    while it serves does not count; the evaluation refuses an archive that brings such files.
-    """
-    listing = hashlib.sha256()
-    files = [(file.relative_to(folder), file) for file in folder.rglob("*") if file.is_file()]
-    for path, file in sorted(files, key=lambda pair: pair[0].as_posix()):
-        if path.parts[0] not in OF_SERVER and "__pycache__" not in path.parts:
-            listing.update(f"{file_sha256(file)}  {path.as_posix()}\n".encode())
-    return listing.hexdigest()
-
-
-def file_sha256(file: Path) -> str:
-    """Return the sha256 of a file of any size."""
-    digest = hashlib.sha256()
-    with file.open("rb") as stream:
-        while block := stream.read(_BLOCK_BYTES):
-            digest.update(block)
-    return digest.hexdigest()

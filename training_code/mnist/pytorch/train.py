@@ -14,8 +14,6 @@ from __future__ import annotations
 import argparse
 import math
 import os
-import shutil
-import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,16 +21,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import quick_torch  # noqa: F401 (before the others)
+import common.quick_torch  # noqa: F401 (before the others)
 import checkpoint
-import cpu
-import fabric
-import precision
 import torch
 from checkpoint import Position
+from common import cpu, fabric, precision
+from common.archive import save_code
+from common.ranks import Ranks, choose_backend, joined
+from common.stopping import EXIT_CODE, StopRequest
 from data import Digits, read_test, read_train
 from model import NETWORK_VERSION, new_network, prepare, save
-from ranks import Ranks, choose_backend, joined
 from torch.nn import functional
 
 WARM_UP_SHARE = 0.3
@@ -42,6 +40,7 @@ BETAS = (0.8, 0.95)
 The comparison is at commit 77a74b74, in docs/lab/2026-11-performance.md.
 """
 EVALUATION_BATCH = 1000
+PROBED_IMAGES = 64
 SERVED_FILES = ("inference.py", "model.py")
 
 
@@ -192,20 +191,6 @@ def _positive_number(text: str) -> float:
     return value
 
 
-class StopRequest:
-    """Remembers SIGTERM.
-
-    SageMaker sends it 120 s before it kills a job that is stopped or interrupted.
-    """
-
-    def __init__(self) -> None:
-        self.received = False
-        signal.signal(signal.SIGTERM, self._remember)
-
-    def _remember(self, _signal: int, _frame: object) -> None:
-        self.received = True
-
-
 @dataclass
 class Run:
     """The objects that one rank works with."""
@@ -263,11 +248,6 @@ class Run:
             "network_version": NETWORK_VERSION,
         }
 
-    def say(self, line: str) -> None:
-        """Print once per job."""
-        if self.ranks.is_first:
-            print(line, flush=True)
-
     def elapsed_s(self) -> float:
         """Return the seconds since this process began to train."""
         return time.monotonic() - self.started_at
@@ -289,12 +269,12 @@ def learn(options: Options, ranks: Ranks, proof: str) -> None:
     What this makes is gone when it returns, as `joined` asks.
     """
     run = set_up(options, ranks)
-    run.say(
+    run.ranks.say(
         f"backend={ranks.backend} device={ranks.device} world_size={ranks.world_size}"
         f" global_batch={run.global_batch}"
     )
-    run.say(proof)
-    run.say(f"processes={ranks.world_size} ranks={ranks.world_size}")
+    run.ranks.say(proof)
+    run.ranks.say(f"processes={ranks.world_size} ranks={ranks.world_size}")
     position = resume(run)
     finish(run, train(run, position))
 
@@ -310,14 +290,19 @@ def set_up(options: Options, ranks: Ranks) -> Run:
             f"global batch size {batch} is larger than the training set ({len(train_digits)}"
             " images)"
         )
+    if ranks.device.type == "cpu":
+        cpu.keep_freed_memory()
+        cpu.leave_the_compiler_out()
     network = new_network(ranks.device)
     train_digits, test_digits = train_digits.to(ranks.device), test_digits.to(ranks.device)
+    count = min(batch // ranks.world_size, PROBED_IMAGES)
+    probed = Digits(train_digits.images[:count], train_digits.labels[:count])
     chosen, reason = precision.choose(
         options.precision,
         checkpoint.precision(options.checkpoint_dir),
         ranks,
         network,
-        train_digits.images[: batch // ranks.world_size],
+        lambda: functional.cross_entropy(network(prepare(probed.images)).float(), probed.labels),
     )
     adam = cpu.Adam if ranks.device.type == "cpu" else torch.optim.Adam
     optimizer = adam(
@@ -333,13 +318,30 @@ def set_up(options: Options, ranks: Ranks) -> Run:
         test=test_digits,
         precision=chosen,
         network=network,
-        parallel=ranks.wrap(network, options.averaging),
+        parallel=averaged(network, ranks, options.averaging),
         optimizer=optimizer,
         stop=stop,
         started_at=time.monotonic(),
     )
-    run.say(reason)
+    run.ranks.say(reason)
     return run
+
+
+def averaged(network: torch.nn.Module, ranks: Ranks, averaging: str) -> torch.nn.Module:
+    """Return the network with its gradients averaged over the ranks in backward().
+
+    `averaging` is auto, ddp or flat. Horovod's optimizer averages them itself.
+    """
+    if ranks.backend == "horovod":
+        return network
+    if averaging == "flat" or (averaging == "auto" and ranks.device.type == "cpu"):
+        if ranks.world_size > 1:
+            cpu.average_gradients(network, ranks.all_reduce, ranks.world_size)
+        return network
+    devices = [ranks.device] if ranks.device.type == "cuda" else None
+    return torch.nn.parallel.DistributedDataParallel(
+        network, device_ids=devices, gradient_as_bucket_view=True
+    )
 
 
 def _has_fused_adam(device: torch.device) -> bool:
@@ -363,7 +365,7 @@ def resume(run: Run) -> Position:
             f" {position.step}"
         )
     if saved_position:
-        run.say(
+        run.ranks.say(
             f"resumed at epoch={position.epoch} step={position.step} from"
             f" {run.options.checkpoint_dir}"
         )
@@ -404,7 +406,7 @@ def train_epoch(run: Run, epoch: int, first_step: int) -> bool:
         if checkpoint_due or stop:
             write_checkpoint(run, epoch, step)
         if stop:
-            run.say(
+            run.ranks.say(
                 f"stopped on SIGTERM at epoch={epoch} step={step}; the checkpoint is in"
                 f" {run.options.checkpoint_dir}"
             )
@@ -490,7 +492,7 @@ def report(run: Run, epoch: int, step: int, loss: torch.Tensor, steps_per_second
             f"the loss is {mean} at epoch {epoch} step {step}: try a smaller --learning-rate"
         )
     rate = run.optimizer.param_groups[0]["lr"]
-    run.say(
+    run.ranks.say(
         f"epoch={epoch} step={step}/{run.steps_per_epoch} train_loss={mean:.6f}"
         f" learning_rate={rate:.6f} images_per_second={steps_per_second * run.global_batch:.1f}"
         f" elapsed_s={run.elapsed_s():.1f} world_size={run.ranks.world_size}"
@@ -529,7 +531,7 @@ def evaluate(run: Run, epoch: int) -> float:
             correct += (logits.argmax(1) == some_labels).sum()
     loss_sum, correct_sum = run.ranks.sum(loss, correct)
     accuracy: float = correct_sum / len(run.test)
-    run.say(
+    run.ranks.say(
         f"epoch={epoch} test_loss={loss_sum / len(run.test):.6f} test_accuracy={accuracy:.4f}"
         f" elapsed_s={run.elapsed_s():.1f}"
     )
@@ -544,7 +546,7 @@ def finish(run: Run, accuracy: float | None) -> None:
     # No rank leaves before the checkpoint is written: a launcher ends the others when one has left.
     run.ranks.barrier()
     if accuracy is None:
-        sys.exit(128 + signal.SIGTERM)
+        sys.exit(EXIT_CODE)
     save_model(run, accuracy)
 
 
@@ -564,11 +566,8 @@ def save_model(run: Run, accuracy: float) -> None:
         "torch": torch.__version__,
     }
     save(run.network, metadata, run.options.model_dir)
-    code = run.options.model_dir / "code"
-    code.mkdir(exist_ok=True)
-    for name in SERVED_FILES:
-        shutil.copyfile(Path(__file__).with_name(name), code / name)
-    run.say(f"saved the model in {run.options.model_dir}")
+    save_code(run.options.model_dir, Path(__file__).parent, SERVED_FILES)
+    run.ranks.say(f"saved the model in {run.options.model_dir}")
 
 
 if __name__ == "__main__":

@@ -14,13 +14,13 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
-import quick_torch  # noqa: F401 (before the others)
-import cpu
-import fabric
+import common.quick_torch  # noqa: F401 (before the others)
 import horovod.torch as hvd
 import torch
-from ranks import Ranks, choose_device
+from common import cpu, fabric
+from common.ranks import Ranks, choose_device
 from train import Run, finish, parse_options, resume, set_up, train
 
 
@@ -28,18 +28,9 @@ from train import Run, finish, parse_options, resume, set_up, train
 class HorovodRanks(Ranks):
     """Ranks that mpirun started and Horovod joins; `backend` is what model.json says."""
 
-    def all_reduce(self, tensor: torch.Tensor) -> None:
+    def all_reduce(self, tensor: torch.Tensor, group: Any = None) -> None:
         """Add a tensor over all ranks, in place."""
         tensor.copy_(hvd.allreduce(tensor, op=hvd.Sum))
-
-    def barrier(self) -> None:
-        """Wait until every rank is here."""
-        hvd.barrier()
-
-    def wrap(self, network: torch.nn.Module, averaging: str) -> torch.nn.Module:
-        """Return the network itself: the optimizer averages the gradients, see `distribute`."""
-        del averaging
-        return network
 
 
 @contextmanager
@@ -48,9 +39,11 @@ def joined(environ: Mapping[str, str]) -> Iterator[HorovodRanks]:
     hvd.init()
     device = choose_device(hvd.local_rank())
     if device.type == "cpu":
-        cpu.tune_process(hvd.local_size(), environ)
+        cpu.share_cores(hvd.local_size(), environ)
     try:
-        yield HorovodRanks(hvd.rank(), hvd.size(), hvd.local_rank(), "horovod", device)
+        yield HorovodRanks(
+            hvd.rank(), hvd.size(), hvd.local_rank(), hvd.local_size(), "horovod", device
+        )
     finally:
         hvd.shutdown()
 
@@ -79,12 +72,12 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
     with joined(environ) as ranks:
         proof = fabric.prove(ranks, environ)
         run = set_up(options, ranks)
-        run.say(
+        ranks.say(
             f"backend={ranks.backend} device={ranks.device} world_size={ranks.world_size}"
             f" global_batch={run.global_batch}"
         )
-        run.say(proof)
-        run.say(f"processes={ranks.world_size} ranks={ranks.world_size}")
+        ranks.say(proof)
+        ranks.say(f"processes={ranks.world_size} ranks={ranks.world_size}")
         distribute(run)
         position = resume(run)
         broadcast(run)

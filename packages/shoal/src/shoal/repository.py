@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -81,9 +81,11 @@ class Repository:
         """Return whether the checked-out commit has all of a local branch's commits."""
         return bool(self._git("for-each-ref", "--merged=HEAD", f"refs/heads/{branch}").strip())
 
-    def commits_of(self, folder: str, limit: int) -> list[str]:
-        """Return the ids of the newest commits up to HEAD that changed `folder`, newest first."""
-        return self._git("log", f"--max-count={limit}", "--format=%H", "--", folder).split()
+    def commits_of(self, folders: Sequence[str], limit: int) -> list[str]:
+        """Return the ids of the newest commits up to HEAD that changed one of `folders`, newest
+        first.
+        """
+        return self._git("log", f"--max-count={limit}", "--format=%H", "--", *folders).split()
 
     def files(self, commit: str, folder: str) -> dict[str, str]:
         """Return git's hash of each file below `folder`, by path, as of `commit`."""

@@ -27,6 +27,8 @@ SERVING_IMAGE = "images/pytorch-serving/serve.py"
 SECRET = "hidden: value\nanother: value\n"
 PLACES = (
     f"{CODE}/notes.txt",
+    "training_code/common/notes.txt",
+    "training_code/common",
     f"{CODE}/deep/er/weights.bin",
     f"{CODE}/train.py",
     f"{CODE}/evaluate.py",

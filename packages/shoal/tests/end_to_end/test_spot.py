@@ -18,6 +18,7 @@ from botocore.exceptions import ClientError
 
 from local_kit.control import running
 from local_kit.sagemaker_account import BUCKET, Account, archive, channel, until
+from shoal.settings.parsing.shared_code import archive_files
 from shoal_local.runtimes.build import build
 from shoal_local.runtimes.catalog import runtimes
 from tests.repository import ROOT
@@ -106,8 +107,8 @@ def market(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Market]:
         account = Account.at(emulator)
         for path in (folder / "digits").rglob("*-ubyte"):
             account.put(f"digits/{path.parent.name}/{path.name}", path.read_bytes())
-        files = [PROGRAM, *(path for path in CODE.iterdir() if path.is_file())]
-        code = archive({path.name: path.read_bytes() for path in files})
+        files = {PROGRAM.name: PROGRAM, **archive_files(CODE)}
+        code = archive({name: path.read_bytes() for name, path in files.items()})
         account.put("code/project.tar.gz", code)
         yield Market(account, folder / "faults")
 

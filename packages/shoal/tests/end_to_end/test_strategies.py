@@ -24,6 +24,7 @@ from shoal.launch import launch_of
 from shoal.pipelines.infrastructure import Infrastructure, placeholder_infrastructure
 from shoal.settings.loading.loader import load_environment, strategy_names
 from shoal.settings.names import Names
+from shoal.settings.parsing.shared_code import archive_files
 from shoal.settings.settings import Environment
 from shoal_local.runtimes.build import build
 from shoal_local.runtimes.catalog import runtimes
@@ -82,10 +83,8 @@ class Strategies:
         for path in folder.glob("t*/*"):
             self.account.put(f"mnist/{path.relative_to(folder)}", path.read_bytes())
         for name in ("pytorch", "tensorflow"):
-            files = {
-                path.name: path.read_bytes()
-                for path in (ROOT / "training_code" / "mnist" / name).glob("*.py")
-            }
+            code = archive_files(ROOT / "training_code" / "mnist" / name)
+            files = {path: file.read_bytes() for path, file in code.items()}
             self.account.put(f"code/{name}.tar.gz", archive(files))
         bucket = Names(self.environment("none")).bucket("artifacts")
         self.account.client("s3").create_bucket(Bucket=bucket)

@@ -177,8 +177,8 @@ def test_the_scripts_of_a_workload_are_there_for_an_image_with_code() -> None:
     command = shlex.split(
         recipes.build_command("pytorch-smddp", "us-east-1", "mine:1", "churn", ROOT)
     )
-    where = command.index("--build-context")
-    assert command[where + 1] == "code=training_code/churn/pytorch"
+    contexts = [word for word in command if "=training_code/" in word]
+    assert contexts == ["code=training_code/churn/pytorch", "common=training_code/common"]
 
 
 @pytest.mark.parametrize(

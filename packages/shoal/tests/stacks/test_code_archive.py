@@ -17,9 +17,14 @@ from shoal.aws.model_archive import ArchiveError, deployed_name
 from shoal.constructs.pipeline.code_archive import CodeArchive, deterministic_tar
 from shoal.page.commit import commit_of
 from shoal.repository import Repository
+from shoal.settings.parsing.shared_code import archive_files
 
 if TYPE_CHECKING:
     from shoal.aws.target import Target
+
+
+CODE = "training_code/mine/pytorch"
+SHARED = ["__init__.py", "deep/x.txt", "ranks.py"]
 
 
 @pytest.fixture
@@ -31,6 +36,41 @@ def source_dir(tmp_path: Path) -> Path:
     (folder / "nested" / "__pycache__" / "data.cpython-311.pyc").write_bytes(b"compiled")
     (folder / ".hidden").write_text("of an editor")
     return folder
+
+
+@pytest.mark.parametrize(
+    ("own", "carried"),
+    [
+        (
+            {"train.py": "from common.ranks import joined\n"},
+            ["__init__.py", "deep/x.txt", "ranks.py"],
+        ),
+        (
+            {"train.py": "def f():\n    import common.ranks\n"},
+            ["__init__.py", "deep/x.txt", "ranks.py"],
+        ),
+        ({"train.py": "import commons\nx = 'from common'\n"}, []),
+        ({"train.py": "from common.mine import x\n", "common/mine.py": ""}, ["mine.py"]),
+        ({"train.py": "from common import x\n", "common.py": ""}, []),
+    ],
+)
+def test_modules_that_workloads_share_are_carried_where_a_script_imports_them(
+    tmp_path: Path, own: dict[str, str], carried: list[str]
+) -> None:
+    shared = tmp_path / "training_code/common"
+    source_dir = tmp_path / CODE
+    files = {source_dir / name: text for name, text in own.items()}
+    for file, text in (files | dict.fromkeys((shared / each for each in SHARED), "")).items():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    (shared / ".hidden").write_text("of an editor")
+    names = sorted(
+        {name for name in own if "/" not in name} | {f"common/{each}" for each in carried}
+    )
+    with tarfile.open(fileobj=io.BytesIO(deterministic_tar(source_dir))) as archive:
+        assert archive.getnames() == names
+    (shared / "workload.yaml").write_text("a workload of this name")
+    assert [name for name in archive_files(source_dir) if name not in own] == []
 
 
 def _uri(source_dir: Path) -> str:
@@ -105,20 +145,27 @@ def test_the_commit_of_a_run_is_the_one_that_has_the_very_files_of_its_archive(
         bucket.content = gzip.compress(content, mtime=0)
         target = cast("Target", bucket)
         uri = f"s3://b/{deployed_name(io.BytesIO(bucket.content))}.gz"
-        return commit_of(Repository(tmp_path, os.environ), "code", target, uri)
+        return commit_of(Repository(tmp_path, os.environ), CODE, target, uri)
 
-    (tmp_path / "code").mkdir()
-    assert found(deterministic_tar(tmp_path / "code")) is None  # no repository
+    (tmp_path / CODE).mkdir(parents=True)
+    assert found(deterministic_tar(tmp_path / CODE)) is None  # no repository
     git("init", "--quiet")
-    (tmp_path / "code" / ".hidden").write_text("of an editor")
-    first = commit("code/train.py", "print(1)")
-    archive = deterministic_tar(tmp_path / "code")
-    second = commit("code/train.py", "print(2)")
+    (tmp_path / CODE / ".hidden").write_text("of an editor")
+    first = commit(f"{CODE}/train.py", "print(1)")
+    archive = deterministic_tar(tmp_path / CODE)
+    second = commit(f"{CODE}/train.py", "print(2)")
     commit("README.md", "words alone")
     assert found(archive) == first
-    assert found(deterministic_tar(tmp_path / "code")) == second
-    (tmp_path / "code" / "train.py").write_text("print('in no commit')")
-    foreign = deterministic_tar(tmp_path / "code")
+    assert found(deterministic_tar(tmp_path / CODE)) == second
+    (tmp_path / "training_code/common").mkdir()
+    commit(f"{CODE}/train.py", "from common.ranks import joined")
+    third = commit("training_code/common/ranks.py", "joined = 1")
+    with_shared = deterministic_tar(tmp_path / CODE)
+    commit("training_code/common/ranks.py", "joined = 2")
+    assert found(with_shared) == third
+    assert found(archive) == first
+    (tmp_path / CODE / "train.py").write_text("print('in no commit')")
+    foreign = deterministic_tar(tmp_path / CODE)
     assert found(foreign) is None
     # tar and AWS's toolkit unpack what is before the first end, and nothing behind it
     with pytest.raises(ArchiveError, match=r"it has two files train\.py"):
@@ -126,5 +173,5 @@ def test_the_commit_of_a_run_is_the_one_that_has_the_very_files_of_its_archive(
     bucket.content = gzip.compress(archive)
     with pytest.raises(ArchiveError, match="it is named other; a deployment names its content"):
         commit_of(
-            Repository(tmp_path, os.environ), "code", cast("Target", bucket), "s3://b/other.tar.gz"
+            Repository(tmp_path, os.environ), CODE, cast("Target", bucket), "s3://b/other.tar.gz"
         )

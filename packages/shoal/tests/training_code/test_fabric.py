@@ -3,30 +3,15 @@
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import replace
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+from common import nccl_log
 
 from local_kit.runtime import Runtime
 from tests.tables import table
-from tests.training_code.training import CODE, Job
-
-
-def _load(name: str) -> ModuleType:
-    """Import a module of the source_dir that needs no torch."""
-    spec = spec_from_file_location(name, CODE / f"{name}.py")
-    assert spec
-    assert spec.loader
-    module = sys.modules[name] = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-nccl_log = _load("nccl_log")
+from tests.training_code.training import Job
 
 TABLE = table(__file__, "nccl_logs.yaml")
 EFA_2020, EFA_DIRECT = (TABLE["logs"][name] for name in ("efa 2020", "efa direct"))
@@ -82,7 +67,6 @@ def test_beside_smddp_an_earlier_probe_proves_efa(runtime: Runtime, tmp_path: Pa
         "SMDDP_LOCAL_STRICT": "1",
         "SM_CURRENT_INSTANCE_TYPE": "ml.p4d.24xlarge",
         "SHOAL_REQUIRE_EFA": "1",
-        "PYTHONPATH": str(CODE),
         "NCCL_DEBUG_FILE": str(log),
     }
     script = Path(__file__).with_name("scripts") / "prove_beside_smddp.py"

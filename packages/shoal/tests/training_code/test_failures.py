@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from local_kit.runtime import Runtime, finish
-from tests.training_code.training import CODE, Job, children
+from tests.training_code.training import Job, children
 
 
 @dataclass(frozen=True)
@@ -59,10 +59,10 @@ def test_a_mistake_is_one_clear_error(own: Job, mistake: Mistake) -> None:
 
 def test_smddps_own_variable_counts_as_the_local_rank(runtime: Runtime, tmp_path: Path) -> None:
     ask = (
-        "import ranks; print(ranks._local({'WORLD_SIZE': '8', 'RANK': '3',"
+        "from common import ranks; print(ranks._local({'WORLD_SIZE': '8', 'RANK': '3',"
         " 'SMDATAPARALLEL_LOCAL_RANK': '3'}))"
     )
-    outcome = runtime.run(runtime.alone("-c", ask), tmp_path, {"PYTHONPATH": str(CODE)})
+    outcome = runtime.run(runtime.alone("-c", ask), tmp_path)
     assert outcome.output.splitlines()[-1] == "(3, 1)"
 
 

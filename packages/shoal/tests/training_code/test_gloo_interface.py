@@ -10,6 +10,7 @@ import pytest
 
 import shoal
 from local_kit.runtime import Runtime
+from shoal.settings.parsing.shared_code import archive_files
 from tests.repository import ROOT
 
 TEMPLATE = Path(shoal.__file__).parent / "template"
@@ -24,7 +25,10 @@ SCRIPTS = {
 }
 OPEN = """
 import os
-import ranks
+try:
+    from common import ranks
+except ImportError:
+    import ranks
 with ranks.joined("gloo", os.environ):
     pass
 """
@@ -48,8 +52,10 @@ def test_gloo_is_told_the_interface_unless_the_user_tells_another(
 ) -> None:
     """Of an interface that does not exist gloo says so, by name."""
     for folder in SCRIPTS[workload]:
-        shutil.copytree(folder, tmp_path / "code", dirs_exist_ok=True)
-    has_ranks = (tmp_path / "code/ranks.py").exists()
+        for name, file in archive_files(folder).items():
+            (tmp_path / "code" / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, tmp_path / "code" / name)
+    has_ranks = list(tmp_path.rglob("ranks.py"))
     process = subprocess.run(
         runtime.alone(*(["-c", OPEN] if has_ranks else TRAIN)),
         cwd=tmp_path / "code",

@@ -13,7 +13,7 @@ import pytest
 
 from local_kit.runtime import Runtime, finish
 from tests.training_code.conftest import STEPS, Trained
-from tests.training_code.training import CODE, PROGRESS, Job, accuracies, losses
+from tests.training_code.training import PROGRESS, Job, accuracies, losses
 
 STRICT = {"SMDDP_LOCAL_STRICT": "1", "SM_CURRENT_INSTANCE_TYPE": "ml.p4d.24xlarge"}
 FIRST_WEIGHT = """
@@ -74,7 +74,7 @@ def test_a_run_may_end_inside_of_an_epoch(own: Job) -> None:
 
 def test_gradients_are_the_mean_of_any_number_of_ranks(runtime: Runtime, tmp_path: Path) -> None:
     script = Path(__file__).with_name("scripts") / "average_gradients.py"
-    outcome = runtime.run(runtime.alone(script, CODE), tmp_path)
+    outcome = runtime.run(runtime.alone(script), tmp_path)
     assert outcome.returncode == 0, outcome.output
     differences = json.loads(outcome.output.splitlines()[-1])
     assert list(differences) == ["2", "3", "7"]
@@ -83,7 +83,7 @@ def test_gradients_are_the_mean_of_any_number_of_ranks(runtime: Runtime, tmp_pat
 
 def test_ranks_look_until_the_first_one_listens(runtime: Runtime, tmp_path: Path) -> None:
     script = Path(__file__).with_name("scripts") / "wait_for_first_rank.py"
-    outcome = runtime.run(runtime.alone(script, CODE), tmp_path)
+    outcome = runtime.run(runtime.alone(script), tmp_path)
     assert outcome.returncode == 0, outcome.output
     assert json.loads(outcome.output.splitlines()[-1]) == {
         "never": False,

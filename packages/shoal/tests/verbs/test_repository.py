@@ -69,8 +69,8 @@ def test_only_commits_that_changed_the_folder_are_listed(repository: Repository)
     first = repository.head()
     (repository.root / FILE).write_text("changed\n")
     git(repository.root, "commit", "--quiet", "--all", "--message", "Change")
-    assert repository.commits_of("code", 10) == [first]
-    assert len(repository.commits_of("environments", 10)) == 2
+    assert repository.commits_of(["code"], 10) == [first]
+    assert len(repository.commits_of(["environments"], 10)) == 2
 
 
 def test_a_folder_that_was_not_there_yet_has_no_files(repository: Repository) -> None:

@@ -50,6 +50,7 @@ class Runtime:
             "HOME": os.environ.get("HOME", "/"),
             "OMP_NUM_THREADS": "1",
             "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONPATH": str(ROOT / "training_code"),  # what a source archive carries as `common`
             **(extra or {}),
         }
 

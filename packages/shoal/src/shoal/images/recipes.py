@@ -45,7 +45,7 @@ def build_command(
     ]
     has_code = "with-code" in dockerfile_of(name, root).read_text(encoding="utf-8")
     code = f"code=training_code/{workload}/{recipe(name).framework}"
-    contexts = ["--build-context", code] if workload and has_code else []
+    contexts = ["--build-context", code, "--build-context", "common=training_code/common"]
     return shlex.join(
         [
             "docker",
@@ -53,7 +53,7 @@ def build_command(
             "--platform",
             "linux/amd64",
             *arguments,
-            *contexts,
+            *(contexts if workload and has_code else []),
             "--tag",
             tag,
             f"{FOLDER}/{recipe(name).folder or name}",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shoal.launch import recipes
+from shoal.settings.parsing.shared_code import python_files
 from shoal.settings.sections.strategies import defaults
 from shoal.settings.settings import Strategy, Training
 
@@ -36,8 +37,8 @@ class SourceCode:
         return self.folder is not None and (self.folder / script).is_file()
 
     def says(self, word: str) -> bool:
-        """Return whether a Python file of it has the word."""
-        files = sorted(self.folder.rglob("*.py")) if self.folder else []
+        """Return whether a Python file of it, or a shared one that it imports, has the word."""
+        files = python_files(self.folder).values() if self.folder else []
         return any(word in file.read_text(encoding="utf-8", errors="replace") for file in files)
 
     def installs(self, requirement: str) -> bool:

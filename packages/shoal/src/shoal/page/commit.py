@@ -21,6 +21,7 @@ from shoal.aws.target import Target
 from shoal.errors import AnswerError
 from shoal.repository import Repository, hash_as
 from shoal.settings.parsing.plain_files import is_packed
+from shoal.settings.parsing.shared_code import PACKAGE, SHARED
 
 MAX_COMMITS = 200
 """Commits that changed the code: so far back a run is looked for."""
@@ -62,21 +63,38 @@ def files_of(archive: IO[bytes], key: str, like: str) -> Files:
 
 def newest_commit(repository: Repository, folder: str, files: Files) -> str | None:
     """Return the newest commit whose `folder` has just these files, if one has."""
-    for commit in repository.commits_of(folder, MAX_COMMITS):
+    for commit in repository.commits_of([folder, SHARED], MAX_COMMITS):
         with suppress(AnswerError):  # a link: nothing was ever packed from there
-            if files == archived_files(repository, commit, folder).items():
+            if files == _archived_like(files, archived_files(repository, commit, folder)):
                 return commit
     return None
 
 
+def _archived_like(files: Files, archived: dict[str, str]) -> Files:
+    """Return the files of a commit without the shared ones, if an archive's `files` have none: not
+    each workload imports them.
+    """
+    prefix = f"{PACKAGE}/"
+    carries = any(path.startswith(prefix) for path, _ in files)
+    return frozenset(each for each in archived.items() if carries or not each[0].startswith(prefix))
+
+
 def archived_files(repository: Repository, commit: str, folder: str) -> dict[str, str]:
-    """Return git's hash of each file of `folder` that goes into a code archive, as of a commit.
+    """Return git's hash of each file of `folder` that goes into a code archive, as of a commit, and
+    of those that it may share with other workloads.
 
     Raises AnswerError if the repository does not have the commit, or the commit has a link there,
     which no archive is made of.
     """
-    files = {path: sha for path, sha in repository.files(commit, folder).items() if is_packed(path)}
+    files = _packed(repository, commit, folder)
+    if not any(path.split("/")[0] in (PACKAGE, f"{PACKAGE}.py") for path in files):
+        shared = _packed(repository, commit, SHARED)
+        files |= {f"{PACKAGE}/{path}": sha for path, sha in shared.items()}
+    return files
+
+
+def _packed(repository: Repository, commit: str, folder: str) -> dict[str, str]:
     for path in repository.links(commit, folder):
         if is_packed(path):
             raise AnswerError(f"{folder}/{path} is a link in {commit}, which is not packed")
-    return files
+    return {path: sha for path, sha in repository.files(commit, folder).items() if is_packed(path)}

@@ -79,7 +79,7 @@ def test_the_shipped_pytorch_scripts_look(framework: str, problems: int) -> None
 def test_what_is_told_is_what_the_script_reads() -> None:
     assert (
         f'REQUIRE = "{fabric.REQUIRE}"'
-        in (ROOT / "training_code" / "mnist" / "pytorch" / "fabric.py").read_text()
+        in (ROOT / "training_code" / "common" / "fabric.py").read_text()
     )
 
 

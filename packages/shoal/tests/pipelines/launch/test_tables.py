@@ -12,6 +12,7 @@ import pytest
 from shoal.launch import tables
 from shoal.pipelines import shapes
 from shoal.settings.loading.workload import load_workload
+from shoal.settings.parsing.shared_code import python_files
 from shoal.settings.sections.regions import az_id_prefixes
 from shoal.settings.settings import Framework, Strategy
 from tests.repository import ROOT
@@ -104,7 +105,7 @@ def test_the_training_code_has_no_syntax_that_the_oldest_python_lacks(framework:
     major, minor = tables.ordered(oldest)
     sources = [
         path.read_text(encoding="utf-8")
-        for path in (ROOT / "training_code" / "mnist" / framework).glob("*.py")
+        for path in python_files(ROOT / "training_code" / "mnist" / framework).values()
     ]
     assert all(ast.parse(source, feature_version=(major, minor)) for source in sources)
     assert sources

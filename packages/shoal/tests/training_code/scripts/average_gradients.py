@@ -1,18 +1,15 @@
 """Averages gradients over ranks that all have the same, in one process.
 
-`python average_gradients.py CODE` prints one line of JSON: for each number of ranks, the largest
+`python average_gradients.py` prints one line of JSON: for each number of ranks, the largest
 difference to one rank alone after one and after two passes. Each backward() must leave none.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 
-sys.path.insert(0, sys.argv[1])
-
-import cpu
 import torch
+from common import cpu
 
 
 def gradients(ranks: int, passes: int) -> list[torch.Tensor]:

@@ -13,10 +13,10 @@ from unittest import mock
 
 sys.path.insert(0, sys.argv[1])
 
-import precision
 import torch
-from model import new_network
-from ranks import joined
+from common import precision
+from common.ranks import joined
+from model import new_network, prepare
 
 SECONDS = {
     "bf16 is faster on the second rank, and in sum": ((1.0, 1.1), (3.0, 1.0)),
@@ -29,14 +29,17 @@ with joined("gloo", os.environ) as ranks:
     network = new_network(ranks.device)
     images = torch.zeros(8, 28, 28, dtype=torch.uint8)
 
+    def loss() -> torch.Tensor:
+        return network(prepare(images)).square().mean()  # type: ignore[no-any-return, unused-ignore]
+
     def choose(has_bf16: bool, seconds: tuple[float, float] | None = None) -> str:
         """Return the choice, with these times if they are given."""
         times = dict(zip(("fp32", "bf16"), seconds or (), strict=False))
-        with mock.patch("cpu.computes_bf16", return_value=has_bf16):
+        with mock.patch("common.cpu.computes_bf16", return_value=has_bf16):
             if not times:
-                return precision.choose("auto", None, ranks, network, images)[0]
-            with mock.patch("precision._seconds", return_value=times):
-                return precision.choose("auto", None, ranks, network, images)[0]
+                return precision.choose("auto", None, ranks, network, loss)[0]
+            with mock.patch("common.precision._seconds", return_value=times):
+                return precision.choose("auto", None, ranks, network, loss)[0]
 
     answers = {case: choose(True, times[ranks.rank]) for case, times in SECONDS.items()}
     before = [weight.clone() for weight in network.parameters()]

@@ -8,9 +8,9 @@ from __future__ import annotations
 import dataclasses
 import os
 
-import fabric
 import torch
-from ranks import choose_backend, joined
+from common import fabric
+from common.ranks import choose_backend, joined
 
 probed = fabric.ask("gloo", os.environ)
 without_nccl = fabric.ask("nccl", os.environ)

@@ -1,6 +1,6 @@
-"""Unpacks archives with evaluate.py's `unpack` on a Python that acts like AWS's older images.
+"""Unpacks archives with `common.archive` on a Python that acts like AWS's older images.
 
-The arguments are the folder of the code and the archives. Prints the result for each.
+The arguments are the archives. Prints the result for each.
 """
 
 import sys
@@ -19,11 +19,10 @@ def extractall(self: tarfile.TarFile, path: Any) -> None:
 
 del tarfile.data_filter
 tarfile.TarFile.extractall = extractall  # type: ignore[method-assign, assignment]
-sys.path.insert(0, sys.argv[1])
 
-from evaluate import unpack  # type: ignore[import-not-found, unused-ignore]  # noqa: E402 - of the folder that was given
+from common.archive import unpack  # noqa: E402 - on that Python
 
-for archive in map(Path, sys.argv[2:]):
+for archive in map(Path, sys.argv[1:]):
     with tempfile.TemporaryDirectory() as folder:
         try:
             unpack(archive, Path(folder))

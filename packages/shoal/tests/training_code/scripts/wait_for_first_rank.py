@@ -1,19 +1,16 @@
 """Waits for a rank 0 that listens later, and for one that never does.
 
-`python wait_for_first_rank.py CODE` prints one line of JSON.
+`python wait_for_first_rank.py` prints one line of JSON.
 """
 
 from __future__ import annotations
 
 import json
 import socket
-import sys
 import time
 from unittest import mock
 
-sys.path.insert(0, sys.argv[1])
-
-import cpu
+from common import cpu
 
 first = socket.socket()
 first.bind(("127.0.0.1", 0))

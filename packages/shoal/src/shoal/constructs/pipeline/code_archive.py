@@ -13,11 +13,11 @@ import aws_cdk as cdk
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
-from shoal.settings.parsing.plain_files import packed_files
+from shoal.settings.parsing.shared_code import archive_files
 
 
 class CodeArchive(Construct):
-    """`uri` changes if and only if a file of the folder changes: SageMaker's step cache and a
+    """`uri` changes if and only if a file of the archive changes: SageMaker's step cache and a
     repeated run depend on that.
     """
 
@@ -42,15 +42,16 @@ class CodeArchive(Construct):
 
 
 def deterministic_tar(folder: Path) -> bytes:
-    """Return the files below `folder` as an uncompressed tar: sorted, without owners and times.
+    """Return the files below `folder`, and the modules that it shares with other workloads, as an
+    uncompressed tar: sorted, without owners and times.
 
     The folder's content is at the root of the archive. Raises ConfigError for a link.
     """
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
-        for path in packed_files(folder):
+        for name, path in archive_files(folder).items():
             content = path.read_bytes()
-            member = tarfile.TarInfo(path.relative_to(folder).as_posix())
+            member = tarfile.TarInfo(name)
             member.size = len(content)
             member.mode = 0o644
             archive.addfile(member, io.BytesIO(content))

@@ -29,6 +29,7 @@ from shoal.settings.loading.loader import environment_file, places
 from shoal.settings.loading.rules import is_placeholder_account
 from shoal.settings.parsing.errors import ConfigError, Problem
 from shoal.settings.parsing.plain_files import problems_in
+from shoal.settings.parsing.shared_code import carried_folder
 from shoal.settings.sections import gates
 from shoal.settings.sections.serving import TrafficType
 from shoal.settings.settings import Environment, GuardRails, Target
@@ -122,8 +123,11 @@ def _links(environment: Environment, root: Path | None) -> Iterator[Problem]:
     """Yield the folders of the checkout that are packed, and have something else than files."""
     if root is None:
         return
-    training = environment.training
-    yield from problems_in("training.source_dir", root / training.source_dir, root)
+    source_dir = root / environment.training.source_dir
+    if links := list(problems_in("training.source_dir", source_dir, root)):
+        yield from links
+    elif shared := carried_folder(source_dir):
+        yield from problems_in("training.source_dir", shared, root)
     for use, recipe in environment.built_images.items():
         if recipe in recipes.names():  # of others there are problems already
             yield from problems_in(f"{use}.build_image", recipes.folder(recipe, root), root)

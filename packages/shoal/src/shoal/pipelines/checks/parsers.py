@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from shoal.pipelines.checks.converters import Converter, converter_of, knows_true
+from shoal.settings.parsing.shared_code import python_files
 
 PARSER = "ArgumentParser"
 _GROUPS = {"add_argument_group", "add_mutually_exclusive_group", "add_subparsers", "add_parser"}
@@ -74,14 +75,17 @@ def tree_of(text: str) -> ast.Module:
 
 
 def modules_of(folder: Path, entry_point: str) -> list[Path]:
-    """Return the modules in the folder that a script imports by name. The script must be there,
-    and readable.
+    """Return the modules in the folder, and those that workloads share, that a script imports by
+    name. The script must be there, and readable.
     """
     nodes = list(ast.walk(tree_of((folder / entry_point).read_text(encoding="utf-8"))))
     names = [each.name for node in nodes if isinstance(node, ast.Import) for each in node.names]
-    names += [str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)]
-    paths = (folder / f"{name.replace('.', '/')}.py" for name in dict.fromkeys(names))
-    return [path for path in paths if path.is_file()]
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom):
+            names += [str(node.module), *(f"{node.module}.{each.name}" for each in node.names)]
+    files = python_files(folder)
+    paths = (f"{name.replace('.', '/')}.py" for name in dict.fromkeys(names))
+    return [files[path] for path in paths if path in files]
 
 
 @cache

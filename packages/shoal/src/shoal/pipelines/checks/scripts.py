@@ -18,6 +18,7 @@ from shoal.pipelines.checks.parsers import modules_of, tree_of
 from shoal.settings.loading.container_code import ENTRY_POINT
 from shoal.settings.loading.workload import load_workload, workload_file
 from shoal.settings.parsing.errors import Problem
+from shoal.settings.parsing.shared_code import python_files
 from shoal.settings.settings import Environment
 
 PAGE = "docs/bring-your-model.md"
@@ -121,7 +122,7 @@ def risks(
     if root is None:
         return
     source_dir, training = environment.training.source_dir, environment.training
-    text = "\n".join(map(_text, (root / source_dir).rglob("*.py")))
+    text = "\n".join(map(_text, python_files(root / source_dir).values()))
     words = [word for word, step in _WORDS.items() if step in steps]
     if unsaid := _unsaid(words, text):
         yield (
@@ -164,15 +165,15 @@ def _text_with_modules(folder: Path, script: str) -> str:
     that says the file's name, or its package's. Comments count: a script may put a name together
     when it runs.
     """
-    text, rest = _text(folder / script), set(folder.rglob("*.py"))
-    while used := {file for file in rest if _says_name(text, file.relative_to(folder))}:
-        text, rest = "\n".join((text, *map(_text, used))), rest - used
+    text, rest = _text(folder / script), python_files(folder)
+    while used := {name for name in rest if _says_name(text, name)}:
+        text = "\n".join((text, *(_text(rest.pop(name)) for name in sorted(used))))
     return text
 
 
-def _says_name(text: str, file: Path) -> bool:
+def _says_name(text: str, name: str) -> bool:
     words = set(re.findall(r"\w+", text))
-    return any(part.removesuffix(".py") in words for part in file.parts)
+    return any(part in words for part in name.removesuffix(".py").split("/"))
 
 
 def _text(file: Path) -> str:

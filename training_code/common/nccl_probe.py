@@ -14,7 +14,8 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
-from ranks import choose_device
+
+from common.ranks import choose_device
 
 _MEET_TIMEOUT = timedelta(minutes=2)
 """A rank whose probe could not begin is not waited for longer: the job goes on without a proof."""

@@ -1,5 +1,7 @@
 """Faster training on CPUs: nothing here changes what is computed, and GPUs use none of it.
 
+`joined` shares the cores; the rest is for scripts that ask for it.
+
 The figures are at commit 77a74b74 (`git show 77a74b74:docs/lab/2026-11-performance.md`). On a GPU
 the allocator is CUDA's, and DistributedDataParallel overlaps its messages with the backward pass.
 """
@@ -28,25 +30,16 @@ FIRST_RANK_PATIENCE_S = 10.0
 MIN_PAUSE_S, MAX_PAUSE_S = 0.005, 0.1
 
 
-def tune_process(local_world_size: int, environ: Mapping[str, str]) -> None:
-    """Prepare this process for training on its share of the host's cores.
+def share_cores(local_world_size: int, environ: Mapping[str, str]) -> None:
+    """Use this process's share of the host's cores.
 
-    OMP_NUM_THREADS, where it is set, is the number of threads.
+    Ranks that each start a thread per core slow each other down. OMP_NUM_THREADS, where it is set,
+    is the number of threads.
     """
-    keep_freed_memory()
-    leave_the_compiler_out()
-    # Ranks that each start a thread per core slow each other down.
     if "OMP_NUM_THREADS" not in environ:
-        torch.set_num_threads(max(1, len(usable_cores()) // local_world_size))
-
-
-def usable_cores() -> list[int]:
-    """Return the cores that this process may run on."""
-    return (
-        sorted(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else list(range(os.cpu_count() or 1))
-    )
+        has_affinity = hasattr(os, "sched_getaffinity")
+        cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
+        torch.set_num_threads(max(1, cores // local_world_size))
 
 
 def keep_freed_memory() -> None:

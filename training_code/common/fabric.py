@@ -20,8 +20,9 @@ from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 
 import torch
-from nccl_log import Fabric, parse, read
-from ranks import Ranks
+
+from common.nccl_log import Fabric, parse, read
+from common.ranks import Ranks
 
 REQUIRE = "SHOAL_REQUIRE_EFA"
 """Environment variable: with 1 a job whose gradients do not go over EFA fails at its start."""
@@ -61,10 +62,11 @@ def ask(backend: str, environ: Mapping[str, str]) -> Fabric:
 
     Whatever fails there proves nothing: the network is then unknown.
     """
-    script = Path(__file__).with_name("nccl_probe.py")
+    script, parent = Path(__file__).with_name("nccl_probe.py"), str(Path(__file__).parents[1])
+    paths = os.pathsep.join(filter(None, (parent, environ.get("PYTHONPATH"))))
     process = subprocess.Popen(
         [sys.executable, str(script), backend, *_meeting(environ)],
-        env=dict(environ),
+        env={**environ, "PYTHONPATH": paths},
         stderr=subprocess.PIPE,
         text=True,
         errors="replace",

@@ -1,6 +1,9 @@
 """Joins the job: finds this process's place among the ranks in the launcher's environment.
 
-The same code runs with smddp on p4d, with NCCL on other GPUs, with gloo on CPUs and alone.
+The same code runs with smddp on p4d, with NCCL on other GPUs, with gloo on CPUs and alone:
+
+    with joined("auto", os.environ) as ranks:
+        train(ranks)
 """
 
 from __future__ import annotations
@@ -16,15 +19,18 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-import cpu
 import torch
 import torch.distributed as dist
 
+from common import cpu
+
 COLLECTIVE_TIMEOUT = timedelta(minutes=10)
+_WITHOUT_CPU = ("smddp", "horovod")
+"""Backends that have no group over gloo beside them."""
 SMDDP_MODULE = "smdistributed.dataparallel.torch.torch_smddp"
 
-# The training toolkit gives one of these to mpirun when the job asks for smddp.
 SMDDP_FLAGS = ("SMDATAPARALLEL_USE_SINGLENODE", "SMDATAPARALLEL_USE_HOMOGENEOUS")
+"""The training toolkit gives one of these to mpirun when the job asks for smddp."""
 
 
 @dataclass(frozen=True)
@@ -34,43 +40,56 @@ class Ranks:
     rank: int
     world_size: int
     local_rank: int
+    local_world_size: int
     backend: str
     device: torch.device
+    control: Any = None
+    """A group over gloo for small messages between hosts' CPUs; None is the group of all ranks: of
+    gloo itself, and of smddp, which allows no other next to it.
+    """
 
     @property
     def is_first(self) -> bool:
         """Rank 0 prints and writes; the others only compute."""
         return self.rank == 0
 
-    def all_reduce(self, tensor: torch.Tensor) -> None:
+    @property
+    def leads_host(self) -> bool:
+        """One rank of each host cleans the folder for checkpoints: hosts need not share it."""
+        return self.local_rank == 0
+
+    def say(self, line: str) -> None:
+        """Print once per job."""
+        if self.is_first:
+            print(line, flush=True)
+
+    def all_reduce(self, tensor: torch.Tensor, group: Any = None) -> None:
         """Add a tensor over all ranks, in place."""
-        dist.all_reduce(tensor)
+        dist.all_reduce(tensor, group=group)
 
     def sum(self, *values: float | torch.Tensor) -> list[float]:
-        """Add each value over all ranks, as float32, which every backend reduces."""
-        total = torch.stack(
-            [torch.as_tensor(value, dtype=torch.float32, device=self.device) for value in values]
-        )
-        self.all_reduce(total)
-        return [float(value) for value in total]
+        """Add each value over all ranks; this waits for the device.
+
+        They are float64 between CPUs. Other libraries have no CPU's messages, and are not known to
+        reduce more than float32.
+        """
+        numbers = [float(value) for value in values]
+        if self.backend in _WITHOUT_CPU:
+            total = torch.tensor(numbers, dtype=torch.float32, device=self.device)
+        else:
+            total = torch.tensor(numbers, dtype=torch.float64)
+        self.all_reduce(total, self.control)
+        return total.tolist()  # type: ignore[no-any-return, unused-ignore]
+
+    def gather(self, value: Any) -> list[Any]:
+        """Return every rank's value, on every rank."""
+        values: list[Any] = [None] * self.world_size
+        dist.all_gather_object(values, value, group=self.control)
+        return values
 
     def barrier(self) -> None:
         """Wait until every rank is here."""
-        dist.barrier()
-
-    def wrap(self, network: torch.nn.Module, averaging: str) -> torch.nn.Module:
-        """Return the network with its gradients averaged over the ranks in backward().
-
-        `averaging` is auto, ddp or flat.
-        """
-        if averaging == "flat" or (averaging == "auto" and self.device.type == "cpu"):
-            if self.world_size > 1:
-                cpu.average_gradients(network, self.all_reduce, self.world_size)
-            return network
-        devices = [self.device] if self.device.type == "cuda" else None
-        return torch.nn.parallel.DistributedDataParallel(
-            network, device_ids=devices, gradient_as_bucket_view=True
-        )
+        self.sum(0.0)
 
 
 @contextmanager
@@ -87,14 +106,16 @@ def joined(backend: str, environ: Mapping[str, str]) -> Iterator[Ranks]:
     local_rank, local_world_size = _local(environ)
     device = choose_device(local_rank)
     if device.type == "cpu":
-        cpu.tune_process(local_world_size, environ)
+        cpu.share_cores(local_world_size, environ)
         cpu.wait_for_first_rank(environ)
     # torch's own objects stay to the end: no collection needs to look through them, nor the
     # interpreter at its exit (0.4 s)
     gc.freeze()
     _join(backend, environ)
     try:
-        yield Ranks(dist.get_rank(), dist.get_world_size(), local_rank, backend, device)
+        control = dist.new_group(backend="gloo") if backend == "nccl" else None
+        place = (dist.get_rank(), dist.get_world_size(), local_rank, local_world_size)
+        yield Ranks(*place, backend, device, control)
     except BaseException as error:
         traceback.clear_frames(error.__traceback__)  # which refer to it too
         raise

@@ -8,28 +8,31 @@ few steps of the network itself are timed.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
-import cpu
 import torch
-from model import prepare
-from ranks import Ranks
-from torch.nn import functional
+
+from common import cpu
+from common.ranks import Ranks
 
 FP32, BF16 = "fp32", "bf16"
-MAX_IMAGES = 64
 ROUNDS = 5
 MIN_GAIN = 1.03
 """bfloat16 must be this many times as fast, because it rounds."""
 
 
 def choose(
-    precision: str, saved: str | None, ranks: Ranks, network: torch.nn.Module, images: torch.Tensor
+    precision: str,
+    saved: str | None,
+    ranks: Ranks,
+    network: torch.nn.Module,
+    loss: Callable[[], torch.Tensor],
 ) -> tuple[str, str]:
     """Return fp32 or bf16, the same on all ranks, and the reason as one line for the log.
 
     - `precision`: fp32, bf16, or auto, which keeps that of the checkpoint, `saved`.
     - `network`: its weights stay as they are, and it has no gradients afterwards.
-    - `images`: uint8 (N, 28, 28), as many as a rank has in one step.
+    - `loss`: one forward pass of it, over about as many rows as a rank has in one step.
     """
     if precision != "auto":
         return precision, f"precision={precision}, as asked for"
@@ -37,7 +40,7 @@ def choose(
         supported = torch.cuda.is_bf16_supported()
         return (BF16 if supported else FP32), f"precision={BF16 if supported else FP32}, by the GPU"
     probed = cpu.computes_bf16()
-    seconds = _seconds(network, images[:MAX_IMAGES]) if probed else {FP32: 0.0, BF16: 0.0}
+    seconds = _seconds(network, loss) if probed else {FP32: 0.0, BF16: 0.0}
     # Every rank takes part, also one whose host has no checkpoint or another CPU.
     without, fp32_s, bf16_s = ranks.sum(float(not probed), seconds[FP32], seconds[BF16])
     if saved is not None:
@@ -51,16 +54,15 @@ def choose(
     )
 
 
-def _seconds(network: torch.nn.Module, images: torch.Tensor) -> dict[str, float]:
+def _seconds(network: torch.nn.Module, loss: Callable[[], torch.Tensor]) -> dict[str, float]:
     """Return the shortest forward and backward pass in each precision; the rounds alternate."""
-    labels = torch.zeros(len(images), dtype=torch.long)
     shortest = {FP32: float("inf"), BF16: float("inf")}
     for round_ in range(ROUNDS + 1):
         for precision in shortest:
             started_at = time.perf_counter()
             with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == BF16):
-                logits = network(prepare(images))
-            functional.cross_entropy(logits.float(), labels).backward()
+                value = loss()
+            value.backward()  # type: ignore[no-untyped-call, unused-ignore]
             if round_:  # the first one compiles kernels
                 shortest[precision] = min(shortest[precision], time.perf_counter() - started_at)
     network.zero_grad(set_to_none=True)

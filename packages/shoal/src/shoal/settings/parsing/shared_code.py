@@ -1,0 +1,73 @@
+"""`training_code/common`: modules that the scripts of several workloads share.
+
+The source archive of a workload carries the folder as the package `common` if one of its scripts
+says `from common.NAME import ...`; the archives of others do not change with it. A workload that
+has a `common` of its own keeps that.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from shoal.settings.parsing.plain_files import packed_files
+
+PACKAGE = "common"
+SHARED = f"training_code/{PACKAGE}"
+"""The folder, in the checkout."""
+_WORKLOAD_FILE = "workload.yaml"
+_IMPORT = re.compile(
+    rf"^\s*(?:from|import)\s+{PACKAGE}(?:\.(?P<module>\w+)|\b)"
+    r"(?:\s+import\s+(?P<names>\([^)]*\)|[^\n#]*))?",
+    re.MULTILINE,
+)
+
+
+def carried_folder(source_dir: Path) -> Path | None:
+    """Return the shared folder that the archive of `source_dir` carries; None if none."""
+    folders = (parent / SHARED for parent in source_dir.parents)
+    folder = next((each for each in folders if each.is_dir()), None)
+    if folder is None or (folder / _WORKLOAD_FILE).exists():
+        return None
+    if any((source_dir / own).exists() for own in (PACKAGE, f"{PACKAGE}.py")):
+        return None
+    scripts = source_dir.rglob("*.py")
+    return folder if any(_IMPORT.search(_text(script)) for script in scripts) else None
+
+
+def archive_files(source_dir: Path) -> dict[str, Path]:
+    """Return the files of the source archive of `source_dir`, by their sorted paths in it.
+
+    Raises ConfigError for a link or a special file among them.
+    """
+    files = {each.relative_to(source_dir).as_posix(): each for each in packed_files(source_dir)}
+    if folder := carried_folder(source_dir):
+        files |= {each.relative_to(folder.parent).as_posix(): each for each in packed_files(folder)}
+    return dict(sorted(files.items()))
+
+
+def python_files(source_dir: Path) -> dict[str, Path]:
+    """Return the Python files below `source_dir`, and of the shared ones those that they import, or
+    that these import, by their paths in the archive.
+    """
+    files = {each.relative_to(source_dir).as_posix(): each for each in source_dir.rglob("*.py")}
+    folder = carried_folder(source_dir)
+    unread = list(files.values()) if folder else []
+    while folder and unread:
+        for module in _modules(_text(unread.pop())):
+            name, file = f"{PACKAGE}/{module}.py", folder / f"{module}.py"
+            if name not in files and file.is_file():
+                files[name] = file
+                unread.append(file)
+    return dict(sorted(files.items()))
+
+
+def _modules(text: str) -> list[str]:
+    """Return the names that a script imports from the package, among which its modules are."""
+    statements = list(_IMPORT.finditer(text))
+    words = " ".join(each["module"] or each["names"] or "" for each in statements)
+    return re.findall(r"\w+", words)
+
+
+def _text(file: Path) -> str:
+    return file.read_text(encoding="utf-8", errors="replace")

@@ -1,0 +1,57 @@
+"""Measures a model for the pipeline's step Evaluate: reads model.tar.gz, writes evaluation.json.
+
+A workload's evaluate.py brings the function that measures:
+
+    if __name__ == "__main__":
+        evaluate(sys.argv[1:], measure)
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from common.archive import composite_sha256, content_sha256, file_sha256, unpack
+
+METADATA_FILE = "model.json"
+"""Of a model's folder: `training_job_name` is in it."""
+
+
+def evaluate(
+    arguments: Sequence[str], measure: Callable[[Path, Path], Mapping[str, float]]
+) -> None:
+    """Unpack the archive, measure the model, and write the metrics with the model's digests.
+
+    `measure` gets the unpacked model and the folder of the channel `test`. Raise ValueError for an
+    archive that is none, or holds no model.
+    """
+    parser = argparse.ArgumentParser(description="Measure a trained model.", allow_abbrev=False)
+    parser.add_argument("--model-dir", type=Path, required=True, help="it holds model.tar.gz")
+    parser.add_argument("--test-dir", type=Path, required=True, help="the channel `test`")
+    parser.add_argument("--output-dir", type=Path, required=True)
+    options = parser.parse_args(arguments)
+    archive = options.model_dir / "model.tar.gz"
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        unpack(archive, folder)
+        metrics = measure(folder, options.test_dir)
+        model = {
+            "training_job_name": json.loads((folder / METADATA_FILE).read_text()).get(
+                "training_job_name"
+            ),
+            "archive_sha256": file_sha256(archive),
+            "archive_composite_sha256": composite_sha256(archive),
+            "content_sha256": content_sha256(folder),
+        }
+    report = {
+        "metrics": {name: {"value": value} for name, value in metrics.items()},
+        "model": model,
+    }
+    options.output_dir.mkdir(parents=True, exist_ok=True)
+    partial = options.output_dir / "evaluation.partial"
+    partial.write_text(json.dumps(report, indent=2) + "\n")
+    partial.replace(options.output_dir / "evaluation.json")  # whole or not at all
+    print(" ".join(f"{name}={value:.6g}" for name, value in metrics.items()), flush=True)
