@@ -22,9 +22,10 @@ STAND_IN = {"torch", "tensorflow", "numpy", "mpi4py", "setuptools", "shoal_stand
 ALONE = {
     f"{SHOAL}/functions": {"boto3", "botocore", "jmespath"},  # boto3 needs jmespath
     f"{SHOAL}/functions/pages": {"shoal"},  # packed: tests/functions/test_pages.py
-    "training_code/houses": {"torch"},
-    "training_code/language": {"torch", "ts"},  # ts is TorchServe, in the image that answers
-    "training_code/mnist": {"torch", "tensorflow", "numpy", "smdistributed", "horovod"},
+    "training_code/common": {"torch", "common"},
+    "training_code/houses": {"torch", "common"},
+    "training_code/language": {"torch", "common", "ts"},  # ts is TorchServe, where it answers
+    "training_code/mnist": {"torch", "common", "tensorflow", "numpy", "smdistributed", "horovod"},
     "packages/stand-ins/common": STAND_IN,
     "packages/stand-ins/smddp": STAND_IN | {"smdistributed"},
     "packages/stand-ins/horovod": STAND_IN | {"horovod"},

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
-from plan import Plan
-from stopping import StopRequest
+from common.options import differences_of
+from common.stopping import StopRequest
+from run import Run
 
 UNREADABLE = (tf.errors.OpError, IndexError, ValueError, AssertionError)
 """What TensorFlow raises for a file that is damaged, cut off or of another network."""
@@ -24,37 +25,31 @@ class Checkpoint:
 
     def __init__(
         self,
-        plan: Plan,
+        run: Run,
         network: Any,
         optimizer: Any,
-        *,
+        average: Callable[[tf.Tensor], tf.Tensor],
         folder: Path | None,
-        io_device: str | None = None,
+        io_device: str | None,
     ) -> None:
-        """`folder` is where this process writes, None if it does not.
-
-        `io_device` names the task whose disk holds the checkpoint.
+        """`folder` is where this process writes, None if it does not. `io_device` is the task whose
+        disk has it. `average` works over all ranks: it tells whether their checkpoints differ, and
+        whether any of them was told to stop.
         """
-        self._plan = plan
-        self._optimizer = optimizer
+        self._run, self._optimizer, self._average = run, optimizer, average
         self._stop = StopRequest()
-        self._average: Callable[[tf.Tensor], tf.Tensor] = tf.identity
-        self._run = tf.Variable(json.dumps(plan.identity, sort_keys=True))
-        self._state = tf.train.Checkpoint(network=network, optimizer=optimizer, run=self._run)
+        self._settings = tf.Variable(json.dumps(run.identity, sort_keys=True))
+        self._state = tf.train.Checkpoint(network=network, optimizer=optimizer, run=self._settings)
+        self._manager = folder and tf.train.CheckpointManager(self._state, str(folder), 1)
         self._options = tf.train.CheckpointOptions(experimental_io_device=io_device)
-        self._manager = (
-            tf.train.CheckpointManager(self._state, str(folder), max_to_keep=1) if folder else None
-        )
 
-    def restore(self, average: Callable[[tf.Tensor], tf.Tensor] = tf.identity) -> int:
+    def restore(self) -> int:
         """Return the number of steps that are done, 0 without a checkpoint.
 
-        Raise ValueError if it cannot be read, is from another run, or differs between hosts: each
-        has its own copy. `average` works over all ranks; it also tells later whether any of them is
-        to stop.
+        Raise ValueError if it cannot be read, is from another run, or differs between hosts, each
+        of which has its own copy.
         """
-        self._average = average
-        folder = self._plan.options.checkpoint_dir
+        folder = self._run.options.checkpoint_dir
         path = tf.train.latest_checkpoint(str(folder))
         if path:
             self._read(path)
@@ -64,55 +59,44 @@ class Checkpoint:
                 " start again"
             )
         done = self._done()
-        if self._mean(float(done)) != done:
+        if self._mean(done) != done:
             raise ValueError(f"the ranks' checkpoints differ: this one has {done} steps")
         return done
-
-    def due(self, step: int) -> bool:
-        """Return whether a checkpoint is written after `step` (from 1) of an epoch."""
-        return step % self._plan.options.checkpoint_every == 0 or step == self._plan.steps_per_epoch
 
     def after(self, step: int) -> bool:
         """Replace the checkpoint if it is due after `step`, or if any process was told to stop.
 
-        Return True in the second case: training ends. The processes agree where metrics are
-        printed, so that no other step pays for it.
+        Return True in the second case: training ends. The processes agree where a loss is printed,
+        so that no other step pays for it.
         """
-        stopping = self._plan.looks(step) and self._mean(float(self._stop.received)) > 0
-        if self._manager and (self.due(step) or stopping):
+        stopping = self._run.looks(step) and self._mean(self._stop.received) > 0
+        if self._manager and (stopping or self._run.writes(step)):
             self._manager.save(self._done(), options=self._options)
         if stopping:
             # No process leaves before it is written: a launcher ends the others when one has left.
-            self._mean(0.0)
+            self._mean(0)
         return stopping
 
     def _mean(self, value: float) -> float:
-        return float(self._average(tf.constant(value)))
+        return float(self._average(tf.constant(float(value))))
 
     def _done(self) -> int:
         return int(tf.convert_to_tensor(self._optimizer.iterations))
 
     def _read(self, path: str) -> None:
-        expected = json.loads(self._run.numpy())
         try:
             # Some of the optimizer's variables are made in its first step and restored then; a
             # finished run makes none.
-            self._state.restore(
-                path, self._options
-            ).assert_existing_objects_matched().expect_partial()
+            status = self._state.restore(path, self._options)
+            status.assert_existing_objects_matched().expect_partial()
         except UNREADABLE as error:
             raise ValueError(
                 f"{path} cannot be read, empty its folder to start again:"
                 f" {' '.join(str(error).split())}"
             ) from error
-        settings = json.loads(self._run.numpy())
-        differences = [
-            f"{key} {settings.get(key)} (now {value})"
-            for key, value in expected.items()
-            if settings.get(key) != value
-        ]
-        if differences:
+        saved = json.loads(self._settings.numpy())
+        if differences := differences_of(saved, self._run.identity):
             raise ValueError(
-                f"{path} is from a run with other settings: {', '.join(differences)}; use them or"
-                " another --checkpoint-dir"
+                f"{path} is from a run with other settings: {differences}; use them or another"
+                " --checkpoint-dir"
             )

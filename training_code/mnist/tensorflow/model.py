@@ -10,15 +10,16 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from data import SIDE, Digits
-from inference import VERSION, content_sha256
+from common.archive import save_code
+from common.evaluation import METADATA_FILE
+from common.mnist_files import SIDE
+from data import Digits
 
 # Keras 3's optimizers have no variables() to broadcast; TensorFlow reads this when tf.keras is
 # first used.
@@ -29,9 +30,8 @@ PIXEL_MEAN = 0.1307
 PIXEL_STD = 0.3081
 
 TEST_BATCH = 1000
-WEIGHTS_FILE = f"{VERSION}/variables/variables.data-00000-of-00001"
-METADATA_FILE = "model.json"
-INFERENCE_CODE = "inference.py"
+VERSION = "1"
+"""The folder of the SavedModel. TensorFlow Serving serves the one with the highest number."""
 
 
 def new_network(seed: int) -> tf.keras.Sequential:
@@ -59,9 +59,8 @@ def new_network(seed: int) -> tf.keras.Sequential:
 
 
 class Rates(tf.keras.optimizers.schedules.LearningRateSchedule):  # type: ignore[misc, unused-ignore] # untyped without TensorFlow
-    """The learning rate of every step, by the optimizer's own count of steps.
-
-    So every process that applies a step uses the same rate.
+    """The learning rate of every step, by the optimizer's own count of steps, so that every process
+    that applies a step uses the same rate.
     """
 
     def __init__(self, rates: Sequence[float]) -> None:
@@ -69,10 +68,8 @@ class Rates(tf.keras.optimizers.schedules.LearningRateSchedule):  # type: ignore
 
     def __call__(self, step: tf.Tensor) -> tf.Tensor:
         """Return the rate of the step after `step` steps."""
-        return tf.gather(
-            tf.constant(self._rates, tf.float32),
-            tf.minimum(tf.cast(step, tf.int32), len(self._rates) - 1),
-        )
+        index = tf.minimum(tf.cast(step, tf.int32), len(self._rates) - 1)
+        return tf.gather(tf.constant(self._rates, tf.float32), index)
 
     def get_config(self) -> dict[str, Any]:
         """Return the settings, as Keras requires of a schedule."""
@@ -84,29 +81,14 @@ def new_optimizer(rates: Sequence[float]) -> tf.keras.optimizers.Optimizer:
     return tf.keras.optimizers.Adam(Rates(rates))
 
 
-def build(optimizer: tf.keras.optimizers.Optimizer, variables: Sequence[tf.Variable]) -> None:
-    """Make the optimizer's variables before its first step.
-
-    Optimizers of TensorFlow before 2.11 have no build(), only what their own first step calls.
-    """
-    if hasattr(optimizer, "build"):
-        optimizer.build(variables)
-    else:
-        optimizer._create_all_weights(variables)
-
-
 def prepare(images: tf.Tensor) -> tf.Tensor:
-    """Turn uint8 images (N, 28, 28) into the network's input: float32 (N, 28, 28, 1),
-    normalised.
-    """
+    """Turn uint8 images (N, 28, 28) into the network's input, float32 (N, 28, 28, 1)."""
     return (tf.cast(images, tf.float32)[..., tf.newaxis] / 255 - PIXEL_MEAN) / PIXEL_STD
 
 
-def mean_loss(network: tf.keras.Sequential, images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-    """Return the mean cross-entropy of a batch."""
-    return tf.reduce_mean(
-        tf.nn.sparse_softmax_cross_entropy_with_logits(labels, network(prepare(images)))
-    )
+def losses(logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+    """Return the cross-entropy of each image (N,)."""
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
 
 
 def test_sums(network: tf.keras.Sequential, digits: Digits) -> tf.Tensor:
@@ -114,16 +96,15 @@ def test_sums(network: tf.keras.Sequential, digits: Digits) -> tf.Tensor:
 
     float32 (2,), which ranks can add up.
     """
+
+    @tf.function
+    def sums(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+        logits = network(prepare(images))
+        right = tf.cast(tf.argmax(logits, axis=1) == labels, tf.float32)
+        return tf.stack([tf.reduce_sum(losses(logits, labels)), tf.reduce_sum(right)])
+
     pairs = tf.data.Dataset.from_tensor_slices((digits.images, digits.labels)).batch(TEST_BATCH)
-    return tf.add_n([_batch_sums(network, images, labels) for images, labels in pairs])
-
-
-@tf.function
-def _batch_sums(network: tf.keras.Sequential, images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-    logits = network(prepare(images))
-    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
-    right = tf.cast(tf.argmax(logits, axis=1) == labels, tf.float32)
-    return tf.stack([tf.reduce_sum(losses), tf.reduce_sum(right)])
+    return tf.add_n([sums(images, labels) for images, labels in pairs])
 
 
 class Served(tf.Module):  # type: ignore[misc, unused-ignore]
@@ -142,66 +123,38 @@ class Served(tf.Module):  # type: ignore[misc, unused-ignore]
 def save(network: tf.keras.Sequential, metadata: dict[str, Any], folder: Path) -> None:
     """Write the model, its metadata and the code that serves it into `folder`.
 
-    SageMaker packs the folder into model.tar.gz.
+    SageMaker packs the folder into model.tar.gz. Raise ValueError if the last step, after the last
+    loss, has spoilt the weights.
     """
-    # The weights may lie on many devices or servers; what is saved must not.
-    plain = new_network(seed=0)
-    plain.set_weights(finite(network.get_weights()))
-    served = Served(plain)
-    partial = folder / f"{VERSION}.partial"
+    if not all(np.isfinite(each).all() for each in network.get_weights()):
+        raise ValueError(
+            "the weights are not finite, no model is saved: try a smaller --learning-rate"
+        )
+    served, partial = Served(network), folder / f"{VERSION}.partial"
     tf.saved_model.save(served, str(partial), signatures={"serving_default": served.serve})
     shutil.rmtree(folder / VERSION, ignore_errors=True)
     # Whole or not at all: SageMaker may pack the folder of a job that is killed now.
     partial.rename(folder / VERSION)
     text = json.dumps({**metadata, "tensorflow": tf.__version__}, indent=2, sort_keys=True)
     (folder / METADATA_FILE).write_text(text + "\n")
-    (folder / "code").mkdir(exist_ok=True)
-    shutil.copyfile(Path(__file__).with_name(INFERENCE_CODE), folder / "code" / INFERENCE_CODE)
+    save_code(folder, Path(__file__).parent, ["inference.py"])
 
 
-def finite(weights: list[Any]) -> list[Any]:
-    """Return the weights.
-
-    Raise ValueError if some are not numbers any more: the last step may have spoilt them, after the
-    last loss.
+def load(folder: Path) -> Callable[[Any], Any]:
+    """Return the function of a saved model from images, uint8 (N, 28, 28), to probabilities,
+    float32 (N, 10). Raise ValueError if the folder holds no model of ours.
     """
-    if not all(np.isfinite(each).all() for each in weights):
-        raise ValueError(
-            "the weights are not finite, no model is saved: try a smaller --learning-rate"
-        )
-    return weights
-
-
-@dataclass(frozen=True)
-class SavedModel:
-    """A model read from its folder, ready to predict."""
-
-    serve: Any
-    metadata: dict[str, Any]
-    """What training wrote to model.json, `training_job_name` among it."""
-    content_sha256: str
-
-    def predict(
-        self, images: np.ndarray[Any, np.dtype[np.uint8]]
-    ) -> np.ndarray[Any, np.dtype[np.float32]]:
-        """Return probabilities float32 (N, 10) of uint8 images (N, 28, 28)."""
-        probabilities: np.ndarray[Any, np.dtype[np.float32]] = self.serve(
-            images=tf.constant(images)
-        )["probabilities"].numpy()
-        return probabilities
-
-
-def load(folder: Path) -> SavedModel:
-    """Read what `save` wrote. Raise ValueError if the folder holds no model of ours."""
-    for name in (f"{VERSION}/saved_model.pb", WEIGHTS_FILE, METADATA_FILE):
+    for name in (f"{VERSION}/saved_model.pb", METADATA_FILE):
         if not (folder / name).is_file():
             raise ValueError(f"{folder} holds no model: {name} is missing")
-    # Before it is loaded: a graph may write files.
-    content = content_sha256(folder)
+    versions = [each.name for each in folder.iterdir() if each.name.isdigit()]
+    if len(versions) > 1:
+        raise ValueError(
+            f"{folder} holds versions {', '.join(sorted(versions))}: which one serves?"
+        )
     try:
         loaded = tf.saved_model.load(str(folder / VERSION))
         serve = loaded.signatures["serving_default"]
-        metadata = json.loads((folder / METADATA_FILE).read_text())
     except (tf.errors.OpError, OSError, ValueError, KeyError) as error:
         raise ValueError(f"{folder} holds a damaged model: {error}") from error
-    return SavedModel(serve, metadata, content)
+    return lambda images: serve(images=tf.constant(images))["probabilities"].numpy()

@@ -1,76 +1,52 @@
-"""Train with one process per device, as Horovod and SageMaker's data parallel library do.
+"""One process per device, as Horovod and SageMaker's data parallel library have it.
 
-What differs from train.py is the recipe that both libraries document: one device per rank,
-gradients averaged by DistributedGradientTape, equal first weights by broadcast_variables, other
-values averaged by a reduction over all ranks, and rank 0 saves. Both documentations also multiply
-the learning rate by size(), because their batch is per rank; see Plan.peak_learning_rate.
+The recipe that both libraries document: one device per rank, gradients averaged by
+DistributedGradientTape, equal first weights by broadcast_variables, other values averaged by a
+reduction over all ranks.
 """
 
 from __future__ import annotations
 
-import sys
+import os
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
-from checkpoint import Checkpoint
-from data import batches, read_test, read_train
-from devices import pin
-from metrics import Metrics
-from model import mean_loss, new_network, new_optimizer, save, test_sums
-from plan import Options, Plan
+from train import Alone
 
 
-def train(
-    options: Options,
-    library: Any,
-    *,
-    strategy: str,
-    average: Callable[[tf.Tensor], tf.Tensor],
-) -> None:
-    """Train and save as one rank of the job.
+class Ranks(Alone):
+    """This process among the ranks of a library; `average` is for what are no gradients."""
 
-    `library` is horovod.tensorflow or smdistributed.dataparallel.tensorflow. `average` is its
-    function for tensors that are not gradients, which the two libraries name differently.
-    """
-    library.init()
-    rank, size = library.rank(), library.size()
-    pin(library.local_rank(), library.local_size())
-    tf.config.experimental.enable_op_determinism()
-    digits, test_digits = read_train(options.train_dir), read_test(options.test_dir)
-    plan = Plan(options, len(digits), replicas=size)
-    metrics = Metrics(plan, strategy, printing=rank == 0)
-    network, optimizer = new_network(plan.seed), new_optimizer(plan.learning_rates)
-    checkpoint = Checkpoint(
-        plan, network, optimizer, folder=options.checkpoint_dir if rank == 0 else None
-    )
-    start = checkpoint.restore(average)
-    metrics.resumed(start)
+    def __init__(self, name: str, library: Any, average: Callable[[Any], Any]) -> None:
+        library.init()
+        self.name, self._library, self._average = name, library, average
+        self.rank, self.processes = library.rank(), library.size()
+        self.replicas = self.processes
+        # Before TensorFlow touches a device: the GPU of this rank, or its share of the cores.
+        gpus = tf.config.list_physical_devices("GPU")
+        for gpu in gpus:
+            tf.config.experimental.set_memory_growth(gpu, True)
+        if gpus:
+            tf.config.set_visible_devices(gpus[library.local_rank()], "GPU")
+        else:
+            cores = max(1, (os.cpu_count() or 1) // library.local_size())
+            tf.config.threading.set_intra_op_parallelism_threads(cores)
 
-    @tf.function
-    def train_step(images: tf.Tensor, labels: tf.Tensor, first_batch: bool) -> tf.Tensor:
-        with tf.GradientTape() as tape:
-            loss = mean_loss(network, images, labels)
-        tape = library.DistributedGradientTape(tape)
-        gradients = tape.gradient(loss, network.trainable_variables)
-        optimizer.apply_gradients(zip(gradients, network.trainable_variables))
-        if first_batch:  # after the first update, because the optimizer makes its variables there
-            library.broadcast_variables(network.variables, root_rank=0)
-            library.broadcast_variables(optimizer.variables(), root_rank=0)
-        return average(loss)
+    def gradients(self, tape: tf.GradientTape, loss: tf.Tensor, weights: Any) -> Any:
+        return self._library.DistributedGradientTape(tape).gradient(loss, weights)
 
-    first_batch = True
-    for epoch, done in plan.epochs(start):
-        rank_batches = batches(digits, plan, epoch, done, rank, size)
-        for step, (images, labels) in enumerate(rank_batches, start=done + 1):
-            loss = train_step(images, labels, first_batch)
-            first_batch = False
-            if metrics.due(step):
-                metrics.trained(epoch, step, float(loss))
-            if checkpoint.after(step):
-                sys.exit(metrics.stopped(epoch, step))
-        mean_sums = average(test_sums(network, test_digits.share(rank, size)))
-        metrics.tested(epoch, mean_sums * size, len(test_digits))
-    if rank == 0:
-        save(network, metrics.metadata(), options.model_dir)
-    metrics.say(f"saved the model in {options.model_dir}")
+    def step(self, replica_step: Callable[..., Any], network: Any, optimizer: Any) -> Any:
+        @tf.function
+        def step(images: tf.Tensor, labels: tf.Tensor, first: bool) -> tf.Tensor:
+            loss = replica_step(images, labels)
+            if first:  # after the first update, because the optimizer makes its variables there
+                self._library.broadcast_variables(network.variables, root_rank=0)
+                self._library.broadcast_variables(optimizer.variables(), root_rank=0)
+            return self.average(loss)
+
+        firsts = iter([True])
+        return lambda images, labels: step(images, labels, next(firsts, False))
+
+    def average(self, value: tf.Tensor) -> tf.Tensor:
+        return self._average(value)

@@ -1,19 +1,11 @@
 """Train a digit classifier on MNIST with Horovod.
 
-    mpirun -np 8 python -m mpi4py train_horovod.py ...        (what SageMaker's toolkit runs)
-
-ranks.py has the recipe.
+mpirun -np 8 python -m mpi4py train_horovod.py ...        (what SageMaker's toolkit runs)
 """
 
-from __future__ import annotations
-
-import os
-import sys
-
 import horovod.tensorflow as hvd
-from plan import parse_options
-from ranks import train
+from ranks import Ranks
+from train import main
 
 if __name__ == "__main__":
-    options = parse_options(sys.argv[1:], os.environ)
-    train(options, hvd, strategy="horovod", average=hvd.allreduce)
+    main(lambda: Ranks("horovod", hvd, hvd.allreduce))

@@ -6,102 +6,156 @@
                 "task": {"type": "worker", "index": 0}}' \\
         python train_parameter_server.py ...        (SageMaker's toolkit, once per host)
 
-The toolkit also starts a parameter server on each host. Unlike in train.py, only the chief runs the
-loop below. Its variables lie on the parameter servers, and it schedules each step on a worker that
-is free. A worker reads the variables, computes and updates them without waiting for the others, so
-no two runs are equal. Workers read their own copies of the files. The chief alone reads and writes
-the checkpoint, on its own disk; TensorFlow's default is the disk of each server. Workers and
-servers end when the chief has ended.
+The toolkit also starts a parameter server on each host. Only the chief runs the loop of train.py.
+Its variables lie on the parameter servers, and it schedules each step on a worker that is free. A
+worker reads the variables, computes and updates them without waiting for the others, so no two runs
+are equal. Workers read their own copies of the files. Workers and servers end when the chief has.
 """
 
 from __future__ import annotations
 
+import itertools
+import json
 import os
+import signal
+import socket
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
 
-import cluster
 import tensorflow as tf
-from checkpoint import Checkpoint
-from data import read_test, read_train, shuffled_records
-from metrics import Metrics
-from model import build, mean_loss, new_network, new_optimizer, save, test_sums
-from plan import Options, Plan, parse_options
+from data import Digits, shuffled_records
+from run import Run, parse_options
+from train import Alone, main
 
-CHIEFS_DISK = "/job:chief/replica:0/task:0/device:CPU:0"
-"""The task that reads and writes checkpoint files."""
-
+ROLES = {"master": "chief"}
+"""The toolkit writes the role of tf.estimator; tf.distribute calls the same task the chief."""
 PARTS = {"chiefs": "chief", "parameter_servers": "ps", "workers": "worker"}
 """What each job of the cluster is called in the metrics."""
+START_TIMEOUT_S = 600
+POLL_S = 0.5
+REFUSALS = 3
+"""Polls in a row that find nobody listening, before a task counts as gone."""
 
 
-def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
-    """Run one task: the chief trains, the others serve it."""
-    options = parse_options(arguments, environ)
-    resolver = cluster.read(environ)
-    if resolver.task_type == "chief":
-        train(options, resolver)
-    else:
-        cluster.serve(resolver)
+class Chief(Alone):
+    """The task that schedules steps on workers; one update is one worker's batch."""
+
+    name = "parameter_server"
+    deterministic = False
+    # It reads and writes the checkpoint itself; TensorFlow's default is the disk of each server.
+    io_device = "/job:chief/replica:0/task:0/device:CPU:0"
+
+    def __init__(self, resolver: tf.distribute.cluster_resolver.ClusterResolver) -> None:
+        spec = resolver.cluster_spec()
+        for address in (*spec.job_tasks("ps"), *spec.job_tasks("worker")):
+            wait_for(address)
+        self._tasks = {name: spec.num_tasks(job) for name, job in PARTS.items()}
+        self._strategy = tf.distribute.ParameterServerStrategy(resolver)
+        self.scope = self._strategy.scope  # in which variables lie on the parameter servers
+        self._coordinator = tf.distribute.coordinator.ClusterCoordinator(self._strategy)
+        self._iterator: Any = None
+
+    @property
+    def parts(self) -> dict[str, int]:
+        return {"processes": sum(self._tasks.values()), **self._tasks}
+
+    def batches(self, digits: Digits, run: Run, epoch: int, done: int) -> Any:
+        if self._iterator is None:  # the workers' own batches, which never end
+            dataset = self._coordinator.create_per_worker_dataset(lambda: shuffled_records(run))
+            self._iterator = iter(dataset)
+        return itertools.repeat((self._iterator,), run.steps_per_epoch - done)
+
+    def step(self, replica_step: Callable[..., Any], network: Any, optimizer: Any) -> Any:
+        @tf.function
+        def step(iterator: Any) -> tf.Tensor:
+            loss = self._strategy.run(replica_step, next(iterator))
+            return self._strategy.reduce(tf.distribute.ReduceOp.SUM, loss, axis=None)
+
+        with self.scope():
+            build(optimizer, network.trainable_variables)
+        return lambda iterator: self._coordinator.schedule(step, args=(iterator,))
+
+    def loss(self, value: Any) -> float:
+        self._coordinator.join()  # all steps that are scheduled
+        return float(value.fetch())
 
 
-def train(options: Options, resolver: tf.distribute.cluster_resolver.ClusterResolver) -> None:
-    """Train, test and save as the chief."""
-    cluster.wait_for_servers(resolver.cluster_spec())
-    strategy = tf.distribute.ParameterServerStrategy(resolver)
-    coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
-    digits, test_digits = read_train(options.train_dir), read_test(options.test_dir)
-    plan = Plan(options, len(digits), replicas=1)  # one update is one worker's batch
-    parts = {name: resolver.cluster_spec().num_tasks(job) for name, job in PARTS.items()}
-    metrics = Metrics(plan, "parameter_server", processes=sum(parts.values()), parts=parts)
-    with strategy.scope():
-        network, optimizer = new_network(plan.seed), new_optimizer(plan.learning_rates)
-        build(optimizer, network.trainable_variables)
-    checkpoint = Checkpoint(
-        plan, network, optimizer, folder=options.checkpoint_dir, io_device=CHIEFS_DISK
-    )
-    start = checkpoint.restore()
-    metrics.resumed(start)
+def build(optimizer: Any, variables: Any) -> None:
+    """Make the optimizer's variables before its first step.
 
-    def replica_step(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-        with tf.GradientTape() as tape:
-            loss = mean_loss(network, images, labels)
-        gradients = tape.gradient(loss, network.trainable_variables)
-        optimizer.apply_gradients(zip(gradients, network.trainable_variables))
-        return loss
-
-    @tf.function
-    def train_step(iterator: tf.data.Iterator) -> tf.Tensor:
-        return strategy.reduce(
-            tf.distribute.ReduceOp.SUM, strategy.run(replica_step, next(iterator)), axis=None
-        )
-
-    dataset = coordinator.create_per_worker_dataset(
-        lambda: shuffled_records(options.train_dir, plan)
-    )
-    iterator = iter(dataset)
-    for epoch, done in plan.epochs(start):
-        for step in range(done + 1, plan.steps_per_epoch + 1):
-            loss = coordinator.schedule(train_step, args=(iterator,))
-            if metrics.due(step):
-                coordinator.join()
-                metrics.trained(epoch, step, float(loss.fetch()))
-            if checkpoint.after(step):
-                sys.exit(metrics.stopped(epoch, step))
-        metrics.tested(epoch, test_sums(local_copy(network), test_digits), len(test_digits))
-    save(network, metrics.metadata(), options.model_dir)
-    metrics.say(f"saved the model in {options.model_dir}")
-
-
-def local_copy(network: tf.keras.Sequential) -> tf.keras.Sequential:
-    """Return the network with its weights fetched from the parameter servers.
-
-    Otherwise they would be fetched once per batch of test images.
+    Optimizers of TensorFlow before 2.11 have no build(), only what their own first step calls.
     """
-    copy = new_network(seed=0)
-    copy.set_weights(network.get_weights())
-    return copy
+    if hasattr(optimizer, "build"):
+        optimizer.build(variables)
+    else:
+        optimizer._create_all_weights(variables)
+
+
+def resolver_of(environ: Mapping[str, str]) -> tf.distribute.cluster_resolver.ClusterResolver:
+    """Return the cluster of TF_CONFIG and this process's task in it. Raise ValueError."""
+    if "TF_CONFIG" not in environ:
+        raise ValueError(
+            "TF_CONFIG is not set: the toolkit starts parameter servers only in jobs of two or more"
+            " instances"
+        )
+    config = json.loads(environ["TF_CONFIG"])
+    cluster = {ROLES.get(role, role): addresses for role, addresses in config["cluster"].items()}
+    task = config["task"]
+    return tf.distribute.cluster_resolver.SimpleClusterResolver(
+        tf.train.ClusterSpec(cluster),
+        task_type=ROLES.get(task["type"], task["type"]),
+        task_id=task["index"],
+        rpc_layer="grpc",
+    )
+
+
+def serve(resolver: tf.distribute.cluster_resolver.ClusterResolver) -> None:
+    """Run a worker or a parameter server until the chief's process is gone.
+
+    TensorFlow's servers do not end by themselves. SIGTERM, which all hosts of a job get, does not
+    end them either: the chief needs them for its last checkpoint.
+    """
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    spec = resolver.cluster_spec()
+    # Operations that wait for another server hold a thread of this pool.
+    threads = max(4, os.cpu_count() or 1)
+    config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=threads)
+    task = resolver.task_type, resolver.task_id
+    server = tf.distribute.Server(spec, *task, protocol=resolver.rpc_layer, config=config)
+    chief = spec.task_address("chief", 0)
+    wait_for(chief)
+    refusals = 0
+    while refusals < REFUSALS:
+        time.sleep(POLL_S)
+        refusals = 0 if listens(chief) else refusals + 1
+    del server
+
+
+def wait_for(address: str) -> None:
+    """Return when something listens at host:port. Raise TimeoutError."""
+    deadline_at = time.monotonic() + START_TIMEOUT_S
+    while not listens(address):
+        if time.monotonic() > deadline_at:
+            raise TimeoutError(f"nothing listens at {address}")
+        time.sleep(POLL_S)
+
+
+def listens(address: str) -> bool:
+    """Return whether something listens at host:port."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=2).close()
+    except OSError:
+        return False
+    return True
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:], os.environ)
+    parse_options(sys.argv[1:], os.environ)  # a wrong option is an error in every task
+    resolver = resolver_of(os.environ)
+    if resolver.task_type == "chief":
+        main(lambda: Chief(resolver))
+    else:
+        serve(resolver)

@@ -1,19 +1,11 @@
 """Train a digit classifier on MNIST with SageMaker's data parallel library.
 
-    mpirun -np 8 smddprun python -m mpi4py train_smddp.py ...        (what SageMaker's toolkit runs)
-
-ranks.py has the recipe.
+mpirun -np 8 smddprun python -m mpi4py train_smddp.py ...        (what SageMaker's toolkit runs)
 """
 
-from __future__ import annotations
-
-import os
-import sys
-
 import smdistributed.dataparallel.tensorflow as sdp
-from plan import parse_options
-from ranks import train
+from ranks import Ranks
+from train import main
 
 if __name__ == "__main__":
-    options = parse_options(sys.argv[1:], os.environ)
-    train(options, sdp, strategy="smddp", average=sdp.oob_allreduce)
+    main(lambda: Ranks("smddp", sdp, sdp.oob_allreduce))

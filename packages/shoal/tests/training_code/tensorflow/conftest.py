@@ -1,24 +1,16 @@
-"""The TensorFlow runtime, and one job of train.py that the others are compared with."""
+"""The TensorFlow runtime, and jobs that the others are compared with."""
 
 from __future__ import annotations
 
 import functools
-import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from local_kit.runtime import Outcome, Runtime, find_runtime, finish
-from tests.training_code.tensorflow.job import OPTIONS, Job
-from tests.training_code.tensorflow.strategies import (
-    horovod,
-    mirrored,
-    multi_worker_mirrored,
-    none,
-    smddp,
-)
+from local_kit.runtime import Outcome, Runtime, find_runtime
+from tests.training_code.tensorflow.job import Job, run
 
 
 @pytest.fixture(scope="session")
@@ -41,20 +33,6 @@ class Trained:
     outcome: Outcome
 
 
-START: dict[str, Callable[[Job], subprocess.Popen[str]]] = {
-    "none": none,
-    "smddp": smddp,
-    "horovod": horovod,
-}
-RUN: dict[str, Callable[[Job], Outcome]] = {
-    "none": lambda job: job.alone("train.py", *OPTIONS, "--model_dir", "s3://what-the-sdk-adds"),
-    "smddp": lambda job: finish(smddp(job)),
-    "horovod": lambda job: finish(horovod(job)),
-    "mirrored": mirrored,
-    "multi_worker_mirrored": multi_worker_mirrored,
-}
-
-
 @pytest.fixture(scope="session")
 def undisturbed(
     tensorflow: Runtime, dataset: Path, tmp_path_factory: pytest.TempPathFactory
@@ -62,22 +40,16 @@ def undisturbed(
     """Return a function that runs two epochs of a synchronous strategy, once."""
 
     @functools.cache
-    def run(strategy: str) -> Trained:
+    def run_once(strategy: str) -> Trained:
         job = Job(tensorflow, dataset, tmp_path_factory.mktemp(strategy))
-        outcome = RUN[strategy](job)
+        outcome = run(job, strategy)
         assert outcome.returncode == 0, outcome.output
         return Trained(job, outcome)
 
-    return run
+    return run_once
 
 
 @pytest.fixture(scope="session")
 def alone(undisturbed: Callable[[str], Trained]) -> Trained:
     """Run train.py for two epochs in one process."""
     return undisturbed("none")
-
-
-@pytest.fixture(params=["smddp", "horovod", "mirrored", "multi_worker_mirrored"])
-def two_replicas(request: pytest.FixtureRequest, undisturbed: Callable[[str], Trained]) -> Trained:
-    """Run two epochs of a strategy on two replicas."""
-    return undisturbed(request.param)

@@ -1,4 +1,4 @@
-"""Runs a script of training_code/mnist/tensorflow as a training job would."""
+"""Runs the scripts of training_code/mnist/tensorflow as the toolkit does."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 from local_kit.ports import unused_ports
-from local_kit.runtime import ROOT, Outcome, Runtime
+from local_kit.runtime import ROOT, Outcome, Runtime, finish
+from tests.training_code.training import PROGRESS
 
 CODE = ROOT / "training_code" / "mnist" / "tensorflow"
 OPTIONS = ("--epochs", "2", "--batch-size", "256", "--log-every", "1", "--checkpoint-every", "3")
@@ -82,6 +84,66 @@ class Job:
         command = self.runtime.alone(script, *(options or OPTIONS))
         variables = {"TF_CONFIG": json.dumps(config), "TF_NUM_INTEROP_THREADS": "1"}
         return self.start(command, variables)
+
+
+SCRIPTS = {"none": "train.py", "mirrored": "train_mirrored.py"}
+"""Of the strategies that are one process each."""
+WORKERS, PARAMETER_SERVER = (
+    CODE / f"train_{name}.py" for name in ("multi_worker_mirrored", "parameter_server")
+)
+TOOLKIT_SERVER = Path(__file__).with_name("scripts") / "toolkit_server.py"
+
+
+def start(job: Job, strategy: str) -> list[subprocess.Popen[str]]:
+    """Start the processes of a synchronous strategy on two replicas, rank 0's first.
+
+    That of no strategy has the hyperparameter that SageMaker's SDK adds to TensorFlow jobs.
+    """
+    runtime = job.runtime
+    if strategy == "multi_worker_mirrored":
+        cluster = {"worker": free_addresses(2)}
+        return [job.task(WORKERS, cluster, "worker", index) for index in range(2)]
+    commands = {
+        "none": runtime.alone(CODE / "train.py", *OPTIONS, "--model_dir", "s3://of-the-sdk"),
+        "smddp": runtime.mpirun(2, CODE / "train_smddp.py", *OPTIONS),
+        "horovod": runtime.mpi(2, CODE / "train_horovod.py", *OPTIONS),
+    }
+    return [job.start(commands[strategy])]
+
+
+def run(job: Job, strategy: str) -> Outcome:
+    """Return the outcome of the chief, once all have ended; the others must have, silently."""
+    if strategy in SCRIPTS:
+        return job.alone(SCRIPTS[strategy])
+    chief, *others = [finish(each) for each in start(job, strategy)]
+    for other in others:
+        assert (other.returncode, PROGRESS.findall(other.output)) == (0, []), other.output
+    return chief
+
+
+@contextmanager
+def parameter_server(
+    job: Job, *options: str
+) -> Iterator[tuple[subprocess.Popen[str], list[subprocess.Popen[str]]]]:
+    """Start the chief, two workers and a parameter server that run the script.
+
+    A second parameter server is the toolkit's own.
+    """
+    addresses = free_addresses(5)
+    cluster = {"master": addresses[:1], "ps": addresses[1:3], "worker": addresses[3:]}
+    toolkit = job.task(TOOLKIT_SERVER, cluster, "ps", 0)
+    others = [
+        job.task(PARAMETER_SERVER, cluster, role, index)
+        for role, index in (("ps", 1), ("worker", 0), ("worker", 1))
+    ]
+    chief = job.task(PARAMETER_SERVER, cluster, "master", 0, *OPTIONS, *options)
+    try:
+        yield chief, others
+    finally:
+        end(toolkit)  # it never ends by itself: in a container it ends with the toolkit's process
+        for process in (chief, *others):
+            if process.poll() is None:
+                end(process)
 
 
 def free_addresses(count: int) -> list[str]:

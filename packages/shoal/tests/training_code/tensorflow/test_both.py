@@ -15,6 +15,7 @@ import pytest
 
 from local_kit.runtime import Outcome, Runtime
 from shoal.aws.model_archive import content_sha256
+from shoal.settings.parsing.shared_code import archive_files
 from tests.tables import table
 from tests.training_code import training
 from tests.training_code.conftest import GLOBAL_BATCH, STEPS
@@ -110,7 +111,8 @@ def test_the_model_folder_holds_weights_metadata_and_serving_code(framework: Fra
     files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     assert files == set(EXPECTED["files"][framework.name])
     for name in (each for each in files if each.startswith("code/")):
-        assert (folder / name).read_bytes() == (framework.code / Path(name).name).read_bytes()
+        source = archive_files(framework.code)[name.removeprefix("code/")]
+        assert (folder / name).read_bytes() == source.read_bytes()
     metadata: dict[str, Any] = json.loads((folder / "model.json").read_text())
     expected = {
         "training_job_name": job.JOB_NAME,
@@ -196,7 +198,6 @@ def test_the_report_holds_the_accuracy_that_training_measured(
     assert values["accuracy"] == pytest.approx(accuracies(framework.output)[-1])
     assert values["images"] == 1000
     assert report["model"]["training_job_name"] == job.JOB_NAME
-    assert len(report["predictions_sample"]) == 10
 
 
 def test_a_damaged_model_is_refused(framework: Framework, dataset: Path, tmp_path: Path) -> None:

@@ -15,23 +15,14 @@ import pytest
 
 from local_kit.runtime import Outcome, Runtime, finish, finish_after
 from tests.training_code.conftest import STEPS
-from tests.training_code.tensorflow.conftest import RUN, START, Trained
-from tests.training_code.tensorflow.job import Job
-from tests.training_code.tensorflow.strategies import none, parameter_server, two_workers
-from tests.training_code.training import children, losses, stop_at
+from tests.training_code.tensorflow.conftest import Trained
+from tests.training_code.tensorflow.job import Job, parameter_server, run, start
+from tests.training_code.training import children, losses, position_of, stop_at
 
 pytestmark = pytest.mark.nightly
+RANKS = ("none", "smddp", "horovod")
 LAST_STEP = 2 * STEPS
 STOPPED = 128 + signal.SIGTERM
-
-
-def resumed_at(outcome: Outcome) -> tuple[int, int]:
-    """Return the epoch and the step after which the job says that it continues."""
-    positions = re.findall(
-        r"^resumed at epoch=(\d+) step=(\d+) from \S+checkpoints$", outcome.output, re.MULTILINE
-    )
-    assert len(positions) == 1, outcome.output
-    return int(positions[0][0]), int(positions[0][1])
 
 
 def losses_after(position: tuple[int, int], outcome: Outcome) -> dict[tuple[int, int], float]:
@@ -42,7 +33,7 @@ def losses_after(position: tuple[int, int], outcome: Outcome) -> dict[tuple[int,
 def killed(tensorflow: Runtime, dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the checkpoint that train.py left when it was killed in its first epoch."""
     job = Job(tensorflow, dataset, tmp_path_factory.mktemp("killed"))
-    finish_after(none(job), f"epoch=1 step=5/{STEPS}", signal.SIGKILL)
+    finish_after(start(job, "none")[0], f"epoch=1 step=5/{STEPS}", signal.SIGKILL)
     assert not job.model_dir.exists()
     return job.checkpoint_dir
 
@@ -54,16 +45,18 @@ def resuming(job: Job, killed: Path) -> Job:
     return job
 
 
-@pytest.mark.parametrize("strategy", START)
+@pytest.mark.parametrize("strategy", RANKS)
 def test_a_killed_and_resumed_job_equals_an_undisturbed_one_to_the_bit(
     job: Job,
     undisturbed: Callable[[str], Trained],
     strategy: str,
 ) -> None:
     expected = undisturbed(strategy)
-    finish_after(START[strategy](job), f"epoch=1 step=5/{STEPS}", signal.SIGKILL)
-    resumed = finish(START[strategy](job))
-    assert losses(resumed.output) == losses_after(resumed_at(resumed), expected.outcome) != {}
+    finish_after(start(job, strategy)[0], f"epoch=1 step=5/{STEPS}", signal.SIGKILL)
+    resumed = finish(start(job, strategy)[0])
+    assert (
+        losses(resumed.output) == losses_after(position_of(resumed.output), expected.outcome) != {}
+    )
     assert job.weights == expected.job.weights
 
 
@@ -83,25 +76,27 @@ def is_stopped(job: Job, outcome: Outcome) -> bool:
 
 
 # Each of mpirun's ranks gets the signal, not mpirun, which would kill them about a second later.
-@pytest.mark.parametrize("strategy", ["none", "smddp", "horovod"])
+@pytest.mark.parametrize("strategy", RANKS)
 def test_sigterm_ends_the_job_with_a_checkpoint_from_which_it_resumes_to_the_bit(
     job: Job,
     undisturbed: Callable[[str], Trained],
     strategy: str,
 ) -> None:
     expected = undisturbed(strategy)
-    process = START[strategy](job)
+    (process,) = start(job, strategy)
     stopped = stop(process, lambda: [process.pid] if strategy == "none" else children(process))
     assert is_stopped(job, stopped), stopped
     assert not job.model_dir.exists()
-    resumed = finish(START[strategy](job))
-    assert resumed_at(resumed) >= (1, 4)  # killed, it would have continued at step 3
-    assert losses(resumed.output) == losses_after(resumed_at(resumed), expected.outcome) != {}
+    resumed = finish(start(job, strategy)[0])
+    assert position_of(resumed.output) >= (1, 4)  # killed, it would have continued at step 3
+    assert (
+        losses(resumed.output) == losses_after(position_of(resumed.output), expected.outcome) != {}
+    )
     assert job.weights == expected.job.weights
 
 
 def test_sigterm_ends_two_workers_with_a_checkpoint_and_without_a_model(job: Job) -> None:
-    chief, other = two_workers(job)
+    chief, other = start(job, "multi_worker_mirrored")
     stopped = stop(chief, lambda: [other.pid, chief.pid])
     assert is_stopped(job, stopped), stopped
     assert finish(other).returncode == STOPPED
@@ -122,8 +117,8 @@ def test_sigterm_ends_parameter_servers_after_their_chief_has_written_a_checkpoi
 def test_replicas_continue_where_one_process_was_killed(
     resuming: Job, alone: Trained, strategy: str
 ) -> None:
-    outcome = RUN[strategy](resuming)
-    expected = losses_after(resumed_at(outcome), alone.outcome)
+    outcome = run(resuming, strategy)
+    expected = losses_after(position_of(outcome.output), alone.outcome)
     assert losses(outcome.output) == pytest.approx(expected, rel=2e-3, abs=2e-4)
     assert (resuming.checkpoint_dir / f"ckpt-{LAST_STEP}.index").is_file()
 
@@ -131,7 +126,7 @@ def test_replicas_continue_where_one_process_was_killed(
 def test_a_parameter_server_job_continues_at_the_step_after_the_checkpoint(resuming: Job) -> None:
     with parameter_server(resuming) as (chief, _):
         outcome = finish(chief)
-    epoch, step = resumed_at(outcome)
+    epoch, step = position_of(outcome.output)
     assert min(losses(outcome.output)) == (epoch, step + 1)
     assert [path.name for path in resuming.checkpoint_dir.glob("*.index")] == [
         f"ckpt-{LAST_STEP}.index"

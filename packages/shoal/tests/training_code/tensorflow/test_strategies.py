@@ -5,6 +5,7 @@ synchronous.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,14 +13,17 @@ import pytest
 from local_kit.runtime import Runtime, finish
 from tests.training_code.conftest import STEPS
 from tests.training_code.tensorflow.conftest import Trained
-from tests.training_code.tensorflow.job import CODE, Job
-from tests.training_code.tensorflow.strategies import parameter_server
+from tests.training_code.tensorflow.job import CODE, Job, parameter_server
 from tests.training_code.training import PROGRESS, accuracies, losses
 
 
 @pytest.mark.nightly
-def test_two_replicas_learn_what_one_learns(alone: Trained, two_replicas: Trained) -> None:
+@pytest.mark.parametrize("strategy", ["smddp", "horovod", "mirrored", "multi_worker_mirrored"])
+def test_two_replicas_learn_what_one_learns(
+    alone: Trained, undisturbed: Callable[[str], Trained], strategy: str
+) -> None:
     """One process prints metrics and saves the model."""
+    two_replicas = undisturbed(strategy)
     expected, output = alone.outcome.output, two_replicas.outcome.output
     assert len(losses(expected)) == 2 * STEPS
     assert losses(output) == pytest.approx(losses(expected), rel=2e-3, abs=2e-4)

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 sys.path.insert(0, sys.argv[1])
 model = importlib.import_module("model")  # for the type checker: PyTorch's
+build = importlib.import_module("train_parameter_server").build
 
 counts = {}
 for name, optimizer in (
@@ -19,7 +20,7 @@ for name, optimizer in (
     ("legacy", tf.keras.optimizers.legacy.Adam(model.Rates([0.1]))),
 ):
     weights = [tf.Variable([1.0, 2.0]), tf.Variable(3.0)]
-    model.build(optimizer, weights)
+    build(optimizer, weights)
     before = len(optimizer.variables())
     optimizer.apply_gradients((tf.ones_like(weight), weight) for weight in weights)
     counts[name] = [before, len(optimizer.variables())]

@@ -1,0 +1,58 @@
+"""Types of a script's options, and how the settings of two runs differ."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Mapping
+from typing import Any
+
+
+def positive(text: str) -> int:
+    """Return a whole number of at least 1."""
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
+    return value
+
+
+def positive_number(text: str) -> float:
+    """Return a finite number above 0."""
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
+    return value
+
+
+def share(text: str) -> float:
+    """Return a number from 0 to 1."""
+    value = float(text)
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 1")
+    return value
+
+
+def differences_of(saved: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Return the settings of a saved run that are others now, as text; empty if all agree."""
+    return ", ".join(
+        f"{name} {saved.get(name)} (now {value})"
+        for name, value in now.items()
+        if saved.get(name) != value
+    )
+
+
+def global_batch(batch: int, per_rank: int | None, world_size: int, images: int) -> int:
+    """Return the rows of a step over all ranks: `per_rank` of each, or else `batch`.
+
+    Raise ValueError if the ranks cannot share them evenly, or the training set has fewer.
+    """
+    rows = per_rank * world_size if per_rank else batch
+    if rows % world_size:
+        raise ValueError(
+            f"global batch size {rows} is not divisible by the world size {world_size}"
+        )
+    if rows > images:
+        raise ValueError(
+            f"global batch size {rows} is larger than the training set ({images} images)"
+        )
+    return rows
