@@ -67,16 +67,20 @@ class Shape:
         return cls(256, width, width * 7 // 2, depth, heads, heads // math.gcd(heads, 4), small)
 
     @property
+    def shared_width(self) -> int:
+        """Numbers in the keys of a token, and in its values."""
+        return self.hidden_size // self.num_attention_heads * self.num_key_value_heads
+
+    @property
     def layer_weights(self) -> int:
         """Numbers in a layer."""
-        width, shared = self.hidden_size, self.hidden_size // self.num_attention_heads
-        shared *= self.num_key_value_heads
+        width, shared = self.hidden_size, self.shared_width
         attention = 2 * width * width + 2 * width * shared
         return attention + 3 * width * self.intermediate_size + 2 * width
 
     @property
     def other_weights(self) -> int:
-        """Numbers outside the layers, which FSDP gathers together."""
+        """Numbers outside the layers."""
         tables = 1 if self.tie_word_embeddings else 2
         return (tables * self.vocab_size + 1) * self.hidden_size
 
@@ -126,15 +130,16 @@ def kept_by_layer(shape: Shape, numbers: Numbers) -> int:
     """Return the bytes that a layer keeps of a token for backward, without checkpointing.
 
     After Korthikanti et al. (arXiv 2205.05198, section 4.1), for this layer: attention of the flash
-    kind keeps queries, keys, values, its result and a sum for each head, but no scores; keys and
-    values are repeated for all query heads; the feed-forward network keeps gate, its SiLU, up and
-    their product. packages/shoal/tests/training_code/language/test_plan.py counts what autograd
-    keeps.
+    kind keeps queries, keys, values, its result and a sum for each head, but no scores; PyTorch
+    2.4 repeats keys and values for all query heads; the feed-forward network keeps gate, its SiLU,
+    up and their product. packages/shoal/tests/training_code/language/test_plan.py counts what
+    autograd keeps.
     """
     width, middle = shape.hidden_size, shape.intermediate_size
     exact = max(4, numbers.kept)
     multiplied = 3  # for q, k and v, for o, and for gate and up
-    attention = (multiplied + 3) * width * numbers.computed + exact * shape.num_attention_heads
+    kept = (multiplied + 1) * width + 2 * shape.shared_width
+    attention = kept * numbers.computed + exact * shape.num_attention_heads
     return 2 * _norm(shape, numbers) + attention + 4 * middle * numbers.computed
 
 

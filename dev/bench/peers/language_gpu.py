@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 CODE = Path(__file__).resolve().parents[3] / "training_code" / "language" / "pytorch"
-sys.path.insert(0, str(CODE))
+sys.path[:0] = [str(CODE), str(CODE.parents[1])]  # the other has `common`
 
 import gpu
 import torch
@@ -27,7 +27,7 @@ from torch.nn import functional
 
 # by name: for the type checker, these are another workload's
 model: Any = importlib.import_module("model")
-ranks: Any = importlib.import_module("ranks")
+ranks: Any = importlib.import_module("common.ranks")
 sharding: Any = importlib.import_module("sharding")
 speed: Any = importlib.import_module("speed")
 train: Any = importlib.import_module("train")

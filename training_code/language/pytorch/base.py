@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from common.archive import file_sha256
+from common.ranks import Ranks
 from model import (
     CONFIG_FILE,
     TOKENIZER_FILE,
     WEIGHTS_FILE,
     Config,
     Transformer,
-    file_sha256,
     read_config,
     shapes_of,
 )
-from ranks import Ranks
 from tokenizer import Tokenizer, read_tokenizer
 
 ARCHIVE = "model.tar.gz"

@@ -22,8 +22,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from model import file_sha256
-from ranks import Ranks
+from common.archive import file_sha256
+from common.options import differences_of
+from common.ranks import Ranks
 from torch.distributed.checkpoint import (
     DefaultLoadPlanner,
     DefaultSavePlanner,
@@ -212,7 +213,13 @@ class Store:
 
     def _load(self, folder: Path, trained: Stateful) -> Position:
         summary = json.loads((folder / SUMMARY_FILE).read_text())
-        require_same_run(folder, summary["run"], self.identity)
+        saved = summary["run"]
+        gone = dict.fromkeys(sorted(saved.keys() - self.identity.keys()))
+        if differences := differences_of(saved, self.identity | gone):
+            raise ValueError(
+                f"{folder} is from a run with other settings: {differences}; use them or another"
+                " --checkpoint-dir"
+            )
         state = trained.state_dict()
         _load(state, folder, self.ranks)
         trained.load_state_dict(state)
@@ -273,20 +280,6 @@ def _load(state: dict[str, Any], folder: Path, ranks: Ranks) -> None:
     plans = ranks.gather(reader.prepare_local_plan(planner.create_local_plan()))
     plans = reader.prepare_global_plan(planner.create_global_plan(plans))
     reader.read_data(planner.finish_plan(plans[ranks.rank]), planner).wait()
-
-
-def require_same_run(folder: Path, settings: dict[str, Any], expected: dict[str, Any]) -> None:
-    """Raise ValueError if a checkpoint's run had other settings."""
-    differences = [
-        f"{key} {settings.get(key)} (now {expected.get(key)})"
-        for key in dict.fromkeys((*expected, *settings))
-        if settings.get(key) != expected.get(key)
-    ]
-    if differences:
-        raise ValueError(
-            f"{folder} is from a run with other settings: {', '.join(differences)}; use them or"
-            " another --checkpoint-dir"
-        )
 
 
 def _disk_error(error: BaseException) -> BaseException:

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from model import END_OF_TEXT, METADATA_FILE, Transformer, content_sha256, continuation, load
+from common.archive import content_sha256
+from model import END_OF_TEXT, METADATA_FILE, Transformer, continuation, load
 from tokenizer import Tokenizer, read_tokenizer
 
 JSON = "application/json"

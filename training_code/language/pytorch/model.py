@@ -30,6 +30,7 @@ no bytes, `eos_token_id` stands for it.
 MAX_DEPTH = 64
 MAX_LENGTH_OF_PRODUCTS = 1024
 INITIAL_STD = 0.02
+HAS_GROUPED_QUERIES = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 5)
 
 CONFIG_FILE, WEIGHTS_FILE, METADATA_FILE = "config.json", "model.safetensors", "model.json"
 ADAPTER_FOLDER = "adapter"
@@ -45,9 +46,6 @@ WRITTEN = (
     TOKENIZER_CONFIG_FILE,
 )
 """What a training leaves at the top of a model; only some have the last three."""
-OF_SERVER = ("MAR-INF", "handler_service.py")
-"""What TorchServe's archiver adds in a container (sagemaker-pytorch-inference-toolkit; read)."""
-_BLOCK_BYTES = 1024 * 1024
 _FIXED = {"hidden_act": "silu", "attention_bias": False, "mlp_bias": False}
 _DEFAULTS = {**_FIXED, "model_type": None, "rms_norm_eps": 1e-6, "tie_word_embeddings": False}
 """What transformers' LlamaConfig takes for a key that a file lacks."""
@@ -165,13 +163,13 @@ def attend(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     short = queries.shape[2] <= MAX_LENGTH_OF_PRODUCTS
     if short and queries.device.type == "cpu" and queries.dtype == torch.bfloat16:
         return attend_by_products(queries, keys, values)
+    if HAS_GROUPED_QUERIES:  # the kernel shares keys and values, which are not copied
+        return functional.scaled_dot_product_attention(
+            queries, keys, values, is_causal=True, enable_gqa=True
+        )
     group = queries.shape[1] // keys.shape[1]
-    return functional.scaled_dot_product_attention(
-        queries,
-        keys.repeat_interleave(group, dim=1),
-        values.repeat_interleave(group, dim=1),
-        is_causal=True,
-    )
+    keys, values = (each.repeat_interleave(group, dim=1) for each in (keys, values))
+    return functional.scaled_dot_product_attention(queries, keys, values, is_causal=True)
 
 
 def attend_by_products(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
@@ -313,9 +311,9 @@ class Transformer(nn.Module):  # type: ignore[misc, unused-ignore]
     def forward(self, tokens: Tensor) -> Tensor:
         """Return logits (batch, length, vocabulary) of tokens int64 (batch, length)."""
         hidden = self.model(tokens)
-        tied = self.config.tie_word_embeddings
-        head = self.model.embed_tokens.weight if tied else self.lm_head.weight
-        return functional.linear(hidden, head)
+        if not self.config.tie_word_embeddings:
+            return self.lm_head(hidden)  # type: ignore[no-any-return, unused-ignore]
+        return functional.linear(hidden, self.model.embed_tokens.weight)
 
 
 def initial_weight(config: Config, name: str, shape: torch.Size, seed: int) -> Tensor:
@@ -484,26 +482,3 @@ def _header(stream: IO[bytes], file: Path) -> dict[str, Any]:
     if size != max((entry["data_offsets"][1] for entry in header.values()), default=0):
         raise ValueError(f"{file.name} has {size} bytes of tensors, not what its header says")
     return header
-
-
-def content_sha256(folder: Path) -> str:
-    """Return the digest of a model: of every file in its folder, wherever it is unpacked.
-
-    It is the sha256 of what `sha256sum` prints for the files, sorted by path. What Python compiles
-    while it serves does not count.
-    """
-    listing = hashlib.sha256()
-    files = [(file.relative_to(folder), file) for file in folder.rglob("*") if file.is_file()]
-    for path, file in sorted(files, key=lambda pair: pair[0].as_posix()):
-        if path.parts[0] not in OF_SERVER and "__pycache__" not in path.parts:
-            listing.update(f"{file_sha256(file)}  {path.as_posix()}\n".encode())
-    return listing.hexdigest()
-
-
-def file_sha256(file: Path) -> str:
-    """Return the sha256 of a file of any size."""
-    digest = hashlib.sha256()
-    with file.open("rb") as stream:
-        while block := stream.read(_BLOCK_BYTES):
-            digest.update(block)
-    return digest.hexdigest()

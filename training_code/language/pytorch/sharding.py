@@ -21,9 +21,9 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from common.ranks import Ranks
 from lora import Lora, adapt, initial_adapter, is_adapter
 from model import Config, Transformer, initial_weight, tensors_of
-from ranks import Ranks
 from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
@@ -161,14 +161,11 @@ class Spread:
         torch's own function depends on what DTensor does, which PyTorch 2.4 did less exactly.
         """
         gradients = [local(each.grad) for each in self.trained]
-        norms = torch.stack([torch.linalg.vector_norm(each) for each in gradients])
-        square = norms.square().sum()
+        square = torch.stack(torch._foreach_norm(gradients)).square().sum()
         if self.parts is not None:
             dist.all_reduce(square, group=self.parts)
         norm = square.sqrt()
-        scale = (max_norm / (norm + 1e-6)).clamp(max=1)
-        for each in gradients:
-            each.mul_(scale)
+        torch._foreach_mul_(gradients, (max_norm / (norm + 1e-6)).clamp(max=1))
         return norm
 
     def whole_weights(self) -> dict[str, Tensor]:
@@ -183,34 +180,6 @@ class Spread:
             "weights": weights,
             "gradients": [weight.grad for weight in weights if weight.grad is not None],
             "optimizer": moments_of(optimizer),
-        }
-
-    def message_bytes(self, ranks: Ranks, accumulation: int) -> dict[str, int]:
-        """Return the bytes that a step's collectives work on, for each rank.
-
-        As in NCCL's tests, a collective's bytes are those of the whole tensor: what comes out of an
-        all-gather, what goes into a reduce-scatter or an all-reduce. Over a ring of n ranks, each
-        sends (n-1)/n of it, and twice that for an all-reduce (nccl-tests, doc/PERFORMANCE.md).
-
-        - ddp: one all-reduce of all gradients, in the last pass (Li et al., arXiv 2006.15704).
-        - fsdp: each pass gathers a layer's weights before forward and before backward, and those
-          outside of layers once: FSDP2 keeps them between the two (`reshard_after_forward` of
-          `fully_shard`). The last pass reduces and scatters all gradients. Weights are gathered in
-          the dtype that is computed in. Each is padded to a number of rows that the ranks divide.
-        - hsdp: this among the ranks of a group, and one all-reduce of a rank's part between groups.
-        - The norm of the gradients is one number more, where ranks keep parts.
-        """
-        plan, size = self.plan, self.plan.dtype.itemsize
-        if plan.sharding == "ddp":
-            reduced = _rows(self.model, 1, trained=True) * size if ranks.world_size > 1 else 0
-            return {"all_gather": 0, "reduce_scatter": 0, "all_reduce": reduced}
-        replicas, parts = plan.groups(ranks) if plan.sharding == "hsdp" else (1, ranks.world_size)
-        gathered = _rows(self.model, parts) + _rows(self.model.model.layers, parts)
-        scattered = _rows(self.model, parts, trained=True)
-        return {
-            "all_gather": accumulation * gathered * (2 if plan.precision == "bf16" else size),
-            "reduce_scatter": scattered * size,
-            "all_reduce": (scattered // parts * size if replicas > 1 else 0) + size,
         }
 
 
@@ -241,9 +210,10 @@ def spread(
         policy = MixedPrecisionPolicy()
         if plan.precision == "bf16":
             policy = MixedPrecisionPolicy(torch.bfloat16, reduce_dtype=torch.float32)
-        for layer in model.model.layers:
-            fully_shard(layer, mesh=mesh, mp_policy=policy)
-        fully_shard(model, mesh=mesh, mp_policy=policy)
+        # a tied table is used at both ends: it is gathered once, with the norm
+        ends = [] if config.tie_word_embeddings else [model.model.embed_tokens, model.lm_head]
+        for part in (*model.model.layers, *ends, model):
+            fully_shard(part, mesh=mesh, mp_policy=policy)
     model.to_empty(device=ranks.device)
     _initialize(model, seed, base)
     module: nn.Module = model
@@ -296,15 +266,6 @@ def _part(whole: Tensor, weight: Any) -> Tensor:
             place = weight.device_mesh.get_local_rank(dimension)
             whole = parts[place] if place < len(parts) else whole[:0]
     return whole
-
-
-def _rows(module: nn.Module, parts: int, *, trained: bool = False) -> int:
-    """Return the numbers in a module's weights, with rows that `parts` divides."""
-    return sum(
-        -(-weight.shape[0] // parts) * parts * weight.shape[1:].numel()
-        for weight in module.parameters()
-        if weight.requires_grad or not trained
-    )
 
 
 def local(tensor: Any) -> Tensor:

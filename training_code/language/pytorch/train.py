@@ -16,7 +16,6 @@ import json
 import math
 import os
 import shutil
-import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -27,10 +26,13 @@ from typing import Any
 import torch
 from base import Base, opened
 from checkpoint import Position, Store
+from common.archive import save_code
+from common.options import positive, positive_number
+from common.ranks import Ranks, joined
+from common.stopping import EXIT_CODE, StopRequest
 from data import Corpus
 from lora import TARGETS, Lora, merged, save_adapter
 from model import MAX_DEPTH, METADATA_FILE, TOKENIZER_FILE, WRITTEN, Config, save
-from ranks import Ranks, joined
 from sharding import PRECISIONS, WAYS, Plan, Spread, bytes_of, spread
 from speed import Stopwatch, computes_bf16, flops_per_token, goodput, peak_flops
 from tokenizer import Tokenizer, read_tokenizer
@@ -111,12 +113,12 @@ def parse_options(arguments: Sequence[str], environ: Mapping[str, str]) -> Optio
     """Read the command line, then SageMaker's SM_* variables, then defaults."""
     parser = argparse.ArgumentParser(description="Train a language model.", allow_abbrev=False)
     add = parser.add_argument
-    add("--depth", type=_positive, default=2, help=f"layers, 1 to {MAX_DEPTH}: sets all sizes")
-    add("--context", type=_positive, default=256, help="tokens that the model looks back")
-    add("--batch-size", type=_positive, default=32, help="sequences per step over ALL ranks")
-    add("--steps", type=_positive, default=1000)
-    add("--max-seconds", type=_positive_number, default=math.inf, help="end earlier than --steps")
-    add("--learning-rate", type=_positive_number, default=0.002, help="the highest one")
+    add("--depth", type=positive, default=2, help=f"layers, 1 to {MAX_DEPTH}: sets all sizes")
+    add("--context", type=positive, default=256, help="tokens that the model looks back")
+    add("--batch-size", type=positive, default=32, help="sequences per step over ALL ranks")
+    add("--steps", type=positive, default=1000)
+    add("--max-seconds", type=positive_number, default=math.inf, help="end earlier than --steps")
+    add("--learning-rate", type=positive_number, default=0.002, help="the highest one")
     add("--sharding", type=_way, choices=WAYS, default="ddp")
     add("--shard-size", type=int, default=0, help="ranks in a group of hsdp (0: those of a host)")
     add(
@@ -125,7 +127,7 @@ def parse_options(arguments: Sequence[str], environ: Mapping[str, str]) -> Optio
         default="float32",
         help="auto: bf16 where every device has instructions for it, else float32",
     )
-    add("--accumulation", type=_positive, default=1, help="passes of a step")
+    add("--accumulation", type=positive, default=1, help="passes of a step")
     for name, effect in (
         ("--checkpointing", "compute layers again in backward, for less memory"),
         ("--compile", "compile layers"),
@@ -134,9 +136,9 @@ def parse_options(arguments: Sequence[str], environ: Mapping[str, str]) -> Optio
         add(name, type=_switch, nargs="?", const=True, default=False, help=effect)
     add("--seed", type=int, default=1)
     add("--backend", choices=("auto", "smddp", "nccl", "gloo"), default="auto")
-    add("--log-every", type=_positive, default=10, help="steps between two lines of metrics")
-    add("--checkpoint-every", type=_positive, default=200, help="steps between two checkpoints")
-    add("--profile-steps", type=_positive, default=0, help="print the parts of so many steps")
+    add("--log-every", type=positive, default=10, help="steps between two lines of metrics")
+    add("--checkpoint-every", type=positive, default=200, help="steps between two checkpoints")
+    add("--profile-steps", type=positive, default=0, help="print the parts of so many steps")
     for name, variable in (("--train-dir", "SM_CHANNEL_TRAIN"), ("--model-dir", "SM_MODEL_DIR")):
         given, required = environ.get(variable), variable not in environ
         add(name, type=Path, default=given, required=required, help=f"default: ${variable}")
@@ -144,9 +146,7 @@ def parse_options(arguments: Sequence[str], environ: Mapping[str, str]) -> Optio
     given = environ.get("SM_CHANNEL_BASE")
     add("--base-dir", type=Path, default=given, help="base model; default: $SM_CHANNEL_BASE")
     add("--lora-rank", type=_rank, default=0, help="train adapters of the base (0: all weights)")
-    add(
-        "--lora-alpha", type=_positive_number, default=16.0, help="divided by the rank: their scale"
-    )
+    add("--lora-alpha", type=positive_number, default=16.0, help="divided by the rank: their scale")
     every = ",".join(TARGETS)
     add("--lora-targets", type=_targets, default=every, help=f"default: {every}")
     values = vars(parser.parse_args(arguments))
@@ -175,15 +175,8 @@ def _way(text: str) -> str:
     return text
 
 
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
-    return value
-
-
 def _rank(text: str) -> int:
-    return 0 if text == "0" else _positive(text)
+    return 0 if text == "0" else positive(text)
 
 
 def _targets(text: str) -> tuple[str, ...]:
@@ -194,32 +187,11 @@ def _targets(text: str) -> tuple[str, ...]:
     return targets
 
 
-def _positive_number(text: str) -> float:
-    value = float(text)
-    if not value > 0:
-        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
-    return value
-
-
 def _switch(text: str) -> bool:
     switches = {"true": True, "1": True, "false": False, "0": False}
     if text.lower() not in switches:
         raise argparse.ArgumentTypeError(f"{text} is neither true nor false")
     return switches[text.lower()]
-
-
-class StopRequest:
-    """Remembers SIGTERM.
-
-    SageMaker sends it 120 s before it kills a job that is stopped or interrupted.
-    """
-
-    def __init__(self) -> None:
-        self.received = False
-        signal.signal(signal.SIGTERM, self._remember)
-
-    def _remember(self, _signal: int, _frame: object) -> None:
-        self.received = True
 
 
 @dataclass
@@ -249,23 +221,20 @@ class Run:
 
 @dataclass
 class Clock:
-    """When this process started, and what the ranks agreed on at the last line of metrics."""
+    """How far the run is, by what the ranks agreed on at the last line of metrics."""
 
+    position: Position
+    """Its time of training is rank 0's, which all ranks go by."""
     trained_before_s: float
+    """By earlier jobs."""
     started_at: float
     logged_at: float
-    logged_step: int
-    trained_s: float
-    """Time of training so far, over all jobs: rank 0's, which all ranks go by."""
-    first_started_at: float
-    productive_s: float
     held_s: float = 0.0
     step_s: float = math.inf
-    """Time of a step, by `trained_s`."""
 
     def is_due(self, step: int) -> bool:
         """Return whether so many steps are over that the ranks should hear of a SIGTERM again."""
-        return (step + 1 - self.logged_step) * self.step_s > AGREED_EVERY_S
+        return (step + 1 - self.position.step) * self.step_s > AGREED_EVERY_S
 
 
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
@@ -276,7 +245,7 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
     with joined(options.backend, environ) as ranks:
         finished = learn(options, ranks, stop, started_at)
     if not finished:
-        sys.exit(128 + signal.SIGTERM)
+        sys.exit(EXIT_CODE)
 
 
 def learn(options: Options, ranks: Ranks, stop: StopRequest, started_at: float) -> bool:
@@ -400,19 +369,11 @@ def new_optimizer(model: Spread, learning_rate: float) -> torch.optim.Optimizer:
 def train(run: Run, position: Position) -> bool:
     """Train from `position` to the end. Return False if the job was asked to stop first."""
     options, now = run.options, time.monotonic()
-    clock = Clock(
-        position.trained_s,
-        now,
-        now,
-        position.step,
-        position.trained_s,
-        position.first_started_at,
-        position.productive_s,
-    )
+    clock = Clock(position, position.trained_s, now, now)
     step = position.step
-    while step < options.steps and clock.trained_s < options.max_seconds:
+    while step < options.steps and clock.position.trained_s < options.max_seconds:
         begin_step(run)
-        set_learning_rate(run, step, clock)
+        set_learning_rate(run, step, clock.position.trained_s)
         loss = train_step(run, step)
         step += 1
         last = step == options.steps
@@ -424,9 +385,8 @@ def train(run: Run, position: Position) -> bool:
         # The only points where the ranks agree on loss, time and stopping, so that no step pays
         # for it.
         stopped = report(run, step, loss, clock)
-        if checkpoint_due or stopped or clock.trained_s >= options.max_seconds:
-            here = Position(step, clock.trained_s, clock.first_started_at, clock.productive_s)
-            run.store.write(here, run.trained)
+        if checkpoint_due or stopped or clock.position.trained_s >= options.max_seconds:
+            run.store.write(clock.position, run.trained)
             run.stopwatch.mark("checkpoint")
         if stopped:
             run.store.finish()
@@ -456,15 +416,19 @@ def train_step(run: Run, step: int) -> torch.Tensor:
     total = torch.zeros((), dtype=options.plan.dtype, device=ranks.device)
     run.optimizer.zero_grad(set_to_none=True)
     for index in range(options.accumulation):
-        tokens, targets = run.corpus.batch(first + index * count, count)
+        # both before forward is launched: a copy of pageable memory waits until the GPU is idle
+        tokens, targets = (
+            each.pin_memory().to(ranks.device, non_blocking=True)
+            if ranks.device.type == "cuda"
+            else each
+            for each in run.corpus.batch(first + index * count, count)
+        )
         run.stopwatch.mark("data")
         last = index == options.accumulation - 1
         with run.spread.pass_of_step(last=last):
             with run.spread.autocast():
-                logits = run.spread.module(tokens.to(ranks.device))
-            loss = functional.cross_entropy(
-                logits.flatten(0, 1).to(total.dtype), targets.flatten().to(ranks.device)
-            )
+                logits = run.spread.module(tokens)
+            loss = functional.cross_entropy(logits.flatten(0, 1).to(total.dtype), targets.flatten())
             run.stopwatch.mark("forward")
             run.spread.backward(loss / options.accumulation)
         total += loss.detach() / options.accumulation
@@ -474,10 +438,10 @@ def train_step(run: Run, step: int) -> torch.Tensor:
     return total.where(norm.isfinite(), math.nan)
 
 
-def set_learning_rate(run: Run, step: int, clock: Clock) -> None:
+def set_learning_rate(run: Run, step: int, trained_s: float) -> None:
     """Set the rate of step `step` (from 0); there is no scheduler to resume."""
     options = run.options
-    progress = max(step / options.steps, clock.trained_s / options.max_seconds)
+    progress = max(step / options.steps, trained_s / options.max_seconds)
     for group in run.optimizer.param_groups:
         group["lr"] = options.learning_rate * cosine(min(progress, 1))
 
@@ -510,7 +474,8 @@ def report(run: Run, step: int, loss: torch.Tensor, clock: Clock) -> bool:
     )
     mean = total / ranks.world_size
     held_s = run.store.held_s
-    clock.productive_s += now - clock.logged_at - (held_s - clock.held_s)
+    before = clock.position
+    productive_s = before.productive_s + now - clock.logged_at - (held_s - clock.held_s)
     run.stopwatch.mark("metrics")
     if written == ranks.world_size or not math.isfinite(mean):
         run.store.finish()
@@ -520,31 +485,27 @@ def report(run: Run, step: int, loss: torch.Tensor, clock: Clock) -> bool:
             f"the loss is {mean} at step {step}: try a smaller --learning-rate, with another"
             " --checkpoint-dir"
         )
-    rate = (step - clock.logged_step) * run.tokens_per_step / (now - clock.logged_at)
+    rate = (step - before.step) * run.tokens_per_step / (now - clock.logged_at)
     used = rate * flops_per_token(run.config) / (run.peak_flops * ranks.world_size)
     digits = 15 if options.precision == "float64" else 6
     ranks.say(
         f"step={step}/{options.steps} train_loss={mean:.{digits}f}"
         f" learning_rate={run.optimizer.param_groups[0]['lr']:.6f} tokens_per_second={rate:.1f}"
-        f" mfu={used:.4f} goodput={goodput(clock.productive_s, clock.first_started_at):.4f}"
+        f" mfu={used:.4f} goodput={goodput(productive_s, before.first_started_at):.4f}"
         f" checkpoint_held_s={held_s:.3f} elapsed_s={now - clock.started_at:.1f}"
         f" world_size={ranks.world_size}"
     )
-    clock.step_s = (first_trained_s - clock.trained_s) / (step - clock.logged_step)
-    clock.logged_at, clock.logged_step, clock.trained_s = now, step, first_trained_s
-    clock.held_s = held_s
+    clock.step_s = (first_trained_s - before.trained_s) / (step - before.step)
+    clock.position = Position(step, first_trained_s, before.first_started_at, productive_s)
+    clock.logged_at, clock.held_s = now, held_s
     return bool(stops)
 
 
 def say_bytes(run: Run) -> None:
-    """Print what rank 0 keeps of the model, after a step, and what its messages are."""
+    """Print what rank 0 keeps of the model, after a step."""
     kept = run.spread.kept(run.optimizer)
     run.ranks.say(
         "kept by a rank: " + " ".join(f"{name}_bytes={bytes_of(kept[name])}" for name in kept)
-    )
-    sent = run.spread.message_bytes(run.ranks, run.options.accumulation)
-    run.ranks.say(
-        "messages of a step: " + " ".join(f"{name}_bytes={size}" for name, size in sent.items())
     )
 
 
@@ -582,11 +543,7 @@ def save_model(run: Run) -> None:
     }
     text = json.dumps(metadata, indent=2, sort_keys=True)
     (options.model_dir / METADATA_FILE).write_text(f"{text}\n")
-    code = options.model_dir / "code"
-    code.mkdir(exist_ok=True)
-    for file in Path(__file__).parent.glob("*.py"):
-        if file.name in SERVED_FILES:
-            shutil.copyfile(file, code / file.name)
+    save_code(options.model_dir, Path(__file__).parent, SERVED_FILES)
     ranks.say(f"saved the model in {options.model_dir}")
 
 

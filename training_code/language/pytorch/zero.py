@@ -20,9 +20,9 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from common.ranks import Ranks
 from lora import Lora
 from model import Config, Transformer
-from ranks import Ranks
 from sharding import MAX_GRADIENT_NORM, Plan, Spread, moments_of, start
 from torch import Tensor, nn
 from torch.distributed.checkpoint.stateful import Stateful
@@ -204,24 +204,6 @@ class Zero(Spread):
             "weights": [*(each.ds_tensor for each in weights), *exact],
             "gradients": [tensors.safe_get_local_grad(each) for each in weights],
             "optimizer": moments_of(optimizer),
-        }
-
-    def message_bytes(self, ranks: Ranks, accumulation: int) -> dict[str, int]:
-        """Return the bytes that a step's collectives work on, for each rank, as `Spread` does.
-
-        Each pass gathers all weights before forward and before backward, and reduces and scatters
-        all gradients: three times their number (ZeRO, arXiv 1910.02054, section 7.2.2). The norm of
-        each group of the optimizer is a number of float64 more. A rank alone gathers nothing. The
-        gathers are at most these: what DeepSpeed's look-ahead finds gathered, as the last layers
-        are when backward begins, it keeps, up to `stage3_max_live_parameters`.
-        """
-        weights: list[Any] = list(self.model.parameters())
-        numbers = accumulation * ranks.world_size * sum(each.ds_tensor.numel() for each in weights)
-        gathers = 2 if ranks.world_size > 1 else 0
-        return {
-            "all_gather": gathers * numbers * weights[0].ds_tensor.element_size(),
-            "reduce_scatter": numbers * self.plan.dtype.itemsize,
-            "all_reduce": len(self.module.optimizer.fp16_groups) * torch.float64.itemsize,
         }
 
     def whole(self, weight: nn.Parameter, moment: str | None = None) -> Tensor:

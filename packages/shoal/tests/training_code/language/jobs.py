@@ -155,10 +155,14 @@ def run(runtime: Runtime, text: Path, *jobs: Job, probe: str = "") -> list[Resul
 
 
 def assert_same_curve(result: Result, expected: Result) -> None:
-    """Check that a job, from the step it began with, has the losses of another."""
+    """Check that a job, from the step it began with, has the losses of another.
+
+    Ranks over smddp add the losses that they print in float32.
+    """
+    over_smddp = result.job.options.get("backend") == "smddp"
     assert result.status == 0, result.output
     assert result.curve == {
-        step: pytest.approx(loss, abs=TOLERANCE, rel=0)
+        step: pytest.approx(loss, abs=1e-5 if over_smddp else TOLERANCE, rel=0)
         for step, loss in expected.curve.items()
         if step >= min(result.curve)
     }

@@ -47,6 +47,8 @@ def test_a_model_is_served_with_its_tokenizer(answers: dict[str, Any]) -> None:
     assert answers["size"] == 261
     assert answers["answer"]
     assert answers["files"] == [
+        "code/common/__init__.py",
+        "code/common/archive.py",
         "code/inference.py",
         "code/model.py",
         "code/tokenizer.py",

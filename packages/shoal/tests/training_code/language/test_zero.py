@@ -88,19 +88,9 @@ def test_zero_computes_the_steps_of_one_rank(
 ) -> None:
     ranks, options = WAYS[way]
     job = Job(tmp_path, FLOAT32 | options, ranks)
-    (result,) = compute_with_peers(job, probe="messages")
+    (result,) = compute_with_peers(job)
     assert_near(result, alone32)
     assert difference(job.weights("f"), alone32.job.weights("f")) < TOLERANCE
-    assert_its_messages_are_said(result, ranks)
-
-
-def assert_its_messages_are_said(result: Result, ranks: int) -> None:
-    """Check the log's bytes; of gathers, which DeepSpeed saves some of, that they are the most."""
-    said, counted = result.bytes_of("messages of a step: "), result.bytes_of("counted: ")
-    most, gathered = said.pop("all_gather"), counted.pop("all_gather")
-    assert said == counted
-    assert most / 2 <= gathered <= most
-    assert (most > 0) == (ranks > 1)
 
 
 @pytest.mark.nightly

@@ -25,7 +25,7 @@ from torch import Tensor  # noqa: E402
 data: Any = importlib.import_module("data")
 language: Any = importlib.import_module("model")
 tokenizer: Any = importlib.import_module("tokenizer")
-ranks: Any = importlib.import_module("ranks")
+ranks: Any = importlib.import_module("common.ranks")
 train: Any = importlib.import_module("train")
 
 

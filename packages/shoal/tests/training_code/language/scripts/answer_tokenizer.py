@@ -64,7 +64,7 @@ def measure(bpe: Any) -> dict[str, Any]:
             weight.zero_()
     row = b"\0the the\0the aaa"
     tokens = bpe.row(row, 0)
-    values = evaluate.measure(model, row, bpe)
+    values = evaluate.metrics(model, row, bpe)
     expected = (len(tokens) - 1) * math.log2(bpe.size) / (len(row) - 1)
     return {"measured": [values["bits_per_byte"], expected], "row": tokens.tolist()}
 

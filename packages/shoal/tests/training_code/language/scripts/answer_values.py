@@ -34,8 +34,7 @@ def rate(step: int, trained_s: float, max_seconds: float) -> float:
     group = {"lr": 0.0}
     options = SimpleNamespace(steps=100, max_seconds=max_seconds, learning_rate=2.0)
     run: Any = SimpleNamespace(options=options, optimizer=SimpleNamespace(param_groups=[group]))
-    clock: Any = SimpleNamespace(trained_s=trained_s)
-    train.set_learning_rate(run, step, clock)
+    train.set_learning_rate(run, step, trained_s)
     return group["lr"]
 
 

@@ -53,8 +53,7 @@ def main(folder: Path, file: Path) -> None:
         "report": report(packed, folder / "test"),
         "windows": evaluate.nats(model, BYTES.row(row, 0)).tolist(),
         "one_by_one": one_by_one(model, row),
-        "of_zeros": evaluate.measure(zeros(), row, BYTES),
-        "strange": refused(evaluate.unpack, strange(packed), folder / "strange"),
+        "of_zeros": evaluate.metrics(zeros(), row, BYTES),
         "answers": [answer(packed / "model", seed) for seed in (1, 1, 2)],
         "streamed": streamed(packed / "model"),
         "refusals": [refused(inference.input_fn, body, inference.JSON) for body in BAD_REQUESTS],
@@ -86,21 +85,13 @@ def pack(model: torch.nn.Module, folder: Path) -> Path:
     return folder
 
 
-def strange(packed: Path) -> Path:
-    """Return an archive with one file more than a model has."""
-    archive = packed / "strange.tar.gz"
-    with tarfile.open(archive, "w:gz") as tar:
-        tar.add(packed / "model", ".")
-        tar.add(__file__, "code/__pycache__/a.pyc")
-    return archive
-
-
 def report(packed: Path, test: Path) -> Any:
     """Return evaluation.json."""
     test.mkdir()
     (test / "shoal.txt").write_text(TEXT)
     folders = {"model-dir": packed, "test-dir": test, "output-dir": packed / "out"}
-    evaluate.main([word for name, path in folders.items() for word in (f"--{name}", str(path))])
+    words = [word for name, path in folders.items() for word in (f"--{name}", str(path))]
+    evaluate.evaluate(words, evaluate.measure)
     return json.loads((packed / "out" / "evaluation.json").read_text())
 
 

@@ -1,8 +1,6 @@
 """Runs jobs as run_ranks.py does, with a probe in their steps: `probes.py PROBE FILE JOB...`.
 
 poison      gradients that are no numbers, in one step
-messages    prints the messages of a step as torch's profiler sees them; as gloo reduces and
-            scatters with an all-reduce, those are taken off what it reduced
 gradients   prints the gradients that FSDP2 keeps between two passes
 """
 
@@ -18,10 +16,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 run_ranks = importlib.import_module("run_ranks")
-from torch.profiler import ProfilerActivity, profile  # noqa: E402
 
-POISONED_STEP, COUNTED_STEP = 1, 2
-BYTES = {"double": 8, "float": 4, "c10::BFloat16": 2}
+POISONED_STEP = 1
 Spread: Any = run_ranks.train.Spread
 train_step, pass_of_step = run_ranks.train.train_step, Spread.pass_of_step
 
@@ -35,31 +31,6 @@ def poison(run: Any, step: int) -> Any:
     loss = train_step(run, step)
     del run.spread.backward
     return loss
-
-
-def count_messages(run: Any, step: int) -> Any:
-    """Compute a step, with the profiler around it where it is the one that counts."""
-    if step != COUNTED_STEP:
-        return train_step(run, step)
-    with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as seen:
-        loss = train_step(run, step)
-    gathered = size(seen, "c10d::_allgather_base_", 0)
-    scattered = size(seen, "c10d::_reduce_scatter_base_", 1)
-    reduced = size(seen, "gloo:all_reduce", 0) - scattered
-    run.ranks.say(
-        f"counted: all_gather_bytes={gathered} reduce_scatter_bytes={scattered}"
-        f" all_reduce_bytes={reduced}"
-    )
-    return loss
-
-
-def size(seen: Any, name: str, argument: int) -> int:
-    """Return the bytes of an argument, over all calls of an operation."""
-    return sum(
-        math.prod(event.input_shapes[argument]) * BYTES[event.input_dtypes[argument]]
-        for event in seen.events()
-        if event.name == name
-    )
 
 
 @contextmanager
@@ -88,5 +59,5 @@ if __name__ == "__main__":
     if name == "gradients":
         Spread.pass_of_step = count_gradients
     else:
-        run_ranks.train.train_step = {"poison": poison, "messages": count_messages}[name]
+        run_ranks.train.train_step = poison
     run_ranks.main(arguments)

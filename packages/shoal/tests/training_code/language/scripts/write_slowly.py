@@ -16,7 +16,9 @@ CODE = Path(__file__).parents[6] / "training_code" / "language" / "pytorch"
 sys.path.insert(0, str(CODE))
 import torch  # noqa: E402
 
-checkpoint, ranks_of, sharding = map(importlib.import_module, ("checkpoint", "ranks", "sharding"))
+checkpoint, ranks_of, sharding = map(
+    importlib.import_module, ("checkpoint", "common.ranks", "sharding")
+)
 
 
 def main(folder: Path, file: Path) -> None:
