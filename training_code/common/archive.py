@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import pickle
 import shutil
 import tarfile
 from collections.abc import Sequence
@@ -18,6 +19,11 @@ OF_SERVER = ("MAR-INF", "handler_service.py")
 """What TorchServe's archiver adds in a container (sagemaker-pytorch-inference-toolkit; read)."""
 PART_BYTES = 512 * 1024**2
 """As the step Seal copies an archive that is too large for one piece."""
+UNREADABLE = (
+    *(RuntimeError, OSError, EOFError, LookupError, AttributeError, TypeError, ValueError),
+    pickle.UnpicklingError,
+)
+"""What torch and json raise for a file that is damaged, cut off, or something else."""
 SERVED = ("__init__.py", "archive.py")
 """The modules of this package that inference.py imports."""
 _BLOCK_BYTES = 1024 * 1024

@@ -3,8 +3,12 @@
 On instances with EFA a wrong security group, image or variable does not fail a job: NCCL falls back
 to TCP, and the job runs for days at a tenth of the speed. So the provider is read from what NCCL
 logs while it connects (aws-ofi-nccl's `NET/OFI Selected provider is efa`, NCCL's `Using network
-...`), never from settings. A job with smddp opens no group of NCCL's; where it requires EFA, NCCL
-is asked in a process of its own before the job is joined.
+...`), never from settings.
+
+AWS documents that smddp supports no process group of another backend beside its own (SageMaker
+developer guide, "Use the SMDDP library in your PyTorch training script"). So where a job with smddp
+requires EFA, NCCL is asked by a process of its own before the job is joined: this module, as
+`python -m common.fabric BACKEND ADDRESS PORT RANK WORLD_SIZE LOCAL_RANK`.
 """
 
 from __future__ import annotations
@@ -16,18 +20,23 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import torch
+import torch.distributed as dist
 
 from common.nccl_log import Fabric, parse, read
-from common.ranks import Ranks
+from common.ranks import Ranks, choose_backend, choose_device, joined
 
 REQUIRE = "SHOAL_REQUIRE_EFA"
 """Environment variable: with 1 a job whose gradients do not go over EFA fails at its start."""
-
+LOG = "NCCL_DEBUG_FILE"
 PROBE_TIMEOUT_S = 600
+_MEET_TIMEOUT, _TIMEOUT = timedelta(minutes=2), timedelta(minutes=5)
+"""A rank whose probe could not begin is not waited for longer: the job goes on without a proof."""
 _ELEMENTS = 4 * 1024 * 1024
 _REPEATS = 3
 
@@ -36,37 +45,45 @@ class FabricError(RuntimeError):
     """The job requires EFA, and the gradients do not go over it."""
 
 
-def listen(environ: MutableMapping[str, str]) -> None:
-    """Make NCCL log to a file how it connects.
+@contextmanager
+def joined_with_proof(backend: str, environ: Mapping[str, str]) -> Iterator[Ranks]:
+    """Be part of the job while the block runs, like `ranks.joined`; print which network it has."""
+    listen()
+    backend = choose_backend(backend, environ)
+    probed = probe(backend, environ)
+    with joined(backend, environ) as ranks:
+        prove(ranks, environ, probed)
+        yield ranks
+
+
+def listen() -> None:
+    """Make NCCL log to a file how it connects, unless the user lets it log.
 
     Call this before the first process group. Without GPUs there is no NCCL.
     """
     if torch.cuda.is_available():
-        environ["NCCL_DEBUG"] = "INFO"
-        environ["NCCL_DEBUG_SUBSYS"] = "INIT,NET"
-        environ.setdefault("NCCL_DEBUG_FILE", str(Path(tempfile.gettempdir()) / "nccl.%h.%p.log"))
+        os.environ["NCCL_DEBUG"], os.environ["NCCL_DEBUG_SUBSYS"] = "INFO", "INIT,NET"
+        os.environ.setdefault(LOG, str(Path(tempfile.gettempdir()) / "nccl.%h.%p.log"))
 
 
 def probe(backend: str, environ: Mapping[str, str]) -> Fabric | None:
     """Return what NCCL finds on this rank's host and GPU; None where nothing has to be asked.
 
-    Call this before a job that requires EFA is joined. smddp connects through libraries of its own
-    and can have no group of NCCL's beside it, but it takes the same network.
+    smddp connects through libraries of its own, but it takes the same network.
     """
     needed = backend == "smddp" and environ.get(REQUIRE) == "1" and torch.cuda.is_available()
     return ask("nccl", environ) if needed else None
 
 
 def ask(backend: str, environ: Mapping[str, str]) -> Fabric:
-    """Run nccl_probe.py on this rank, as every rank must at that time, and read NCCL's log of it.
+    """Let a process of this rank reduce, as every rank must at that time, and read NCCL's log.
 
     Whatever fails there proves nothing: the network is then unknown.
     """
-    script, parent = Path(__file__).with_name("nccl_probe.py"), str(Path(__file__).parents[1])
-    paths = os.pathsep.join(filter(None, (parent, environ.get("PYTHONPATH"))))
+    paths = [str(Path(__file__).parents[1]), environ.get("PYTHONPATH")]
     process = subprocess.Popen(
-        [sys.executable, str(script), backend, *_meeting(environ)],
-        env={**environ, "PYTHONPATH": paths},
+        [sys.executable, "-m", "common.fabric", backend, *_meeting(environ)],
+        env={**environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
         stderr=subprocess.PIPE,
         text=True,
         errors="replace",
@@ -80,7 +97,7 @@ def ask(backend: str, environ: Mapping[str, str]) -> Fabric:
     if process.returncode:
         lines = errors.strip().splitlines() or ["no message"]
         return Fabric("unknown", f"NCCL's probe ended with {process.returncode}: {lines[-1]}")
-    return parse(read(environ["NCCL_DEBUG_FILE"], socket.gethostname(), process.pid))
+    return parse(read(environ[LOG], socket.gethostname(), process.pid))
 
 
 def _meeting(environ: Mapping[str, str]) -> list[str]:
@@ -88,10 +105,9 @@ def _meeting(environ: Mapping[str, str]) -> list[str]:
 
     Not one above: Linux prefers ports of one parity for listening and of the other for connecting
     (net/ipv4/inet_connection_sock.c), so a port that was found free has a neighbour that any
-    connection of this machine may be using.
-
-    Under mpirun Open MPI numbers the ranks, and the toolkit names the server's address on several
-    hosts; AWS's own tests let torch meet two ports above it.
+    connection of this machine may be using. Under mpirun Open MPI numbers the ranks, and the
+    toolkit names the server's address on several hosts; AWS's own tests let torch meet two ports
+    above it.
     """
     server_port = int(environ.get("SMDATAPARALLEL_SERVER_PORT", "29498")) + 2
     address = environ.get("MASTER_ADDR") or environ.get("SMDATAPARALLEL_SERVER_ADDR", "127.0.0.1")
@@ -107,33 +123,41 @@ def _meeting(environ: Mapping[str, str]) -> list[str]:
     return [address, str(port), *numbers]
 
 
-def prove(ranks: Ranks, environ: Mapping[str, str], probed: Fabric | None = None) -> str:
-    """Return one line about the network, the same on all ranks; `probed` is what `probe` returned.
+def _reduce(backend: str, address: str, port: int, rank: int, world_size: int, local: int) -> None:
+    """Meet the probes of the other ranks, reduce once, and leave."""
+    device = choose_device(local)
+    store = dist.TCPStore(address, port, world_size, is_master=rank == 0, timeout=_MEET_TIMEOUT)
+    place = {"store": store, "rank": rank, "world_size": world_size}
+    dist.init_process_group(backend, timeout=_TIMEOUT, **place)
+    reduced = torch.ones(_ELEMENTS, device=device)
+    dist.all_reduce(reduced)
+    if float(reduced[0]) != world_size:  # also waits for the GPU
+        raise SystemExit(f"an all-reduce of ones over {world_size} ranks gave {float(reduced[0])}")
+    dist.destroy_process_group()
 
-    Raise FabricError on all of them if EFA is required and not used.
+
+def prove(ranks: Ranks, environ: Mapping[str, str], probed: Fabric | None = None) -> None:
+    """Print one line about the network, once per job; `probed` is what `probe` returned.
+
+    Raise FabricError on all ranks if EFA is required and not used.
     """
     speed = measure(ranks)
     network = probed or look(ranks, environ)
-    over_efa = int(ranks.sum(float(network.is_efa))[0])
-    on_network = int(ranks.sum(float(network.provider != "loopback"))[0])
-    unknown = ranks.sum(float(network.provider == "unknown"))[0]
-    efa = "unknown" if unknown else str(int(over_efa == ranks.world_size))
-    line = (
+    flags = (network.is_efa, network.provider != "loopback", network.provider == "unknown")
+    over_efa, on_network, unknown = map(int, ranks.sum(*flags))
+    efa = "unknown" if unknown else int(over_efa == ranks.world_size)
+    ranks.say(
         f"fabric={network.provider} efa={efa} hosts={hosts(environ)}"
         f" ranks={ranks.world_size} allreduce_gigabytes_per_second={speed:.3f}"
         f" evidence={network.evidence!r}"
     )
     if environ.get(REQUIRE) == "1" and on_network and over_efa < ranks.world_size:
-        # The metric fabric:efa is read from this line, and the caller will not print it.
-        if ranks.rank == 0:
-            print(line, flush=True)
         raise FabricError(
             f"require_efa: {ranks.world_size - over_efa} of {ranks.world_size} ranks do not use"
             f" EFA; rank {ranks.rank} uses {network.provider} ({network.evidence}). Check the"
             " security group (all traffic to and from itself), the image (aws-ofi-nccl) and"
             " FI_PROVIDER, or set training.require_efa: false"
         )
-    return line
 
 
 def measure(ranks: Ranks) -> float:
@@ -148,27 +172,20 @@ def measure(ranks: Ranks) -> float:
         ranks.all_reduce(tensor.fill_(1.0))
     seconds = (_now(ranks.device) - begun) / _REPEATS
     if not torch.equal(tensor, torch.full_like(tensor, float(ranks.world_size))):
-        raise FabricError(
-            f"an all-reduce of ones over {ranks.world_size} ranks gave something else"
-        )
+        raise FabricError(f"an all-reduce of ones over {ranks.world_size} ranks gave others")
     return float(tensor.nbytes / seconds / 1e9)
 
 
 def look(ranks: Ranks, environ: Mapping[str, str]) -> Fabric:
-    """Return the network that this rank's own NCCL has logged; smddp need not use NCCL."""
-    if ranks.device.type != "cuda":
-        return without_nccl(hosts(environ))
-    return parse(read(environ["NCCL_DEBUG_FILE"], socket.gethostname(), os.getpid()))
+    """Return the network that this rank's own NCCL has logged; smddp need not use NCCL.
 
-
-def without_nccl(host_count: int) -> Fabric:
-    """Return the network of CPUs, which talk with gloo or MPI.
-
-    Within one host that is loopback, between hosts TCP.
+    CPUs talk with gloo or MPI: within one host that is loopback, between hosts TCP.
     """
-    if host_count == 1:
-        return Fabric("loopback", "the CPUs of one host")
-    return Fabric("tcp", f"the CPUs of {host_count} hosts")
+    if ranks.device.type == "cuda":
+        return parse(read(environ[LOG], socket.gethostname(), os.getpid()))
+    count = hosts(environ)
+    where = "the CPUs of one host" if count == 1 else f"the CPUs of {count} hosts"
+    return Fabric("loopback" if count == 1 else "tcp", where)
 
 
 def hosts(environ: Mapping[str, str]) -> int:
@@ -180,3 +197,7 @@ def _now(device: torch.device) -> float:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return time.perf_counter()
+
+
+if __name__ == "__main__":
+    _reduce(sys.argv[1], sys.argv[2], *map(int, sys.argv[3:]))

@@ -22,39 +22,34 @@ MIN_GAIN = 1.03
 
 
 def choose(
-    precision: str,
-    saved: str | None,
-    ranks: Ranks,
-    network: torch.nn.Module,
-    loss: Callable[[], torch.Tensor],
+    precision: str, saved: str | None, ranks: Ranks, loss: Callable[[], torch.Tensor]
 ) -> tuple[str, str]:
     """Return fp32 or bf16, the same on all ranks, and the reason as one line for the log.
 
     - `precision`: fp32, bf16, or auto, which keeps that of the checkpoint, `saved`.
-    - `network`: its weights stay as they are, and it has no gradients afterwards.
-    - `loss`: one forward pass of it, over about as many rows as a rank has in one step.
+    - `loss`: a forward pass over about as many rows as a rank has in a step. It is timed with its
+      backward pass, which leaves gradients.
     """
     if precision != "auto":
         return precision, f"precision={precision}, as asked for"
     if ranks.device.type == "cuda":
-        supported = torch.cuda.is_bf16_supported()
-        return (BF16 if supported else FP32), f"precision={BF16 if supported else FP32}, by the GPU"
-    probed = cpu.computes_bf16()
-    seconds = _seconds(network, loss) if probed else {FP32: 0.0, BF16: 0.0}
+        chosen = BF16 if torch.cuda.is_bf16_supported() else FP32
+        return chosen, f"precision={chosen}, by the GPU"
+    has_bf16 = cpu.computes_bf16()
+    seconds = _seconds(loss) if has_bf16 else {FP32: 0.0, BF16: 0.0}
     # Every rank takes part, also one whose host has no checkpoint or another CPU.
-    without, fp32_s, bf16_s = ranks.sum(float(not probed), seconds[FP32], seconds[BF16])
+    without, *sums = ranks.sum(not has_bf16, seconds[FP32], seconds[BF16])
     if saved is not None:
         return saved, f"precision={saved}, as in the checkpoint"
     if without:
         return FP32, f"precision={FP32}, because a CPU has no instructions for bfloat16"
-    chosen = BF16 if fp32_s >= MIN_GAIN * bf16_s else FP32
-    return chosen, (
-        f"precision={chosen}, measured: {1000 * fp32_s / ranks.world_size:.2f} ms in {FP32},"
-        f" {1000 * bf16_s / ranks.world_size:.2f} ms in {BF16}"
-    )
+    fp32_ms, bf16_ms = (1000 * each / ranks.world_size for each in sums)
+    chosen = BF16 if fp32_ms >= MIN_GAIN * bf16_ms else FP32
+    times = f"{fp32_ms:.2f} ms in {FP32}, {bf16_ms:.2f} ms in {BF16}"
+    return chosen, f"precision={chosen}, measured: {times}"
 
 
-def _seconds(network: torch.nn.Module, loss: Callable[[], torch.Tensor]) -> dict[str, float]:
+def _seconds(loss: Callable[[], torch.Tensor]) -> dict[str, float]:
     """Return the shortest forward and backward pass in each precision; the rounds alternate."""
     shortest = {FP32: float("inf"), BF16: float("inf")}
     for round_ in range(ROUNDS + 1):
@@ -65,5 +60,4 @@ def _seconds(network: torch.nn.Module, loss: Callable[[], torch.Tensor]) -> dict
             value.backward()  # type: ignore[no-untyped-call, unused-ignore]
             if round_:  # the first one compiles kernels
                 shortest[precision] = min(shortest[precision], time.perf_counter() - started_at)
-    network.zero_grad(set_to_none=True)
     return shortest

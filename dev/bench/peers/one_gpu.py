@@ -23,7 +23,7 @@ sys.path[:0] = [str(CODE / "mnist" / "pytorch"), str(CODE)]  # the other has `co
 
 import gpu
 import torch
-from data import Digits, read_test, read_train
+from data import Digits
 from model import new_network, prepare
 from torch.nn import functional
 from train import one_cycle
@@ -149,7 +149,7 @@ def main() -> None:
     device = gpu.device_of(options)
     if not options.data.is_dir():
         raise SystemExit(f"bench-gpu: MNIST is not in {options.data}; `make install` puts it there")
-    train, test = read_train(options.data).to(device), read_test(options.data).to(device)
+    train, test = (Digits.read(options.data, each).to(device) for each in ("train", "t10k"))
     outcomes = [
         measure(train, test, seed, mode, options.epochs)
         for mode in options.modes

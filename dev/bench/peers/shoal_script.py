@@ -9,7 +9,6 @@ network's manner (pool before relu, features in the order of channels_last).
 
 from __future__ import annotations
 
-import itertools
 import os
 import sys
 from collections.abc import Iterator
@@ -23,7 +22,7 @@ sys.path.insert(0, os.environ["BENCH_TRAINING_CODE"])
 import torch
 import train
 from common.ranks import joined
-from data import read_test
+from data import Digits
 from model import prepare
 from torch import nn
 from torch.nn import functional
@@ -90,10 +89,9 @@ def in_one_go(run: train.Run, setting: Setting) -> dict[str, float]:
 
 def training(run: train.Run) -> Iterator[None]:
     """Do a step for each `next`, epoch after epoch."""
-    for epoch in itertools.count(1):
-        for number, (images, labels) in enumerate(train.batches(run, epoch, 0), start=1):
-            train.set_learning_rate(run, epoch, number)
-            train.train_step(run, images, labels)
+    while True:
+        for done, (images, labels) in enumerate(train.batches(run, 0)):
+            train.train_step(run, done, images, labels)
             yield
 
 
@@ -101,7 +99,7 @@ def accuracy(run: train.Run, count: int) -> float:
     """Return the share of the first `count` test images that the network knows, in float32 as for
     the peers.
     """
-    test = read_test(run.options.test_dir)
+    test = Digits.read(run.options.test_dir, "t10k")
     run.network.eval()
     with torch.inference_mode():
         answers = torch.cat(

@@ -7,13 +7,13 @@ from).
 from __future__ import annotations
 
 import csv
-import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from common.archive import content_sha256
 from torch import nn
 
 FEATURES = ("age", "sex", "bmi", "bp", "s1", "s2", "s3", "s4", "s5", "s6")
@@ -22,9 +22,6 @@ TARGET = "progression"
 HIDDEN = 8
 """More of them learn the 353 rows by heart."""
 WEIGHTS_FILE, METADATA_FILE = "model.pt", "model.json"
-OF_SERVER = ("MAR-INF", "handler_service.py")
-"""What TorchServe's archiver adds in a container (sagemaker-pytorch-inference-toolkit; read)."""
-_BLOCK_BYTES = 1024 * 1024
 
 
 class Network(nn.Module):  # type: ignore[misc, unused-ignore] # untyped where torch is not installed
@@ -104,25 +101,3 @@ def load(folder: Path) -> SavedModel:
     network = Network()
     network.load_state_dict(torch.load(folder / WEIGHTS_FILE, weights_only=True))
     return SavedModel(network.eval(), metadata["training_job_name"], content_sha256(folder))
-
-
-def content_sha256(folder: Path) -> str:
-    """Return the digest of a model: of every file in its folder, wherever it is unpacked.
-
-    It is the sha256 of what `sha256sum` prints for the files, sorted by path.
-    """
-    listing = hashlib.sha256()
-    files = [(file.relative_to(folder), file) for file in folder.rglob("*") if file.is_file()]
-    for path, file in sorted(files, key=lambda pair: pair[0].as_posix()):
-        if path.parts[0] not in OF_SERVER and "__pycache__" not in path.parts:
-            listing.update(f"{file_sha256(file)}  {path.as_posix()}\n".encode())
-    return listing.hexdigest()
-
-
-def file_sha256(file: Path) -> str:
-    """Return the sha256 of a file of any size."""
-    digest = hashlib.sha256()
-    with file.open("rb") as stream:
-        while block := stream.read(_BLOCK_BYTES):
-            digest.update(block)
-    return digest.hexdigest()

@@ -8,18 +8,16 @@ from pathlib import Path
 import common.quick_torch  # noqa: F401 (before the others)
 import torch
 from common.evaluation import evaluate
-from data import read_test
-from model import load, predict
+from data import Digits
+from model import load
 
 BATCH = 1000
 
 
 def measure(folder: Path, test_dir: Path) -> dict[str, float]:
     """Return accuracy (0 to 1) and mean cross-entropy over all test digits."""
-    digits, model = read_test(test_dir), load(folder, torch.device("cpu"))
-    probabilities = torch.cat(
-        [predict(model.network, images) for images in digits.images.split(BATCH)]
-    )
+    digits, model = Digits.read(test_dir, "t10k"), load(folder, torch.device("cpu"))
+    probabilities = torch.cat([model.predict(images) for images in digits.images.split(BATCH)])
     loss = torch.nn.functional.nll_loss(probabilities.clamp_min(1e-12).log(), digits.labels)
     right = int((probabilities.argmax(1) == digits.labels).sum())
     return {"accuracy": right / len(digits), "loss": float(loss), "images": len(digits)}

@@ -9,72 +9,57 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from model import SavedModel, load, predict
+from model import SavedModel, load
 
-JSON = "application/json"
-NPY = "application/x-npy"
+JSON, NPY = "application/json", "application/x-npy"
 SIDE = 28
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """Probabilities float32 (N, 10), and the identity of the model that gave them."""
-
-    probabilities: np.ndarray[Any, np.dtype[np.float32]]
-    model: dict[str, Any]
+Prediction = tuple[np.ndarray[Any, Any], dict[str, Any]]
+"""Probabilities float32 (N, 10), and the identity of the model that gave them."""
 
 
 def model_fn(model_dir: str) -> SavedModel:
-    """Read the model that the archive was unpacked to.
-
-    Raise ValueError if it is not one of ours.
-    """
+    """Read the model that the archive was unpacked to. Raise ValueError for another one."""
     return load(Path(model_dir), torch.device("cuda" if torch.cuda.is_available() else "cpu"))
 
 
 def input_fn(body: bytes | bytearray | str, content_type: str) -> torch.Tensor:
-    """Return the request's images as uint8 (N, 28, 28).
-
-    Raise ValueError that says what is wrong with the request.
-    """
+    """Return the request's images, uint8 (N, 28, 28). Raise ValueError with what is wrong."""
     kind = _media_type(content_type)
-    if kind == JSON:
-        return _checked(_from_json(body))
-    if kind == NPY:
-        return _checked(_from_npy(body))
-    raise ValueError(f"content type {content_type!r} is not supported; send {JSON} or {NPY}")
+    if kind not in (JSON, NPY):
+        raise ValueError(f"content type {content_type!r} is not supported; send {JSON} or {NPY}")
+    array = _from_json(body) if kind == JSON else _from_npy(body)
+    if array.ndim != 3 or array.shape[1:] != (SIDE, SIDE) or not len(array):
+        raise ValueError(
+            f"images must have shape (N, {SIDE}, {SIDE}) with N >= 1, not {array.shape}"
+        )
+    if array.dtype.kind not in "iu":
+        raise ValueError(f"pixels must be integers, not {array.dtype}")
+    if array.min() < 0 or array.max() > 255:
+        raise ValueError(f"pixels must be 0..255, not {array.min()}..{array.max()}")
+    return torch.from_numpy(array.astype(np.uint8))
 
 
 def predict_fn(images: torch.Tensor, model: SavedModel) -> Prediction:
     """Classify the images."""
-    device = next(model.network.parameters()).device
-    probabilities = predict(model.network, images.to(device)).cpu().numpy()
-    identity = {
-        "training_job_name": model.metadata.get("training_job_name"),
-        "content_sha256": model.content_sha256,
-    }
-    return Prediction(probabilities, identity)
+    return model.predict(images).numpy(), model.identity
 
 
 def output_fn(prediction: Prediction, accept: str) -> str | bytes:
-    """Return the answer in the format that the client accepts.
-
-    Raise ValueError if that is neither JSON nor npy.
-    """
-    kind = _media_type(accept) or JSON
-    if kind in (JSON, "*/*", "application/*"):
-        return _to_json(prediction)
+    """Return the answer as JSON or npy. Raise ValueError if the client accepts neither."""
+    kind, (rows, model) = _media_type(accept) or JSON, prediction
     if kind == NPY:
         buffer = io.BytesIO()
-        np.save(buffer, prediction.probabilities, allow_pickle=False)
+        np.save(buffer, rows, allow_pickle=False)
         return buffer.getvalue()
-    raise ValueError(f"accept {accept!r} is not supported; ask for {JSON} or {NPY}")
+    if kind not in (JSON, "*/*", "application/*"):
+        raise ValueError(f"accept {accept!r} is not supported; ask for {JSON} or {NPY}")
+    answers = [{"digit": int(row.argmax()), "probabilities": row.tolist()} for row in rows]
+    return json.dumps({"predictions": answers, "model": model})
 
 
 def _media_type(header: str | None) -> str:
@@ -97,36 +82,8 @@ def _from_json(body: bytes | bytearray | str) -> np.ndarray[Any, Any]:
 
 
 def _from_npy(body: bytes | bytearray | str) -> np.ndarray[Any, Any]:
+    file = io.BytesIO(body.encode("latin-1") if isinstance(body, str) else body)
     try:
-        array = np.lib.format.read_array(
-            io.BytesIO(body.encode("latin-1") if isinstance(body, str) else body),
-            allow_pickle=False,
-        )
-    except (
-        ValueError,
-        EOFError,
-        OSError,
-        MemoryError,
-    ) as error:  # the last: its header may say that it has terabytes
+        return np.lib.format.read_array(file, allow_pickle=False)  # type: ignore[no-any-return, unused-ignore]
+    except (ValueError, EOFError, OSError, MemoryError) as error:  # a header may claim terabytes
         raise ValueError(f"the request is not an npy file: {error}") from error
-    return array
-
-
-def _checked(array: np.ndarray[Any, Any]) -> torch.Tensor:
-    if array.ndim != 3 or array.shape[1:] != (SIDE, SIDE) or not len(array):
-        raise ValueError(
-            f"images must have shape (N, {SIDE}, {SIDE}) with N >= 1, not {array.shape}"
-        )
-    if array.dtype.kind not in "iu":
-        raise ValueError(f"pixels must be integers, not {array.dtype}")
-    if array.min() < 0 or array.max() > 255:
-        raise ValueError(f"pixels must be 0..255, not {array.min()}..{array.max()}")
-    return torch.from_numpy(array.astype(np.uint8))
-
-
-def _to_json(prediction: Prediction) -> str:
-    predictions = [
-        {"digit": int(row.argmax()), "probabilities": [float(value) for value in row]}
-        for row in prediction.probabilities
-    ]
-    return json.dumps({"predictions": predictions, "model": prediction.model})

@@ -18,7 +18,7 @@ from shoal.settings.loading.workload import load_workload, workload_folder
 from tests.functions.invocation import Outcome, invoke
 from tests.functions.loopback import Request, serving
 from tests.functions.smoke_test_package import package
-from tests.training_code.test_evaluate import pack
+from tests.training_code.training import pack
 
 JSON = "application/json"
 JOB_NAME = "job-of-the-test"

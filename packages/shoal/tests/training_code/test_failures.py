@@ -8,11 +8,10 @@ import os
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import pytest
 
-from local_kit.runtime import Runtime, finish
+from local_kit.runtime import finish
 from tests.training_code.training import Job, children
 
 
@@ -55,15 +54,6 @@ def test_a_mistake_is_one_clear_error(own: Job, mistake: Mistake) -> None:
     assert outcome.returncode != 0
     lines = outcome.output.splitlines()
     assert mistake.message in (lines[-1] if mistake.ranks == 1 else outcome.output)
-
-
-def test_smddps_own_variable_counts_as_the_local_rank(runtime: Runtime, tmp_path: Path) -> None:
-    ask = (
-        "from common import ranks; print(ranks._local({'WORLD_SIZE': '8', 'RANK': '3',"
-        " 'SMDATAPARALLEL_LOCAL_RANK': '3'}))"
-    )
-    outcome = runtime.run(runtime.alone("-c", ask), tmp_path)
-    assert outcome.output.splitlines()[-1] == "(3, 1)"
 
 
 def test_a_killed_rank_fails_the_job(own: Job) -> None:

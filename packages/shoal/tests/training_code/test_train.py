@@ -6,14 +6,15 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from local_kit.runtime import Runtime, finish
+from local_kit.runtime import finish
 from tests.training_code.conftest import STEPS, Trained
-from tests.training_code.training import PROGRESS, Job, accuracies, losses
+from tests.training_code.training import CODE, PROGRESS, Job, accuracies, losses, pack
 
 STRICT = {"SMDDP_LOCAL_STRICT": "1", "SM_CURRENT_INSTANCE_TYPE": "ml.p4d.24xlarge"}
 FIRST_WEIGHT = """
@@ -72,27 +73,6 @@ def test_a_run_may_end_inside_of_an_epoch(own: Job) -> None:
     assert len(accuracies(output)) == 2
 
 
-def test_gradients_are_the_mean_of_any_number_of_ranks(runtime: Runtime, tmp_path: Path) -> None:
-    script = Path(__file__).with_name("scripts") / "average_gradients.py"
-    outcome = runtime.run(runtime.alone(script), tmp_path)
-    assert outcome.returncode == 0, outcome.output
-    differences = json.loads(outcome.output.splitlines()[-1])
-    assert list(differences) == ["2", "3", "7"]
-    assert max(max(each) for each in differences.values()) < 1e-6
-
-
-def test_ranks_look_until_the_first_one_listens(runtime: Runtime, tmp_path: Path) -> None:
-    script = Path(__file__).with_name("scripts") / "wait_for_first_rank.py"
-    outcome = runtime.run(runtime.alone(script), tmp_path)
-    assert outcome.returncode == 0, outcome.output
-    assert json.loads(outcome.output.splitlines()[-1]) == {
-        "never": False,
-        "elsewhere": True,
-        "later": True,
-        "looks": [1, 2, 3],
-    }
-
-
 def test_a_cpu_imports_no_compiler(own: Job) -> None:
     profile = {"PYTHONPROFILEIMPORTTIME": "1"}
     job = replace(own, options=("--epochs", "1"), environment=profile)
@@ -104,3 +84,17 @@ def test_a_cpu_imports_no_compiler(own: Job) -> None:
 def test_bf16_learns_too(own: Job) -> None:
     job = replace(own, options=("--precision", "bf16"))
     assert accuracies(job.run().output)[-1] > 0.7
+
+
+def test_weights_of_another_version_of_the_network_are_refused(
+    trained: Trained, dataset: Path, tmp_path: Path
+) -> None:
+    model = Path(shutil.copytree(trained.job.model_dir, tmp_path / "model"))
+    metadata = json.loads((model / "model.json").read_text())
+    assert metadata.pop("network_version") == 2
+    (model / "model.json").write_text(json.dumps(metadata))
+    pack(model, tmp_path / "model.tar.gz")
+    options = ("--model-dir", tmp_path, "--test-dir", dataset / "test", "--output-dir", tmp_path)
+    command = trained.job.runtime.alone(CODE / "evaluate.py", *options)
+    last = trained.job.runtime.run(command, tmp_path).output.splitlines()[-1]
+    assert "holds a model for version 1 of the network, this code has version 2" in last

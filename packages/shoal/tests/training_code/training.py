@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import tarfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -133,3 +134,10 @@ def position_of(output: str) -> tuple[int, int]:
 def accuracies(output: str) -> list[float]:
     """Return the test accuracy after each epoch."""
     return [float(match[3]) for match in EPOCH.finditer(output)]
+
+
+def pack(source: Path, archive: Path) -> None:
+    """Pack the model folder as SageMaker does."""
+    with tarfile.open(archive, "w:gz") as tar:
+        for entry in sorted(source.iterdir()):
+            tar.add(entry, entry.name)

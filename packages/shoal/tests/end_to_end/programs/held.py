@@ -14,13 +14,11 @@ import train
 report = train.report
 
 
-def report_after_sigterm(
-    run: train.Run, epoch: int, step: int, loss: Any, steps_per_second: float
-) -> bool:
+def report_after_sigterm(run: train.Run, done: int, loss: Any, images_per_second: float) -> bool:
     """Report a step; of the held one when the job has been told to stop."""
-    while step == int(os.environ["HOLD_STEP"]) and not run.stop.received:
+    while run.position(done)[1] == int(os.environ["HOLD_STEP"]) and not run.stop.received:
         time.sleep(0.02)
-    return report(run, epoch, step, loss, steps_per_second)
+    return report(run, done, loss, images_per_second)
 
 
 if __name__ == "__main__":

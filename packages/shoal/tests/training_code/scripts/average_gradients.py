@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 
 import torch
-from common import cpu
+from common.averaging import LARGE_BYTES, average_gradients
 
 
 def gradients(ranks: int, passes: int) -> list[torch.Tensor]:
@@ -22,11 +22,11 @@ def gradients(ranks: int, passes: int) -> list[torch.Tensor]:
         torch.nn.Linear(300, 400), torch.nn.ReLU(), torch.nn.Linear(400, 3)
     )
     if ranks > 1:
-        cpu.average_gradients(network, lambda tensor: tensor.mul_(ranks), ranks)
+        average_gradients(network, lambda tensor: tensor.mul_(ranks), ranks)
     for _ in range(passes):
         network(torch.randn(5, 300)).square().sum().backward()
     sizes = [parameter.nbytes for parameter in network.parameters()]
-    assert min(sizes) < cpu.LARGE_BYTES <= max(sizes)
+    assert min(sizes) < LARGE_BYTES <= max(sizes)
     return [parameter.grad for parameter in network.parameters() if parameter.grad is not None]
 
 

@@ -17,7 +17,6 @@ without_nccl = fabric.ask("nccl", os.environ)
 with joined(choose_backend("auto", os.environ), os.environ) as ranks:
     as_gpu = dataclasses.replace(ranks, device=torch.device("cuda", 0))
     seen = fabric.look(as_gpu, {"NCCL_DEBUG_FILE": "nowhere.%p.log"})
-    line = fabric.prove(ranks, os.environ, probed)
-    if ranks.is_first:
-        print(f"backend={ranks.backend} seen={seen.provider} {line}")
-        print(f"failed={without_nccl.provider} {without_nccl.evidence}")
+    ranks.say(f"backend={ranks.backend} seen={seen.provider}")
+    fabric.prove(ranks, os.environ, probed)
+    ranks.say(f"failed={without_nccl.provider} {without_nccl.evidence}")

@@ -10,7 +10,7 @@ import socket
 import time
 from unittest import mock
 
-from common import cpu
+from common.ranks import wait_for_first_rank
 
 first = socket.socket()
 first.bind(("127.0.0.1", 0))
@@ -32,8 +32,8 @@ environ = {
     "MASTER_ADDR": address,
     "MASTER_PORT": str(port),
 }
-never = cpu.wait_for_first_rank(environ, patience_s=0.1)
-elsewhere = cpu.wait_for_first_rank(environ | {"WORLD_SIZE": "4"})
+never = wait_for_first_rank(environ, patience_s=0.1)
+elsewhere = wait_for_first_rank(environ | {"WORLD_SIZE": "4"})
 with mock.patch.object(time, "sleep", listen_at_the_third_look):
-    later = cpu.wait_for_first_rank(environ)
+    later = wait_for_first_rank(environ)
 print(json.dumps({"never": never, "elsewhere": elsewhere, "later": later, "looks": looks}))

@@ -23,8 +23,7 @@ from tests.training_code.conftest import Trained as TorchTrained
 from tests.training_code.mnist import DATA
 from tests.training_code.tensorflow import job
 from tests.training_code.tensorflow.conftest import Trained as TensorFlowTrained
-from tests.training_code.test_evaluate import pack
-from tests.training_code.training import EPOCH, PROGRESS, accuracies, losses
+from tests.training_code.training import EPOCH, PROGRESS, accuracies, losses, pack
 
 SCRIPTS = Path(training.__file__).with_name("scripts")
 TENSORFLOW_SCRIPTS = Path(__file__).with_name("scripts")
@@ -169,16 +168,6 @@ def test_a_checkpoint_of_other_settings_is_refused(framework: Framework, tmp_pat
         "is from a run with other settings: seed 1 (now 2); use them or another --checkpoint-dir"
         in outcome.output.splitlines()[-1]
     )
-
-
-def test_damaged_files_are_named(framework: Framework, dataset: Path, tmp_path: Path) -> None:
-    answer = tmp_path / "answer.json"
-    script = (SCRIPTS / "bad_files.py", framework.code)
-    command = framework.runtime.alone(*script, dataset / "train", tmp_path, answer)
-    errors = framework.runtime.answer(command, tmp_path)
-    assert [
-        text for damage, text in EXPECTED["damages"].items() if text not in errors[damage]
-    ] == []
 
 
 def evaluate(framework: Framework, dataset: Path, folder: Path) -> Outcome:

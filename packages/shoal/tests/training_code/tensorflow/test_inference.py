@@ -12,7 +12,7 @@ from local_kit.runtime import Outcome
 from shoal.aws.model_archive import content_sha256
 from tests.training_code.tensorflow.conftest import Trained
 from tests.training_code.tensorflow.job import CODE
-from tests.training_code.test_evaluate import pack
+from tests.training_code.training import pack
 
 
 def evaluated(change: Callable[[Path], object], alone: Trained, folder: Path) -> Outcome:

@@ -69,8 +69,8 @@ def test_beside_smddp_an_earlier_probe_proves_efa(runtime: Runtime, tmp_path: Pa
         "SHOAL_REQUIRE_EFA": "1",
         "NCCL_DEBUG_FILE": str(log),
     }
-    script = Path(__file__).with_name("scripts") / "prove_beside_smddp.py"
+    script = Path(__file__).parents[1] / "scripts" / "prove_beside_smddp.py"
     outcome = runtime.run(runtime.mpirun(2, script), tmp_path, strict)
     assert outcome.returncode == 0, outcome.output
-    assert "backend=smddp seen=unknown fabric=efa efa=1 hosts=1 ranks=2 " in outcome.output
+    assert "backend=smddp seen=unknown\nfabric=efa efa=1 hosts=1 ranks=2 " in outcome.output
     assert "failed=unknown NCCL's probe ended with 1: " in outcome.output

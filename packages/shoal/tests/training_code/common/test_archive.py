@@ -1,0 +1,124 @@
+"""The reader of a model's archive says which model it is, and refuses what is none."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from common import archive
+from common.evaluation import evaluate
+
+from shoal.aws.model_archive import content_sha256, sha256
+
+STRANGE = "does not belong into a model"
+
+
+def packed(folder: Path, *members: tarfile.TarInfo) -> Path:
+    """Write an archive of empty members."""
+    with tarfile.open(folder / "model.tar.gz", "w:gz") as tar:
+        for member in members:
+            tar.addfile(member, io.BytesIO())
+    return folder / "model.tar.gz"
+
+
+def without_filter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Act like Python 3.9.10: `extractall` has no `filter`."""
+    original = tarfile.TarFile.extractall
+
+    def extractall(self: tarfile.TarFile, path: Any) -> None:
+        original(self, path, filter="fully_trusted")
+
+    monkeypatch.delattr(tarfile, "data_filter")
+    monkeypatch.setattr(tarfile.TarFile, "extractall", extractall)
+
+
+def test_the_report_has_the_metrics_and_the_digests_that_the_pipeline_computes(
+    tmp_path: Path,
+) -> None:
+    files = ("model.json", "vocab.txt", "deep/labels.json", ".hidden", "code/inference.py")
+    with tarfile.open(tmp_path / "model.tar.gz", "w:gz") as tar:
+        for name in files:
+            content = b'{"training_job_name": "job"}' if name == "model.json" else b"any file"
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+
+    def measure(model: Path, test_dir: Path) -> dict[str, float]:
+        assert test_dir == tmp_path / "test"
+        return {"files": len([each for each in model.rglob("*") if each.is_file()])}
+
+    options = ("--model-dir", tmp_path, "--test-dir", tmp_path / "test", "--output-dir")
+    evaluate([str(each) for each in (*options, tmp_path / "out")], measure)
+    report = json.loads((tmp_path / "out" / "evaluation.json").read_text())
+    assert report["metrics"] == {"files": {"value": len(files)}}
+    with (tmp_path / "model.tar.gz").open("rb") as stream:
+        digests = {"archive_sha256": sha256(stream), "content_sha256": content_sha256(stream)}
+    whole = hashlib.sha256(bytes.fromhex(digests["archive_sha256"])).digest()
+    composite = f"{base64.b64encode(whole).decode()}-1"
+    named = {"training_job_name": "job", "archive_composite_sha256": composite}
+    assert report["model"] == digests | named
+
+
+def test_the_composite_checksum_is_that_of_the_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive, "PART_BYTES", 4)
+    monkeypatch.setattr(archive, "_BLOCK_BYTES", 3)
+    (tmp_path / "archive").write_bytes(bytes(range(10)))
+    parts = [hashlib.sha256(bytes(part)).digest() for part in (range(4), range(4, 8), range(8, 10))]
+    whole = base64.b64encode(hashlib.sha256(b"".join(parts)).digest()).decode()
+    assert archive.composite_sha256(tmp_path / "archive") == f"{whole}-3"
+
+
+@pytest.mark.parametrize("has_filter", [True, False], ids=["python with filter", "python without"])
+@pytest.mark.parametrize(
+    ("name", "kind", "message"),
+    [
+        ("model.json", tarfile.REGTYPE, None),
+        ("MAR-INF/MANIFEST.json", tarfile.REGTYPE, f"'MAR-INF/MANIFEST.json' {STRANGE}"),
+        ("./handler_service.py", tarfile.REGTYPE, f"'./handler_service.py' {STRANGE}"),
+        ("code/handler_service.py", tarfile.REGTYPE, None),
+        ("code/__pycache__/a.pyc", tarfile.REGTYPE, f"'code/__pycache__/a.pyc' {STRANGE}"),
+        ("code\\a.py", tarfile.REGTYPE, f"'code\\\\\\\\a.py' {STRANGE}"),
+        ("code/../../escaped", tarfile.REGTYPE, "'code/../../escaped' would be extracted to"),
+        ("code/link", tarfile.SYMTYPE, "'code/link' is "),
+    ],
+)
+def test_a_file_that_would_not_be_measured_as_it_is_served_is_refused(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    has_filter: bool,
+    name: str,
+    kind: bytes,
+    message: str | None,
+) -> None:
+    member = tarfile.TarInfo(name)
+    member.type, member.linkname = kind, "/etc/passwd" if kind == tarfile.SYMTYPE else ""
+    file = packed(tmp_path, member)
+    if not has_filter:
+        without_filter(monkeypatch)
+    if message is None:
+        archive.unpack(file, tmp_path / "model")
+        assert (tmp_path / "model" / name).is_file()
+        return
+    with pytest.raises(ValueError, match=f"model.tar.gz cannot be unpacked: {message}"):
+        archive.unpack(file, tmp_path / "model")
+    assert not (tmp_path / "escaped").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"), [(None, "does not exist"), (b"not an archive", "cannot be unpacked")]
+)
+def test_a_missing_or_damaged_archive_is_named(
+    tmp_path: Path, content: bytes | None, message: str
+) -> None:
+    if content:
+        (tmp_path / "model.tar.gz").write_bytes(content)
+    with pytest.raises(ValueError, match=f"model.tar.gz {message}"):
+        archive.unpack(tmp_path / "model.tar.gz", tmp_path / "model")

@@ -1,0 +1,70 @@
+"""Ranks join, wait for each other, share their gradients and agree on a precision."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from local_kit.runtime import Runtime
+from tests.training_code.training import CODE, Job
+
+SCRIPTS = Path(__file__).parents[1] / "scripts"
+EXPECTED = {
+    "bf16 is faster on the second rank, and in sum": "bf16",
+    "bf16 is slower on the second rank, and in sum": "fp32",
+    "bf16 is 2 % faster": "fp32",  # noise
+    "the second rank has no bf16": "fp32",
+    "untouched": "yes",  # the weights
+}
+"""Case -> what each of two ranks chooses."""
+
+
+@pytest.mark.nightly
+def test_the_faster_precision_of_all_ranks_is_chosen(runtime: Runtime, tmp_path: Path) -> None:
+    outcome = runtime.run(
+        runtime.torchrun(2, SCRIPTS / "choose_precision.py", CODE, tmp_path), tmp_path
+    )
+    assert outcome.returncode == 0, outcome.output
+    ranks = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1)]
+    assert ranks == [EXPECTED, EXPECTED]
+
+
+@pytest.mark.nightly
+def test_the_choice_is_in_log_and_metadata(own: Job) -> None:
+    job = replace(own, options=("--epochs", "1"))
+    (line,) = [each for each in job.run().output.splitlines() if each.startswith("precision=")]
+    metadata = json.loads((job.model_dir / "model.json").read_text())
+    assert line.startswith(f"precision={metadata['precision']}, ")
+
+
+def test_gradients_are_the_mean_of_any_number_of_ranks(runtime: Runtime, tmp_path: Path) -> None:
+    script = SCRIPTS / "average_gradients.py"
+    outcome = runtime.run(runtime.alone(script), tmp_path)
+    assert outcome.returncode == 0, outcome.output
+    differences = json.loads(outcome.output.splitlines()[-1])
+    assert list(differences) == ["2", "3", "7"]
+    assert max(max(each) for each in differences.values()) < 1e-6
+
+
+def test_ranks_look_until_the_first_one_listens(runtime: Runtime, tmp_path: Path) -> None:
+    script = SCRIPTS / "wait_for_first_rank.py"
+    outcome = runtime.run(runtime.alone(script), tmp_path)
+    assert outcome.returncode == 0, outcome.output
+    assert json.loads(outcome.output.splitlines()[-1]) == {
+        "never": False,
+        "elsewhere": True,
+        "later": True,
+        "looks": [1, 2, 3],
+    }
+
+
+def test_smddps_own_variable_counts_as_the_local_rank(runtime: Runtime, tmp_path: Path) -> None:
+    ask = (
+        "from common import ranks; print(ranks._local({'WORLD_SIZE': '8', 'RANK': '3',"
+        " 'SMDATAPARALLEL_LOCAL_RANK': '3'}))"
+    )
+    outcome = runtime.run(runtime.alone("-c", ask), tmp_path)
+    assert outcome.output.splitlines()[-1] == "(3, 1)"
