@@ -1,7 +1,7 @@
 """The container images of one environment: for each a repository, and the project that builds it.
-Deployed only with `training.build_image` or `endpoint.build_image`.
+What answers for PyTorch is built, unless `endpoint.build_image` is `none`.
 
-A deployment builds nothing: `shoal image build ENV` starts the projects, and the pipeline's stack
+CloudFormation builds nothing: `shoal deploy ENV` starts the projects, and the pipeline's stack
 reads the URIs that they published.
 """
 

@@ -135,15 +135,19 @@ def test_plan_counts_what_is_shared_once(two: Path, capsys: pytest.CaptureFixtur
     for arguments in ("dev", "dev houses"):
         assert main(["--root", str(two), "plan", *arguments.split(), "--json"]) == 0
         plans[arguments] = json.loads(capsys.readouterr().out)
-    of_houses = ["shoal-houses-dev-pipeline", "shoal-houses-dev-monitoring"]
+    of_houses = [f"shoal-houses-dev-{part}" for part in ("image", "pipeline", "monitoring")]
     assert [stack["name"] for stack in plans["dev"]["stacks"]] == [
         "shoal-platform-dev-data",
         "shoal-platform-dev-network",
-        "shoal-mnist-dev-pipeline",
-        "shoal-mnist-dev-monitoring",
+        *(name.replace("houses", "mnist") for name in of_houses),
         *of_houses,
     ]
-    assert [line["what"] for line in plans["dev"]["at_rest"]["lines"]] == ["KMS key"]
+    own_key = "KMS key of the image"
+    assert [line["what"] for line in plans["dev"]["at_rest"]["lines"]] == [
+        "KMS key",
+        f"mnist: {own_key}",
+        f"houses: {own_key}",
+    ]
     assert [stack["name"] for stack in plans["dev houses"]["stacks"]] == of_houses
-    assert plans["dev houses"]["at_rest"]["lines"] == []
+    assert [line["what"] for line in plans["dev houses"]["at_rest"]["lines"]] == [own_key]
     assert plans["dev"]["workloads"]["houses"]["training"] == plans["dev houses"]["training"]

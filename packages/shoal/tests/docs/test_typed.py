@@ -37,10 +37,7 @@ def checkout(tmp_path: Path) -> Path:
 def test_what_a_guide_writes_is_checked(page: str, checkout: Path) -> None:
     printed = typed(checkout, unmarked(text_of(page)))
     assert GUIDES[page] in printed
-    # what every PyTorch environment is told that does not build an image of its own
-    known = "AWS has no PyTorch image for endpoints after 2.6.0"
-    risks = [line for line in printed.splitlines() if line.startswith("may fail (")]
-    assert [line for line in risks if known not in line] == []
+    assert [line for line in printed.splitlines() if line.startswith("may fail (")] == []
 
 
 @pytest.mark.nightly

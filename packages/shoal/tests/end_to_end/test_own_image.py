@@ -22,6 +22,7 @@ account: "111122223333"
 region: us-east-1
 protect: false
 training: {build_image: pytorch-smddp, framework_version: "2.3.0"}
+endpoint: {build_image: none}
 """
 PARAMETER = (
     f"/shoal/{PREFIX}/images/pytorch-smddp/{content_tag('pytorch-smddp', 'us-east-1', ROOT)}"
@@ -86,15 +87,11 @@ def tell(own: Checkout) -> Story:
     )
 
 
-def test_a_deployment_before_the_build_is_refused_before_anything_is_made(story: Story) -> None:
-    refused = story.too_early
-    assert refused.result.exit_code == 2
-    assert "run `shoal image build img --local` first" in refused.result.output
-    assert refused.stacks == set()
-
-
-def test_the_build_deploys_what_it_needs_and_the_emulator_refuses_it_by_name(story: Story) -> None:
-    build = story.build
+@pytest.mark.parametrize("command", ["too_early", "build"])
+def test_the_build_deploys_what_it_needs_and_the_emulator_refuses_it_by_name(
+    story: Story, command: str
+) -> None:
+    build: Moment = getattr(story, command)
     assert build.result.exit_code == 1
     assert (
         f"builds no container images (codebuild:StartBuild of {PREFIX}-image-build)"

@@ -39,11 +39,8 @@ training:
 pytestmark = pytest.mark.nightly
 
 
-@pytest.mark.parametrize("image", ["{}", "{build_image: pytorch-serving}"])
-def test_a_regression_passes_gates_and_smoke_test(
-    checkout: Checkout, tmp_path: Path, image: str
-) -> None:
-    own = checkout.with_environment(tmp_path, "houses", f"{HOUSES}endpoint: {image}\n")
+def test_a_regression_passes_gates_and_smoke_test(checkout: Checkout, tmp_path: Path) -> None:
+    own = checkout.with_environment(tmp_path, "houses", HOUSES)
     finished = own.run("demo", "houses", "--enforce-iam")
     assert finished.exit_code == 0, finished.output
     run = own.run_json()

@@ -76,6 +76,7 @@ def test_one_more_workload_changes_no_template(templates: Templates, tmp_path: P
     before, more = templates.stacks, synthesised(tmp_path, ["mnist", "barns", "houses"]).stacks
     assert {name: more[name] for name in before} == before
     assert {name.removeprefix("shoal-") for name in more.keys() - before.keys()} == {
+        "barns-team-image",
         "barns-team-pipeline",
         "barns-team-monitoring",
     }
@@ -108,7 +109,7 @@ def test_twenty_workloads_stay_within_the_limits_of_the_services(tmp_path: Path)
     """
     names = ["mnist", "houses", *(f"other-{number}" for number in range(18))]
     templates = synthesised(tmp_path, names)
-    assert len(templates.stacks) == 2 + 2 * 20
+    assert len(templates.stacks) == 2 + 3 * 20
     for document in templates.stacks.values():
         assert len(document["Resources"]) <= 500
         assert len(json.dumps(document)) <= 1_000_000

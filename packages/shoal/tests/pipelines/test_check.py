@@ -11,6 +11,7 @@ import pytest
 from shoal.pipelines.checks.check import check
 from shoal.settings.loading.loader import load, load_environment
 from shoal.settings.parsing.errors import ConfigError, LaunchError
+from shoal.settings.sections.serving import Endpoint
 from shoal.settings.settings import Environment
 from tests.pipelines.inputs import changed, environment
 from tests.repository import ROOT
@@ -93,12 +94,17 @@ def test_what_the_language_models_scripts_lack_is_one_line(
     assert line in told
 
 
-@pytest.mark.parametrize("has_endpoint", [True, False])
-def test_the_endpoints_image_is_a_notice_where_there_is_an_endpoint(has_endpoint: bool) -> None:
+@pytest.mark.parametrize(
+    ("endpoint", "is_told"),
+    [(Endpoint(build_image="none"), True), (Endpoint(), False), (None, False)],
+)
+def test_aws_image_for_the_endpoint_is_a_notice_where_it_answers(
+    endpoint: Endpoint | None, is_told: bool
+) -> None:
     torchrun = load_environment("dev", ROOT, "torchrun")
-    settings = torchrun if has_endpoint else torchrun.model_copy(update={"endpoint": None})
+    settings = torchrun.model_copy(update={"endpoint": endpoint})
     told = any("image for endpoints" in notice for notice in check(settings).notices)
-    assert told is has_endpoint
+    assert told is is_told
 
 
 def test_what_sagemaker_would_refuse_is_told_with_step_and_path() -> None:

@@ -121,14 +121,18 @@ def test_a_session_may_last_as_long_as_the_job_that_takes_it(
         ("look", ["lookup"]),
     ],
 )
-def test_who_deploys_and_who_looks_may_assume_these_roles_and_nothing_else(
+def test_who_deploys_and_who_looks_may_assume_these_roles_and_one_may_build_images(
     template: Template, actor: str, kinds: list[str]
 ) -> None:
-    (statement,) = statements(template, f"shoal-mnist-staging-us-east-1-{actor}").values()
+    allowed = statements(template, f"shoal-mnist-staging-us-east-1-{actor}")
+    statement = allowed.pop("AssumeBootstrapRoles")
     assert statement["Action"] == "sts:AssumeRole"
     assert as_list(statement["Resource"]) == [
         f"{BOOTSTRAP}-{kind}-role-111122223333-us-east-1" for kind in kinds
     ]
+    builds = {action for each in allowed.values() for action in as_list(each["Action"])}
+    expected = {"codebuild:BatchGetBuilds", "codebuild:StartBuild", "ssm:GetParameter"}
+    assert builds == (expected if actor == "deliver" else set())
 
 
 def test_who_promotes_reads_only(template: Template) -> None:

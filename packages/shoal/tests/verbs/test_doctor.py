@@ -276,7 +276,11 @@ def test_an_image_to_be_built_is_looked_for_in_its_registry(target: Target) -> N
     name = f"built-{uuid.uuid4().hex[:8]}"
     parameter = f"/shoal/{name}/images/pytorch-smddp/0a"
     built = Image(target, "training", "pytorch-smddp", parameter, "repository", "project")
-    assert image_finding(target, "", built).advice == "run `shoal image build dev`"
+    missing = image_finding(target, "", built)
+    assert (missing.state, missing.advice.partition(" builds")[0]) == (
+        State.WARNING,
+        "`shoal deploy dev`",
+    )
     registry = f"{target.account}.dkr.ecr.{target.region}.amazonaws.com"
     uri = f"{registry}/{name}@sha256:{'0' * 64}"
     target.client("ecr").create_repository(repositoryName=name)

@@ -5,15 +5,22 @@ from __future__ import annotations
 import time
 import uuid
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from botocore.exceptions import ClientError
 
 from shoal.aws.events import Detail, Event
 from shoal.aws.target import Target
-from shoal.errors import ImageBuildError, NotFoundError
+from shoal.errors import ImageBuildError
+from shoal.settings.loading.loader import load_environment
+from shoal.settings.names import Names
+from shoal.verbs.build_images import serve_from
 from shoal.verbs.doctor.image import Image, follow, remove_parameters
+from tests.repository import link_checkout
+from tests.settings.releases import CONTENT
 
 URI = "111122223333.dkr.ecr.us-east-1.amazonaws.com/shoal@sha256:00"
 
@@ -36,18 +43,7 @@ def publish(image: Image) -> None:
 
 def test_an_image_that_was_published_is_there(image: Image) -> None:
     publish(image)
-    image.require("dev")
     assert image.uri() == URI
-
-
-def test_an_image_that_was_not_built_names_the_command(image: Image) -> None:
-    with pytest.raises(
-        NotFoundError,
-        match=(
-            r"has not been built .*nothing was deployed; run `shoal image build dev --local` first"
-        ),
-    ):
-        image.require("dev --local")
 
 
 def test_what_runs_here_instead_of_an_image_is_registered_by_its_digest(image: Image) -> None:
@@ -55,7 +51,6 @@ def test_what_runs_here_instead_of_an_image_is_registered_by_its_digest(image: I
     ecr, repository = image.target.client("ecr"), image.repository_uri.partition("/")[2]
     ecr.create_repository(repositoryName=repository)
     uri = image.stand_in()
-    image.require("dev --local")
     digest = {"imageDigest": uri.partition("@")[2]}
     found = ecr.batch_get_image(repositoryName=repository, imageIds=[digest])
     assert (image.uri(), len(found["images"])) == (uri, 1)
@@ -82,7 +77,7 @@ def test_the_emulator_refuses_to_build_by_name(image: Image) -> None:
         serviceRole="arn:aws:iam::111122223333:role/build",
     )
     with pytest.raises(ClientError, match="emulator builds no container images"):
-        image.build(lambda _event: None, 0.0)
+        image.start()
 
 
 class Builds:
@@ -124,3 +119,22 @@ def test_a_build_that_succeeded_has_told_its_log(target: Target, log: str) -> No
     events: list[Event] = []
     follow(Builds("SUCCEEDED", log), target.client("logs"), "project:1", events.append, 0.0)
     assert events == [Detail("no space left")]
+
+
+@pytest.mark.parametrize(
+    ("image", "served"),
+    [
+        ("111122223333.dkr.ecr.us-east-1.amazonaws.com/shoal-mnist-dev-pytorch-serving", True),
+        ("111122223333.dkr.ecr.us-east-1.amazonaws.com/mine", False),
+        ("222233334444.dkr.ecr.us-east-1.amazonaws.com/shoal-mnist-dev-pytorch-serving", False),
+    ],
+)
+def test_who_serves_an_image_of_an_environment_is_told(
+    tmp_path: Path, image: str, served: bool
+) -> None:
+    root = link_checkout(tmp_path)
+    pinned = {"mnist": CONTENT | {"image_uri": f"{image}:1"}}
+    (root / "environments" / "staging.release.yaml").write_text(yaml.safe_dump(pinned))
+    (root / "environments" / "broken.yaml").write_text("name: [")
+    names = Names(load_environment("dev", root))
+    assert serve_from(names, root) == (["staging"] if served else [])

@@ -214,6 +214,41 @@ def test_drift_is_shown_and_fails_once_a_list_says_what_may_drift(
     assert (process.returncode, process.stderr) == (1 if fails_for else 0, says)
 
 
+@pytest.mark.parametrize(
+    ("is_built", "status", "code", "calls"),
+    [
+        (True, "-", 0, ["ssm"]),
+        (False, "SUCCEEDED", 0, ["ssm", "cdk dev/*image", "start p", "look"]),
+        (False, "FAILED", 1, ["ssm", "cdk dev/*image", "start p", "look"]),
+    ],
+)
+def test_an_image_that_nobody_has_built_is_built_before_the_deployment(
+    tmp_path: Path, is_built: bool, status: str, code: int, calls: list[str]
+) -> None:
+    """Run the step with an `aws` and a CLI that write down what they are asked."""
+    shutil.copytree(ROOT / ".github/scripts", tmp_path / ".github/scripts")
+    assembly = tmp_path / "assembly/cdk.out/assembly-dev"
+    outputs = {"EndpointBuildProjectName": {"Value": "p"}}
+    outputs["EndpointImageParameterName"] = {"Value": "/images/x"}
+    assembly.mkdir(parents=True)
+    (assembly / "devimage1.template.json").write_text(json.dumps({"Outputs": outputs}))
+    (assembly / "devdata2.template.json").write_text(json.dumps({"Resources": {}}))
+    write_program(tmp_path / "node_modules/.bin/cdk", 'echo "cdk $2" >> calls')
+    write_program(
+        tmp_path / "bin/aws",
+        'case "$2" in\n'
+        f" get-parameter) echo ssm >> calls; exit {0 if is_built else 254};;\n"
+        ' start-build) echo "start $4" >> calls; echo p:1;;\n'
+        f" *) echo look >> calls; echo {status};;\nesac",
+    )
+    write_program(tmp_path / "bin/sleep", "exit 0")
+    script = script_of("deploy-environment.yml", "build_images.sh")
+    variables = {"ENVIRONMENT": "dev", "RUNNER_TEMP": str(tmp_path)}
+    variables["PATH"] = f"{tmp_path}/bin:/usr/bin:/bin"
+    assert run_script(script, tmp_path, variables).returncode == code
+    assert (tmp_path / "calls").read_text().splitlines() == calls
+
+
 def test_a_drift_check_that_could_not_ask_fails(tmp_path: Path) -> None:
     shutil.copytree(ROOT / ".github/scripts", tmp_path / ".github/scripts")
     write_program(tmp_path / "node_modules/.bin/cdk", "echo denied >&2; exit 1")

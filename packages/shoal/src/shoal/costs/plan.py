@@ -283,6 +283,11 @@ def _notes(environment: Environment) -> Iterator[str]:
             usd = prices.usd_per_gb(name, region)
             amount = "an unknown amount" if usd is None else f"~{usd} USD"
             yield f"each GB through {what} costs {amount} besides; S3 is reached past it"
+    for recipe in environment.built_images.values():
+        yield (
+            f"images/{recipe} is built once per version, by CodeBuild: some 20 minutes, which"
+            " `shoal deploy` waits for, and less than one USD"
+        )
     yield from _serving_notes(environment)
     if environment.training.spot:
         yield (

@@ -7,6 +7,7 @@ So a checkout means one image.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -92,6 +93,17 @@ def build_arguments(name: str, region: str) -> dict[str, str]:
 def folder(name: str, root: Path) -> Path:
     """Return the recipe's folder in the repository at `root`. Raises UnknownRecipeError."""
     return root / FOLDER / (recipe(name).folder or name)
+
+
+def ami_of(instance_type: str, image_uri: str) -> str | None:
+    """Return the image of the endpoint's instances whose driver fits the recipe for GPUs; None for
+    every other image, and where there are no GPUs. SageMaker takes an older one by itself.
+    """
+    name = "pytorch-serving-gpu"
+    if not re.search(rf"[/-]{name}[:@]", image_uri) or not tables.has_gpus(instance_type):
+        return None
+    generation = str(tables.cuda_in(build_arguments(name, "us-east-1")["TAG"]))[:2]
+    return [ami for ami, cuda in tables.inference_amis().items() if cuda[:2] == generation][-1]
 
 
 def content_tag(name: str, region: str, root: Path) -> str:

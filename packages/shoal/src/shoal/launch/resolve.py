@@ -34,11 +34,13 @@ class Launch:
     evaluation_image_uri: str
     """Image of the evaluation job, without GPU libraries."""
     inference_image_uri: str
-    """Image of the endpoint: its own, or AWS's for its instance type."""
+    """Image of the endpoint: its own, a name for the one that is built, or AWS's."""
     hyperparameters: Mapping[str, str]
     """The toolkit's hyperparameters, JSON in strings, without those of one job (see `for_job`)."""
     notices: tuple[str, ...] = ()
     """What the user should know although it runs, one line each."""
+    inference_ami_version: str | None = None
+    """Image of the endpoint's instances, where the file or the recipe names one."""
     backend: str | None = None
     """What the script's own `backend: smddp` becomes, where the fallback runs without smddp."""
 
@@ -108,9 +110,10 @@ def resolve(
     root: Path | None = None,
     *,
     endpoint: Endpoint | None = _ENDPOINT,
+    recipe: str | None = None,
 ) -> Launch:
     """Return what `training` starts in `region`, with the image of the endpoint that follows it, if
-    one does.
+    one does: its own, that of a `recipe`, or AWS's.
 
     `root` is the repository: the requirements.txt of `source_dir` may add what an image lacks.
     Raises LaunchError with every reason why the training cannot run; `file` opens its lines.
@@ -137,7 +140,11 @@ def resolve(
         )
     training_tag = tags.training_gpu if case.has_gpus else tags.training_cpu
     on_gpus = endpoint is not None and tables.has_gpus(endpoint.instance_type)
-    own_server = endpoint and (endpoint.image_uri or _built(endpoint.build_image, region))
+    own_server = endpoint and (endpoint.image_uri or _built(recipe, region))
+    ami = None
+    if endpoint:
+        instance_type = endpoint.instance_type
+        ami = endpoint.inference_ami_version or recipes.ami_of(instance_type, own_server or "")
     return Launch(
         case,
         training.image_uri or tables.image_uri(region, tags.repository, training_tag),
@@ -150,6 +157,7 @@ def resolve(
         ),
         _hyperparameters(case),
         (*notices, *notices_of(case, serves=endpoint is not None and not own_server)),
+        ami,
         backend,
     )
 
@@ -165,7 +173,12 @@ def launch_of(environment: Environment, root: Path | None = None) -> Launch:
     """Return what trains in `environment`. Raises LaunchError."""
     file = environment_file(environment.name)
     return resolve(
-        environment.training, environment.region, file, root, endpoint=environment.endpoint
+        environment.training,
+        environment.region,
+        file,
+        root,
+        endpoint=environment.endpoint,
+        recipe=environment.built_images.get("endpoint"),
     )
 
 

@@ -16,6 +16,7 @@ import sys
 import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -112,6 +113,8 @@ def _own(
     launch: Launch,
     root: Path | None,
 ) -> dict[str, Any]:
+    if built := infrastructure.endpoint_image_uri:
+        launch = replace(launch, inference_image_uri=built)
     with _importing_from(root):
         function = _function(name, root)
         call = partial(_called, function, environment, infrastructure, launch)

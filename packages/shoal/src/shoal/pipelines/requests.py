@@ -229,7 +229,7 @@ class Requests:
             "InitialVariantWeight": 1.0,
         }
         optional = {
-            "InferenceAmiVersion": settings.inference_ami_version,
+            "InferenceAmiVersion": self.launch.inference_ami_version,
             "ContainerStartupHealthCheckTimeoutInSeconds": settings.container_startup_timeout_s,
             "ModelDataDownloadTimeoutInSeconds": settings.model_download_timeout_s,
             "VolumeSizeInGB": settings.volume_size_gb,

@@ -26,10 +26,11 @@ from shoal.settings.sections.file_system import FileSystem
 from shoal.settings.sections.gates import Direction, Gate, LogMetricName, Metric, directions
 from shoal.settings.sections.network import InterfaceEndpoint, Network
 from shoal.settings.sections.observability import Observability
+from shoal.settings.sections.regions import resource_types_not_in
 from shoal.settings.sections.release import Release
 from shoal.settings.sections.schedules import Schedule
 from shoal.settings.sections.secrets import SecretName, SecretVariable, interface_endpoints
-from shoal.settings.sections.serving import Endpoint, Serving
+from shoal.settings.sections.serving import NO_RECIPE, Endpoint, Serving, default_recipe
 from shoal.settings.sections.strategies import Defaults, defaults
 
 AccountId = Annotated[str, StringConstraints(pattern=r"^[0-9]{12}$")]
@@ -328,9 +329,21 @@ class Environment(WorkloadSettings):
         """Return the recipes that the environment builds, by what their images are for."""
         recipes = {
             "training": self.training.build_image,
-            "endpoint": self.endpoint and self.endpoint.build_image,
+            "endpoint": self._endpoint_recipe,
         }
         return {use: recipe for use, recipe in recipes.items() if recipe}
+
+    @property
+    def _endpoint_recipe(self) -> str | None:
+        """Return the recipe of the endpoint's image; None where none is built for it."""
+        endpoint = self.endpoint
+        if endpoint is None or endpoint.build_image == NO_RECIPE:
+            return None
+        if endpoint.build_image or endpoint.image_uri:
+            return endpoint.build_image
+        is_pytorch = self.training.framework is Framework.PYTORCH
+        can_build = "AWS::CodeBuild::Project" not in resource_types_not_in(self.region)
+        return default_recipe(endpoint.instance_type) if is_pytorch and can_build else None
 
     @property
     def compared_metrics(self) -> dict[str, Direction]:

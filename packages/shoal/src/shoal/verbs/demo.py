@@ -25,8 +25,9 @@ from shoal.page.page import page
 from shoal.settings.names import Names
 from shoal.settings.settings import Environment
 from shoal.verbs import dataset
+from shoal.verbs.build_images import build_missing
 from shoal.verbs.destroy.teardown import Teardown, refuse_if_protected, remove_bootstrap
-from shoal.verbs.doctor.image import built_images, refuse_built_image
+from shoal.verbs.doctor.image import refuse_built_image
 from shoal.verbs.flow import Outcome, Phase, run_phases
 from shoal.verbs.follow import Follower
 from shoal.verbs.local_server import LocalServer, RunningServer, build_runtimes
@@ -203,11 +204,7 @@ class Demo:
 
     def _deploy(self) -> None:
         session = self.session
-        for image in built_images(self.environment, session.target, self.workspace.root):
-            self.cdk.deploy(
-                session.target, self.environment.name, stack=session.names.stack_id("image")
-            )
-            image.stand_in()
+        build_missing(session, self.cdk, self.report)
         self.cdk.deploy(session.target, self.environment.name, session.stack_pattern)
         self.created |= set(self.resources())
 

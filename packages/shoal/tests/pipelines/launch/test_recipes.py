@@ -1,14 +1,20 @@
-"""`training.build_image` takes known recipes; the tag of an image is its recipe's content."""
+"""`training.build_image` takes known recipes; the tag of an image is its recipe's content. What
+answers at an endpoint whose image nobody names is built too.
+"""
 
 from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from shoal.launch import recipes
-from shoal.launch.recipes import content_tag
+from shoal.launch import recipes, tables
+from shoal.launch.recipes import ami_of, build_arguments, content_tag
+from shoal.pipelines import shapes
+from shoal.settings.sections.serving import default_recipe
+from shoal.settings.settings import Environment
 from tests.pipelines.launch.shipped import launch
 from tests.repository import ROOT
 
@@ -59,3 +65,42 @@ def test_the_tag_changes_with_every_file_of_the_recipe(repository: Path, file: s
 
 def test_the_tag_changes_with_the_image_that_is_extended() -> None:
     assert content_tag(NAME, "eu-south-1", ROOT) != TAG
+
+
+@pytest.mark.parametrize(
+    ("keys", "recipe"),
+    [
+        ({}, "pytorch-serving"),
+        ({"pipeline": "mine:pipeline"}, "pytorch-serving"),
+        ({"endpoint": {"instance_type": "ml.g5.xlarge"}}, "pytorch-serving-gpu"),
+        ({"endpoint": {"build_image": "pytorch-serving-gpu"}}, "pytorch-serving-gpu"),
+        ({"endpoint": {"instance_type": "ml.p3.2xlarge"}}, None),
+        ({"endpoint": {"build_image": "none"}}, None),
+        ({"endpoint": {"image_uri": "mine/server:1"}}, None),
+        ({"endpoint": "none"}, None),
+        ({"training": {"framework": "tensorflow"}}, None),
+        ({"region": "ca-west-1"}, None),
+        ({"region": "mx-central-1"}, None),
+    ],
+)
+def test_pytorch_is_served_by_a_patched_image_unless_the_file_says_otherwise(
+    keys: dict[str, Any], recipe: str | None
+) -> None:
+    names = {"name": "dev", "workload": "mnist", "account": "111122223333"}
+    environment = Environment.model_validate(names | keys)
+    assert environment.built_images.get("endpoint") == recipe
+
+
+@pytest.mark.parametrize("instance_type", shapes.values_of("ProductionVariantInstanceType"))
+def test_the_image_that_serves_by_default_fits_the_instances(instance_type: str) -> None:
+    """Its GPUs have a CUDA that runs on them, and the instances the driver that it needs."""
+    recipe, gpus = default_recipe(instance_type), tables.gpus(instance_type)
+    if not tables.has_gpus(instance_type):
+        assert recipe == "pytorch-serving"
+        return
+    cuda = float(tables.cuda_in(build_arguments("pytorch-serving-gpu", "us-east-1")["TAG"]) or 0)
+    is_supported = gpus is None or gpus.last is None or cuda <= float(gpus.last)
+    assert recipe == ("pytorch-serving-gpu" if is_supported else None)
+    ami = ami_of(instance_type, "1.dkr.ecr.us-east-1.amazonaws.com/x-pytorch-serving-gpu@sha256:0")
+    assert ami is not None
+    assert int(float(tables.inference_amis()[ami])) == int(cuda)

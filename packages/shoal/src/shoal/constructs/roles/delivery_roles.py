@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import aws_cdk as cdk
 
 from shoal.constructs.roles.github_role import GitHubRole
-from shoal.settings.names import Names
+from shoal.settings.names import BUILDERS, Names
 
 DEPLOY, LOOK, PROMOTE = "deliver", "look", "promote"
 _SESSION_HOURS = {DEPLOY: 2, LOOK: 1, PROMOTE: 1}
@@ -27,10 +27,14 @@ class DeliveryRoles:
         self._stack, self._names, self._provider = stack, names, provider
 
     def add_deploy_role(self) -> None:
-        """Add a role that may assume the roles of `cdk bootstrap` in this account and region, and
-        nothing else.
+        """Add a role that may assume the roles of `cdk bootstrap` in this account and region, start
+        the builds of images, and nothing else.
         """
-        self._add_assuming_role(DEPLOY, "Deploy", "", _BOOTSTRAP_ROLES)
+        self._add_assuming_role(DEPLOY, "Deploy", "", _BOOTSTRAP_ROLES).allow_part(
+            "build-images",
+            projects=[names.build_project(use) for names in self._names.each for use in BUILDERS],
+            parameters=[names.image_parameters for names in self._names.each],
+        )
 
     def add_look_role(self) -> None:
         """Add a role that may assume the bootstrap's read-only role: for the nightly drift check,
@@ -53,9 +57,10 @@ class DeliveryRoles:
 
     def _add_assuming_role(
         self, actor: str, construct_id: str, suffix: str, kinds: Sequence[str]
-    ) -> None:
+    ) -> GitHubRole:
         role = self._role(actor, construct_id, suffix)
         role.allow_part("deliver", kinds=kinds, qualifier=_QUALIFIER)
+        return role
 
     def _role(self, actor: str, prefix: str, suffix: str) -> GitHubRole:
         """Return the actor's role, whose ARN is an output of the stack.

@@ -14,6 +14,7 @@ from constructs import Construct
 from shoal.constructs.roles.guard_rails import Place
 from shoal.constructs.serving.brought_archive import BroughtArchive
 from shoal.constructs.serving.serving_role import CAPTURED
+from shoal.launch import recipes
 from shoal.launch.tables import takes_volume_key
 from shoal.settings.names import Names
 from shoal.settings.sections.release import Release
@@ -48,6 +49,7 @@ class ServedModel(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         self._names, self._settings, self._key = names, settings, key
+        self._ami = recipes.ami_of(settings.instance_type, release.image)
         self.model = sagemaker.CfnModel(
             self,
             "Model",
@@ -88,7 +90,7 @@ class ServedModel(Construct):
             initial_variant_weight=1.0,
             instance_type=None if serverless else settings.instance_type,
             initial_instance_count=None if serverless else settings.instance_count,
-            inference_ami_version=settings.inference_ami_version,
+            inference_ami_version=settings.inference_ami_version or self._ami,
             container_startup_health_check_timeout_in_seconds=settings.container_startup_timeout_s,
             model_data_download_timeout_in_seconds=settings.model_download_timeout_s,
             volume_size_in_gb=settings.volume_size_gb,

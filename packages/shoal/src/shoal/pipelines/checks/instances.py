@@ -10,6 +10,7 @@ from shoal.launch import Launch, image_uri, recipes, tables
 from shoal.launch.errors import Risk
 from shoal.pipelines import shapes
 from shoal.settings.parsing.errors import ConfigError, Problem
+from shoal.settings.sections.serving import NO_RECIPE
 from shoal.settings.settings import Environment
 
 _FOR_CPUS = "pytorch-serving"
@@ -68,12 +69,12 @@ def problems(environment: Environment) -> Iterator[Problem]:
 def _serving_recipe(environment: Environment) -> Iterator[Problem]:
     """Yield what is wrong with the recipe that is to answer at the endpoint."""
     endpoint, key = environment.endpoint, "endpoint.build_image"
-    if endpoint is None or endpoint.build_image is None:
+    if endpoint is None or endpoint.build_image is None or endpoint.build_image == NO_RECIPE:
         return
     name, names = endpoint.build_image, recipes.names(serves=True)
     if name not in names:
         message = "is no recipe of an image that serves"
-        yield Problem(key, message, f"use one: {', '.join(names)}", name)
+        yield Problem(key, message, f"use one: {', '.join([*names, NO_RECIPE])}", name)
     elif recipes.recipe(name).framework != environment.training.framework:
         message = f"serves models of {recipes.recipe(name).framework}"
         yield Problem(key, message, "remove it: AWS's image of the framework answers", name)
@@ -125,7 +126,8 @@ def _driver_risks(environment: Environment, launch: Launch) -> Iterator[str]:
             continue
         uri = release.image_uri if release and section == "serving" else launch.inference_image_uri
         cuda = tables.cuda_in(uri) or ""
-        driver = amis.get(settings.inference_ami_version, "12")
+        ami = settings.inference_ami_version or recipes.ami_of(settings.instance_type, uri)
+        driver = amis.get(ami or "", "12")
         if cuda[:2] in ("12", "13") and cuda[:2] != driver[:2]:
             fitting = [ami for ami, its_cuda in amis.items() if its_cuda[:2] == cuda[:2]]
             yield Risk(

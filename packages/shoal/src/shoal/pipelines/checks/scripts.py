@@ -41,8 +41,9 @@ def missing(environment: Environment, entry_point: str, root: Path | None) -> It
     source_dir = environment.training.source_dir
     for use, image in environment.built_images.items():
         if image in recipes.names() and not (recipes.folder(image, root) / "Dockerfile").is_file():
-            message = f"there is no {recipes.FOLDER}/{image}/Dockerfile"
-            yield Problem(f"{use}.build_image", message, "write it, or name another recipe", image)
+            message = f"there is no {recipes.folder(image, Path())}/Dockerfile"
+            other = "write `none` for AWS's image" if use == "endpoint" else "name another recipe"
+            yield Problem(f"{use}.build_image", message, f"write it, or {other}", image)
             return
     if not (root / source_dir).is_dir():
         advice = "give a folder of the repository"

@@ -193,7 +193,7 @@ def _endpoint_environment(environment: Environment) -> Iterator[Problem]:
     endpoint, section = environment.endpoint, "endpoint.environment"
     if endpoint is None or not endpoint.environment:
         return
-    if endpoint.image_uri is None and endpoint.build_image is None:
+    if endpoint.image_uri is None and "endpoint" not in environment.built_images:
         message = "is for a container of your own, and AWS's image of the framework answers"
         yield Problem(section, message, "remove it, or name the container's endpoint.image_uri")
     yield from _variables(section, endpoint.environment, release.MAX_ENVIRONMENT_VALUE)

@@ -27,6 +27,8 @@ PROVISIONING_S = 1800
 MIN_TIMEOUT_S, MAX_TIMEOUT_S = 600, 28_800
 # API reference, TrafficRoutingConfig.LinearStepSize: 10 to 50 % of the variant's capacity
 MIN_LINEAR_PERCENT = 10
+NO_RECIPE = "none"
+"""The value of `build_image` with which AWS's own image answers."""
 _ZONES = 2
 # API reference, TrafficRoutingConfig: a canary or a step is at most 50 % of the variant's instances
 _DIVISIBLE = 2
@@ -163,7 +165,7 @@ class Endpoint(Fleet):
     """The temporary endpoint that proves the model answers."""
 
     instance_type: InstanceType = "ml.m5.xlarge"
-    """SageMaker instance type behind the endpoint. Where it has GPUs, AWS's GPU image answers."""
+    """SageMaker instance type behind the endpoint. Where it has GPUs, an image for them answers."""
     instance_count: Annotated[int, Field(ge=1, le=10)] = 1
     """Number of instances behind the endpoint."""
     image_uri: str | None = None
@@ -173,8 +175,9 @@ class Endpoint(Fleet):
     the recipe pytorch-serving runs the workload's inference.py, as AWS's does.
     """
     build_image: Slug | None = None
-    """A recipe that serves, as pytorch-serving: `shoal image build` builds it in the account, and
-    it answers instead of AWS's image, of which there are no new ones for PyTorch.
+    """A recipe that serves, or `none` for AWS's image, of which PyTorch has no new ones. Left out,
+    PyTorch gets pytorch-serving, or pytorch-serving-gpu where the instance type has GPUs, unless
+    the region has no CodeBuild or the GPUs are older than G4 and P4. `shoal deploy` builds it once.
     """
     environment: dict[str, str] = Field(default_factory=dict)
     """Environment variables of that container, as `HF_MODEL_ID: /opt/ml/model`; only with
@@ -182,7 +185,8 @@ class Endpoint(Fleet):
     """
     inference_ami_version: str | None = None
     """Version of the instances' own image, which has the GPUs' driver, as
-    al2023-ami-sagemaker-inference-gpu-4-1 for CUDA 13. Left out, that of the instance type.
+    al2023-ami-sagemaker-inference-gpu-4-1 for CUDA 13. Left out, that of the instance type, or
+    what pytorch-serving-gpu needs.
     """
     ttl_minutes: Annotated[int, Field(ge=10, le=1440)] = 60
     """Age in minutes after which the endpoint may be removed by anyone who finds it."""
@@ -202,6 +206,15 @@ class Endpoint(Fleet):
     def has_own_server(self) -> bool:
         """Return whether a container answers that does not run the workload's inference.py."""
         return self.image_uri is not None and not is_built_to_serve(self.image_uri)
+
+
+def default_recipe(instance_type: str) -> str | None:
+    """Return the recipe that answers for PyTorch where a file names no image; None for the GPUs of
+    P2 and P3, which CUDA 13 no longer has code for (NVIDIA, CUDA 13.0 release notes).
+    """
+    if re.match(r"ml\.p[23]", instance_type):
+        return None
+    return f"pytorch-serving{'-gpu' if re.match(r'ml[.][gp][0-9]', instance_type) else ''}"
 
 
 def is_built_to_serve(image_uri: str) -> bool:

@@ -227,8 +227,9 @@ class Doctor:
         if uri := image.uri():
             yield from self._image(uri)
         else:
-            advice = f"run `shoal image build {self.environment.title}`"
-            yield failed(f"images/{image.recipe} as it is here was not built", advice)
+            message = f"images/{image.recipe} as it is here was not built"
+            advice = f"`shoal deploy {self.environment.title}` builds it, in some 20 minutes"
+            yield Finding("", State.WARNING, message, advice)
 
     def _image(self, uri: str) -> Iterator[Finding]:
         image = EcrImage.of(uri)

@@ -16,7 +16,7 @@ from typing import Any
 from shoal.aws.events import Detail, Report
 from shoal.aws.logs import LogLocation, LogTail
 from shoal.aws.target import Target
-from shoal.errors import ImageBuildError, NotFoundError, UsageError
+from shoal.errors import ImageBuildError, UsageError
 from shoal.launch import recipes
 from shoal.settings.names import Names
 from shoal.settings.settings import Environment
@@ -47,18 +47,6 @@ class Image:
         except ssm.exceptions.ParameterNotFound:
             return None
 
-    def require(self, arguments: str) -> None:
-        """Raise NotFoundError unless the image exists.
-
-        `arguments` name the environment on a command line.
-        """
-        if self.uri() is None:
-            raise NotFoundError(
-                f"images/{self.recipe}, as it is in this checkout, has not been built in"
-                f" {self.target.description}; nothing was deployed; run `shoal image build"
-                f" {arguments}` first"
-            )
-
     def stand_in(self) -> str:
         """Register that shoal-local runs the recipe's program, as a build registers its image;
         return the URI.
@@ -76,20 +64,27 @@ class Image:
         self.target.client("ssm").put_parameter(Name=self.parameter, Type="String", Value=uri)
         return uri
 
-    def build(self, report: Report, poll_s: float) -> str:
-        """Start the project, wait, and return the URI.
-
-        Raises ImageBuildError, with the log's last lines.
+    def start(self) -> str | None:
+        """Start the project and return the build's id, or None where shoal-local has the image at
+        once: one that serves.
         """
-        client = self.target.client("codebuild")
-        build = client.start_build(projectName=self.project)["build"]
-        follow(client, self.target.client("logs"), str(build["id"]), report, poll_s)
-        uri = self.uri()
-        if uri is None:
+        if self.target.is_local and self.use == "endpoint":
+            self.stand_in()
+            return None
+        build = self.target.client("codebuild").start_build(projectName=self.project)["build"]
+        return str(build["id"])
+
+    def finish(self, build_id: str, report: Report, poll_s: float) -> None:
+        """Wait for a build; raise ImageBuildError, with the log's last lines, unless the image is
+        there then.
+        """
+        follow(
+            self.target.client("codebuild"), self.target.client("logs"), build_id, report, poll_s
+        )
+        if self.uri() is None:
             raise ImageBuildError(
-                f"build {build['id']} succeeded, but did not write the parameter {self.parameter}"
+                f"build {build_id} succeeded, but did not write the parameter {self.parameter}"
             )
-        return uri
 
 
 def follow(codebuild: Any, logs: Any, build_id: str, report: Report, poll_s: float) -> None:

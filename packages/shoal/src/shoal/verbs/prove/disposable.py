@@ -24,7 +24,8 @@ from shoal.verbs.workspace import Session, Workspace
 
 _PROJECT = "proof"
 _NAMES = re.compile(rf"\bshoal-{_PROJECT}-(prove-[0-9a-f]{{4}})\b")
-_COPIED, _LINKED = ("app.py", "cdk.json", "pipelines", "stacks"), ("node_modules", ".shoal/jsii")
+_COPIED = ("app.py", "cdk.json", "images", "pipelines", "stacks")
+_LINKED = ("node_modules", ".shoal/jsii")
 """What is linked takes long to make; it is not packed."""
 _TABLE = read_table(__file__, "environment.yaml")
 REGIONS: tuple[str, ...] = tuple(_TABLE["zones"])

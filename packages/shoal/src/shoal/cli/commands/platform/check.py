@@ -139,8 +139,8 @@ def _check_view(name: str, workload: str, findings: _Findings) -> None:
     instances = f"{training.instance_count} x {training.instance_type}"
     click.echo(f"{environment_file(name)}: {start}ok ({case.strategy} on {instances})")
     today = datetime.datetime.now(tz=datetime.UTC).date()
-    endpoint = environment.endpoint
-    serves = endpoint is not None and not (endpoint.image_uri or endpoint.build_image)
+    endpoint, is_built = environment.endpoint, "endpoint" in environment.built_images
+    serves = endpoint is not None and not (endpoint.image_uri or is_built)
     patches = patch_warnings(case, today, serves=serves)
     remarks = [("warning", each) for each in (*patches, *outdated(environment, today))]
     for each in (*checked.notices, *upload_notices(environment, findings.root)):

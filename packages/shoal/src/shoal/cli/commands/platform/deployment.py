@@ -14,7 +14,7 @@ from shoal.cli.view import View, open_view
 from shoal.errors import AWS_ERRORS, CommandError, DisagreementError, refusal
 from shoal.settings.loading.loader import environment_file, load_workloads, places
 from shoal.settings.sections.serving import timeout_s
-from shoal.verbs.doctor.image import built_images
+from shoal.verbs.build_images import build_missing
 from shoal.verbs.doctor.network_check import require_fit
 from shoal.verbs.flow import phase
 from shoal.verbs.workspace import Session, Workspace
@@ -39,20 +39,18 @@ def synth(workspace: Workspace, environment: str | None) -> None:
 @click.command()
 @whole_command
 def deploy(session: Session) -> None:
-    """Deploy the stacks of ENV; bootstrap the account if needed.
+    """Deploy the stacks of ENV; bootstrap the account and build its images if needed.
 
     The cdk CLI does it; with WORKLOAD, for its own stacks and what they need.
     """
-    for each in session.each:
-        for image in built_images(each.environment, each.target, session.workspace.root):
-            image.require(each.arguments)
     in_file = places(session.environment.name, session.workspace.root)
     if notice := require_fit(session.target, session.environment, in_file):
         click.echo(notice, err=True)
     with deploying(session) as view:
         cdk = session.prepared(view)
+        session.stacks(view).settle()
+        build_missing(session, cdk, view, meanwhile=session.names.shared.stack_id("network"))
         with phase(f"deploy {session.title} to {session.target.description}", view):
-            session.stacks(view).settle()
             patience_s = sum(map(_rollout_s, session.each))
             cdk.deploy(session.target, session.environment.name, session.stack_pattern, patience_s)
     for each in session.each:

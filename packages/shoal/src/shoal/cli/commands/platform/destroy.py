@@ -10,8 +10,9 @@ import click
 from shoal.aws import inventory
 from shoal.cli.options import environment_argument, local_option
 from shoal.cli.view import open_view
-from shoal.errors import LeftBehindError
+from shoal.errors import LeftBehindError, UsageError
 from shoal.settings.loading.loader import workloads_of
+from shoal.verbs.build_images import serve_from
 from shoal.verbs.destroy.sweep import Swept, sweep
 from shoal.verbs.flow import phase
 from shoal.verbs.workspace import Session, Workspace
@@ -47,7 +48,8 @@ def destroy(
 
     With WORKLOAD only what is its own, also of one that left the file. Refused where
     `protect: true`, and for a WORKLOAD that left the file while its stacks have termination
-    protection. Who serves a model of ENV has its own copy.
+    protection, and on AWS while another environment serves an image that ENV built. Who serves a
+    model of ENV has its own copy.
     """
     if only_leftovers and only_serving:
         raise click.UsageError("--serving and --leftovers exclude each other")
@@ -60,6 +62,12 @@ def destroy(
         _destroy_serving(workspace.open(environment, local, workload))
         return
     session = _open(workspace, environment, workload, local)
+    others = [] if session.target.is_local else serve_from(session.names, workspace.root)
+    if others:
+        raise UsageError(
+            f"the release of {', '.join(others)} has an image that {session.title} built, and"
+            " instances that start later pull it: pin another release there first"
+        )
     with open_view() as view:
         cdk, teardown = session.cdk(view), session.teardown(view)
         teardown.require_allowed()

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import click
 
-from shoal.aws.events import Note
 from shoal.cli.options import environment_argument
 from shoal.cli.view import open_view
 from shoal.errors import UsageError
 from shoal.launch import recipes
-from shoal.verbs.doctor.image import Image, built_images
-from shoal.verbs.flow import phase
-from shoal.verbs.workspace import Session, Workspace
+from shoal.verbs.build_images import build_missing
+from shoal.verbs.workspace import Workspace
 
 
 @click.group()
@@ -34,30 +32,16 @@ def image() -> None:
 def build(workspace: Workspace, environment: str, workload: str | None, local: bool) -> None:
     """Deploy ENV's image stack, build its recipes with CodeBuild, and wait.
 
-    Nothing is built twice.
+    `shoal deploy` does so too. Nothing is built twice.
     """
     session = workspace.open(environment, local, workload)
-    images = built_images(session.environment, session.target, workspace.root)
-    if not images:
+    if not session.environment.built_images:
         raise UsageError(
             f"environment {session.title} builds no image; name a recipe in training.build_image"
             f" ({', '.join(recipes.names(serves=False))}) or endpoint.build_image"
             f" ({', '.join(recipes.names(serves=True))})"
         )
-    for each in images:
-        click.echo(f"built: {each.uri() or _build(session, each)}")
-
-
-def _build(session: Session, container_image: Image) -> str:
-    environment = session.environment.name
     with open_view() as view:
-        cdk = session.prepared(view)
-        with phase(
-            f"deploy the image stack of {session.title} to {session.target.description}", view
-        ):
-            cdk.deploy(session.target, environment, stack=session.names.stack_id("image"))
-        if session.target.is_local and container_image.use == "endpoint":
-            view(Note("the emulator builds no image: it runs the recipe's program in its runtime"))
-            return container_image.stand_in()
-        with phase(f"build images/{container_image.recipe}", view):
-            return container_image.build(view, session.poll_s)
+        uris = build_missing(session, session.prepared(view), view)
+    for uri in uris:
+        click.echo(f"built: {uri}")

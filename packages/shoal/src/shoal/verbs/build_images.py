@@ -1,0 +1,61 @@
+"""Build the images that an environment lacks, before its other stacks need them, and say who else
+needs them.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+from shoal.aws.cdk import Cdk
+from shoal.aws.events import Note, Report
+from shoal.settings.loading.loader import environment_names, load_workloads
+from shoal.settings.names import Names
+from shoal.settings.parsing.errors import ConfigError
+from shoal.settings.settings import Environment
+from shoal.verbs.doctor.image import built_images
+from shoal.verbs.flow import phase
+from shoal.verbs.workspace import Session
+
+
+def build_missing(session: Session, cdk: Cdk, report: Report, *, meanwhile: str = "") -> list[str]:
+    """Return the URIs of the environment's images, once those that nobody built are there.
+
+    `cdk` has the environment's templates. The image stack is deployed first: it has repositories
+    and projects. `meanwhile` is a stack that needs no image, deployed while CodeBuild works.
+    """
+    target, name = session.target, session.environment.name
+    images = [
+        image
+        for each in session.each
+        for image in built_images(each.environment, target, session.workspace.root)
+    ]
+    missing = [image for image in images if image.uri() is None]
+    if missing:
+        several = session.views and session.environment.workloads
+        stack = "*-image" if several else session.names.stack_id("image")
+        with phase(f"deploy the image stack of {session.title} to {target.description}", report):
+            cdk.deploy(target, name, stack=stack)
+    builds = [(image, build) for image in missing if (build := image.start())]
+    if len(builds) < len(missing):
+        report(Note("the emulator builds no image: it runs the recipe's program in its runtime"))
+    if builds and meanwhile:
+        with phase(f"deploy {meanwhile} while CodeBuild works", report):
+            cdk.deploy(target, name, stack=meanwhile)
+    for image, build in builds:
+        with phase(f"build images/{image.recipe}, once: some 20 minutes", report):
+            image.finish(build, report, session.poll_s)
+    return [str(image.uri()) for image in images]
+
+
+def serve_from(names: Names, root: Path) -> list[str]:
+    """Return the other environments of the checkout whose release is pinned with an image that this
+    one has built: SageMaker pulls it again whenever an instance starts.
+    """
+    those = [names] if names.is_one_of_several else names.each
+    own = tuple(each.repository_uri("") for each in those)
+    views = list[Environment]()
+    for name in environment_names(root):
+        with suppress(ConfigError):  # a mistake in its file, which this is not about
+            views += load_workloads(name, root) if name != names.environment.name else ()
+    return [each.title for each in views if each.release and each.release.image_uri.startswith(own)]
