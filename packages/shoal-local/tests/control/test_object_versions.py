@@ -10,7 +10,7 @@ import pytest
 
 from local_kit.control import Account, unique
 
-PUT, DELETED, KEYS = 2100, 60, 700
+PUT, DELETED, KEYS = 1050, 60, 350
 
 
 def entries(page: dict[str, Any]) -> list[dict[str, str]]:
@@ -20,7 +20,7 @@ def entries(page: dict[str, Any]) -> list[dict[str, str]]:
 
 @pytest.fixture(scope="module")
 def bucket(account: Account) -> str:
-    """A versioned bucket with 2,100 versions and 60 delete markers of 700 keys in 7 folders."""
+    """A versioned bucket with 1,050 versions and 60 delete markers of 350 keys in 7 folders."""
     s3, name = account.client("s3"), unique("versions")
     s3.create_bucket(Bucket=name)
     enabled = {"Status": "Enabled"}
@@ -47,11 +47,11 @@ def pages(s3: Any, bucket: str, **request: Any) -> Iterator[dict[str, Any]]:
     ("request_", "expected"),
     [
         ({}, PUT + DELETED),
-        ({"PaginationConfig": {"PageSize": 999}}, PUT + DELETED),
-        ({"Prefix": "3/"}, 309),
-        ({"Prefix": "3/", "PaginationConfig": {"PageSize": 7}}, 309),
+        ({"PaginationConfig": {"PageSize": 499}}, PUT + DELETED),
+        ({"Prefix": "3/"}, 159),
+        ({"Prefix": "3/", "PaginationConfig": {"PageSize": 7}}, 159),
         ({"Prefix": "none/"}, 0),
-        ({"Prefix": "3/", "Delimiter": "/"}, 309),
+        ({"Prefix": "3/", "Delimiter": "/"}, 159),
     ],
 )
 def test_pages_have_each_version_once(
