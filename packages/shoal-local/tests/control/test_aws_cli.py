@@ -53,15 +53,3 @@ def test_a_function_is_invoked_and_its_log_read(account: Account, tmp_path: Path
     read = f"logs get-log-events {group} --log-stream-name"
     events = aws(account, read, stream["logStreamName"])["events"]
     assert "seen {'a': 1}" in [event["message"] for event in events]
-
-
-def test_stacks_are_described(account: Account) -> None:
-    name = unique("stack")
-    account.stack({"Queue": {"Type": "AWS::SQS::Queue"}}, name)
-    (stack,) = aws(account, f"cloudformation describe-stacks --stack-name {name}")["Stacks"]
-    assert stack["StackStatus"] == "CREATE_COMPLETE"
-
-
-def test_events_are_put(account: Account) -> None:
-    entry = json.dumps([{"Source": "cli", "DetailType": "Typed", "Detail": "{}"}])
-    assert aws(account, "events put-events --entries", entry)["FailedEntryCount"] == 0
