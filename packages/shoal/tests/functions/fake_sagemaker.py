@@ -63,6 +63,8 @@ class FakeSageMaker:
     updated_meanwhile: bool = False
     """Somebody updates an endpoint just before its deletion is asked for."""
     gone_after: int = 0
+    created_at: float = EPOCH
+    """Of all that is listed."""
     log_groups: dict[str, int | None] = field(default_factory=dict)
     """Name of a log group -> days that it keeps events, or None for ever."""
     calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
@@ -128,7 +130,11 @@ class FakeSageMaker:
 
     def _list(self, kind: str, names: Any, request: dict[str, Any]) -> dict[str, Any]:
         matching = [name for name in sorted(names) if request["NameContains"] in name]
-        return {f"{kind}s": [_named(kind, name) | {"CreationTime": EPOCH} for name in matching]}
+        return {
+            f"{kind}s": [
+                _named(kind, name) | {"CreationTime": self.created_at} for name in matching
+            ]
+        }
 
     def _list_tags(self, ResourceArn: str) -> dict[str, Any]:  # noqa: N803
         name = ResourceArn.rpartition("/")[2]

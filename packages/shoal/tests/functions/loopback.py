@@ -27,14 +27,18 @@ def serving(answer: Answer) -> Iterator[str]:
     class Handler(BaseHTTPRequestHandler):
         def _answer(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            status, content = answer(Request(self.command, self.path, dict(self.headers), body))
+            try:
+                status, content = answer(Request(self.command, self.path, dict(self.headers), body))
+            except ConnectionResetError:  # the client gets no answer
+                self.close_connection = True
+                return
             self.send_response(status)
             self.send_header("Content-Type", "application/x-amz-json-1.1")
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)
 
-        do_POST = do_PUT = _answer  # noqa: N815 - http.server calls these names
+        do_GET = do_POST = do_PUT = _answer  # noqa: N815 - http.server calls these names
 
         def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - http.server's name
             """Nothing: pytest shows what matters."""

@@ -8,12 +8,12 @@ import logging
 import os
 import time
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import boto3
 from attribution import KINDS, Resource, Search, is_refusal, status_of, unless_missing
 from botocore.config import Config
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError
 from scaling import stop_scaling
 
 # In these states SageMaker refuses DeleteEndpoint, or is deleting already.
@@ -22,8 +22,16 @@ _MIN_PAUSE_S, _MAX_PAUSE_S = 0.1, 2.0
 """Between looks at an endpoint that is being deleted. The pause grows, because deletions take from
 moments to minutes.
 """
-CLIENT = Config(retries={"mode": "standard", "total_max_attempts": 8})
-"""Explicit, because the default number of attempts (3 or 5) depends on the runtime's boto3."""
+CLIENT = Config(
+    connect_timeout=5, read_timeout=10, retries={"mode": "standard", "total_max_attempts": 5}
+)
+"""Explicit: the default number of attempts (3 or 5) depends on the runtime's boto3, and one read
+may take 60 s. The last pause before an attempt is 8 s at most (botocore 1.44.5, retries/standard).
+"""
+ASIDE = Config(connect_timeout=3, read_timeout=5, retries={"mode": "standard", "max_attempts": 1})
+"""For services that cost nothing by the hour: they take little of the time for endpoints."""
+SPARE_S = 20.0
+"""What the last call may take that began before the deadline, with its pause."""
 RUNNING = ("Executing", "Stopping")
 _DELETION = "deletion"
 _LOG_DAYS = "90"
@@ -31,6 +39,37 @@ _LOG_DAYS = "90"
 
 log = logging.getLogger()
 log.setLevel(logging.INFO)
+
+
+class OutOfTimeError(BotoCoreError):
+    """No call begins after the deadline: what is known by then is reported, and Lambda ends
+    nothing in the middle.
+    """
+
+    fmt = "no time is left for another call"
+
+
+def client_until(
+    deadline: float,
+    service: Literal["sagemaker", "application-autoscaling", "logs"] = "sagemaker",
+    config: Config = CLIENT,
+) -> Any:
+    """Return a client whose calls and retries raise OutOfTimeError after `deadline`, a
+    time.monotonic() value.
+    """
+
+    def refuse_late(**_: Any) -> None:
+        if time.monotonic() > deadline:
+            raise OutOfTimeError
+
+    client = boto3.client(service, config=config)
+    client.meta.events.register("before-send", refuse_late)
+    return client
+
+
+def deadline_of(context: Any) -> float:
+    """Return until when calls may begin in this invocation, as a time.monotonic() value."""
+    return time.monotonic() + float(context.get_remaining_time_in_millis()) / 1000 - SPARE_S
 
 
 def tear_down(
@@ -83,7 +122,7 @@ def _delete(
     endpoints, configs, models = (
         sorted(resource.name for resource in resources if resource.kind == kind) for kind in KINDS
     )
-    scaling = boto3.client("application-autoscaling", config=CLIENT)
+    scaling = client_until(deadline, "application-autoscaling", ASIDE)
     unscaled = not endpoints or stop_scaling(scaling, endpoints, deleted)
     # No short circuit: every endpoint gets its DeleteEndpoint before the first one is waited for
     # again.
@@ -94,7 +133,7 @@ def _delete(
     if missing < len(endpoints):
         return False
     if endpoints:
-        _limit_logs(boto3.client("logs", config=CLIENT), endpoints)
+        _limit_logs(client_until(deadline, "logs", ASIDE), endpoints)
     # Described first: what does not exist has no tags, and its deletion is allowed by them alone.
     for name in configs:
         with search.attempt(_DELETION, f"endpoint config {name}"):
@@ -128,7 +167,7 @@ def _limit_logs(logs: Any, endpoints: Iterable[str]) -> None:
             logs.put_retention_policy(logGroupName=group, retentionInDays=days)
         except logs.exceptions.ResourceNotFoundException:
             log.info("%s has written no log", name)
-        except ClientError as error:
+        except (ClientError, BotoCoreError) as error:
             log.warning("the log of %s keeps no end: %s", name, error)
 
 

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError
 
 NAMESPACE = "sagemaker"
 _IDENTITY = ("ServiceNamespace", "ResourceId", "ScalableDimension")
@@ -24,13 +24,13 @@ def stop_scaling(scaling: Any, endpoints: Collection[str], deregistered: list[st
     """Return whether no variant of the endpoints is a scalable target any more.
 
     `scaling` is a client of Application Auto Scaling; `deregistered` gets what was deregistered
-    now, as scalable-target/ID. A refusal is logged and keeps nothing else from being deleted:
+    now, as scalable-target/ID. An error is logged and keeps nothing else from being deleted:
     endpoints cost more than their targets.
     """
     try:
         for target in _targets(scaling, endpoints):
             _deregister(scaling, target, deregistered)
-    except ClientError:
+    except (ClientError, BotoCoreError):
         log.exception("scalable targets of %s", sorted(endpoints))
         return False
     return True

@@ -12,6 +12,7 @@ import logging
 import os
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -19,12 +20,13 @@ from typing import Any
 import boto3
 from attribution import NAMES, STEPS, Resource, Search, status_of
 from botocore.exceptions import BotoCoreError, ClientError
-from deletion import CLIENT, RUNNING, tear_down
+from deletion import CLIENT, RUNNING, client_until, deadline_of, tear_down
 from overdue import measure_overdue
 
 # How long one execution's endpoint is waited for; the next sweep comes anyway.
 _PATIENCE_S = 60.0
-_SPARE_S = 15.0
+_MODELS_S = 2 * 24 * 3600.0
+"""For how long models that SageMaker named are looked at after their time to live."""
 
 log = logging.getLogger()
 log.setLevel(logging.INFO)
@@ -56,12 +58,10 @@ class Report:
 
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """Sweep once."""
-    deadline = time.monotonic() + float(context.get_remaining_time_in_millis()) / 1000 - _SPARE_S
-    report = sweep(
-        boto3.client("sagemaker", config=CLIENT), deadline, dry_run=event.get("dry_run") is True
-    )
+    deadline = deadline_of(context)
+    report = sweep(client_until(deadline), deadline, dry_run=event.get("dry_run") is True)
     log.info("%s", report)
-    _publish(boto3.client("cloudwatch"), report)
+    _publish(boto3.client("cloudwatch", config=CLIENT), report)
     if "dry_run" in event:  # a person asks, who waits for the report
         return vars(report)
     # Last: whatever keeps it from looking at schedules, endpoints cost more.
@@ -85,7 +85,7 @@ def sweep(sagemaker: Any, deadline: float, *, dry_run: bool) -> Report:
     limit = datetime.now(UTC).timestamp() - 60 * float(os.environ["TTL_MINUTES"])
     search = Search(sagemaker, os.environ["PIPELINE_NAME"])
     tagged = search.by_tags()
-    for execution_id, resources in sorted(_by_execution(sagemaker, search, tagged).items()):
+    for execution_id, resources in _by_execution(sagemaker, search, tagged, limit):
         past_ttl = _oldest(resources) < limit
         status: str | None = RUNNING[0]  # if nobody can tell whether it runs
         with search.attempt(STEPS, f"execution {execution_id}"):
@@ -112,19 +112,28 @@ def sweep(sagemaker: Any, deadline: float, *, dry_run: bool) -> Report:
 
 
 def _by_execution(
-    sagemaker: Any, search: Search, tagged: dict[str, set[Resource]]
-) -> dict[str, set[Resource]]:
-    """Return what names and tags tell, by the execution's id."""
+    sagemaker: Any, search: Search, tagged: dict[str, set[Resource]], limit: float
+) -> Iterator[tuple[str, set[Resource]]]:
+    """Yield what each execution left, by its id.
+
+    Models that SageMaker named come last, because other pipelines have them, too, and each costs a
+    call. An account may have thousands, which cost nothing else: those long past `limit`, a
+    timestamp, were looked at before.
+    """
     resources: defaultdict[str, set[Resource]] = defaultdict(set)
     for search_result in (search.by_names(), tagged):
         for execution_id, several in search_result.items():
             resources[execution_id] |= several
-    for execution_id, models in search.by_generated_names().items():
-        # Executions of other pipelines have such models, too.
-        with search.attempt(NAMES, f"execution {execution_id}"):
-            if execution_id in resources or status_of(sagemaker, _arn(execution_id)) is not None:
-                resources[execution_id] |= models
-    return dict(resources)
+    generated = search.by_generated_names()
+    for execution_id in sorted(resources):
+        yield execution_id, resources[execution_id] | generated.pop(execution_id, set())
+    for execution_id, models in sorted(generated.items()):
+        is_ours = False
+        if _oldest(models) > limit - _MODELS_S:
+            with search.attempt(NAMES, f"execution {execution_id}"):
+                is_ours = status_of(sagemaker, _arn(execution_id)) is not None
+        if is_ours:
+            yield execution_id, models
 
 
 def _oldest(resources: set[Resource]) -> float:

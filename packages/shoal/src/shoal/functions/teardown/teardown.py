@@ -12,14 +12,12 @@ from __future__ import annotations
 import json
 import logging
 import os
-import time
 from typing import Any
 
 import boto3
-from botocore.exceptions import ClientError
-from deletion import CLIENT, is_running, tear_down
+from botocore.exceptions import BotoCoreError, ClientError
+from deletion import CLIENT, client_until, deadline_of, is_running, tear_down
 
-_SPARE_S = 15.0
 _MAX_PAUSE_S = 900
 # The description of an execution may lag behind the event of its end; one that still runs after
 # these looks runs again.
@@ -36,11 +34,8 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
             record["messageId"] for record in event["Records"] if not _finish(record, context)
         ]
         return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in unfinished]}
-    finished, deleted = tear_down(
-        boto3.client("sagemaker", config=CLIENT),
-        event["pipeline_execution_arn"],
-        _deadline(context),
-    )
+    deadline = deadline_of(context)
+    finished, deleted = tear_down(client_until(deadline), event["pipeline_execution_arn"], deadline)
     return {"status": "deleted" if finished else "pending", "deleted": json.dumps(deleted)}
 
 
@@ -52,40 +47,28 @@ def _finish(record: dict[str, Any], context: Any) -> bool:
     execution_arn = json.loads(record["body"])["detail"]["pipelineExecutionArn"]
     received = int(record["attributes"]["ApproximateReceiveCount"])
     pause_s = min(int(os.environ["RETRY_AFTER_S"]) * 2 ** (received - 1), _MAX_PAUSE_S)
-    sagemaker = boto3.client("sagemaker", config=CLIENT)
-    if is_running(sagemaker, execution_arn):
-        log.info(
-            "%s is running: the event came early, or an execution that had ended was started again",
-            execution_arn,
-        )
-        finished = received >= _MAX_LOOKS
-    else:
-        try:
-            finished, deleted = tear_down(sagemaker, execution_arn, _deadline(context))
-        except ClientError:
-            # The error makes the function's alarm ring. The message comes back all the same, until
-            # the queue gives it up: a person may cure it meanwhile.
-            _bring_back(record, pause_s)
-            raise
-        log.info(
-            "%s: %s, deleted %s",
-            execution_arn,
-            "nothing left" if finished else "to be tried again",
-            deleted,
-        )
+    deadline = deadline_of(context)
+    sagemaker = client_until(deadline)
+    try:
+        if is_running(sagemaker, execution_arn):
+            log.info("%s is running: the event came early, or it was started again", execution_arn)
+            finished = received >= _MAX_LOOKS
+        else:
+            finished, deleted = tear_down(sagemaker, execution_arn, deadline)
+            log.info("%s: finished %s, deleted %s", execution_arn, finished, deleted)
+    except (ClientError, BotoCoreError):
+        # The error makes the function's alarm ring. The message comes back all the same, until
+        # the queue gives it up: a person may cure it meanwhile.
+        _bring_back(record, pause_s)
+        raise
     if not finished:
         _bring_back(record, pause_s)
     return finished
 
 
 def _bring_back(record: dict[str, Any], pause_s: int) -> None:
-    sqs = boto3.client("sqs")
+    sqs = boto3.client("sqs", config=CLIENT)
     url = sqs.get_queue_url(QueueName=record["eventSourceARN"].rpartition(":")[2])["QueueUrl"]
     sqs.change_message_visibility(
         QueueUrl=url, ReceiptHandle=record["receiptHandle"], VisibilityTimeout=pause_s
     )
-
-
-def _deadline(context: Any) -> float:
-    remaining_s = float(context.get_remaining_time_in_millis()) / 1000
-    return time.monotonic() + remaining_s - _SPARE_S
