@@ -18,7 +18,13 @@ from typing import Any
 
 import boto3
 import manifest
+from botocore.config import Config
 from start import Outcome, StartRequest, start
+
+CLIENT = Config(
+    connect_timeout=5, read_timeout=10, retries={"mode": "standard", "total_max_attempts": 5}
+)
+"""By default one read that is never answered takes all of the function's minute."""
 
 log = logging.getLogger()
 log.setLevel(logging.INFO)
@@ -30,13 +36,13 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     A refusal of AWS is raised: Lambda tries twice more, and the token keeps that from starting two.
     """
     request = (
-        manifest.request_of(boto3.client("s3"), event)
+        manifest.request_of(boto3.client("s3", config=CLIENT), event)
         if event.get("source") == "aws.s3"
         else of_schedule(event)
     )
-    outcome = start(boto3.client("sagemaker"), request)
+    outcome = start(boto3.client("sagemaker", config=CLIENT), request)
     log.info("%s: %s", request.log_label, outcome)
-    _publish(boto3.client("cloudwatch"), request.origin, outcome)
+    _publish(boto3.client("cloudwatch", config=CLIENT), request.origin, outcome)
     return asdict(outcome)
 
 

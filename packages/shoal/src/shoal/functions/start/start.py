@@ -48,12 +48,13 @@ def start(sagemaker: Any, request: StartRequest) -> Outcome:
     pipeline = os.environ["PIPELINE_NAME"]
     executions = _executions(sagemaker, pipeline)
     duplicates = [
-        each["PipelineExecutionArn"]
-        for each in executions
-        if each.get("PipelineExecutionDisplayName") == request.name
+        each for each in executions if each.get("PipelineExecutionDisplayName") == request.name
     ]
     if duplicates:
-        return Outcome("duplicate", duplicates[0])
+        arn, status = (duplicates[0][f"PipelineExecution{key}"] for key in ("Arn", "Status"))
+        # The delivery that started it may have been cut off before it looked again.
+        older = _stop_if_second(sagemaker, executions, arn) if status == "Executing" else None
+        return Outcome("overlap", older) if older else Outcome("duplicate", arn)
     running = _oldest_running(executions)
     if running:
         return Outcome("overlap", running)
@@ -66,21 +67,23 @@ def start(sagemaker: Any, request: StartRequest) -> Outcome:
         ],
         ClientRequestToken=request.token,
     )
-    return _settled(sagemaker, pipeline, str(answer["PipelineExecutionArn"]))
+    arn = str(answer["PipelineExecutionArn"])
+    older = _stop_if_second(sagemaker, _executions(sagemaker, pipeline), arn)
+    return Outcome("overlap", older) if older else Outcome("started", arn)
 
 
-def _settled(sagemaker: Any, pipeline: str, arn: str) -> Outcome:
-    """Stop the new execution if another caller started one in the same moment.
+def _stop_if_second(sagemaker: Any, executions: list[dict[str, Any]], arn: str) -> str | None:
+    """Stop the new execution if another caller started one in the same moment; return that one.
 
     Both callers saw nothing running, and see both executions now; the older one continues.
     """
-    oldest = _oldest_running(_executions(sagemaker, pipeline))
+    oldest = _oldest_running(executions)
     if oldest is None or oldest == arn:
-        return Outcome("started", arn)
+        return None
     sagemaker.stop_pipeline_execution(
         PipelineExecutionArn=arn, ClientRequestToken=hashlib.sha256(arn.encode()).hexdigest()
     )
-    return Outcome("overlap", oldest)
+    return oldest
 
 
 def _oldest_running(executions: list[dict[str, Any]]) -> str | None:
