@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from shoal.aws.model_archive import content_sha256
 from tests.cli.trained import archive
 from tests.functions.invocation import FUNCTIONS, Outcome, invoke
+from tests.functions.loopback import Request, serving
 
 BUCKET = "shoal-mnist-dev-artifacts-111122223333-us-east-1"
 KEY = "training/abcdefghijkl/pipelines-abcdefghijkl-Train/output/model.tar.gz"
@@ -153,19 +155,40 @@ def test_an_archive_that_is_gone_fails_the_step(s3: Any, moto_url: str) -> None:
     assert "404" in seal(moto_url).error
 
 
-@pytest.mark.parametrize("module", ["sealer", "bring"])
-def test_a_copy_may_take_longer_than_a_minute_and_is_not_begun_again_and_again(
-    moto_url: str, tmp_path: Path, module: str
-) -> None:
-    program = f"""
+PATIENCE = """
 import sys
-sys.path.insert(0, {str(FUNCTIONS / "seal")!r})
-from {module} import s3_client
+sys.path.insert(0, {folder!r})
+import sealed_archive
+from botocore.config import Config
 def handler(event, context):
-    config = s3_client().meta.config
-    return [config.read_timeout, config.retries["total_max_attempts"]]
+    timeout_s = sealed_archive._PATIENT.read_timeout
+    sealed_archive._PATIENT = sealed_archive._PATIENT.merge(Config(read_timeout=1))
+    try:
+        sealed_archive.s3_client().copy_object(Bucket="b", Key="k", CopySource="b/other")
+    except Exception as error:
+        return [timeout_s, type(error).__name__]
+    return [timeout_s, "copied"]
 """
-    (tmp_path / "patience.py").write_text(program)
-    timeout_s, attempts = invoke(str(tmp_path), {}, endpoint_url=moto_url, module="patience").result
-    assert timeout_s >= 300
-    assert attempts * timeout_s <= 600  # the step's limit
+
+
+@pytest.mark.parametrize(
+    ("hangs", "outcome", "tries"), [(True, "ReadTimeoutError", 1), (False, "copied", 3)]
+)
+def test_a_copy_that_takes_long_is_not_begun_again_and_one_that_s3_refuses_now_is(
+    tmp_path: Path, hangs: bool, outcome: str, tries: int
+) -> None:
+    requests, over = [], threading.Event()
+
+    def answer(request: Request) -> tuple[int, bytes]:
+        requests.append(request)
+        if hangs:
+            over.wait(30)
+        slow = b"<Error><Code>SlowDown</Code><Message>Reduce your request rate.</Message></Error>"
+        return (503, slow) if len(requests) < 3 else (200, b"<CopyObjectResult/>")
+
+    (tmp_path / "patience.py").write_text(PATIENCE.format(folder=str(FUNCTIONS / "seal")))
+    with serving(answer) as url:
+        timeout_s, said = invoke(str(tmp_path), {}, endpoint_url=url, module="patience").result
+        over.set()
+    assert (said, len(requests)) == (outcome, tries)
+    assert 300 <= timeout_s <= 540  # the step's limit is 600

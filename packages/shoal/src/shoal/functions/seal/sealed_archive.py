@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, ReadTimeoutError
 
 MAX_BYTES = 5 * 1024**3
 """What S3 copies in one piece."""
@@ -37,10 +37,11 @@ _UNSEEN = ("403", "404")
 """Codes for what does not exist: the first without the right to list the whole bucket (S3 API
 reference, HeadObject).
 """
-_PATIENT = Config(read_timeout=300, retries={"mode": "standard", "total_max_attempts": 2})
-"""S3 may send nothing before a copy is done, a minute or more for 5 GB. After botocore's 60 s each
-attempt would begin another copy, while the one before it goes on (botocore, `Config`; users report
-it for boto3 in hydroshare#6091 and for Go in aws-sdk-go-v2#712; read, not run).
+_PATIENT = Config(read_timeout=300, retries={"mode": "standard", "total_max_attempts": 5})
+"""SageMaker does not repeat a Lambda step that S3's SlowDown failed. S3 may send nothing before a
+copy is done, a minute or more for 5 GB. After a timeout each attempt would begin another copy,
+while the one before it goes on (botocore, `Config`; users report it for boto3 in hydroshare#6091
+and for Go in aws-sdk-go-v2#712; read, not run).
 """
 
 
@@ -71,8 +72,15 @@ class Digests:
 
 
 def s3_client() -> Any:
-    """Return a client that waits for copies."""
-    return boto3.client("s3", config=_PATIENT)
+    """Return a client that waits for copies, and repeats what S3 refuses but no timeout."""
+
+    def end(caught_exception: Exception | None = None, **_: Any) -> None:
+        if isinstance(caught_exception, ReadTimeoutError):
+            raise caught_exception
+
+    client = boto3.client("s3", config=_PATIENT)
+    client.meta.events.register_first("needs-retry", end)
+    return client
 
 
 def seal(s3: Any, url: str, bucket: str, digests: Digests, execution: str) -> None:
