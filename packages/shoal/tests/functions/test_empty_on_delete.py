@@ -135,6 +135,39 @@ def test_the_answer_names_the_request_and_keeps_one_physical_id(s3: Any, moto_ur
     assert answers[0]["RequestId"] == "request-1"
 
 
+@pytest.mark.parametrize(
+    ("code", "status", "tries"),
+    [
+        ("InternalError", "SUCCESS", 2),
+        ("SlowDown", "SUCCESS", 2),
+        ("AccessDenied", "FAILED", 1),
+    ],
+)
+def test_a_version_that_s3_could_not_delete_just_now_is_tried_again(
+    code: str, status: str, tries: int
+) -> None:
+    """S3 says so of single keys in an answer that is no error, so boto3 repeats nothing."""
+    deletions: list[str] = []
+
+    def answer(request: Request) -> tuple[int, bytes]:
+        query, done = request.path.partition("?")[2], len(deletions) > 1
+        if query.startswith("delete"):
+            deletions.append(query)
+            error = f"<Error><Key>k</Key><Code>{code}</Code><Message>m</Message></Error>"
+            return 200, f"<DeleteResult>{'' if done else error}</DeleteResult>".encode()
+        tag = "<Tag><Key>shoal:empty-on-delete</Key><Value>true</Value></Tag>"
+        version = "" if done else "<Version><Key>k</Key><VersionId>1</VersionId></Version>"
+        return 200, {
+            "tagging": f"<Tagging><TagSet>{tag}</TagSet></Tagging>",
+            "policy": '{"Version": "2012-10-17", "Statement": []}',
+            "versions": f"<ListVersionsResult>{version}</ListVersionsResult>",
+        }[query.partition("&")[0]].encode()
+
+    with serving(answer) as url:
+        assert _empty_bucket(url)["Status"] == status
+    assert len(deletions) == tries
+
+
 class FakeRegistry:
     """Model packages of one group; refuses what SageMaker refuses."""
 

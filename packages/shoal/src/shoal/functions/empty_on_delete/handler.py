@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 import urllib.request
 from typing import Any
 
@@ -17,6 +18,11 @@ from botocore.exceptions import ClientError
 
 EMPTY_TAG = {"Key": "shoal:empty-on-delete", "Value": "true"}
 _NOT_FOUND = ("NoSuchBucket", "404", "ResourceNotFound")
+_PASSING = ("InternalError", "ServiceUnavailable", "SlowDown")
+"""Codes of single keys in an answer that is none of an error, so that nothing repeats them (S3 API
+reference, DeleteObjects and "Error responses"): the next page has them again.
+"""
+_PAUSE_S = 1.0
 _SPARE_MS = 30_000
 _CLOSED_SID = "ClosedBeforeDeletion"
 
@@ -71,9 +77,11 @@ def empty_bucket(bucket: str, context: Any) -> None:
     while objects := _first_versions(s3, bucket):
         _leave_time(context)
         answer = s3.delete_objects(Bucket=bucket, Delete={"Objects": objects, "Quiet": True})
-        if answer.get("Errors"):
-            raise RuntimeError(f"{bucket}: {answer['Errors'][0]}")
-        log.info("deleted %d versions from %s", len(objects), bucket)
+        errors = answer.get("Errors", [])
+        if lasting := [each for each in errors if each["Code"] not in _PASSING]:
+            raise RuntimeError(f"{bucket}: {lasting[0]}")
+        log.info("deleted %d versions from %s", len(objects) - len(errors), bucket)
+        time.sleep(_PAUSE_S if errors else 0)
 
 
 def _first_versions(s3: Any, bucket: str) -> list[dict[str, str]]:
