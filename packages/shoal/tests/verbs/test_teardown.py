@@ -185,6 +185,21 @@ def test_an_execution_that_waits_for_an_answer_is_stopped_with_one(place: Place)
     assert pipeline.look(arn).status == "Stopped"
 
 
+def test_an_execution_that_begins_while_others_are_stopped_is_stopped_too(place: Place) -> None:
+    sqs = place.target.client("sqs")
+    queue = sqs.create_queue(QueueName=place.settings.project)["QueueUrl"]
+    step = {"Name": "Ask", "Type": "Callback", "SqsQueueUrl": queue, "Arguments": {}}
+    pipeline = place.pipeline(step)
+    arns = [pipeline.start({})]
+
+    def begin_another(_: Event) -> None:
+        if len(arns) == 1:
+            arns.append(pipeline.start({}))
+
+    replace(place.teardown(), report=begin_another).stop_executions()
+    assert [pipeline.look(arn).status for arn in arns] == ["Stopped", "Stopped"]
+
+
 def test_log_groups_of_the_environment_are_removed_and_others_stay(place: Place) -> None:
     """An environment whose name goes on, with a stack of its own, is another."""
     logs = place.target.client("logs")

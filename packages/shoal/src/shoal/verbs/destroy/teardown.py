@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 from botocore.exceptions import ClientError
@@ -190,21 +191,24 @@ class Teardown:
                 schedules.set_paused(schedule.name, True)
 
     def stop_executions(self) -> None:
-        """Stops what runs and waits until it has stopped."""
+        """Stop what runs, and what begins meanwhile: somebody's, or a start that was under way."""
+        self._wait(
+            partial(self._none_runs, set()), _STOP_TIMEOUT_S, "executions are still stopping"
+        )
+
+    def _none_runs(self, stopped: set[str]) -> bool:
+        """Stop what is not in `stopped` yet; return whether nothing runs."""
         pipeline = self._pipeline
-        running = [
+        running = {
             each["PipelineExecutionArn"]
             for each in pipeline.executions()
             if each["PipelineExecutionStatus"] in {"Executing", "Stopping"}
-        ]
-        for arn in running:
+        }
+        for arn in sorted(running - stopped):
             self.report(Note(f"stopping execution {arn.rpartition('/')[2]}"))
             pipeline.stop(arn)
-        self._wait(
-            lambda: all(self._has_stopped(arn) for arn in running),
-            _STOP_TIMEOUT_S,
-            "executions are still stopping",
-        )
+        stopped |= running
+        return not [arn for arn in running if not self._has_stopped(arn)]
 
     def _has_stopped(self, arn: str) -> bool:
         execution = self._pipeline.look(arn)
