@@ -10,7 +10,6 @@ import pytest
 
 from local_kit.sagemaker_account import BUCKET, Account, until
 from shoal_local.processes import ProcessRegistry, started_at
-from shoal_local.sagemaker.container.launch import Pod
 from shoal_local.sagemaker.jobs.base.job import Ending, EndReason
 from shoal_local.sagemaker.settings import Settings
 from tests.sagemaker.conftest import Services
@@ -20,22 +19,6 @@ def hanging(state_dir: Path, job: str) -> None:
     """Wait until the job's script ignores SIGTERM: it prints that it hangs from then on."""
     log = state_dir / "sagemaker-jobs" / f"training-{job}" / "log.txt"
     until(lambda: log.exists() and log.read_text(), lambda text: text and "hanging" in text)
-
-
-def test_a_job_that_ignores_sigterm_is_killed_after_the_grace(
-    account: Account, second_service: Services, tmp_path: Path
-) -> None:
-    """Half a second after SIGTERM instead of 120."""
-    service, name = second_service(Settings(stop_grace_s=0.5)), {"TrainingJobName": "hangs"}
-    request = account.training("hangs", hyperparameters={"do": "hang"})
-    service.handle("CreateTrainingJob", request, "caller")
-    hanging(tmp_path, "hangs")
-    service.handle("StopTrainingJob", name, "caller")
-    job = until(
-        lambda: service.handle("DescribeTrainingJob", name, "caller"),
-        lambda each: each["TrainingJobStatus"] not in {"InProgress", "Stopping"},
-    )
-    assert (job["TrainingJobStatus"], job["SecondaryStatus"]) == ("Stopped", "Stopped")
 
 
 def test_closing_the_service_kills_at_once_and_leaves_no_process(
@@ -64,21 +47,6 @@ def test_only_hosts_that_all_exited_with_0_are_a_success(
     codes: dict[str, int | None], code: int
 ) -> None:
     assert Ending(EndReason.EXITED, codes).exit_code == code
-
-
-def test_a_pod_that_was_killed_has_no_exit_codes_to_claim(
-    account: Account, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Even if the supervision forgot that it killed, the missing exit code fails the job."""
-
-    def kill_and_forget(pod: Pod, _timeout_s: float) -> bool:
-        pod.close()
-        return True
-
-    monkeypatch.setattr(Pod, "wait", kill_and_forget)
-    job = account.process("killed", "mkdir -p /opt/ml/processing/report; sleep 5")
-    assert job["ProcessingJobStatus"] == "Failed"
-    assert job["FailureReason"].endswith("exit code: 137")
 
 
 def test_an_upload_that_is_refused_fails_the_job(account: Account) -> None:

@@ -27,6 +27,8 @@ PLAIN_VARIABLE = "SHOAL_PLAIN_CONTAINERS"
 """Environment variable that makes containers without namespaces even where the machine could make
 them.
 """
+_BEGIN_S, _ANSWER_S = 60.0, 10.0
+"""For a pod to begin, and to answer: it connects within 5 s, and one that is frozen never does."""
 _END_S = 5.0
 """For a pod that is told to end at once, before it is killed."""
 _HIDDEN = (STATE_FILE, "sagemaker-jobs", "accounts", "regions")
@@ -168,7 +170,13 @@ class Pod:
         return path
 
     def _connect_relay(self, emulator_port: int) -> None:
-        message, descriptors, _, _ = socket.recv_fds(self._control, 64, len(self._hosts))
+        self._control.settimeout(_BEGIN_S)
+        try:
+            message, descriptors, _, _ = socket.recv_fds(self._control, 64, len(self._hosts))
+        except TimeoutError as error:
+            self.close()
+            raise PodError(f"the pod did not begin within {_BEGIN_S:g} s") from error
+        self._control.settimeout(_ANSWER_S)
         if message == b"relay":
             listeners = [socket.socket(fileno=descriptor) for descriptor in descriptors]
             self._relays = [Relay(listener, emulator_port) for listener in listeners]
@@ -225,6 +233,8 @@ class Pod:
             try:
                 self._control.send(f"dial {port}".encode())
                 message, descriptors, _, _ = socket.recv_fds(self._control, 64, 1)
+            except TimeoutError as error:
+                raise ConnectionError("the container does not answer") from error
             except OSError as error:
                 raise ConnectionError("the container has ended") from error
         if not descriptors:
