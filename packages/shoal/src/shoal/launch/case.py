@@ -9,7 +9,6 @@ from shoal.launch import tables
 from shoal.launch.contract import Contract, contract_of
 from shoal.launch.image_uri import AwsImage, aws_image
 from shoal.launch.source_code import SourceCode, script_of
-from shoal.settings.sections.hyperparameters import HyperparameterValue
 from shoal.settings.sections.strategies import strategies_of
 from shoal.settings.settings import Framework, Strategy, Training
 
@@ -142,23 +141,14 @@ class Case:
         return [strategy for strategy in allowed if strategy is not self.training.strategy]
 
     @property
-    def with_spaces(self) -> Mapping[str, HyperparameterValue]:
-        """The hyperparameters that a shell would split."""
-        values = self.training.hyperparameters.items()
-        return {name: value for name, value in values if " " in str(value)}
-
-    @property
     def shell_switch(self) -> str | None:
         """The hyperparameter that starts the script without a shell; None if nothing does that.
 
-        What smddprun does with its words is not known, and the toolkit reads mpirun's output only
-        with the shell.
+        What smddprun does with its words is not known.
         """
-        row = tables.without_shell(self.framework)
-        if row is None or self.contract.launcher == "mpirun":
+        if self.contract.launcher == "mpirun":
             return None
-        name, since = row
-        return None if tables.is_older(self.version, since) else name
+        return tables.without_shell(self.framework, self.version)
 
     @property
     def may_have_horovod(self) -> bool:

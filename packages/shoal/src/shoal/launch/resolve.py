@@ -201,7 +201,8 @@ def _hyperparameters(case: Case) -> dict[str, str]:
     if (case.framework, case.strategy) == (Framework.TENSORFLOW, Strategy.HOROVOD):
         texts["model_dir"] = CONTAINER_MODEL_DIR
     encoded = {name: json.dumps(value) for name, value in texts.items()}
-    switches = {case.shell_switch: "true"} if case.shell_switch and case.with_spaces else {}
+    has_spaces = any(" " in str(each) for each in case.training.hyperparameters.values())
+    switches = {case.shell_switch: "true"} if case.shell_switch and has_spaces else {}
     encoded |= {"sagemaker_container_log_level": "20", **switches}
     return {**encoded, **case.contract.hyperparameters()}
 

@@ -386,8 +386,8 @@ def _sharding(case: Case) -> Iterator[Problem]:
 @rule()
 def _spaces(case: Case) -> Iterator[Problem]:
     """Refuse a value that would reach the script as several words."""
-    if case.shell_switch is None:
-        for name, value in case.with_spaces.items():
+    for name, value in case.training.hyperparameters.items():
+        if case.shell_switch is None and " " in str(value):
             yield problem_at(f"training.hyperparameters.{name}", value, case, "words for a shell")
 
 

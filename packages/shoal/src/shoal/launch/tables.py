@@ -228,12 +228,10 @@ def strategy(name: str) -> StrategyRow:
     return StrategyRow(**row | {"hosts": Hosts(**row.get("hosts", {}))})
 
 
-def without_shell(framework: str) -> tuple[str, str] | None:
-    """Return the hyperparameter by which the toolkit starts the script without a shell, and the
-    first version of the framework whose images read it; None where there is none.
-    """
+def without_shell(framework: str, version: str) -> str | None:
+    """Return the hyperparameter by which the toolkit starts the script without a shell, if any."""
     row = _table("strategies")["without_shell"].get(framework)
-    return (row["hyperparameter"], row["since"]) if row else None
+    return str(row["hyperparameter"]) if row and not is_older(version, row["since"]) else None
 
 
 def last_horovod(framework: str, device: str) -> str:

@@ -181,37 +181,14 @@ def test_what_goes_together_is_accepted(keys: dict[str, Any]) -> None:
     assert shipped.launch("shipped_code", **keys).contract
 
 
-FSDP = {"fsdp": "full_shard auto_wrap"}
-HUGGING_FACE = (
-    "763104351884.dkr.ecr.us-east-1.amazonaws.com/huggingface-pytorch-training:"
-    "2.9.0-transformers5.3.0-gpu-py312-cu130-ubuntu22.04"
-)
-SPACES: list[tuple[bool, dict[str, Any]]] = [
-    (True, {"strategy": "torchrun"}),
-    (True, {**ALONE, "strategy": "none", "framework_version": "1.13.1"}),
-    (True, {"strategy": "torchrun", "framework_version": "2.9.0", "image_uri": HUGGING_FACE}),
-    (True, {"strategy": "torchrun", "image_uri": "registry/own:1"}),
-    (True, {"collective": "allgather"}),
-    (False, {**ALONE, "strategy": "none", "framework_version": "1.12.1"}),
-    (False, {"strategy": "smddp"}),
-    (False, {"collective": "allgather", "launcher": "mpirun"}),
-    (False, {"strategy": "horovod", "framework_version": "2.0.0"}),
-    (False, {**ALONE, **TENSORFLOW, "strategy": "mirrored"}),
-]
-
-
-@pytest.mark.parametrize(("is_taken", "keys"), SPACES)
+@pytest.mark.parametrize(("is_taken", "keys"), rows(__file__, "launch.yaml", "spaces"))
 def test_a_value_with_spaces_is_refused_or_started_without_a_shell(
     is_taken: bool, keys: dict[str, Any]
 ) -> None:
-    refused = shipped.refusals(**{"instance_count": 2, **keys, "hyperparameters": FSDP})
-    switch = {"sagemaker_toolkit_native_launcher_enabled": "true"}
-    if is_taken:
-        assert refused == []
-        assert switch.items() <= launch(**keys, hyperparameters=FSDP).hyperparameters.items()
-    else:
-        (line,) = refused
-        assert "hyperparameters.fsdp" in line
-        assert "use strategy torchrun or none of PyTorch 1.13.1 or later" in line
-    plain = launch(**keys, hyperparameters={"fsdp": "full_shard"}).hyperparameters
-    assert not switch.keys() & plain.keys()
+    keys = {"instance_count": 2, **keys, "hyperparameters": {"fsdp": "full_shard auto_wrap"}}
+    lines = shipped.refusals(**keys)
+    said = "use strategy torchrun or none of PyTorch 1.13.1 or later"
+    assert [said in line for line in lines] == [True][is_taken:]
+    switch = "sagemaker_toolkit_native_launcher_enabled"
+    assert not is_taken or launch(**keys).hyperparameters[switch] == "true"
+    assert switch not in launch(**keys | {"hyperparameters": {}}).hyperparameters
