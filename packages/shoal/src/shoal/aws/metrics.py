@@ -25,7 +25,9 @@ _WORLD_SIZE = re.compile(rf"\bworld_size={_COUNT}")
 _ELAPSED = re.compile(rf"\belapsed_s=({_NUMBER})")
 _PARTS = re.compile(r"(?:^|[\s:>])processes=(?P<processes>\d+)(?P<parts>(?: [a-z_]+=\d+)*)$")
 MAX_LINE = 4096
-"""Characters of a line in which something is looked for."""
+"""Characters of a line in which a cause is looked for."""
+MAX_MATCHED = 1000
+"""Those that expressions get: `shoal check` tries them on lines of that length."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,7 @@ def _words(name: str, count: int) -> str:
 
 def parse(line: str, metrics: Mapping[str, Metric]) -> Metrics | None:
     """Return what one log line says of a training, or None if it has none of these `metrics`."""
-    line = line[:MAX_LINE]
+    line = line[:MAX_MATCHED]
     if readings := tuple(_readings(line, metrics)):
         elapsed, world = (pattern.search(line) for pattern in (_ELAPSED, _WORLD_SIZE))
         return Progress(

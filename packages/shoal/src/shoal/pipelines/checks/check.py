@@ -21,6 +21,7 @@ from shoal.pipelines.checks import (
     schedules,
     script_options,
     scripts,
+    slow_expressions,
 )
 from shoal.pipelines.infrastructure import placeholder_infrastructure
 from shoal.pipelines.own_pipeline import STEPS, definition_of, standard_steps
@@ -114,6 +115,7 @@ def _before_launch(environment: Environment, root: Path | None) -> Iterator[Prob
     yield from instances.problems(environment)
     yield from capacity.problems(environment)
     yield from pins.problems(environment, root)
+    yield from slow_expressions.problems(environment)
     if training.require_efa:
         yield from fabric.problems(training, source_code.read(root, training))
     yield from scripts.missing(environment, training.entry_point, root)

@@ -9,8 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from re import _parser  # type: ignore[attr-defined]
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
@@ -50,7 +49,7 @@ class Metric(Settings):
     """A number in the log lines of rank 0."""
 
     regex: Annotated[str, StringConstraints(min_length=1, max_length=500)]
-    """Regular expression with one group, which is the number."""
+    """Regular expression with one group, which is the number in a line's first 1,000 characters."""
     unit: Annotated[str, StringConstraints(max_length=20)] = ""
     """What the number counts, as in rows/s."""
     direction: Direction | None = None
@@ -134,7 +133,6 @@ def _direction(gate: Gate, metrics: Mapping[str, Metric]) -> Direction | None:
     return gate.direction or (stated.pop() if len(stated) == 1 else None)
 
 
-_REPEATS, _MANY = ("MAX_REPEAT", "MIN_REPEAT"), 20
 _SHARES = ("acc", "auc", "auroc", "f1", "iou", "precision", "r2", "recall")
 """How the names of metrics begin that are from 0 to 1."""
 
@@ -150,33 +148,9 @@ def metric_problems(metrics: Mapping[str, Metric], where: str) -> Iterator[Probl
         except re.error as error:
             yield Problem(key, f"is no regular expression: {error}", "correct it")
             continue
-        if any(_repeated(_parser.parse(metric.regex), is_repeated=False)):
-            message = "could take for ever for one line: in a repeat there is another one"
-            yield Problem(key, message, "write the inner one alone, as in ([0-9.]+)")
         if groups != 1:
             message = f"has {groups} groups, and the one is the number"
             yield Problem(key, message, "write (?:...) for groups that are not")
-
-
-def _repeated(items: Any, *, is_repeated: bool) -> Iterator[bool]:
-    """Yield, for each part of an expression, whether it is within a repeat and can have several
-    lengths: Python then tries every division of a line (`([0-9]+)+$` takes 5 s for 26 digits, and
-    twice as long for each further one). Other slow expressions are not found.
-    """
-    for operator, argument in items:
-        name, is_many = str(operator), is_repeated
-        parts = []
-        if name in _REPEATS:
-            low, high, body = argument
-            yield is_repeated and low != high
-            is_many, parts = is_repeated or high >= _MANY, [body]
-        elif name == "BRANCH":
-            yield is_repeated
-            parts = argument[1]
-        elif name in ("SUBPATTERN", "ASSERT", "ASSERT_NOT"):
-            parts = [argument[-1]]
-        for part in parts:
-            yield from _repeated(part, is_repeated=is_many)
 
 
 def risks(gates: tuple[Gate, ...]) -> Iterator[str]:

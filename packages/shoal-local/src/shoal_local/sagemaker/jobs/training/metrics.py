@@ -12,6 +12,9 @@ from collections.abc import Callable, Sequence
 from shoal_local.sagemaker.errors import invalid
 from shoal_local.sagemaker.shapes import Document
 
+MAX_MATCHED = 1000
+"""Characters of a line that expressions get, so that a slow one ends: Python cannot stop it."""
+
 
 class Metrics:
     """Matches each line with each regular expression and publishes every value.
@@ -30,7 +33,7 @@ class Metrics:
 
     def see(self, line: str) -> None:
         for name, pattern in self._patterns:
-            for match in pattern.finditer(line):
+            for match in pattern.finditer(line[:MAX_MATCHED]):
                 value = _number(match.group(1) if pattern.groups else match.group(0))
                 if value is not None:
                     with self._lock:

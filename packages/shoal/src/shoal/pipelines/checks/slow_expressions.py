@@ -1,0 +1,88 @@
+"""Find expressions of metrics that take too long for one line, by trying them on hostile lines.
+
+A process of its own tries them, because Python's `re` cannot be interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from re import _compiler, _parser  # type: ignore[attr-defined]
+from signal import SIGVTALRM
+from typing import Any
+
+from shoal.settings.parsing.errors import Problem
+from shoal.settings.settings import Environment
+
+LENGTH = 1000
+"""Characters of a line that `shoal.aws.metrics` gives to an expression."""
+_FILLERS = " 0a.x=:-,_\t/AZ\"'[](){}#%"
+_TRIAL = """
+import json, re, signal, sys
+expression, lines = json.load(sys.stdin)
+expression = re.compile(expression)
+for line in lines:
+    signal.setitimer(signal.ITIMER_VIRTUAL, 1)
+    expression.search(line)
+"""
+
+
+def problems(environment: Environment) -> Iterator[Problem]:
+    """Yield the metrics whose expressions are too slow for a line that a script could print."""
+    for name, metric in environment.training.metrics.items():
+        if is_slow(metric.regex):
+            message = "could take a second for each line: two of its repeats match the same text"
+            advice = r"begin with what stands before the number, as in loss[:=]\s*([0-9.]+)"
+            yield Problem(f"training.metrics.{name}.regex", message, advice, metric.regex)
+
+
+@cache
+def is_slow(expression: str) -> bool:
+    """Return whether a valid expression takes a second of processor time for one of the lines.
+
+    One with a single repeat and no alternatives never does.
+    """
+    parsed = _parser.parse(expression)
+    if len(re.findall("_REPEAT, |BRANCH, ", str(parsed))) < 2:
+        return False
+    command = [sys.executable, "-I", "-S", "-c", _TRIAL]
+    tried = json.dumps([expression, sorted(_lines(list(_leaves(parsed))))])
+    try:
+        ended = subprocess.run(command, input=tried, text=True, timeout=60, check=False)
+    except subprocess.TimeoutExpired:
+        return True
+    return ended.returncode == -SIGVTALRM
+
+
+def _lines(leaves: list[tuple[str, bool]]) -> set[str]:
+    """Return lines that begin as a match does, up to each repeat, go on with one filler, and end
+    with what makes the match fail.
+    """
+    texts = [text for text, _ in leaves]
+    starts = [number for number, (_, is_repeat) in enumerate(leaves) if is_repeat]
+    pieces = {"".join(texts[start:end]) for start in (0, *starts) for end in (*starts, None)}
+    begins = {"".join(texts[:number]) for number in (0, *starts)}
+    fillers = {*_FILLERS, *texts, *pieces} - {""}
+    return {(begin + each * LENGTH)[: LENGTH - 1] + "\0" for begin in begins for each in fillers}
+
+
+def _leaves(items: Any) -> Iterator[tuple[str, bool]]:
+    """Yield a text that each part of a parsed expression matches, and whether it is a repeat."""
+    for item in items:
+        name, argument = str(item[0]), item[1]
+        if name.endswith("_REPEAT"):
+            text = "".join(text for text, _ in _leaves(argument[2]))
+            yield text * max(argument[0], 1), True
+        elif name in ("SUBPATTERN", "ASSERT"):
+            yield from _leaves(argument[-1])
+        elif name == "BRANCH":
+            for branch in argument[1]:
+                yield from _leaves(branch)
+        elif name in ("LITERAL", "NOT_LITERAL", "ANY", "IN"):
+            part = _compiler.compile(_parser.SubPattern(items.state, [item]))
+            letters = [chr(argument)] if name == "LITERAL" else map(chr, range(32, 127))
+            yield next(filter(part.fullmatch, letters), ""), False
