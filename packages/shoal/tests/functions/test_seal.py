@@ -68,6 +68,14 @@ def test_the_archive_is_copied_under_its_hash_and_the_next_steps_get_the_copy(
     assert not s3.head_object(Bucket=BUCKET, Key=SEALED)["Metadata"]
 
 
+@pytest.mark.parametrize("key", ["/model.tar.gz", "a//model.tar.gz", "a#b/model.tar.gz?c"])
+def test_the_key_of_an_archive_is_taken_as_it_is(s3: Any, moto_url: str, key: str) -> None:
+    s3.put_object(Bucket=BUCKET, Key=key, Body=ARCHIVE)
+    s3.delete_object(Bucket=BUCKET, Key=KEY)
+    assert seal(moto_url, model_data_url=f"s3://{BUCKET}/{key}").result == RESULT
+    assert content(s3, SEALED) == ARCHIVE
+
+
 def test_an_archive_that_was_written_again_after_the_evaluation_is_never_under_that_name(
     s3: Any, moto_url: str
 ) -> None:

@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from shoal.aws.objects import object_at
 from shoal.aws.target import Target, loopback_variables, offline_environment
 from shoal.errors import UsageError
 
@@ -17,6 +18,13 @@ USER = {
     "AWS_ENDPOINT_URL_SQS": "https://elsewhere",
     "HOME": "/home/me",
 }
+
+
+@pytest.mark.parametrize(
+    "key", ["a/b", "a//b", "/a", "//a//", "a#b", "a?b=c#d", "a%20b c", "a/../b", ""]
+)
+def test_every_character_of_a_key_is_the_keys(key: str) -> None:
+    assert object_at(f"s3://bucket/{key}") == {"Bucket": "bucket", "Key": key}
 
 
 def test_children_for_aws_get_everything_the_user_has() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
 from botocore.exceptions import ClientError
 
@@ -17,9 +16,12 @@ NO_OBJECT = frozenset({"404", "NotFound", "NoSuchKey", "NoSuchBucket", "NoSuchVe
 
 
 def object_at(uri: str) -> dict[str, str]:
-    """Return the arguments by which S3's requests name the object at s3://BUCKET/KEY."""
-    place = urlsplit(uri)
-    return {"Bucket": place.netloc, "Key": place.path.lstrip("/")}
+    """Return the arguments by which S3's requests name the object at s3://BUCKET/KEY.
+
+    Every character of the key is the key's: `//`, `?` and `#` too.
+    """
+    bucket, _, key = uri.removeprefix("s3://").partition("/")
+    return {"Bucket": bucket, "Key": key}
 
 
 def objects_at(target: Target, uri: str) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -8,7 +8,6 @@ import posixpath
 import tempfile
 from contextlib import suppress
 from typing import IO
-from urllib.parse import urlsplit
 
 from shoal.aws.model_archive import (
     MAX_CODE_BYTES,
@@ -17,6 +16,7 @@ from shoal.aws.model_archive import (
     plain_files_in,
     read,
 )
+from shoal.aws.objects import object_at
 from shoal.aws.target import Target
 from shoal.errors import AnswerError
 from shoal.repository import Repository, hash_as
@@ -39,12 +39,11 @@ def commit_of(repository: Repository, folder: str, target: Target, code_uri: str
         head = repository.head()
     except AnswerError:  # no repository, or no commit in it
         return None
-    place = urlsplit(code_uri)
-    bucket, key = place.netloc, place.path.lstrip("/")
-    body = target.client("s3").get_object(Bucket=bucket, Key=key)["Body"]
+    place = object_at(code_uri)
+    body = target.client("s3").get_object(**place)["Body"]
     with tempfile.TemporaryFile() as archive:
         archive.write(body.read(MAX_CODE_BYTES))
-        return newest_commit(repository, folder, files_of(archive, key, head))
+        return newest_commit(repository, folder, files_of(archive, place["Key"], head))
 
 
 def files_of(archive: IO[bytes], key: str, like: str) -> Files:

@@ -30,7 +30,7 @@ PURPOSE = "pages"
 LIBRARY = Path(__file__).resolve().parents[3]
 """The folder that has the package `shoal`, wherever the app's checkout is."""
 _CLEANERS = (TEARDOWN, SWEEP)
-_ASKING = "execution jobs logs metrics registry target"
+_ASKING = "execution jobs logs metrics objects registry target"
 _PAGE_MODULES = "__init__ history kept look page place record"
 _READINGS = (
     "__init__ calls cause cleanups curves evaluation gates lineage money report resources step_log"

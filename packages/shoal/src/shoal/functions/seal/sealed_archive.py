@@ -19,7 +19,6 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
 import boto3
 from botocore.config import Config
@@ -108,8 +107,8 @@ def copy(
     metadata: Mapping[str, str],
 ) -> None:
     """Copy as `seal` does, also over a sealed archive; the copy has this metadata only."""
-    location = urlsplit(url)
-    source = location.netloc, location.path.lstrip("/")
+    source_bucket, _, key = url.removeprefix("s3://").partition("/")
+    source = source_bucket, key
     head = s3.head_object(Bucket=source[0], Key=source[1])
     expected = digests.of(head["ContentLength"])
     # Under a name of its own first: the final name never has other bytes, not for a moment.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from typing import Any
-from urllib.parse import urlsplit
 
 from shoal.aws.execution import Execution
 from shoal.aws.jobs import job_name
+from shoal.aws.objects import object_at
 from shoal.aws.registry import Package, describe
 from shoal.aws.target import Target
 from shoal.errors import ShoalError
@@ -35,8 +35,8 @@ def evaluation_text(target: Target, execution: Execution) -> bytes:
         output["OutputName"]: output["S3Output"]["S3Uri"]
         for output in job["ProcessingOutputConfig"]["Outputs"]
     }
-    place = urlsplit(f"{uris['evaluation'].rstrip('/')}/evaluation.json")
-    report = target.client("s3").get_object(Bucket=place.netloc, Key=place.path.lstrip("/"))
+    place = object_at(f"{uris['evaluation'].removesuffix('/')}/evaluation.json")
+    report = target.client("s3").get_object(**place)
     return bytes(report["Body"].read(MAX_BYTES))
 
 
