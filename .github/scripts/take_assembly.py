@@ -18,6 +18,8 @@ from typing import Any
 TOP = "cdk.out"
 LEGACY_ASSET = "aws:cdk:asset"
 """Metadata by which older templates name a file to publish or an image to build."""
+ASSET_PATH = "aws:asset:path"
+"""Metadata of a resource that names its code, or a nested stack's template, which the CLI reads."""
 NAMES_OF_FILES = ("file", "templateFile", "directoryName")
 """Properties of an artifact that name what the CLI reads."""
 
@@ -52,6 +54,8 @@ def check_manifest(path: Path, root: Path) -> None:
         for name in NAMES_OF_FILES:
             if name in properties:
                 _inside(path, properties[name], root)
+        if template := properties.get("templateFile"):
+            check_template(path, template, root, set())
         metadata = [*artifact.get("metadata", {}).values()]
         if extra := artifact.get("additionalMetadataFile"):
             metadata += _read(_inside(path, extra, root)).values()
@@ -63,6 +67,19 @@ def check_manifest(path: Path, root: Path) -> None:
             nested = _inside(path, properties["directoryName"], root)
             if not (nested / "manifest.json").is_file():
                 raise RefusedError(f"{nested} has no manifest")
+
+
+def check_template(manifest: Path, name: str, root: Path, known: set[str]) -> None:
+    """Raise RefusedError for a resource whose file, named from the manifest's folder, lies outside;
+    `known` are the templates that were checked.
+    """
+    for resource in _read(_inside(manifest, name, root)).get("Resources", {}).values():
+        asset = (resource.get("Metadata") or {}).get(ASSET_PATH)
+        if asset is None:
+            continue
+        _inside(manifest, str(asset), root)
+        if resource.get("Type") == "AWS::CloudFormation::Stack" and asset not in known:
+            check_template(manifest, str(asset), root, known | {asset})
 
 
 def check_assets(path: Path, root: Path) -> None:

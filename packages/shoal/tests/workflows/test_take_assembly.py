@@ -20,6 +20,13 @@ Assembly = dict[str, Any]
 """File name in cdk.out to its JSON."""
 
 
+NESTED = "AWS::CloudFormation::Stack"
+
+
+def at(path: str) -> dict[str, Any]:
+    return {"Metadata": {"aws:asset:path": path, "aws:asset:property": "Code"}}
+
+
 def assembly() -> Assembly:
     """Return what `cdk synth` writes for one stage: nested assembly, assets one folder above it."""
     stack = {
@@ -33,7 +40,16 @@ def assembly() -> Assembly:
     return {
         "manifest.json": {"artifacts": {"assembly-dev": nested}},
         "assembly-dev/manifest.json": {"artifacts": {"stack": stack, "stack.assets": assets}},
-        "assembly-dev/stack.template.json": {"Resources": {"A": {"executable": ["a property"]}}},
+        "assembly-dev/stack.template.json": {
+            "Resources": {
+                "A": {"executable": ["a property"]},
+                "Code": {"Type": "AWS::Lambda::Function", **at("../asset.1a2b")},
+                "Nested": {"Type": NESTED, **at("nested.template.json")},
+            }
+        },
+        "assembly-dev/nested.template.json": {
+            "Resources": {"Self": {"Type": NESTED, **at("nested.template.json")}, "B": {}}
+        },
         "assembly-dev/stack.metadata.json": {"/a": [{"type": "aws:cdk:logicalId", "data": "A"}]},
         "assembly-dev/stack.assets.json": {"files": {"1a2b": code}, "dockerImages": {}},
         "asset.1a2b/handler.py": {},
@@ -76,6 +92,10 @@ def of_stack(**keys: Any) -> Callable[[Assembly], Any]:
     return lambda files: files["assembly-dev/manifest.json"]["artifacts"]["stack"].update(keys)
 
 
+def of_template(name: str, **resource: Any) -> Callable[[Assembly], Any]:
+    return lambda files: files[f"assembly-dev/{name}.template.json"]["Resources"].update(X=resource)
+
+
 IMAGE = {"x": {"source": {"directory": "."}, "destinations": {}}}
 PROGRAM = {"x": {"source": {"executable": ["/bin/sh", "-c", "id"]}, "destinations": {}}}
 OLD_ASSET = [{"type": "aws:cdk:asset", "data": {"packaging": "file", "path": "/etc/passwd"}}]
@@ -104,6 +124,12 @@ def renamed(files: Assembly) -> None:
         (of_stack(metadata={"/a": OLD_ASSET}), "outside a manifest"),
         (of_stack(additionalMetadataFile="../../x.json"), "outside the assembly"),
         (of_stack(properties={"templateFile": "/etc/passwd"}), "outside the assembly"),
+        (of_template("stack", **at("/proc/self/environ")), "outside the assembly"),
+        (of_template("stack", **at("../../x"), Type=NESTED), "outside the assembly"),
+        (of_template("stack", **at("../../cdk.out-x/y")), "outside the assembly"),
+        (of_template("stack", **at("none.json"), Type=NESTED), "none.json"),
+        (of_template("nested", **at("../../../etc/passwd")), "outside the assembly"),
+        (of_template("nested", **at("/etc/hosts"), Type=NESTED), "outside the assembly"),
         (
             lambda files: files["assembly-dev/stack.metadata.json"].update({"/a": OLD_ASSET}),
             "outside a manifest",
