@@ -68,6 +68,17 @@ def end_group(process_group: int, grace_s: float = GRACE_S) -> None:
         os.killpg(process_group, signal.SIGKILL)
 
 
+def end_processes_with(variable: str) -> None:
+    """Kill what was started with `NAME=VALUE` in its environment, also in a session of its own.
+
+    Where the system has no /proc, such processes are not found.
+    """
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if variable.encode() in (folder / "environ").read_bytes().split(b"\0"):
+                os.kill(int(folder.name), signal.SIGKILL)
+
+
 @dataclass(frozen=True)
 class ProcessRegistry:
     """The process groups of an emulator, one file each under `<state_dir>/processes/`."""

@@ -15,7 +15,7 @@ from shoal_local.control.functions.sandbox import Sandbox
 from shoal_local.control.functions.service import Functions
 from shoal_local.control.http.protocol import ApiCall
 from shoal_local.errors import AwsError
-from shoal_local.processes import ProcessRegistry
+from shoal_local.processes import ProcessRegistry, started_at
 
 ECHO = "def handler(event, context):\n    print('got', event)\n    return {'event': event}\n"
 
@@ -223,3 +223,50 @@ def test_a_process_that_cannot_be_started_leaves_no_file_open(tmp_path: Path) ->
     with pytest.raises(FileNotFoundError):
         Sandbox(tmp_path / "missing", {}, ProcessRegistry(tmp_path / "processes"), "lambda")
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+@pytest.mark.parametrize("name", ["f", "1", "_", "x" * 64])
+def test_a_function_of_any_name_that_lambda_takes_is_invoked(account: Account, name: str) -> None:
+    settings = {"Runtime": "python3.12", "Handler": "main.handler", "Role": account.role()}
+    functions = account.client("lambda")
+    functions.create_function(FunctionName=name, Code={"ZipFile": zipped(ECHO)}, **settings)
+    assert account.invoke(name, 7)["payload"] == {"event": 7}
+    functions.delete_function(FunctionName=name)
+
+
+WRITTEN = {
+    "an answer": '\'{"payload": "7", "max_memory_kib": 1}\\n\'',
+    "no JSON": "'x\\n'",
+    "another kind of JSON": "'7\\n'",
+    "the beginning of a line": "'x'",
+}
+
+
+@pytest.mark.parametrize("text", WRITTEN.values(), ids=WRITTEN)
+def test_what_a_function_writes_beside_its_answer_is_an_error_and_no_later_answer(
+    account: Account, text: str
+) -> None:
+    source = (
+        "import os, sys\ndef handler(event, context):\n    if event:\n"
+        f"        os.write(int(sys.argv[2]), {text.encode()!r})\n"
+        "    return context.aws_request_id\n"
+    )
+    name = account.function(source)
+    spoilt = account.invoke(name, True)["payload"]
+    assert spoilt["errorType"] == "Runtime.UnknownAnswer"
+    assert "wrote to the descriptor" in spoilt["errorMessage"]
+    assert len({str(account.invoke(name, False)["payload"]) for _ in range(3)}) == 3
+
+
+def test_what_a_function_starts_in_a_session_of_its_own_ends_with_the_function(
+    account: Account,
+) -> None:
+    source = (
+        "import subprocess\ndef handler(event, context):\n    return subprocess.Popen(['sleep',"
+        " '600'], start_new_session=True).pid\n"
+    )
+    name = account.function(source)
+    pid = account.invoke(name)["payload"]
+    assert started_at(pid) is not None
+    account.client("lambda").delete_function(FunctionName=name)
+    assert eventually(lambda: started_at(pid) is None)

@@ -110,6 +110,7 @@ for await (const line of createInterface({ input: new net.Socket({ fd: requests,
   const outcome = await outcomeOf(handler, invocation);
   const memory = /VmHWM:\s*(\d+)/.exec(fs.readFileSync("/proc/self/status", "ascii"));
   process.stdout.write(`${MARK} ${invocation.request_id}\n`);
-  say({ ...outcome, max_memory_kib: Number(memory?.[1] ?? process.resourceUsage().maxRSS) });
+  const max_memory_kib = Number(memory?.[1] ?? process.resourceUsage().maxRSS);
+  say({ ...outcome, max_memory_kib, request_id: invocation.request_id });
 }
 process.exit(0);

@@ -164,7 +164,7 @@ def main(requests_fd: int, answers_fd: int) -> None:
             )
             if "error" in outcome:
                 report(outcome["error"])
-            outcome["max_memory_kib"] = max_memory_kib()
+            outcome |= {"max_memory_kib": max_memory_kib(), "request_id": request_id.current}
             sys.stderr.flush()
             print(f"{MARK} {invocation['request_id']}", flush=True)
             print(json.dumps(outcome), file=answers, flush=True)

@@ -18,7 +18,7 @@ from typing import IO, Any
 
 from shoal_local.control.functions.handler_process import MARK
 from shoal_local.control.functions.node_runtime import command
-from shoal_local.processes import ProcessRegistry
+from shoal_local.processes import ProcessRegistry, end_processes_with
 
 PROGRAM = Path(__file__).with_name("handler_process.py")
 START_LIMIT_S = 60.0
@@ -27,6 +27,7 @@ _MAX_ANSWER_BYTES = 2 * 6_291_556
 """What the pipe takes of an answer as JSON within JSON, whose own limit is half of that at least
 (Lambda developer guide, "Lambda quotas": 6 MB).
 """
+_NOT_AN_ANSWER = "the function wrote to the descriptor on which only the runtime answers"
 _TOO_LARGE = "Response payload size exceeded maximum allowed payload size (6291556 bytes)."
 
 
@@ -87,6 +88,7 @@ class Sandbox:
             os.close(requests_read)
             os.close(answers_write)
         self._registry = registry
+        self._mark = f"AWS_LAMBDA_LOG_STREAM_NAME={environment.get('AWS_LAMBDA_LOG_STREAM_NAME')}"
         registry.register(self.process.pid, what)
         self._requests = os.fdopen(requests_write, "w", encoding="utf-8")
         self._answers = answers_read
@@ -110,7 +112,8 @@ class Sandbox:
             start = time.monotonic()
             invocation["deadline_ms"] = int((time.time() + timeout_s) * 1000)
             self._send(invocation)
-            answer = self._receive(timeout_s, f"Task timed out after {timeout_s:.2f} seconds")
+            late = f"Task timed out after {timeout_s:.2f} seconds"
+            answer = self._receive(timeout_s, late, invocation["request_id"])
         except SandboxLostError as lost:
             self.stop()
             message = f"RequestId: {invocation['request_id']} Error: {lost}"
@@ -140,6 +143,7 @@ class Sandbox:
         """Kill, reap and close, when no invocation is under way. Safe to call twice."""
         self.kill()
         self.process.wait()
+        end_processes_with(self._mark)
         with contextlib.suppress(BrokenPipeError):
             self._requests.close()
         if self._answers >= 0:
@@ -159,7 +163,10 @@ class Sandbox:
         except BrokenPipeError:
             raise self._lost() from None
 
-    def _receive(self, timeout_s: float, late: str) -> dict[str, Any]:
+    def _receive(
+        self, timeout_s: float, late: str, request_id: str | None = None
+    ) -> dict[str, Any]:
+        """Return the runtime's next line. Raises SandboxLostError for what it did not write."""
         deadline, searched = time.monotonic() + timeout_s, 0
         while (end := self._unread.find(b"\n", searched)) < 0:
             searched, left_s = len(self._unread), deadline - time.monotonic()
@@ -173,7 +180,11 @@ class Sandbox:
                 raise SandboxLostError("Function.ResponseSizeTooLarge", _TOO_LARGE)
         line = bytes(self._unread[:end])
         del self._unread[: end + 1]
-        return dict(json.loads(line))
+        with contextlib.suppress(ValueError):
+            answer = json.loads(line)
+            if isinstance(answer, dict) and answer.get("request_id") == request_id:
+                return answer
+        raise SandboxLostError("Runtime.UnknownAnswer", _NOT_AN_ANSWER)
 
     def _readable(self, timeout_s: float) -> bool:
         # not select(): it takes no descriptors above 1023

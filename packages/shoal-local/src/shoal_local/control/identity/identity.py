@@ -112,13 +112,14 @@ class Identity:
     ) -> RoleCredentials:
         """Return credentials of the role for an AWS service (`lambda.amazonaws.com`).
 
-        The service acts on a caller's behalf, or for `source_arn`.
+        The service acts on a caller's behalf, or for `source_arn`. A session's name has two
+        characters or more (STS API reference, AssumeRole), a function's may have one.
         """
         principal = self.service_principal(service)
         if source_arn:
             context = {**principal.context, "aws:SourceArn": source_arn}
             principal = replace(principal, context=context)
-        session = self.assume_role(role_arn, session_name, principal)
+        session = self.assume_role(role_arn, session_name.ljust(2, "_"), principal)
         return _credentials(session)
 
     def service_principal(self, service: str) -> Principal:
