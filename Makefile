@@ -7,6 +7,9 @@ RUN := .venv/bin/python
 
 .PHONY: docs help python install install-tests demo check test test-all chaos synth examples fuzz bench bench-quick bench-gpu lock reference clean
 
+.DEFAULT:
+	@echo "make: there is no '$@'; \`make\` lists what there is" >&2; exit 2
+
 help: ## Lists what can be made.
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
 

@@ -13,7 +13,7 @@ from tests.repository import ROOT
 PROGRAM = """
 import sys, time
 from shoal.cli.interrupts import interrupted_once
-with interrupted_once() as shield:
+with interrupted_once("ends within a minute") as shield:
     if "shielded" in sys.argv:
         shield()
     try:
@@ -55,6 +55,8 @@ def test_a_second_signal_does_not_disturb_the_cleaning_up() -> None:
     assert process.stdout is not None
     assert process.stderr is not None
     process.stdout.readline()
+    said = [process.stderr.readline() for _ in range(2)]
+    assert said == ["\n", "ends within a minute\n"]
     process.send_signal(signal.SIGINT)
     assert process.stderr.readline() == "\n"
     assert "cannot be interrupted" in process.stderr.readline()

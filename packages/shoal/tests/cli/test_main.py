@@ -147,6 +147,36 @@ def test_check_accepts_the_shipped_environments(capsys: pytest.CaptureFixture[st
     assert len(re.findall(r"^environments/\w+.yaml: ok", capsys.readouterr().out, re.M)) == 3
 
 
+@pytest.mark.parametrize(
+    ("word", "told"), [("dev", "ok"), ("dev.yaml", "ok"), ("dve", "there is no")]
+)
+def test_check_reads_one_environment(
+    word: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--root", str(ROOT), "check", word]) == (0 if told == "ok" else 2)
+    output = capsys.readouterr()
+    lines = [line for line in (output.out + output.err).splitlines() if line[:12] == "environments"]
+    assert [told in line for line in lines] == [True]
+
+
+PARAMETERS = {
+    "Epoch=3": "declares no such parameter; it declares: BatchSize, CodeUri, Epochs",
+    "Epochs=three": "is refused by the script",
+    "Seed=1.5": "'1.5' is",
+    "Epochs": "write KEY=VALUE",
+    "Epochs=3": "no local emulator is running",
+}
+
+
+@pytest.mark.parametrize("parameter", PARAMETERS)
+def test_a_parameter_is_judged_where_nothing_is_deployed(
+    checkout: Path, parameter: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--root", str(checkout), "run", "dev", "--local", "-p", parameter]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert PARAMETERS[parameter] in line
+
+
 def test_check_tells_the_gravest_first(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
     dev = checkout / "environments" / "dev.yaml"
     dev.write_text(f"{dev.read_text()}  environment: {{NCCL_DEBUG: INFO, FI_PROVIDER: tcp}}\n")

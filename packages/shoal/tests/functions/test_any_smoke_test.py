@@ -162,6 +162,13 @@ def test_the_step_reports_what_is_shown_up_to_the_length_of_an_output(workload: 
     assert 10 < len(answers) < 100
 
 
+def test_what_an_answer_does_not_have_is_not_shown(workload: Workload) -> None:
+    show = {"price": "predictions[0] || [0][0]", "none": "nothing", "null": "predictions[1]"}
+    test = {"requests": [{"body": "row.json"}], "show": show}
+    result = workload({"predictions": [0.0, None]}, test).result
+    assert json.loads(result["answers"])[0]["shown"] == {"price": 0.0}
+
+
 OWN = {"requests": [{"body": "row.json"}], "function": "smoke.py"}
 RISES = """
 import json

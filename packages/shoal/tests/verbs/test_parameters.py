@@ -59,11 +59,3 @@ def test_values_that_can_run_are_taken() -> None:
     parameters = {"MinAccuracy": "0.5", "Epochs": "1", "LearningRate": "1e-3"}
     check_declared(DEV, parameters, ROOT)
     check_values(DEV, parameters, ROOT)
-
-
-def test_what_the_pipeline_would_not_declare_is_refused() -> None:
-    with pytest.raises(
-        ParameterError,
-        match="'Foo': the pipeline declares no such parameter; it declares: BatchSize, ",
-    ):
-        check_declared(DEV, {"Foo": "1"}, ROOT)

@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+ENDS = "interrupted: ends what runs, takes all away; minutes here, up to half an hour on AWS"
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
-def interrupted_once() -> Iterator[Callable[[], None]]:
-    """Yield `shield`.
+def interrupted_once(note: str = "") -> Iterator[Callable[[], None]]:
+    """Yield `shield`. The first signal prints the note, which says what ends now.
 
     After it is called, and after the first signal, further signals only print a note.
     """
@@ -34,6 +35,8 @@ def interrupted_once() -> Iterator[Callable[[], None]]:
             )  # print() is not safe in a handler
             return
         shielded = True
+        if note:
+            os.write(2, f"\n{note}\n".encode())
         raise KeyboardInterrupt
 
     previous = {number: signal.signal(number, handle) for number in SIGNALS}

@@ -62,9 +62,9 @@ def _is_workload(ctx: click.Context, words: list[str], following: list[click.Arg
     return words[0] in workloads and (len(workloads) > 1 or len(words) > required)
 
 
-def _name(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
+def name_of(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
     """Return the environment's name, for its file too: tab completion gives that."""
-    file = PurePath(value)
+    file = PurePath(value or "")
     is_file = file.suffix == ".yaml" and file.parent.name in ("", "environments")
     return file.stem if is_file else value
 
@@ -72,7 +72,7 @@ def _name(_context: click.Context, _parameter: click.Parameter, value: str) -> s
 def environment_argument(command: _Command) -> _Command:
     """Give the command `environment`, and `workload`: None where none is named."""
     workload = click.argument("workload", cls=_Workload, metavar="[WORKLOAD]", required=False)
-    return click.argument("environment", metavar="ENV", callback=_name)(workload(command))
+    return click.argument("environment", metavar="ENV", callback=name_of)(workload(command))
 
 
 local_option = click.option(

@@ -51,6 +51,7 @@ def upload_workload(
     if folder:
         return upload_folder(target, folder, uri, channels, report)
     script = require(environment, root)
+    report(Note(f"{script.relative_to(root)} writes the dataset, which may take a minute"))
     with tempfile.TemporaryDirectory(prefix="shoal-data-") as prepared:
         _prepare(script, Path(prepared), channels)
         return upload_folder(target, Path(prepared), uri, channels, report)

@@ -15,7 +15,7 @@ from shoal.aws.target import Target
 from shoal.verbs.prove.recording import Recorder
 from shoal.verbs.prove.redaction import MAX_ITEMS, Redaction
 
-REDACTION = Redaction("444455556666", "prove-ab12")
+REDACTION = Redaction("444455556666", "prove-ab12", Path("/work/somebody/shoal"))
 
 
 CASES = yaml.safe_load(Path(__file__).with_name("redaction.yaml").read_text())

@@ -138,11 +138,12 @@ def _ask(runtime: Any, endpoint_name: str, request: dict[str, Any], test: dict[s
             f"{endpoint_name} answered {request['name']} with what is not {request['accept']}"
             f" ({error!r}): {body[:500]!r}"
         ) from error
+    shown = ((name, _value(expression, answer)) for name, expression in test["show"].items())
     return Answer(
         request["name"],
         tuple(violations(test["every_answer"], answer)),
         tuple(violations(request["expect"], answer)),
-        {name: _value(expression, answer) for name, expression in test["show"].items()},
+        {name: value for name, value in shown if value is not None},
         _source(answer) if is_json else None,
         latency_ms,
     )

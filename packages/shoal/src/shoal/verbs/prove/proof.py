@@ -44,7 +44,8 @@ class Proof:
 
     def __post_init__(self) -> None:
         environment = self.session.environment
-        self.redaction = Redaction(environment.account, environment.name)
+        root = self.session.workspace.root
+        self.redaction = Redaction(environment.account, environment.name, root)
         (self.output / LOGS).mkdir(parents=True, exist_ok=True)
         self._recorder = Recorder(self.output / RECORDINGS, self.redaction)
         self._recorder.listen(self.session.target)

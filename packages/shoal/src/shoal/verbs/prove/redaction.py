@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from shoal.settings.parsing.yaml_file import read_table
@@ -30,8 +31,13 @@ class Redaction:
 
     account: str
     environment: str
+    checkout: Path = Path("/")
+    """Where paths of this machine begin; its parents are somebody's, too."""
 
     def text(self, text: str) -> str:
+        for folder, name in ((self.checkout, "CHECKOUT"), (Path.home(), "HOME")):
+            if folder != Path("/"):
+                text = text.replace(str(folder), name)
         text = text.replace(self.account, ACCOUNT).replace(self.environment, ENVIRONMENT)
         for pattern, replacement in _TEXTS:
             text = pattern.sub(replacement, text)

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from shoal.cli.exit_codes import FAILED, INTERRUPTED
-from shoal.cli.interrupts import interrupted_once
+from shoal.cli.interrupts import ENDS, interrupted_once
 from shoal.cli.view import open_view
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.parsing.errors import one_line
@@ -61,7 +61,7 @@ def demo(
     folder = (output or workspace.root / "demo-out").resolve()
     values = parse_parameters(parameters)
     settings = load_environment(environment, workspace.root, strategy, workload)
-    with open_view() as view, interrupted_once() as shield:
+    with open_view() as view, interrupted_once(ENDS) as shield:
         demo = Demo(workspace, settings, folder, view, strategy, values, enforce_iam)
         outcome = demo.run(shield)
     page = folder / PAGE

@@ -25,15 +25,17 @@ from shoal.page.readings.cause import rank_of
 from shoal.page.readings.gates import gates_of
 from shoal.page.readings.report import package_of
 from shoal.page.record import record
+from shoal.settings.loading.loader import load_environment
 from shoal.settings.parsing.errors import one_line
 from shoal.verbs.dataset import require_uploaded
 from shoal.verbs.follow import Follower
-from shoal.verbs.parameters import check_values, parse_parameters
+from shoal.verbs.parameters import check_declared, check_values, parse_parameters
 from shoal.verbs.workspace import Session, Workspace
 
 
 @click.command()
-@session_command
+@environment_argument
+@local_option
 @click.option(
     "--parameter",
     "-p",
@@ -45,10 +47,25 @@ from shoal.verbs.workspace import Session, Workspace
 @click.option(
     "--follow", is_flag=True, help="Stay until the execution has ended. Ctrl-C leaves it running."
 )
-def run(session: Session, parameters: tuple[str, ...], follow: bool) -> None:
+@click.pass_obj
+def run(
+    workspace: Workspace,
+    environment: str,
+    workload: str | None,
+    local: bool,
+    parameters: tuple[str, ...],
+    follow: bool,
+) -> None:
     """Start an execution of ENV's pipeline."""
-    values = parse_parameters(parameters)
-    check_values(session.environment, values, session.workspace.root)
+    values, root = parse_parameters(parameters), workspace.root
+    settings = load_environment(environment, root, workload=workload)
+    check_values(settings, values, root)
+    try:
+        session = workspace.open(environment, local, workload)
+        session.pipeline.definition()
+    except NotFoundError:  # what is deployed decides; where nothing is, what would be
+        check_declared(settings, values, root)
+        raise
     if notice := require_uploaded(session, values):
         click.echo(notice, err=True)
     arn = session.pipeline.start(values)

@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 
 from shoal.cli.exit_codes import USAGE
+from shoal.cli.options import name_of
 from shoal.errors import UsageError
 from shoal.launch.errors import Risk
 from shoal.launch.notices import patch_warnings
@@ -73,17 +74,18 @@ class _Findings:
 
 @click.command()
 @click.option("--all", "is_all", is_flag=True, help="On a terminal, also repeat what it said last.")
+@click.argument("environment", metavar="[ENV]", required=False, callback=name_of)
 @click.pass_obj
-def check(workspace: Workspace, is_all: bool) -> None:
-    """Validate every environment's and every workload's file.
+def check(workspace: Workspace, is_all: bool, environment: str | None) -> None:
+    """Validate every environment's and every workload's file. With ENV, only that environment's.
 
     On a terminal, warnings and notices that it said the last time are only counted.
     """
     root, findings = workspace.root, _Findings(workspace.root)
-    names = environment_names(root)
+    names = [environment] if environment else environment_names(root)
     if not names:
         raise UsageError(f"there are no environment files in {root / 'environments'}")
-    for name in workload_names(root):
+    for name in () if environment else workload_names(root):
         with findings.told():
             _check_workload(root, name)
     for name in names:
@@ -94,7 +96,8 @@ def check(workspace: Workspace, is_all: bool) -> None:
     with findings.told():
         require_own_names(findings.right)
     lines = [*findings.remark_lines()]
-    known = set[str]() if is_all or not sys.stdout.isatty() else _said_last(root, lines)
+    is_whole = is_all or environment or not sys.stdout.isatty()
+    known = set[str]() if is_whole else _said_last(root, lines)
     for line in lines:
         if line not in known:
             click.echo(line)

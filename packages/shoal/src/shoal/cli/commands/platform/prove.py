@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import click
 
 from shoal.cli.exit_codes import FAILED, INTERRUPTED
-from shoal.cli.interrupts import interrupted_once
+from shoal.cli.interrupts import ENDS, interrupted_once
 from shoal.cli.options import local_option
 from shoal.cli.view import open_view
 from shoal.repository import Repository
@@ -60,7 +60,7 @@ def prove(
                 proof.clean_up()
             click.echo(f"cleaned up: {', '.join(earlier) or 'nothing'}")
             return
-        with interrupted_once() as shield:
+        with interrupted_once(ENDS) as shield:
             outcome = proof.run(shield)
     _print(proof, outcome, workspace, write=write)
 
