@@ -127,14 +127,16 @@ class Requests:
         The job unpacks the code archive of the training and runs its evaluation script on the
         model.
         """
-        settings = self.environment.evaluation
+        settings, built = self.environment.evaluation, self.infrastructure
+        images = {"training": built.training_image_uri, "endpoint": built.endpoint_image_uri}
+        own_image = images.get(settings.image_of or "", settings.image_uri)
         cluster = {"InstanceType": settings.instance_type, "InstanceCount": 1, "VolumeSizeInGB": 30}
         if takes_volume_key(settings.instance_type):
             cluster["VolumeKmsKeyId"] = self.infrastructure.kms_key_arn
         return {
             "RoleArn": self.infrastructure.evaluation_role_arn,
             "AppSpecification": {
-                "ImageUri": settings.image_uri or self.launch.evaluation_image_uri,
+                "ImageUri": own_image or self.launch.evaluation_image_uri,
                 "ContainerEntrypoint": ["/bin/bash", "-c", self._evaluation_command(), "evaluate"],
                 "ContainerArguments": [
                     *("--model-dir", f"{_INPUT}/model"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
@@ -207,6 +207,8 @@ class Evaluation(Settings):
     """Full image URI (with tag or digest) instead of AWS's image of the framework; it needs bash,
     tar and python3.
     """
+    image_of: Literal["training", "endpoint"] | None = None
+    """Measure in the image that is built there (build_image): AWS's may lack its packages."""
     channel: ChannelName = EVALUATED
     """The channel that the job reads; its script gets the folder as `--test-dir`."""
     max_runtime_s: Annotated[int, Field(ge=60, le=432_000)] = 1800

@@ -64,6 +64,15 @@ def problems(environment: Environment) -> Iterator[Problem]:
             advice = "write registry/repository:tag or registry/repository@sha256:..."
             yield Problem(f"{section}.image_uri", message, advice, uri)
     yield from _serving_recipe(environment)
+    yield from _borrowed_image(environment)
+
+
+def _borrowed_image(environment: Environment) -> Iterator[Problem]:
+    """Yield why the evaluation cannot run in an image that is built for another job."""
+    use, built = environment.evaluation.image_of, environment.built_images
+    if use and (use not in built or environment.evaluation.image_uri):
+        message = f"takes the image of {use}.build_image, which must be set, and no image_uri here"
+        yield Problem("evaluation.image_of", message, f"set {use}.build_image, or remove it", use)
 
 
 def _serving_recipe(environment: Environment) -> Iterator[Problem]:
@@ -139,7 +148,7 @@ def _driver_risks(environment: Environment, launch: Launch) -> Iterator[str]:
 def _on_aws_images(environment: Environment) -> Iterator[tuple[str, str]]:
     """Yield the sections that run AWS's images beside training, with their instance types."""
     endpoint, serving, release = environment.endpoint, environment.serving, environment.release
-    if environment.evaluation.image_uri is None:
+    if not (environment.evaluation.image_uri or environment.evaluation.image_of):
         yield "evaluation", environment.evaluation.instance_type
     if endpoint and not endpoint.has_own_server:
         yield "endpoint", endpoint.instance_type
