@@ -39,6 +39,8 @@ class Recipe:
     """Its folder in `images/`; left out, its name."""
     serves: bool = False
     """Whether it answers at an endpoint, for `endpoint.build_image`; else it trains."""
+    local: bool = False
+    """Whether shoal-local has a runtime with its packages, which stands for the image."""
     arguments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property

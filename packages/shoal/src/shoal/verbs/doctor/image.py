@@ -142,12 +142,12 @@ def built_images(environment: Environment, target: Target, root: Path) -> tuple[
 
 
 def refuse_built_image(environment: Environment) -> None:
-    """Raise UsageError if training wants an image built: shoal-local has no Docker.
-
-    Of an image that serves it runs the recipe's own program.
+    """Raise UsageError if the environment wants an image built for which shoal-local, which has no
+    Docker, has no runtime.
     """
-    if recipe := environment.built_images.get("training"):
-        raise UsageError(
-            f"training.build_image {recipe}: the emulator builds no images, so this environment"
-            " runs on AWS only"
-        )
+    for use, recipe in environment.built_images.items():
+        if recipe in recipes.names() and not recipes.recipe(recipe).local:
+            raise UsageError(
+                f"{use}.build_image {recipe}: the emulator builds no images, so this environment"
+                " runs on AWS only"
+            )
