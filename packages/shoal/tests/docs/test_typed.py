@@ -13,11 +13,12 @@ HOW_TO = [page for page in pages() if page.startswith("docs/how-to/")]
 GUIDES = {
     "docs/guides/your-own-model.md": "environments/heat.yaml: ok",
     "docs/guides/language-model.md": "environments/pages.yaml: ok",
+    "docs/guides/trainers.md": "environments/chat.yaml: ok",
     "docs/environments.md": "",
     "images/README.md": "",
 } | dict.fromkeys(HOW_TO, ": ok")
 """Page -> what its blocks without a mark print."""
-ENDS = ("docs/guides/your-own-model.md", "docs/guides/language-model.md")
+ENDS = tuple(page for page in GUIDES if page.startswith("docs/guides/"))
 SESSIONS = {
     "first run": ("docs/first-run.md", "docs/guides/runs.md"),
     "strategy": ("docs/environments.md",),

@@ -99,10 +99,10 @@ def test_a_model_worse_than_the_approved_one_is_refused(checkout: Checkout, tmp_
     assert "version 1, approved, has 5" in second
 
 
-@pytest.mark.parametrize("task", TASKS)
-def test_a_new_workload_runs_without_an_edit(tmp_path: Path, task: str) -> None:
+@pytest.mark.parametrize("kind", [*(f"--task={task}" for task in TASKS), "--trainer=hf-trainer"])
+def test_a_new_workload_runs_without_an_edit(tmp_path: Path, kind: str) -> None:
     own = Checkout.new(tmp_path)
-    written = own.run("new", "fresh", "--task", task)
+    written = own.run("new", "fresh", kind)
     assert written.exit_code == 0, written.output
     finished = own.run("demo", "fresh")
     assert finished.exit_code == 0, finished.output

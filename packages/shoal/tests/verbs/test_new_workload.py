@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ from shoal.pipelines.checks.check import check
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.loading.workload import load_workload
 from shoal.settings.parsing.errors import LaunchError
-from shoal.verbs.new_workload import MAX_NAME_CHARACTERS, TASKS, write_workload
+from shoal.verbs.new_workload import MAX_NAME_CHARACTERS, TASKS, TRAINERS, write_workload
 from tests.repository import CHECKOUT
 
 
@@ -22,8 +23,9 @@ def files(root: Path) -> list[str]:
     return sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", [*TASKS, *TRAINERS])
 def test_an_environment_with_it_is_right(tmp_path: Path, task: str) -> None:
+    shutil.copytree(CHECKOUT / "images", tmp_path / "images")  # those of trainers build one
     write_workload(tmp_path, "fresh", task)
     environment = load_environment("fresh", tmp_path)
     checked = check(environment, tmp_path)
@@ -32,7 +34,7 @@ def test_an_environment_with_it_is_right(tmp_path: Path, task: str) -> None:
     assert list(load_workload("fresh", tmp_path).frameworks) == ["pytorch"]
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", [*TASKS, *TRAINERS])
 def test_its_scripts_have_types(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, task: str
 ) -> None:

@@ -1,9 +1,9 @@
 """A new workload: the files of packages/shoal/src/shoal/template with its name put in, in a
 repository that has none of them yet.
 
-A template is a folder: `common`, a framework, a task, or a framework with a task. What lies in its
-folder `source` goes into the workload's folder of the framework, `environment.yaml` to
-`environments/`, everything else into the workload's folder.
+A template is a folder: `common`, then a framework, a task, and the framework with the task; or
+`trainer` and one of the trainers. What lies in its folder `source` goes into the workload's folder
+of the framework, `environment.yaml` to `environments/`, everything else into the workload's folder.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from shoal.settings.parsing.errors import shorten
 
 TEMPLATES = Path(__file__).resolve().parents[1] / "template"
 TASKS = ("regression", "classification")
+TRAINERS = ("hf-trainer", "trl-sft")
+"""Libraries that train language models, each with a template of its own."""
 _FRAMEWORK = "pytorch"
 MAX_NAME_CHARACTERS = 20
 """The environment of that name has buckets, whose names have at most 63 characters."""
@@ -29,8 +31,8 @@ _NAME_THERE, _FRAMEWORK_THERE = "my-model", "my-framework"
 """What the templates say instead of the workload's name and framework."""
 
 
-def write_workload(root: Path, name: str, task: str) -> tuple[str, str]:
-    """Write the workload `name`, and an environment of that name in which it runs.
+def write_workload(root: Path, name: str, kind: str) -> tuple[str, str]:
+    """Write the workload `name` of a task or trainer, and an environment in which it runs.
 
     Returns the folder and the environment's file. Raises UsageError; then nothing was written.
     """
@@ -43,7 +45,7 @@ def write_workload(root: Path, name: str, task: str) -> tuple[str, str]:
     for path in (folder, environment):
         if os.path.lexists(root / path):
             raise UsageError(f"{path} is there already; give another name, or remove it")
-    files = {path: _filled(file, name) for path, file in _files(task)}
+    files = {path: _filled(file, name) for path, file in _files(kind)}
     try:
         (root / FOLDER).mkdir(exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".new-", dir=root / FOLDER) as staged:
@@ -59,9 +61,10 @@ def write_workload(root: Path, name: str, task: str) -> tuple[str, str]:
     return folder, environment
 
 
-def _files(task: str) -> Iterator[tuple[str, Path]]:
+def _files(kind: str) -> Iterator[tuple[str, Path]]:
     """Yield where each file goes, and the template."""
-    for layer in ("common", _FRAMEWORK, task, f"{_FRAMEWORK}-{task}"):
+    layers = ("trainer", kind) if kind in TRAINERS else (_FRAMEWORK, kind, f"{_FRAMEWORK}-{kind}")
+    for layer in ("common", *layers):
         for file in sorted((TEMPLATES / layer).rglob("*")):
             if file.is_file() and "__pycache__" not in file.parts:
                 path = file.relative_to(TEMPLATES / layer).as_posix()

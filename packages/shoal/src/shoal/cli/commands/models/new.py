@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from shoal.verbs.new_workload import TASKS, write_workload
+from shoal.verbs.new_workload import TASKS, TRAINERS, write_workload
 from shoal.verbs.workspace import Workspace
 
 
@@ -17,13 +17,18 @@ from shoal.verbs.workspace import Workspace
     show_default=True,
     help="What its example data is made for: to predict a number, or one of several classes.",
 )
+@click.option(
+    "--trainer",
+    type=click.Choice(TRAINERS),
+    help="A language model, trained by Hugging Face's Trainer or TRL, instead of a task.",
+)
 @click.pass_obj
-def new(workspace: Workspace, name: str, task: str) -> None:
+def new(workspace: Workspace, name: str, task: str, trainer: str | None) -> None:
     """Write a workload that runs at once, and an environment for it.
 
     The workload is training_code/NAME, which trains, evaluates and answers.
     """
-    folder, file = write_workload(workspace.root, name, task)
+    folder, file = write_workload(workspace.root, name, trainer or task)
     steps = {
         "shoal check": "what is wrong with the files, before anything is paid",
         f"shoal plan {name}": "what it would consist of and cost",

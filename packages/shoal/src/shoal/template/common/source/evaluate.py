@@ -1,4 +1,4 @@
-"""Measures a trained model: reads model.tar.gz and the test table, writes evaluation.json, whose
+"""Measures a trained model: reads model.tar.gz and the test channel, writes evaluation.json, whose
 numbers the gates of workload.yaml judge.
 """
 
@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from archive import content_sha256, file_sha256, unpack
-from saved_model import load
-from table import measure, read
+from saved_model import measured
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -23,11 +22,10 @@ def main(arguments: Sequence[str]) -> None:
         parser.add_argument(name, type=Path, required=True)
     options = parser.parse_args(arguments)
     archive = options.model_dir / "model.tar.gz"
-    rows, targets = read(options.test_dir)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         unpack(archive, folder)
-        metrics = measure(load(folder).predict(rows), targets)
+        metrics = measured(folder, options.test_dir)
         digest = content_sha256(folder)
     report = {
         "metrics": {name: {"value": value} for name, value in metrics.items()},

@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 from archive import METADATA_FILE, content_sha256
 from model import Network
+from table import measure, read
 
 WEIGHTS_FILE = "model.pt"
 NOT_SERVED = ("evaluate.py", "train.py")
@@ -55,3 +56,9 @@ def load(folder: Path) -> SavedModel:
         "content_sha256": content_sha256(folder),
     }
     return SavedModel(network.eval(), identity)
+
+
+def measured(folder: Path, test: Path) -> dict[str, float]:
+    """Return what a model's answers to the rows of the test table are worth."""
+    rows, targets = read(test)
+    return measure(load(folder).predict(rows), targets)

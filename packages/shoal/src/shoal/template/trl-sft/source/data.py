@@ -1,0 +1,38 @@
+"""The data: lines of JSON with `messages`, of which the assistant's are learned. It is yours."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+
+def conversations(folder: Path) -> list[list[dict[str, str]]]:
+    """Return the messages of each line."""
+    files = sorted(folder.rglob("*.jsonl"))
+    lines = [line for file in files for line in file.read_text(encoding="utf-8").splitlines()]
+    if not lines:
+        raise ValueError(f"{folder} has no lines in *.jsonl")
+    return [json.loads(line)["messages"] for line in lines]
+
+
+def examples(folder: Path, tokenizer: Any, context: int) -> list[dict[str, list[int]]]:
+    """Return each conversation as the chat template writes it, cut after `context` tokens. The
+    label -100 is left out by PyTorch's cross entropy.
+    """
+    found = []
+    for messages in conversations(folder):
+        written = tokenizer.apply_chat_template(
+            messages, return_dict=True, return_assistant_tokens_mask=True
+        )
+        ids, learned = written["input_ids"][:context], written["assistant_masks"][:context]
+        labels = [token if known else -100 for token, known in zip(ids, learned, strict=True)]
+        found.append({"input_ids": ids, "labels": labels})
+    return found
+
+
+def prompt(request: dict[str, Any], tokenizer: Any) -> Any:
+    """Return the tokens after which the assistant answers."""
+    messages = request["messages"]
+    written = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=True)
+    return written["input_ids"]

@@ -1,0 +1,100 @@
+"""The templates of trainers: two ranks, every family, a base, adapters, and a run that goes on."""
+
+from __future__ import annotations
+
+import json
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from local_kit.runtime import Runtime, find_runtime, finish, finish_after
+from shoal.verbs.new_workload import TRAINERS, write_workload
+from tests.training_code import table_job
+
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900)]
+SCRIPT = Path(__file__).with_name("scripts") / "trainers.py"
+SHORT = ("--steps", "12", "--checkpoint-every", "6", "--context", "64", "--learning-rate", "0.002")
+
+
+@dataclass(frozen=True)
+class Job:
+    runtime: Runtime
+    folder: Path
+    code: Path
+
+    def train(self, name: str, *options: str, ranks: int = 2, stopped_at: str = "") -> str:
+        """Train into the folder `name`, with SIGTERM after a line with `stopped_at`."""
+        own = ("--checkpoint-dir", str(self.folder / name / "checkpoints"))
+        command = self.runtime.torchrun(ranks, self.code / "train.py", *SHORT, *own, *options)
+        data, model = str(self.folder / "data" / "train"), str(self.folder / name / "model")
+        variables = {"SM_CHANNEL_TRAIN": data, "SM_MODEL_DIR": model}
+        process = self.runtime.launch(command, self.folder, variables)
+        end = finish_after(process, stopped_at, signal.SIGTERM) if stopped_at else finish(process)
+        assert (end.returncode != 0) is bool(stopped_at), end.output
+        return end.output
+
+    def ask(self, question: str, *arguments: str) -> dict[str, Any]:
+        """Return what the script answers, which has the workload's modules."""
+        command = self.runtime.alone(SCRIPT, question, *arguments, self.folder / "answer.json")
+        return self.runtime.answer(command, self.folder, {"PYTHONPATH": str(self.code)})
+
+    def difference(self, *models: str) -> float:
+        return float(self.ask("difference", *models)["largest"])
+
+
+@pytest.fixture
+def job(request: pytest.FixtureRequest, tmp_path: Path) -> Job:
+    write_workload(tmp_path, "fresh", request.param)
+    table_job.prepare(tmp_path, "fresh", tmp_path / "data")
+    return Job(find_runtime("trainers"), tmp_path, tmp_path / "training_code" / "fresh" / "pytorch")
+
+
+of_both = pytest.mark.parametrize("job", TRAINERS, indirect=True)
+of_sft = pytest.mark.parametrize("job", ["trl-sft"], indirect=True)
+
+
+@of_both
+@pytest.mark.parametrize("family", ["qwen3", "llama", "gemma3_text"])
+def test_a_family_is_one_option_and_ranks_change_nothing(job: Job, family: str) -> None:
+    for ranks in (1, 2):
+        job.train(f"on-{ranks}", "--family", family, ranks=ranks)
+    config = json.loads((job.folder / "on-2" / "model" / "config.json").read_text())
+    assert config["model_type"] == family
+    assert job.difference("on-1/model", "on-2/model") < 1e-4
+
+
+@of_both
+def test_a_stopped_run_goes_on_with_another_number_of_ranks(job: Job) -> None:
+    steps = ("--steps", "40")
+    job.train("whole", *steps)
+    assert "stopped on SIGTERM" in job.train("stopped", *steps, stopped_at="'loss'")
+    assert not (job.folder / "stopped" / "model" / "model.json").exists()
+    job.train("stopped", *steps, ranks=1)
+    assert job.difference("whole/model", "stopped/model") < 1e-3
+
+
+@of_both
+@pytest.mark.parametrize("parts", ["1", "3"])
+def test_training_begins_with_a_base_in_one_file_or_more(job: Job, parts: str) -> None:
+    assert job.ask("base", "llama", "base", parts)["files"] == int(parts)
+    job.train("more", "--learning-rate", "0", "--base-dir", "base")
+    assert job.difference("base", "more/model") == 0
+
+
+@of_sft
+def test_the_loss_is_that_of_the_assistants_tokens(job: Job) -> None:
+    losses = job.ask("loss", "data/test")
+    assert losses["trl"] == pytest.approx(losses["plain"], abs=1e-6)
+    assert losses["evaluated"] == pytest.approx(losses["plain"], abs=1e-6)
+
+
+@of_sft
+def test_an_adapter_loads_in_peft_and_is_merged_in_what_is_served(job: Job) -> None:
+    job.ask("base", "qwen3", "base", "1")
+    job.train("lora", "--lora-rank", "4", "--base-dir", "base")
+    applied = job.ask("adapter", "base", "lora/model/adapter", "lora/model")
+    assert applied["to_merged"] < 1e-5
+    assert applied["to_base"] > 1e-4
