@@ -11,14 +11,14 @@ import hashlib
 import pickle
 import shutil
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO
 
 OF_SERVER = ("MAR-INF", "handler_service.py")
 """What TorchServe's archiver adds in a container (sagemaker-pytorch-inference-toolkit; read)."""
-PART_BYTES = 512 * 1024**2
-"""As the step Seal copies an archive that is too large for one piece."""
+MAX_WHOLE_BYTES, PART_BYTES = 5 * 1024**3, 512 * 1024**2
+"""As the step Seal copies what is too large for one piece."""
 UNREADABLE = (
     *(RuntimeError, OSError, EOFError, LookupError, AttributeError, TypeError, ValueError),
     pickle.UnpicklingError,
@@ -42,17 +42,19 @@ def save_code(model_dir: Path, source_dir: Path, names: Sequence[str]) -> None:
         shutil.copyfile(file, copy)
 
 
-def content_sha256(folder: Path) -> str:
+def content_sha256(folder: Path, hash_of: Callable[[Path], str] | None = None) -> str:
     """Return the digest of a model: of every file in its folder, wherever it is unpacked.
 
     It is the sha256 of what `sha256sum` prints for the files, sorted by path. What a server adds
     and Python compiles does not count; `unpack` refuses an archive that brings such files.
+    With `hash_of` a file's hash is what that returns.
     """
+    hash_of = hash_of or file_sha256
     listing = hashlib.sha256()
     files = [(file.relative_to(folder), file) for file in folder.rglob("*") if file.is_file()]
     for path, file in sorted(files, key=lambda pair: pair[0].as_posix()):
         if path.parts[0] not in OF_SERVER and "__pycache__" not in path.parts:
-            listing.update(f"{file_sha256(file)}  {path.as_posix()}\n".encode())
+            listing.update(f"{hash_of(file)}  {path.as_posix()}\n".encode())
     return listing.hexdigest()
 
 
@@ -60,6 +62,12 @@ def file_sha256(file: Path) -> str:
     """Return the sha256 of a file of any size."""
     with file.open("rb") as stream:
         return _sha256(stream, file.stat().st_size).hex()
+
+
+def s3_sha256(file: Path) -> str:
+    """Return the hash that S3 has of a file which is kept as it is: above 5 GB the composite."""
+    is_whole = file.stat().st_size <= MAX_WHOLE_BYTES
+    return file_sha256(file) if is_whole else composite_sha256(file)
 
 
 def composite_sha256(file: Path) -> str:

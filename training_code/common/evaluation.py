@@ -1,4 +1,4 @@
-"""Measures a model for the pipeline's step Evaluate: reads model.tar.gz, writes evaluation.json.
+"""Measures a model for the pipeline's step Evaluate: reads a model, writes evaluation.json.
 
 A workload's evaluate.py brings the function that measures:
 
@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from common.archive import composite_sha256, content_sha256, file_sha256, unpack
+from common.archive import composite_sha256, content_sha256, file_sha256, s3_sha256, unpack
 
 METADATA_FILE = "model.json"
 """Of a model's folder: `training_job_name` is in it."""
@@ -29,21 +29,25 @@ def evaluate(
     archive that is none, or holds no model.
     """
     parser = argparse.ArgumentParser(description="Measure a trained model.", allow_abbrev=False)
-    parser.add_argument("--model-dir", type=Path, required=True, help="it holds model.tar.gz")
+    parser.add_argument("--model-dir", type=Path, required=True, help="model.tar.gz or its files")
     parser.add_argument("--test-dir", type=Path, required=True, help="the channel `test`")
     parser.add_argument("--output-dir", type=Path, required=True)
     options = parser.parse_args(arguments)
     archive = options.model_dir / "model.tar.gz"
+    is_packed = archive.is_file() or not (options.model_dir / METADATA_FILE).is_file()
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        unpack(archive, folder)
+        folder = Path(name) if is_packed else options.model_dir
+        if is_packed:
+            unpack(archive, folder)
         metrics = measure(folder, options.test_dir)
         model = {
             "training_job_name": json.loads((folder / METADATA_FILE).read_text()).get(
                 "training_job_name"
             ),
-            "archive_sha256": file_sha256(archive),
-            "archive_composite_sha256": composite_sha256(archive),
+            "archive_sha256": (
+                file_sha256(archive) if is_packed else content_sha256(folder, s3_sha256)
+            ),
+            "archive_composite_sha256": composite_sha256(archive) if is_packed else "",
             "content_sha256": content_sha256(folder),
         }
     report = {

@@ -22,6 +22,7 @@ from tests.verbs.conftest import ACCOUNT, REGION
 
 TRAINED = {"model.pt": WEIGHTS, **SERVED}
 CHANGED_BY_HAND = archive({"model.pt": WEIGHTS, "code/inference.py": b"changed by hand"})
+BY_HAND = {"code/inference.py": b"changed by hand"}
 NOWHERE = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/none:v1"
 
 
@@ -60,7 +61,6 @@ FORGED = [
     {"model.pt": WEIGHTS, "2/saved_model.pb": b"graph", **SERVED},
 ]
 FOREIGN: list[tuple[dict[str, Any], str]] = [
-    ({"container": {"ModelDataETag": '"abc"'}}, 'the registry noted "abc"; find out who wrote it'),
     (
         {"image": "docker.io/library/python:3.12"},
         "its image docker.io/library/python:3.12 is not in ECR",
@@ -106,6 +106,14 @@ FOREIGN: list[tuple[dict[str, Any], str]] = [
     ),
     ({"metadata": {"execution_id": "abcdefabcdef"}}, "no execution abcdefabcdef"),
     ({"metadata": {"made-by": "hand"}}, "no execution_id in CustomerMetadataProperties"),
+    # Models that are kept as files.
+    ({"files": {**TRAINED, "model.pt": b"other"}}, "the list of files below {model} is"),
+    ({"files": {**TRAINED, "labels.json": b"{}"}}, "the list of files below {model} is"),
+    ({"files": {**TRAINED, "a//b": b""}}, "has 'a//b', which cannot be a file's name"),
+    (
+        {"files": {**TRAINED, **BY_HAND}, "served": BY_HAND},
+        "hash mismatch in {model}: code/inference.py is not training_code/",
+    ),
 ]
 
 
@@ -228,11 +236,6 @@ def test_what_was_written_again_after_staging_does_not_reach_prod(
     digest, version = hashlib.sha256(CHANGED_BY_HAND).hexdigest(), head["VersionId"]
     pin_by_hand(released, model_data_sha256=digest, model_data_version_id=version)
     assert "hash mismatch: the evaluation now says" in refused(*TO_PROD)
-
-
-def test_a_removed_one_is_refused(registry: Registry, staged: Package, refused: Refused) -> None:
-    registry.remove(staged.model)
-    assert f"{staged.model} was removed after it was pinned" in refused(*TO_PROD)
 
 
 @pytest.mark.usefixtures("staged")

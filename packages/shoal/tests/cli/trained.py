@@ -170,14 +170,15 @@ class Registry:
         environment: Mapping[str, str] | None = None,
         metadata: Mapping[str, str] | None = None,
         report: bytes | None = None,
-        container: Mapping[str, str] | None = None,
+        container: Mapping[str, Any] | None = None,
         is_measured: bool = True,
         stored: bytes | None = None,
+        files: Mapping[str, bytes] | None = None,
     ) -> Package:
         """Register a pending version as the pipeline's step Register does.
 
         `container` adds or replaces settings of its container; `stored` is what lies in place of
-        its archive ever since.
+        its archive ever since; `files` are what lies there of a model that is kept as files.
         """
         content = archive({"model.pt": WEIGHTS, **served})
         model = self.put("model.tar.gz", content)
@@ -186,6 +187,15 @@ class Registry:
             "archive_sha256": sha256(evaluated),
             "content_sha256": content_sha256(evaluated),
         }
+        if files is not None:
+            model = model.removesuffix(".tar.gz") + "/"
+            digests["archive_sha256"] = digests["content_sha256"]
+            for name, body in files.items():
+                self.s3.put_object(
+                    **self.place(model + name), Body=body, ChecksumAlgorithm="SHA256"
+                )
+            source = {"S3Uri": model, "S3DataType": "S3Prefix", "CompressionType": "None"}
+            container = {"ModelDataSource": {"S3DataSource": source}}
         metrics = {"accuracy": {"value": 0.9918}, "images": {"value": 10000}}
         well_formed = {"metrics": metrics, "model": digests}
         evaluation = self._put(
@@ -197,6 +207,8 @@ class Registry:
         statistics = {"Statistics": {"ContentType": "application/json", "S3Uri": evaluation}}
         served_by: dict[str, Any] = {"Image": image, "ModelDataUrl": model, "Environment": {}}
         served_by |= {"Environment": dict(environment or {}), **(container or {})}
+        if files is not None:
+            del served_by["ModelDataUrl"]
         origin = {"execution_id": self.execution, "code_uri": code_uri}
         request: dict[str, Any] = {
             "ModelPackageGroupName": self.names.model_package_group,

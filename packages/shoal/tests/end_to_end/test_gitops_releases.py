@@ -85,6 +85,23 @@ def test_three_releases_go_from_a_commit_to_prod(tmp_path: Path) -> None:
         check_accounts(story, tmp_path / "emulator")
 
 
+def test_a_model_of_files_goes_from_a_commit_to_another_account(tmp_path: Path) -> None:
+    keys = b'training: {"output_compression": "none", '
+    with begun(tmp_path) as story:
+        story.checkout.change(
+            "environments/dev.yaml", lambda text: text.replace(b"training: {", keys), "Keep files"
+        )
+        story.deploy("dev")
+        story.shoal("data", "upload", "dev", "--local")
+        story.train(1)
+        story.release_to_staging()
+        release = story.release("staging")
+        status = story.shoal("release", "status", "staging", "--local", "--invoke")
+    assert release.model_data_sha256 == release.content_sha256
+    assert f"the own list of files is {release.content_sha256}, pinned is" in status
+    assert f"answers say content {release.content_sha256}" in status
+
+
 def check_promotions(story: Story) -> None:
     """Each release has weights of its own, the same in staging and in prod."""
     pinned = {

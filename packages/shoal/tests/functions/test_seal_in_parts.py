@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from common import archive as script
 
 from local_kit.control import allow, trust
 from shoal.aws.model_archive import content_sha256
@@ -19,7 +20,6 @@ from shoal_local.testing import LocalAccount, emulator
 from tests.cli.trained import archive
 from tests.functions.invocation import FUNCTIONS, Outcome, invoke
 from tests.functions.test_seal import BUCKET, EVENT, KEY, RESULT
-from tests.repository import ROOT
 
 PART = 5 * 1024**2
 """The smallest that S3 takes."""
@@ -149,8 +149,12 @@ def test_without_the_checksum_of_its_parts_it_is_not(
     assert "Contents" not in s3.list_objects_v2(Bucket=BUCKET, Prefix="models/")
 
 
-def test_the_evaluation_measures_the_parts_that_the_seal_copies() -> None:
-    line = "PART_BYTES = 512 * 1024**2\n"
-    evaluation = ROOT / "training_code/common/archive.py"
-    assert line in evaluation.read_text()
-    assert line in (FUNCTIONS / "seal/sealed_archive.py").read_text()
+def test_an_evaluation_hashes_files_as_the_seal_copies_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (script.MAX_WHOLE_BYTES, script.PART_BYTES) == (5 * 1024**3, 512 * 1024**2)
+    monkeypatch.setattr(script, "MAX_WHOLE_BYTES", 2 * PART)
+    monkeypatch.setattr(script, "PART_BYTES", PART)
+    for content in (WEIGHTS, WEIGHTS[: 2 * PART + 1]):
+        (tmp_path / "file").write_bytes(content)
+        assert script.s3_sha256(tmp_path / "file") == composite(content)

@@ -72,6 +72,14 @@ def test_what_would_fail_later_is_one_line(
     assert line.startswith(f"{opening}{row['line']}")
 
 
+def test_a_model_that_is_kept_as_files_is_not_transformed() -> None:
+    settings = environment()
+    training = settings.training.model_copy(update={"output_compression": "none"})
+    settings = settings.model_copy(update={"pipeline": FUNCTION, "training": training})
+    with pytest.raises(ConfigError, match=r"Score.ModelName: must be of an archive: write"):
+        definition_of(settings, infrastructure(), launch_of(settings), CHECKOUT)
+
+
 @pytest.mark.parametrize(
     "url",
     [

@@ -28,8 +28,14 @@ ENDPOINT = "shoal-mnist-live"
 PREFIX = f"{ENDPOINT}-us-east-1-"
 OWN_BUCKET = f"{ENDPOINT}-artifacts-111122223333-us-east-1"
 OWN_COPY = f"{OWN_BUCKET}/models/{RELEASE['model_data_sha256']}/model.tar.gz"
+FILES = RELEASE | {
+    "model_data_url": RELEASE["model_data_url"].replace("model.tar.gz", "model/"),
+    "model_data_version_id": None,
+}
+OWN_FILES = OWN_COPY.removesuffix(".tar.gz")
 SECTIONS: dict[str, dict[str, Any]] = {
     "plain": {},
+    "files": {"release": FILES},
     "next": {"release": NEXT},
     "elsewhere": {"release": ELSEWHERE},
 }
@@ -113,6 +119,17 @@ def test_the_model_is_made_of_the_own_copy_once_it_is_here(plain: Template) -> N
         }
     ]
     assert logical_id(plain, "Custom::BroughtArchive") in model["DependsOn"]
+
+
+def test_a_model_of_files_is_made_and_read_by_its_prefix(templates: dict[str, Template]) -> None:
+    template = templates["files"]
+    (container,) = only(template, MODEL)["Containers"]
+    source = {"S3Uri": f"s3://{OWN_FILES}/", "S3DataType": "S3Prefix", "CompressionType": "None"}
+    assert container["ModelDataSource"] == {"S3DataSource": source}
+    listed = {"s3:prefix": f"{OWN_FILES.partition('/')[2]}/*"}
+    for allowed in (allowed_to_serve(template), statements(template, f"{PREFIX}serving-proof")):
+        assert allowed["ReadFiles"]["Resource"] == f"arn:aws:s3:::{OWN_FILES}/*"
+        assert allowed["ListFiles"]["Condition"] == {"StringLike": listed}
 
 
 def test_the_role_of_the_containers_is_there_before_the_archive_is_brought(

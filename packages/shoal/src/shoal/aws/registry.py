@@ -9,6 +9,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
+from shoal.aws.model_archive import model_data_of
 from shoal.aws.target import Target
 from shoal.errors import NotFoundError, NothingToPromoteError, error_code
 
@@ -33,8 +34,6 @@ class Package:
     """In UTC."""
     image_digest: str | None = None
     """Optional: the registry notes it for some images."""
-    model_data_etag: str | None = None
-    """ETag of the S3 object when it was registered, if the registry noted it."""
     statistics_url: str | None = None
     """The evaluation's report in S3."""
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -116,12 +115,13 @@ def version_of(arn: str) -> int:
 def _package(description: Mapping[str, Any]) -> Package:
     arn = str(description["ModelPackageArn"])
     containers = description.get("InferenceSpecification", {}).get("Containers", [])
-    if len(containers) != 1 or "ModelDataUrl" not in containers[0] or "Image" not in containers[0]:
+    container = containers[0] if len(containers) == 1 else {}
+    url = model_data_of(container)
+    if url is None or "Image" not in container:
         raise NotFoundError(
             f"{arn} is not one container with one archive of model data; only such versions can be"
             " promoted"
         )
-    container = containers[0]
     image, _, digest = str(container["Image"]).partition("@")
     changed_by = description.get("LastModifiedBy") or description.get("CreatedBy") or {}
     changed_at = description.get("LastModifiedTime") or description["CreationTime"]
@@ -133,9 +133,8 @@ def _package(description: Mapping[str, Any]) -> Package:
         status=str(description["ModelPackageStatus"]),
         approval=str(description["ModelApprovalStatus"]),
         image_uri=image,
-        model_data_url=str(container["ModelDataUrl"]),
+        model_data_url=url,
         image_digest=digest or container.get("ImageDigest"),
-        model_data_etag=container.get("ModelDataETag"),
         statistics_url=quality.get("Statistics", {}).get("S3Uri"),
         environment=container.get("Environment", {}),
         metadata=description.get("CustomerMetadataProperties", {}),

@@ -8,6 +8,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
+from shoal.aws.model_archive import model_data_of
 from shoal.aws.target import Target
 
 _NOT_FOUND = "Could not find"
@@ -20,7 +21,7 @@ class LiveEndpoint:
     name: str
     status: str
     archives: tuple[str, ...]
-    """URLs of the archives behind it, sorted."""
+    """URLs of the archives, or prefixes of files, behind it, sorted."""
     instances: int | None
     """The current number, or None if there are none to count, as with serverless inference."""
     failure: str = ""
@@ -79,4 +80,4 @@ def _archives(client: Any, config: str) -> set[str]:
         for model in models
         for each in (model.get("PrimaryContainer", {}), *model.get("Containers", []))
     ]
-    return {str(each["ModelDataUrl"]) for each in containers if "ModelDataUrl" in each}
+    return {url for each in containers if (url := model_data_of(each))}

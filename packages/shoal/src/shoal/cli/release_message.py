@@ -11,12 +11,13 @@ from shoal.settings.sections.release import Release
 def message_of(release: Release, source: str, destination: str) -> str:
     """Return a title, an empty line, and Markdown."""
     group, _, version = release.version.rpartition("/")
+    version_id = release.model_data_version_id
     metrics = ", ".join(f"{name} {value:g}" for name, value in release.metrics.items()) or "none"
     rows = {
         "model package": release.model_package_arn,
         "evaluation": metrics,
         "approved by": f"{release.approved_by} at {release.approved_at}",
-        "model data": f"{release.model_data_url} (version {release.model_data_version_id})",
+        "model data": release.model_data_url + (f" (version {version_id})" if version_id else ""),
         "sha256 of the model data": release.model_data_sha256,
         "image": f"{release.image_uri}@{release.image_digest}",
         "sha256 of the pipeline definition": release.definition_sha256,

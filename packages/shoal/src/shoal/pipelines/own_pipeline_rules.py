@@ -168,6 +168,10 @@ class _Fit:
             ),
             ("TransformOutput", "S3OutputPath"): self._text_of(folder.to_json()).removesuffix("*"),
         }
+        if self.environment.training.keeps_files:
+            # SageMaker API reference, ContainerDefinition.ModelDataSource
+            message = "must be of an archive: write training.output_compression: gzip, or score in"
+            yield "ModelName", f"{message} a processing job"
         for path, start in places.items():
             text = self._text_of(_at(arguments, path))
             if not text.startswith((start, "*")):

@@ -66,7 +66,9 @@ class Requests:
 
     @property
     def model_data(self) -> Property:
-        """Where training leaves the archive; any job of the environment may write there again."""
+        """Where training leaves the archive, or the prefix of files; any job of the environment may
+        write there again.
+        """
         return Property(step_names.TRAIN, "ModelArtifacts.S3ModelArtifacts")
 
     @staticmethod
@@ -99,7 +101,7 @@ class Requests:
             "OutputDataConfig": {
                 "S3OutputPath": artifacts(self.names, "training"),
                 "KmsKeyId": self.infrastructure.kms_key_arn,
-                "CompressionType": "GZIP",
+                "CompressionType": settings.output_compression.upper(),
             },
             "CheckpointConfig": {
                 "S3Uri": artifacts(self.names, "checkpoints"),
@@ -311,9 +313,13 @@ class Requests:
         return str(InputMode.FILE if mounted else self.environment.data.input_mode)
 
     def _container(self) -> dict[str, Any]:
+        data: dict[str, Any] = {"ModelDataUrl": self.sealed("model_data_url")}
+        if self.environment.training.keeps_files:
+            files = {"S3Uri": data["ModelDataUrl"], "S3DataType": "S3Prefix"}
+            data = {"ModelDataSource": {"S3DataSource": files | {"CompressionType": "None"}}}
         return {
             "Image": self.infrastructure.endpoint_image_uri or self.launch.inference_image_uri,
-            "ModelDataUrl": self.sealed("model_data_url"),
+            **data,
             "Environment": self._serving_environment(),
         }
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from shoal.settings.sections.release import Release
 from shoal.settings.settings import Environment
 
 PIPELINE_TAG, EXECUTION_TAG = "shoal:pipeline", "shoal:execution"
@@ -123,9 +124,11 @@ class Names:
         alone = self.is_shared or not self.environment.workloads
         return purpose if alone else f"{purpose}/{self.environment.workload}"
 
-    def sealed_url(self, sha256: str) -> str:
-        """Return where the environment has its own copy of the archive with this hash."""
-        return f"s3://{self.bucket('artifacts')}/{self.folder(SEALED)}/{sha256}/model.tar.gz"
+    def sealed_url(self, release: Release) -> str:
+        """Return where the environment has its own copy of the release's archive or files."""
+        last = "model/" if release.is_files else "model.tar.gz"
+        key = f"{self.folder(SEALED)}/{release.model_data_sha256}/{last}"
+        return f"s3://{self.bucket('artifacts')}/{key}"
 
     def role(self, actor: str) -> str:
         """Return the name of the role of `actor`: pipeline, training, endpoint, deliver, promote,

@@ -145,6 +145,11 @@ class Training(Settings):
     """Number of training nodes."""
     volume_size_gb: Annotated[int, Field(ge=1, le=16384)] = 100
     """Size of each node's volume in GB."""
+    output_compression: Literal["gzip", "none"] = "gzip"
+    """How the model is kept, from training to endpoint: gzip, as one model.tar.gz; none, as its
+    files, for models above 5 GB. evaluate.py then finds them in `--model-dir`, and the step Seal
+    has ten minutes to copy them. Not with batch transform, nor with serverless endpoints.
+    """
     max_runtime_s: Annotated[int, Field(ge=60, le=2_419_200)] = 3600
     """The job is stopped after this many seconds."""
     spot: bool = False
@@ -194,6 +199,11 @@ class Training(Settings):
 
     Those of the workload's file count too.
     """
+
+    @property
+    def keeps_files(self) -> bool:
+        """Whether the model is kept as files instead of an archive."""
+        return self.output_compression == "none"
 
 
 class Evaluation(Settings):
@@ -320,6 +330,11 @@ class Environment(WorkloadSettings):
         several.
         """
         return f"{self.name} {self.workload}" if self.workloads else self.name
+
+    @property
+    def keeps_files(self) -> bool:
+        """Whether a workload's models are kept as files instead of archives."""
+        return any(each.training.keeps_files for each in (self, *self.workloads.values()))
 
     @property
     def serves(self) -> bool:

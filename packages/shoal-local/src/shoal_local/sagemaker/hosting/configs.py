@@ -25,9 +25,10 @@ class EndpointConfigs(Resources):
         (variant,) = request["ProductionVariants"]
         if "ModelName" not in variant:
             raise not_emulated("a production variant without ModelName (inference components)")
+        model = Models(self._core).find(variant["ModelName"])
         is_serverless = bool(variant.get("ServerlessConfig"))
-        models, name = Models(self._core), variant["ModelName"]
-        models.find_packed(name, "serverless endpoints") if is_serverless else models.find(name)
+        if is_serverless and "ModelDataSource" in model.get("PrimaryContainer", {}):
+            raise invalid("ModelDataSource cannot be used with serverless endpoints")
         if is_serverless is ("InstanceType" in variant):
             raise invalid(
                 f"Variant {variant['VariantName']} needs an InstanceType, or a ServerlessConfig"

@@ -38,16 +38,6 @@ class Models(Resources):
         self._tell(model)
         return {"ModelArn": model["ModelArn"]}
 
-    def find_packed(self, name: str, what: str) -> Document:
-        """Return a model for `what`, which takes no ModelDataSource (API reference,
-        ContainerDefinition: "batch transform, serverless endpoints").
-        """
-        model = self.find(name)
-        container = model.get("PrimaryContainer") or model["Containers"][0]
-        if "ModelDataSource" in resolve_container(self._core, container):
-            raise invalid(f"ModelDataSource of model {name} cannot be used with {what}")
-        return model
-
     def delete(self, request: Document) -> Document:
         model = self.describe(request)
         super().delete(request)
@@ -96,8 +86,6 @@ def model_uri(container: Document) -> str:
     source = container.get("ModelDataSource", {}).get("S3DataSource")
     if source is None:
         return str(container.get("ModelDataUrl", ""))
-    if "ModelDataUrl" in container:
-        raise invalid("A container has either ModelDataUrl or ModelDataSource")
     uri, kind = str(source["S3Uri"]), (source["S3DataType"], source["CompressionType"])
     if kind not in {("S3Prefix", "None"), ("S3Object", "Gzip")}:
         raise not_emulated(f"ModelDataSource with {' and '.join(kind)}")

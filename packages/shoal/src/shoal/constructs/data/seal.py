@@ -37,9 +37,11 @@ class Seal(Construct):
             memory_mb=1769,
         )
         sealed = sealed_folders(names)
-        self.sealer.role.allow_part(
-            "seal", readable=[names.folder("training"), *sealed], sealed=sealed, key=key.key_arn
-        )
+        readable = [names.folder("training"), *sealed]
+        role = self.sealer.role
+        role.allow_part("seal", readable=readable, sealed=sealed, key=key.key_arn)
+        if names.environment.training.keeps_files:
+            role.allow_list({names.bucket("artifacts")}, readable)
 
 
 def sealed_folders(names: Names) -> list[str]:

@@ -161,6 +161,8 @@ class JobRoles(Construct):
             keys=f"{sealed}/*",
             first=f"{sealed}/",
         )
+        if self._environment.training.keeps_files:
+            role.allow_list({self._names.bucket("artifacts")}, {sealed})
 
     def _allow_transform(self, role: SageMakerRole) -> None:
         """Let transform jobs, which run under the role of their model, read, write and log.

@@ -73,6 +73,8 @@ class PipelineRole(ActorRole):
         )
         self.deny_approval()
         self.allow_part("register", outputs=[names.folder("evaluation"), names.folder(SEALED)])
+        if names.environment.training.keeps_files:
+            self.allow_list({names.bucket("artifacts")}, {names.folder(SEALED)})
         self._allow_every_job(definition, training, key)
         self._allow_hosting(definition, hosting)
         registered = [built.get(image, image) for image in images(definition, "RegisterModel")]

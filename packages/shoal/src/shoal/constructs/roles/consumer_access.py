@@ -1,8 +1,8 @@
 """Statements for registry, bucket and key that let environments in other accounts bring releases.
 
-The role that brings archives to a consumer reads sealed ones. Everybody in its account whom its
-account lets may see a version and its approval. Nothing else is allowed: no other object, no list,
-no write, no approval.
+The role that brings archives to a consumer reads sealed ones, and lists them where models are kept
+as files. Everybody in its account whom its account lets may see a version and its approval. Nothing
+else is allowed: no other object or list, no write, no approval.
 
 The account is the principal and a condition names the role, because AWS refuses a policy whose
 principal does not exist, and the role is made after this (IAM user guide, "AWS JSON policy
@@ -40,8 +40,12 @@ def registry_policy(names: Names, consumers: Sequence[Consumer]) -> dict[str, An
 def bucket_statements(names: Names, consumers: Sequence[Consumer]) -> list[iam.PolicyStatement]:
     """Return the statements for the artifact bucket."""
     actions = ["s3:GetObject", "s3:GetObjectVersion"]
-    sealed = f"arn:aws:s3:::{names.bucket('artifacts')}/{SEALED}/*"
-    return _for_roles("ReadSealedArchives", consumers, actions, sealed, {})
+    bucket = f"arn:aws:s3:::{names.bucket('artifacts')}"
+    read = _for_roles("ReadSealedArchives", consumers, actions, f"{bucket}/{SEALED}/*", {})
+    if not names.environment.keeps_files:
+        return read
+    sealed = {"StringLike": {"s3:prefix": f"{SEALED}/*"}}
+    return [*read, *_for_roles("ListSealedFiles", consumers, ["s3:ListBucket"], bucket, sealed)]
 
 
 def key_statements(names: Names, consumers: Sequence[Consumer]) -> list[iam.PolicyStatement]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import aws_cdk as cdk
 
 from shoal.constructs.roles.github_role import GitHubRole
-from shoal.settings.names import BUILDERS, Names
+from shoal.settings.names import BUILDERS, SEALED, Names
 
 DEPLOY, LOOK, PROMOTE = "deliver", "look", "promote"
 _SESSION_HOURS = {DEPLOY: 2, LOOK: 1, PROMOTE: 1}
@@ -47,7 +47,10 @@ class DeliveryRoles:
         change nothing.
         """
         each = self._names.each
-        self._role(PROMOTE, "Promote", "-promotion").allow_part(
+        role = self._role(PROMOTE, "Promote", "-promotion")
+        if self._names.environment.keeps_files:
+            role.allow_list({self._names.bucket("artifacts")}, {SEALED})
+        role.allow_part(
             "promote",
             groups=[names.model_package_group for names in each],
             pipelines=[names.pipeline for names in each],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
@@ -58,6 +58,11 @@ class StatedRole(iam.Role):
                 when=_conditions(row.when, values),
                 because=row.because.format_map(values),
             )
+
+    def allow_list(self, buckets: Collection[str], folders: Collection[str]) -> None:
+        """Allow listing what lies in folders of buckets: models that are kept as files."""
+        prefixes = [f"{folder}/*" for folder in sorted(folders)]
+        self.allow_part("list-files", buckets=sorted(buckets), prefixes=prefixes)
 
     def allow(
         self,

@@ -1,4 +1,4 @@
-"""A custom resource that brings the pinned archive into the environment's own bucket.
+"""A custom resource that brings the pinned archive, or files, into the environment's own bucket.
 
 Whoever serves holds its own verified copy, so a deployment, a rollback or a new container needs
 nothing of the environment that trained. See docs/decisions/accounts.md.
@@ -37,7 +37,7 @@ class BroughtArchive(Construct):
         """`key` is the environment's own."""
         super().__init__(scope, construct_id)
         bucket = names.bucket("artifacts")
-        self.url = names.sealed_url(release.model_data_sha256)
+        self.url = names.sealed_url(release)
         self.bringer = PythonFunction(
             self,
             "Bringer",
@@ -61,6 +61,9 @@ class BroughtArchive(Construct):
             source_region=release.region,
             source_account=release.account,
         )
+        if release.is_files:
+            source = release.sealed_folder.partition("/")[2]
+            self.bringer.role.allow_list({bucket, release.bucket}, {*own, source})
         self.resource = cdk.CustomResource(
             self,
             "Resource",

@@ -50,6 +50,10 @@ class ServedModel(Construct):
         super().__init__(scope, construct_id)
         self._names, self._settings, self._key = names, settings, key
         self._ami = recipes.ami_of(settings.instance_type, release.image)
+        source = sagemaker.CfnModel.ModelDataSourceProperty
+        files = sagemaker.CfnModel.S3DataSourceProperty(
+            s3_uri=archive.url, s3_data_type="S3Prefix", compression_type="None"
+        )
         self.model = sagemaker.CfnModel(
             self,
             "Model",
@@ -57,7 +61,8 @@ class ServedModel(Construct):
             containers=[
                 sagemaker.CfnModel.ContainerDefinitionProperty(
                     image=release.image,
-                    model_data_url=archive.url,
+                    model_data_url=None if release.is_files else archive.url,
+                    model_data_source=source(s3_data_source=files) if release.is_files else None,
                     environment=dict(release.environment),
                 )
             ],

@@ -73,7 +73,7 @@ class ServingProof(Construct):
                 "EndpointConfigName": served.config.attr_endpoint_config_name,
                 "ModelName": served.model.attr_model_name,
                 "ImageDigest": release.image_digest,
-                "ModelDataUrl": names.sealed_url(release.model_data_sha256),
+                "ModelDataUrl": names.sealed_url(release),
                 "ModelDataSha256": release.model_data_sha256,
                 **(
                     {"ContentSha256": release.content_sha256}

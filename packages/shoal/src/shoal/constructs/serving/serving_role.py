@@ -61,10 +61,15 @@ class ServingRole(SageMakerRole):
 
 
 def allow_archive(role: ActorRole, names: Names, release: Release, key: kms.IKey) -> None:
-    """Let the role read the environment's own copy of the release's archive."""
-    url = names.sealed_url(release.model_data_sha256)
+    """Let the role read the environment's own copy of the release's archive, or its files."""
+    url = names.sealed_url(release)
     archive = f"arn:aws:s3:::{url.removeprefix('s3://')}"
-    role.allow_part("archive", archive=archive, key=key.key_arn)
+    if release.is_files:
+        role.allow_part("files", files=archive, key=key.key_arn)
+        bucket, _, folder = archive.rpartition(":")[2].rstrip("/").partition("/")
+        role.allow_list({bucket}, {folder})
+    else:
+        role.allow_part("archive", archive=archive, key=key.key_arn)
 
 
 def _digest(release: Release) -> str:

@@ -1,8 +1,9 @@
-"""CloudFormation custom resource: brings the pinned archive into the environment's own bucket.
+"""CloudFormation custom resource: brings the pinned model into the environment's own bucket.
 
 Its properties are what the model is made of (`ModelPackageArn`, `ModelDataUrl`, which is where the
-archive is registered, `ImageUri` and `Environment`), `ModelDataSha256`, `ModelDataCompositeSha256`
-(only needed above 5 GB) and `Bucket`. Its attribute `ModelDataUrl` is where the archive lies here.
+archive is registered, or the prefix of files, `ImageUri` and `Environment`), `ModelDataSha256`,
+`ModelDataCompositeSha256` (only needed for an archive above 5 GB) and `Bucket`. Its attribute
+`ModelDataUrl` is where the model lies here.
 The registry is asked unless the metadata of the own copy say that exactly this was approved, so a
 release that was brought needs nobody else. Delete keeps the copy. The reason of a failure begins
 with "not brought:".
@@ -20,7 +21,8 @@ from typing import Any
 
 import boto3
 from botocore.exceptions import ClientError
-from sealed_archive import Digests, SealError, copy, metadata_of_sealed, s3_client, sealed_key
+from model_files import model_data_of
+from sealed_archive import Digests, SealError, copy, metadata_of_sealed, s3_client
 
 _MAX_REASON = 1000
 _APPROVED = "approved"
@@ -65,8 +67,9 @@ def bring(pinned: dict[str, Any], pauses_s: Iterable[float] = ()) -> str:
     Raises NotApprovedError or SealError where the pinned release was never brought, and may not be.
     """
     s3, bucket, sha256 = s3_client(), pinned["Bucket"], pinned["ModelDataSha256"]
-    digests = Digests(sha256, pinned.get("ModelDataCompositeSha256", ""))
-    own, source = f"s3://{bucket}/{sealed_key(sha256)}", pinned["ModelDataUrl"]
+    source = pinned["ModelDataUrl"]
+    digests = Digests(sha256, pinned.get("ModelDataCompositeSha256", ""), source.endswith("/"))
+    own = f"s3://{bucket}/{digests.key}"
     metadata = metadata_of_sealed(s3, bucket, digests)
     if source == own:
         # The registry is the environment's own, so nothing is gained by keeping its answer.
@@ -112,7 +115,7 @@ def _require_approved(pinned: dict[str, Any], pauses_s: Iterable[float]) -> None
     if len(containers) != 1:
         raise NotApprovedError(f"{arn} has {len(containers)} containers, pinned is one")
     for name, value, expected in (
-        ("archive", containers[0].get("ModelDataUrl"), pinned["ModelDataUrl"]),
+        ("archive", model_data_of(containers[0]), pinned["ModelDataUrl"]),
         ("image", containers[0].get("Image"), pinned["ImageUri"]),
         ("environment", containers[0].get("Environment") or {}, pinned.get("Environment") or {}),
     ):

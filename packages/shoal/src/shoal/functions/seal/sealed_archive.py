@@ -1,4 +1,5 @@
-"""Sealed archives: copied by S3 to a key that is named by their SHA-256, and proven by S3's own.
+"""Sealed models: copied by S3 to a key that is named by their SHA-256, and proven by S3's own. A
+model is one archive, or the files below a prefix, which ends in a slash.
 
 S3 copies and hashes, so nothing passes through here. Sources: S3 API reference, CopyObject ("you
 can optionally specify a different checksum algorithm to use", the answer has ChecksumSHA256, and
@@ -15,7 +16,7 @@ import base64
 import hashlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -23,19 +24,21 @@ from typing import Any
 import boto3
 from botocore.config import Config
 from botocore.exceptions import ClientError, ReadTimeoutError
+from model_archive import digest_of
+from model_files import AT_ONCE, checksum_of, heads_of
 
 MAX_BYTES = 5 * 1024**3
 """What S3 copies in one piece."""
 PART_BYTES = 512 * 1024**2
 """As `training_code/*/evaluate.py` measures parts."""
-PARTS_AT_ONCE = 8
 SEALED = os.environ.get("SEALED_FOLDER", "models")
 CANDIDATES = os.environ.get("CANDIDATES_FOLDER", "models/_candidates")
 _COMPOSITE = re.compile(r"[A-Za-z0-9+/]{43}=-[1-9][0-9]{0,4}")
-_UNSEEN = ("403", "404")
+_UNSEEN = ("403", "404", "AccessDenied")
 """Codes for what does not exist: the first without the right to list the whole bucket (S3 API
-reference, HeadObject).
+reference, HeadObject), the last where IAM does not know the role's policy yet.
 """
+_TEXT = "s3://{Bucket}/{Key} (version {VersionId})"
 _PATIENT = Config(read_timeout=300, retries={"mode": "standard", "total_max_attempts": 5})
 """SageMaker does not repeat a Lambda step that S3's SlowDown failed. S3 may send nothing before a
 copy is done, a minute or more for 5 GB. After a timeout each attempt would begin another copy,
@@ -45,20 +48,38 @@ and for Go in aws-sdk-go-v2#712; read, not run).
 
 
 class SealError(Exception):
-    """The archive is not the one that was evaluated, or cannot be sealed."""
+    """The model is not the one that was evaluated, or cannot be sealed."""
 
 
 @dataclass(frozen=True)
 class Digests:
-    """Of an archive, as the evaluation measured them."""
+    """Of a model, as the evaluation measured them."""
 
     sha256: str
-    """Of all its bytes, as hexadecimal digits."""
+    """Of all bytes of an archive, as hexadecimal digits; of files, what `model_files` says."""
     composite: str
-    """S3's composite SHA-256 of its parts, `<base64>-<parts>`; only needed above `MAX_BYTES`."""
+    """S3's composite SHA-256 of an archive's parts, `<base64>-<parts>`; only needed above
+    `MAX_BYTES`.
+    """
+    is_files: bool = False
+    """Whether the model is files below a prefix."""
+
+    @property
+    def key(self) -> str:
+        """Where it is sealed."""
+        return f"{SEALED}/{self.sha256}/{self.last}"
+
+    @property
+    def last(self) -> str:
+        return "model/" if self.is_files else "model.tar.gz"
 
     def of(self, size: int) -> str:
-        """Return the one by which S3 proves a copy of so many bytes. Raises SealError without."""
+        """Return the one by which S3 proves a copy of so many bytes, "" for one of several files.
+
+        Raises SealError without.
+        """
+        if self.is_files:
+            return ""
         if size <= MAX_BYTES:
             return self.sha256
         if not _COMPOSITE.fullmatch(self.composite):
@@ -83,15 +104,16 @@ def s3_client() -> Any:
 
 
 def seal(s3: Any, url: str, bucket: str, digests: Digests, execution: str) -> None:
-    """Copy the newest object at `url` to the sealed key in `bucket`.
+    """Copy what is newest at `url` to the sealed key in `bucket`.
 
     A repeated call finds it there, and copies nothing. `execution` names the candidate. Raises
     SealError for an object with another hash.
     """
-    if is_sealed(s3, bucket, digests):
+    if metadata_of_sealed(s3, bucket, digests) is not None:
         return
-    key = sealed_key(digests.sha256)
-    if "-" in _head(s3, bucket, key).get("ChecksumSHA256", ""):
+    key = digests.key
+    heads = {} if digests.is_files else _seen(lambda: heads_of(s3, bucket, key))
+    if any("-" in checksum_of(head) for head in heads.values()):
         # S3 proves an archive in parts by their composite alone: its key is what its evaluation
         # says, and another evaluation may say the same of another archive.
         raise SealError(f"s3://{bucket}/{key} has another archive, which is not replaced")
@@ -107,37 +129,45 @@ def copy(
     metadata: Mapping[str, str],
 ) -> None:
     """Copy as `seal` does, also over a sealed archive; the copy has this metadata only."""
-    source_bucket, _, key = url.removeprefix("s3://").partition("/")
-    source = source_bucket, key
-    head = s3.head_object(Bucket=source[0], Key=source[1])
-    expected = digests.of(head["ContentLength"])
+    place, _, key = url.removeprefix("s3://").partition("/")
     # Under a name of its own first: the final name never has other bytes, not for a moment.
-    candidate = bucket, f"{CANDIDATES}/{execution}/model.tar.gz"
-    version = _copy(s3, source, str(head["VersionId"]), candidate, expected, {})
-    _copy(s3, candidate, version, (bucket, sealed_key(digests.sha256)), expected, metadata)
+    candidate = f"{CANDIDATES}/{execution}/{digests.last}"
+    heads = heads_of(s3, place, key)
 
+    def try_out(name: str) -> tuple[str, str]:
+        size = heads[name]["ContentLength"]
+        source = {"Bucket": place, "Key": key + name, "VersionId": str(heads[name]["VersionId"])}
+        return _copy(s3, source, size, (bucket, candidate + name), digests.of(size), {})
 
-def sealed_key(sha256: str) -> str:
-    return f"{SEALED}/{sha256}/model.tar.gz"
+    def keep(name: str, tried: tuple[str, str]) -> None:
+        source = {"Bucket": bucket, "Key": candidate + name, "VersionId": tried[0]}
+        target = bucket, digests.key + name
+        _copy(s3, source, heads[name]["ContentLength"], target, tried[1], metadata)
 
-
-def is_sealed(s3: Any, bucket: str, digests: Digests) -> bool:
-    """Return whether the newest object at the sealed key has the hash, as S3 computed it."""
-    return metadata_of_sealed(s3, bucket, digests) is not None
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        tried = dict(zip(heads, pool.map(try_out, heads), strict=True))
+        if digests.is_files:
+            listed = digest_of({name: checksum for name, (_, checksum) in tried.items()})
+            _require(listed, digests.sha256, f"the list of files below {url}")
+        list(pool.map(keep, tried, tried.values()))
+    if metadata_of_sealed(s3, bucket, digests) is None:
+        raise SealError(f"s3://{bucket}/{digests.key} has other files, too")
 
 
 def metadata_of_sealed(s3: Any, bucket: str, digests: Digests) -> dict[str, str] | None:
-    """Return the metadata of the sealed archive, None if there is none with the hash."""
-    head = _head(s3, bucket, sealed_key(digests.sha256))
-    checksum = _hex(head.get("ChecksumSHA256", ""))
-    proven = bool(checksum) and checksum in {digests.sha256, digests.composite}
-    return dict(head["Metadata"]) if proven else None
+    """Return the metadata of the sealed model, None if S3 knows none with the hash."""
+    heads = _seen(lambda: heads_of(s3, bucket, digests.key))
+    checksums = {name: checksum_of(head) for name, head in heads.items()}
+    actual = digest_of(checksums) if digests.is_files else checksums.get("")
+    if heads and actual and actual in {digests.sha256, digests.composite}:
+        return dict(next(iter(heads.values()))["Metadata"])
+    return None
 
 
-def _head(s3: Any, bucket: str, key: str) -> dict[str, Any]:
-    """Return what S3 says of an object; nothing if there is none."""
+def _seen(ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Return S3's answer, nothing for what does not exist."""
     try:
-        return dict(s3.head_object(Bucket=bucket, Key=key, ChecksumMode="ENABLED"))
+        return ask()
     except ClientError as error:
         if error.response["Error"]["Code"] in _UNSEEN:
             return {}
@@ -146,21 +176,20 @@ def _head(s3: Any, bucket: str, key: str) -> dict[str, Any]:
 
 def _copy(
     s3: Any,
-    source: tuple[str, str],
-    version: str,
+    copied: dict[str, str],
+    size: int,
     target: tuple[str, str],
     expected: str,
     metadata: Mapping[str, str],
-) -> str:
-    """Copy one version of an object, and return the version of the copy.
+) -> tuple[str, str]:
+    """Copy one version of an object, in parts where it is too large for one piece, and return the
+    copy's version and hash.
 
-    Where `expected` is the composite checksum of an object in parts, it is copied in parts. Raises
-    SealError unless S3 computes the expected hash. Tags and metadata, which a job may have written,
-    stay behind.
+    Raises SealError unless S3 computes the expected hash, if there is one. Tags and metadata, which
+    a job may have written, stay behind.
     """
-    copied = {"Bucket": source[0], "Key": source[1], "VersionId": version}
-    if "-" in expected:
-        return _copy_in_parts(s3, copied, target, expected, metadata)
+    if size > MAX_BYTES:
+        return _copy_in_parts(s3, copied, size, target, expected, metadata)
     answer = s3.copy_object(
         Bucket=target[0],
         Key=target[1],
@@ -170,19 +199,20 @@ def _copy(
         MetadataDirective="REPLACE",
         TaggingDirective="REPLACE",
     )
-    _require(_hex(answer["CopyObjectResult"].get("ChecksumSHA256", "")), expected, copied)
-    return str(answer["VersionId"])
+    checksum = checksum_of(answer["CopyObjectResult"])
+    _require(checksum, expected, _TEXT.format_map(copied))
+    return str(answer["VersionId"]), checksum
 
 
 def _copy_in_parts(
     s3: Any,
     copied: dict[str, str],
+    size: int,
     target: tuple[str, str],
     expected: str,
     metadata: Mapping[str, str],
-) -> str:
+) -> tuple[str, str]:
     """Copy as `_copy` does; nothing is under the name before S3 has hashed every part."""
-    size = s3.head_object(**copied)["ContentLength"]
     place = {"Bucket": target[0], "Key": target[1]}
     upload = s3.create_multipart_upload(**place, ChecksumAlgorithm="SHA256", Metadata=metadata)
     place["UploadId"] = upload["UploadId"]
@@ -198,28 +228,23 @@ def _copy_in_parts(
         return {"PartNumber": number, **{name: answer[name] for name in ("ETag", "ChecksumSHA256")}}
 
     try:
-        with ThreadPoolExecutor(PARTS_AT_ONCE) as pool:
+        with ThreadPoolExecutor(AT_ONCE) as pool:
             parts = list(pool.map(copy_part, range(1, -(-size // PART_BYTES) + 1)))
         hashes = b"".join(base64.b64decode(part["ChecksumSHA256"]) for part in parts)
         composite = base64.b64encode(hashlib.sha256(hashes).digest()).decode()
-        _require(f"{composite}-{len(parts)}", expected, copied)
+        checksum = f"{composite}-{len(parts)}"
+        _require(checksum, expected, _TEXT.format_map(copied))
         answer = s3.complete_multipart_upload(**place, MultipartUpload={"Parts": parts})
     except BaseException:
         s3.abort_multipart_upload(**place)
         raise
-    return str(answer["VersionId"])
+    return str(answer["VersionId"]), checksum
 
 
-def _require(actual: str, expected: str, copied: dict[str, str]) -> None:
-    """Raise SealError unless S3 computed the hash that the evaluation measured."""
-    if actual != expected:
+def _require(actual: str, expected: str, what: str) -> None:
+    """Raise SealError unless S3 computed the hash that is expected, if there is one."""
+    if expected and actual != expected:
         raise SealError(
-            f"the sha256 of s3://{copied['Bucket']}/{copied['Key']} (version"
-            f" {copied['VersionId']}) is {actual}, evaluated was {expected}: it was written again"
+            f"the sha256 of {what} is {actual}, evaluated was {expected}: it was written again"
             " after it was evaluated"
         )
-
-
-def _hex(checksum: str) -> str:
-    """Return S3's base64 as hexadecimal digits, the composite of an object in parts as it is."""
-    return checksum if "-" in checksum else base64.b64decode(checksum).hex()

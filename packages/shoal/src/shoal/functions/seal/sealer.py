@@ -1,10 +1,11 @@
-"""Seals an evaluated archive: copies it to where no job can write, and proves the copy.
+"""Seals an evaluated model: copies it to where no job can write, and proves the copy.
 
-The Lambda step sends `execution_id`, `model_data_url` (where the training job left the archive),
-and as the evaluation measured them `archive_sha256`, `archive_composite_sha256` (only needed above
-5 GB) and `content_sha256`, which must be the digest of every file in the archive. It gets `status`,
-`model_data_url` (of the sealed archive), `archive_sha256` and `content_sha256`. A problem raises
-SealError, which fails the step: then nothing is registered.
+The Lambda step sends `execution_id`, `model_data_url` (where the training job left the archive, or
+the prefix of its files), and as the evaluation measured them `archive_sha256` (of files, what
+`model_files` says), `archive_composite_sha256` (only needed for an archive above 5 GB) and
+`content_sha256`, which must be the digest of every file of the model. It gets `status`,
+`model_data_url` (of the sealed model), `archive_sha256` and `content_sha256`. A problem raises
+an error, which fails the step: then nothing is registered.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from urllib.parse import urlsplit
 
 from botocore.exceptions import BotoCoreError
 from model_archive import ArchiveError, digest_mistake, hashes_in
-from sealed_archive import Digests, SealError, s3_client, seal, sealed_key
+from model_archive import sha256 as sha256_of
+from model_files import checksums_below
+from sealed_archive import Digests, SealError, s3_client, seal
 
 SPARE_MS = 30_000
 """What is kept of the step's ten minutes: an archive that takes longer is read by promotion."""
@@ -27,15 +30,18 @@ log.setLevel(logging.INFO)
 
 
 def handler(event: dict[str, Any], context: Any) -> dict[str, str]:
-    """Seal one archive in the bucket in which it lies."""
+    """Seal one model in the bucket in which it lies."""
     digests = {key: _digest(event, key) for key in ("archive_sha256", "content_sha256")}
-    url, sha256 = event["model_data_url"], digests["archive_sha256"]
+    url, composite = event["model_data_url"], event.get("archive_composite_sha256") or ""
+    is_files = not url.endswith(".tar.gz")
+    if is_files:  # training jobs may name their prefix without a slash
+        url = f"{url.rstrip('/')}/"
     bucket = urlsplit(url).netloc
-    archive = Digests(sha256, event.get("archive_composite_sha256") or "")
+    model = Digests(digests["archive_sha256"], composite, is_files)
     s3 = s3_client()
-    seal(s3, url, bucket, archive, event["execution_id"])
-    sealed = f"s3://{bucket}/{sealed_key(sha256)}"
-    _require_content(s3, bucket, sealed_key(sha256), digests["content_sha256"], context)
+    seal(s3, url, bucket, model, event["execution_id"])
+    sealed = f"s3://{bucket}/{model.key}"
+    _require_content(s3, bucket, model.key, digests["content_sha256"], context)
     log.info("sealed %s as %s", url, sealed)
     return {"status": "Sealed", "model_data_url": sealed, **digests}
 
@@ -60,15 +66,23 @@ class _Timed:
 
 
 def _require_content(s3: Any, bucket: str, key: str, evaluated: str, context: Any) -> None:
-    """Raise SealError unless the sealed archive has the content that was evaluated: every file.
+    """Raise SealError unless the sealed model has the content that was evaluated: every file.
 
     A file that the digest leaves out could change unseen; without this, only promotion would say
-    so. The archive is read as a stream, at the speed of one CPU.
+    so. What S3 has no whole hash of is read as a stream, at the speed of one CPU.
     """
-    answer = s3.get_object(Bucket=bucket, Key=key)
+
+    def body_of(key: str) -> tuple[IO[bytes], int]:
+        answer = s3.get_object(Bucket=bucket, Key=key)
+        return cast(IO[bytes], _Timed(answer["Body"], context)), answer["ContentLength"]
+
     try:
-        body = cast(IO[bytes], _Timed(answer["Body"], context))
-        hashes = hashes_in(body, answer["ContentLength"])
+        if key.endswith("/"):
+            hashes = checksums_below(s3, bucket, key)
+            for name in [name for name, checksum in hashes.items() if "-" in checksum]:
+                hashes[name] = sha256_of(body_of(key + name)[0])
+        else:
+            hashes = hashes_in(*body_of(key))
     except _UnreadError as error:
         # what is sealed is what was evaluated; only its list of files is not compared yet
         log.warning("s3://%s/%s was not read whole: %s; promotion reads it", bucket, key, error)

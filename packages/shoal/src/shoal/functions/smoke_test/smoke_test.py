@@ -35,6 +35,13 @@ class SmokeTestError(Exception):
     """The endpoint does not do what it should."""
 
 
+def model_data_of(container: Mapping[str, Any]) -> str | None:
+    """Return where a container's model lies: an archive, or the prefix of files."""
+    source = container.get("ModelDataSource", {}).get("S3DataSource", {})
+    url: str | None = container.get("ModelDataUrl") or source.get("S3Uri")
+    return url
+
+
 @dataclass(frozen=True)
 class Source:
     """The model that gave an answer, by the answer's own account; None is what it does not say."""

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import boto3
+import smoke_test
 from smoke_test import CLIENT, Answer, SmokeTestError, ask_all, own_failures, sources, wrong_answers
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -122,7 +123,7 @@ def _wrong_archive(endpoint_name: str, expected: str) -> list[str]:
         sagemaker.describe_model(ModelName=variant["ModelName"])
         for variant in config["ProductionVariants"]
     ]
-    archives = [model["PrimaryContainer"].get("ModelDataUrl") for model in models]
+    archives = [smoke_test.model_data_of(model["PrimaryContainer"]) for model in models]
     if archives == [expected]:
         return []
     return [f"the endpoint has the archive {', '.join(map(str, archives))}, sealed was {expected}"]

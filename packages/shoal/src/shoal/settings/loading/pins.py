@@ -47,7 +47,7 @@ def _place(environment: Environment, release: Release, root: Path) -> Iterator[P
         message = f"is no version of {origin.name}, which trains what is served here: {group}/*"
         arn = release.model_package_arn
         yield Problem("release.model_package_arn", message, _PROMOTE, arn)
-    url = names.sealed_url(release.model_data_sha256)
+    url = names.sealed_url(release)
     if release.model_data_url != url:
         message = f"is not where {origin.name} seals that model_data_sha256: {url}"
         yield Problem("release.model_data_url", message, _PROMOTE, release.model_data_url)

@@ -209,6 +209,19 @@ def _endpoint_start(environment: Environment) -> Iterator[Problem]:
         yield Problem("endpoint.ttl_minutes", message, advice, related=related)
 
 
+def _files(environment: Environment) -> Iterator[Problem]:
+    """Source: SageMaker API reference, ContainerDefinition: no ModelDataSource with "serverless
+    endpoints".
+    """
+    serving, release = environment.serving, environment.release
+    keeps_files = environment.training.keeps_files or (release and release.is_files)
+    if serving and serving.serverless and keeps_files:
+        message = "takes a model as an archive only, and this one is kept as files"
+        advice = "serve on instances, or train with training.output_compression: gzip"
+        related = ("training.output_compression",)
+        yield Problem("serving.serverless", message, advice, related=related)
+
+
 def _spot(environment: Environment) -> Iterator[Problem]:
     training = environment.training
     key, wait, runtime = "training.max_wait_s", training.max_wait_s, training.max_runtime_s
@@ -324,6 +337,7 @@ _RULES = (
     _endpoint_start,
     _alerts,
     _guard_rails,
+    _files,
     _spot,
     _hyperparameters,
     _container_environment,

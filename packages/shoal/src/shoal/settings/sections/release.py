@@ -28,8 +28,9 @@ ImageUri = Annotated[
 Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 CompositeSha256 = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9+/]{43}=-[1-9][0-9]{0,4}$")]
-ObjectUri = Annotated[
-    str, StringConstraints(pattern=r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]/.+\.tar\.gz$")
+ModelUri = Annotated[
+    str,
+    StringConstraints(pattern=r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]/.+(\.tar\.gz|/model/)$"),
 ]
 Commit = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{40}|[0-9a-f]{64})$")]
 Instant = Annotated[
@@ -58,12 +59,14 @@ class Release(Settings):
     """Digest of that image when the release was promoted; a tag may move, a digest does not."""
     environment: Annotated[dict[Variable, Value], Field(max_length=MAX_ENVIRONMENT)]
     """The container's environment variables, as registered."""
-    model_data_url: ObjectUri
-    """The sealed archive where it was trained; a deployment brings it from there once."""
-    model_data_version_id: Word
-    """Version of that S3 object."""
+    model_data_url: ModelUri
+    """The sealed archive where it was trained, or the prefix of its files, which ends in a slash; a
+    deployment brings it from there once.
+    """
+    model_data_version_id: Word | None
+    """Version of that S3 object; null for files, which have one each."""
     model_data_sha256: Sha256
-    """SHA-256 of its bytes."""
+    """SHA-256 of its bytes; of files, that of the lines `<S3's SHA-256>  <path>`, by path."""
     model_data_composite_sha256: CompositeSha256 | None = None
     """S3's composite SHA-256 of its parts, by which S3 proves a copy of more than 5 GB."""
     content_sha256: Sha256
@@ -91,6 +94,11 @@ class Release(Settings):
         return f"{self.image_uri.partition(':')[0]}@{self.image_digest}"
 
     @property
+    def is_files(self) -> bool:
+        """Whether the model is kept as files instead of an archive."""
+        return self.model_data_url.endswith("/")
+
+    @property
     def bucket(self) -> str:
         """The bucket of the environment that trained it."""
         return self.model_data_url.removeprefix("s3://").partition("/")[0]
@@ -98,7 +106,7 @@ class Release(Settings):
     @property
     def sealed_folder(self) -> str:
         """That bucket and the prefix below which archives lie in folders named by their hashes."""
-        return self.model_data_url.removeprefix("s3://").rsplit("/", 2)[0]
+        return self.model_data_url.removeprefix("s3://").rstrip("/").rsplit("/", 2)[0]
 
     @property
     def account(self) -> str:

@@ -17,7 +17,7 @@ from typing import IO
 
 from botocore.exceptions import ClientError
 
-from shoal.aws.model_archive import ArchiveError, digest_mistake, hashes_in, sha256
+from shoal.aws.model_archive import ArchiveError, digest_mistake, files_in, hashes_in, sha256
 from shoal.aws.objects import NO_OBJECT, EcrImage, object_at
 from shoal.aws.registry import APPROVED, Package
 from shoal.aws.target import Target
@@ -30,7 +30,7 @@ from shoal.settings.loading.container_code import foreign_code_variable
 from shoal.settings.names import SEALED, Names
 from shoal.settings.sections.release import Release
 from shoal.settings.sections.serving import Severity
-from shoal.verbs.promote.served_code import CommittedCode
+from shoal.verbs.promote.served_code import CommittedCode, Members, members_of, mistake_in_files
 
 _SCANNED = frozenset({"COMPLETE", "ACTIVE"})
 _SCAN_MAY_COME = frozenset({"", "IN_PROGRESS", "PENDING"})
@@ -142,7 +142,7 @@ class Verification:
         folder = self.names.environment.training.source_dir
         archive, head = self._metadata_value("code_uri"), self.repository.head()
         with tempfile.TemporaryFile() as file:
-            self._download(archive, None, file)
+            self._download(archive, file)
             try:
                 files = files_of(file, archive, head)
             except ArchiveError as error:
@@ -218,73 +218,54 @@ class Verification:
                 "promote a version that the pipeline registered",
             )
         with tempfile.TemporaryFile() as file:
-            self._download(url, None, file)
+            self._download(url, file)
             try:
                 return Evaluation.of(file.read(MAX_BYTES))
             except ValueError as error:
                 what = f"its evaluation {url} {error}"
                 raise self._refusal(what, "mend what wrote it, and train again") from error
 
-    def _model_data(self, report: Evaluation, commit: str, pinned: Release | None) -> str:
-        """Return the S3 version of the archive.
+    def _model_data(self, report: Evaluation, commit: str, pinned: Release | None) -> str | None:
+        """Return the S3 version of the archive, None for files.
 
-        It must be the archive that was evaluated, registered and pinned, with the commit's code.
+        It must be the model that was evaluated, registered and pinned, with the commit's code. A
+        model package names a URL without a version (API reference,
+        ModelPackageContainerDefinition), so a deployment brings the newest object there.
         """
-        url, registered_etag = self.package.model_data_url, self.package.model_data_etag
+        url, s3 = self.package.model_data_url, self.target.client("s3")
+        self._require_report(report, pinned)
+        self._require_sealed(url)
+        if url.endswith("/"):
+            if mistake := mistake_in_files(s3, url, report):
+                raise self._refusal(mistake, _ASK)
+            self._require_code(members_of(s3, url), commit)
+            return None
         with tempfile.TemporaryFile() as file:
-            version = pinned.model_data_version_id if pinned else None
-            etag, version_id = self._download(url, version, file)
-            self._require_evaluated(file, report, pinned)
-            self._require_code(file, commit)
-        # What is not sealed, a job may write again.
-        if not url.startswith(
-            f"s3://{self.names.bucket('artifacts')}/{self.names.folder(SEALED)}/"
-        ):
-            what = f"{url} is not sealed, so a job may write it again"
-            raise self._refusal(what, "register what the step Seal returns")
+            version_id = self._download(url, file)
+            if pinned and version_id != pinned.model_data_version_id:
+                raise self._refusal(
+                    f"{url} was written again after it was pinned, and a deployment brings the"
+                    f" newest version: its newest version is {version_id}, pinned is"
+                    f" {pinned.model_data_version_id}",
+                    _ASK,
+                )
+            self._require_evaluated(file, report)
+            self._require_code(files_in(file), commit)
         if version_id is None:
             what = f"{url} has no versions, so its bytes cannot be pinned"
             raise self._refusal(what, "turn on the versions of its bucket, and train again")
-        if registered_etag is not None and registered_etag.strip('"') != etag:
-            raise self._refusal(
-                f"hash mismatch: {url} has the ETag {etag}, the registry noted {registered_etag}",
-                _ASK,
-            )
-        self._require_newest(url, version_id)
         return version_id
 
-    def _require_newest(self, url: str, version_id: str) -> None:
-        """Raise PromotionError unless SageMaker would load this version.
+    def _require_sealed(self, url: str) -> None:
+        """Raise PromotionError for a model that is not sealed, which a job may write again."""
+        sealed = f"s3://{self.names.bucket('artifacts')}/{self.names.folder(SEALED)}/"
+        if not url.startswith(sealed):
+            what = f"{url} is not sealed, so a job may write it again"
+            raise self._refusal(what, "register what the step Seal returns")
 
-        A model package names a URL without a version (API reference,
-        ModelPackageContainerDefinition), so the newest object there is loaded.
-        """
-        try:
-            newest = self.target.client("s3").head_object(**object_at(url)).get("VersionId")
-        except ClientError as error:
-            if error_code(error) not in NO_OBJECT:
-                raise
-            raise self._refusal(
-                f"{url} was removed after it was pinned (version {version_id}), and a deployment"
-                " brings the newest version",
-                _ASK,
-            ) from error
-        if newest != version_id:
-            raise self._refusal(
-                f"{url} was written again after it was pinned, and a deployment brings the newest"
-                f" version: its newest version is {newest}, pinned is {version_id}",
-                _ASK,
-            )
-
-    def _require_evaluated(
-        self, archive: IO[bytes], report: Evaluation, pinned: Release | None
-    ) -> None:
-        """Raise PromotionError unless the archive is the evaluated one, byte by byte, with the
-        content that its container will answer.
-
-        With `pinned`, the report must still say what it said then.
-        """
-        url, evaluated = self.package.model_data_url, (report.archive_sha256, report.content_sha256)
+    def _require_report(self, report: Evaluation, pinned: Release | None) -> None:
+        """Raise PromotionError unless the report says what it said when it was `pinned`."""
+        evaluated = report.archive_sha256, report.content_sha256
         if pinned and evaluated != (pinned.model_data_sha256, pinned.content_sha256):
             raise self._refusal(
                 f"hash mismatch: the evaluation now says {evaluated[0]} with the content"
@@ -292,8 +273,14 @@ class Verification:
                 f" {pinned.content_sha256}",
                 _ASK,
             )
-        if (actual := sha256(archive)) != report.archive_sha256:
-            what = f"hash mismatch: the sha256 of {url} is {actual}, evaluated was {evaluated[0]}"
+
+    def _require_evaluated(self, archive: IO[bytes], report: Evaluation) -> None:
+        """Raise PromotionError unless the archive is the evaluated one, byte by byte, with the
+        content that its container will answer.
+        """
+        url, evaluated = self.package.model_data_url, report.archive_sha256
+        if (actual := sha256(archive)) != evaluated:
+            what = f"hash mismatch: the sha256 of {url} is {actual}, evaluated was {evaluated}"
             raise self._refusal(what, _ASK)
         try:
             mistake = digest_mistake(hashes_in(archive), report.content_sha256)
@@ -302,7 +289,7 @@ class Verification:
         if mistake:
             raise self._refusal(f"hash mismatch in {url}: {mistake}", _ASK)
 
-    def _require_code(self, archive: IO[bytes], commit: str) -> None:
+    def _require_code(self, members: Members, commit: str) -> None:
         """Raise PromotionError unless the code that serves is in the commit.
 
         It runs with the project's rights, and only git was reviewed.
@@ -313,7 +300,7 @@ class Verification:
                 f" {variable}",
                 _AS_SHOAL,
             )
-        if difference := self._committed(commit).difference(archive):
+        if difference := self._committed(commit).difference(members):
             raise self._refusal(
                 f"hash mismatch in {self.package.model_data_url}: {difference}",
                 "find out who wrote it; promote a version whose train.py copied it from the commit",
@@ -326,22 +313,18 @@ class Verification:
         what = f"it does not say where it comes from: no {key} in CustomerMetadataProperties"
         raise self._refusal(what, _AS_SHOAL)
 
-    def _download(
-        self, url: str, version_id: str | None, file: IO[bytes]
-    ) -> tuple[str, str | None]:
-        """Write an S3 object, or a version of it, into `file`; return its ETag and version."""
-        request = object_at(url) | ({"VersionId": version_id} if version_id else {})
+    def _download(self, url: str, file: IO[bytes]) -> str | None:
+        """Write the newest object at a URL into `file`; return its version."""
         try:
-            answer = self.target.client("s3").get_object(**request)
+            answer = self.target.client("s3").get_object(**object_at(url))
         except ClientError as error:
             if error_code(error) not in NO_OBJECT:
                 raise
-            version = f" in the version {version_id}" if version_id else ""
-            raise self._refusal(f"{url} is gone{version}", "promote another version") from error
+            raise self._refusal(f"{url} is gone", "promote another version") from error
         shutil.copyfileobj(answer["Body"], file)
         file.seek(0)
         version = answer.get("VersionId")
-        return str(answer["ETag"]).strip('"'), None if version in {None, "null"} else str(version)
+        return None if version in {None, "null"} else str(version)
 
     def _refusal(self, what: str, advice: str) -> PromotionError:
         return PromotionError(

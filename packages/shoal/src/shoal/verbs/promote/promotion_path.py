@@ -173,7 +173,7 @@ def release_targets(workspace: Workspace, environment: Environment, local: bool)
         pipeline_arn=Names(trainer).pipeline_arn,
         environment=environment.title,
         serving_stack=names.stack("serving"),
-        archive_url=names.sealed_url(release.model_data_sha256) if release else "",
+        archive_url=names.sealed_url(release) if release else "",
         serves=environment.serves,
     )
 

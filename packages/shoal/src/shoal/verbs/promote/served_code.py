@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+import tarfile
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, Any, cast
 
-from shoal.aws.model_archive import ArchiveError, files_in, read
+from shoal.aws import model_archive
+from shoal.aws.model_archive import ArchiveError, read
+from shoal.aws.objects import object_at
+from shoal.page.readings.evaluation import Evaluation
 from shoal.repository import hash_as
 from shoal.settings.loading.container_code import ENTRY_POINT
 
-_CODE = "code/"
+CODE = "code/"
+Members = Iterable[tuple[tarfile.TarInfo, IO[bytes] | None]]
+"""The members of an archive, or as if of one, each with its content if it is a file of code/."""
 _IMPORTED = (".py", ".pyc", ".so")
 """What Python imports. TorchServe puts the whole folder of a model on its path (its `getEnvString`;
 read).
@@ -43,8 +49,8 @@ class CommittedCode:
     commit: str
     files: Mapping[str, str]
 
-    def difference(self, archive: IO[bytes]) -> str | None:
-        """Return the first file of a model.tar.gz that differs from the commit, and how; None if
+    def difference(self, members: Members) -> str | None:
+        """Return the first file of a model that differs from the commit, and how; None if
         all agree.
 
         Only files under code/ are compared: there the serving containers look for code
@@ -56,29 +62,29 @@ class CommittedCode:
         """
         seen: set[str] = set()
         try:
-            return next(self._differences(archive, seen), None) or self._missing(seen)
+            return next(self._differences(members, seen), None) or self._missing(seen)
         except ArchiveError as error:
             return f"the archive cannot be read ({error})"
 
-    def _differences(self, archive: IO[bytes], seen: set[str]) -> Iterator[str]:
-        for member, file in files_in(archive):
+    def _differences(self, members: Members, seen: set[str]) -> Iterator[str]:
+        for member, file in members:
             name = posixpath.normpath(member.name)
             if not (member.isfile() or member.isdir()) or name.startswith(("/", "..")):
                 yield (
                     f"{member.name} is a link, a device or a way out of the archive, behind which"
                     " other code could lie"
                 )
-            elif member.isfile() and name.startswith(_CODE):
-                path = name.removeprefix(_CODE)
+            elif member.isfile() and name.startswith(CODE):
+                path = name.removeprefix(CODE)
                 seen.add(path)
                 if difference := self._file_difference(path, file):
                     yield f"{name} {difference}"
             elif name.casefold().endswith(_IMPORTED):
-                yield f"{name} is code outside of {_CODE}, which a container may import"
+                yield f"{name} is code outside of {CODE}, which a container may import"
             elif member.isfile() and not _is_data(name):
-                yield f"{name} is no data that a model has beside {_CODE}, such as .pt, .json, .txt"
-            elif "\\" in name or name.casefold().startswith(_CODE):
-                yield f"{name} is {_CODE} for some programs and not for others"
+                yield f"{name} is no data that a model has beside {CODE}, such as .pt, .json, .txt"
+            elif "\\" in name or name.casefold().startswith(CODE):
+                yield f"{name} is {CODE} for some programs and not for others"
 
     def _file_difference(self, path: str, file: IO[bytes] | None) -> str | None:
         committed_hash = self.files.get(path)
@@ -92,5 +98,32 @@ class CommittedCode:
         if ENTRY_POINT in seen or ENTRY_POINT not in self.files:
             return None
         return (
-            f"{_CODE}{ENTRY_POINT} is missing, which the commit {self.commit} has in {self.folder}"
+            f"{CODE}{ENTRY_POINT} is missing, which the commit {self.commit} has in {self.folder}"
         )
+
+
+def mistake_in_files(s3: Any, url: str, report: Evaluation) -> str | None:
+    """Return what is not as evaluated below a prefix; None if all is. S3 has the hash of each file;
+    only what it stores in parts, and so has no whole hash of, is read.
+    """
+    try:
+        checksums = model_archive.checksums_below(s3, *object_at(url).values())
+    except ValueError as error:
+        return str(error)
+    if (actual := model_archive.digest_of(checksums)) != report.archive_sha256:
+        wrong = f"hash mismatch: the list of files below {url} is {actual}"
+        return f"{wrong}, evaluated was {report.archive_sha256}"
+    in_parts = [name for name, checksum in checksums.items() if "-" in checksum]
+    hashes = checksums | {name: model_archive.sha256(_body(s3, url + name)) for name in in_parts}
+    mistake = model_archive.digest_mistake(hashes, report.content_sha256)
+    return f"hash mismatch in {url}: {mistake}" if mistake else None
+
+
+def members_of(s3: Any, url: str) -> Members:
+    """Return the files below a prefix as if they were those of an archive."""
+    for name in model_archive.checksums_below(s3, *object_at(url).values()):
+        yield tarfile.TarInfo(name), _body(s3, url + name) if name.startswith(CODE) else None
+
+
+def _body(s3: Any, url: str) -> IO[bytes]:
+    return cast(IO[bytes], s3.get_object(**object_at(url))["Body"])

@@ -1,5 +1,5 @@
-"""Measures a trained model: reads model.tar.gz and the test channel, writes evaluation.json, whose
-numbers the gates of workload.yaml judge.
+"""Measures a trained model: reads model.tar.gz, or its files, and the test channel, writes
+evaluation.json, whose numbers the gates of workload.yaml judge.
 """
 
 from __future__ import annotations
@@ -22,15 +22,18 @@ def main(arguments: Sequence[str]) -> None:
         parser.add_argument(name, type=Path, required=True)
     options = parser.parse_args(arguments)
     archive = options.model_dir / "model.tar.gz"
+    is_packed = archive.is_file()  # else `training.output_compression` is none
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        unpack(archive, folder)
+        folder = Path(name) if is_packed else options.model_dir
+        if is_packed:
+            unpack(archive, folder)
         metrics = measured(folder, options.test_dir)
         digest = content_sha256(folder)
     report = {
         "metrics": {name: {"value": value} for name, value in metrics.items()},
         "model": {
-            "archive_sha256": file_sha256(archive),
+            # of files above 5 GB it has S3's own: docs/bring-your-model.md
+            "archive_sha256": file_sha256(archive) if is_packed else digest,
             "archive_composite_sha256": "",  # S3's own, only needed above 5 GB
             "content_sha256": digest,
         },
