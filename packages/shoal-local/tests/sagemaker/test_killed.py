@@ -33,7 +33,7 @@ def process_of(account: Account, name: str, who: str) -> int:
     paths = (account.state_dir / "processes").glob("*.json")
     records = [json.loads(path.read_text()) for path in paths]
     (pid,) = (record["pid"] for record in records if f"-{name}" in record["what"])
-    generations = [pid]
+    generations: list[int] = [pid]
     while children := Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
         pid = int(children[0])
         generations.append(pid)

@@ -20,7 +20,7 @@ from shoal.settings.loading.loader import (
 from shoal.settings.names import Names
 from shoal.settings.parsing.errors import ConfigError
 from tests.settings.environment_file import copy_workloads
-from tests.settings.releases import CONTENT
+from tests.settings.releases import CONTENT, RELEASE
 
 NETWORK = {
     "cidr": "10.30.0.0/16",
@@ -92,7 +92,7 @@ def test_names_tell_what_is_shared_from_what_is_a_workloads(root: Path) -> None:
         "network",
         "houses-pipeline",
     ]
-    assert names.sealed_url("ab").endswith("/models/houses/ab/model.tar.gz")
+    assert names.sealed_url(RELEASE).endswith(f"/models/houses/{'2' * 64}/model.tar.gz")
     assert names.shared.role("deliver") == "shoal-platform-team-us-east-1-deliver"
 
 
@@ -102,7 +102,7 @@ def test_a_single_workload_has_the_names_of_what_it_would_share(root: Path) -> N
     names = Names(alone)
     assert (alone.title, names.pipeline) == ("team", "shoal-houses-team")
     assert names.stack("network") == "shoal-houses-team-network"
-    assert names.sealed_url("ab").endswith("/models/ab/model.tar.gz")
+    assert names.sealed_url(RELEASE).endswith(f"/models/{'2' * 64}/model.tar.gz")
 
 
 def test_an_environment_leaves_out_what_the_file_that_it_extends_says(root: Path) -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
 import sys
 from pathlib import Path
 from typing import Any
 
-import data
-import saved_model
 import torch
 from peft import PeftModel
 from transformers import AutoModelForCausalLM
+
+data: Any = importlib.import_module("data")
+saved_model: Any = importlib.import_module("saved_model")
 
 
 def network(folder: str) -> Any:

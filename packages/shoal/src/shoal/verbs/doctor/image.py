@@ -66,9 +66,9 @@ class Image:
 
     def start(self) -> str | None:
         """Start the project and return the build's id, or None where shoal-local has the image at
-        once: one that serves.
+        once: one for whose recipe it has a runtime.
         """
-        if self.target.is_local and self.use == "endpoint":
+        if self.target.is_local and recipes.recipe(self.recipe).local:
             self.stand_in()
             return None
         build = self.target.client("codebuild").start_build(projectName=self.project)["build"]
