@@ -26,7 +26,6 @@ class Job:
     code: Path
 
     def train(self, name: str, *options: str, ranks: int = 2, stopped_at: str = "") -> str:
-        """Train into the folder `name`, with SIGTERM after a line with `stopped_at`."""
         own = ("--checkpoint-dir", str(self.folder / name / "checkpoints"))
         command = self.runtime.torchrun(ranks, self.code / "train.py", *SHORT, *own, *options)
         data, model = str(self.folder / "data" / "train"), str(self.folder / name / "model")

@@ -69,6 +69,7 @@ def test_nothing_of_the_templates_own_name_is_left(tmp_path: Path) -> None:
 
 def test_the_longest_name_has_an_environment(tmp_path: Path) -> None:
     name = "m" * MAX_NAME_CHARACTERS
+    shutil.copytree(CHECKOUT / "images", tmp_path / "images")
     write_workload(tmp_path, name, "regression")
     assert check(load_environment(name, tmp_path), tmp_path)
 

@@ -201,7 +201,7 @@ def find_runtime(name: str = "pytorch") -> Runtime:
     named = os.environ.get(
         "SHOAL_RUNTIME_PYTHON" if name == "pytorch" else f"SHOAL_{name.upper()}_RUNTIME_PYTHON"
     )
-    framework = {"pytorch": "torch"}.get(name, name)
+    framework = {"pytorch": "torch", "trainers": "torch"}.get(name, name)
     if named:
         return Runtime(Path(named), framework)
     return Runtime(build(runtimes()[name], None, lambda _line: None), framework)

@@ -25,9 +25,10 @@ TAG = content_tag(NAME, "us-east-1", ROOT)
 @pytest.mark.parametrize("name", recipes.names(serves=False))
 def test_every_recipe_that_trains_can_be_trained_with(name: str) -> None:
     recipe = recipes.recipe(name)
-    launched = launch(
-        framework=recipe.framework, framework_version=recipe.framework_version, build_image=name
-    )
+    version = recipe.framework_version
+    strategy = "smddp" if version in tables.smddp_releases(recipe.framework) else "torchrun"
+    keys = {"framework": recipe.framework, "framework_version": version, "strategy": strategy}
+    launched = launch(build_image=name, **keys)
     assert launched.case.training.build_image == name
 
 
