@@ -62,7 +62,7 @@ def assert_nothing_is_left(account: Account, name: str) -> None:
 def test_a_job_whose_process_is_killed_or_frozen_ends_and_says_why(
     account: Account, kind: str, who: str, number: int, status: str, reason: str
 ) -> None:
-    name = f"{kind}-{who}-{int(number)}-{reason[:3]}".lower().rstrip("-")
+    name = f"{kind}-{who}-{int(number)}-{reason[:3] or 'stop'}".lower()
     if kind == "Training":
         limit = {"MaxRuntimeInSeconds": 12 if reason == "MaxRuntime" else 180}
         request = account.training(name, hyperparameters={"do": "wait"}, StoppingCondition=limit)

@@ -195,7 +195,7 @@ def test_of_schedules_that_start_in_the_same_moment_one_goes_on(
     with ThreadPoolExecutor(number) as pool:
         outcomes = list(pool.map(outcome, [f"s{each}" for each in range(number)]))
     assert sum(each["status"] == "overlap" for each in outcomes) == number - 1
-    assert eventually(lambda: len(executions(account, "Executing", "Stopping")) == 1)
+    assert eventually(lambda: len(executions(account, "Executing")) == 1)
 
 
 def test_the_younger_of_two_that_nobody_saw_coming_is_stopped(

@@ -19,8 +19,8 @@ from tests.functions.test_teardown import DELETED, ENDPOINT, TAGS, Account, whol
 
 BACK = {"batchItemFailures": [{"itemIdentifier": "message-1"}]}
 DONE: dict[str, list[str]] = {"batchItemFailures": []}
-SECONDS = 36
-"""Of an invocation; its calls begin in the first sixteen."""
+SECONDS = 55
+"""Of an invocation; its calls begin in the first 35."""
 ANSWERS = {
     "throttled": (400, b'{"__type": "ThrottlingException", "message": "Rate exceeded"}'),
     "refused": (400, b'{"__type": "AccessDeniedException", "message": "not authorized"}'),

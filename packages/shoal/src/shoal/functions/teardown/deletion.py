@@ -175,7 +175,7 @@ def _may_exist(call: Any, **arguments: str) -> bool:
     """Return whether the subject of the call exists, or cannot be looked at."""
     try:
         return unless_missing(call, **arguments) is not None
-    except ClientError as error:
+    except (ClientError, BotoCoreError) as error:
         log.warning("%s: %s", arguments, error)
         return True
 
