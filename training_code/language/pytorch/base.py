@@ -5,7 +5,6 @@ model.tar.gz that a job of this workload wrote.
 from __future__ import annotations
 
 import shutil
-import tarfile
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from common.archive import file_sha256
+from common.archive import file_sha256, unpack
 from common.ranks import Ranks
 from model import (
     CONFIG_FILE,
@@ -90,13 +89,7 @@ def opened(channel: Path | None, ranks: Ranks) -> Iterator[Base | None]:
     folder = Path(tempfile.mkdtemp()) if ranks.leads_host else None
     try:
         if folder:
-            with tarfile.open(channel / ARCHIVE) as tar:
-                members = [
-                    each
-                    for each in tar
-                    if each.name.removeprefix("./") in (*_NEEDED, TOKENIZER_FILE)
-                ]
-                tar.extractall(folder, members, filter="data")
+            unpack(channel / ARCHIVE, folder)
         folders = ranks.gather(str(folder))
         yield Base.read(Path(folders[ranks.rank - ranks.local_rank]))
         ranks.barrier()

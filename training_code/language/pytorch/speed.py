@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 import torch
+from common import cpu
 from model import Config, Transformer
 
 GPU_FLOPS = {
@@ -29,9 +30,7 @@ def computes_bf16(device: torch.device) -> bool:
     """Return whether the device has instructions for bfloat16; others emulate it, slowly."""
     if device.type == "cuda":
         return bool(torch.cuda.get_device_capability(device) >= (8, 0))
-    # AVX512-BF16 or AMX; both are private names of torch, and a version without them has neither
-    names = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
-    return any(getattr(torch.cpu, name, bool)() for name in names)
+    return cpu.computes_bf16()
 
 
 def flops_per_token(config: Config) -> float:

@@ -55,10 +55,8 @@ def output_handler(response: Any, context: Any) -> tuple[str | bytes, str]:
     client accepts neither JSON nor npy.
     """
     if response.status_code != 200:
-        raise ValueError(
-            f"TensorFlow Serving answered {response.status_code}:"
-            f" {response.content.decode(errors='replace')}"
-        )
+        text = response.content.decode(errors="replace")
+        raise ValueError(f"TensorFlow Serving answered {response.status_code}: {text}")
     probabilities = json.loads(response.content)["predictions"]
     if accepted(context.accept_header) == NPY:
         return _to_npy(probabilities), NPY

@@ -96,28 +96,15 @@ def test_sums(network: tf.keras.Sequential, digits: Digits) -> tf.Tensor:
 
     float32 (2,), which ranks can add up.
     """
-
-    @tf.function
-    def sums(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-        logits = network(prepare(images))
-        right = tf.cast(tf.argmax(logits, axis=1) == labels, tf.float32)
-        return tf.stack([tf.reduce_sum(losses(logits, labels)), tf.reduce_sum(right)])
-
     pairs = tf.data.Dataset.from_tensor_slices((digits.images, digits.labels)).batch(TEST_BATCH)
-    return tf.add_n([sums(images, labels) for images, labels in pairs])
+    return tf.add_n([_batch_sums(network, images, labels) for images, labels in pairs])
 
 
-class Served(tf.Module):  # type: ignore[misc, unused-ignore]
-    """The network with its preprocessing, as TensorFlow Serving offers it."""
-
-    def __init__(self, network: tf.keras.Sequential) -> None:
-        super().__init__()
-        self.network = network
-
-    @tf.function(input_signature=[tf.TensorSpec((None, SIDE, SIDE), tf.uint8, name="images")])
-    def serve(self, images: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Return probabilities float32 (N, 10) of uint8 images (N, 28, 28)."""
-        return {"probabilities": tf.nn.softmax(self.network(prepare(images)))}
+@tf.function
+def _batch_sums(network: tf.keras.Sequential, images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+    logits = network(prepare(images))
+    right = tf.cast(tf.argmax(logits, axis=1) == labels, tf.float32)
+    return tf.stack([tf.reduce_sum(losses(logits, labels)), tf.reduce_sum(right)])
 
 
 def save(network: tf.keras.Sequential, metadata: dict[str, Any], folder: Path) -> None:
@@ -130,8 +117,13 @@ def save(network: tf.keras.Sequential, metadata: dict[str, Any], folder: Path) -
         raise ValueError(
             "the weights are not finite, no model is saved: try a smaller --learning-rate"
         )
-    served, partial = Served(network), folder / f"{VERSION}.partial"
-    tf.saved_model.save(served, str(partial), signatures={"serving_default": served.serve})
+
+    @tf.function(input_signature=[tf.TensorSpec((None, SIDE, SIDE), tf.uint8, name="images")])
+    def serve(images: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"probabilities": tf.nn.softmax(network(prepare(images)))}
+
+    partial = folder / f"{VERSION}.partial"
+    tf.saved_model.save(network, str(partial), signatures={"serving_default": serve})
     shutil.rmtree(folder / VERSION, ignore_errors=True)
     # Whole or not at all: SageMaker may pack the folder of a job that is killed now.
     partial.rename(folder / VERSION)

@@ -18,34 +18,23 @@ WARM_UP_SHARE = 0.3
 
 def parse_options(arguments: Sequence[str], environ: Mapping[str, str]) -> argparse.Namespace:
     """Read the command line, then SageMaker's SM_* variables, then defaults."""
-    parser = argparse.ArgumentParser(
-        description="Train a digit classifier on MNIST.", allow_abbrev=False
-    )
-    parser.add_argument("--epochs", type=positive, default=2)
-    parser.add_argument(
-        "--batch-size", type=positive, default=256, help="images per step over ALL replicas"
-    )
-    parser.add_argument(
-        "--learning-rate", type=float, default=0.01, help="peak rate for 256 images per step"
-    )
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument(
-        "--log-every", type=positive, default=20, help="steps between two lines of metrics"
-    )
-    parser.add_argument(
-        "--checkpoint-every", type=positive, default=100, help="steps between two checkpoints"
-    )
+    parser = argparse.ArgumentParser(description="Train on MNIST.", allow_abbrev=False)
+    add = parser.add_argument
+    add("--epochs", type=positive, default=2)
+    add("--batch-size", type=positive, default=REFERENCE_BATCH, help="images of ALL replicas")
+    add("--learning-rate", type=float, default=0.01, help=f"peak rate at batch {REFERENCE_BATCH}")
+    add("--seed", type=int, default=1)
+    add("--log-every", type=positive, default=20, help="steps between two lines of metrics")
+    add("--checkpoint-every", type=positive, default=100, help="steps between two checkpoints")
     for name, variable in (
         ("--train-dir", "SM_CHANNEL_TRAIN"),
         ("--test-dir", "SM_CHANNEL_TEST"),
         ("--model-dir", "SM_MODEL_DIR"),
     ):
         default = environ.get(variable)
-        parser.add_argument(name, type=Path, default=default, required=default is None)
-    parser.add_argument(
-        "--checkpoint-dir", type=Path, help="default: next to the model, as SageMaker has it"
-    )
-    parser.add_argument("--model_dir", dest="unused", help="an S3 URI that SageMaker's SDK adds")
+        add(name, type=Path, default=default, required=default is None, help=f"${variable}")
+    add("--checkpoint-dir", type=Path, help="default: next to the model, as SageMaker has it")
+    add("--model_dir", dest="unused", help="an S3 URI that SageMaker's SDK adds")
     options = parser.parse_args(arguments)
     options.checkpoint_dir = options.checkpoint_dir or options.model_dir.parent / "checkpoints"
     options.job_name = environ.get("TRAINING_JOB_NAME", "local")
@@ -55,22 +44,14 @@ def parse_options(arguments: Sequence[str], environ: Mapping[str, str]) -> argpa
 class Run:
     """The arithmetic of a run, and what rank 0 prints of it."""
 
-    def __init__(
-        self,
-        options: argparse.Namespace,
-        images: int,
-        replicas: int,
-        strategy: str,
-        parts: Mapping[str, int],
-        *,
-        printing: bool,
-    ) -> None:
-        """`images` is the size of the training set; `parts` counts the processes, and what takes
-        part in them. Raise ValueError if the replicas cannot share each global batch evenly.
+    def __init__(self, options: argparse.Namespace, images: int, way: Any) -> None:
+        """`images` is the size of the training set, `way` an Alone of train.py.
+
+        Raise ValueError if the replicas cannot share each global batch evenly.
         """
-        batch = global_batch(options.batch_size, None, replicas, images)
+        batch = global_batch(options.batch_size, None, way.replicas, images)
         self.options = options
-        self.replica_batch = batch // replicas
+        self.replica_batch = batch // way.replicas
         # Whole batches: an uneven last one would weigh its images differently on each replica.
         self.steps_per_epoch = images // batch
         # Linear scaling (Goyal et al., arXiv 1706.02677), as `learning_rate * size()` in the
@@ -85,13 +66,13 @@ class Run:
             "seed": options.seed,
             "images": images,
         }
-        self._strategy, self._printing = strategy, printing
-        self._world_size = max(replicas, parts.get("workers", 0))
+        self._strategy, self._printing = way.name, way.rank == 0
+        self._world_size = max(way.replicas, way.parts.get("workers", 0))
         self._started_at = self._since = time.monotonic()
         self._since_step = 0
         self._accuracy = 0.0
-        self.say(f"strategy={strategy} world_size={self._world_size} global_batch={batch}")
-        self.say(" ".join(f"{name}={count}" for name, count in parts.items()))
+        self.say(f"strategy={way.name} world_size={self._world_size} global_batch={batch}")
+        self.say(" ".join(f"{name}={count}" for name, count in way.parts.items()))
 
     def epochs(self, done: int) -> Iterator[tuple[int, int]]:
         """Yield each epoch (from 1) that is not tested yet after `done` steps, with its own steps

@@ -82,7 +82,7 @@ def main(join: Callable[[], Alone] = Alone) -> None:
         tf.config.experimental.enable_op_determinism()
     digits = Digits.read(options.train_dir, "train")
     test_digits = Digits.read(options.test_dir, "t10k")
-    run = Run(options, len(digits), way.replicas, way.name, way.parts, printing=way.rank == 0)
+    run = Run(options, len(digits), way)
     with way.scope():
         network, optimizer = new_network(options.seed), new_optimizer(run.learning_rates)
     # The weights may lie on many devices or servers; what is tested and saved must not.
