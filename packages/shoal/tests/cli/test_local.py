@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,57 +18,49 @@ from tests.repository import link_checkout
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Iterator[Path]:
-    """Return a checkout whose shoal-local is stopped at the end."""
-    yield link_checkout(tmp_path)
-    CliRunner().invoke(shoal, ["--root", str(tmp_path), "local", "down"])
+def up(tmp_path: Path) -> Iterator[Callable[..., str]]:
+    """Return `shoal local up` of a checkout whose shoal-local is stopped at the end."""
+    command = ("--root", str(link_checkout(tmp_path)), "local")
+    run = partial(CliRunner().invoke, shoal, catch_exceptions=False)
+    yield lambda *options: run([*command, "up", *options]).output
+    run([*command, "down"])
 
 
-def up(root: Path, *options: str) -> str:
-    return (
-        CliRunner()
-        .invoke(shoal, ["--root", str(root), "local", "up", *options], catch_exceptions=False)
-        .output
-    )
-
-
-def test_an_emulator_that_enforces_policies_says_so(root: Path) -> None:
-    assert "in us-east-1, policies enforced" in up(root, "--enforce-iam")
-    assert "running already: " in up(root)
-
-
-def test_an_emulator_that_enforces_nothing_is_not_taken_for_one_that_does(root: Path) -> None:
-    assert "policies enforced" not in up(root)
-    with pytest.raises(UsageError, match="runs without --enforce-iam; run `shoal local down`"):
-        up(root, "--enforce-iam")
-
-
-def test_an_emulator_says_how_fast_deployments_are_and_takes_no_other_speed(root: Path) -> None:
-    assert "deployments to endpoints 60 times as fast" in up(root, "--hosting-speed", "60")
-    assert "running already" in up(root)
-    with pytest.raises(
-        UsageError,
-        match=(
-            r"runs with --hosting-speed 60; run `shoal local down`, then `shoal local up"
-            r" --hosting-speed 30`"
-        ),
-    ):
-        up(root, "--hosting-speed", "30")
-
-
-def test_one_emulator_plays_the_accounts_of_several_environments(root: Path) -> None:
-    output = up(root, "dev", "staging", "prod")
+def test_one_emulator_enforces_policies_and_plays_the_accounts_of_several_environments(
+    up: Callable[..., str], tmp_path: Path
+) -> None:
+    output = up("dev", "staging", "prod", "--enforce-iam")
     assert "accounts 111122223333, 222233334444, 333344445555 in us-east-1" in output
+    assert "in us-east-1, policies enforced" in output
     assert "for prod instead: export AWS_ACCESS_KEY_ID=AKIA333344445555ROOT" in output
-    workspace = Workspace(root, os.environ)
+    assert "running already: " in up()
+    workspace = Workspace(tmp_path, os.environ)
     for name in ("dev", "staging", "prod"):
-        environment = load_environment(name, root)
+        environment = load_environment(name, tmp_path)
         target = workspace.target_of(environment, local=True)
         assert target.client("sts").get_caller_identity()["Account"] == environment.account
 
 
-def test_an_environment_whose_account_is_not_played_says_so(root: Path) -> None:
-    up(root, "dev", "staging")
+def test_an_emulator_says_what_it_is_and_is_not_taken_for_another(
+    up: Callable[..., str], tmp_path: Path
+) -> None:
+    output = up("dev", "staging", "--hosting-speed", "60")
+    assert "policies enforced" not in output
+    assert "deployments to endpoints 60 times as fast" in output
+    assert "running already" in up()
+    with pytest.raises(UsageError, match="runs without --enforce-iam; run `shoal local down`"):
+        up("--enforce-iam")
+    slower = (
+        "runs with --hosting-speed 60; run `shoal local down`, then `shoal local up"
+        " --hosting-speed 30`"
+    )
+    with pytest.raises(UsageError, match=slower):
+        up("--hosting-speed", "30")
+    with pytest.raises(
+        UsageError,
+        match=r"not what prod is for; run `shoal local down`, then `shoal local up dev prod`",
+    ):
+        up("dev", "prod")
     with pytest.raises(
         WrongAccountError,
         match=(
@@ -75,9 +68,4 @@ def test_an_environment_whose_account_is_not_played_says_so(root: Path) -> None:
             r" 333344445555"
         ),
     ):
-        Workspace(root, os.environ).open("prod", local=True)
-    with pytest.raises(
-        UsageError,
-        match=r"not what prod is for; run `shoal local down`, then `shoal local up dev prod`",
-    ):
-        up(root, "dev", "prod")
+        Workspace(tmp_path, os.environ).open("prod", local=True)
