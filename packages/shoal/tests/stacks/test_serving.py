@@ -126,7 +126,7 @@ def test_a_model_of_files_is_made_and_read_by_its_prefix(templates: dict[str, Te
     (container,) = only(template, MODEL)["Containers"]
     source = {"S3Uri": f"s3://{OWN_FILES}/", "S3DataType": "S3Prefix", "CompressionType": "None"}
     assert container["ModelDataSource"] == {"S3DataSource": source}
-    listed = {"s3:prefix": f"{OWN_FILES.partition('/')[2]}/*"}
+    listed = {"s3:prefix": [f"{OWN_FILES.partition('/')[2]}/*"]}
     for allowed in (allowed_to_serve(template), statements(template, f"{PREFIX}serving-proof")):
         assert allowed["ReadFiles"]["Resource"] == f"arn:aws:s3:::{OWN_FILES}/*"
         assert allowed["ListFiles"]["Condition"] == {"StringLike": listed}
