@@ -23,6 +23,7 @@ from shoal.settings.parsing.base import (
 )
 from shoal.settings.parsing.errors import ConfigError, Problem, shorten, with_values
 from shoal.settings.parsing.plain_files import problems_in
+from shoal.settings.parsing.shared_code import SHARED
 from shoal.settings.parsing.yaml_file import parse_file
 from shoal.settings.sections import channels, gates, secrets
 from shoal.settings.sections.channels import EVALUATED, Channel, ChannelName, default_channels
@@ -138,8 +139,12 @@ def workload_names(root: Path) -> list[str]:
 
 def folders_without_a_file(root: Path) -> list[str]:
     """Return the folders of workloads, relative to `root`, that lack their file, sorted."""
-    folders = [path for path in (root / FOLDER).glob("[!._]*") if path.is_dir()]
-    return sorted(f"{FOLDER}/{path.name}" for path in folders if not (path / FILE).is_file())
+    folders = {
+        f"{FOLDER}/{path.name}"
+        for path in (root / FOLDER).glob("[!._]*")
+        if path.is_dir() and not (path / FILE).is_file()
+    }
+    return sorted(folders - {SHARED})
 
 
 def require_workload(name: str, root: Path) -> None:
