@@ -27,7 +27,11 @@ def test_every_recipe_that_trains_can_be_trained_with(name: str) -> None:
     recipe = recipes.recipe(name)
     version = recipe.framework_version
     strategy = "smddp" if version in tables.smddp_releases(recipe.framework) else "torchrun"
-    keys = {"framework": recipe.framework, "framework_version": version, "strategy": strategy}
+    keys: dict[str, Any] = {
+        "framework": recipe.framework,
+        "framework_version": version,
+        "strategy": strategy,
+    }
     launched = launch(build_image=name, **keys)
     assert launched.case.training.build_image == name
 
