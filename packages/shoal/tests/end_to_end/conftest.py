@@ -29,7 +29,7 @@ from tests.processes import mentioning
 from tests.repository import link_checkout
 
 OWN_IMAGE = "111122223333.dkr.ecr.us-east-1.amazonaws.com/mine:1"
-_TIMEOUT_S = 280
+_TIMEOUT_S = 540
 _CLEAN_UP_S = 120
 
 
