@@ -151,6 +151,20 @@ def test_an_own_copy_in_parts_is_compared_by_the_checksum_of_its_parts(
     assert (answer.agrees, answer.message) == (agrees, says.format(url=url))
 
 
+def test_files_whose_hashes_only_who_may_decrypt_gets_are_there(
+    registry: Registry, own_bucket: str
+) -> None:
+    """The role of `cdk bootstrap` that looks is denied kms:Decrypt, and each night asks by it."""
+    release = RELEASE.model_copy(update={"model_data_url": "s3://bucket/models/0a/model/"})
+    registry.s3.put_object(Bucket=own_bucket, Key="models/0a/model/model.pt", Body=b"1")
+    target = cast(Target, Refusing(registry.target, "head_object"))
+    url = f"s3://{own_bucket}/models/0a/model/"
+    places = targets(lambda: registry.target, lambda: target, archive_url=url)
+    answers = {each.question: each for each in compare(release, places, ENDPOINT)}
+    assert answers["model data"].agrees is True
+    assert f"files below {url} are there; their sha256 not" in answers["model data"].message
+
+
 @pytest.mark.usefixtures("own_bucket", "staged")
 def test_a_missing_archive_differs(released: Checkout, registry: Registry, status: Status) -> None:
     _, output = status("staging")
@@ -205,8 +219,8 @@ def test_where_nobody_can_be_asked_no_agreement_is_claimed(status: Status) -> No
     assert any(line.startswith(says) for line in output)
 
 
-def refused(code: str, message: str) -> ClientError:
-    return ClientError({"Error": {"Code": code, "Message": message}}, "Asking")
+def refused(code: str, message: str, operation: str = "Asking") -> ClientError:
+    return ClientError({"Error": {"Code": code, "Message": message}}, operation)
 
 
 class Serving:
@@ -404,9 +418,10 @@ def test_a_changed_pin_differs(released: Checkout, status: Status, key: str, val
 
 
 class Refusing:
-    """Credentials that may read the registry and the archive, but no execution and no report."""
+    """Credentials that may not do what `names` say."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, *names: str) -> None:
+        self._names = names
         self.account, self.region = target.account, target.region
         self.endpoint_url = target.endpoint_url
         # One with clients of its own: other tests use those of `target`.
@@ -417,18 +432,21 @@ class Refusing:
 
     def client(self, service: str) -> Any:
         client = self._target.client(service)
-        for name in ("describe_pipeline_definition_for_execution", "get_object"):
+        for name in self._names:
             if hasattr(client, name):
                 setattr(client, name, self._refuse)
         return client
 
     @staticmethod
     def _refuse(**_: str) -> None:
-        raise refused("AccessDenied", "no")
+        raise refused("AccessDenied", "no", "HeadObject")
 
 
 def test_what_is_not_read_is_named(released: Checkout, staged: Package, registry: Registry) -> None:
-    target, arn = cast(Target, Refusing(registry.target)), registry.names.pipeline_arn
+    refusing = Refusing(
+        registry.target, "describe_pipeline_definition_for_execution", "get_object"
+    )
+    target, arn = cast(Target, refusing), registry.names.pipeline_arn
     package = registry.sagemaker.describe_model_package(ModelPackageName=staged.arn)
     places = targets(lambda: target, lambda: target, pipeline_arn=arn)
     answer, *_ = compare(pinned(released), places, ENDPOINT)

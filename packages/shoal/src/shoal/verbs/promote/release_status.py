@@ -109,7 +109,13 @@ def _model_data(target: Target, release: Release, targets: ReleaseTargets) -> tu
     """
     url, s3 = targets.archive_url, target.client("s3")
     request = object_at(url)
-    if release.is_files and (checksums := checksums_below(s3, *request.values())):
+    try:
+        checksums = checksums_below(s3, *request.values()) if release.is_files else {}
+    except ClientError as error:
+        if error.operation_name != "HeadObject":
+            raise
+        return f"files below {url} are there; their sha256 not compared: {refusal(error)}", True
+    if checksums:
         listed, sha256 = digest_of(checksums), release.model_data_sha256
         return f"the own list of files is {listed}, pinned is {sha256}", listed == sha256
     try:
