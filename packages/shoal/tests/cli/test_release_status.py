@@ -443,9 +443,7 @@ class Refusing:
 
 
 def test_what_is_not_read_is_named(released: Checkout, staged: Package, registry: Registry) -> None:
-    refusing = Refusing(
-        registry.target, "describe_pipeline_definition_for_execution", "get_object"
-    )
+    refusing = Refusing(registry.target, "describe_pipeline_definition_for_execution", "get_object")
     target, arn = cast(Target, refusing), registry.names.pipeline_arn
     package = registry.sagemaker.describe_model_package(ModelPackageName=staged.arn)
     places = targets(lambda: target, lambda: target, pipeline_arn=arn)

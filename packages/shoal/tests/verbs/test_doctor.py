@@ -147,6 +147,14 @@ def test_a_quota_without_an_applied_value_is_unknown_and_its_default_is_told(
     assert finding.message == f"Service Quotas {message}"
 
 
+def test_an_account_that_may_build_nothing_is_told(target: Target) -> None:
+    row, environment = table()["builds at a time"], changed(endpoint={"build_image": None})
+    for value, state in ((1, State.OK), (0, State.FAILED)):
+        with quota(target, row.name, value, "codebuild") as change:
+            assert examined(target, environment)[f"quota: {row.name}"].state is state
+    assert change["QuotaCode"] == row.code
+
+
 def test_a_region_without_room_for_a_vpc_fails_unless_the_environment_has_its_own(
     target: Target,
 ) -> None:

@@ -1,4 +1,5 @@
-"""Service Quotas for SageMaker and VPCs: one per instance type and use, and those of the account.
+"""Service Quotas for SageMaker, VPCs and CodeBuild: one per instance type and use, and those of the
+account.
 
 No quota limits a job: this machine does. A quota is 20 at first, or what SHARED says; a request for
 another value is granted at once. Names are AWS's. The codes of instance types are derived from the
@@ -19,8 +20,12 @@ from shoal_local.control.http.protocol import ApiCall
 from shoal_local.control.identity.identity import Identity
 from shoal_local.errors import AwsError
 
-SERVICE, VPC = "sagemaker", "vpc"
-NAMES = {SERVICE: "Amazon SageMaker", VPC: "Amazon Virtual Private Cloud (Amazon VPC)"}
+SERVICE, VPC, BUILDS = "sagemaker", "vpc", "codebuild"
+NAMES = {
+    SERVICE: "Amazon SageMaker",
+    VPC: "Amazon Virtual Private Cloud (Amazon VPC)",
+    BUILDS: "AWS CodeBuild",
+}
 DEFAULT_VALUE = 20.0
 USES = (
     ("TrainingInstanceType", "training job usage"),
@@ -47,6 +52,9 @@ SHARED = {
         ),
     },
     VPC: {"VPCs per Region": ("L-F678F1CE", DEFAULT_VALUE)},
+    BUILDS: {
+        "Concurrently running builds for Linux/Large environment": ("L-4DDC4A99", DEFAULT_VALUE)
+    },
 }
 """Quotas that a whole account shares, by service and name: AWS's code, and the first value."""
 

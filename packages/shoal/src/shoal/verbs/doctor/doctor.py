@@ -29,7 +29,14 @@ from shoal.verbs.doctor.bootstrap_check import BOOTSTRAP_PARAMETER, asset_mistak
 from shoal.verbs.doctor.findings import Finding, State, failed, ok
 from shoal.verbs.doctor.image import Image
 from shoal.verbs.doctor.network_check import Demand, check_network
-from shoal.verbs.doctor.quota_check import Use, only_for, quota_findings, uses_of, vpc_findings
+from shoal.verbs.doctor.quota_check import (
+    Use,
+    build_findings,
+    only_for,
+    quota_findings,
+    uses_of,
+    vpc_findings,
+)
 
 MIN_BOOTSTRAP_VERSION = 6
 """The version that the templates' own rule demands (aws-cdk-lib, DefaultStackSynthesizer)."""
@@ -94,6 +101,7 @@ class Doctor:
             ("instance types in their zones", self._offerings),
             ("quotas", partial(quota_findings, self.target, self.environment)),
             ("quota: VPCs per Region", partial(vpc_findings, self.target, self.environment)),
+            ("quota: builds", partial(build_findings, self.target, self.environment)),
             ("images", self._images),
             ("permissions boundary", self._boundary),
             ("dataset", self._dataset),

@@ -96,6 +96,13 @@ def vpc_findings(target: Target, environment: Environment) -> Iterator[Finding]:
     yield finding_of(quota.name, listed, len(vpcs) + (not has_own))
 
 
+def build_findings(target: Target, environment: Environment) -> Iterator[Finding]:
+    """Yield whether CodeBuild may build an image, where one is built: all wait for each other."""
+    if environment.built_images:
+        quota = quotas.table()["builds at a time"]
+        yield finding_of(quota.name, _listed(target, quota.service).get(quota.name.lower()), 1)
+
+
 def _listed(target: Target, service: str) -> dict[str, Mapping[str, Any]]:
     """Return the account's quotas by their names in lower case."""
     paginator = target.client("service-quotas").get_paginator("list_service_quotas")
