@@ -6,7 +6,8 @@ import time
 import uuid
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+from unittest.mock import MagicMock
 
 import pytest
 import yaml
@@ -17,6 +18,7 @@ from shoal.aws.target import Target
 from shoal.errors import ImageBuildError
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.names import Names
+from shoal.verbs import build_images
 from shoal.verbs.build_images import serve_from
 from shoal.verbs.doctor.image import Image, follow, remove_parameters
 from tests.repository import link_checkout
@@ -119,6 +121,55 @@ def test_a_build_that_succeeded_has_told_its_log(target: Target, log: str) -> No
     events: list[Event] = []
     follow(Builds("SUCCEEDED", log), target.client("logs"), "project:1", events.append, 0.0)
     assert events == [Detail("no space left")]
+
+
+class OneAtATime:
+    """A CodeBuild that takes one build at a time, each of which ends when it is asked for."""
+
+    class exceptions:  # noqa: N801 - as botocore's clients have it
+        AccountLimitExceededException = ClientError
+
+    def __init__(self, *ids: str) -> None:
+        self.running, self.started = list(ids), list[str]()
+
+    def client(self, _service: str) -> OneAtATime:
+        return self
+
+    is_local, description = False, "an account"
+
+    def start_build(self, projectName: str) -> dict[str, Any]:  # noqa: N803 - AWS's name
+        if self.running:
+            code, message = "AccountLimitExceededException", "more than 1 builds"
+            raise ClientError({"Error": {"Code": code, "Message": message}}, "StartBuild")
+        self.started.append(f"{projectName}:1")
+        self.running.append(f"{projectName}:1")
+        return {"build": {"id": f"{projectName}:1"}}
+
+    def list_builds_for_project(self, projectName: str, **_: str) -> dict[str, Any]:  # noqa: N803
+        return {"ids": [each for each in self.running if each.startswith(projectName)]}
+
+    def batch_get_builds(self, ids: list[str]) -> dict[str, Any]:
+        return {"builds": [{"id": each, "buildComplete": False} for each in ids]}
+
+
+def test_a_build_that_goes_on_since_an_earlier_try_is_waited_for(image: Image) -> None:
+    builds = OneAtATime("shoal-image-build:0")
+    assert replace(image, target=cast(Target, builds)).start() == "shoal-image-build:0"
+    with pytest.raises(ClientError, match="more than 1 builds"):
+        replace(image, target=cast(Target, builds), project="another").start()
+
+
+def test_where_an_account_builds_one_image_at_a_time_the_next_one_waits(
+    image: Image, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builds = OneAtATime()
+    images = [replace(image, target=cast(Target, builds), project=name) for name in ("a", "b")]
+    monkeypatch.setattr(Image, "uri", lambda _image: None)
+    monkeypatch.setattr(Image, "finish", lambda _image, build, *_: builds.running.remove(build))
+    monkeypatch.setattr(build_images, "built_images", lambda *_: images)
+    session = MagicMock(target=builds, each=[MagicMock()])
+    build_images.build_missing(session, MagicMock(), MagicMock())
+    assert (builds.started, builds.running) == (["a:1", "b:1"], [])
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,16 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
+from botocore.exceptions import ClientError
+
 from shoal.aws.cdk import Cdk
 from shoal.aws.events import Note, Report
+from shoal.errors import error_code
 from shoal.settings.loading.loader import environment_names, load_workloads
 from shoal.settings.names import Names
 from shoal.settings.parsing.errors import ConfigError
 from shoal.settings.settings import Environment
-from shoal.verbs.doctor.image import built_images
+from shoal.verbs.doctor.image import Image, built_images
 from shoal.verbs.flow import phase
 from shoal.verbs.workspace import Session
 
@@ -36,15 +39,30 @@ def build_missing(session: Session, cdk: Cdk, report: Report, *, meanwhile: str 
         stack = "*-image" if several else session.names.stack_id("image")
         with phase(f"deploy the image stack of {session.title} to {target.description}", report):
             cdk.deploy(target, name, stack=stack)
-    builds = [(image, build) for image in missing if (build := image.start())]
-    if len(builds) < len(missing):
+    builds = list[tuple[Image, str]]()
+
+    def finish() -> None:
+        while builds:
+            image, build = builds.pop(0)
+            with phase(f"build images/{image.recipe}, once: some 20 minutes", report):
+                image.finish(build, report, session.poll_s)
+
+    for image in missing:
+        try:
+            build = image.start()
+        except ClientError as error:
+            # new accounts may have one build at a time (CodeBuild user guide, "Quotas")
+            if not builds or error_code(error) != "AccountLimitExceededException":
+                raise
+            finish()
+            build = image.start()
+        builds += [(image, build)] if build else []
+    if missing and target.is_local and not builds:
         report(Note("the emulator builds no image: it runs the recipe's program in its runtime"))
     if builds and meanwhile:
         with phase(f"deploy {meanwhile} while CodeBuild works", report):
             cdk.deploy(target, name, stack=meanwhile)
-    for image, build in builds:
-        with phase(f"build images/{image.recipe}, once: some 20 minutes", report):
-            image.finish(build, report, session.poll_s)
+    finish()
     return [str(image.uri()) for image in images]
 
 

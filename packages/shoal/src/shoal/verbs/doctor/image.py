@@ -65,14 +65,23 @@ class Image:
         return uri
 
     def start(self) -> str | None:
-        """Start the project and return the build's id, or None where shoal-local has the image at
-        once: one for whose recipe it has a runtime.
+        """Start the project and return the build's id, or that of a build that goes on since an
+        earlier try; None where shoal-local has the image at once: one for whose recipe it has a
+        runtime.
         """
         if self.target.is_local and recipes.recipe(self.recipe).local:
             self.stand_in()
             return None
-        build = self.target.client("codebuild").start_build(projectName=self.project)["build"]
-        return str(build["id"])
+        codebuild, name = self.target.client("codebuild"), self.project
+        try:
+            return str(codebuild.start_build(projectName=name)["build"]["id"])
+        except codebuild.exceptions.AccountLimitExceededException:
+            # a project has one build at a time (`ImageBuild`), the account perhaps, too
+            ids = codebuild.list_builds_for_project(projectName=name, sortOrder="DESCENDING")["ids"]
+            newest = codebuild.batch_get_builds(ids=ids[:1])["builds"] if ids else []
+            if not newest or newest[0]["buildComplete"]:
+                raise
+            return str(newest[0]["id"])
 
     def finish(self, build_id: str, report: Report, poll_s: float) -> None:
         """Wait for a build; raise ImageBuildError, with the log's last lines, unless the image is
