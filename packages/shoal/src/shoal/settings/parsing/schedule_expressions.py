@@ -161,6 +161,9 @@ def _cron_mistakes(fields: list[str]) -> Iterator[str]:
             right = False
             yield f"{name} {wrong[0]!r} is not in {values}"
     _, _, days, months, weekdays, years = fields
+    if "#" in weekdays and "," in weekdays:  # EventBridge user guide: "3#1,6#3" is not valid
+        right = False
+        yield "day of week with # has one expression only"
     if right and not _ever_starts(fields):
         of_years = "" if years == "*" else f" of {years}"
         yield (
@@ -175,7 +178,11 @@ def _is_part(part: str, place: int) -> bool:
     if part == "?":
         return name.startswith("day")
     step = part.partition("/")[2]
-    if part != part.upper() or (step and not (step.isdecimal() and int(step) <= largest_step)):
+    if (
+        part != part.upper()
+        or part.startswith("L/")
+        or (step and not (step.isdecimal() and int(step) <= largest_step))
+    ):
         return False
     fields = ["*"] * 5
     try:
