@@ -167,8 +167,9 @@ def test_where_an_account_builds_one_image_at_a_time_the_next_one_waits(
     monkeypatch.setattr(Image, "uri", lambda _image: None)
     monkeypatch.setattr(Image, "finish", lambda _image, build, *_: builds.running.remove(build))
     monkeypatch.setattr(build_images, "built_images", lambda *_: images)
-    session = MagicMock(target=builds, each=[MagicMock()])
-    build_images.build_missing(session, MagicMock(), MagicMock())
+    session, cdk = MagicMock(target=builds, each=[MagicMock()]), MagicMock()
+    build_images.build_missing(session, cdk, MagicMock(), meanwhile=True)
+    assert cdk.deploy.call_args.kwargs == {"stack": "{network,data}"}
     assert (builds.started, builds.running) == (["a:1", "b:1"], [])
 
 

@@ -21,11 +21,13 @@ from shoal.verbs.flow import phase
 from shoal.verbs.workspace import Session
 
 
-def build_missing(session: Session, cdk: Cdk, report: Report, *, meanwhile: str = "") -> list[str]:
+def build_missing(
+    session: Session, cdk: Cdk, report: Report, *, meanwhile: bool = False
+) -> list[str]:
     """Return the URIs of the environment's images, once those that nobody built are there.
 
     `cdk` has the environment's templates. The image stack is deployed first: it has repositories
-    and projects. `meanwhile` is a stack that needs no image, deployed while CodeBuild works.
+    and projects. With `meanwhile` what needs no image is deployed while CodeBuild works.
     """
     target, name = session.target, session.environment.name
     images = [
@@ -60,8 +62,8 @@ def build_missing(session: Session, cdk: Cdk, report: Report, *, meanwhile: str 
     if missing and target.is_local and not builds:
         report(Note("the emulator builds no image: it runs the recipe's program in its runtime"))
     if builds and meanwhile:
-        with phase(f"deploy {meanwhile} while CodeBuild works", report):
-            cdk.deploy(target, name, stack=meanwhile)
+        with phase("deploy network and data while CodeBuild works", report):
+            cdk.deploy(target, name, stack="{network,data}")
     finish()
     return [str(image.uri()) for image in images]
 

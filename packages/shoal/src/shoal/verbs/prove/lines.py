@@ -71,7 +71,7 @@ def _deploy(ground: Ground) -> str:
     session = ground.session
     tag = f"{ENVIRONMENT_TAG}={session.names.prefix}"  # so that a later proof knows whose it is
     cdk, stacks = session.prepared(ground.report, f"--tags={tag}"), session.stacks(ground.report)
-    build_missing(session, cdk, ground.report, meanwhile=session.names.shared.stack_id("network"))
+    build_missing(session, cdk, ground.report, meanwhile=True)
     cdk.deploy(session.target, session.environment.name)
     statuses = {each: status_of_stack(session.target, each) for each in stacks.left()}
     _expect({*statuses.values()} == {"CREATE_COMPLETE"}, f"stacks {statuses}")

@@ -49,7 +49,7 @@ def deploy(session: Session) -> None:
     with deploying(session) as view:
         cdk = session.prepared(view)
         session.stacks(view).settle()
-        build_missing(session, cdk, view, meanwhile=session.names.shared.stack_id("network"))
+        build_missing(session, cdk, view, meanwhile=True)
         with phase(f"deploy {session.title} to {session.target.description}", view):
             patience_s = sum(map(_rollout_s, session.each))
             cdk.deploy(session.target, session.environment.name, session.stack_pattern, patience_s)
