@@ -50,12 +50,19 @@ class ImageStack(ShoalStack):
     def uris_in(self, stack: ShoalStack) -> dict[str, str]:
         """Return the URIs that the last builds of these recipes published, by use, as `stack` sees
         them.
+
+        The recipe's hash is in the id of the stack's parameter, too: `cdk deploy` keeps what a
+        parameter that is there has (--previous-parameters), so the image would stay the first one.
         """
         stack.add_stack_dependency(self)
         build = f"shoal image build {self._names.environment.name}"
         missing = f"Not found? Then this recipe has not been built: {build}"
         return {
-            use: stack.read_parameter(f"{use.capitalize()}Image", each.parameter, missing)
+            use: stack.read_parameter(
+                f"{use.capitalize()}Image{each.parameter.rpartition('/')[2]}",
+                each.parameter,
+                missing,
+            )
             for use, each in self._builds.items()
         }
 

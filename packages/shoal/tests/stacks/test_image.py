@@ -76,12 +76,13 @@ def test_the_pipeline_trains_with_what_the_build_of_this_recipe_published(
     template_of: TemplateOf,
 ) -> None:
     pipeline = template_of("built", "pipeline")
-    parameter = pipeline.to_json()["Parameters"]["TrainingImage"]
+    name = f"TrainingImage{PARAMETER.rpartition('/')[2]}"  # `cdk deploy` keeps old values by name
+    parameter = pipeline.to_json()["Parameters"][name]
     train, *_ = definition(pipeline)["Steps"]
     assert parameter["Type"] == "AWS::SSM::Parameter::Value<String>"
     assert parameter["Default"] == PARAMETER
     assert json.loads(train["Arguments"]["AlgorithmSpecification"]["TrainingImage"]) == {
-        "Ref": "TrainingImage"
+        "Ref": name
     }
 
 
