@@ -24,8 +24,7 @@ from shoal.verbs.workspace import Session, Workspace
 
 _PROJECT = "proof"
 _NAMES = re.compile(rf"\bshoal-{_PROJECT}-(prove-[0-9a-f]{{4}})\b")
-_COPIED = ("app.py", "cdk.json", "images", "pipelines", "stacks")
-_LINKED = ("node_modules", ".shoal/jsii")
+_COPIED, _LINKED = ("app.py", "cdk.json", "pipelines", "stacks"), ("node_modules", ".shoal/jsii")
 """What is linked takes long to make; it is not packed."""
 _TABLE = read_table(__file__, "environment.yaml")
 REGIONS: tuple[str, ...] = tuple(_TABLE["zones"])
@@ -66,7 +65,7 @@ def open_session(
     data = yaml.safe_load(file.read_text(encoding="utf-8"))
     data |= {"account": account, "region": region, "project": _PROJECT}
     data |= {"network": {"training_az_id": training, "hosting_az_ids": hosting}}
-    data |= {"observability": _TABLE["observability"]}
+    data |= _TABLE["sections"]
     data["training"]["instance_count"] = _TABLE["instance_count"]
     file.write_text(yaml.safe_dump(data), encoding="utf-8")
     environment = load_environment(name, folder)

@@ -21,7 +21,6 @@ from shoal.pipelines.checks.check import check
 from shoal.settings.names import ENVIRONMENT_TAG, RUNS
 from shoal.settings.parsing.yaml_file import read_table
 from shoal.verbs import dataset
-from shoal.verbs.build_images import build_missing
 from shoal.verbs.doctor.doctor import Doctor, Needs
 from shoal.verbs.doctor.findings import State
 from shoal.verbs.follow import Follower
@@ -71,7 +70,6 @@ def _deploy(ground: Ground) -> str:
     session = ground.session
     tag = f"{ENVIRONMENT_TAG}={session.names.prefix}"  # so that a later proof knows whose it is
     cdk, stacks = session.prepared(ground.report, f"--tags={tag}"), session.stacks(ground.report)
-    build_missing(session, cdk, ground.report, meanwhile=True)
     cdk.deploy(session.target, session.environment.name)
     statuses = {each: status_of_stack(session.target, each) for each in stacks.left()}
     _expect({*statuses.values()} == {"CREATE_COMPLETE"}, f"stacks {statuses}")
