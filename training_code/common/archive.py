@@ -47,13 +47,15 @@ def content_sha256(folder: Path, hash_of: Callable[[Path], str] | None = None) -
 
     It is the sha256 of what `sha256sum` prints for the files, sorted by path. What a server adds
     and Python compiles does not count; `unpack` refuses an archive that brings such files.
-    With `hash_of` a file's hash is what that returns.
+    With `hash_of` a file's hash is what that returns. Raise ValueError for a line break in a name.
     """
     hash_of = hash_of or file_sha256
     listing = hashlib.sha256()
     files = [(file.relative_to(folder), file) for file in folder.rglob("*") if file.is_file()]
     for path, file in sorted(files, key=lambda pair: pair[0].as_posix()):
         if path.parts[0] not in OF_SERVER and "__pycache__" not in path.parts:
+            if "\n" in path.as_posix():
+                raise ValueError(f"{path.as_posix()!r} would be two files in the digest")
             listing.update(f"{hash_of(file)}  {path.as_posix()}\n".encode())
     return listing.hexdigest()
 

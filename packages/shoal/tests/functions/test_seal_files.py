@@ -6,12 +6,13 @@ import hashlib
 import json
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from local_kit.control import allow
-from shoal.aws.model_archive import digest_of
+from shoal.aws.model_archive import checksums_below, digest_of
 from shoal_local.testing import LocalAccount
 from tests.functions.test_seal import BUCKET
 from tests.functions.test_seal_in_parts import PART, account, composite, s3, seal
@@ -86,3 +87,11 @@ def test_what_is_not_as_it_was_evaluated_fails_the_step(
         bucket.put_object(Bucket=BUCKET, Key=key, Body=content)
     assert says in seal(account, tmp_path, **DIGESTS | changes).error
     assert set(sealed(bucket)) in ({*FILES}, {"code/more.py", *FILES}, set())
+
+
+def test_a_name_that_would_be_two_in_the_list_is_refused() -> None:
+    pages = [{"Contents": [{"Key": f"{BELOW}/m.json\n{'0' * 64}  model.safetensors"}]}]
+    lister = SimpleNamespace(paginate=lambda **_: pages)
+    client = SimpleNamespace(get_paginator=lambda _: lister, head_object=lambda **_: {})
+    with pytest.raises(ValueError, match="cannot be a file's name"):
+        checksums_below(client, BUCKET, f"{BELOW}/")

@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import tarfile
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from common.evaluation import evaluate
 
 from shoal.aws.model_archive import content_sha256, sha256
 
+ROOT = Path(__file__).parents[5]
 STRANGE = "does not belong into a model"
 
 
@@ -74,6 +76,17 @@ def test_the_composite_checksum_is_that_of_the_parts(
     parts = [hashlib.sha256(bytes(part)).digest() for part in (range(4), range(4, 8), range(8, 10))]
     whole = base64.b64encode(hashlib.sha256(b"".join(parts)).digest()).decode()
     assert archive.composite_sha256(tmp_path / "archive") == f"{whole}-3"
+
+
+def test_a_name_that_the_digest_could_not_tell_from_two_is_refused(tmp_path: Path) -> None:
+    (tmp_path / f"a.json\n{'0' * 64}  model.safetensors").write_text("")
+    for folder in ("training_code/common", "packages/shoal/src/shoal/template/common/source"):
+        spec = spec_from_file_location("archive", ROOT / folder / "archive.py")
+        assert spec
+        assert spec.loader
+        spec.loader.exec_module(module := module_from_spec(spec))
+        with pytest.raises(ValueError, match="would be two files in the digest"):
+            module.content_sha256(tmp_path)
 
 
 @pytest.mark.parametrize("has_filter", [True, False], ids=["python with filter", "python without"])

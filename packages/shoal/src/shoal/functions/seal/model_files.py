@@ -27,7 +27,8 @@ def heads_of(s3: Any, bucket: str, key: str) -> dict[str, dict[str, Any]]:
     """Return what S3 says of an archive by an empty name, or of each object below a prefix by its
     name, sorted.
 
-    Raise ValueError for names that SageMaker makes no files of (API reference, S3ModelDataSource).
+    Raise ValueError for names that SageMaker makes no files of (API reference, S3ModelDataSource),
+    and for those that a digest could not tell from two names.
     """
     head = partial(s3.head_object, Bucket=bucket, ChecksumMode="ENABLED")
     if not key.endswith("/"):
@@ -36,7 +37,8 @@ def heads_of(s3: Any, bucket: str, key: str) -> dict[str, dict[str, Any]]:
     keys = sorted(each["Key"] for page in pages for each in page.get("Contents", ()))
     names = [each.removeprefix(key) for each in keys]
     for name in names:
-        if {"", ".", ".."} & {*name.split("/")}:
+        # a line break would make two lines of one in the digest's list
+        if {"", ".", ".."} & {*name.split("/")} or "\n" in name:
             raise ValueError(f"s3://{bucket}/{key} has {name!r}, which cannot be a file's name")
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return dict(zip(names, pool.map(lambda each: head(Key=each), keys), strict=True))

@@ -31,12 +31,15 @@ def unpack(archive: Path, folder: Path) -> None:
 def content_sha256(folder: Path) -> str:
     """Return the digest of a model: of every file in its folder, wherever it is unpacked.
 
-    It is the sha256 of what `sha256sum` prints for the files, sorted by path.
+    It is the sha256 of what `sha256sum` prints for the files, sorted by path. Raise ValueError for
+    a line break in a name.
     """
     listing = hashlib.sha256()
     files = [(file.relative_to(folder), file) for file in folder.rglob("*") if file.is_file()]
     for path, file in sorted(files, key=lambda pair: pair[0].as_posix()):
         if path.parts[0] not in OF_SERVER and "__pycache__" not in path.parts:
+            if "\n" in path.as_posix():
+                raise ValueError(f"{path.as_posix()!r} would be two files in the digest")
             listing.update(f"{file_sha256(file)}  {path.as_posix()}\n".encode())
     return listing.hexdigest()
 
