@@ -21,6 +21,8 @@ from shoal.settings.settings import Environment
 LENGTH = 1000
 """Characters of a line that `shoal.aws.metrics` gives to an expression."""
 _FILLERS = " 0a.x=:-,_\t/AZ\"'[](){}#%"
+_MOST = 30
+"""Repeats and alternatives: the lines grow with the third power of them."""
 _TRIAL = """
 import json, re, signal, sys
 expression, lines = json.load(sys.stdin)
@@ -44,11 +46,11 @@ def problems(environment: Environment) -> Iterator[Problem]:
 def is_slow(expression: str) -> bool:
     """Return whether a valid expression takes a second of processor time for one of the lines.
 
-    One with a single repeat and no alternatives never does.
+    One with a single repeat and no alternatives never does; one with very many is not tried.
     """
     parsed = _parser.parse(expression)
-    if len(re.findall("_REPEAT, |BRANCH, ", str(parsed))) < 2:
-        return False
+    if not 2 <= (count := len(re.findall("_REPEAT, |BRANCH, ", str(parsed)))) <= _MOST:
+        return count > _MOST
     command = [sys.executable, "-I", "-S", "-c", _TRIAL]
     tried = json.dumps([expression, sorted(_lines(list(_leaves(parsed))))])
     try:
@@ -60,14 +62,15 @@ def is_slow(expression: str) -> bool:
 
 def _lines(leaves: list[tuple[str, bool]]) -> set[str]:
     """Return lines that begin as a match does, up to each repeat, go on with one filler, and end
-    with what makes the match fail.
+    with it, or with what makes the match fail.
     """
     texts = [text for text, _ in leaves]
     starts = [number for number, (_, is_repeat) in enumerate(leaves) if is_repeat]
     pieces = {"".join(texts[start:end]) for start in (0, *starts) for end in (*starts, None)}
     begins = {"".join(texts[:number]) for number in (0, *starts)}
     fillers = {*_FILLERS, *texts, *pieces} - {""}
-    return {(begin + each * LENGTH)[: LENGTH - 1] + "\0" for begin in begins for each in fillers}
+    whole = {(begin + each * LENGTH)[:LENGTH] for begin in begins for each in fillers}
+    return whole | {line[: LENGTH - 1] + "\0" for line in whole}
 
 
 def _leaves(items: Any) -> Iterator[tuple[str, bool]]:
@@ -75,12 +78,14 @@ def _leaves(items: Any) -> Iterator[tuple[str, bool]]:
     for item in items:
         name, argument = str(item[0]), item[1]
         if name.endswith("_REPEAT"):
-            text = "".join(text for text, _ in _leaves(argument[2]))
-            yield text * max(argument[0], 1), True
-        elif name in ("SUBPATTERN", "ASSERT"):
+            text = "".join(text for text, _ in _leaves(argument[2]))[:LENGTH]
+            yield (text * min(max(argument[0], 1), LENGTH))[:LENGTH], True
+        elif name in ("SUBPATTERN", "ASSERT", "ASSERT_NOT"):
             yield from _leaves(argument[-1])
-        elif name == "BRANCH":
-            for branch in argument[1]:
+        elif name == "ATOMIC_GROUP":
+            yield from _leaves(argument)
+        elif name in ("BRANCH", "GROUPREF_EXISTS"):
+            for branch in filter(None, argument[1] if name == "BRANCH" else argument[1:]):
                 yield from _leaves(branch)
         elif name in ("LITERAL", "NOT_LITERAL", "ANY", "IN"):
             part = _compiler.compile(_parser.SubPattern(items.state, [item]))
