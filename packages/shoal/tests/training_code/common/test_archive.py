@@ -78,15 +78,29 @@ def test_the_composite_checksum_is_that_of_the_parts(
     assert archive.composite_sha256(tmp_path / "archive") == f"{whole}-3"
 
 
+def of_templates() -> Any:
+    """Return the archive.py that `shoal new` writes."""
+    file = ROOT / "packages/shoal/src/shoal/template/common/source/archive.py"
+    spec = spec_from_file_location("archive_of_templates", file)
+    assert spec
+    assert spec.loader
+    spec.loader.exec_module(module := module_from_spec(spec))
+    return module
+
+
 def test_a_name_that_the_digest_could_not_tell_from_two_is_refused(tmp_path: Path) -> None:
     (tmp_path / f"a.json\n{'0' * 64}  model.safetensors").write_text("")
-    for folder in ("training_code/common", "packages/shoal/src/shoal/template/common/source"):
-        spec = spec_from_file_location("archive", ROOT / folder / "archive.py")
-        assert spec
-        assert spec.loader
-        spec.loader.exec_module(module := module_from_spec(spec))
+    for module in (archive, of_templates()):
         with pytest.raises(ValueError, match="would be two files in the digest"):
             module.content_sha256(tmp_path)
+
+
+@pytest.mark.parametrize("way", ["{0}/escaped", "deep/../../escaped"])
+def test_templates_unpack_nothing_to_outside_of_the_folder(tmp_path: Path, way: str) -> None:
+    file = packed(tmp_path, tarfile.TarInfo(way.format(tmp_path)))
+    with pytest.raises(ValueError, match="is neither a file nor a folder of the archive"):
+        of_templates().unpack(file, tmp_path / "model")
+    assert not (tmp_path / "escaped").exists()
 
 
 @pytest.mark.parametrize("has_filter", [True, False], ids=["python with filter", "python without"])

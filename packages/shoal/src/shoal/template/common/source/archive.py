@@ -23,7 +23,8 @@ def unpack(archive: Path, folder: Path) -> None:
             parts = [part for part in member.name.split("/") if part != "."]
             if parts and (parts[0] in OF_SERVER or "__pycache__" in parts):
                 raise ValueError(f"{member.name!r} does not belong into a model: remove it there")
-            if not (member.isfile() or member.isdir()) or ".." in parts:
+            leads_out = ".." in parts or member.name.startswith("/")
+            if leads_out or not (member.isfile() or member.isdir()):
                 raise ValueError(f"{member.name!r} is neither a file nor a folder of the archive")
         tar.extractall(folder)  # noqa: S202 - every member was looked at above
 
