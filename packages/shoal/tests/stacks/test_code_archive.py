@@ -17,7 +17,8 @@ from shoal.aws.model_archive import ArchiveError, deployed_name
 from shoal.constructs.pipeline.code_archive import CodeArchive, deterministic_tar
 from shoal.page.commit import commit_of
 from shoal.repository import Repository
-from shoal.settings.parsing.shared_code import archive_files
+from shoal.settings.parsing.errors import ConfigError
+from shoal.settings.parsing.shared_code import archive_files, carried_folder
 
 if TYPE_CHECKING:
     from shoal.aws.target import Target
@@ -71,6 +72,23 @@ def test_modules_that_workloads_share_are_carried_where_a_script_imports_them(
         assert archive.getnames() == names
     (shared / "workload.yaml").write_text("a workload of this name")
     assert [name for name in archive_files(source_dir) if name not in own] == []
+
+
+@pytest.mark.timeout(20)
+def test_what_is_carried_lies_in_the_checkout_and_is_found_in_any_text(tmp_path: Path) -> None:
+    source_dir, shared = tmp_path / "top" / CODE, tmp_path / "top/training_code/common"
+    above = tmp_path / "training_code/common"
+    for folder in (source_dir, above, tmp_path / "top/environments"):
+        folder.mkdir(parents=True)
+    (above / "secret.py").write_text("")
+    (source_dir / "train.py").write_text("from common.secret import x\n")
+    assert list(archive_files(source_dir)) == ["train.py"]
+    shared.symlink_to(above)
+    with pytest.raises(ConfigError, match="training_code/common is a link"):
+        archive_files(source_dir)
+    for text in ("\n" * 300_000, "from common import (\n" * 50_000):
+        (source_dir / "train.py").write_text(f"{text}x")
+        carried_folder(source_dir)
 
 
 def _uri(source_dir: Path) -> str:

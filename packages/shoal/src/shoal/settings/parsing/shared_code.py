@@ -10,24 +10,31 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from shoal.settings.parsing.plain_files import packed_files
+from shoal.settings.parsing.errors import ConfigError
+from shoal.settings.parsing.plain_files import packed_files, problems_in
 
 PACKAGE = "common"
 SHARED = f"training_code/{PACKAGE}"
 """The folder, in the checkout."""
+_ENVIRONMENTS = "environments"
 _WORKLOAD_FILE = "workload.yaml"
 _IMPORT = re.compile(
-    rf"^\s*(?:from|import)\s+{PACKAGE}(?:\.(?P<module>\w+)|\b)"
-    r"(?:\s+import\s+(?P<names>\([^)]*\)|[^\n#]*))?",
+    rf"^[ \t]*(?:from|import)[ \t]+{PACKAGE}(?:\.(?P<module>\w+)|\b)"
+    r"(?:[ \t]+import[ \t]*(?P<names>\([^)]{0,2000}\)|[^\n#]*))?",
     re.MULTILINE,
 )
 
 
 def carried_folder(source_dir: Path) -> Path | None:
-    """Return the shared folder that the archive of `source_dir` carries; None if none."""
-    folders = (parent / SHARED for parent in source_dir.parents)
-    folder = next((each for each in folders if each.is_dir()), None)
-    if folder is None or (folder / _WORKLOAD_FILE).exists():
+    """Return the shared folder that the archive of `source_dir` carries; None if none, or if only a
+    folder above the checkout has one.
+    """
+    folder = None
+    for parent in source_dir.parents:
+        folder = parent / SHARED
+        if folder.is_dir() or (parent / _ENVIRONMENTS).is_dir():
+            break
+    if folder is None or not folder.is_dir() or (folder / _WORKLOAD_FILE).exists():
         return None
     if any((source_dir / own).exists() for own in (PACKAGE, f"{PACKAGE}.py")):
         return None
@@ -42,6 +49,8 @@ def archive_files(source_dir: Path) -> dict[str, Path]:
     """
     files = {each.relative_to(source_dir).as_posix(): each for each in packed_files(source_dir)}
     if folder := carried_folder(source_dir):
+        if problems := list(problems_in("", folder, folder.parents[1])):  # it may be a link
+            raise ConfigError(str(folder), problems)
         files |= {each.relative_to(folder.parent).as_posix(): each for each in packed_files(folder)}
     return dict(sorted(files.items()))
 
