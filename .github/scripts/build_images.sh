@@ -4,14 +4,17 @@ set -euo pipefail
 
 # The project and the parameter of each image, from the outputs of the stacks that have a project.
 images="$(python3 - "$2/assembly-$1" << 'END'
-import json, pathlib, sys
+import json, pathlib, re, sys
 
 for template in pathlib.Path(sys.argv[1]).glob("*.template.json"):
     outputs = json.loads(template.read_text()).get("Outputs", {})
     for name in outputs:
         if name.endswith("BuildProjectName"):
             parameter = name.replace("BuildProjectName", "ImageParameterName")
-            print(outputs[name]["Value"], outputs[parameter]["Value"])
+            values = outputs[name]["Value"], outputs[parameter]["Value"]
+            if not all(re.fullmatch(r"[/\w][/\w.-]*", str(value)) for value in values):
+                sys.exit(f"refused: {template.name} has {values}")  # the CLI reads file://NAME
+            print(*values)
 END
 )"
 missing=()

@@ -215,20 +215,22 @@ def test_drift_is_shown_and_fails_once_a_list_says_what_may_drift(
 
 
 @pytest.mark.parametrize(
-    ("is_built", "status", "code", "calls"),
+    ("is_built", "status", "code", "calls", "project"),
     [
-        (True, "-", 0, ["ssm"]),
-        (False, "SUCCEEDED", 0, ["ssm", "cdk dev/*image", "start p", "look"]),
-        (False, "FAILED", 1, ["ssm", "cdk dev/*image", "start p", "look"]),
+        (True, "-", 0, ["ssm"], "p"),
+        (False, "SUCCEEDED", 0, ["ssm", "cdk dev/*image", "start p", "look"], "p"),
+        (False, "FAILED", 1, ["ssm", "cdk dev/*image", "start p", "look"], "p"),
+        (False, "-", 1, [], "file:///proc/self/environ"),
+        (False, "-", 1, [], "p\nq"),
     ],
 )
 def test_an_image_that_nobody_has_built_is_built_before_the_deployment(
-    tmp_path: Path, is_built: bool, status: str, code: int, calls: list[str]
+    tmp_path: Path, is_built: bool, status: str, code: int, calls: list[str], project: str
 ) -> None:
     """Run the step with an `aws` and a CLI that write down what they are asked."""
     shutil.copytree(ROOT / ".github/scripts", tmp_path / ".github/scripts")
     assembly = tmp_path / "assembly/cdk.out/assembly-dev"
-    outputs = {"EndpointBuildProjectName": {"Value": "p"}}
+    outputs = {"EndpointBuildProjectName": {"Value": project}}
     outputs["EndpointImageParameterName"] = {"Value": "/images/x"}
     assembly.mkdir(parents=True)
     (assembly / "devimage1.template.json").write_text(json.dumps({"Outputs": outputs}))
@@ -245,6 +247,7 @@ def test_an_image_that_nobody_has_built_is_built_before_the_deployment(
     script = script_of("deploy-environment.yml", "build_images.sh")
     variables = {"ENVIRONMENT": "dev", "RUNNER_TEMP": str(tmp_path)}
     variables["PATH"] = f"{tmp_path}/bin:/usr/bin:/bin"
+    (tmp_path / "calls").touch()
     assert run_script(script, tmp_path, variables).returncode == code
     assert (tmp_path / "calls").read_text().splitlines() == calls
 
