@@ -74,6 +74,7 @@ def test_scripts_that_keep_the_contract_are_right(tmp_path: Path) -> None:
         ({"train": "a = 1\nprint("}, "cannot read line 2: '(' was never closed; correct it"),
         ({"train": b"\xff"}, "cannot read it: 'utf-8' codec can't decode byte 0xff"),
         ({"train": "print()\0"}, "cannot read"),
+        ({"train": "x = 1" + "+1" * 100_000}, "an expression of it is nested too deeply"),
         (
             {"train": f"import net\n{MAIN}", "net": "(", "evaluate": f"import net\n{EVALUATE}"},
             "training.source_dir: net.py: Python ",

@@ -71,7 +71,10 @@ def tree_of(text: str) -> ast.Module:
     The cache is by text, not by file: environments share scripts, each is read more than once, and
     parsing was a third of `shoal check`.
     """
-    return ast.parse(text)
+    try:
+        return ast.parse(text)
+    except (RecursionError, MemoryError) as error:
+        raise ValueError("an expression of it is nested too deeply") from error
 
 
 def modules_of(folder: Path, entry_point: str) -> list[Path]:
