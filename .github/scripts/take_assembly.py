@@ -79,7 +79,8 @@ def check_template(manifest: Path, name: str, root: Path, known: set[str]) -> No
             continue
         _inside(manifest, str(asset), root)
         if resource.get("Type") == "AWS::CloudFormation::Stack" and asset not in known:
-            check_template(manifest, str(asset), root, known | {asset})
+            known.add(asset)
+            check_template(manifest, str(asset), root, known)
 
 
 def check_assets(path: Path, root: Path) -> None:

@@ -84,6 +84,16 @@ def test_an_assembly_as_synth_writes_it_is_taken_whole(tmp_path: Path) -> None:
     }
 
 
+def test_templates_that_name_each_other_in_many_ways_are_read_once(tmp_path: Path) -> None:
+    files, depth = assembly(), 40
+    for number in range(depth):
+        below = [at(f"{number + 1}{side}.json") for side in "ab" if number + 1 < depth]
+        resources = {str(name): {"Type": NESTED, **each} for name, each in enumerate(below)}
+        files |= {f"assembly-dev/{number}{side}.json": {"Resources": resources} for side in "ab"}
+    of_template("stack", Type=NESTED, **at("0a.json"))(files)
+    assert take(packed(tmp_path, files)).returncode == 0
+
+
 def of_assets(change: Callable[[dict[str, Any]], Any]) -> Callable[[Assembly], Any]:
     return lambda files: change(files["assembly-dev/stack.assets.json"])
 
