@@ -17,6 +17,7 @@ from shoal.settings.parsing.base import (
     InstanceType,
     OrNone,
     PythonVersion,
+    RecipeName,
     Settings,
     Slug,
 )
@@ -114,7 +115,7 @@ class Training(Settings):
     """
     image_uri: str | None = None
     """Full image URI (with tag or digest) instead of the one the table gives."""
-    build_image: Slug | None = None
+    build_image: RecipeName | None = None
     """A recipe, that is, a folder in images/: `shoal image build` builds it in the account, and
     training uses it instead of AWS's image.
     """

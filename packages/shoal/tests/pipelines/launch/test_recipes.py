@@ -96,6 +96,14 @@ def test_pytorch_is_served_by_a_patched_image_unless_the_file_says_otherwise(
     assert environment.built_images.get("endpoint") == recipe
 
 
+@pytest.mark.parametrize("recipe", recipes.names())
+def test_a_file_can_name_every_recipe(recipe: str) -> None:
+    names = {"name": "dev", "workload": "mnist", "account": "111122223333"}
+    use = "endpoint" if recipes.recipe(recipe).serves else "training"
+    environment = Environment.model_validate(names | {use: {"build_image": recipe}})
+    assert environment.built_images[use] == recipe
+
+
 @pytest.mark.parametrize("instance_type", shapes.values_of("ProductionVariantInstanceType"))
 def test_the_image_that_serves_by_default_fits_the_instances(instance_type: str) -> None:
     """Its GPUs have a CUDA that runs on them, and the instances the driver that it needs."""

@@ -17,7 +17,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from shoal.settings.parsing.base import InstanceType, MediaType, Settings, Slug
+from shoal.settings.parsing.base import InstanceType, MediaType, RecipeName, Settings
 from shoal.settings.parsing.errors import Problem
 from shoal.settings.sections.release import Release
 
@@ -174,7 +174,7 @@ class Endpoint(Fleet):
     say which model gave them: that the endpoint has the sealed archive is proof enough. An image of
     the recipe pytorch-serving runs the workload's inference.py, as AWS's does.
     """
-    build_image: Slug | None = None
+    build_image: RecipeName | None = None
     """A recipe that serves, or `none` for AWS's image, of which PyTorch has no new ones. Left out,
     PyTorch gets pytorch-serving, or pytorch-serving-gpu where the instance type has GPUs, unless
     the region has no CodeBuild or the GPUs are older than G4 and P4. `shoal deploy` builds it once.
