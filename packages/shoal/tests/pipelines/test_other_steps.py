@@ -72,6 +72,17 @@ def test_what_would_fail_later_is_one_line(
     assert line.startswith(f"{opening}{row['line']}")
 
 
+@pytest.mark.parametrize(("kept", "size"), [("gzip", 30), ("none", 500)])
+def test_a_model_that_is_kept_as_files_fits_where_it_is_measured(kept: str, size: int) -> None:
+    changes = {"output_compression": kept, "volume_size_gb": 500}
+    training = environment().training.model_copy(update=changes)
+    settings = environment().model_copy(update={"training": training})
+    document = definition_of(settings, infrastructure(), launch_of(settings), CHECKOUT)
+    step = next(each for each in document["Steps"] if each["Name"] == "Evaluate")
+    cluster = step["Arguments"]["ProcessingResources"]["ClusterConfig"]
+    assert cluster["VolumeSizeInGB"] == size
+
+
 def test_a_model_that_is_kept_as_files_is_not_transformed() -> None:
     settings = environment()
     training = settings.training.model_copy(update={"output_compression": "none"})

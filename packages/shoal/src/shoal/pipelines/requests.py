@@ -132,7 +132,10 @@ class Requests:
         settings, built = self.environment.evaluation, self.infrastructure
         images = {"training": built.training_image_uri, "endpoint": built.endpoint_image_uri}
         own_image = images.get(settings.image_of or "", settings.image_uri)
-        cluster = {"InstanceType": settings.instance_type, "InstanceCount": 1, "VolumeSizeInGB": 30}
+        training = self.environment.training  # a model of its files fits where it was trained
+        size = max(30, training.volume_size_gb) if training.keeps_files else 30
+        cluster = {"InstanceType": settings.instance_type, "InstanceCount": 1}
+        cluster["VolumeSizeInGB"] = size
         if takes_volume_key(settings.instance_type):
             cluster["VolumeKmsKeyId"] = self.infrastructure.kms_key_arn
         return {

@@ -145,7 +145,9 @@ class Training(Settings):
     instance_count: Annotated[int, Field(ge=1, le=128)] = 1
     """Number of training nodes."""
     volume_size_gb: Annotated[int, Field(ge=1, le=16384)] = 100
-    """Size of each node's volume in GB."""
+    """Size of each node's volume in GB; also of the evaluation's, where output_compression is none
+    and it is more than 30.
+    """
     output_compression: Literal["gzip", "none"] = "gzip"
     """How the model is kept, from training to endpoint: gzip, as one model.tar.gz; none, as its
     files, for models above 5 GB. evaluate.py then finds them in `--model-dir`, and the step Seal
