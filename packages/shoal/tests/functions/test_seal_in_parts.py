@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import hashlib
+import importlib.util
 import io
 import json
 from collections.abc import Iterator
@@ -12,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from common import archive as script
 
 from local_kit.control import allow, trust
 from shoal.aws.model_archive import content_sha256
@@ -20,7 +20,9 @@ from shoal_local.testing import LocalAccount, emulator
 from tests.cli.trained import archive
 from tests.functions.invocation import FUNCTIONS, Outcome, invoke
 from tests.functions.test_seal import BUCKET, EVENT, KEY, RESULT
+from tests.repository import CHECKOUT
 
+TEMPLATE = "packages/shoal/src/shoal/template/common/source"
 PART = 5 * 1024**2
 """The smallest that S3 takes."""
 WEIGHTS = b"".join(bytes([number]) * PART for number in range(2)) + b"the end"
@@ -149,9 +151,15 @@ def test_without_the_checksum_of_its_parts_it_is_not(
     assert "Contents" not in s3.list_objects_v2(Bucket=BUCKET, Prefix="models/")
 
 
+@pytest.mark.parametrize("folder", ["training_code/common", TEMPLATE])
 def test_an_evaluation_hashes_files_as_the_seal_copies_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
 ) -> None:
+    spec = importlib.util.spec_from_file_location("its_archive", CHECKOUT / folder / "archive.py")
+    assert spec
+    assert spec.loader
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
     assert (script.MAX_WHOLE_BYTES, script.PART_BYTES) == (5 * 1024**3, 512 * 1024**2)
     monkeypatch.setattr(script, "MAX_WHOLE_BYTES", 2 * PART)
     monkeypatch.setattr(script, "PART_BYTES", PART)

@@ -4,13 +4,17 @@ no line here. Keep this file as it is: Seal, smoke test and promotion compare th
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 METADATA_FILE = "model.json"
 OF_SERVER = ("MAR-INF", "handler_service.py")
 """What TorchServe's archiver adds in a container (sagemaker-pytorch-inference-toolkit; read)."""
+MAX_WHOLE_BYTES, PART_BYTES = 5 * 1024**3, 512 * 1024**2
+"""As the step Seal copies what is too large for one piece."""
 _BLOCK_BYTES = 1024 * 1024
 
 
@@ -29,19 +33,19 @@ def unpack(archive: Path, folder: Path) -> None:
         tar.extractall(folder)  # noqa: S202 - every member was looked at above
 
 
-def content_sha256(folder: Path) -> str:
+def content_sha256(folder: Path, hash_of: Callable[[Path], str] | None = None) -> str:
     """Return the digest of a model: of every file in its folder, wherever it is unpacked.
 
     It is the sha256 of what `sha256sum` prints for the files, sorted by path. Raise ValueError for
     a line break in a name.
     """
-    listing = hashlib.sha256()
+    hash_of, listing = hash_of or file_sha256, hashlib.sha256()
     files = [(file.relative_to(folder), file) for file in folder.rglob("*") if file.is_file()]
     for path, file in sorted(files, key=lambda pair: pair[0].as_posix()):
         if path.parts[0] not in OF_SERVER and "__pycache__" not in path.parts:
             if "\n" in path.as_posix():
                 raise ValueError(f"{path.as_posix()!r} would be two files in the digest")
-            listing.update(f"{file_sha256(file)}  {path.as_posix()}\n".encode())
+            listing.update(f"{hash_of(file)}  {path.as_posix()}\n".encode())
     return listing.hexdigest()
 
 
@@ -52,3 +56,20 @@ def file_sha256(file: Path) -> str:
         while block := stream.read(_BLOCK_BYTES):
             digest.update(block)
     return digest.hexdigest()
+
+
+def s3_sha256(file: Path) -> str:
+    """Return the hash that S3 has of a file which is kept as it is: above 5 GB that of its parts,
+    `<base64>-<parts>`.
+    """
+    size = file.stat().st_size
+    if size <= MAX_WHOLE_BYTES:
+        return file_sha256(file)
+    hashes = []
+    with file.open("rb") as stream:
+        for begin in range(0, size, PART_BYTES):
+            digest, end = hashlib.sha256(), min(begin + PART_BYTES, size)
+            while stream.tell() < end:
+                digest.update(stream.read(min(_BLOCK_BYTES, end - stream.tell())))
+            hashes.append(digest.digest())
+    return f"{base64.b64encode(hashlib.sha256(b''.join(hashes)).digest()).decode()}-{len(hashes)}"

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from archive import content_sha256, file_sha256, unpack
+from archive import content_sha256, file_sha256, s3_sha256, unpack
 from saved_model import measured
 
 
@@ -32,8 +32,9 @@ def main(arguments: Sequence[str]) -> None:
     report = {
         "metrics": {name: {"value": value} for name, value in metrics.items()},
         "model": {
-            # of files above 5 GB it has S3's own: docs/bring-your-model.md
-            "archive_sha256": file_sha256(archive) if is_packed else digest,
+            "archive_sha256": file_sha256(archive)
+            if is_packed
+            else content_sha256(folder, s3_sha256),
             "archive_composite_sha256": "",  # S3's own, only needed above 5 GB
             "content_sha256": digest,
         },
