@@ -41,6 +41,8 @@ class Recipe:
     """Whether it answers at an endpoint, for `endpoint.build_image`; else it trains."""
     local: bool = False
     """Whether shoal-local has a runtime with its packages, which stands for the image."""
+    runtime: str = ""
+    """That runtime; left out, the one of its framework."""
     arguments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property

@@ -20,6 +20,7 @@ from shoal.aws.cdk import Cdk
 from shoal.aws.events import Detail, Note, Planned, Report
 from shoal.aws.inventory import Owner, Resource
 from shoal.errors import LeftBehindError, NotFoundError, UsageError
+from shoal.launch import recipes
 from shoal.page.history import json_of, with_others
 from shoal.page.page import page
 from shoal.settings.names import Names
@@ -165,7 +166,9 @@ class Demo:
         def on_line(line: str) -> None:
             self.report(Detail(line))
 
-        runtime = self.environment.training.framework  # a runtime is named after its framework
+        training = self.environment.training
+        built = training.build_image and recipes.recipe(training.build_image).runtime
+        runtime = built or training.framework  # a runtime is named after its framework
         workspace, log = self.workspace, self.logs / "runtimes.log"
         build_runtimes(workspace.root, workspace.environ, runtime, log, on_line)
 
