@@ -24,7 +24,12 @@ TINY = HERE / "tiny"
 
 
 def begin(base: Path | None, family: str, context: int) -> tuple[Any, Any]:
-    """Return network and tokenizer of a base, or of a tiny model: qwen3, llama, gemma3_text."""
+    """Return network and tokenizer of a base, or of a tiny model: qwen3, llama, gemma3_text.
+
+    Raise ValueError for a base that is no folder of Hugging Face's.
+    """
+    if base is not None and not (base / "config.json").is_file():
+        raise ValueError(f"the channel base ({base}) has no config.json: it is no model's folder")
     tokenizer = AutoTokenizer.from_pretrained(base or TINY)
     if base is not None:
         return AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32), tokenizer

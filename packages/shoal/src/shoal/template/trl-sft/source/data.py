@@ -9,11 +9,16 @@ from typing import Any
 
 def conversations(folder: Path) -> list[list[dict[str, str]]]:
     """Return the messages of each line."""
-    files = sorted(folder.rglob("*.jsonl"))
-    lines = [line for file in files for line in file.read_text(encoding="utf-8").splitlines()]
-    if not lines:
+    found = []
+    for file in sorted(folder.rglob("*.jsonl")):
+        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+            record = json.loads(line)
+            if "messages" not in record:
+                raise ValueError(f"{file}, line {number}: has no `messages`, but {sorted(record)}")
+            found.append(record["messages"])
+    if not found:
         raise ValueError(f"{folder} has no lines in *.jsonl")
-    return [json.loads(line)["messages"] for line in lines]
+    return found
 
 
 def examples(folder: Path, tokenizer: Any, context: int) -> list[dict[str, list[int]]]:
