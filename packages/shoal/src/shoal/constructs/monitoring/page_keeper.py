@@ -30,7 +30,7 @@ PURPOSE = "pages"
 LIBRARY = Path(__file__).resolve().parents[3]
 """The folder that has the package `shoal`, wherever the app's checkout is."""
 _CLEANERS = (TEARDOWN, SWEEP)
-_ASKING = "execution jobs logs metrics objects registry target"
+_ASKING = "execution jobs logs metrics model_archive objects registry target"
 _PAGE_MODULES = "__init__ history kept look page place record"
 _READINGS = (
     "__init__ calls cause cleanups curves evaluation gates lineage money report resources step_log"
@@ -43,6 +43,8 @@ _MODULES = (
     "shoal/settings/parsing/errors.py",
     "shoal/aws/__init__.py",
     *(f"shoal/aws/{name}.py" for name in _ASKING.split()),
+    "shoal/functions/seal/model_archive.py",
+    "shoal/functions/seal/model_files.py",
     *(f"shoal/page/{name}.py" for name in _PAGE_MODULES.split()),
     *(f"shoal/page/readings/{name}.py" for name in _READINGS.split()),
     "shoal/pipelines/__init__.py",
