@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -89,9 +90,16 @@ def test_what_is_not_as_it_was_evaluated_fails_the_step(
     assert set(sealed(bucket)) in ({*FILES}, {"code/more.py", *FILES}, set())
 
 
-def test_a_name_that_would_be_two_in_the_list_is_refused() -> None:
-    pages = [{"Contents": [{"Key": f"{BELOW}/m.json\n{'0' * 64}  model.safetensors"}]}]
+@pytest.mark.parametrize(
+    ("names", "says"),
+    [
+        ([f"m.json\n{'0' * 64}  model.safetensors"], "cannot be a file's name"),
+        (map(str, range(10_001)), "has more than 10000 files"),
+    ],
+)
+def test_names_that_cannot_be_in_the_list_are_refused(names: Iterable[str], says: str) -> None:
+    pages = [{"Contents": [{"Key": f"{BELOW}/{name}"} for name in names]}]
     lister = SimpleNamespace(paginate=lambda **_: pages)
     client = SimpleNamespace(get_paginator=lambda _: lister, head_object=lambda **_: {})
-    with pytest.raises(ValueError, match="cannot be a file's name"):
+    with pytest.raises(ValueError, match=says):
         checksums_below(client, BUCKET, f"{BELOW}/")

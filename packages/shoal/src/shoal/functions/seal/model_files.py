@@ -14,6 +14,8 @@ from functools import partial
 from typing import Any
 
 AT_ONCE = 8
+MAX_FILES = 10_000
+"""As of an archive: each is asked for, copied and hashed, in the time of one function."""
 
 
 def model_data_of(container: Mapping[str, Any]) -> str | None:
@@ -35,6 +37,8 @@ def heads_of(s3: Any, bucket: str, key: str) -> dict[str, dict[str, Any]]:
         return {"": head(Key=key)}
     pages = s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=key)
     keys = sorted(each["Key"] for page in pages for each in page.get("Contents", ()))
+    if len(keys) > MAX_FILES:
+        raise ValueError(f"s3://{bucket}/{key} has more than {MAX_FILES} files")
     names = [each.removeprefix(key) for each in keys]
     for name in names:
         # a line break would make two lines of one in the digest's list

@@ -115,6 +115,8 @@ def _model_data(target: Target, release: Release, targets: ReleaseTargets) -> tu
         if error.operation_name != "HeadObject":
             raise
         return f"files below {url} are there; their sha256 not compared: {refusal(error)}", True
+    except ValueError as error:
+        return str(error), False
     if checksums:
         listed, sha256 = digest_of(checksums), release.model_data_sha256
         return f"the own list of files is {listed}, pinned is {sha256}", listed == sha256

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from shoal.errors import UsageError
 from shoal.verbs.new_workload import TASKS, TRAINERS, write_workload
 from shoal.verbs.workspace import Workspace
 
@@ -13,9 +14,8 @@ from shoal.verbs.workspace import Workspace
 @click.option(
     "--task",
     type=click.Choice(TASKS),
-    default=TASKS[0],
-    show_default=True,
-    help="What its example data is made for: to predict a number, or one of several classes.",
+    help="What its example data is made for: to predict a number, or one of several classes."
+    f" {TASKS[0].capitalize()}, where it is left out.",
 )
 @click.option(
     "--trainer",
@@ -23,12 +23,14 @@ from shoal.verbs.workspace import Workspace
     help="A language model, trained by Hugging Face's Trainer or TRL, instead of a task.",
 )
 @click.pass_obj
-def new(workspace: Workspace, name: str, task: str, trainer: str | None) -> None:
+def new(workspace: Workspace, name: str, task: str | None, trainer: str | None) -> None:
     """Write a workload that runs at once, and an environment for it.
 
     The workload is training_code/NAME, which trains, evaluates and answers.
     """
-    folder, file = write_workload(workspace.root, name, trainer or task)
+    if task and trainer:
+        raise UsageError("--task is for a table, --trainer for a language model: give one of them")
+    folder, file = write_workload(workspace.root, name, trainer or task or TASKS[0])
     steps = {
         "shoal check": "what is wrong with the files, before anything is paid",
         f"shoal plan {name}": "what it would consist of and cost",

@@ -19,11 +19,15 @@ import torch.distributed as dist
 from transformers import TrainerCallback
 from transformers.trainer_utils import get_last_checkpoint
 
+FAMILIES = ("qwen3", "llama", "gemma3_text")
+
 
 def parser() -> argparse.ArgumentParser:
     """Return the options: hyperparameters of an environment's file, and SageMaker's folders."""
     parser = argparse.ArgumentParser(description="Train a language model.", allow_abbrev=False)
-    parser.add_argument("--family", default="qwen3", help="of the model, where there is no base")
+    parser.add_argument(
+        "--family", choices=FAMILIES, default="qwen3", help="where there is no base"
+    )
     parser.add_argument("--steps", type=int, default=120)
     parser.add_argument("--batch-size", type=int, default=16, help="of all processes together")
     parser.add_argument("--context", type=int, default=128, help="tokens of an example")
