@@ -53,7 +53,11 @@ _COMMANDS = (
     ("check", "platform.check", "Validate every environment's and every workload's file."),
     ("data", "models.data", "The dataset of an environment."),
     ("demo", "models.demo", "Run all of it on this machine, from deploy to destroy."),
-    ("deploy", "platform.deployment", "Deploy the stacks of ENV; bootstrap the account if needed."),
+    (
+        "deploy",
+        "platform.deployment",
+        "Deploy the stacks of ENV; bootstrap and build images if needed.",
+    ),
     ("destroy", "platform.destroy", "Stop what runs in ENV, and delete all that it has."),
     ("diff", "platform.deployment", "Compare ENV as the checkout has it with what is deployed."),
     ("doctor", "platform.doctor", "Ask AWS what decides whether ENV can be deployed and train."),

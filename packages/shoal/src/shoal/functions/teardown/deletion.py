@@ -30,7 +30,7 @@ may take 60 s. The last pause before an attempt is 8 s at most (botocore 1.44.5,
 """
 ASIDE = Config(connect_timeout=3, read_timeout=5, retries={"mode": "standard", "max_attempts": 1})
 """For services that cost nothing by the hour: they take little of the time for endpoints."""
-SPARE_S = 30.0
+SPARE_S = 20.0
 """What the last call may take that began before the deadline, with its pause."""
 RUNNING = ("Executing", "Stopping")
 _DELETION = "deletion"

@@ -22,10 +22,10 @@ _PYTHONS: Mapping[str, Converter] = {
 }
 _SWITCHES = {"true": True, "1": True, "false": False, "0": False}
 _OURS: Mapping[str, tuple[Callable[[str], Any], Callable[[Any], bool], str]] = {
-    "_positive": (int, lambda number: number >= 1, "is not a positive number"),
-    "_positive_number": (float, lambda number: 0 < number < math.inf, "is not a positive number"),
-    "_share": (float, lambda number: 0 <= number <= 1, "is not between 0 and 1"),
-    "_switch": (
+    "positive": (int, lambda number: number >= 1, "is not a positive number"),
+    "positive_number": (float, lambda number: 0 < number < math.inf, "is not a positive number"),
+    "share": (float, lambda number: 0 <= number <= 1, "is not between 0 and 1"),
+    "switch": (
         lambda text: _SWITCHES.get(text.lower()),
         lambda value: value is not None,
         "is neither true nor false",
@@ -44,9 +44,10 @@ def converter_of(
     name = ast.unparse(node) if node else "str"
     if name not in functions:
         return _PYTHONS.get(name)
-    if name not in _OURS or _OURS[name][2] not in ast.unparse(functions[name]):
+    ours = name.lstrip("_")
+    if ours not in _OURS or _OURS[ours][2] not in ast.unparse(functions[name]):
         return None
-    convert, holds, otherwise = _OURS[name]
+    convert, holds, otherwise = _OURS[ours]
 
     def converted(text: str) -> Any:
         value = convert(text)

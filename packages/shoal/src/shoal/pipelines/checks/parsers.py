@@ -79,16 +79,29 @@ def tree_of(text: str) -> ast.Module:
 
 def modules_of(folder: Path, entry_point: str) -> list[Path]:
     """Return the modules in the folder, and those that workloads share, that a script imports by
-    name. The script must be there, and readable.
+    name, or that these import. The script must be there, and readable.
     """
-    nodes = list(ast.walk(tree_of((folder / entry_point).read_text(encoding="utf-8"))))
+    files, scripts = python_files(folder), [folder / entry_point]
+    for script in scripts:  # it grows
+        try:
+            names = _imported(script.read_text(encoding="utf-8"))
+        except (OSError, SyntaxError, ValueError):
+            if script is scripts[0]:
+                raise
+            continue  # who reads the module says so
+        paths = (f"{name.replace('.', '/')}.py" for name in names)
+        scripts += [files[each] for each in paths if each in files and files[each] not in scripts]
+    return scripts[1:]
+
+
+def _imported(text: str) -> list[str]:
+    """Return the modules that a script may import by name, each once."""
+    nodes = list(ast.walk(tree_of(text)))
     names = [each.name for node in nodes if isinstance(node, ast.Import) for each in node.names]
     for node in nodes:
         if isinstance(node, ast.ImportFrom):
             names += [str(node.module), *(f"{node.module}.{each.name}" for each in node.names)]
-    files = python_files(folder)
-    paths = (f"{name.replace('.', '/')}.py" for name in dict.fromkeys(names))
-    return [files[path] for path in paths if path in files]
+    return list(dict.fromkeys(names))
 
 
 @cache

@@ -39,7 +39,7 @@ def synth(workspace: Workspace, environment: str | None) -> None:
 @click.command()
 @whole_command
 def deploy(session: Session) -> None:
-    """Deploy the stacks of ENV; bootstrap the account and build its images if needed.
+    """Deploy the stacks of ENV; bootstrap and build images if needed.
 
     The cdk CLI does it; with WORKLOAD, for its own stacks and what they need.
     """
