@@ -55,7 +55,8 @@ def _finish(record: dict[str, Any], context: Any) -> bool:
             finished = received >= _MAX_LOOKS
         else:
             finished, deleted = tear_down(sagemaker, execution_arn, deadline)
-            log.info("%s: finished %s, deleted %s", execution_arn, finished, deleted)
+            left = "nothing left" if finished else "to be tried again"
+            log.info("%s: %s, deleted %s", execution_arn, left, deleted)  # pages of runs read it
     except (ClientError, BotoCoreError):
         # The error makes the function's alarm ring. The message comes back all the same, until
         # the queue gives it up: a person may cure it meanwhile.
