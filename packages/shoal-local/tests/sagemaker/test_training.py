@@ -193,7 +193,12 @@ VALUES = ["full_shard auto_wrap", " a  b ", ";touch x;$(touch x)", "`touch x`", 
 def test_a_script_gets_its_arguments_as_they_were_written_and_nothing_else_runs(
     account: Account, launcher: str
 ) -> None:
-    script = "import json, os, sys\nprint('ARGV', json.dumps([sys.argv[1:], os.listdir()]))\n"
+    # one write, with a line of its own: the ranks share the log with torchrun
+    script = (
+        "import json, os, sys\n"
+        "line = 'ARGV ' + json.dumps([sys.argv[1:], os.listdir()])\n"
+        "os.write(1, f'\\n{line}\\n'.encode())\n"
+    )
     account.put("code/argv.py.tar.gz", archive({"argv.py": script.encode()}))
     values = {f"hp{number}": json.dumps(value) for number, value in enumerate(VALUES)}
     switches = {"sagemaker_toolkit_native_launcher_enabled": "true", launcher: "true"}
@@ -202,7 +207,7 @@ def test_a_script_gets_its_arguments_as_they_were_written_and_nothing_else_runs(
     log = account.log(GROUP, f"{name}/algo-1-")
     assert any("capture_error is False" in line for line in log)
     printed = [json.loads(line[5:]) for line in log if line.startswith("ARGV ")]
-    assert printed
+    assert printed, "\n".join(log[-25:])
     for arguments, files in printed:
         given = dict(zip(arguments[::2], arguments[1::2], strict=True))
         assert [given[f"--hp{number}"] for number in range(len(VALUES))] == VALUES
