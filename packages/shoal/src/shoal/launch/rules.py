@@ -384,20 +384,16 @@ def _sharding(case: Case) -> Iterator[Problem]:
 
 
 @rule()
-def _spaces(case: Case) -> Iterator[Problem]:
-    """Refuse a value that would reach the script as several words."""
+def _words(case: Case) -> Iterator[Problem]:
+    """Refuse a value that would reach the script as several words, and an option that torchrun
+    takes: it reads the script's too, and ends the job for an ambiguous one.
+    """
+    is_torchrun = case.contract.launcher == "torchrun"
     for name, value in case.training.hyperparameters.items():
+        key = f"training.hyperparameters.{name}"
         if case.shell_switch is None and " " in str(value):
-            yield problem_at(f"training.hyperparameters.{name}", value, case, "words for a shell")
-
-
-@rule()
-def _torchrun_words(case: Case) -> Iterator[Problem]:
-    """torchrun reads the script's options too, and ends the job for an ambiguous one."""
-    if case.contract.launcher != "torchrun":
-        return
-    for name, value in case.training.hyperparameters.items():
-        if options := tables.torchrun_options_from(name):
+            yield problem_at(key, value, case, "words for a shell")
+        if is_torchrun and (options := tables.torchrun_options_from(name)):
             some = ", ".join(f"--{option}" for option in options[:3])
-            key, facts = f"training.hyperparameters.{name}", {"some": some, "option": name}
+            facts = {"some": some, "option": name}
             yield problem_at(key, value, case, "torchrun's own options", **facts)
