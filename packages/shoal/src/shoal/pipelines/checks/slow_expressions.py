@@ -12,7 +12,6 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from re import _compiler, _parser  # type: ignore[attr-defined]
-from signal import SIGVTALRM
 from typing import Any
 
 from shoal.settings.parsing.errors import Problem
@@ -54,10 +53,10 @@ def is_slow(expression: str) -> bool:
     command = [sys.executable, "-I", "-S", "-c", _TRIAL]
     tried = json.dumps([expression, sorted(_lines(list(_leaves(parsed))))])
     try:
-        ended = subprocess.run(command, input=tried, text=True, timeout=60, check=False)
-    except subprocess.TimeoutExpired:
-        return True
-    return ended.returncode == -SIGVTALRM
+        subprocess.run(command, input=tried, text=True, timeout=60, check=True, capture_output=True)
+    except (subprocess.TimeoutExpired, subprocess.CalledProcessError):
+        return True  # the timer ended it, or its memory
+    return False
 
 
 def _lines(leaves: list[tuple[str, bool]]) -> set[str]:
