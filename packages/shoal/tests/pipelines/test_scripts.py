@@ -237,3 +237,22 @@ def test_what_a_script_reads_or_never_writes_is_a_risk(
     risks = [each for each in check(own, root).notices if isinstance(each, Risk)]
     mine = [each for each in risks if each.startswith(("training.spot", "data.channels"))]
     assert [told in each for each in mine] == ([True] if told else [])
+
+
+@pytest.mark.parametrize(
+    ("text", "compression", "is_told"),
+    [
+        ("open('model.tar.gz')", "none", True),
+        ("open('model.tar.gz')", "gzip", False),
+        ("import pathlib; pathlib.Path('model.tar.gz').is_file()", "none", False),
+        ("open('model.pt')", "none", False),
+    ],
+)
+def test_an_evaluation_that_opens_an_archive_that_there_is_not_is_a_risk(
+    tmp_path: Path, text: str, compression: str, is_told: bool
+) -> None:
+    base = settings()
+    training = base.training.model_copy(update={"output_compression": compression})
+    root = write(tmp_path, evaluate=f"{EVALUATE}\n{text}\n")
+    notices = check(base.model_copy(update={"training": training}), root).notices
+    assert any("evaluate.py seems to open" in each for each in notices) == is_told

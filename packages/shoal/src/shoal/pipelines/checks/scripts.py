@@ -130,6 +130,14 @@ def risks(
             f"no script in {source_dir} says {', '.join(unsaid)}, which evaluation.json or the"
             f" answers must have; see {PAGE}"
         )
+    measures = environment.evaluation.entry_point
+    if training.keeps_files and "Evaluate" in steps:
+        evaluation = _text_with_modules(root / source_dir, measures)
+        if "model.tar.gz" in evaluation and not re.search(r"\b(is_file|exists)\b", evaluation):
+            yield (
+                f"training.output_compression is none, and {measures} seems to open model.tar.gz:"
+                " it finds the model's files in --model-dir instead"
+            )
     if "Train" not in steps:
         return
     yield from script_options.risks_of(training, entry_point, root)
