@@ -151,6 +151,12 @@ class Registry:
         self.s3.put_object(Bucket=self.bucket, Key=key, Body=content)
         return f"s3://{self.bucket}/{key}"
 
+    def _put_files(self, url: str, files: Mapping[str, bytes]) -> str:
+        for name, content in files.items():
+            place = self.place(url + name)
+            self.s3.put_object(**place, Body=content, ChecksumAlgorithm="SHA256")
+        return url
+
     def place(self, url: str) -> dict[str, str]:
         """Return bucket and key of an object of the registry, as requests name them."""
         return {"Bucket": self.bucket, "Key": url.removeprefix(f"s3://{self.bucket}/")}
@@ -188,12 +194,8 @@ class Registry:
             "content_sha256": content_sha256(evaluated),
         }
         if files is not None:
-            model = model.removesuffix(".tar.gz") + "/"
+            model = self._put_files(model.removesuffix(".tar.gz") + "/", files)
             digests["archive_sha256"] = digests["content_sha256"]
-            for name, body in files.items():
-                self.s3.put_object(
-                    **self.place(model + name), Body=body, ChecksumAlgorithm="SHA256"
-                )
             source = {"S3Uri": model, "S3DataType": "S3Prefix", "CompressionType": "None"}
             container = {"ModelDataSource": {"S3DataSource": source}}
         metrics = {"accuracy": {"value": 0.9918}, "images": {"value": 10000}}

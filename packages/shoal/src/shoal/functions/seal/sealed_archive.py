@@ -151,7 +151,7 @@ def copy(
             _require(listed, digests.sha256, f"the list of files below {url}")
         list(pool.map(keep, tried, tried.values()))
     if metadata_of_sealed(s3, bucket, digests) is None:
-        raise SealError(f"s3://{bucket}/{digests.key} has other files, too")
+        raise SealError(f"s3://{bucket}/{digests.key} has other files, too, or may not be listed")
 
 
 def metadata_of_sealed(s3: Any, bucket: str, digests: Digests) -> dict[str, str] | None:

@@ -27,8 +27,8 @@ def predict_fn(request: dict[str, Any], model: tuple[Any, Any, dict[str, Any]]) 
     """Return the likeliest continuation, and the job and digest of the model that gave it."""
     network, tokenizer, metadata = model
     ids = torch.tensor([prompt(request, tokenizer)])
-    asked = int(request.get("parameters", {}).get("max_new_tokens", 64))
-    count = min(asked, metadata["context"])  # others wait meanwhile
+    wanted = int(request.get("parameters", {}).get("max_new_tokens", 64))
+    count = min(wanted, metadata["context"])  # others wait meanwhile
     with torch.inference_mode():
         answer = network.generate(
             ids, attention_mask=torch.ones_like(ids), max_new_tokens=count, do_sample=False
