@@ -22,7 +22,7 @@ from shoal.constructs.node import use_installed_node
 from shoal.launch import launch_of
 from shoal.settings.loading.loader import load_workloads
 from shoal.settings.names import Names
-from shoal.settings.sections.serving import Endpoint
+from shoal.settings.sections.serving import NO_RECIPE, Endpoint
 from shoal.settings.settings import Environment
 from tests.functions.make_digits import digits_file
 from tests.repository import ROOT, link_checkout
@@ -115,7 +115,7 @@ def with_small_jobs(dev: Environment) -> Environment:
         update={
             "training": dev.training.model_copy(update=small),
             "evaluation": dev.evaluation.model_copy(update=long),
-            "endpoint": Endpoint(max_latency_ms=60_000, ttl_minutes=10),
+            "endpoint": Endpoint(max_latency_ms=60_000, ttl_minutes=10, build_image=NO_RECIPE),
         }
     )
 
