@@ -115,7 +115,10 @@ def joined(backend: str, environ: Mapping[str, str]) -> Iterator[Ranks]:
     try:
         control = dist.new_group(backend="gloo") if backend == "nccl" else None
         place = (dist.get_rank(), dist.get_world_size(), local_rank, local_world_size)
-        yield Ranks(*place, backend, device, control)
+        ranks = Ranks(*place, backend, device, control)
+        if backend == "smddp":
+            require_sums(ranks)
+        yield ranks
     except BaseException as error:
         traceback.clear_frames(error.__traceback__)  # which refer to it too
         raise
@@ -125,6 +128,19 @@ def joined(backend: str, environ: Mapping[str, str]) -> Iterator[Ranks]:
         # last that does, it joins them while it holds Python's lock, for which they wait: a hang.
         gc.collect()
         dist.destroy_process_group()
+
+
+def require_sums(ranks: Ranks) -> None:
+    """Prove what training needs of a library that says little of it: sums, and any object's way to
+    all ranks. Raise RuntimeError, before data is read, for a wrong one.
+    """
+    everyone = list(range(ranks.world_size))
+    found = (ranks.sum(ranks.rank), ranks.gather(ranks.rank))
+    if found != ([sum(everyone)], everyone):
+        raise RuntimeError(
+            f"{ranks.backend} gives sum and list of {ranks.world_size} ranks as {found}: use"
+            " --backend nccl"
+        )
 
 
 def choose_backend(backend: str, environ: Mapping[str, str]) -> str:

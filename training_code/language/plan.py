@@ -29,16 +29,15 @@ DEFAULTS: dict[str, Any] = {
     "steps": 1000,
     "sharding": "ddp",
     "shard-size": 0,
-    "precision": "float32",
+    "precision": "auto",
     "accumulation": 1,
     "checkpointing": False,
-    "compile": False,
-    "lora-rank": 0,
+    "compile": True,
     "backend": "auto",
 }
-"""Those of train.py."""
+"""Those of train.py on GPUs."""
 CHOICES = {
-    "sharding": ("ddp", "fsdp", "hsdp", "zero3"),
+    "sharding": ("ddp", "fsdp", "hsdp"),
     "precision": ("auto", "float32", "bf16", "float64"),
 }
 WHOLE = [name for name, value in DEFAULTS.items() if type(value) is int]
@@ -109,38 +108,34 @@ class Numbers:
     cast: bool
     """Whether autocast makes a copy of what is multiplied: DDP in bf16."""
     fused_norm: bool = False
-    zero: bool = False
-    """Whether DeepSpeed keeps weights twice, in float32 and in what is computed, and reduces
-    gradients after each pass.
-    """
 
     @classmethod
     def of(cls, precision: str, sharding: str, *, fused_norm: bool) -> Numbers:
         """Return them for two hyperparameters; `auto` is bf16 on every GPU that is asked for."""
-        zero = sharding == "zero3"
         if precision == "float64":
             return cls(8, 8, 8, cast=False, fused_norm=fused_norm)
         if precision == "float32":
-            return cls(4, 4, 4, cast=False, fused_norm=fused_norm, zero=zero)
+            return cls(4, 4, 4, cast=False, fused_norm=fused_norm)
         cast = sharding == "ddp"
-        return cls(4, 2, 4 if cast else 2, cast=cast, fused_norm=fused_norm, zero=zero)
+        return cls(4, 2, 4 if cast else 2, cast=cast, fused_norm=fused_norm)
 
 
-def kept_by_layer(shape: Shape, numbers: Numbers) -> int:
+def kept_by_layer(shape: Shape, numbers: Numbers, *, compiled: bool = False) -> int:
     """Return the bytes that a layer keeps of a token for backward, without checkpointing.
 
     After Korthikanti et al. (arXiv 2205.05198, section 4.1), for this layer: attention of the flash
     kind keeps queries, keys, values, its result and a sum for each head, but no scores; PyTorch
     2.4 repeats keys and values for all query heads; the feed-forward network keeps gate, its SiLU,
-    up and their product. packages/shoal/tests/training_code/language/test_plan.py counts what
-    autograd keeps.
+    which a compiled one computes again, up and their product. `test_plan.py` counts what autograd
+    keeps.
     """
     width, middle = shape.hidden_size, shape.intermediate_size
     exact = max(4, numbers.kept)
     multiplied = 3  # for q, k and v, for o, and for gate and up
     kept = (multiplied + 1) * width + 2 * shape.shared_width
     attention = kept * numbers.computed + exact * shape.num_attention_heads
-    return 2 * _norm(shape, numbers) + attention + 4 * middle * numbers.computed
+    vectors = 3 if compiled else 4
+    return 2 * _norm(shape, numbers) + attention + vectors * middle * numbers.computed
 
 
 def _norm(shape: Shape, numbers: Numbers) -> int:
@@ -171,14 +166,9 @@ def memory(
     all-gather's own buffer in a stream of its own. Gradients of the last step count too: their
     memory belongs to the reduce-scatter's stream. Before the last of several `passes` nothing is
     reduced, and each rank keeps the gradients of all weights (`unsharded_accumulated_grad`).
-
-    Of ZeRO-3 the same is counted, but for its weights and for several passes. Not counted are
-    DeepSpeed's buffers beyond FSDP2's: above all, in a step, when no activations are there any
-    more, a copy of the gradients of up to 10^9 weights of a rank.
     """
-    twice = numbers.computed if numbers.zero else 0
     parts = {
-        "weights": (numbers.kept + twice) * shape.weights // ranks,
+        "weights": numbers.kept * shape.weights // ranks,
         "gradients": numbers.kept * shape.weights // ranks,
         "optimizer": 2 * numbers.kept * shape.weights // ranks,
     }
@@ -186,7 +176,7 @@ def memory(
     if ranks > 1:
         gathered = other + 2 * layer + max(other, 2 * layer)
         parts["gathered weights"] = numbers.computed * gathered
-        if passes > 1 and not numbers.zero:
+        if passes > 1:
             parts["whole gradients"] = numbers.kept * shape.weights
     elif numbers.cast:
         parts["weights in bf16"] = numbers.computed * shape.weights
@@ -258,10 +248,9 @@ def published(
 
 
 def plan(job: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a rank of `job` needs; raise ValueError if its ranks could not start, and
-    NotImplementedError for a base model.
+    """Return what a rank of `job` needs; raise ValueError if its ranks could not start.
 
-    `job` has `hyperparameters`, `channels`, `ranks`, `ranks_per_node`, `gpu` and `gpu_gib` of each
+    `job` has `hyperparameters`, `ranks`, `ranks_per_node`, `gpu` and `gpu_gib` of each
     rank, `framework_version`, and `smddp`, whether the backend `auto` is smddp.
     """
     options = DEFAULTS | dict(job["hyperparameters"])
@@ -277,8 +266,6 @@ def plan(job: Mapping[str, Any]) -> dict[str, Any]:
             f"batch-size {options['batch-size']} is not divisible by {job['ranks']} ranks times"
             f" accumulation {options['accumulation']}"
         )
-    if "base" in job["channels"] or options.get("base-dir") or options["lora-rank"]:
-        raise NotImplementedError("the base's size is not known here")
     needed = _needed(options, job)
     shape = Shape.of_depth(options["depth"])
     row = published(shape, options["context"], job, checkpointing=options["checkpointing"])
@@ -299,15 +286,10 @@ def _require_possible(options: Mapping[str, Any], *, smddp: bool) -> None:
     """Raise ValueError for a combination that train.py refuses when its ranks have met."""
     sharding, backend = options["sharding"], options["backend"]
     over_smddp = backend == "smddp" or (backend == "auto" and smddp)
-    zero = sharding == "zero3"
-    for is_chosen, other in (
-        (zero and options["precision"] == "float64", "precision float64"),
-        (zero and options["compile"], "compile"),
-        (zero and options["lora-rank"], "lora-rank"),
-        (sharding in ("hsdp", "zero3") and over_smddp, "smddp, which has no groups of ranks"),
-    ):
-        if is_chosen:
-            raise ValueError(f"sharding {sharding} does not go with {other}; take fsdp")
+    if sharding == "hsdp" and over_smddp:
+        raise ValueError(
+            "sharding hsdp does not go with smddp, which has no groups of ranks; take fsdp"
+        )
 
 
 def _needed(options: Mapping[str, Any], job: Mapping[str, Any]) -> dict[str, int]:
@@ -316,7 +298,7 @@ def _needed(options: Mapping[str, Any], job: Mapping[str, Any]) -> dict[str, int
     fused = tuple(map(int, job["framework_version"].split(".")[:2])) >= FIRST_WITH_FUSED_NORM
     numbers = Numbers.of(options["precision"], options["sharding"], fused_norm=fused)
     tokens = options["batch-size"] // (job["ranks"] * passes) * options["context"]
-    kept, again = kept_by_layer(shape, numbers), 0
+    kept, again = kept_by_layer(shape, numbers, compiled=options["compile"]), 0
     if options["checkpointing"]:
         kept, again = numbers.hidden * shape.hidden_size, kept
     return memory(shape, numbers, _sharing(options, job), tokens, kept, again, passes)
@@ -333,7 +315,7 @@ def _sharing(options: Mapping[str, Any], job: Mapping[str, Any]) -> int:
     """Return how many ranks share the weights."""
     if options["sharding"] == "ddp":
         return 1
-    if options["sharding"] in ("fsdp", "zero3"):
+    if options["sharding"] == "fsdp":
         return int(job["ranks"])
     size = options["shard-size"] or job["ranks_per_node"]
     if job["ranks"] % size:

@@ -3,12 +3,10 @@ your own text. Nothing is downloaded, and the same files come out each time.
 
     python prepare.py --out FOLDER
     python prepare.py --out FOLDER --text TEXTS
-    python prepare.py --out FOLDER --text TEXTS --tokenizer bpe --vocab-size 4096
 
 The first writes a file for each service, those of `TEST` to FOLDER/test, the others to
 FOLDER/train. The second takes all `*.txt` and the field `text` of all `*.jsonl` below TEXTS; each
-tenth document is for the test. The third also writes FOLDER/train/tokenizer.json: the tokens that a
-model learns instead of bytes, found in the documents for training alone.
+tenth document is for the test.
 
 FOLDER/.prepared lists the files that were written. A later run removes those first, and nothing
 else: it refuses a channel that has others.
@@ -65,8 +63,6 @@ SHA256 = {
 """Of all files of a channel, one after the other, from the botocore of requirements.txt."""
 TEST_EVERY = 10
 """Of your own documents, which are taken in the order of their files."""
-MIN_VOCAB_SIZE = 257
-"""All bytes, and the end of a text."""
 CHANNELS = ("train", "test")
 WRITTEN = ".prepared"
 DOCUMENTS = Path(__file__).parent / "pytorch" / "documents.py"
@@ -81,14 +77,10 @@ def main(arguments: Sequence[str]) -> str | None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0], allow_abbrev=False)
     parser.add_argument("--out", type=Path, required=True, help="folder to write into")
     parser.add_argument("--text", type=Path, help="folder with your own *.txt and *.jsonl")
-    parser.add_argument("--tokenizer", choices=("bytes", "bpe"), default="bytes")
-    parser.add_argument("--vocab-size", type=int, default=4096, help="tokens of bpe")
     options = parser.parse_args(arguments)
     try:
         earlier = files_of_before(options.out, options.text)
         channels = own_text(options.text) if options.text else documentation()
-        if options.tokenizer == "bpe":
-            channels["train"]["tokenizer.json"] = tokenizer(channels["train"], options.vocab_size)
     except ValueError as error:
         return str(error)
     for file in earlier:
@@ -207,47 +199,6 @@ def own_text(folder: Path) -> dict[str, dict[str, str]]:
         channel: {"text.jsonl": "".join(f"{json.dumps({'text': text})}\n" for text in part)}
         for channel, part in parts.items()
     }
-
-
-def tokenizer(files: dict[str, str], vocab_size: int) -> str:
-    """Return a byte-level BPE of the documents in a channel's files, as tokenizer.json.
-
-    Token 0 stands for the end of a text. Raise ValueError if the package tokenizers is missing or
-    the text has too few words for so many tokens.
-    """
-    if vocab_size < MIN_VOCAB_SIZE:
-        raise ValueError(f"--vocab-size {vocab_size}: {MIN_VOCAB_SIZE} tokens are the fewest")
-    try:
-        from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-    except ImportError as error:
-        raise ValueError(
-            "--tokenizer bpe needs the package tokenizers, which `make install` leaves out: install"
-            f" it with `{sys.executable} -m pip install tokenizers`, or leave the option out"
-        ) from error
-    bpe = Tokenizer(models.BPE())
-    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    bpe.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=vocab_size,
-        special_tokens=["<|endoftext|>"],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    documents = [
-        document
-        for name, text in files.items()
-        for document in (
-            [text]
-            if name.endswith(".txt")
-            else (json.loads(line)["text"] for line in text.splitlines())
-        )
-    ]
-    bpe.train_from_iterator(documents, trainer)
-    if bpe.get_vocab_size() < vocab_size:
-        raise ValueError(
-            f"--vocab-size {vocab_size}: the text has only {bpe.get_vocab_size()} tokens to learn"
-        )
-    return str(bpe.to_str(pretty=True))
 
 
 if __name__ == "__main__":

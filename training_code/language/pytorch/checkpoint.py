@@ -55,11 +55,26 @@ class Position:
 class _Copies:
     """A copy of what this rank writes, on the CPU: training changes the state meanwhile.
 
-    It stands in for the planner, which a writer asks for one item after the other.
+    It stands in for the planner, which a writer asks for one item after the other. The memory of
+    the copies is kept for the next checkpoint; a GPU writes into it by itself, for it is pinned.
     """
 
-    def __init__(self, plan: Any, planner: Any) -> None:
-        self._copies = {item.index: _copy(planner.resolve_data(item)) for item in plan.items}
+    def __init__(self) -> None:
+        self._copies: dict[Any, Any] = {}
+
+    def take(self, plan: Any, planner: Any) -> None:
+        """Copy the items of a plan."""
+        for item in plan.items:
+            value = planner.resolve_data(item)
+            if isinstance(value, torch.Tensor):
+                copy = self._copies.get(item.index)
+                if copy is None:
+                    on_gpu = value.device.type == "cuda"
+                    copy = torch.empty_like(value, device="cpu", pin_memory=on_gpu)
+                value = copy.copy_(value.detach(), non_blocking=True)
+            self._copies[item.index] = value
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
 
     def resolve_data(self, item: Any) -> Any:
         """Return the tensor, or the bytes, of one item."""
@@ -98,7 +113,7 @@ class Store:
     """The time for which training has waited here."""
 
     def __post_init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1)
+        self._thread, self._copies = ThreadPoolExecutor(1), _Copies()
         self._writing: _Writing | None = None
         self._passed_over = set[str]()
 
@@ -117,8 +132,10 @@ class Store:
             # ahead of the writing, there is nothing left to copy from a GPU
             writer = FileSystemWriter(partial, per_thread_copy_ahead=0)
             plan, planner, metadata = _plan(state, writer, self.ranks)
-            copies = _Copies(plan, planner)
-            part = self._thread.submit(_write_part, writer, plan, copies, partial, self.ranks.rank)
+            self._copies.take(plan, planner)
+            part = self._thread.submit(
+                _write_part, writer, plan, self._copies, partial, self.ranks.rank
+            )
             self._writing = _Writing(position, final, writer, metadata, part)
 
     @property
@@ -296,10 +313,6 @@ def _nothing() -> None:
 def _make_empty(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)  # the leader of a host that shares it may be first
-
-
-def _copy(value: Any) -> Any:
-    return value.detach().to("cpu", copy=True) if isinstance(value, torch.Tensor) else value
 
 
 def _digests(files: Iterable[Path]) -> dict[str, list[Any]]:

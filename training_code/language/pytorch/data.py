@@ -1,4 +1,4 @@
-"""Text to learn from, as one row of tokens that is cut into sequences.
+"""Text to learn from, as one row of bytes that is cut into sequences.
 
 A batch depends on seed and step alone, not on the number of ranks, so that a step is all that a run
 needs to go on.
@@ -14,7 +14,6 @@ from pathlib import Path
 import torch
 from documents import documents
 from model import END_OF_TEXT
-from tokenizer import Tokenizer
 from torch import Tensor
 
 _SEPARATOR = bytes([END_OF_TEXT])
@@ -33,32 +32,33 @@ def read_channel(folder: Path) -> bytes:
     return row
 
 
+def as_tokens(row: bytes) -> Tensor:
+    """Return bytes as a tensor of them, uint8."""
+    return torch.frombuffer(bytearray(row), dtype=torch.uint8)
+
+
 @dataclass(frozen=True)
 class Corpus:
-    """The tokens of a channel, cut into sequences of `context` tokens and the one after each.
+    """The bytes of a channel, cut into sequences of `context` tokens and the one after each.
 
     In each epoch the cuts lie elsewhere, and the sequences are in another order.
     """
 
     tokens: Tensor
-    """Of one dimension, of integers."""
+    """uint8 (bytes of the text)."""
     context: int
     seed: int
     sha256: str
 
     @classmethod
-    def read(
-        cls, folder: Path, context: int, seed: int, tokenizer: Tokenizer, end: int = END_OF_TEXT
-    ) -> Corpus:
+    def read(cls, folder: Path, context: int, seed: int) -> Corpus:
         """Read a channel. Raise ValueError if it is too short for a single sequence."""
         row = read_channel(folder)
-        tokens = tokenizer.row(row, end)
-        if len(tokens) < 2 * context:
+        if len(row) < 2 * context:
             raise ValueError(
-                f"{folder} has {len(tokens)} tokens of text, --context {context} needs"
-                f" {2 * context}"
+                f"{folder} has {len(row)} tokens of text, --context {context} needs {2 * context}"
             )
-        return cls(tokens, context, seed, hashlib.sha256(row).hexdigest())
+        return cls(as_tokens(row), context, seed, hashlib.sha256(row).hexdigest())
 
     @property
     def sequences(self) -> int:

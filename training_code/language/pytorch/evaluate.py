@@ -15,10 +15,9 @@ from pathlib import Path
 
 import torch
 from common.evaluation import evaluate
-from data import read_channel
+from data import as_tokens, read_channel
 from inference import on_its_device
 from model import Transformer, load
-from tokenizer import Tokenizer, read_tokenizer
 from torch import Tensor
 from torch.nn import functional
 
@@ -30,25 +29,17 @@ MAX_LOGITS = 2**27
 
 def measure(folder: Path, test_dir: Path) -> dict[str, float]:
     """Return the metrics of the model in a folder, on the text of a channel."""
-    row = read_channel(test_dir)
-    return metrics(on_its_device(load(folder)), row, read_tokenizer(folder))
+    return metrics(on_its_device(load(folder)), read_channel(test_dir))
 
 
-def metrics(model: Transformer, row: bytes, tokenizer: Tokenizer) -> dict[str, float]:
-    """Return bits per byte of the model, of gzip and of xz for the bytes behind the first one.
-
-    They are per byte whatever a token is, so that models with other tokenizers compare.
-    """
-    costs = nats(model, tokenizer.row(row, model.config.eos_token_id))
-    text = row[1:]
+def metrics(model: Transformer, row: bytes) -> dict[str, float]:
+    """Return bits per byte of the model, of gzip and of xz for the bytes behind the first one."""
+    text, at_most = row[1:], lzma.PRESET_EXTREME | 9
     return {
-        "bits_per_byte": float(costs.sum()) / len(text) / math.log(2),
-        "gzip_bits_per_byte": _bits_per_byte(gzip.compress(text, 9, mtime=0), text),
-        "xz_bits_per_byte": _bits_per_byte(
-            lzma.compress(text, preset=9 | lzma.PRESET_EXTREME), text
-        ),
+        "bits_per_byte": float(nats(model, as_tokens(row)).mean()) / math.log(2),
+        "gzip_bits_per_byte": 8 * len(gzip.compress(text, 9, mtime=0)) / len(text),
+        "xz_bits_per_byte": 8 * len(lzma.compress(text, preset=at_most)) / len(text),
         "bytes": len(text),
-        "tokens": len(costs),
     }
 
 
@@ -80,10 +71,6 @@ def _window_costs(model: Transformer, windows: Tensor) -> Tensor:
         logits = model(windows[:, :-1]).float()
         losses = functional.cross_entropy(logits.transpose(1, 2), windows[:, 1:], reduction="none")
     return losses.double().cpu()
-
-
-def _bits_per_byte(packed: bytes, text: bytes) -> float:
-    return 8 * len(packed) / len(text)
 
 
 if __name__ == "__main__":

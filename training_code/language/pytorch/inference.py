@@ -12,7 +12,6 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,14 +19,18 @@ from typing import Any
 import torch
 from common.archive import content_sha256
 from model import END_OF_TEXT, METADATA_FILE, Transformer, continuation, load
-from tokenizer import Tokenizer, read_tokenizer
 
 JSON = "application/json"
 JSON_LINES = "application/jsonlines"
 MAX_NEW_TOKENS = 1024
 """More take longer than an endpoint may."""
-MIN_TEMPERATURE, MAX_TEMPERATURE = 0.001, 10
-"""The least above 0: divided by 1e-310, logits are infinite."""
+_LIMITS: dict[str, tuple[Any, float, float, str]] = {
+    "max_new_tokens": (int, 1, MAX_NEW_TOKENS, f"a whole number from 1 to {MAX_NEW_TOKENS}"),
+    # divided by 1e-310, logits are infinite
+    "temperature": ((int, float), 0.001, 10, "0, or a number from 0.001 to 10"),
+    "seed": (int, 0, 2**63 - 1, "a whole number from 0 to 2^63 - 1"),
+}
+"""By parameter: type, least and most, and both in words."""
 _NO_TEXT = re.compile(f"[{chr(END_OF_TEXT)}\ud800-\udfff]")
 MIN_WIDTH_FOR_THREADS = 1024
 """Narrower models give a CPU's threads so little that they wait for each other most of the time."""
@@ -38,7 +41,6 @@ class Served:
     """A model, and what says which one it is."""
 
     model: Transformer
-    tokenizer: Tokenizer
     identity: dict[str, Any]
 
 
@@ -64,13 +66,17 @@ def model_fn(model_dir: str) -> Served:
         "training_job_name": metadata["training_job_name"],
         "content_sha256": content_sha256(folder),
     }
-    return Served(model, read_tokenizer(folder), identity)
+    return Served(model, identity)
 
 
 def on_its_device(model: Transformer) -> Transformer:
-    """Return the model on the GPU, or on as many threads of the CPU as it is worth."""
+    """Return the model on the GPU, or on as many threads of the CPU as it is worth, which computes
+    in float32 what was saved in bf16.
+    """
     if torch.cuda.is_available():
         return model.cuda()  # type: ignore[no-any-return, unused-ignore]
+    if model.model.embed_tokens.weight.dtype == torch.bfloat16:
+        model = model.float()
     if model.config.hidden_size < MIN_WIDTH_FOR_THREADS:
         torch.set_num_threads(1)
     return model
@@ -106,12 +112,12 @@ def predict_fn(request: Request, served: Served, context: Any = None) -> dict[st
     text = ""
     for token in continuation(
         served.model,
-        served.tokenizer.encode(request.prompt),
+        request.prompt.encode(),
         request.max_new_tokens,
         request.seed,
         request.temperature,
     ):
-        piece = decoder.decode(served.tokenizer.decode([token]))
+        piece = decoder.decode(bytes([token]))
         text += piece
         if request.stream and piece:
             _send(piece, context)
@@ -141,29 +147,14 @@ def output_fn(prediction: dict[str, Any], accept: str) -> str:
 
 
 def _parameters(parameters: Any) -> dict[str, Any]:
-    rules: dict[str, tuple[Callable[[Any], bool], str]] = {
-        "max_new_tokens": (
-            lambda value: isinstance(value, int) and 1 <= value <= MAX_NEW_TOKENS,
-            f"a whole number from 1 to {MAX_NEW_TOKENS}",
-        ),
-        "temperature": (
-            lambda value: (
-                isinstance(value, int | float)
-                and (value == 0 or MIN_TEMPERATURE <= value <= MAX_TEMPERATURE)
-            ),
-            f"0, or a number from {MIN_TEMPERATURE} to {MAX_TEMPERATURE}",
-        ),
-        "seed": (
-            lambda value: isinstance(value, int) and 0 <= value < 2**63,
-            "a whole number from 0 to 2^63 - 1",
-        ),
-    }
     values = parameters if isinstance(parameters, dict) else {"parameters": parameters}
     for name, value in values.items():
-        if name not in rules:
-            raise ValueError(f"there is no parameter {name!r}; there are: {', '.join(rules)}")
-        holds, allowed = rules[name]
-        if isinstance(value, bool) or not holds(value):
+        if name not in _LIMITS:
+            raise ValueError(f"there is no parameter {name!r}; there are: {', '.join(_LIMITS)}")
+        kind, least, most, allowed = _LIMITS[name]
+        is_number = isinstance(value, kind) and not isinstance(value, bool)
+        is_zero = name == "temperature" and value == 0
+        if not (is_number and (is_zero or least <= value <= most)):
             raise ValueError(f"parameter {name} must be {allowed}, not {value!r}")
     return values
 

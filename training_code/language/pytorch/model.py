@@ -1,8 +1,8 @@
 """A decoder-only transformer, in Llama's layout, and the files it is kept in.
 
-It turns tokens int64 (batch, length) into logits (batch, length, vocabulary). Names and shapes of
-its weights are those of transformers' LlamaForCausalLM. A saved model is a folder with
-`config.json` and `model.safetensors`, which transformers reads too.
+It turns tokens int64 (batch, length), which are the bytes of UTF-8, into logits (batch, length,
+vocabulary). A saved model is a folder with `config.json` and `model.safetensors`, in the names and
+shapes of transformers' LlamaForCausalLM, which reads it too.
 """
 
 from __future__ import annotations
@@ -14,49 +14,35 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-VOCAB_SIZE = 256
-"""Of a model whose tokens are the bytes of UTF-8."""
 END_OF_TEXT = 0
-"""The byte between two documents: text has none of it, `documents.py` refuses it. Where tokens are
-no bytes, `eos_token_id` stands for it.
-"""
+"""The byte between two documents: text has none of it, `documents.py` refuses it."""
 MAX_DEPTH = 64
 MAX_LENGTH_OF_PRODUCTS = 1024
 INITIAL_STD = 0.02
 HAS_GROUPED_QUERIES = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 5)
 
 CONFIG_FILE, WEIGHTS_FILE, METADATA_FILE = "config.json", "model.safetensors", "model.json"
-ADAPTER_FOLDER = "adapter"
-TOKENIZER_FILE = "tokenizer.json"
-TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
-WRITTEN = (
-    "code",
-    CONFIG_FILE,
-    METADATA_FILE,
-    WEIGHTS_FILE,
-    ADAPTER_FOLDER,
-    TOKENIZER_FILE,
-    TOKENIZER_CONFIG_FILE,
-)
-"""What a training leaves at the top of a model; only some have the last three."""
 _FIXED = {"hidden_act": "silu", "attention_bias": False, "mlp_bias": False}
-_DEFAULTS = {**_FIXED, "model_type": None, "rms_norm_eps": 1e-6, "tie_word_embeddings": False}
-"""What transformers' LlamaConfig takes for a key that a file lacks."""
-_DTYPES = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
+FUSED = {
+    "self_attn.qkv_proj": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+    "mlp.gate_up_proj": ("mlp.gate_proj", "mlp.up_proj"),
+}
+"""Matrices that are one product here, and their parts in Llama's files."""
+_DTYPES = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16}
 
 
 @dataclass(frozen=True)
 class Config:
     """The shape of a model; the fields are named as in transformers' LlamaConfig."""
 
-    vocab_size: int = VOCAB_SIZE
+    vocab_size: int = 256
     hidden_size: int = 256
     intermediate_size: int = 896
     num_hidden_layers: int = 2
@@ -108,6 +94,11 @@ class Config:
         """Numbers in a query, a key or a value."""
         return self.hidden_size // self.num_attention_heads
 
+    @property
+    def shared_size(self) -> int:
+        """Numbers in all keys of a position, and in all its values."""
+        return self.num_key_value_heads * self.head_dim
+
     def to_json(self) -> str:
         """Return what transformers expects in `config.json`."""
         fixed = {
@@ -157,19 +148,22 @@ def rotate(heads: Tensor, angles: Rotation) -> Tensor:
 def attend(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     """Return the values that each position gathers, causally: (batch, heads, length, head_dim).
 
-    torch's kernel for CPUs is slow in bf16: products of whole matrices take half its time, and the
-    memory of all scores, so that they are only for short sequences.
+    A single query may follow more keys. torch's kernel for CPUs is slow in bf16: products of whole
+    matrices take half its time, and the memory of all scores, so that they are only for short
+    sequences.
     """
-    short = queries.shape[2] <= MAX_LENGTH_OF_PRODUCTS
-    if short and queries.device.type == "cpu" and queries.dtype == torch.bfloat16:
+    length = queries.shape[2]
+    causal = length == keys.shape[2]
+    on_cpu = queries.device.type == "cpu" and queries.dtype == torch.bfloat16
+    if on_cpu and causal and length <= MAX_LENGTH_OF_PRODUCTS:
         return attend_by_products(queries, keys, values)
     if HAS_GROUPED_QUERIES:  # the kernel shares keys and values, which are not copied
         return functional.scaled_dot_product_attention(
-            queries, keys, values, is_causal=True, enable_gqa=True
+            queries, keys, values, is_causal=causal, enable_gqa=True
         )
     group = queries.shape[1] // keys.shape[1]
     keys, values = (each.repeat_interleave(group, dim=1) for each in (keys, values))
-    return functional.scaled_dot_product_attention(queries, keys, values, is_causal=True)
+    return functional.scaled_dot_product_attention(queries, keys, values, is_causal=causal)
 
 
 def attend_by_products(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
@@ -211,25 +205,33 @@ class RMSNorm(nn.Module):  # type: ignore[misc, unused-ignore] # untyped where t
         return as_factor(rms_norm(hidden, self.weight, self.eps))
 
 
+Cache = dict[str, Tensor]
+"""Of one layer: `keys` and `values` (batch, heads, length, head_dim) of the positions so far."""
+
+
 class Attention(nn.Module):  # type: ignore[misc, unused-ignore]
     """Causal attention; several query heads share a key and a value (arXiv 2305.13245)."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
-        width, shared = config.hidden_size, config.num_key_value_heads * config.head_dim
+        self.sizes = (config.hidden_size, config.shared_size, config.shared_size)
         self.head_dim = config.head_dim
-        self.q_proj = nn.Linear(width, width, bias=False)
-        self.k_proj = nn.Linear(width, shared, bias=False)
-        self.v_proj = nn.Linear(width, shared, bias=False)
-        self.o_proj = nn.Linear(width, width, bias=False)
+        self.qkv_proj = nn.Linear(config.hidden_size, sum(self.sizes), bias=False)
+        self.o_proj = nn.Linear(config.hidden_size, config.hidden_size, bias=False)
 
-    def forward(self, hidden: Tensor, angles: Rotation) -> Tensor:
+    def forward(self, hidden: Tensor, angles: Rotation, cache: Cache | None = None) -> Tensor:
         """Return what each position gathers from itself and those before it."""
         queries, keys, values = (
-            projection(hidden).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
-            for projection in (self.q_proj, self.k_proj, self.v_proj)
+            each.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+            for each in self.qkv_proj(hidden).split(self.sizes, dim=-1)
         )
-        gathered = attend(rotate(queries, angles), rotate(keys, angles), values)
+        queries, keys = rotate(queries, angles), rotate(keys, angles)
+        values = values.contiguous()  # else backward would keep all three
+        if cache is not None:
+            for name, new in (("keys", keys), ("values", values)):
+                cache[name] = torch.cat((cache[name], new), dim=2) if name in cache else new
+            keys, values = cache["keys"], cache["values"]
+        gathered = attend(queries, keys, values)
         return self.o_proj(gathered.transpose(1, 2).flatten(2))  # type: ignore[no-any-return, unused-ignore]
 
 
@@ -239,14 +241,13 @@ class FeedForward(nn.Module):  # type: ignore[misc, unused-ignore]
     def __init__(self, config: Config) -> None:
         super().__init__()
         width, middle = config.hidden_size, config.intermediate_size
-        self.gate_proj = nn.Linear(width, middle, bias=False)
-        self.up_proj = nn.Linear(width, middle, bias=False)
+        self.gate_up_proj = nn.Linear(width, 2 * middle, bias=False)
         self.down_proj = nn.Linear(middle, width, bias=False)
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Return each position's own change."""
-        gated = functional.silu(self.gate_proj(hidden)) * self.up_proj(hidden)
-        return self.down_proj(gated)  # type: ignore[no-any-return, unused-ignore]
+        gate, up = self.gate_up_proj(hidden).chunk(2, dim=-1)
+        return self.down_proj(functional.silu(gate) * up)  # type: ignore[no-any-return, unused-ignore]
 
 
 class Layer(nn.Module):  # type: ignore[misc, unused-ignore]
@@ -260,17 +261,17 @@ class Layer(nn.Module):  # type: ignore[misc, unused-ignore]
         self.mlp = FeedForward(config)
         self.checkpointing = False
 
-    def forward(self, hidden: Tensor, angles: Rotation) -> Tensor:
+    def forward(self, hidden: Tensor, angles: Rotation, cache: Cache | None = None) -> Tensor:
         """Return hidden (batch, length, width); with checkpointing, compute it again backwards."""
         if self.checkpointing and torch.is_grad_enabled():
             # inside the layer, so that FSDP gathers its weights once for both passes of backward
             return checkpoint(  # type: ignore[no-any-return, unused-ignore]
                 self._compute, hidden, angles, use_reentrant=False, preserve_rng_state=False
             )
-        return self._compute(hidden, angles)
+        return self._compute(hidden, angles, cache)
 
-    def _compute(self, hidden: Tensor, angles: Rotation) -> Tensor:
-        hidden = hidden + self.self_attn(self.input_layernorm(hidden), angles)
+    def _compute(self, hidden: Tensor, angles: Rotation, cache: Cache | None = None) -> Tensor:
+        hidden = hidden + self.self_attn(self.input_layernorm(hidden), angles, cache)
         return hidden + self.mlp(self.post_attention_layernorm(hidden))  # type: ignore[no-any-return, unused-ignore]
 
 
@@ -284,14 +285,15 @@ class Decoder(nn.Module):  # type: ignore[misc, unused-ignore]
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.num_hidden_layers))
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
 
-    def forward(self, tokens: Tensor) -> Tensor:
+    def forward(self, tokens: Tensor, caches: Sequence[Cache] | None = None) -> Tensor:
         """Return hidden (batch, length, width)."""
         hidden = self.embed_tokens(tokens)
-        cosine, sine = rotation(self.config, tokens.shape[1], hidden)
+        past = caches[0]["keys"].shape[2] if caches and caches[0] else 0
+        cosine, sine = rotation(self.config, past + tokens.shape[1], hidden)
         # in float32, they would make float32 of what is projected
-        angles = as_factor(cosine), as_factor(sine)
-        for layer in self.layers:
-            hidden = layer(hidden, angles)
+        angles = as_factor(cosine[past:]), as_factor(sine[past:])
+        for index, layer in enumerate(self.layers):
+            hidden = layer(hidden, angles, *([caches[index]] if caches else []))
         return self.norm(hidden)  # type: ignore[no-any-return, unused-ignore]
 
 
@@ -308,12 +310,36 @@ class Transformer(nn.Module):  # type: ignore[misc, unused-ignore]
         if not config.tie_word_embeddings:
             self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        """Return logits (batch, length, vocabulary) of tokens int64 (batch, length)."""
-        hidden = self.model(tokens)
-        if not self.config.tie_word_embeddings:
-            return self.lm_head(hidden)  # type: ignore[no-any-return, unused-ignore]
-        return functional.linear(hidden, self.model.embed_tokens.weight)
+    def forward(
+        self,
+        tokens: Tensor,
+        targets: Tensor | None = None,
+        caches: Sequence[Cache] | None = None,
+    ) -> Tensor:
+        """Return logits (batch, length, vocabulary) of tokens int64 (batch, length).
+
+        With `targets`, the tokens after each, return the mean loss instead, in float32 or better.
+        `caches`, one for each layer, have what came before these tokens, and take them in.
+        """
+        hidden = self.model(tokens, caches)
+        if self.config.tie_word_embeddings:
+            logits = functional.linear(hidden, self.model.embed_tokens.weight)
+        else:
+            logits = self.lm_head(hidden)
+        if targets is None:
+            return logits  # type: ignore[no-any-return, unused-ignore]
+        exact = torch.promote_types(logits.dtype, torch.float32)
+        return functional.cross_entropy(logits.flatten(0, 1).to(exact), targets.flatten())
+
+
+def parts_of(config: Config, name: str, rows: int) -> dict[str, int]:
+    """Return the names that a weight's parts have in Llama's files, and the rows of each."""
+    for fused, parts in FUSED.items():
+        if fused in name:
+            shared = config.shared_size
+            sizes = (rows - 2 * shared, shared, shared) if len(parts) == 3 else (rows // 2,) * 2
+            return {name.replace(fused, part): n for part, n in zip(parts, sizes, strict=True)}
+    return {name: rows}
 
 
 def initial_weight(config: Config, name: str, shape: torch.Size, seed: int) -> Tensor:
@@ -326,7 +352,9 @@ def initial_weight(config: Config, name: str, shape: torch.Size, seed: int) -> T
         return torch.ones(shape)
     adds = name.endswith(("o_proj.weight", "down_proj.weight"))
     std = INITIAL_STD / math.sqrt(2 * config.num_hidden_layers) if adds else INITIAL_STD
-    return torch.randn(shape, generator=seeded(seed, name)) * std
+    parts = parts_of(config, name, shape[0]).items()
+    draws = [torch.randn(rows, *shape[1:], generator=seeded(seed, part)) for part, rows in parts]
+    return torch.cat(draws) * std
 
 
 def seeded(seed: int, name: str) -> torch.Generator:
@@ -345,11 +373,16 @@ def continuation(
     """
     device, end = model.model.embed_tokens.weight.device, model.config.eos_token_id
     generator = torch.Generator().manual_seed(seed)
-    tokens = [end, *prompt]
+    tokens, length = [end, *prompt], model.config.max_position_embeddings
+    caches: list[Cache] | None = [{} for _ in model.model.layers]
+    known = 0
     for _ in range(count):
-        window = tokens[-model.config.max_position_embeddings :]
+        if len(tokens) > length:  # all positions move, and nothing that was computed holds
+            caches, known = None, len(tokens) - length
         with torch.inference_mode():
-            logits = model(torch.tensor([window], device=device))[0, -1].double().cpu()
+            new = torch.tensor([tokens[known:]], device=device)
+            logits = model(new, caches=caches)[0, -1].double().cpu()
+        known = len(tokens)
         if temperature > 0:
             shares = functional.softmax(logits / temperature, dim=-1)
             token = int(torch.multinomial(shares, 1, generator=generator))
@@ -374,7 +407,11 @@ def save(config: Config, state: Mapping[str, Tensor], folder: Path) -> None:
         )
     folder.mkdir(parents=True, exist_ok=True)
     partial = folder / f"{WEIGHTS_FILE}.partial"
-    write_safetensors(state, partial)
+    parts: dict[str, Tensor] = {}
+    for name, tensor in state.items():
+        rows = parts_of(config, name, len(tensor))
+        parts |= zip(rows, tensor.split([*rows.values()]), strict=True)
+    write_safetensors(parts, partial)
     # SageMaker may pack the folder of a job that is killed now.
     partial.replace(folder / WEIGHTS_FILE)
     (folder / CONFIG_FILE).write_text(config.to_json())
@@ -386,41 +423,19 @@ def load(folder: Path) -> Transformer:
         if not (folder / name).is_file():
             raise ValueError(f"{folder} holds no model: {name} is missing")
     try:
+        values = json.loads((folder / CONFIG_FILE).read_text())
+        config = Config(**{field.name: values[field.name] for field in fields(Config)})
         with torch.device("meta"):
-            model = Transformer(read_config(folder))
-        model.load_state_dict(read_safetensors(folder / WEIGHTS_FILE), assign=True)
+            model = Transformer(config)
+        saved = read_safetensors(folder / WEIGHTS_FILE)
+        state = {
+            name: torch.cat([saved.pop(part) for part in parts_of(config, name, len(each))])
+            for name, each in model.state_dict().items()
+        }
+        model.load_state_dict(state | saved, assign=True)
     except (KeyError, TypeError, ValueError, RuntimeError, OSError, struct.error) as error:
         raise ValueError(f"{folder} holds a damaged model: {error}") from error
     return model.eval()  # type: ignore[no-any-return, unused-ignore]
-
-
-def read_config(folder: Path) -> Config:
-    """Read `config.json`, ours or one of transformers for a Llama.
-
-    Raise ValueError if a model with it computes anything that ours does not.
-    """
-    file = folder / CONFIG_FILE
-    values = {**_DEFAULTS, **json.loads(file.read_text())}
-    # transformers 5 keeps both together, earlier ones apart
-    rope = values.get("rope_parameters") or values.get("rope_scaling") or {}
-    values.setdefault("rope_theta", rope.get("rope_theta", 10_000.0))
-    values.setdefault("num_key_value_heads", values.get("num_attention_heads"))
-    if isinstance(values.get("eos_token_id"), list):  # any of them ends an answer there
-        values["eos_token_id"] = values["eos_token_id"][0]
-    missing = [field.name for field in fields(Config) if field.name not in values]
-    if missing:
-        raise ValueError(f"{file} lacks {missing[0]}")
-    config = Config(**{field.name: values[field.name] for field in fields(Config)})
-    computed = {
-        **{name: values[name] for name in ("model_type", *_FIXED)},
-        "head_dim": values.get("head_dim") or config.head_dim,
-        "rope_type": rope.get("rope_type", rope.get("type", "default")),  # its older name
-    }
-    ours = {"model_type": "llama", **_FIXED, "head_dim": config.head_dim, "rope_type": "default"}
-    for name, value in computed.items():
-        if value != ours[name]:
-            raise ValueError(f"{file} has {name} {value!r}: only {ours[name]!r} is computed here")
-    return config
 
 
 def write_safetensors(state: Mapping[str, Tensor], file: Path) -> None:
@@ -450,35 +465,17 @@ def write_safetensors(state: Mapping[str, Tensor], file: Path) -> None:
 
 def read_safetensors(file: Path) -> dict[str, Tensor]:
     """Read tensors from a file of safetensors. Raise ValueError for one that is cut off."""
-    return dict(tensors_of(file))
-
-
-def tensors_of(file: Path) -> Iterator[tuple[str, Tensor]]:
-    """Yield name and tensor, one after the other, so that one at a time is in memory.
-
-    Raise ValueError for a file that is cut off.
-    """
     with file.open("rb") as stream:
-        header = _header(stream, file)
-        for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
-            begin, end = entry["data_offsets"]
-            raw = torch.frombuffer(bytearray(stream.read(end - begin)), dtype=torch.uint8)
-            yield name, raw.view(_DTYPES[entry["dtype"]]).reshape(entry["shape"])
-
-
-def shapes_of(file: Path) -> dict[str, list[int]]:
-    """Return the shape of each tensor in a file. Raise ValueError for one that is cut off."""
-    with file.open("rb") as stream:
-        return {name: entry["shape"] for name, entry in _header(stream, file).items()}
-
-
-def _header(stream: IO[bytes], file: Path) -> dict[str, Any]:
-    (length,) = struct.unpack("<Q", stream.read(8))
-    size = file.stat().st_size - 8 - length
-    if size < 0:
-        raise ValueError(f"{file.name} is shorter than its header says")
-    header: dict[str, Any] = json.loads(stream.read(length))
+        (length,) = struct.unpack("<Q", stream.read(8))
+        header: dict[str, Any] = json.loads(stream.read(length))
+        content = bytearray(stream.read())
     header.pop("__metadata__", None)
-    if size != max((entry["data_offsets"][1] for entry in header.values()), default=0):
-        raise ValueError(f"{file.name} has {size} bytes of tensors, not what its header says")
-    return header
+    if len(content) != max((entry["data_offsets"][1] for entry in header.values()), default=0):
+        raise ValueError(f"{file.name} has {len(content)} bytes of tensors, not as its header says")
+    raw = torch.frombuffer(content, dtype=torch.uint8)
+    return {
+        name: raw[slice(*entry["data_offsets"])]
+        .view(_DTYPES[entry["dtype"]])
+        .reshape(entry["shape"])
+        for name, entry in header.items()
+    }

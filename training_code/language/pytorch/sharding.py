@@ -1,29 +1,25 @@
 """The ways to spread a model over the ranks: DDP, FSDP2 and, over several hosts, both (HSDP).
-DeepSpeed's ZeRO-3 is in `zero.py`.
 
 | way | each rank keeps of weights, gradients and optimizer | messages of a step |
 | --- | --- | --- |
 | ddp | all | all-reduce of the gradients |
 | fsdp | 1/N over all N ranks | all-gather of the weights, reduce-scatter of the gradients |
 | hsdp | 1/n over the n ranks of a host | those within the host, all-reduce between hosts |
-| zero3 | 1/N over all N ranks, and a copy of its weights | as fsdp, in every pass |
 
 All of them start from the same weights and compute the same steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from common.ranks import Ranks
-from lora import Lora, adapt, initial_adapter, is_adapter
-from model import Config, Transformer, initial_weight, tensors_of
+from model import Config, Transformer, initial_weight
 from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
@@ -31,7 +27,6 @@ from torch.distributed.checkpoint.state_dict import (
     get_state_dict,
     set_state_dict,
 )
-from torch.distributed.checkpoint.stateful import Stateful
 from torch.distributed.device_mesh import init_device_mesh
 from torch.nn.parallel import DistributedDataParallel
 
@@ -40,12 +35,10 @@ try:  # since PyTorch 2.6
 except ImportError:  # in the images that have smddp, PyTorch 2.4 and 2.5
     from torch.distributed._composable.fsdp import MixedPrecisionPolicy, fully_shard
 
-WAYS = ("ddp", "fsdp", "hsdp", "zero3")
+WAYS = ("ddp", "fsdp", "hsdp")
 PRECISIONS = ("auto", "float32", "bf16", "float64")
 MAX_GRADIENT_NORM = 1.0
 """Llama 2's (arXiv 2307.09288, section 2.2)."""
-_TRAINED = StateDictOptions(ignore_frozen_params=True, strict=False)
-"""What is not trained is in the base's own file."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +80,7 @@ class Trained:
 
     def state_dict(self) -> dict[str, Any]:
         """Return this rank's parts, by the names of the weights."""
-        weights, moments = get_state_dict(self.model, self.optimizer, options=_TRAINED)
+        weights, moments = get_state_dict(self.model, self.optimizer)
         return {"model": weights, "optimizer": moments}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -97,7 +90,6 @@ class Trained:
             self.optimizer,
             model_state_dict=state["model"],
             optim_state_dict=state["optimizer"],
-            options=_TRAINED,
         )
 
 
@@ -114,22 +106,6 @@ class Spread:
     parts: Any
     """The group of the ranks that keep a part each; None where each keeps all."""
 
-    @property
-    def trained(self) -> list[nn.Parameter]:
-        """Return the weights that are not frozen."""
-        return [each for each in self.model.parameters() if each.requires_grad]
-
-    def shape_of(self, weight: nn.Parameter) -> torch.Size:
-        """Return the shape of a whole weight."""
-        return weight.shape  # type: ignore[no-any-return, unused-ignore]
-
-    def begin(self, optimizer: torch.optim.Optimizer) -> Stateful:
-        """Tie the model to the optimizer of its weights. Return what a checkpoint keeps of both.
-
-        Call it while the file of a base is there.
-        """
-        return Trained(self.model, optimizer)
-
     @contextmanager
     def pass_of_step(self, *, last: bool) -> Iterator[None]:
         """Compute one pass of a step; only the last one's backward averages gradients."""
@@ -144,10 +120,6 @@ class Spread:
         enabled = self.plan.precision == "bf16" and self.plan.sharding == "ddp"
         return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=enabled)
 
-    def backward(self, loss: Tensor) -> None:
-        """Add the gradients of one pass."""
-        loss.backward()
-
     def step(self, optimizer: torch.optim.Optimizer) -> Tensor:
         """Clip the gradients and change the weights. Return the norm that the gradients had."""
         norm = self._clip_gradients(MAX_GRADIENT_NORM)
@@ -160,7 +132,7 @@ class Spread:
 
         torch's own function depends on what DTensor does, which PyTorch 2.4 did less exactly.
         """
-        gradients = [local(each.grad) for each in self.trained]
+        gradients = [local(each.grad) for each in self.model.parameters()]
         square = torch.stack(torch._foreach_norm(gradients)).square().sum()
         if self.parts is not None:
             dist.all_reduce(square, group=self.parts)
@@ -183,29 +155,21 @@ class Spread:
         }
 
 
-def spread(
-    config: Config,
-    seed: int,
-    plan: Plan,
-    ranks: Ranks,
-    base: Path | None = None,
-    lora: Lora | None = None,
-) -> Spread:
+def spread(config: Config, seed: int, plan: Plan, ranks: Ranks) -> Spread:
     """Make a model, of which no rank ever holds more than its part and one weight.
 
-    It starts with the weights in the file `base`; with `lora`, only its adapters are trained.
     Raise ValueError if the ranks do not divide into the plan's groups.
     """
     mesh = _mesh(plan, ranks)
     with torch.device("meta"):
-        model = Transformer(config)
-        if lora:
-            adapt(model, lora)
-        model.to(plan.dtype)
+        model = Transformer(config).to(plan.dtype)
     for layer in model.model.layers:
         layer.checkpointing = plan.checkpointing
-        if plan.compiled:
-            layer.compile()
+    if plan.compiled:
+        # where ranks send messages, a layer at a time: they travel while the next one computes
+        alone = mesh is None and ranks.world_size == 1
+        for part in [model] if alone else model.model.layers:
+            part.compile()
     if mesh is not None:
         policy = MixedPrecisionPolicy()
         if plan.precision == "bf16":
@@ -215,7 +179,10 @@ def spread(
         for part in (*model.model.layers, *ends, model):
             fully_shard(part, mesh=mesh, mp_policy=policy)
     model.to_empty(device=ranks.device)
-    _initialize(model, seed, base)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            whole = initial_weight(config, name, weight.shape, seed)
+            local(weight).copy_(_part(whole, weight))
     module: nn.Module = model
     if plan.sharding == "ddp" and ranks.world_size > 1:
         module = DistributedDataParallel(model, gradient_as_bucket_view=True)
@@ -232,30 +199,6 @@ def _mesh(plan: Plan, ranks: Ranks) -> Any:
         raise ValueError("--sharding hsdp needs groups of ranks, and smddp has none: take fsdp")
     names = ("replicate", "shard")
     return init_device_mesh(ranks.device.type, plan.groups(ranks), mesh_dim_names=names)
-
-
-def _initialize(model: Transformer, seed: int, base: Path | None) -> None:
-    weights = dict(model.named_parameters())
-    with torch.no_grad():
-        shapes = {name: weight.shape for name, weight in weights.items()}
-        for name, whole in start(model.config, shapes, seed, base):
-            if name in weights:
-                local(weights[name]).copy_(_part(whole, weights[name]))
-
-
-def start(
-    config: Config, shapes: Mapping[str, torch.Size], seed: int, base: Path | None
-) -> Iterator[tuple[str, Tensor]]:
-    """Yield one whole weight after the other, as they are before training; of a base all that are
-    in its file.
-    """
-    for name, shape in shapes.items():
-        if is_adapter(name):
-            yield name, initial_adapter(name, shape, seed)
-        elif base is None:
-            yield name, initial_weight(config, name, shape, seed)
-    if base is not None:
-        yield from tensors_of(base)
 
 
 def _part(whole: Tensor, weight: Any) -> Tensor:

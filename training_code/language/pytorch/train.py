@@ -11,11 +11,9 @@ and saves the model.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import math
 import os
-import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -24,21 +22,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from base import Base, opened
 from checkpoint import Position, Store
 from common.archive import save_code
 from common.options import positive, positive_number
 from common.ranks import Ranks, joined
 from common.stopping import EXIT_CODE, StopRequest
 from data import Corpus
-from lora import TARGETS, Lora, merged, save_adapter
-from model import MAX_DEPTH, METADATA_FILE, TOKENIZER_FILE, WRITTEN, Config, save
-from sharding import PRECISIONS, WAYS, Plan, Spread, bytes_of, spread
+from model import CONFIG_FILE, MAX_DEPTH, METADATA_FILE, WEIGHTS_FILE, Config, save
+from sharding import PRECISIONS, WAYS, Plan, Spread, Trained, bytes_of, spread
 from speed import Stopwatch, computes_bf16, flops_per_token, goodput, peak_flops
-from tokenizer import Tokenizer, read_tokenizer
-from torch.distributed.checkpoint.stateful import Stateful
-from torch.nn import functional
-from zero import ADVICE, is_installed, problem_of, spread_by_zero
 
 BETAS = (0.9, 0.95)
 WEIGHT_DECAY = 0.1
@@ -48,7 +40,7 @@ AGREED_EVERY_S = 5.0
 """The ranks ask each other for a SIGTERM at least so often, if a step is not longer: torchrun kills
 them 30 s after it, SageMaker 120 s.
 """
-SERVED_FILES = ("inference.py", "model.py", "tokenizer.py")
+SERVED_FILES = ("inference.py", "model.py")
 
 
 @dataclass(frozen=True)
@@ -66,7 +58,8 @@ class Options:
     precision: str
     accumulation: int
     checkpointing: bool
-    compile: bool
+    compile: bool | None
+    """None: on a GPU, as `--precision auto` is bf16 there."""
     seed: int
     backend: str
     log_every: int
@@ -75,10 +68,6 @@ class Options:
     train_dir: Path
     model_dir: Path
     checkpoint_dir: Path
-    base_dir: Path | None
-    lora_rank: int
-    lora_alpha: float
-    lora_targets: tuple[str, ...]
     job_name: str
 
     def sequences_per_pass(self, world_size: int) -> int:
@@ -95,18 +84,10 @@ class Options:
         return self.batch_size // passes
 
     @property
-    def lora(self) -> Lora | None:
-        """The adapters that are trained instead of the base's weights."""
-        if not self.lora_rank:
-            return None
-        return Lora(self.lora_rank, self.lora_alpha, self.lora_targets)
-
-    @property
     def plan(self) -> Plan:
         """How the model is spread, which changes nothing of what is computed."""
-        return Plan(
-            self.sharding, self.precision, self.checkpointing, self.compile, self.shard_size
-        )
+        compiled = bool(self.compile)
+        return Plan(self.sharding, self.precision, self.checkpointing, compiled, self.shard_size)
 
 
 def parse_options(arguments: Sequence[str], environ: Mapping[str, str]) -> Options:
@@ -119,21 +100,21 @@ def parse_options(arguments: Sequence[str], environ: Mapping[str, str]) -> Optio
     add("--steps", type=positive, default=1000)
     add("--max-seconds", type=positive_number, default=math.inf, help="end earlier than --steps")
     add("--learning-rate", type=positive_number, default=0.002, help="the highest one")
-    add("--sharding", type=_way, choices=WAYS, default="ddp")
+    add("--sharding", choices=WAYS, default="ddp")
     add("--shard-size", type=int, default=0, help="ranks in a group of hsdp (0: those of a host)")
     add(
         "--precision",
         choices=PRECISIONS,
-        default="float32",
+        default="auto",
         help="auto: bf16 where every device has instructions for it, else float32",
     )
     add("--accumulation", type=positive, default=1, help="passes of a step")
-    for name, effect in (
-        ("--checkpointing", "compute layers again in backward, for less memory"),
-        ("--compile", "compile layers"),
+    for name, default, effect in (
+        ("--checkpointing", False, "compute layers again in backward, for less memory"),
+        ("--compile", None, "compile the model; default: on GPUs"),
     ):
         # a hyperparameter of SageMaker has a value
-        add(name, type=_switch, nargs="?", const=True, default=False, help=effect)
+        add(name, type=_switch, nargs="?", const=True, default=default, help=effect)
     add("--seed", type=int, default=1)
     add("--backend", choices=("auto", "smddp", "nccl", "gloo"), default="auto")
     add("--log-every", type=positive, default=10, help="steps between two lines of metrics")
@@ -143,48 +124,16 @@ def parse_options(arguments: Sequence[str], environ: Mapping[str, str]) -> Optio
         given, required = environ.get(variable), variable not in environ
         add(name, type=Path, default=given, required=required, help=f"default: ${variable}")
     add("--checkpoint-dir", type=Path, help="default: checkpoints next to the model")
-    given = environ.get("SM_CHANNEL_BASE")
-    add("--base-dir", type=Path, default=given, help="base model; default: $SM_CHANNEL_BASE")
-    add("--lora-rank", type=_rank, default=0, help="train adapters of the base (0: all weights)")
-    add("--lora-alpha", type=positive_number, default=16.0, help="divided by the rank: their scale")
-    every = ",".join(TARGETS)
-    add("--lora-targets", type=_targets, default=every, help=f"default: {every}")
     values = vars(parser.parse_args(arguments))
     if values["profile_steps"] >= values["steps"]:
         parser.error(
             f"--profile-steps {values['profile_steps']} is not below --steps {values['steps']}:"
             " the first step is not measured"
         )
-    if values["lora_rank"] and not values["base_dir"]:
-        parser.error(
-            "--lora-rank needs a base model: name the channel in the environment's file"
-            " (data: {channels: {base: {}}}), or give --base-dir"
-        )
     values["checkpoint_dir"] = (
         values["checkpoint_dir"] or values["model_dir"].parent / "checkpoints"
     )
-    options = Options(**values, job_name=environ.get("TRAINING_JOB_NAME", "local"))
-    if options.sharding == "zero3" and (problem := problem_of(options.plan, options.lora)):
-        parser.error(problem)
-    return options
-
-
-def _way(text: str) -> str:
-    if text == "zero3" and not is_installed():
-        raise argparse.ArgumentTypeError(ADVICE)
-    return text
-
-
-def _rank(text: str) -> int:
-    return 0 if text == "0" else positive(text)
-
-
-def _targets(text: str) -> tuple[str, ...]:
-    targets = tuple(sorted(set(text.split(","))))
-    unknown = [name for name in targets if name not in TARGETS]
-    if unknown:
-        raise argparse.ArgumentTypeError(f"there is no {unknown[0]!r} among {', '.join(TARGETS)}")
-    return targets
+    return Options(**values, job_name=environ.get("TRAINING_JOB_NAME", "local"))
 
 
 def _switch(text: str) -> bool:
@@ -201,22 +150,16 @@ class Run:
     options: Options
     ranks: Ranks
     corpus: Corpus
-    tokenizer: Tokenizer
     config: Config
     spread: Spread
     optimizer: torch.optim.Optimizer
-    trained: Stateful
+    trained: Trained
     """What a checkpoint keeps of model and optimizer."""
     store: Store
     stop: StopRequest
     stopwatch: Stopwatch
     peak_flops: float
     """Of one rank, per second."""
-
-    @property
-    def tokens_per_step(self) -> int:
-        """Tokens that all ranks learn from in a step."""
-        return self.options.batch_size * self.options.context
 
 
 @dataclass
@@ -271,97 +214,59 @@ def learn(options: Options, ranks: Ranks, stop: StopRequest, started_at: float) 
 def set_up(options: Options, ranks: Ranks, stop: StopRequest) -> Run:
     """Read the text and make the model, the same on every rank because the seed is the same."""
     options.sequences_per_pass(ranks.world_size)
+    on_gpu = ranks.device.type == "cuda"
     if options.precision == "auto":
-        options = replace(options, precision=choose_precision(ranks))
-    tokenizer = read_tokenizer(options.train_dir)
+        (able,) = ranks.sum(float(computes_bf16(ranks.device)))
+        options = replace(options, precision="bf16" if able == ranks.world_size else "float32")
+    if options.compile is None:
+        options = replace(options, compile=on_gpu)
+    if on_gpu:  # TF32, where something is computed in float32
+        torch.set_float32_matmul_precision("high")
     config = Config.of_depth(options.depth, options.context)
-    config = replace(config, vocab_size=tokenizer.size)
-    with opened(options.base_dir, ranks) as base:
-        if base:
-            require_same_tokenizer(options.train_dir, tokenizer, base.tokenizer)
-            tokenizer = base.tokenizer
-            config = replace(base.config, max_position_embeddings=options.context)
-            options = replace(options, depth=config.num_hidden_layers)
-        start = base.weights if base else None
-        spread_model = spread_by_zero if options.sharding == "zero3" else spread
-        model = spread_model(config, options.seed, options.plan, ranks, start, options.lora)
-        optimizer = new_optimizer(model, options.learning_rate)
-        trained = model.begin(optimizer)
-    corpus = Corpus.read(
-        options.train_dir, options.context, options.seed, tokenizer, config.eos_token_id
-    )
+    model = spread(config, options.seed, options.plan, ranks)
+    optimizer = new_optimizer(model, options.learning_rate)
+    corpus = Corpus.read(options.train_dir, options.context, options.seed)
     peak, source = peak_flops(ranks.device, options.precision)
     run = Run(
         options=options,
         ranks=ranks,
         corpus=corpus,
-        tokenizer=tokenizer,
         config=config,
         spread=model,
         optimizer=optimizer,
-        trained=trained,
-        store=Store(
-            options.checkpoint_dir, ranks, identity(options, config, corpus, tokenizer, base)
-        ),
+        trained=Trained(model.model, optimizer),
+        store=Store(options.checkpoint_dir, ranks, identity(options, corpus)),
         stop=stop,
         stopwatch=Stopwatch(ranks.device, options.profile_steps),
         peak_flops=peak,
     )
     ranks.say(
         f"backend={ranks.backend} device={ranks.device} world_size={ranks.world_size}"
-        f" sharding={options.sharding} precision={options.precision}"
-        f" parameters={sum(model.shape_of(each).numel() for each in model.model.parameters())}"
-        f" trained={sum(model.shape_of(each).numel() for each in model.trained)}"
+        f" sharding={options.sharding} precision={options.precision} compile={options.compile}"
+        f" parameters={sum(each.numel() for each in model.model.parameters())}"
         f" sequences={corpus.sequences} peak_flops_per_rank={peak:.3g} ({source})"
     )
     return run
 
 
-def require_same_tokenizer(folder: Path, tokenizer: Tokenizer, base: Tokenizer) -> None:
-    """Raise ValueError if the text has a tokenizer that the base model does not know."""
-    if tokenizer.sha256 not in ("", base.sha256):
-        raise ValueError(
-            f"{folder / TOKENIZER_FILE} is not the base's, which reads text in its own tokens:"
-            " remove the file"
-        )
-
-
-def choose_precision(ranks: Ranks) -> str:
-    """Return the precision that is fast on all ranks."""
-    (able,) = ranks.sum(float(computes_bf16(ranks.device)))
-    return "bf16" if able == ranks.world_size else "float32"
-
-
-def identity(
-    options: Options, config: Config, corpus: Corpus, tokenizer: Tokenizer, base: Base | None
-) -> dict[str, Any]:
+def identity(options: Options, corpus: Corpus) -> dict[str, Any]:
     """Return the settings that a checkpoint must share with the run that goes on from it.
 
     The number of ranks, and how they share the work, are not among them.
     """
     names = ("depth", "context", "batch_size", "steps", "learning_rate", "precision", "seed")
     settings = {name: getattr(options, name) for name in names}
-    settings |= {"vocab_size": config.vocab_size, "text_sha256": corpus.sha256}
     if options.max_seconds < math.inf:  # by which the rate falls, too
         settings["max_seconds"] = options.max_seconds
-    if tokenizer.sha256:
-        settings["tokenizer_sha256"] = tokenizer.sha256
-    if base:
-        settings["base_sha256"] = base.sha256
-        settings["base_config_sha256"] = hashlib.sha256(config.to_json().encode()).hexdigest()
-    if options.lora:
-        settings |= {"lora_rank": options.lora_rank, "lora_alpha": options.lora_alpha}
-        settings["lora_targets"] = ",".join(options.lora_targets)
-    return settings
+    return settings | {"text_sha256": corpus.sha256}
 
 
 def new_optimizer(model: Spread, learning_rate: float) -> torch.optim.Optimizer:
     """Return AdamW, which leaves the norms' scales out of weight decay."""
-    matrices = [each for each in model.trained if len(model.shape_of(each)) > 1]
-    vectors = [each for each in model.trained if len(model.shape_of(each)) == 1]
+    weights = list(model.model.parameters())
     groups = [
-        {"params": matrices, "weight_decay": WEIGHT_DECAY},
-        {"params": vectors, "weight_decay": 0.0},
+        {"params": [each for each in weights if each.ndim > 1], "weight_decay": WEIGHT_DECAY},
+        {"params": [each for each in weights if each.ndim == 1], "weight_decay": 0.0},
     ]
     return torch.optim.AdamW(groups, lr=learning_rate, betas=BETAS, fused=True)
 
@@ -427,10 +332,9 @@ def train_step(run: Run, step: int) -> torch.Tensor:
         last = index == options.accumulation - 1
         with run.spread.pass_of_step(last=last):
             with run.spread.autocast():
-                logits = run.spread.module(tokens)
-            loss = functional.cross_entropy(logits.flatten(0, 1).to(total.dtype), targets.flatten())
+                loss = run.spread.module(tokens, targets)
             run.stopwatch.mark("forward")
-            run.spread.backward(loss / options.accumulation)
+            (loss / options.accumulation).backward()
         total += loss.detach() / options.accumulation
         run.stopwatch.mark("backward")
     norm = run.spread.step(run.optimizer)
@@ -485,7 +389,8 @@ def report(run: Run, step: int, loss: torch.Tensor, clock: Clock) -> bool:
             f"the loss is {mean} at step {step}: try a smaller --learning-rate, with another"
             " --checkpoint-dir"
         )
-    rate = (step - before.step) * run.tokens_per_step / (now - clock.logged_at)
+    tokens = (step - before.step) * options.batch_size * options.context
+    rate = tokens / (now - clock.logged_at)
     used = rate * flops_per_token(run.config) / (run.peak_flops * ranks.world_size)
     digits = 15 if options.precision == "float64" else 6
     ranks.say(
@@ -509,15 +414,6 @@ def say_bytes(run: Run) -> None:
     )
 
 
-def remove_model(folder: Path) -> None:
-    """Remove what an earlier run left, some of which not every model has."""
-    for name in WRITTEN:
-        if (folder / name).is_dir():
-            shutil.rmtree(folder / name)
-        else:
-            (folder / name).unlink(missing_ok=True)
-
-
 def save_model(run: Run) -> None:
     """Write weights, settings and the code that serves them.
 
@@ -527,12 +423,11 @@ def save_model(run: Run) -> None:
     options, ranks = run.options, run.ranks
     if not ranks.is_first:
         return
-    remove_model(options.model_dir)
-    if options.lora:
-        save_adapter(weights, options.lora, options.model_dir)
-        weights = merged(weights, options.lora)
+    for name in (CONFIG_FILE, WEIGHTS_FILE, METADATA_FILE):  # of an earlier run
+        (options.model_dir / name).unlink(missing_ok=True)
+    if options.precision == "bf16":  # a server computes in it too
+        weights = {name: weight.bfloat16() for name, weight in weights.items()}
     save(run.config, weights, options.model_dir)
-    run.tokenizer.save(options.model_dir)
     metadata = {
         **run.store.identity,
         "training_job_name": options.job_name,

@@ -21,9 +21,7 @@ def runtime() -> Runtime:
 
 @pytest.fixture(scope="session")
 def peers() -> Runtime:
-    """Return the Python that has transformers, peft, tokenizers, Lightning and DeepSpeed, for
-    nightly tests: `make test-all` installs them.
-    """
+    """Return the Python that has transformers, for nightly tests: `make test-all` installs it."""
     return Runtime(environments.peers())
 
 
@@ -37,12 +35,6 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def compute(runtime: Runtime, text: Path) -> Compute:
     """Return a function that runs jobs, and returns a result for each."""
     return partial(run, runtime, text)
-
-
-@pytest.fixture(scope="session")
-def compute_with_peers(peers: Runtime, text: Path) -> Compute:
-    """Return the same for the Python of the peers."""
-    return partial(run, peers, text)
 
 
 @pytest.fixture(scope="session")

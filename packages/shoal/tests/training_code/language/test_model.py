@@ -20,7 +20,7 @@ ZERO = pytest.approx(0, abs=TOLERANCE)
 EXPECTED = {
     "products": ZERO,  # what attention by products gathers, to torch's kernel
     "norms": [ZERO, pytest.approx(0, abs=2**-7)],  # to one bit of torch's in bf16
-    "left of a model": ["notes.txt"],  # where one of an earlier run lay
+    "with caches": ZERO,  # logits of one token after the other
     "same weights": True,  # of a saved model
     "depths": {"2": 1_770_752, "16": 873_007_104, "32": 6_981_685_248},  # depth sets all sizes
     "wrong depth": "depth 65 is not between 1 and 64",
@@ -30,6 +30,7 @@ EXPECTED = {
     "row": [*"\0one\0två\0drei".encode()],  # documents in the order of their files
 }
 REFUSED = {
+    "no sum": "smddp gives sum and list of 2 ranks as ([0], [0, 1]): use --backend nccl",
     "without smddprun": "mpirun started this process without smddprun",
     "cut": "holds a damaged model: model.safetensors has ",
     "nothing": "holds no model: config.json is missing",

@@ -5,10 +5,7 @@ In float64, where the order of additions is all that differs.
 
 from __future__ import annotations
 
-import json
 import re
-import shutil
-import struct
 from pathlib import Path
 
 import pytest
@@ -40,36 +37,14 @@ def deeper_alone(compute: Compute, tmp_path_factory: pytest.TempPathFactory) -> 
     return result
 
 
-@pytest.fixture(scope="module")
-def untied(alone: Result, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a base model with a head of its own: a copy of the table of words."""
-    folder = tmp_path_factory.mktemp("untied") / "base"
-    shutil.copytree(alone.job.folder / "model", folder)
-    config = json.loads((folder / "config.json").read_text()) | {"tie_word_embeddings": False}
-    (folder / "config.json").write_text(json.dumps(config))
-    content = (folder / "model.safetensors").read_bytes()
-    (length,) = struct.unpack("<Q", content[:8])
-    header, body = json.loads(content[8 : 8 + length]), content[8 + length :]
-    table = header["model.embed_tokens.weight"]
-    begin, end = table["data_offsets"]
-    header["lm_head.weight"] = table | {"data_offsets": [len(body), len(body) + end - begin]}
-    text = json.dumps(header).encode()
-    weights = struct.pack("<Q", len(text)) + text + body + body[begin:end]
-    (folder / "model.safetensors").write_bytes(weights)
-    return folder
-
-
 @pytest.mark.parametrize("way", WAYS)
 def test_two_ranks_compute_ones_steps(alone: Result, pairs: dict[str, Result], way: str) -> None:
     assert_same(pairs[way], alone)
 
 
-def test_ends_that_are_sharded_apart_compute_the_same(
-    untied: Path, compute: Compute, tmp_path: Path
-) -> None:
-    options = SMALL | {"base-dir": str(untied)}
-    fsdp = Job(tmp_path / "fsdp", options | {"sharding": "fsdp"}, 2)
-    one, two = compute(Job(tmp_path / "one", options), fsdp)
+def test_ends_that_are_sharded_apart_compute_the_same(compute: Compute, tmp_path: Path) -> None:
+    fsdp = Job(tmp_path / "fsdp", SMALL | {"sharding": "fsdp"}, 2)
+    one, two = compute(Job(tmp_path / "one", SMALL), fsdp, probe="untied")
     assert one.status == 0, one.output
     assert_same(two, one)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -128,19 +127,3 @@ def test_channels_are_not_written_into_the_text(prepare: ModuleType, tmp_path: P
         assert (
             wrong == f"the channels of --out {tmp_path} would lie in --text {texts}: take another"
         )
-
-
-def test_bpe_says_what_it_needs_before_anything_is_written(
-    prepare: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "mine").mkdir()
-    for name in ("a.txt", "b.txt"):
-        (tmp_path / "mine" / name).write_text("text")
-    folders = ["--out", str(tmp_path / "out"), "--text", str(tmp_path / "mine")]
-    monkeypatch.setitem(sys.modules, "tokenizers", None)
-    missing = prepare.main([*folders, "--tokenizer", "bpe"])
-    assert missing.startswith("--tokenizer bpe needs the package tokenizers, which `make install`")
-    assert missing.endswith("-m pip install tokenizers`, or leave the option out")
-    few = prepare.main([*folders, "--tokenizer", "bpe", "--vocab-size", "256"])
-    assert few == "--vocab-size 256: 257 tokens are the fewest"
-    assert not (tmp_path / "out").exists()

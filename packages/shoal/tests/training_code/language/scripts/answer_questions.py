@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 CODE = Path(__file__).parents[6] / "training_code" / "language" / "pytorch"
@@ -24,9 +25,12 @@ from torch import Tensor  # noqa: E402
 # by name: for the type checker, these are another workload's
 data: Any = importlib.import_module("data")
 language: Any = importlib.import_module("model")
-tokenizer: Any = importlib.import_module("tokenizer")
 ranks: Any = importlib.import_module("common.ranks")
-train: Any = importlib.import_module("train")
+
+
+OF_A_WRONG_LIBRARY = SimpleNamespace(
+    backend="smddp", rank=0, world_size=2, sum=lambda value: [value], gather=lambda value: [0, 1]
+)
 
 
 def reference(weights: dict[str, Tensor], config: Any, tokens: list[int]) -> Tensor:
@@ -96,10 +100,23 @@ def new_model(config: Any) -> Any:
     return model
 
 
+def llamas(config: Any, state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return weights by the names of Llama's files."""
+    parts: dict[str, Tensor] = {}
+    for name, weight in state.items():
+        rows = language.parts_of(config, name, len(weight))
+        parts |= zip(rows, weight.detach().split([*rows.values()]), strict=True)
+    return parts
+
+
+def ones(tokens: list[int]) -> list[list[int]]:
+    return [[token] for token in tokens]
+
+
 def error(action: Callable[[], object]) -> str:
     try:
         action()
-    except ValueError as problem:
+    except (ValueError, RuntimeError) as problem:
         return str(problem)
     return ""
 
@@ -111,12 +128,17 @@ def ask_model(folder: Path) -> dict[str, Any]:
     for config in (tied, untied):
         model = new_model(config)
         tokens = [0, *b"a shoal turns as one"]
-        weights = {name: each.detach() for name, each in model.state_dict().items()}
+        weights = llamas(config, model.state_dict())
         logits = model(torch.tensor([tokens]))[0]
         differences.append((logits - reference(weights, config, tokens)).abs().max().item())
     language.save(untied, model.state_dict(), folder / "model")
     read = language.load(folder / "model")
-    same = all(torch.equal(each, weights[name]) for name, each in read.state_dict().items())
+    again = llamas(untied, read.state_dict())
+    same = all(torch.equal(each, weights[name]) for name, each in again.items())
+    caches: list[dict[str, Tensor]] = [{} for _ in range(untied.num_hidden_layers)]
+    parts = [
+        read(torch.tensor([part]), caches=caches)[0] for part in (tokens[:7], *ones(tokens[7:]))
+    ]
     file = folder / "model" / "model.safetensors"
     content = file.read_bytes()
     texts = [
@@ -129,18 +151,14 @@ def ask_model(folder: Path) -> dict[str, Any]:
     shapes = ((2, 4, 9, 6), (2, 2, 9, 6), (2, 2, 9, 6))  # four query heads for two keys and values
     heads = [torch.randn(shape, dtype=torch.float64) for shape in shapes]
     gathered = language.attend_by_products(*heads) - language.attend(*heads)
-    older = folder / "older"
-    (older / "adapter").mkdir(parents=True)
-    for name in ("tokenizer.json", "notes.txt"):
-        (older / name).touch()
-    train.remove_model(older)
     return {
         "differences": differences,
         "products": float(gathered.abs().max()),
         "norms": [norm_difference(dtype) for dtype in (torch.float64, torch.bfloat16)],
-        "left of a model": [each.name for each in older.iterdir()],
+        "no sum": error(lambda: ranks.require_sums(OF_A_WRONG_LIBRARY)),
         "without smddprun": error(lambda: ranks._local({"OMPI_COMM_WORLD_SIZE": "2"})),
-        "same weights": same and len(read.state_dict()) == len(weights),
+        "same weights": same and len(again) == len(weights),
+        "with caches": float((torch.cat(parts) - logits).abs().max()),
         "texts": texts,
         "cut": cut,
         "nothing": error(lambda: language.load(folder)),
@@ -168,7 +186,7 @@ def ask_data(folder: Path) -> dict[str, Any]:
     (folder / "numbers").mkdir()
     numbers = " ".join(map(str, range(1000)))  # no sixteen bytes of it occur twice
     (folder / "numbers" / "numbers.txt").write_text(numbers)
-    corpus = data.Corpus.read(folder / "numbers", 16, 1, tokenizer.Bytes())
+    corpus = data.Corpus.read(folder / "numbers", 16, 1)
     batches = [corpus.batch(*part) for part in ((0, 6), (0, 3), (3, 3))]
     inputs, targets = corpus.batch(0, corpus.sequences)
     mixed = folder / "mixed"
@@ -188,7 +206,7 @@ def ask_data(folder: Path) -> dict[str, Any]:
         channel = folder / name.partition(".")[0]
         channel.mkdir()
         (channel / name).write_bytes(content)
-        reading = partial(data.Corpus.read, channel, 16, 1, tokenizer.Bytes())
+        reading = partial(data.Corpus.read, channel, 16, 1)
         errors[name] = error(reading)
     return {
         "split": torch.equal(batches[0][0], torch.cat((batches[1][0], batches[2][0]))),

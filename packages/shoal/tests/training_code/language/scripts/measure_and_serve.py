@@ -17,15 +17,14 @@ sys.path.insert(0, str(CODE))
 import torch  # noqa: E402
 
 # by name: mypy would take those of the digits, which are called the same
-MODULES = ("evaluate", "inference", "model", "tokenizer")
-evaluate, inference, transformer, tokenizer = map(importlib.import_module, MODULES)
+MODULES = ("data", "evaluate", "inference", "model")
+data, evaluate, inference, transformer = map(importlib.import_module, MODULES)
 
 SERVER = (
     Path(__file__).parents[6] / "packages/shoal-local/src/shoal_local/sagemaker/container/inside"
 )
 
 CONFIG = transformer.Config.of_depth(1, 32)
-BYTES = tokenizer.Bytes()
 TEXT = "The shoal turns as one. " * 5
 BAD_REQUESTS = (
     "{",
@@ -51,16 +50,16 @@ def main(folder: Path, file: Path) -> None:
     packed = pack(model, folder / "random")
     results = {
         "report": report(packed, folder / "test"),
-        "windows": evaluate.nats(model, BYTES.row(row, 0)).tolist(),
+        "windows": evaluate.nats(model, data.as_tokens(row)).tolist(),
         "one_by_one": one_by_one(model, row),
-        "of_zeros": evaluate.metrics(zeros(), row, BYTES),
+        "of_zeros": evaluate.metrics(zeros(), row),
         "answers": [answer(packed / "model", seed) for seed in (1, 1, 2)],
         "streamed": streamed(packed / "model"),
         "refusals": [refused(inference.input_fn, body, inference.JSON) for body in BAD_REQUESTS],
         "csv": refused(inference.input_fn, "{}", "text/csv"),
     }
     vars(evaluate)["MAX_LOGITS"] = 1
-    results["of_a_large_vocabulary"] = evaluate.nats(model, BYTES.row(row, 0)).tolist()
+    results["of_a_large_vocabulary"] = evaluate.nats(model, data.as_tokens(row)).tolist()
     file.write_text(json.dumps(results))
 
 

@@ -2,6 +2,7 @@
 
 poison      gradients that are no numbers, in one step
 gradients   prints the gradients that FSDP2 keeps between two passes
+untied      models have a head of their own
 """
 
 from __future__ import annotations
@@ -11,26 +12,40 @@ import math
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 run_ranks = importlib.import_module("run_ranks")
+sharding: Any = importlib.import_module("sharding")
 
 POISONED_STEP = 1
 Spread: Any = run_ranks.train.Spread
+Config: Any = run_ranks.train.Config
+of_depth = Config.of_depth
 train_step, pass_of_step = run_ranks.train.train_step, Spread.pass_of_step
 
 
 def poison(run: Any, step: int) -> Any:
     """Compute a step; the loss of the poisoned one is a number, and its gradients are none."""
-    if step != POISONED_STEP:
-        return train_step(run, step)
-    backward = run.spread.backward
-    run.spread.backward = lambda loss: backward(loss * math.nan)
+    change = run.spread.step
+
+    def change_by_none(optimizer: Any) -> Any:
+        for weight in run.spread.model.parameters():
+            sharding.local(weight.grad).mul_(math.nan)
+        return change(optimizer)
+
+    if step == POISONED_STEP:
+        run.spread.step = change_by_none
     loss = train_step(run, step)
-    del run.spread.backward
+    run.spread.step = change
     return loss
+
+
+def untie(depth: int, context: int) -> Any:
+    """Return a small model with a head of its own, as only large ones have."""
+    return replace(of_depth(depth, context), tie_word_embeddings=False)
 
 
 @contextmanager
@@ -58,6 +73,8 @@ if __name__ == "__main__":
     name, *arguments = sys.argv[1:]
     if name == "gradients":
         Spread.pass_of_step = count_gradients
+    elif name == "untied":
+        Config.of_depth = untie
     else:
         run_ranks.train.train_step = poison
     run_ranks.main(arguments)
