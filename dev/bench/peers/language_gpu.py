@@ -78,8 +78,8 @@ def main() -> None:
             outcomes = [each for size in sizes for each in measure(size, text, place)]
     for outcome in outcomes:
         print(
-            f"depth {outcome.depth}, {outcome.way}: {outcome.tokens_per_s:,.0f} tokens/s, MFU {outcome.mfu:.3f}, first"
-            f" step {outcome.first_step_s:.1f} s",
+            f"depth {outcome.depth}, {outcome.way}: {outcome.tokens_per_s:,.0f} tokens/s,"
+            f" MFU {outcome.mfu:.3f}, first step {outcome.first_step_s:.1f} s",
             flush=True,
         )
     ways = [asdict(outcome) for outcome in outcomes]
