@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from common import checkpoint, cpu, precision
 from common.archive import save_code
 from common.averaging import averaged
 from common.fabric import joined_with_proof
+from common.graphed import graphed, new_rate, set_rate
 from common.options import global_batch, positive, positive_number, share
 from common.ranks import Ranks
 from common.stopping import EXIT_CODE, StopRequest
@@ -168,6 +170,8 @@ def set_up(options: argparse.Namespace, ranks: Ranks) -> Run:
         options.batch_size, options.batch_size_per_rank, ranks.world_size, len(digits)
     )
     network, adam, is_fused = new_network(ranks.device), torch.optim.Adam, True
+    rate = new_rate(ranks)
+    is_graphed = isinstance(rate, torch.Tensor)
     if ranks.device.type == "cpu":
         cpu.keep_freed_memory()
         cpu.leave_the_compiler_out()
@@ -189,8 +193,10 @@ def set_up(options: argparse.Namespace, ranks: Ranks) -> Run:
         global_batch=batch,
         precision=chosen,
         network=network,
-        parallel=averaged(network, ranks, options.averaging),
-        optimizer=adam(network.parameters(), betas=BETAS, fused=is_fused),
+        parallel=network if is_graphed else averaged(network, ranks, options.averaging),
+        optimizer=adam(
+            network.parameters(), rate, betas=BETAS, fused=is_fused, capturable=is_graphed
+        ),
         stop=stop,
         started_at=time.monotonic(),
     )
@@ -224,9 +230,11 @@ def train(run: Run, done: int) -> float | None:
     """
     folder, accuracy = run.options.checkpoint_dir, None
     run.parallel.train()
+    step_of = graphed(partial(train_step, run), run.optimizer, run.ranks.say)
     since, since_done = time.monotonic(), done
     for images, labels in batches(run, done):
-        loss = train_step(run, done, images, labels)
+        set_rate(run.optimizer, one_cycle(done / run.total_steps, run.peak_learning_rate))
+        loss = step_of(images, labels)
         done += 1
         epoch, step = run.position(done)
         ends_epoch = step == run.steps_per_epoch or done == run.total_steps
@@ -267,14 +275,8 @@ def batches(run: Run, done: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         yield run.train.images[rows], run.train.labels[rows]
 
 
-def train_step(run: Run, done: int, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Run the step after `done` and return this rank's mean loss.
-
-    The learning rate depends on the position alone, so there is no scheduler to resume. backward()
-    averages the gradients over the ranks.
-    """
-    for group in run.optimizer.param_groups:
-        group["lr"] = one_cycle(done / run.total_steps, run.peak_learning_rate)
+def train_step(run: Run, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Run a step and return the mean loss. backward() averages the gradients over the ranks."""
     run.optimizer.zero_grad()
     with run.autocast():
         logits = run.parallel(prepare(images))
@@ -317,10 +319,7 @@ def report(run: Run, done: int, loss: torch.Tensor, images_per_second: float) ->
 
 
 def evaluate(run: Run, epoch: int) -> float:
-    """Return the test accuracy.
-
-    Every rank tests its share of the images, and the counts are added.
-    """
+    """Return the test accuracy: every rank tests its share, and the counts are added."""
     run.parallel.eval()
     images = run.test.images[run.ranks.rank :: run.ranks.world_size].split(EVALUATION_BATCH)
     labels = run.test.labels[run.ranks.rank :: run.ranks.world_size].split(EVALUATION_BATCH)

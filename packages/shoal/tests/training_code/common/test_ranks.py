@@ -49,6 +49,17 @@ def test_gradients_are_the_mean_of_any_number_of_ranks(runtime: Runtime, tmp_pat
     assert max(max(each) for each in differences.values()) < 1e-6
 
 
+def test_a_step_that_cannot_be_a_graph_is_run_as_it_is_with_one_line(
+    runtime: Runtime, tmp_path: Path
+) -> None:
+    outcome = runtime.run(runtime.alone(SCRIPTS / "run_as_graph.py"), tmp_path)
+    assert outcome.returncode == 0, outcome.output
+    answer = json.loads(outcome.output.splitlines()[-1])
+    assert answer["graph"] == pytest.approx(answer["as it is"], rel=1e-6)
+    (line,) = answer["said"]
+    assert line.startswith("graph=none, steps are launched kernel by kernel: ")
+
+
 def test_ranks_look_until_the_first_one_listens(runtime: Runtime, tmp_path: Path) -> None:
     script = SCRIPTS / "wait_for_first_rank.py"
     outcome = runtime.run(runtime.alone(script), tmp_path)
