@@ -21,6 +21,7 @@ sys.path.insert(0, os.environ["BENCH_TRAINING_CODE"])
 
 import torch
 import train
+from common.graphed import set_rate
 from common.ranks import joined
 from data import Digits
 from model import prepare
@@ -91,7 +92,9 @@ def training(run: train.Run) -> Iterator[None]:
     """Do a step for each `next`, epoch after epoch."""
     while True:
         for done, (images, labels) in enumerate(train.batches(run, 0)):
-            train.train_step(run, done, images, labels)
+            rate = train.one_cycle(done / run.total_steps, run.peak_learning_rate)
+            set_rate(run.optimizer, rate)
+            train.train_step(run, images, labels)
             yield
 
 
