@@ -9,12 +9,19 @@ AWS documents that smddp supports no process group of another backend beside its
 developer guide, "Use the SMDDP library in your PyTorch training script"). So where a job with smddp
 requires EFA, NCCL is asked by a process of its own before the job is joined: this module, as
 `python -m common.fabric BACKEND ADDRESS PORT RANK WORLD_SIZE LOCAL_RANK`.
+
+The same probe goes before a trainer that knows nothing of this. The job's entry point is then a
+file beside it:
+
+    from common.fabric import run_proved
+    run_proved("train.py")
 """
 
 from __future__ import annotations
 
 import json
 import os
+import runpy
 import socket
 import subprocess
 import sys
@@ -37,6 +44,10 @@ LOG = "NCCL_DEBUG_FILE"
 PROBE_TIMEOUT_S = 600
 _MEET_TIMEOUT, _TIMEOUT = timedelta(minutes=2), timedelta(minutes=5)
 """A rank whose probe could not begin is not waited for longer: the job goes on without a proof."""
+ADVICE = (
+    "Check the security group (all traffic to and from itself), the image (aws-ofi-nccl) and"
+    " FI_PROVIDER, or set training.require_efa: false"
+)
 _ELEMENTS = 4 * 1024 * 1024
 _REPEATS = 3
 
@@ -54,6 +65,29 @@ def joined_with_proof(backend: str, environ: Mapping[str, str]) -> Iterator[Rank
     with joined(backend, environ) as ranks:
         prove(ranks, environ, probed)
         yield ranks
+
+
+def run_proved(script: str) -> None:
+    """Print which network a process of this rank's own found, and be the script beside this one.
+
+    Raise FabricError if EFA is required and not used.
+    """
+    listen()
+    on_gpu = torch.cuda.is_available()
+    network = ask("nccl", os.environ) if on_gpu else of_cpus(os.environ)
+    if os.environ.get("RANK", "0") == "0":
+        print(
+            f"fabric={network.provider} efa={int(network.is_efa)} hosts={hosts(os.environ)}"
+            f" evidence={network.evidence!r}",
+            flush=True,
+        )
+    is_required = os.environ.get(REQUIRE) == "1" and network.provider != "loopback"
+    if is_required and not network.is_efa:
+        raise FabricError(
+            f"require_efa: this rank uses {network.provider} ({network.evidence}). {ADVICE}"
+        )
+    sys.argv[0] = str(Path(sys.argv[0]).with_name(script))
+    runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 def listen() -> None:
@@ -154,9 +188,7 @@ def prove(ranks: Ranks, environ: Mapping[str, str], probed: Fabric | None = None
     if environ.get(REQUIRE) == "1" and on_network and over_efa < ranks.world_size:
         raise FabricError(
             f"require_efa: {ranks.world_size - over_efa} of {ranks.world_size} ranks do not use"
-            f" EFA; rank {ranks.rank} uses {network.provider} ({network.evidence}). Check the"
-            " security group (all traffic to and from itself), the image (aws-ofi-nccl) and"
-            " FI_PROVIDER, or set training.require_efa: false"
+            f" EFA; rank {ranks.rank} uses {network.provider} ({network.evidence}). {ADVICE}"
         )
 
 
@@ -183,6 +215,11 @@ def look(ranks: Ranks, environ: Mapping[str, str]) -> Fabric:
     """
     if ranks.device.type == "cuda":
         return parse(read(environ[LOG], socket.gethostname(), os.getpid()))
+    return of_cpus(environ)
+
+
+def of_cpus(environ: Mapping[str, str]) -> Fabric:
+    """Return the network of a job without GPUs."""
     count = hosts(environ)
     where = "the CPUs of one host" if count == 1 else f"the CPUs of {count} hosts"
     return Fabric("loopback" if count == 1 else "tcp", where)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -57,6 +58,29 @@ def test_a_job_that_requires_efa_fails_on_tcp_before_it_trains(own: Job) -> None
         len(re.findall(r"^.*fabric=tcp efa=0 hosts=2 ranks=2 ", outcome.output, re.MULTILINE)) == 1
     )
     assert "epoch=" not in outcome.output
+
+
+@pytest.mark.parametrize(
+    ("hosts", "status", "says"),
+    [
+        (
+            ["algo-1"],
+            0,
+            "fabric=loopback efa=0 hosts=1 evidence='the CPUs of one host'\nas it is x",
+        ),
+        (["algo-1", "algo-2"], 1, "require_efa: this rank uses tcp (the CPUs of 2 hosts). Check"),
+    ],
+)
+def test_a_script_that_knows_nothing_of_it_is_run_behind_the_proof(
+    runtime: Runtime, tmp_path: Path, hosts: list[str], status: int, says: str
+) -> None:
+    (tmp_path / "train.py").write_text("import sys\nprint('as it is', *sys.argv[1:], flush=True)\n")
+    entry = tmp_path / "proved.py"
+    entry.write_text('from common.fabric import run_proved\nrun_proved("train.py")\n')
+    variables = {"SHOAL_REQUIRE_EFA": "1", "SM_HOSTS": json.dumps(hosts)}
+    outcome = runtime.run(runtime.alone(entry, "x"), tmp_path, variables)
+    assert outcome.returncode == status
+    assert says in outcome.output
 
 
 @pytest.mark.nightly
