@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 
@@ -30,6 +31,28 @@ def share(text: str) -> float:
     if not 0 <= value <= 1:
         raise argparse.ArgumentTypeError(f"{text} is not between 0 and 1")
     return value
+
+
+def parse_run(
+    parser: argparse.ArgumentParser, arguments: Sequence[str], environ: Mapping[str, str]
+) -> argparse.Namespace:
+    """Add what all runs have, with the folders that SageMaker's SM_* variables name, and parse."""
+    add = parser.add_argument
+    add("--seed", type=int, default=1)
+    add("--log-every", type=positive, default=20, help="steps between two lines of metrics")
+    add("--checkpoint-every", type=positive, default=100, help="steps between two checkpoints")
+    for name, variable in (
+        ("--train-dir", "SM_CHANNEL_TRAIN"),
+        ("--test-dir", "SM_CHANNEL_TEST"),
+        ("--model-dir", "SM_MODEL_DIR"),
+    ):
+        default = environ.get(variable)
+        add(name, type=Path, default=default, required=default is None, help=f"${variable}")
+    add("--checkpoint-dir", type=Path, help="checkpoints beside the model: /opt/ml/checkpoints")
+    options = parser.parse_args(arguments)
+    options.checkpoint_dir = options.checkpoint_dir or options.model_dir.parent / "checkpoints"
+    options.job_name = environ.get("TRAINING_JOB_NAME", "local")
+    return options
 
 
 def differences_of(saved: Mapping[str, Any], now: Mapping[str, Any]) -> str:

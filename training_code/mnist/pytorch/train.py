@@ -29,7 +29,7 @@ from common.archive import save_code
 from common.averaging import averaged
 from common.fabric import joined_with_proof
 from common.graphed import graphed, new_rate, set_rate
-from common.options import global_batch, positive, positive_number, share
+from common.options import global_batch, parse_run, positive, positive_number, share
 from common.ranks import Ranks
 from common.stopping import EXIT_CODE, StopRequest
 from data import Digits
@@ -61,24 +61,10 @@ def parse_options(arguments: Sequence[str], environ: Mapping[str, str]) -> argpa
     batch.add_argument("--batch-size-per-rank", type=positive, help="instead: images of each rank")
     add("--learning-rate", type=float, default=0.01, help=f"peak rate at batch {REFERENCE_BATCH}")
     add("--label-smoothing", type=share, default=0.1, help="share of the target for all classes")
-    add("--seed", type=int, default=1)
     add("--precision", choices=("auto", "fp32", "bf16"), default="auto", help="auto: the faster")
     add("--averaging", choices=("auto", "ddp", "flat"), default="auto", help="of the gradients")
     add("--backend", choices=("auto", "smddp", "nccl", "gloo"), default="auto")
-    add("--log-every", type=positive, default=20, help="steps between two lines of metrics")
-    add("--checkpoint-every", type=positive, default=100, help="steps between two checkpoints")
-    for name, variable in (
-        ("--train-dir", "SM_CHANNEL_TRAIN"),
-        ("--test-dir", "SM_CHANNEL_TEST"),
-        ("--model-dir", "SM_MODEL_DIR"),
-    ):
-        default = environ.get(variable)
-        add(name, type=Path, default=default, required=default is None, help=f"${variable}")
-    add("--checkpoint-dir", type=Path, help="checkpoints beside the model: /opt/ml/checkpoints")
-    options = parser.parse_args(arguments)
-    options.checkpoint_dir = options.checkpoint_dir or options.model_dir.parent / "checkpoints"
-    options.job_name = environ.get("TRAINING_JOB_NAME", "local")
-    return options
+    return parse_run(parser, arguments, environ)
 
 
 @dataclass
