@@ -1,26 +1,32 @@
 """Measures a trained model on the test digits, for evaluation.json."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 
 import numpy as np
-from common.evaluation import evaluate
-from data import Digits
-from model import load
-
-BATCH = 1000
+import tensorflow as tf
+from common.evaluation import METADATA_FILE, evaluate
+from model import VERSION, read
 
 
 def measure(folder: Path, test_dir: Path) -> dict[str, float]:
-    """Return accuracy (0 to 1) and mean cross-entropy over all test digits."""
-    digits, predict = Digits.read(test_dir, "t10k"), load(folder)
-    parts = [predict(digits.images[at : at + BATCH]) for at in range(0, len(digits), BATCH)]
-    probabilities = np.concatenate(parts)
-    loss = -np.log(probabilities[np.arange(len(digits)), digits.labels].clip(1e-12)).mean()
-    right = int((probabilities.argmax(1) == digits.labels).sum())
-    return {"accuracy": right / len(digits), "loss": float(loss), "images": len(digits)}
+    """Return accuracy (0 to 1) and mean cross-entropy of the folder's model. Raise ValueError."""
+    for name in (f"{VERSION}/saved_model.pb", METADATA_FILE):
+        if not (folder / name).is_file():
+            raise ValueError(f"{folder} holds no model: {name} is missing")
+    versions = sorted(each.name for each in folder.iterdir() if each.name.isdigit())
+    if len(versions) > 1:
+        raise ValueError(f"{folder} holds versions {', '.join(versions)}: which one serves?")
+    try:
+        serve = tf.saved_model.load(str(folder / VERSION)).signatures["serving_default"]
+    except (tf.errors.OpError, OSError, ValueError, KeyError) as error:
+        raise ValueError(f"{folder} holds a damaged model: {error}") from error
+    images, labels = read(test_dir, "t10k")
+    parts = np.split(images, range(1000, len(labels), 1000))
+    rows = np.concatenate([serve(images=tf.constant(each))["probabilities"] for each in parts])
+    loss = -np.log(rows[np.arange(len(labels)), labels].clip(1e-12)).mean()
+    right = int((rows.argmax(1) == labels).sum())
+    return {"accuracy": right / len(labels), "loss": float(loss), "images": len(labels)}
 
 
 if __name__ == "__main__":

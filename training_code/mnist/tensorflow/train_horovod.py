@@ -1,11 +1,6 @@
-"""Train a digit classifier on MNIST with Horovod.
-
-mpirun -np 8 python -m mpi4py train_horovod.py ...        (what SageMaker's toolkit runs)
-"""
+"""Train a digit classifier on MNIST with Horovod."""
 
 import horovod.tensorflow as hvd
-from ranks import Ranks
-from train import main
+from strategies import Ranks
 
-if __name__ == "__main__":
-    main(lambda: Ranks("horovod", hvd, hvd.allreduce))
+Ranks.main("horovod", hvd, hvd.allreduce)

@@ -1,11 +1,6 @@
-"""Train a digit classifier on MNIST with SageMaker's data parallel library.
-
-mpirun -np 8 smddprun python -m mpi4py train_smddp.py ...        (what SageMaker's toolkit runs)
-"""
+"""Train a digit classifier on MNIST with SageMaker's data parallel library."""
 
 import smdistributed.dataparallel.tensorflow as sdp
-from ranks import Ranks
-from train import main
+from strategies import Ranks
 
-if __name__ == "__main__":
-    main(lambda: Ranks("smddp", sdp, sdp.oob_allreduce))
+Ranks.main("smddp", sdp, sdp.oob_allreduce)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from local_kit.runtime import Outcome, Runtime, find_runtime
-from tests.training_code.tensorflow.job import Job, run
+from tests.training_code.tensorflow.job import OPTIONS, Job, run
 
 
 @pytest.fixture(scope="session")
@@ -36,12 +36,12 @@ class Trained:
 @pytest.fixture(scope="session")
 def undisturbed(
     tensorflow: Runtime, dataset: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[str], Trained]:
-    """Return a function that runs two epochs of a synchronous strategy, once."""
+) -> Callable[..., Trained]:
+    """Return a function that runs two epochs of a synchronous strategy, once with each flags."""
 
     @functools.cache
-    def run_once(strategy: str) -> Trained:
-        job = Job(tensorflow, dataset, tmp_path_factory.mktemp(strategy))
+    def run_once(strategy: str, *flags: str) -> Trained:
+        job = Job(tensorflow, dataset, tmp_path_factory.mktemp(strategy), (*OPTIONS, *flags))
         outcome = run(job, strategy)
         assert outcome.returncode == 0, outcome.output
         return Trained(job, outcome)
@@ -50,6 +50,6 @@ def undisturbed(
 
 
 @pytest.fixture(scope="session")
-def alone(undisturbed: Callable[[str], Trained]) -> Trained:
+def alone(undisturbed: Callable[..., Trained]) -> Trained:
     """Run train.py for two epochs in one process."""
     return undisturbed("none")

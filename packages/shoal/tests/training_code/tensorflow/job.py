@@ -30,6 +30,7 @@ class Job:
     runtime: Runtime
     dataset: Path
     folder: Path
+    options: Sequence[str] = OPTIONS
 
     @property
     def model_dir(self) -> Path:
@@ -67,7 +68,7 @@ class Job:
 
     def alone(self, script: str, *options: str) -> Outcome:
         """Run one process."""
-        command = self.runtime.alone(CODE / script, *(options or OPTIONS))
+        command = self.runtime.alone(CODE / script, *(options or self.options))
         return self.runtime.run(command, self.folder, self._variables())
 
     def task(
@@ -81,7 +82,7 @@ class Job:
             "environment": "cloud",
             "task": {"index": index, "type": role},
         }
-        command = self.runtime.alone(script, *(options or OPTIONS))
+        command = self.runtime.alone(script, *(options or self.options))
         variables = {"TF_CONFIG": json.dumps(config), "TF_NUM_INTEROP_THREADS": "1"}
         return self.start(command, variables)
 
@@ -104,9 +105,9 @@ def start(job: Job, strategy: str) -> list[subprocess.Popen[str]]:
         cluster = {"worker": free_addresses(2)}
         return [job.task(WORKERS, cluster, "worker", index) for index in range(2)]
     commands = {
-        "none": runtime.alone(CODE / "train.py", *OPTIONS, "--model_dir", "s3://of-the-sdk"),
-        "smddp": runtime.mpirun(2, CODE / "train_smddp.py", *OPTIONS),
-        "horovod": runtime.mpi(2, CODE / "train_horovod.py", *OPTIONS),
+        "none": runtime.alone(CODE / "train.py", *job.options, "--model_dir", "s3://of-the-sdk"),
+        "smddp": runtime.mpirun(2, CODE / "train_smddp.py", *job.options),
+        "horovod": runtime.mpi(2, CODE / "train_horovod.py", *job.options),
     }
     return [job.start(commands[strategy])]
 

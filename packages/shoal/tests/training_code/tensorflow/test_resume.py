@@ -48,7 +48,7 @@ def resuming(job: Job, killed: Path) -> Job:
 @pytest.mark.parametrize("strategy", RANKS)
 def test_a_killed_and_resumed_job_equals_an_undisturbed_one_to_the_bit(
     job: Job,
-    undisturbed: Callable[[str], Trained],
+    undisturbed: Callable[..., Trained],
     strategy: str,
 ) -> None:
     expected = undisturbed(strategy)
@@ -79,7 +79,7 @@ def is_stopped(job: Job, outcome: Outcome) -> bool:
 @pytest.mark.parametrize("strategy", RANKS)
 def test_sigterm_ends_the_job_with_a_checkpoint_from_which_it_resumes_to_the_bit(
     job: Job,
-    undisturbed: Callable[[str], Trained],
+    undisturbed: Callable[..., Trained],
     strategy: str,
 ) -> None:
     expected = undisturbed(strategy)
@@ -134,28 +134,18 @@ def test_a_parameter_server_job_continues_at_the_step_after_the_checkpoint(resum
 
 
 @pytest.mark.parametrize(
-    ("files", "content", "message"),
+    ("files", "content", "name"),
     [
-        (
-            "*.data-*",
-            b"cut off",
-            r"/checkpoints/ckpt-\d+ cannot be read, empty its folder to start again: ",
-        ),
-        (
-            "checkpoint",
-            b'model_checkpoint_path: "ckpt-99"',
-            "/checkpoints/checkpoint names a checkpoint that is not there, empty",
-        ),
+        ("*.data-*", b"cut off", r"ckpt-\d+"),
+        ("checkpoint", b'model_checkpoint_path: "ckpt-99"', "checkpoint"),
+        ("checkpoint", b"no such text", "checkpoint"),
     ],
 )
 def test_a_damaged_checkpoint_is_named(
-    resuming: Job,
-    files: str,
-    content: bytes,
-    message: str,
+    resuming: Job, files: str, content: bytes, name: str
 ) -> None:
     for path in resuming.checkpoint_dir.glob(files):
         path.write_bytes(content)
-    assert re.search(
-        rf"^ValueError: \S+{message}", resuming.alone("train.py").output.splitlines()[-1]
-    )
+    last = resuming.alone("train.py").output.splitlines()[-1]
+    expected = rf"ValueError: \S+/checkpoints/{name} cannot be read, empty its folder"
+    assert re.match(expected, last)
