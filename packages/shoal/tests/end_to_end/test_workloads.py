@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shoal.verbs.new_workload import TASKS
+from shoal.verbs.new_workload import TASKS, TRAINERS
 from tests.end_to_end.conftest import Checkout
 
 SHARED = """
@@ -99,7 +99,9 @@ def test_a_model_worse_than_the_approved_one_is_refused(checkout: Checkout, tmp_
     assert "version 1, approved, has 5" in second
 
 
-@pytest.mark.parametrize("kind", [*(f"--task={task}" for task in TASKS), "--trainer=hf-trainer"])
+@pytest.mark.parametrize(
+    "kind", [*(f"--task={task}" for task in TASKS), *(f"--trainer={name}" for name in TRAINERS)]
+)
 def test_a_new_workload_runs_without_an_edit(tmp_path: Path, kind: str) -> None:
     own = Checkout.new(tmp_path)
     written = own.run("new", "fresh", kind)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from dev.bench import environments
 from local_kit.runtime import Runtime, find_runtime, finish, finish_after
-from shoal.verbs.new_workload import TRAINERS, write_workload
+from shoal.settings.loading.workload import load_workload
+from shoal.verbs.new_workload import write_workload
 from tests.training_code import table_job
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900)]
@@ -19,15 +22,27 @@ SCRIPT = Path(__file__).with_name("scripts") / "trainers.py"
 SHORT = ("--steps", "12", "--checkpoint-every", "6", "--context", "64", "--learning-rate", "0.002")
 
 
+CASES: dict[str, tuple[str, ...]] = {
+    "hf-trainer": ("hf-trainer",),
+    "trl-sft": ("trl-sft",),
+    "ddp": ("accelerate", "--sharding", "ddp"),
+    "fsdp": ("accelerate", "--sharding", "fsdp"),
+    "zero3": ("accelerate", "--sharding", "zero3"),
+}
+"""Case -> the trainer, and options."""
+
+
 @dataclass(frozen=True)
 class Job:
     runtime: Runtime
     folder: Path
     code: Path
+    options: tuple[str, ...]
 
     def train(self, name: str, *options: str, ranks: int = 2, stopped_at: str = "") -> str:
         own = ("--checkpoint-dir", str(self.folder / name / "checkpoints"))
-        command = self.runtime.torchrun(ranks, self.code / "train.py", *SHORT, *own, *options)
+        script = self.code / "train.py"
+        command = self.runtime.torchrun(ranks, script, *SHORT, *self.options, *own, *options)
         data, model = str(self.folder / "data" / "train"), str(self.folder / name / "model")
         variables = {"SM_CHANNEL_TRAIN": data, "SM_MODEL_DIR": model}
         process = self.runtime.launch(command, self.folder, variables)
@@ -46,17 +61,23 @@ class Job:
 
 @pytest.fixture
 def job(request: pytest.FixtureRequest, tmp_path: Path) -> Job:
-    write_workload(tmp_path, "fresh", request.param)
+    trainer, *options = CASES[request.param]
+    write_workload(tmp_path, "fresh", trainer)
     table_job.prepare(tmp_path, "fresh", tmp_path / "data")
-    return Job(find_runtime("trainers"), tmp_path, tmp_path / "training_code" / "fresh" / "pytorch")
+    # DeepSpeed is in AWS's image and the peers' environment, not in the runtime
+    runtime = (
+        Runtime(environments.peers()) if request.param == "zero3" else find_runtime("trainers")
+    )
+    code = tmp_path / "training_code" / "fresh" / "pytorch"
+    return Job(runtime, tmp_path, code, tuple(options))
 
 
-of_both = pytest.mark.parametrize("job", TRAINERS, indirect=True)
+of_all = pytest.mark.parametrize("job", CASES, indirect=True)
 of_sft = pytest.mark.parametrize("job", ["trl-sft"], indirect=True)
 
 
-@of_both
 @pytest.mark.parametrize("family", ["qwen3", "llama", "gemma3_text"])
+@pytest.mark.parametrize("job", ["hf-trainer", "trl-sft", "fsdp"], indirect=True)
 def test_a_family_is_one_option_and_ranks_change_nothing(job: Job, family: str) -> None:
     for ranks in (1, 2):
         job.train(f"on-{ranks}", "--family", family, ranks=ranks)
@@ -65,17 +86,17 @@ def test_a_family_is_one_option_and_ranks_change_nothing(job: Job, family: str) 
     assert job.difference("on-1/model", "on-2/model") < 1e-4
 
 
-@of_both
+@of_all
 def test_a_stopped_run_goes_on_with_another_number_of_ranks(job: Job) -> None:
     steps = ("--steps", "40")
-    job.train("whole", *steps)
+    assert lines_of_metrics(job, job.train("whole", *steps)) == 4
     assert "stopped on SIGTERM" in job.train("stopped", *steps, stopped_at="'loss'")
     assert not (job.folder / "stopped" / "model" / "model.json").exists()
     job.train("stopped", *steps, ranks=1)
     assert job.difference("whole/model", "stopped/model") < 1e-3
 
 
-@of_both
+@of_all
 @pytest.mark.parametrize("parts", ["1", "3"])
 def test_training_begins_with_a_base_in_one_file_or_more(job: Job, parts: str) -> None:
     assert job.ask("base", "llama", "base", parts)["files"] == int(parts)
@@ -97,3 +118,13 @@ def test_an_adapter_loads_in_peft_and_is_merged_in_what_is_served(job: Job) -> N
     applied = job.ask("adapter", "base", "lora/model/adapter", "lora/model")
     assert applied["to_merged"] < 1e-5
     assert applied["to_base"] > 1e-4
+
+
+def lines_of_metrics(job: Job, output: str) -> int:
+    """Return how many lines of a log the workload's expressions read all metrics from."""
+    found = [
+        re.findall(each.regex, output)
+        for each in load_workload("fresh", job.folder).metrics.values()
+    ]
+    assert len({len(each) for each in found}) == 1
+    return len(found[0])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 import subprocess
 import sys
@@ -51,6 +53,19 @@ def test_its_scripts_have_types(
         check=False,
     )
     assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+@pytest.mark.parametrize("trainer", TRAINERS)
+def test_the_container_that_a_trainers_environment_names_fits(tmp_path: Path, trainer: str) -> None:
+    shutil.copytree(CHECKOUT / "images", tmp_path / "images")
+    _, file = write_workload(tmp_path, "fresh", trainer)
+    text = (tmp_path / file).read_text().replace("image_of: endpoint", "image_of: training")
+    text = re.sub(r"^  build_image: trainers-.*\n", "", text, flags=re.MULTILINE)
+    (tmp_path / file).write_text(re.sub(r"^  # (\w+: )", r"  \1", text, flags=re.MULTILINE))
+    environment = load_environment("fresh", tmp_path)
+    checked = check(environment, tmp_path)
+    assert '"HF_MODEL_ID": "/opt/ml/model"' in json.dumps(checked.definition)
+    assert [each for each in checked.notices if each.startswith("endpoint.")] == []
 
 
 def test_an_image_whose_python_is_too_old_is_refused(tmp_path: Path) -> None:

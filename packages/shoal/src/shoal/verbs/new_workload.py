@@ -2,8 +2,9 @@
 repository that has none of them yet.
 
 A template is a folder: `common`, then a framework, a task, and the framework with the task; or
-`trainer` and one of the trainers. What lies in its folder `source` goes into the workload's folder
-of the framework, `environment.yaml` to `environments/`, everything else into the workload's folder.
+`trainer`, its data, and one of the trainers. What lies in its folder `source` goes into the
+workload's folder of the framework, `environment.yaml` to `environments/`, everything else into the
+workload's folder.
 """
 
 from __future__ import annotations
@@ -21,14 +22,22 @@ from shoal.settings.parsing.errors import shorten
 
 TEMPLATES = Path(__file__).resolve().parents[1] / "template"
 TASKS = ("regression", "classification")
-TRAINERS = ("hf-trainer", "trl-sft")
-"""Libraries that train language models, each with a template of its own."""
+TRAINERS = {
+    "hf-trainer": ("trainer", "trainer-text", "hf-trainer"),
+    "trl-sft": ("trainer", "trl-sft"),
+    "accelerate": ("trainer", "trainer-text", "accelerate"),
+}
+"""Library that trains language models -> the folders of its template."""
+_OPTIONS = {
+    "accelerate": "    sharding: ddp # or fsdp, zero3\n",
+    "trl-sft": "    lora-rank: 0 # or 8: adapters of peft\n",
+}
 _FRAMEWORK = "pytorch"
 MAX_NAME_CHARACTERS = 20
 """The environment of that name has buckets, whose names have at most 63 characters."""
 _NAME = re.compile("[a-z][a-z0-9]*(-[a-z0-9]+)*")
-_NAME_THERE, _FRAMEWORK_THERE = "my-model", "my-framework"
-"""What the templates say instead of the workload's name and framework."""
+_NAME_THERE, _FRAMEWORK_THERE, _OPTION_THERE = "my-model", "my-framework", "    my-option: 0\n"
+"""What the templates say instead of the workload's name and framework, and a trainer's option."""
 
 
 def write_workload(root: Path, name: str, kind: str) -> tuple[str, str]:
@@ -45,7 +54,7 @@ def write_workload(root: Path, name: str, kind: str) -> tuple[str, str]:
     for path in (folder, environment):
         if os.path.lexists(root / path):
             raise UsageError(f"{path} is there already; give another name, or remove it")
-    files = {path: _filled(file, name) for path, file in _files(kind)}
+    files = {path: _filled(file, name, kind) for path, file in _files(kind)}
     try:
         (root / FOLDER).mkdir(exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".new-", dir=root / FOLDER) as staged:
@@ -63,7 +72,7 @@ def write_workload(root: Path, name: str, kind: str) -> tuple[str, str]:
 
 def _files(kind: str) -> Iterator[tuple[str, Path]]:
     """Yield where each file goes, and the template."""
-    layers = ("trainer", kind) if kind in TRAINERS else (_FRAMEWORK, kind, f"{_FRAMEWORK}-{kind}")
+    layers = TRAINERS.get(kind, (_FRAMEWORK, kind, f"{_FRAMEWORK}-{kind}"))
     for layer in ("common", *layers):
         for file in sorted((TEMPLATES / layer).rglob("*")):
             if file.is_file() and "__pycache__" not in file.parts:
@@ -74,6 +83,6 @@ def _files(kind: str) -> Iterator[tuple[str, Path]]:
                     yield f"workload/{path.replace('source/', f'{_FRAMEWORK}/')}", file
 
 
-def _filled(file: Path, name: str) -> str:
-    text = file.read_text(encoding="utf-8")
+def _filled(file: Path, name: str, kind: str) -> str:
+    text = file.read_text(encoding="utf-8").replace(_OPTION_THERE, _OPTIONS.get(kind, ""))
     return text.replace(_NAME_THERE, name).replace(_FRAMEWORK_THERE, _FRAMEWORK)

@@ -1,13 +1,15 @@
-"""A training job of SageMaker around a trainer of transformers: options and folders, what every
-trainer is told, checkpoints, SIGTERM.
+"""A training job of SageMaker around a trainer: options and folders, what every trainer of
+transformers is told, the order of the data for the others, checkpoints, SIGTERM.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import signal
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +65,60 @@ def arguments(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def batches(
+    rows: Sequence[dict[str, list[int]]], options: argparse.Namespace, start: int
+) -> Iterator[torch.Tensor]:
+    """Yield this rank's part of each step's batch, from the step `start` on. The batches are the
+    same on any number of ranks. Raise ValueError if the rows do not fill one.
+    """
+    rank, ranks, size = (
+        int(os.getenv("RANK", "0")),
+        int(os.getenv("WORLD_SIZE", "1")),
+        options.batch_size,
+    )
+    if len(rows) < size or size % ranks:
+        raise ValueError(f"--batch-size {size}: there are {len(rows)} rows and {ranks} ranks")
+    for step in range(start, options.steps):
+        epoch, place = divmod(step, len(rows) // size)
+        random = torch.Generator().manual_seed(options.seed + epoch)
+        order = torch.randperm(len(rows), generator=random)[place * size : (place + 1) * size]
+        yield torch.tensor([rows[index]["input_ids"] for index in order[rank::ranks]])
+
+
+def keep(accelerator: Any, folder: Path, step: int) -> None:
+    """Write a checkpoint of accelerate, which has its name when it is whole. Keep the last two."""
+    writing = folder / "writing"
+    if accelerator.is_local_main_process:
+        shutil.rmtree(writing, ignore_errors=True)
+    accelerator.wait_for_everyone()
+    accelerator.save_state(str(writing))
+    accelerator.wait_for_everyone()
+    if accelerator.is_local_main_process:
+        writing.rename(folder / f"checkpoint-{step}")
+        by_step = sorted(folder.glob("checkpoint-*"), key=lambda each: int(each.name[11:]))
+        for old in by_step[:-2]:
+            shutil.rmtree(old)
+    accelerator.wait_for_everyone()
+
+
+class Sigterm:
+    """Remembers a SIGTERM, until all ranks can stop after the same step."""
+
+    def __init__(self) -> None:
+        self.came = False
+        signal.signal(signal.SIGTERM, self._remember)
+
+    def _remember(self, *_: Any) -> None:
+        self.came = True
+
+    def came_anywhere(self, device: torch.device) -> bool:
+        """Return whether it came to any rank; all ranks call it."""
+        came = torch.tensor(float(self.came), device=device)
+        if dist.is_initialized():
+            dist.all_reduce(came, dist.ReduceOp.MAX)
+        return bool(came)
+
+
 class SaveOnSigterm(TrainerCallback):  # type: ignore[misc, unused-ignore]
     """Save after the same step on every rank. Trainer's own `enable_jit_checkpoint` lets each rank
     decide alone, and then some wait for others that have left (transformers 5.23.0; read).
@@ -70,16 +126,10 @@ class SaveOnSigterm(TrainerCallback):  # type: ignore[misc, unused-ignore]
 
     def __init__(self) -> None:
         self.stopped = False
-        signal.signal(signal.SIGTERM, self._remember)
-
-    def _remember(self, *_: Any) -> None:
-        self.stopped = True
+        self.sigterm = Sigterm()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        stopped = torch.tensor(float(self.stopped), device=args.device)
-        if dist.is_initialized():
-            dist.all_reduce(stopped, dist.ReduceOp.MAX)
-        self.stopped = bool(stopped)
+        self.stopped = self.sigterm.came_anywhere(args.device)
         if self.stopped:
             control.should_save = control.should_training_stop = True
 
@@ -93,4 +143,9 @@ def train(trainer: Any) -> None:
     Path(folder).mkdir(parents=True, exist_ok=True)
     trainer.train(resume_from_checkpoint=get_last_checkpoint(folder))
     if watch.stopped:
-        sys.exit(f"stopped on SIGTERM at step={trainer.state.global_step}; the checkpoint is saved")
+        leave(trainer.state.global_step)
+
+
+def leave(step: int) -> None:
+    """End with an error, because the model is not trained yet."""
+    sys.exit(f"stopped on SIGTERM at step={step}; the checkpoint is saved")

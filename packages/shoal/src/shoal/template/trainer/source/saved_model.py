@@ -38,11 +38,18 @@ def begin(base: Path | None, family: str, context: int) -> tuple[Any, Any]:
     return AutoModelForCausalLM.from_config(config), tokenizer
 
 
-def save(network: Any, tokenizer: Any, context: int, folder: Path) -> None:
-    """Write weights, tokenizer, metadata and code. Raise ValueError if weights are not numbers."""
-    if not all(bool(tensor.isfinite().all()) for tensor in network.state_dict().values()):
+def save(
+    network: Any, tokenizer: Any, context: int, folder: Path, weights: dict[str, Any] | None = None
+) -> None:
+    """Write weights (where a trainer shards them, those that it has gathered), tokenizer, metadata
+    and code. Raise ValueError if weights are not numbers.
+    """
+    weights = dict(weights or network.state_dict())
+    for tied in network.all_tied_weights_keys:  # gathered, they are two
+        weights.pop(tied, None)
+    if not all(bool(tensor.isfinite().all()) for tensor in weights.values()):
         raise ValueError("the weights are not finite: try a smaller --learning-rate")
-    network.save_pretrained(folder)
+    network.save_pretrained(folder, state_dict=weights)
     tokenizer.save_pretrained(folder)
     job = os.environ.get("TRAINING_JOB_NAME", "local")
     text = json.dumps({"training_job_name": job, "context": context})
