@@ -28,6 +28,7 @@ CASES: dict[str, tuple[str, ...]] = {
     "ddp": ("accelerate", "--sharding", "ddp"),
     "fsdp": ("accelerate", "--sharding", "fsdp"),
     "zero3": ("accelerate", "--sharding", "zero3"),
+    "lightning": ("lightning",),
 }
 """Case -> the trainer, and options."""
 

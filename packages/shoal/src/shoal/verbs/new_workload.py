@@ -26,6 +26,7 @@ TRAINERS = {
     "hf-trainer": ("trainer", "trainer-text", "hf-trainer"),
     "trl-sft": ("trainer", "trl-sft"),
     "accelerate": ("trainer", "trainer-text", "accelerate"),
+    "lightning": ("trainer", "trainer-text", "lightning"),
 }
 """Library that trains language models -> the folders of its template."""
 _OPTIONS = {
