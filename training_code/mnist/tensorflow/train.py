@@ -84,7 +84,7 @@ class Alone:
         adam = getattr(tf.keras.optimizers, "legacy", tf.keras.optimizers).Adam
         with self.strategy.scope():
             self.network = new_network(options.seed, options.precision)
-            self.optimizer = adam(lambda: self.learning_rate(self.optimizer.iterations))
+            self.optimizer: Any = adam(lambda: self.learning_rate(self.optimizer.iterations))
             # Before the first step, so that they can be restored and broadcast.
             self.optimizer._create_all_weights(self.network.trainable_variables)
         # Not the whole step: messages between processes are not for XLA.
