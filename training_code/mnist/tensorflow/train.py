@@ -60,7 +60,8 @@ class Alone:
 
     def __init__(self, options: argparse.Namespace) -> None:
         """Join the other processes, and make the network, the same in each. Raise ValueError."""
-        self.options, self.stop, self.strategy = options, StopRequest(), self.join()
+        self.options, self.stop = options, StopRequest()
+        self.strategy = self.join()
         if options.deterministic == "True" and options.xla == "False":
             tf.config.experimental.enable_op_determinism()
         self.replicas = max(self.processes, self.strategy.num_replicas_in_sync)
@@ -98,8 +99,7 @@ class Alone:
         folder = options.checkpoint_dir if self.rank == 0 else self.spare_dir
         self.manager = folder and tf.train.CheckpointManager(self.checkpoint, str(folder), 1)
         self.started_at = time.monotonic()
-        size = f"world_size={self.world_size} global_batch={self.batch}"
-        self.say(f"strategy={self.name} {size} {self.parts}")
+        self.say(f"strategy={self.name} global_batch={self.batch} {self.parts}")
 
     @classmethod
     def main(cls, *arguments: Any) -> None:
@@ -171,9 +171,9 @@ class Alone:
 
 
 def restore(run: Alone) -> int:
-    """Read the checkpoint, if there is one, and return how many steps are done.
+    """Read the checkpoint, if there is one, and return the steps that are done.
 
-    Raise ValueError if it cannot be read, is from another run, or differs between hosts.
+    Raise ValueError if it cannot be read, has other settings, or differs between hosts.
     """
     folder = run.options.checkpoint_dir
     if (folder / "checkpoint").exists():

@@ -58,8 +58,8 @@ def test_every_way_learns_what_one_process_learns(
 def test_parameter_servers_train_asynchronously_and_end_with_the_chief(job: Job) -> None:
     with parameter_server(job, "--epochs", "6") as (chief, others):
         outcome = finish(chief)
-        assert [finish(process).returncode for process in others] == [0, 0, 0], outcome.output
-    assert outcome.returncode == 0, outcome.output
+        assert outcome.returncode == 0, outcome.output
+        assert [finish(process).returncode for process in others] == [0, 0, 0]
     assert accuracies(outcome.output)[-1] > 0.7
     assert json.loads((job.model_dir / "model.json").read_text())["world_size"] == 2
 
