@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -39,7 +40,7 @@ def test_every_way_learns_what_one_process_learns(
     strategy: str,
     flags: str,
     replicas: int,
-    close: dict[str, float],
+    close: dict[str, Any],
 ) -> None:
     """One process prints metrics and saves the model."""
     trained = undisturbed(strategy, *flags.split())
