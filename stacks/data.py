@@ -7,14 +7,17 @@ from collections.abc import Sequence
 from constructs import Construct
 
 from shoal.constructs.data.empty_on_delete import EmptyOnDelete
+from shoal.constructs.data.mlflow_app import MlflowApp
 from shoal.constructs.data.storage import Storage
 from shoal.constructs.shoal_stack import ShoalStack
+from shoal.pipelines.infrastructure import makes_app
 from shoal.settings.loading.consumers import Consumer
 from shoal.settings.names import Names
 
 
 class DataStack(ShoalStack):
-    """Key and buckets; `consumers` bring sealed archives from here.
+    """Key, buckets, and an MLflow App where one is asked for; `consumers` bring sealed archives
+    from here.
 
     In a protected environment all of them outlive the stack.
     """
@@ -29,6 +32,9 @@ class DataStack(ShoalStack):
             EmptyOnDelete(self, "EmptyOnDelete", names=names).buckets(
                 {"data": storage.data, "artifacts": storage.artifacts, "logs": storage.logs}
             )
+        self.mlflow_app: MlflowApp | None = None
+        if makes_app(names.environment):
+            self.mlflow_app = MlflowApp(self, "Mlflow", names=names, key=storage.key)
         self.add_outputs(
             DataBucketName=storage.data.bucket_name,
             ArtifactBucketName=storage.artifacts.bucket_name,

@@ -63,6 +63,8 @@ class PipelineStack(ShoalStack):
             self, "JobRoles", names=names, key=data.key, training=training, hosting=hosting
         )
         built = image.uris_in(self) if image else {}
+        app = data.mlflow_app.arn_in(self) if data.mlflow_app else None
+        jobs.allow_tracking(app)
         refers_to = infrastructure(
             names,
             code=code,
@@ -72,6 +74,7 @@ class PipelineStack(ShoalStack):
             functions=functions,
             images=built,
             file_system=file_system.mounted_in(self) if file_system else None,
+            mlflow_app_arn=app,
         )
         definition = definition_of(names.environment, refers_to, launch, root)
         readable = image.names_of(built) if image else {}

@@ -24,6 +24,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from common import tracking
+
 COLLECTIVE_TIMEOUT = timedelta(minutes=10)
 _WITHOUT_CPU = ("smddp", "horovod")
 """Backends that have no group over gloo beside them."""
@@ -62,6 +64,7 @@ class Ranks:
         """Print once per job."""
         if self.is_first:
             print(line, flush=True)
+            tracking.log(line)
 
     def all_reduce(self, tensor: torch.Tensor, group: Any = None) -> None:
         """Add a tensor over all ranks, in place."""

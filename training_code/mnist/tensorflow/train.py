@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from common import tracking
 from common.options import differences_of, global_batch, parse_run, positive
 from common.stopping import EXIT_CODE, StopRequest
 from model import new_network, read, save
@@ -159,6 +160,7 @@ class Alone:
         """Print once per job."""
         if self.rank == 0:
             print(line, flush=True)
+            tracking.log(line)
 
     def learning_rate(self, done: Any) -> tf.Tensor:
         """Return the rate of the step after `done` steps: a cosine up to the peak, one down."""

@@ -16,6 +16,7 @@ from shoal.settings.loading.loader import load
 from shoal.settings.parsing.base import Settings
 from shoal.settings.sections.file_system import FileSystem
 from shoal.settings.sections.gates import Direction, Gate
+from shoal.settings.sections.mlflow import Mlflow
 from shoal.settings.sections.release import Release
 from shoal.settings.sections.serving import Endpoint, Serving
 from shoal.settings.settings import Environment
@@ -36,6 +37,7 @@ def environment() -> Environment:
 _ABSENT: dict[str, type[Settings]] = {
     "endpoint": Endpoint,
     "file_system": FileSystem,
+    "mlflow": Mlflow,
     "release": Release,
     "serving": Serving,
 }

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-EXECUTION_TAG = "shoal.execution_arn"
-"""By which an execution's run is found again."""
+from shoal.pipelines.tracking import EXECUTION_TAG
+
 PACKAGE_TAG = "shoal.model_package_arn"
 _STATUSES = {
     "Executing": "RUNNING",

@@ -51,6 +51,8 @@ class Infrastructure:
     """The image that was built to serve; only with `endpoint.build_image`."""
     file_system: MountedFileSystem | None = None
     """Only where `data.input_mode` is FSx."""
+    mlflow_app_arn: str | None = None
+    """The MLflow App that was made; only with `mlflow.create`."""
 
 
 def placeholder_infrastructure(environment: Environment) -> Infrastructure:
@@ -63,6 +65,7 @@ def placeholder_infrastructure(environment: Environment) -> Infrastructure:
         use: f"{names.repository_uri(recipe)}@sha256:{'0' * 64}"
         for use, recipe in environment.built_images.items()
     }
+    app = names.arn("sagemaker", "mlflow-app/app-000000000000")
     mounted = MountedFileSystem(file_system_id="fs-00000000000000000", mount_name="00000000")
     return Infrastructure(
         code_uri=f"s3://{names.bucket('data')}/code.tar.gz",
@@ -85,7 +88,13 @@ def placeholder_infrastructure(environment: Environment) -> Infrastructure:
         training_image_uri=built.get("training"),
         endpoint_image_uri=built.get("endpoint"),
         file_system=mounted if environment.data.input_mode is InputMode.FSX else None,
+        mlflow_app_arn=app if makes_app(environment) else None,
     )
+
+
+def makes_app(environment: Environment) -> bool:
+    """Return whether the stacks make an MLflow App."""
+    return environment.mlflow is not None and environment.mlflow.create
 
 
 def _function_arn(names: Names, purpose: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from shoal.launch import Launch, fabric
 from shoal.launch.tables import takes_volume_key
-from shoal.pipelines import step_names
+from shoal.pipelines import step_names, tracking
 from shoal.pipelines.expressions import EXECUTION_ID, Expression, Join, Parameter, Property
 from shoal.pipelines.infrastructure import Infrastructure
 from shoal.pipelines.parameters import Parameters
@@ -118,6 +118,7 @@ class Requests:
         }
         if variables := fabric.environment(settings) | secrets.variables(settings.secrets):
             request["Environment"] = variables
+        tracking.add_to(request, self.names, self.infrastructure.mlflow_app_arn)
         if settings.spot:
             request["EnableManagedSpotTraining"] = True
             request["StoppingCondition"]["MaxWaitTimeInSeconds"] = settings.max_wait_s

@@ -172,6 +172,11 @@ class Names:
         """Return the name of the parameter that has the file system's `what`: id, mount-name."""
         return f"/shoal/{self.shared_prefix}/file-system/{what}"
 
+    @property
+    def mlflow_parameter(self) -> str:
+        """Name of the parameter that has the ARN of the MLflow App that was made."""
+        return f"/shoal/{self.shared_prefix}/mlflow-app"
+
     def build_project(self, use: str) -> str:
         """Return the name of the CodeBuild project that builds the image for `use`: training,
         endpoint.

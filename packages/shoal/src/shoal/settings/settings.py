@@ -25,6 +25,7 @@ from shoal.settings.sections.channels import EVALUATED, ChannelName, Data
 from shoal.settings.sections.delivery import Delivery
 from shoal.settings.sections.file_system import FileSystem
 from shoal.settings.sections.gates import Direction, Gate, LogMetricName, Metric, directions
+from shoal.settings.sections.mlflow import Mlflow
 from shoal.settings.sections.network import InterfaceEndpoint, Network
 from shoal.settings.sections.observability import Observability
 from shoal.settings.sections.regions import resource_types_not_in
@@ -317,6 +318,8 @@ class Environment(WorkloadSettings):
     """The VPC."""
     file_system: FileSystem | None = None
     """The file system that `data.input_mode: FSx` reads from."""
+    mlflow: Mlflow | None = None
+    """Where the trainings' metrics go while they run; see docs/guides/runs.md."""
     local: Local = Local()
     """What only the emulator on this machine needs to know; AWS never sees it."""
     promoted_from: Slug | None = None
@@ -373,9 +376,10 @@ class Environment(WorkloadSettings):
     @property
     def interface_endpoints(self) -> tuple[InterfaceEndpoint, ...]:
         """Return the services that the new VPC has an endpoint for."""
-        return interface_endpoints(
+        listed = interface_endpoints(
             self.network, self.training.secrets, is_shared=bool(self.workloads)
         )
+        return (*listed, *(self.mlflow.interface_endpoints(self.network) if self.mlflow else ()))
 
     @property
     def ttl_minutes(self) -> int:

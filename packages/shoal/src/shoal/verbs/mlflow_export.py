@@ -11,9 +11,10 @@ from typing import Any
 
 from shoal.errors import AnswerError, ToolMissingError, UsageError
 from shoal.page import history
-from shoal.page.mlflow_run import EXECUTION_TAG, PACKAGE_TAG, MlflowRun, mlflow_run
+from shoal.page.mlflow_run import PACKAGE_TAG, MlflowRun, mlflow_run
 from shoal.page.page import page
 from shoal.page.readings.report import evaluation_text
+from shoal.pipelines.tracking import EXECUTION_TAG
 from shoal.verbs.workspace import Session
 
 _MAX_ITEMS = {"params": 100, "tags": 100, "metrics": 1000}

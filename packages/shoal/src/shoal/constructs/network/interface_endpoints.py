@@ -48,7 +48,7 @@ class InterfaceEndpoints(Construct):
             construct_id,
             vpc=self._vpc,
             service=ec2.InterfaceVpcEndpointService(
-                f"com.amazonaws.{self._names.environment.region}.{service.value}"
+                service.service_name(self._names.environment.region)
             ),
             subnets=ec2.SubnetSelection(subnets=[self._subnet]),
             security_groups=[self._group],

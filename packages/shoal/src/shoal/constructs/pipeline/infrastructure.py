@@ -41,6 +41,7 @@ def infrastructure(
     functions: StepFunctions,
     images: Mapping[str, str],
     file_system: MountedFileSystem | None,
+    mlflow_app_arn: str | None,
 ) -> Infrastructure:
     """Return the ids and ARNs as the definition takes them; most are CDK tokens.
 
@@ -63,6 +64,7 @@ def infrastructure(
         training_image_uri=images.get("training"),
         endpoint_image_uri=images.get("endpoint"),
         file_system=file_system,
+        mlflow_app_arn=mlflow_app_arn,
     )
 
 

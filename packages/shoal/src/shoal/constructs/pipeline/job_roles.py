@@ -81,6 +81,14 @@ class JobRoles(Construct):
         if limits(definition, "Tuning"):
             self._allow_tuning()
 
+    def allow_tracking(self, app_arn: str | None) -> None:
+        """Let training write to the MLflow server of the settings; `app_arn` is the App made."""
+        mlflow = self._environment.mlflow
+        if mlflow and (arn := mlflow.arn or app_arn):
+            self.training.allow_part("mlflow", arn=arn)
+            if mlflow.is_app:
+                self.training.allow_part("mlflow-app", arn=arn)
+
     def _role(self, actor: str, description: str, log_group: str, kind: str) -> SageMakerRole:
         role = SageMakerRole(
             self,

@@ -37,8 +37,7 @@ _SUBNETS = "network.existing.hosting_subnet_ids"
 
 
 class InterfaceEndpoint(StrEnum):
-    """AWS services that code inside the VPC can call through an interface endpoint;
-    `com.amazonaws.<region>.<value>`.
+    """AWS services that code inside the VPC can call through an interface endpoint.
 
     Source: AWS PrivateLink guide, "AWS services that integrate with AWS PrivateLink"; the CDK's
     InterfaceVpcEndpointAwsService.
@@ -61,6 +60,14 @@ class InterfaceEndpoint(StrEnum):
     SNS = "sns"
     SQS = "sqs"
     STEP_FUNCTIONS = "states"
+    EXPERIMENTS = "sagemaker.experiments"
+    """MLflow tracking servers; its service has a name of another form."""
+
+    def service_name(self, region: str) -> str:
+        """Return the name of the endpoint service in `region`."""
+        if self is InterfaceEndpoint.EXPERIMENTS:
+            return f"aws.sagemaker.{region}.experiments"
+        return f"com.amazonaws.{region}.{self.value}"
 
 
 class ExistingNetwork(Settings):

@@ -1,0 +1,105 @@
+"""The section `mlflow` of an environment file: where the trainings' metrics go while they run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ipaddress import ip_address
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import StringConstraints
+
+from shoal.settings.parsing.base import Settings
+from shoal.settings.parsing.errors import Problem
+from shoal.settings.sections.network import InterfaceEndpoint, Network
+
+# botocore, sagemaker MlFlowResourceArn, of the partition that this project knows
+MlflowArn = Annotated[
+    str,
+    StringConstraints(
+        pattern=r"^arn:aws:sagemaker:[a-z0-9-]+:[0-9]{12}:mlflow-(app|tracking-server)/[A-Za-z0-9-]+$"
+    ),
+]
+TrackingUri = Annotated[
+    str, StringConstraints(pattern=r"^https?://[A-Za-z0-9._-]+(:[0-9]{1,5})?(/[^\s?#@]*)?$")
+]
+_HTTPS = 443
+
+
+class Mlflow(Settings):
+    """Where the trainings' metrics go while they run: one of the keys says it."""
+
+    arn: MlflowArn | None = None
+    """ARN of a serverless MLflow App, or of a tracking server, of SageMaker's."""
+    tracking_uri: TrackingUri | None = None
+    """Address of a server of yours. One on loopback, as in http://127.0.0.1:5000, is for this
+    machine only.
+    """
+    create: bool = False
+    """Make a serverless MLflow App; it keeps its files in the artifact bucket."""
+
+    @property
+    def is_app(self) -> bool:
+        """Whether it is a serverless App, there already or to be made."""
+        return self.create or bool(self.arn and ":mlflow-app/" in self.arn)
+
+    @property
+    def local_port(self) -> int | None:
+        """The port of a server on this machine's loopback."""
+        parts = urlsplit(self.tracking_uri or "")
+        return _port(self.tracking_uri or "") if _is_loopback(parts.hostname or "") else None
+
+    def interface_endpoints(self, network: Network) -> tuple[InterfaceEndpoint, ...]:
+        """Return the service that the new VPC needs an endpoint for, as the only way to it."""
+        known, service = network.interface_endpoints, InterfaceEndpoint.EXPERIMENTS
+        has_way = network.nat or network.existing or self.is_app or service in known
+        return () if has_way or not self.arn else (service,)
+
+
+def problems(
+    mlflow: Mlflow | None, network: Network, *, region: str, account: str
+) -> Iterator[Problem]:
+    """Yield what is wrong with the section of an environment in `region` of `account`."""
+    if mlflow is None or not mlflow.model_fields_set:  # or its only key is wrong, which is told
+        return
+    named = [key for key in ("arn", "tracking_uri", "create") if getattr(mlflow, key)]
+    if len(named) != 1:
+        message = f"has {' and '.join(named)}" if named else "names no server"
+        advice = "write one of arn, tracking_uri and `create: true`"
+        yield Problem("mlflow", message, advice)
+        return
+    if mlflow.arn and mlflow.arn.split(":")[3:5] != [region, account]:
+        message = f"is not in {region} of account {account}, where the trainings run"
+        yield Problem("mlflow.arn", message, "name one that is there, or write `create: true`")
+    if (network.nat or network.existing) or mlflow.local_port:
+        pass
+    elif mlflow.is_app:
+        message = "is out of reach: AWS documents no interface endpoint for MLflow Apps"
+        advice = "set network.nat: true, or name a tracking server's ARN"
+        yield Problem(f"mlflow.{named[0]}", message, advice, related=("network",))
+    elif mlflow.tracking_uri:
+        message = "is out of reach: the network that is made has no way out"
+        advice = "set network.nat: true, or use a network of yours (network.existing)"
+        yield Problem("mlflow.tracking_uri", message, advice, related=("network",))
+    yield from _port_problems(mlflow, network)
+
+
+def _port_problems(mlflow: Mlflow, network: Network) -> Iterator[Problem]:
+    uri = mlflow.tracking_uri
+    own_group = network.existing and network.existing.training_security_group_id
+    if uri and not mlflow.local_port and not own_group and _port(uri) != _HTTPS:
+        message = "is out of reach: the training nodes' security group lets out port 443 only"
+        advice = "serve it at https://, or name network.existing.training_security_group_id"
+        yield Problem("mlflow.tracking_uri", message, advice, related=("network",))
+
+
+def _port(uri: str) -> int:
+    parts = urlsplit(uri)
+    return parts.port or (_HTTPS if parts.scheme == "https" else 80)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
