@@ -91,7 +91,7 @@ def pod_of(
             hosts,
             ProcessRegistry(state_dir or folder),
             [Path(sys.base_prefix), *visible],
-            server.server_port,
+            (server.server_port,),
             on_line or (lambda host, line: lines.append(f"{host}: {line}")),
         )
         try:
@@ -173,7 +173,7 @@ def test_a_host_reaches_the_endpoint_and_the_emulator_reaches_the_host(tmp_path:
     serve = f"exec {PYTHON} -m http.server 8080"
     script = f"while ! test -s /tmp/port; do sleep 0.05; done; {ask}; {serve}"
     with pod_of(tmp_path, {"one": script}) as (pod, lines):
-        port = json.loads((tmp_path / "pod.json").read_text())["port"]
+        port = json.loads((tmp_path / "pod.json").read_text())["ports"][0]
         (tmp_path / "one" / "tmp" / "port").write_text(str(port))
         until(lambda: lines, lambda output: "one: b'greetings'" in output)
         until(lambda: answers(pod), lambda answer: answer)

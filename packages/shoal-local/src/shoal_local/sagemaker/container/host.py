@@ -14,7 +14,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +59,8 @@ def _hold_signals() -> None:
 
 
 def _enter_network(host: Host, pod: socket.socket) -> None:
-    """Say that our network exists, wait for the link into it, and send the pod a listener for the
-    emulator's port.
+    """Say that our network exists, wait for the link into it, and send the pod a listener for each
+    port.
     """
     with pod:
         pod.send(b"alone")
@@ -71,21 +71,30 @@ def _enter_network(host: Host, pod: socket.socket) -> None:
         network.bring_up("lo")
         network.give_address(network.INTERFACE, host["address"])
         network.bring_up(network.INTERFACE)
-        with socket.create_server(("127.0.0.1", host["port"]), backlog=128) as listener:
-            socket.send_fds(pod, [b"listening"], [listener.fileno()])
+        send_listeners(pod, b"listening", host["ports"])
 
 
-def network_of(host: Host, pid: int, link: socket.socket) -> int:
+def send_listeners(to: socket.socket, message: bytes, ports: Sequence[int]) -> None:
+    """Send sockets that listen for these ports of this network's loopback."""
+    with contextlib.ExitStack() as opened:
+        listeners = [
+            opened.enter_context(socket.create_server(("127.0.0.1", port), backlog=128))
+            for port in ports
+        ]
+        socket.send_fds(to, [message], [each.fileno() for each in listeners])
+
+
+def network_of(host: Host, pid: int, link: socket.socket, ports: int) -> list[int]:
     """Join the network of the host whose process is `pid` to the pod's bridge.
 
-    Runs in the pod. Return a socket that listens in that network for the emulator's port.
+    Runs in the pod. Return the sockets that listen in that network for so many ports.
     """
     if link.recv(16) == b"alone":
         network.join_bridge(f"to-{host['name']}"[:_MAX_INTERFACE_NAME], pid)
         link.send(b"joined")
-        _, descriptors, _, _ = socket.recv_fds(link, 16, 1)
+        _, descriptors, _, _ = socket.recv_fds(link, 16, ports)
         if descriptors:
-            return descriptors[0]
+            return descriptors
     raise ConnectionAbortedError(f"{host['name']}: the host ended before it had a network")
 
 

@@ -15,6 +15,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import cycle
 from pathlib import Path
 
 from shoal_local.control.state import STATE_FILE
@@ -116,9 +117,10 @@ class Pod:
         hosts: Sequence[Host],
         registry: ProcessRegistry,
         visible: Sequence[Path],
-        emulator_port: int,
+        ports: Sequence[int],
         on_line: Callable[[str, str], None],
     ) -> None:
+        """`ports` of this machine's loopback are theirs too: shoal-local's first."""
         self._folder, self._hosts, self._registry = folder, hosts, registry
         self._exit_codes = folder / "exit-codes.json"
         self._dialling = threading.Lock()
@@ -128,7 +130,7 @@ class Pod:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         outputs = [os.pipe() for _ in self._hosts]
         specification = self._write_specification(
-            visible, emulator_port, [write_end for _, write_end in outputs]
+            visible, ports, [write_end for _, write_end in outputs]
         )
         inherited = [theirs.fileno(), *(write_end for _, write_end in outputs)]
         with theirs, (self._folder / "pod.log").open("wb") as own_output:
@@ -146,10 +148,10 @@ class Pod:
         for host, (read_end, write_end) in zip(self._hosts, outputs, strict=True):
             os.close(write_end)
             self._read(host.name, read_end, on_line)
-        self._connect_relay(emulator_port)
+        self._connect_relays(ports)
 
     def _write_specification(
-        self, visible: Sequence[Path], emulator_port: int, outputs: Sequence[int]
+        self, visible: Sequence[Path], ports: Sequence[int], outputs: Sequence[int]
     ) -> Path:
         state_dir = self._registry.state_dir
         hidden = [state_dir / name for name in _HIDDEN if (state_dir / name).exists()]
@@ -159,7 +161,7 @@ class Pod:
         ]
         specification = {
             "isolation": "none" if isolation_refused() else "namespaces",
-            "port": emulator_port,
+            "ports": ports,
             "visible": visible,
             "hosts": hosts,
             "exit_codes": self._exit_codes,
@@ -169,17 +171,18 @@ class Pod:
         path.write_text(json.dumps(specification, default=str))
         return path
 
-    def _connect_relay(self, emulator_port: int) -> None:
+    def _connect_relays(self, ports: Sequence[int]) -> None:
         self._control.settimeout(_BEGIN_S)
+        count = len(self._hosts) * len(ports)
         try:
-            message, descriptors, _, _ = socket.recv_fds(self._control, 64, len(self._hosts))
+            message, descriptors, _, _ = socket.recv_fds(self._control, 64, count)
         except TimeoutError as error:
             self.close()
             raise PodError(f"the pod did not begin within {_BEGIN_S:g} s") from error
         self._control.settimeout(_ANSWER_S)
         if message == b"relay":
             listeners = [socket.socket(fileno=descriptor) for descriptor in descriptors]
-            self._relays = [Relay(listener, emulator_port) for listener in listeners]
+            self._relays = [*map(Relay, listeners, cycle(ports))]
         elif message != b"direct":
             self.close()
             reason = (self._folder / "pod.log").read_text(errors="replace").strip()

@@ -7,9 +7,9 @@ to SPEC's `exit_codes` file.
 
 A pod has its own network, so two jobs may both use torchrun's fixed port. With addresses in SPEC
 each host has a network with that address, and the pod a bridge between them. Otherwise all hosts
-share one with nothing but a loopback interface. In each of these networks the emulator's port is
-relayed, and nothing else can be reached. Each host has its own mounts, hostname and process
-numbers.
+share one with nothing but a loopback interface. In each of these networks SPEC's ports, of which
+the emulator's is the first, are relayed, and nothing else can be reached. Each host has its own
+mounts, hostname and process numbers.
 
 Nothing survives the pod: its first process ends with its parent, and the kernel ends every process
 whose namespace lost its first process.
@@ -155,14 +155,13 @@ def _write(path: Path, codes: dict[str, int | None]) -> None:
 
 
 def _start_hosts(spec: Spec, control: socket.socket) -> dict[int, str]:
-    """Start every host and send the emulator what listens for its port; return names by process."""
+    """Start every host, and send the emulator its listeners; return names by process."""
     if spec["isolation"] == "none":
         control.send(b"direct")
         return {_start_host(spec, each): each["name"] for each in spec["hosts"]}
     if all(each["address"] for each in spec["hosts"]):
         return _start_networked_hosts(spec, control)
-    with socket.create_server(("127.0.0.1", spec["port"]), backlog=128) as listener:
-        socket.send_fds(control, [b"relay"], [listener.fileno()])
+    host.send_listeners(control, b"relay", spec["ports"])
     return {_start_host(spec, each): each["name"] for each in spec["hosts"]}
 
 
@@ -173,10 +172,10 @@ def _start_networked_hosts(spec: Spec, control: socket.socket) -> dict[int, str]
     for each in spec["hosts"]:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with ours:
-            pid = _start_host(spec, each | {"port": spec["port"]}, theirs)
+            pid = _start_host(spec, each | {"ports": spec["ports"]}, theirs)
             theirs.close()
             hosts[pid] = each["name"]
-            listeners.append(host.network_of(each, pid, ours))
+            listeners += host.network_of(each, pid, ours, len(spec["ports"]))
     socket.send_fds(control, [b"relay"], listeners)
     for listener in listeners:
         os.close(listener)

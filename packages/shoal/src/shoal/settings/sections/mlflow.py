@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from ipaddress import ip_address
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -44,10 +43,9 @@ class Mlflow(Settings):
         return self.create or bool(self.arn and ":mlflow-app/" in self.arn)
 
     @property
-    def local_port(self) -> int | None:
-        """The port of a server on this machine's loopback."""
-        parts = urlsplit(self.tracking_uri or "")
-        return _port(self.tracking_uri or "") if _is_loopback(parts.hostname or "") else None
+    def is_local(self) -> bool:
+        """Whether it is a server on this machine's loopback, which shoal-local's jobs reach."""
+        return urlsplit(self.tracking_uri or "").hostname in ("127.0.0.1", "localhost")
 
     def interface_endpoints(self, network: Network) -> tuple[InterfaceEndpoint, ...]:
         """Return the service that the new VPC needs an endpoint for, as the only way to it."""
@@ -71,7 +69,7 @@ def problems(
     if mlflow.arn and mlflow.arn.split(":")[3:5] != [region, account]:
         message = f"is not in {region} of account {account}, where the trainings run"
         yield Problem("mlflow.arn", message, "name one that is there, or write `create: true`")
-    if (network.nat or network.existing) or mlflow.local_port:
+    if network.nat or network.existing or mlflow.is_local:
         pass
     elif mlflow.is_app:
         message = "is out of reach: AWS documents no interface endpoint for MLflow Apps"
@@ -87,7 +85,7 @@ def problems(
 def _port_problems(mlflow: Mlflow, network: Network) -> Iterator[Problem]:
     uri = mlflow.tracking_uri
     own_group = network.existing and network.existing.training_security_group_id
-    if uri and not mlflow.local_port and not own_group and _port(uri) != _HTTPS:
+    if uri and not mlflow.is_local and not own_group and _port(uri) != _HTTPS:
         message = "is out of reach: the training nodes' security group lets out port 443 only"
         advice = "serve it at https://, or name network.existing.training_security_group_id"
         yield Problem("mlflow.tracking_uri", message, advice, related=("network",))
@@ -96,10 +94,3 @@ def _port_problems(mlflow: Mlflow, network: Network) -> Iterator[Problem]:
 def _port(uri: str) -> int:
     parts = urlsplit(uri)
     return parts.port or (_HTTPS if parts.scheme == "https" else 80)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -50,7 +50,7 @@ class PlainType(ResourceType):
         name = self._name(request)
         facts = {**self.facts(request), "name": name}
         if "create" not in self.row:
-            return Created(name)
+            return Created(name, filled(self.row.get("attributes", {}), facts))
         operation, own = _operation(self.row["create"])
         taken = members(request.client(self.service), operation)
         arguments = {**self._taken(request, taken), **filled(own, facts)}

@@ -244,13 +244,17 @@ def start(
     folder: Path,
     hosts: Sequence[Host],
     on_line: Callable[[str, str], None],
+    other_ports: Sequence[int] = (),
 ) -> Pod:
-    """Start containers whose runtime and its Python stay readable, wherever these lie."""
+    """Start containers whose runtime and its Python stay readable, wherever these lie.
+
+    They reach shoal-local, and `other_ports` of this machine's loopback.
+    """
     runtime = image_entry.runtime.folder()
     interpreter = (runtime / "bin" / "python").resolve()
     visible = [runtime, runtime.resolve(), interpreter.parent.parent]
     port = int(core.context.endpoint_url().rpartition(":")[2].rstrip("/"))
-    return Pod(folder, hosts, core.registry, visible, port, on_line)
+    return Pod(folder, hosts, core.registry, visible, (port, *other_ports), on_line)
 
 
 def write_recipes_program(image_entry: Image, recipes: Path | None, paths: HostPaths) -> str:

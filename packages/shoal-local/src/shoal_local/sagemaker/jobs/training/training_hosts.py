@@ -23,7 +23,13 @@ from shoal_local.sagemaker.jobs.base.logs import LogStreams
 from shoal_local.sagemaker.jobs.base.paths import HostPaths, JobPaths
 from shoal_local.sagemaker.jobs.base.storage import FolderSync
 from shoal_local.sagemaker.jobs.training import warm_pools
-from shoal_local.sagemaker.jobs.training.training_request import kept_notice, plan_notice
+from shoal_local.sagemaker.jobs.training.training_request import (
+    kept_notice,
+    plan_notice,
+    tracking_notice,
+    tracking_ports,
+    variables_of,
+)
 from shoal_local.sagemaker.shapes import Document
 
 _MAX_FAILURE = 64 * 1024
@@ -83,6 +89,7 @@ class TrainingHosts:
             self._machine.notice(self._instance_type, len(self._hosts)),
             kept_notice(self._request),
             plan_notice(self._request),
+            tracking_notice(self._request),
             warm_pools.pool_notice(self._request),
         )
         yield from filter(None, may_differ)
@@ -150,8 +157,9 @@ class TrainingHosts:
                 sync = FolderSync(self._s3, self._checkpoints(self._paths.host(name)), uri)
                 syncs.callback(sync.close)
             hosts = [self._host(name) for name in self._hosts]
+            ports = tracking_ports(self._request)
             yield containers.start(
-                self._job.core, self._image, self._paths.folder, hosts, self._write_line
+                self._job.core, self._image, self._paths.folder, hosts, self._write_line, ports
             )
 
     def _write_line(self, host: str, line: str) -> None:
@@ -165,7 +173,7 @@ class TrainingHosts:
             "TRAINING_JOB_ARN": self._request["TrainingJobArn"],
             **containers.threads(self._machine, self._processes_per_host() * len(self._hosts)),
             **warm_pools.cache_variable(self._request, paths),
-            **self._request.get("Environment", {}),
+            **variables_of(self._request),
         }
         toolkit = [str(self._image.runtime.python()), "-P", containers.tool(self._image.program)]
         entry_point = self._algorithm.get("ContainerEntrypoint", toolkit)

@@ -5,6 +5,7 @@ starts.
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from shoal_local.runtimes.catalog import image
 from shoal_local.sagemaker.container.launch import networks_refused
@@ -63,6 +64,27 @@ def plan_notice(request: Document) -> str:
     if "TrainingPlanArn" not in request["ResourceConfig"]:
         return ""
     return "TrainingPlanArn: there are no training plans here, and the job does not wait for one"
+
+
+def tracking_notice(request: Document) -> str:
+    """Return the line that says that no MLflow of SageMaker's is here; "" where none is named."""
+    if "MlflowConfig" not in request:
+        return ""
+    return "MlflowConfig: there is no managed MLflow here, and MLFLOW_TRACKING_URI is left out"
+
+
+def variables_of(request: Document) -> Document:
+    """Return the variables that the request gives to its containers."""
+    variables = dict(request.get("Environment", {}))
+    if "MlflowConfig" in request:
+        variables.pop("MLFLOW_TRACKING_URI", None)
+    return variables
+
+
+def tracking_ports(request: Document) -> list[int]:
+    """Return the port of the tracking server on this machine's loopback that the job names."""
+    uri = urlsplit(variables_of(request).get("MLFLOW_TRACKING_URI", ""))
+    return [uri.port or 80] if uri.hostname in ("127.0.0.1", "localhost") else []
 
 
 def _check_resources(request: Document) -> None:
