@@ -10,7 +10,6 @@ from shoal.constructs.data.empty_on_delete import EmptyOnDelete
 from shoal.constructs.data.mlflow_app import MlflowApp
 from shoal.constructs.data.storage import Storage
 from shoal.constructs.shoal_stack import ShoalStack
-from shoal.pipelines.infrastructure import makes_app
 from shoal.settings.loading.consumers import Consumer
 from shoal.settings.names import Names
 
@@ -33,7 +32,7 @@ class DataStack(ShoalStack):
                 {"data": storage.data, "artifacts": storage.artifacts, "logs": storage.logs}
             )
         self.mlflow_app: MlflowApp | None = None
-        if makes_app(names.environment):
+        if names.environment.mlflow and names.environment.mlflow.create:
             self.mlflow_app = MlflowApp(self, "Mlflow", names=names, key=storage.key)
         self.add_outputs(
             DataBucketName=storage.data.bucket_name,

@@ -17,23 +17,21 @@ from typing import Any
 
 _NUMBER = re.compile(r"(?<!\S)([a-z]\w*)=([+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?)(?!\S)")
 _STEP = re.compile(r"(?<!\S)step=(\d+)(?:/(\d+))?")
-_PLACES = {"epoch", "step", "elapsed_s", "world_size"}
 _worker = ThreadPoolExecutor(1, "mlflow")
 
 
 def log(line: str) -> None:
     """Send the numbers of a line such as `epoch=1 step=3/9 train_loss=0.5`."""
-    if "MLFLOW_TRACKING_URI" in os.environ and (found := measured(line)):
-        _worker.submit(_run.send, *found, round(time.time() * 1000))
+    numbers, step = measured(line)
+    if step and "MLFLOW_TRACKING_URI" in os.environ:
+        _worker.submit(_run.send, numbers, step, round(time.time() * 1000))
 
 
-def measured(line: str) -> tuple[dict[str, float], int] | None:
-    """Return the numbers of a line with its step, counted over all epochs, or its epoch."""
-    found = {name: float(value) for name, value in _NUMBER.findall(line)}
-    epoch, match = int(found.get("epoch", 0)), _STEP.search(line)
-    step = int(match[1]) + max(0, epoch - 1) * int(match[2] or 0) if match else epoch
-    measured = {name: value for name, value in found.items() if name not in _PLACES}
-    return (measured, step) if measured and step else None
+def measured(line: str) -> tuple[dict[str, float], int]:
+    """Return the numbers of a line, and its step over all epochs, or else its epoch, or 0."""
+    numbers = {name: float(value) for name, value in _NUMBER.findall(line)}
+    epoch, match = int(numbers.get("epoch", 0)), _STEP.search(line)
+    return numbers, int(match[1]) + max(0, epoch - 1) * int(match[2] or 0) if match else epoch
 
 
 class _Run:

@@ -87,6 +87,7 @@ def test_a_page_shows_a_failure_on_any_screen_and_runs_nothing_of_its_text(tmp_p
     image = "pytorch:2.12.1-cu130-amzn2023-sagemaker"
     trained = f"{image}, torchrun, 2 \N{MULTIPLICATION SIGN} ml.m5.xlarge, 2 ranks"
     assert trained in found["head"]
+    assert "MLflow: http://127.0.0.1:5000/#/experiments/1/runs/a" in found["text"]
     assert "would cost on AWS" in found["head"]
     assert "step Evaluate, host algo-2, rank 3" in found["text"]
     assert (found["bars"], found["canvases"], found["images"], found["log"]) == (2, 1, 0, 2)

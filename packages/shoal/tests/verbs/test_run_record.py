@@ -13,6 +13,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from shoal.aws.execution import Execution, Step
+from shoal.aws.logs import LogLine
 from shoal.costs import prices
 from shoal.page import history
 from shoal.page.look import Look
@@ -21,13 +22,15 @@ from shoal.page.readings.gates import GateResult
 from shoal.page.readings.lineage import lineage_of
 from shoal.page.readings.money import Use, money_of
 from shoal.page.readings.resources import resources_of, uses_of
-from shoal.page.record import verdict_of
+from shoal.page.readings.step_log import StepLog
+from shoal.page.record import training_of, verdict_of
 
 if TYPE_CHECKING:
     from shoal.page.place import Place
 
 BEGAN = datetime(2026, 11, 24, tzinfo=UTC)
 HERE = "arn:aws:sagemaker:us-east-1:111122223333"
+MLFLOW = "http://127.0.0.1:5000"
 DENIED = ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "List")
 
 
@@ -227,3 +230,27 @@ def test_runs_that_cannot_be_read_are_noted_on_the_page_of_another() -> None:
 def test_a_run_that_is_stopping_needs_no_stop(status: str, verb: str) -> None:
     verdict = verdict_of(look_at(status=status), [], {}, None)
     assert verdict["next"] == f"shoal {verb} dev abc"
+
+
+@pytest.mark.parametrize(
+    ("server", "line", "at"),
+    [
+        (MLFLOW, f"View run abc at: {MLFLOW}/#/experiments/1/runs/a", "/#/experiments/1/runs/a"),
+        (f"{MLFLOW}/", f"at {MLFLOW}/#/experiments/2/runs/b", "/#/experiments/2/runs/b"),
+        (MLFLOW, f"at {MLFLOW}@evil.example/#/experiments/1/runs/a", ""),
+        (MLFLOW, "at http://evil.example/#/experiments/1/runs/a", ""),
+        (MLFLOW, "epoch=1 train_loss=0.5", ""),
+        ("", f"at {MLFLOW}/#/experiments/1/runs/a", None),
+    ],
+)
+def test_the_run_in_mlflow_is_that_of_the_jobs_own_server(
+    server: str, line: str, at: str | None
+) -> None:
+    log = StepLog(BEGAN)
+    log.add(LogLine("job/algo-1-1795489693", BEGAN, line))
+    look = look_at()
+    look.place.strategy = "torchrun"  # type: ignore[misc]
+    job = {"Environment": {"MLFLOW_TRACKING_URI": server} if server else {}}
+    told = training_of(look, job, {"Train": log})
+    assert told is not None
+    assert told["mlflow"] == (None if at is None else f"{MLFLOW}{at}")

@@ -66,7 +66,7 @@ def record(place: Place, arn: str, *, with_logs: bool = True) -> dict[str, Any]:
         "observed_at": time_text(look.now),
         "run": _run(look),
         "verdict": verdict_of(look, gates, logs, package),
-        "training": _training(look, training, logs),
+        "training": training_of(look, training, logs),
         "parameters": dict(look.parameters),
         "steps": [_step(look, step, after, jobs.get(step.name)) for step, after in look.steps()],
         "cleanups": [asdict(each) | {"at": time_text(each.at)} for each in cleanups],
@@ -152,17 +152,20 @@ def _steps_of_the_gate(look: Look) -> set[str]:
     return {each["Name"] for each in gate["Arguments"].get("ElseSteps", ())}
 
 
-def _training(look: Look, job: Mapping[str, Any] | None, logs: Logs) -> dict[str, Any] | None:
+def training_of(look: Look, job: Mapping[str, Any] | None, logs: Logs) -> dict[str, Any] | None:
     """Return what was trained, and on what; None where no training has begun."""
     if job is None:
         return None
     cluster, given = job.get("ResourceConfig", {}), job.get("HyperParameters", {})
+    server = str(job.get("Environment", {}).get("MLFLOW_TRACKING_URI", "")).rstrip("/")
+    said = (log.tracked_at for log in logs.values() if log.tracked_at.startswith(f"{server}/#/"))
     return {
         "image": image_of(job),
         "strategy": look.place.strategy,
         "instance_type": cluster.get("InstanceType"),
         "instance_count": cluster.get("InstanceCount"),
         "processes": next(filter(None, (log.processes for log in logs.values())), None),
+        "mlflow": next(said, server) or None,
         "hyperparameters": {
             name: str(value).strip('"')
             for name, value in sorted(given.items())

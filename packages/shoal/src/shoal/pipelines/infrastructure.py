@@ -88,13 +88,8 @@ def placeholder_infrastructure(environment: Environment) -> Infrastructure:
         training_image_uri=built.get("training"),
         endpoint_image_uri=built.get("endpoint"),
         file_system=mounted if environment.data.input_mode is InputMode.FSX else None,
-        mlflow_app_arn=app if makes_app(environment) else None,
+        mlflow_app_arn=app if environment.mlflow and environment.mlflow.create else None,
     )
-
-
-def makes_app(environment: Environment) -> bool:
-    """Return whether the stacks make an MLflow App."""
-    return environment.mlflow is not None and environment.mlflow.create
 
 
 def _function_arn(names: Names, purpose: str) -> str:

@@ -76,12 +76,10 @@ def _enter_network(host: Host, pod: socket.socket) -> None:
 
 def send_listeners(to: socket.socket, message: bytes, ports: Sequence[int]) -> None:
     """Send sockets that listen for these ports of this network's loopback."""
-    with contextlib.ExitStack() as opened:
-        listeners = [
-            opened.enter_context(socket.create_server(("127.0.0.1", port), backlog=128))
-            for port in ports
-        ]
-        socket.send_fds(to, [message], [each.fileno() for each in listeners])
+    listeners = [socket.create_server(("127.0.0.1", port), backlog=128) for port in ports]
+    socket.send_fds(to, [message], [each.fileno() for each in listeners])
+    for each in listeners:
+        each.close()
 
 
 def network_of(host: Host, pid: int, link: socket.socket, ports: int) -> list[int]:

@@ -109,7 +109,9 @@ function trained(training) {
   if (!training) return "";
   const options = Object.entries(training.hyperparameters).map(([name, value]) => `${name}=${value}`).join(" ");
   const words = [training.image.split("/").pop(), training.strategy, `${training.instance_count} × ${training.instance_type}`, training.processes];
-  return element("p", {}, words.filter(Boolean).join(", "), options ? element("br") : null, options ? code(options) : null);
+  const server = training.mlflow ? code(training.mlflow) : null, isLink = /^https?:/.test(training.mlflow ?? "");
+  return element("p", {}, words.filter(Boolean).join(", "), options ? element("br") : null, options ? code(options) : null,
+    server && element("br"), server && "MLflow: ", isLink ? element("a", { href: training.mlflow }, server) : server);
 }
 
 function timeline(record) {

@@ -42,6 +42,8 @@ class StepLog:
         self._count = 0
         self._lines: list[LogLine] = []
         self._parts: dict[str, str] = {}
+        self.tracked_at = ""
+        """Where a line says that MLflow has the training."""
 
     def add(self, line: LogLine) -> None:
         if len(line.text) > MAX_LINE:
@@ -54,6 +56,8 @@ class StepLog:
             self._curves.add(line)
         if self.causes:
             self.causes.add(line)
+        if "/#/experiments/" in line.text:
+            self.tracked_at = next(each for each in line.text.split() if "/#/experiments/" in each)
         match = _PARTS.search(line.text)
         if match and (line.host in self._parts or len(self._parts) < MAX_HOSTS):
             self._parts[line.host] = match["parts"]

@@ -22,7 +22,6 @@ MlflowArn = Annotated[
 TrackingUri = Annotated[
     str, StringConstraints(pattern=r"^https?://[A-Za-z0-9._-]+(:[0-9]{1,5})?(/[^\s?#@]*)?$")
 ]
-_HTTPS = 443
 
 
 class Mlflow(Settings):
@@ -69,28 +68,17 @@ def problems(
     if mlflow.arn and mlflow.arn.split(":")[3:5] != [region, account]:
         message = f"is not in {region} of account {account}, where the trainings run"
         yield Problem("mlflow.arn", message, "name one that is there, or write `create: true`")
-    if network.nat or network.existing or mlflow.is_local:
-        pass
-    elif mlflow.is_app:
+    has_way = network.nat or network.existing
+    if mlflow.is_app and not has_way:
         message = "is out of reach: AWS documents no interface endpoint for MLflow Apps"
         advice = "set network.nat: true, or name a tracking server's ARN"
         yield Problem(f"mlflow.{named[0]}", message, advice, related=("network",))
-    elif mlflow.tracking_uri:
-        message = "is out of reach: the network that is made has no way out"
-        advice = "set network.nat: true, or use a network of yours (network.existing)"
+    uri, existing = urlsplit(mlflow.tracking_uri or ""), network.existing
+    is_open = (uri.scheme, uri.port or 443) == ("https", 443)
+    is_open = is_open or bool(existing and existing.training_security_group_id)
+    if mlflow.tracking_uri and not mlflow.is_local and not (has_way and is_open):
+        message = "is out of reach: training nodes have a way to port 443, and only with a NAT"
+        advice = (
+            "serve it at https:// and set network.nat, or name a network of yours and its group"
+        )
         yield Problem("mlflow.tracking_uri", message, advice, related=("network",))
-    yield from _port_problems(mlflow, network)
-
-
-def _port_problems(mlflow: Mlflow, network: Network) -> Iterator[Problem]:
-    uri = mlflow.tracking_uri
-    own_group = network.existing and network.existing.training_security_group_id
-    if uri and not mlflow.is_local and not own_group and _port(uri) != _HTTPS:
-        message = "is out of reach: the training nodes' security group lets out port 443 only"
-        advice = "serve it at https://, or name network.existing.training_security_group_id"
-        yield Problem("mlflow.tracking_uri", message, advice, related=("network",))
-
-
-def _port(uri: str) -> int:
-    parts = urlsplit(uri)
-    return parts.port or (_HTTPS if parts.scheme == "https" else 80)

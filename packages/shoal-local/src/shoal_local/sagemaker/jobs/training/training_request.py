@@ -20,8 +20,8 @@ from shoal_local.sagemaker.jobs.training.metrics import compile_regex
 from shoal_local.sagemaker.jobs.training.spot import check_spot, is_spot
 from shoal_local.sagemaker.shapes import Document
 
-_ONLY_KEPT = ("DebugHookConfig", "ProfilerConfig")
-"""What SageMaker's SDK v2 sends with every job."""
+_ONLY_KEPT = ("DebugHookConfig", "ProfilerConfig", "MlflowConfig")
+"""What SageMaker's SDK v2 sends with every job, and where SageMaker's MLflow would track it."""
 
 
 def check_training(request: Document) -> None:
@@ -54,7 +54,7 @@ def _check_script(request: Document) -> None:
 def kept_notice(request: Document) -> str:
     """Return the line that says which fields are described and do nothing; "" without any."""
     profiles = not request.get("ProfilerConfig", {}).get("DisableProfiler", False)
-    idle = {"DebugHookConfig": True, "ProfilerConfig": profiles}
+    idle = {"DebugHookConfig": True, "ProfilerConfig": profiles, "MlflowConfig": True}
     fields = [field for field in _ONLY_KEPT if request.get(field) and idle[field]]
     return f"{' and '.join(fields)}: nothing is recorded here" if fields else ""
 
@@ -66,15 +66,8 @@ def plan_notice(request: Document) -> str:
     return "TrainingPlanArn: there are no training plans here, and the job does not wait for one"
 
 
-def tracking_notice(request: Document) -> str:
-    """Return the line that says that no MLflow of SageMaker's is here; "" where none is named."""
-    if "MlflowConfig" not in request:
-        return ""
-    return "MlflowConfig: there is no managed MLflow here, and MLFLOW_TRACKING_URI is left out"
-
-
 def variables_of(request: Document) -> Document:
-    """Return the variables that the request gives to its containers."""
+    """Return the variables that the request gives to its containers; no managed MLflow is here."""
     variables = dict(request.get("Environment", {}))
     if "MlflowConfig" in request:
         variables.pop("MLFLOW_TRACKING_URI", None)
