@@ -1,7 +1,6 @@
 """Sends the numbers that rank 0 prints to MLflow while it trains, where MLFLOW_TRACKING_URI is set.
 
-A thread does it: training neither waits for a server nor fails without one. AWS's current images
-have MLflow's client, and SageMaker's plugin for it.
+A thread does it: training neither waits for a server nor fails without one, or without a client.
 """
 
 from __future__ import annotations

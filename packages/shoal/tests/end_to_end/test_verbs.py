@@ -9,30 +9,24 @@ import os
 import re
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
 import jsonschema
 import pytest
 
 from local_kit.control import eventually
-from local_kit.ports import unused_ports
 from shoal.aws.target import Target
-from shoal.processes import stop
 from tests.end_to_end.conftest import Checkout, Finished
-from tests.repository import CHECKOUT, ROOT
+from tests.repository import ROOT
 from tests.training_code.mnist import write_subset
 
 PIPELINE = "shoal-mnist-dev"
 DATA, ARTIFACTS = (f"{PIPELINE}-{use}-111122223333-us-east-1" for use in ("data", "artifacts"))
 GRAPHS = ("Images per second (images/s)", "Duration of steps (s)", "Endpoint calls", "Loss")
 SCHEMA = json.loads((ROOT / "packages/shoal/src/shoal/page/run.schema.json").read_text())
-MLFLOW = CHECKOUT / ".shoal" / "mlflow" / "bin" / "python"
-"""Installed by `python3 dev/tools/install.py sdks`."""
 
 
 @pytest.fixture(scope="module")
@@ -188,74 +182,6 @@ def test_the_report_of_a_run_has_its_measurements_costs_and_origin(
     losses = next(each for each in record["curves"] if each["name"] == "train:loss")
     assert len(losses["points"]) > 2
     assert record["unread"] == []
-
-
-@pytest.fixture
-def mlflow_server(tmp_path: Path) -> Iterator[str]:
-    """The address of a real tracking server with an empty database."""
-    port = next(unused_ports())
-    options = ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
-    store = ["--backend-store-uri", f"sqlite:///{tmp_path}/mlflow.db"]
-    process = subprocess.Popen(
-        [MLFLOW, "-m", "mlflow", "server", *options, *store],
-        cwd=tmp_path,
-        env={"PATH": f"{MLFLOW.parent}:{os.environ['PATH']}", "MLFLOW_DISABLE_TELEMETRY": "true"},
-        start_new_session=True,
-    )
-    uri = f"http://127.0.0.1:{port}"
-    health = f"{uri}/health"
-    try:
-        assert eventually(lambda: process.poll() is not None or _is_up(health), 300)
-        assert (process.poll(), _is_up(health)) == (None, True)
-        yield uri
-    finally:
-        stop(process)
-
-
-def _is_up(address: str) -> bool:
-    try:
-        with urlopen(address) as answer:
-            return int(answer.status) == 200
-    except OSError:
-        return False
-
-
-def with_mlflow(checkout: Checkout, *command: str) -> str:
-    """Return what a program prints whose interpreter has MLflow behind the product's packages."""
-    packages = [str(CHECKOUT / "packages" / name / "src") for name in ("shoal", "shoal-local")]
-    paths = (str(checkout.root), *packages, sysconfig.get_path("purelib"))
-    variables = {"PYTHONPATH": os.pathsep.join(paths), "HOME": str(checkout.root / "home")}
-    more = {"MLFLOW_DISABLE_TELEMETRY": "true", "PATH": os.environ["PATH"]}
-    finished = subprocess.run(
-        [MLFLOW, *command],
-        cwd=checkout.root,
-        env=variables | more,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert finished.returncode == 0, finished.stderr
-    return finished.stdout
-
-
-@pytest.mark.nightly
-def test_a_run_that_is_exported_twice_is_one_run_of_mlflow_with_one_version(
-    mlflow_server: str, trained: Finished, checkout: Checkout, tmp_path: Path
-) -> None:
-    export = ("--root", str(checkout.root), "report", "dev", run_id(trained), "--local")
-    for _ in range(2):
-        with_mlflow(checkout, "-m", "shoal.cli", *export, "--mlflow", mlflow_server)
-    reader = str(Path(__file__).with_name("mlflow_reader.py"))
-    read = json.loads(with_mlflow(checkout, reader, mlflow_server, PIPELINE))
-    record = run_json(checkout, run_id(trained), tmp_path)
-    (run,), ((version, source, _),) = read["runs"], read["versions"]
-    losses = next(each["points"] for each in record["curves"] if each["name"] == "train:loss")
-    assert (run["name"], run["status"]) == (record["run"]["id"], "FINISHED")
-    assert run["parameters"] == record["parameters"]
-    assert run["metrics"]["train:loss"] == [[x, value] for x, value, _ in losses]
-    assert run["files"] == ["evaluation.json", "run.html", "run.json"]
-    assert run["tags"]["shoal.lineage.model_archive"] in source
-    assert (str(version), source) == ("1", record["package"]["archive"])
 
 
 def test_the_report_of_a_failed_run_quotes_the_line_that_says_why(

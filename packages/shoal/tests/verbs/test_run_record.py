@@ -247,7 +247,8 @@ def test_the_run_in_mlflow_is_that_of_the_jobs_own_server(
     server: str, line: str, at: str | None
 ) -> None:
     log = StepLog(BEGAN)
-    log.add(LogLine("job/algo-1-1795489693", BEGAN, line))
+    for text in (line, f"View experiment at: {MLFLOW}/#/experiments/1"):
+        log.add(LogLine("job/algo-1-1795489693", BEGAN, text))
     look = look_at()
     look.place.strategy = "torchrun"  # type: ignore[misc]
     job = {"Environment": {"MLFLOW_TRACKING_URI": server} if server else {}}

@@ -319,7 +319,7 @@ class Environment(WorkloadSettings):
     file_system: FileSystem | None = None
     """The file system that `data.input_mode: FSx` reads from."""
     mlflow: Mlflow | None = None
-    """Where the trainings' metrics go while they run; see docs/guides/runs.md."""
+    """Where trainings track in MLflow; see docs/guides/runs.md."""
     local: Local = Local()
     """What only the emulator on this machine needs to know; AWS never sees it."""
     promoted_from: Slug | None = None

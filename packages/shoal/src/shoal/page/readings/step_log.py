@@ -57,7 +57,8 @@ class StepLog:
         if self.causes:
             self.causes.add(line)
         if "/#/experiments/" in line.text:
-            self.tracked_at = next(each for each in line.text.split() if "/#/experiments/" in each)
+            places = (word for word in line.text.split() if "/#/experiments/" in word)
+            self.tracked_at = next((each for each in places if "/runs/" in each), self.tracked_at)
         match = _PARTS.search(line.text)
         if match and (line.host in self._parts or len(self._parts) < MAX_HOSTS):
             self._parts[line.host] = match["parts"]

@@ -76,7 +76,7 @@ def _sections(environment: Environment) -> Iterator[Problem]:
     of, names, training = environment, Names(environment), environment.training
     yield from regions.problems(of.region, _asks_of_regions(of))
     yield from network.problems(of.network, of.region)
-    yield from mlflow.problems(of.mlflow, of.network, region=of.region, account=of.account)
+    yield from mlflow.problems(of.mlflow, of.network, of.region, of.account)
     yield from file_system.problems(of.file_system, of.data)
     yield from schedules.problems(of.schedules, of.data)
     yield from serving.problems(

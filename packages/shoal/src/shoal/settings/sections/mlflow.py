@@ -1,4 +1,4 @@
-"""The section `mlflow` of an environment file: where the trainings' metrics go while they run."""
+"""The section `mlflow` of an environment file: where trainings track while they run."""
 
 from __future__ import annotations
 
@@ -25,16 +25,14 @@ TrackingUri = Annotated[
 
 
 class Mlflow(Settings):
-    """Where the trainings' metrics go while they run: one of the keys says it."""
+    """Where trainings track: one key says it."""
 
     arn: MlflowArn | None = None
-    """ARN of a serverless MLflow App, or of a tracking server, of SageMaker's."""
+    """An App's of SageMaker's, or a tracking server's."""
     tracking_uri: TrackingUri | None = None
-    """Address of a server of yours. One on loopback, as in http://127.0.0.1:5000, is for this
-    machine only.
-    """
+    """A server of yours; one on loopback is for this machine only."""
     create: bool = False
-    """Make a serverless MLflow App; it keeps its files in the artifact bucket."""
+    """Make a serverless App; its files are in the artifact bucket."""
 
     @property
     def is_app(self) -> bool:
@@ -53,10 +51,8 @@ class Mlflow(Settings):
         return () if has_way or not self.arn else (service,)
 
 
-def problems(
-    mlflow: Mlflow | None, network: Network, *, region: str, account: str
-) -> Iterator[Problem]:
-    """Yield what is wrong with the section of an environment in `region` of `account`."""
+def problems(mlflow: Mlflow | None, network: Network, *place: str) -> Iterator[Problem]:
+    """Yield what is wrong with the section of an environment in `place`, region and account."""
     if mlflow is None or not mlflow.model_fields_set:  # or its only key is wrong, which is told
         return
     named = [key for key in ("arn", "tracking_uri", "create") if getattr(mlflow, key)]
@@ -65,8 +61,8 @@ def problems(
         advice = "write one of arn, tracking_uri and `create: true`"
         yield Problem("mlflow", message, advice)
         return
-    if mlflow.arn and mlflow.arn.split(":")[3:5] != [region, account]:
-        message = f"is not in {region} of account {account}, where the trainings run"
+    if mlflow.arn and mlflow.arn.split(":")[3:5] != [*place]:
+        message = f"is not in {' of account '.join(place)}, where the trainings run"
         yield Problem("mlflow.arn", message, "name one that is there, or write `create: true`")
     has_way = network.nat or network.existing
     if mlflow.is_app and not has_way:
@@ -74,7 +70,7 @@ def problems(
         advice = "set network.nat: true, or name a tracking server's ARN"
         yield Problem(f"mlflow.{named[0]}", message, advice, related=("network",))
     uri, existing = urlsplit(mlflow.tracking_uri or ""), network.existing
-    is_open = (uri.scheme, uri.port or 443) == ("https", 443)
+    is_open = uri.scheme == "https" and uri.netloc.partition(":")[2] in ("", "443")
     is_open = is_open or bool(existing and existing.training_security_group_id)
     if mlflow.tracking_uri and not mlflow.is_local and not (has_way and is_open):
         message = "is out of reach: training nodes have a way to port 443, and only with a NAT"

@@ -60,8 +60,7 @@ class InterfaceEndpoint(StrEnum):
     SNS = "sns"
     SQS = "sqs"
     STEP_FUNCTIONS = "states"
-    EXPERIMENTS = "sagemaker.experiments"
-    """MLflow tracking servers; its service has a name of another form."""
+    EXPERIMENTS = "sagemaker.experiments"  # MLflow tracking servers
 
     def service_name(self, region: str) -> str:
         """Return the name of the endpoint service in `region`."""

@@ -4,8 +4,8 @@ starts.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from shoal_local.runtimes.catalog import image
 from shoal_local.sagemaker.container.launch import networks_refused
@@ -22,6 +22,8 @@ from shoal_local.sagemaker.shapes import Document
 
 _ONLY_KEPT = ("DebugHookConfig", "ProfilerConfig", "MlflowConfig")
 """What SageMaker's SDK v2 sends with every job, and where SageMaker's MLflow would track it."""
+
+_LOOPBACK = re.compile(r"http://(?:127\.0\.0\.1|localhost)(?::([1-9]\d{0,4}))?(?:/|$)")
 
 
 def check_training(request: Document) -> None:
@@ -68,16 +70,14 @@ def plan_notice(request: Document) -> str:
 
 def variables_of(request: Document) -> Document:
     """Return the variables that the request gives to its containers; no managed MLflow is here."""
-    variables = dict(request.get("Environment", {}))
-    if "MlflowConfig" in request:
-        variables.pop("MLFLOW_TRACKING_URI", None)
-    return variables
+    absent = "MLFLOW_TRACKING_URI" if "MlflowConfig" in request else ""
+    return {name: text for name, text in request.get("Environment", {}).items() if name != absent}
 
 
 def tracking_ports(request: Document) -> list[int]:
     """Return the port of the tracking server on this machine's loopback that the job names."""
-    uri = urlsplit(variables_of(request).get("MLFLOW_TRACKING_URI", ""))
-    return [uri.port or 80] if uri.hostname in ("127.0.0.1", "localhost") else []
+    found = _LOOPBACK.match(variables_of(request).get("MLFLOW_TRACKING_URI", ""))
+    return [int(found[1] or 80) % 65536] if found else []
 
 
 def _check_resources(request: Document) -> None:

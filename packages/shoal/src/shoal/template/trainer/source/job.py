@@ -19,6 +19,7 @@ if interface := os.environ.get("SM_NETWORK_INTERFACE_NAME"):
 import torch
 import torch.distributed as dist
 from transformers import TrainerCallback
+from transformers.integrations import is_mlflow_available
 from transformers.trainer_utils import get_last_checkpoint
 
 FAMILIES = ("qwen3", "llama", "gemma3_text")
@@ -46,6 +47,7 @@ def parser() -> argparse.ArgumentParser:
 
 def arguments(options: argparse.Namespace) -> dict[str, Any]:
     """Return what TrainingArguments takes; a step's batch is the same on any number of ranks."""
+    tracks = "MLFLOW_TRACKING_URI" in os.environ and is_mlflow_available()
     return {
         "output_dir": options.checkpoint_dir,
         "max_steps": options.steps,
@@ -60,7 +62,8 @@ def arguments(options: argparse.Namespace) -> dict[str, Any]:
         "save_total_limit": 2,
         "logging_steps": 10,
         "disable_tqdm": True,  # prints lines of metrics instead
-        "report_to": "none",
+        "report_to": "mlflow" if tracks else "none",
+        "run_name": os.environ.get("MLFLOW_RUN_NAME"),
         "ddp_find_unused_parameters": False,
     }
 
