@@ -7,15 +7,14 @@ from typing import Any
 from shoal.pipelines.expressions import EXECUTION_ARN, EXECUTION_ID, Join
 from shoal.settings.names import Names
 
-EXECUTION_TAG = "shoal.execution_arn"
-"""By which `shoal report --mlflow` finds the run that the training wrote."""
+EXECUTION_TAG = "shoal.execution_arn"  # by which `shoal report --mlflow` finds the run
 
 
 def add_to(request: dict[str, Any], names: Names, app_arn: str | None) -> None:
     """Add to CreateTrainingJob's request where it tracks; `app_arn` is the App that was made.
 
-    The variables are MLflow's own (mlflow 3.17.2, environment_variables.py), but for the run's
-    name. They stand beside MlflowConfig too: no page of AWS says that a container learns of that.
+    MLflow reads all variables but the run's name (3.17.2, environment_variables.py). They stand
+    beside MlflowConfig too: no page of AWS says that a container learns of that.
     """
     mlflow = names.environment.mlflow
     arn = mlflow and (mlflow.arn or app_arn)

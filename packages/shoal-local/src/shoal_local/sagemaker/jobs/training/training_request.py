@@ -77,7 +77,8 @@ def variables_of(request: Document) -> Document:
 def tracking_ports(request: Document) -> list[int]:
     """Return the port of the tracking server on this machine's loopback that the job names."""
     found = _LOOPBACK.match(variables_of(request).get("MLFLOW_TRACKING_URI", ""))
-    return [int(found[1] or 80) % 65536] if found else []
+    port = int(found[1] or 80) if found else 0
+    return [port] if 0 < port < 65536 else []
 
 
 def _check_resources(request: Document) -> None:
