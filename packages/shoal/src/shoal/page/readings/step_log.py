@@ -42,8 +42,7 @@ class StepLog:
         self._count = 0
         self._lines: list[LogLine] = []
         self._parts: dict[str, str] = {}
-        self.tracked_at = ""
-        """Where a line says that MLflow has the training."""
+        self.tracked_at = ""  # where a line says that MLflow has the training
 
     def add(self, line: LogLine) -> None:
         if len(line.text) > MAX_LINE:
