@@ -11,23 +11,16 @@ import pytest
 from local_kit.runtime import Runtime
 from tests.repository import ROOT
 
-CODE = ROOT / "training_code"
+CODE = str(ROOT / "training_code")
 SAY = "from common import tracking; [tracking.log(f'epoch={each} loss=0.5') for each in (1, 2, 3)]"
 MEASURE = "from common import tracking; import sys; print(tracking.measured(sys.argv[1]))"
 
 
 def said(python: str, program: str, *arguments: str, **variables: str) -> str:
     """Return what a program prints that ends well."""
-    finished = subprocess.run(
-        [python, "-c", program, *arguments],
-        env={"PYTHONPATH": str(CODE), **variables},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=True,
-        timeout=120,
-    )
-    return finished.stdout.strip()
+    command, environment = [python, "-c", program, *arguments], {"PYTHONPATH": CODE, **variables}
+    output = subprocess.check_output(command, env=environment, stderr=subprocess.STDOUT, text=True)
+    return output.strip()
 
 
 @pytest.mark.parametrize(
@@ -38,7 +31,6 @@ def said(python: str, program: str, *arguments: str, **variables: str) -> str:
         ("epoch=3 test_accuracy=0.9914", "({'epoch': 3.0, 'test_accuracy': 0.9914}, 3)"),
         ("epoch=1 loss=nan images=1,000", "({'epoch': 1.0}, 1)"),
         ("saved the model in /opt/ml/model", "({}, 0)"),
-        ("fabric=loopback efa=0 hosts=1", "({'efa': 0.0, 'hosts': 1.0}, 0)"),
     ],
 )
 def test_a_line_has_numbers_and_a_step_over_all_epochs(line: str, measured: str) -> None:
