@@ -97,6 +97,13 @@ def test_a_stopped_run_goes_on_with_another_number_of_ranks(job: Job) -> None:
     assert job.difference("whole/model", "stopped/model") < 1e-3
 
 
+@pytest.mark.parametrize("job", ["ddp"], indirect=True)
+def test_zero_without_its_package_is_refused(job: Job) -> None:
+    words = ("--sharding", "zero3", "--train-dir", "data", "--model-dir", "model")
+    end = job.runtime.run(job.runtime.alone(job.code / "train.py", *words), job.folder)
+    assert (end.returncode, "error: zero3 needs deepspeed" in end.output) == (2, True), end.output
+
+
 @of_all
 @pytest.mark.parametrize("parts", ["1", "3"])
 def test_training_begins_with_a_base_in_one_file_or_more(job: Job, parts: str) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import job
 import torch
 from accelerate import Accelerator, DeepSpeedPlugin, FullyShardedDataParallelPlugin, PartialState
-from accelerate.utils import DistributedType
+from accelerate.utils import DistributedType, is_deepspeed_available
 from data import examples
 from saved_model import begin, save
 from transformers import get_cosine_schedule_with_warmup, set_seed
@@ -28,6 +28,10 @@ def main(arguments: Sequence[str]) -> None:
     parser = job.parser()
     parser.add_argument("--sharding", choices=("ddp", "fsdp", "zero3"), default="ddp")
     options = parser.parse_args(arguments)
+    if options.sharding == "zero3" and not is_deepspeed_available():
+        parser.error(
+            "zero3 needs deepspeed, which AWS's image has; fsdp shards the same without it"
+        )
     folder = Path(options.checkpoint_dir) / options.sharding  # each writes its own kind
     folder.mkdir(parents=True, exist_ok=True)
     checkpoint = get_last_checkpoint(str(folder))
@@ -78,11 +82,8 @@ def spread_by(sharding: str, batch_size: int, checkpoint: Path | None) -> Accele
         os.environ["ACCELERATE_TORCH_DEVICE"] = "cpu"
         PartialState._prepare_backend = lambda *_: ("gloo", DistributedType.MULTI_GPU)
     if sharding == "fsdp":
-        names = {
-            "auto_wrap_policy": "transformer_based_wrap",
-            "state_dict_type": "SHARDED_STATE_DICT",
-        }
-        plugin = FullyShardedDataParallelPlugin(fsdp_version=2, **names)
+        wrap = "transformer_based_wrap"  # each layer by itself
+        plugin = FullyShardedDataParallelPlugin(fsdp_version=2, auto_wrap_policy=wrap)
         return Accelerator(mixed_precision=precision, fsdp_plugin=plugin)
     import deepspeed
 
