@@ -61,8 +61,8 @@ class Alone:
 
     def __init__(self, options: argparse.Namespace) -> None:
         """Join the other processes, and make the network, the same in each. Raise ValueError."""
-        self.options, self.stop = options, StopRequest()
-        self.strategy = self.join()
+        self.options = options
+        self.strategy, self.stop = self.join(), StopRequest()  # TensorFlow's handler goes first
         if options.deterministic == "True" and options.xla == "False":
             tf.config.experimental.enable_op_determinism()
         self.replicas = max(self.processes, self.strategy.num_replicas_in_sync)
