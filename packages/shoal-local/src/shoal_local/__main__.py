@@ -149,10 +149,12 @@ SERVE_OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "--faults": {
         "type": Path,
         "metavar": "FILE",
-        "help": (
-            "file of what goes wrong on purpose (packages/shoal-local/src/shoal_local/faults.py);"
-            " for tests, and without it nothing does"
-        ),
+        "help": "file of what goes wrong on purpose (shoal_local/faults.py), for tests",
+    },
+    "--capacity": {
+        "type": Path,
+        "metavar": "FILE",
+        "help": "file that says which instances there are (sagemaker/jobs/training/capacity.py)",
     },
     "--duration": {
         "type": duration,
@@ -218,6 +220,7 @@ def serve(options: argparse.Namespace) -> int:
     first, *others = options.account or [DEFAULT_ACCOUNT]
     region, *other_regions = options.region or [DEFAULT_REGION]
     same = ("port", "accelerators", "schedule_speed", "hosting_speed", "enforce_iam", "recipes")
+    files = ("faults", "capacity")
     settings = Options(
         state.folder,
         first,
@@ -226,8 +229,7 @@ def serve(options: argparse.Namespace) -> int:
         others=tuple(others),
         other_regions=tuple(other_regions),
         durations=dict(options.duration),
-        faults=options.faults,
-        **{name: getattr(options, name) for name in same},
+        **{name: getattr(options, name) for name in (*same, *files)},
     )
     emulator = Emulator(settings)
     try:

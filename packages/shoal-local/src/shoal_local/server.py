@@ -55,7 +55,7 @@ class Options:
       to endpoints, run.
     - `enforce_iam`: whether callers' policies are applied.
     - `faults`, `durations`: the file of faults, and seconds of `Settings` that differ from AWS's;
-      both for tests.
+      both for tests. `capacity`: the file that says which instances there are.
 
     Raises EmulatorError for a runtime or a duration that does not exist, and for an account that is
     named twice.
@@ -74,6 +74,7 @@ class Options:
     others: tuple[str, ...] = ()
     other_regions: tuple[str, ...] = ()
     faults: Path | None = None
+    capacity: Path | None = None
     durations: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -171,6 +172,7 @@ class Emulator:
             images=options.images,
             recipes=options.recipes,
             hosting_speed=options.hosting_speed,
+            capacity=options.capacity,
         )
         return Shared(
             region=options.region,

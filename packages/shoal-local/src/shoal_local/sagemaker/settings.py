@@ -18,6 +18,8 @@ class Settings:
     """Runtimes by the patterns of the user's own images, for which they stand."""
     recipes: Path | None = None
     """The folder with the recipes of images whose program is their own."""
+    capacity: Path | None = None
+    """The file that says which instances there are; without it, enough of everything."""
     stop_grace_s: float = 120.0
     """From SIGTERM to SIGKILL (API_StopTrainingJob: 120 seconds)."""
     container_start_s: float = 480.0
@@ -31,6 +33,7 @@ class Settings:
     "Model Hosting FAQs").
     """
     hosting_speed: float = 1.0
-    """How much faster than the clock waiting and baking of endpoints run."""
+    """How much faster than the clock waiting and baking of endpoints, and waits for capacity, run.
+    """
     lambda_step_s: float = 600.0
     """The longest a Lambda step of a pipeline may take."""

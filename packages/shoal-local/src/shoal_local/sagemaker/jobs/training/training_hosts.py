@@ -23,6 +23,7 @@ from shoal_local.sagemaker.jobs.base.logs import LogStreams
 from shoal_local.sagemaker.jobs.base.paths import HostPaths, JobPaths
 from shoal_local.sagemaker.jobs.base.storage import FolderSync
 from shoal_local.sagemaker.jobs.training import warm_pools
+from shoal_local.sagemaker.jobs.training.capacity import instances
 from shoal_local.sagemaker.jobs.training.training_request import (
     kept_notice,
     plan_notice,
@@ -53,8 +54,7 @@ class TrainingHosts:
         self._log = LogStreams(logs, job.kind.log_group, job.name, self._paths.log)
         self._machine = containers.Machine.here(job.core.settings.accelerators)
         self._algorithm = self._request["AlgorithmSpecification"]
-        resources = self._request["ResourceConfig"]
-        self._instance_type, count = resources["InstanceType"], resources["InstanceCount"]
+        self._instance_type, count = instances(request)
         # Without namespaces there is one host only, and no host name but this machine's.
         names = [f"algo-{number}" for number in range(1, count + 1)]
         self._hosts = ["localhost"] if isolation_refused() else names

@@ -16,6 +16,7 @@ from shoal_local.sagemaker.errors import (
 )
 from shoal_local.sagemaker.jobs.base.channels import check_channel
 from shoal_local.sagemaker.jobs.base.paths import HostPaths
+from shoal_local.sagemaker.jobs.training.capacity import candidates
 from shoal_local.sagemaker.jobs.training.metrics import compile_regex
 from shoal_local.sagemaker.jobs.training.spot import check_spot, is_spot
 from shoal_local.sagemaker.shapes import Document
@@ -85,9 +86,11 @@ def _check_resources(request: Document) -> None:
     resources = request["ResourceConfig"]
     if resources.get("KeepAlivePeriodInSeconds") and is_spot(request):
         raise invalid("Warm pools (KeepAlivePeriodInSeconds) cannot be used with spot instances")
-    if resources["InstanceType"].split(".")[1].startswith(("trn", "inf")):
-        raise not_emulated(f"AWS Neuron devices ({resources['InstanceType']})")
-    if resources["InstanceCount"] > 1 and (reason := networks_refused()):
+    asked = candidates(request)
+    for each in asked:
+        if each.instance_type.split(".")[1].startswith(("trn", "inf")):
+            raise not_emulated(f"AWS Neuron devices ({each.instance_type})")
+    if any(each.count > 1 for each in asked) and (reason := networks_refused()):
         raise not_emulated(
             "several hosts on this machine: each needs its own /opt/ml and its own network, and"
             f" that is refused ({reason})"

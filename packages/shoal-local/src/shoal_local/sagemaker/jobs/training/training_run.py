@@ -16,14 +16,17 @@ from shoal_local.sagemaker.container.launch import Pod
 from shoal_local.sagemaker.jobs.base.job import Ending, EndReason, Job, JobFailedError, supervise
 from shoal_local.sagemaker.jobs.base.jobs import JobRun
 from shoal_local.sagemaker.jobs.training import warm_pools
+from shoal_local.sagemaker.jobs.training.capacity import NO_CAPACITY, Offers, waits
 from shoal_local.sagemaker.jobs.training.metrics import Metrics
 from shoal_local.sagemaker.jobs.training.spot import Allowance, is_interrupted
 from shoal_local.sagemaker.jobs.training.training_hosts import TrainingHosts
 from shoal_local.sagemaker.measurements import TRAINING
 from shoal_local.sagemaker.shapes import Document
 
+_POLL_S = 0.2
 _MESSAGES = {
     "Starting": "Starting the training job",
+    "Pending": "Waiting for capacity of the requested instances",
     "Interrupted": "The managed spot training instances were interrupted",
     "Downloading": "Downloading input data",
     "Training": "Training image download completed. Training in progress.",
@@ -49,6 +52,8 @@ class TrainingRun(JobRun):
         # A stop may come before there is a container to stop, so it is looked for at each step.
         self._job.check_not_stopped()
         self._job.check_capacity()
+        if not self._take_instances():
+            return "Stopped", ""
         with closing(TrainingHosts(self._job, self._image, self._metrics.see)) as hosts:
             self._enter("Downloading", TrainingStartTime=names.now())
             hosts.prepare()
@@ -64,6 +69,31 @@ class TrainingRun(JobRun):
                 hosts.prepare()
                 ending = self._train(hosts)
             return self._conclude(hosts, ending)
+
+    def _take_instances(self) -> bool:
+        """Wait for capacity, and return whether there is some before the request's limit. The guide
+        has no name for the end of that wait but that of MaxWaitTimeExceeded.
+        """
+        settings, orders = self._job.core.settings, self._job.orders
+        offers, limit_s = Offers(settings.capacity, settings.hosting_speed), waits(self._request)
+        until = time.monotonic() + limit_s / settings.hosting_speed
+        while (found := offers.first(self._request)) is None:
+            if not limit_s:
+                raise JobFailedError(NO_CAPACITY)
+            if self._job.document()["SecondaryStatus"] != "Pending":
+                self._enter("Pending")
+            if time.monotonic() >= until:
+                self._exceeded = "MaxWaitTimeExceeded"
+                return False
+            orders.stop.wait(_POLL_S)
+            self._job.check_not_stopped()
+        if "InstancePreferences" in self._request["ResourceConfig"]:
+            selected = {
+                "SelectedInstanceType": found.instance_type,
+                "SelectedInstanceCount": found.count,
+            }
+            self._job.change(lambda document: document["ResourceConfig"].update(selected))
+        return True
 
     def _train(self, hosts: TrainingHosts) -> Ending:
         self._job.check_not_stopped()

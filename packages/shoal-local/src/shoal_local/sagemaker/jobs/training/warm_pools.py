@@ -15,6 +15,7 @@ from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.errors import invalid
 from shoal_local.sagemaker.jobs.base.job import TRAINING
 from shoal_local.sagemaker.jobs.base.paths import HostPaths
+from shoal_local.sagemaker.jobs.training.capacity import instances
 from shoal_local.sagemaker.shapes import Document
 
 CACHE_PATH = "/opt/ml/sagemaker/warmpoolcache"
@@ -32,7 +33,7 @@ def pool_notice(request: Document) -> str:
         return ""
     return (
         "KeepAlivePeriodInSeconds: the warm pool is there without a quota. On AWS the quota for"
-        f" warm pools of {request['ResourceConfig']['InstanceType']} is 0 until it is raised, and"
+        f" warm pools of {instances(request)[0]} is 0 until it is raised, and"
         " there is no pool then"
     )
 

@@ -1,0 +1,124 @@
+"""Which instances a training job gets: the type that it asks for, or the first of its list that has
+capacity. `serve --capacity FILE` says what there is; without it there is enough of everything.
+
+The file is JSON and is read again each time: instance type or ARN of a training plan, to `count`,
+the free instances; `from_s`, the seconds after the file was written from which they are; and
+`quota`, of a type. Sources: developer guide, "Instance preference lists for training jobs"; API
+reference, InstancePreference and StoppingCondition. Messages are worded as users report them.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shoal_local.errors import AwsError
+from shoal_local.sagemaker.errors import invalid
+from shoal_local.sagemaker.jobs.training.spot import is_spot
+from shoal_local.sagemaker.shapes import Document
+
+NO_CAPACITY = (
+    "CapacityError: Unable to provision requested ML compute capacity. Please retry using a"
+    " different ML instance type."
+)
+_EXCLUDED = ("InstanceType", "InstanceGroups", "InstancePlacementConfig")
+_ACCELERATED = ("ml.p", "ml.g", "ml.trn", "ml.inf")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Instances that a job may get."""
+
+    instance_type: str
+    count: int
+    plan: str | None = None
+
+
+@dataclass(frozen=True)
+class Offers:
+    """What a capacity file says, whose clock runs `speed` times as fast; without one there is
+    enough of everything.
+    """
+
+    file: Path | None = None
+    speed: float = 1.0
+
+    def check_quotas(self, request: Document) -> None:
+        """Raise ResourceLimitExceeded if a type's quota is short of what is asked of it."""
+        rows, _ = self._read()
+        for each in candidates(request):
+            quota = rows.get(each.instance_type, {}).get("quota")
+            if each.plan is None and quota is not None and quota < each.count:
+                raise AwsError(
+                    "ResourceLimitExceeded",
+                    f"The account-level service limit '{each.instance_type} for training job usage'"
+                    f" is {quota} Instances, with current utilization of 0 Instances and a request"
+                    f" delta of {each.count} Instances. Please use AWS Service Quotas to request an"
+                    " increase for this quota.",
+                )
+
+    def first(self, request: Document) -> Candidate | None:
+        """Return the first candidate that there is capacity for now."""
+        rows, age_s = self._read()
+        for each in candidates(request):
+            row = rows.get(each.plan or each.instance_type, {})
+            free = row.get("count", each.count) if row.get("from_s", 0) <= age_s else 0
+            if free >= each.count:
+                return each
+        return None
+
+    def _read(self) -> tuple[Mapping[str, Any], float]:
+        """Return the rows, and how many seconds ago they were written."""
+        if self.file is None:
+            return {}, 0.0
+        rows: Mapping[str, Any] = json.loads(self.file.read_text(encoding="utf-8"))
+        return rows, (time.time() - self.file.stat().st_mtime) * self.speed
+
+
+def candidates(request: Document) -> list[Candidate]:
+    """Return the instances that a request accepts, in its order. Raise ValidationException for a
+    request that says it in no way, or in two.
+    """
+    resources = request["ResourceConfig"]
+    listed, count = resources.get("InstancePreferences"), resources.get("InstanceCount")
+    plan = resources.get("TrainingPlanArn")
+    if not listed:
+        for field in ("InstanceType", "InstanceCount"):
+            if resources.get(field) is None:
+                raise invalid(f"ResourceConfig.{field} is required")
+        return [Candidate(resources["InstanceType"], count, plan)]
+    types = [each["InstanceType"] for each in listed]
+    counts = [each.get("InstanceCount", count) for each in listed]
+    own = sum("InstanceCount" in each for each in listed)
+    with_spot = ["EnableManagedSpotTraining"] if is_spot(request) else []
+    if excluded := [field for field in _EXCLUDED if resources.get(field)] + with_spot:
+        raise invalid(f"InstancePreferences cannot be used with {excluded[0]}.")
+    if len(set(types)) < len(types):
+        raise invalid("An instance type can appear only once in InstancePreferences.")
+    if own not in (0, len(listed)) or (own == 0) is (count is None):
+        raise invalid("Set InstanceCount on every preference, or in ResourceConfig only.")
+    plans = [next(iter(each.get("TrainingPlanArns", ())), None) for each in listed]
+    if plan and any(plans):
+        raise invalid("TrainingPlanArn cannot be used with TrainingPlanArns of a preference.")
+    return [Candidate(*each) for each in zip(types, counts, plans, strict=True)]
+
+
+def waits(request: Document) -> float:
+    """Return the seconds that a job waits for capacity. A list of CPUs is tried once; so is, here,
+    what has no MaxPendingTimeInSeconds, for which no page names a wait.
+    """
+    kinds = [each.instance_type for each in candidates(request)]
+    can_wait = any(kind.startswith(_ACCELERATED) for kind in kinds)
+    limit = request["StoppingCondition"].get("MaxPendingTimeInSeconds", 0)
+    return float(limit) if can_wait else 0.0
+
+
+def instances(document: Document) -> tuple[str, int]:
+    """Return the type and the number of the instances that a job has, or asks for first."""
+    first, resources = candidates(document)[0], document["ResourceConfig"]
+    kind = resources.get("SelectedInstanceType", first.instance_type)
+    return kind, resources.get("SelectedInstanceCount", first.count)

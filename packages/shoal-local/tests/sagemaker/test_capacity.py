@@ -1,0 +1,143 @@
+"""Capacity days: a file says which instances there are, and jobs end as AWS documents."""
+
+from __future__ import annotations
+
+import json
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from local_kit.sagemaker_account import TRAINING_IMAGE, Account, until
+from shoal_local.errors import AwsError
+from shoal_local.sagemaker.settings import Settings
+from tests.sagemaker.conftest import Services
+
+P5, P4D, CPU, OTHER = "ml.p5.48xlarge", "ml.p4d.24xlarge", "ml.m5.xlarge", "ml.c5.xlarge"
+PLAN = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/p5"
+NONE, NUMBERS = {"count": 0}, count(1)
+BOTH = [{"InstanceType": P5}, {"InstanceType": P4D}]
+PLANNED = [{"InstanceType": P5, "TrainingPlanArns": [PLAN]}, {"InstanceType": P4D}]
+SCRIPT = {
+    "TrainingImage": TRAINING_IMAGE,
+    "TrainingInputMode": "File",
+    "ContainerEntrypoint": ["/bin/bash", "-c", "true"],
+}
+
+
+def request_of(account: Account, listed: Any, pending_s: int = 0, **keys: Any) -> dict[str, Any]:
+    limit = {"MaxPendingTimeInSeconds": pending_s} if pending_s else {}
+    resources = {"InstancePreferences": listed, "VolumeSizeInGB": 1}
+    if isinstance(listed, str):
+        resources = {"InstanceType": listed, "VolumeSizeInGB": 1}
+    if keys.pop("counted", True):
+        resources["InstanceCount"] = 1
+    resources |= keys.pop("resources", {})
+    name, condition = f"day-{next(NUMBERS)}", {"MaxRuntimeInSeconds": 60} | limit
+    return account.training(
+        name,
+        AlgorithmSpecification=SCRIPT,
+        ResourceConfig=resources,
+        StoppingCondition=condition,
+        **keys,
+    )
+
+
+@pytest.mark.parametrize(
+    ("day", "listed", "pending_s", "status", "selected"),
+    [
+        pytest.param({}, BOTH, 0, "Completed", P5, id="first type"),
+        pytest.param({P5: NONE}, BOTH, 0, "Completed", P4D, id="second type"),
+        pytest.param({P5: NONE, P4D: NONE}, BOTH, 0, "Failed", None, id="no type"),
+        pytest.param({P5: NONE, P4D: NONE}, BOTH, 1800, "Stopped", None, id="pending limit"),
+        pytest.param(
+            {P5: NONE, P4D: {"count": 1, "from_s": 2400}},
+            BOTH,
+            3600,
+            "Completed",
+            P4D,
+            id="after 40 minutes",
+        ),
+        pytest.param({CPU: NONE, OTHER: NONE}, None, 1800, "Failed", None, id="CPUs do not wait"),
+        pytest.param({P4D: NONE}, P4D, 0, "Failed", None, id="one type without capacity"),
+        pytest.param({PLAN: {"count": 1}, P5: NONE}, PLANNED, 0, "Completed", P5, id="plan"),
+        pytest.param({PLAN: NONE}, PLANNED, 0, "Completed", P4D, id="plan full or scheduled"),
+    ],
+)
+def test_a_day_ends_as_documented(
+    account: Account,
+    second_service: Services,
+    tmp_path: Path,
+    day: Any,
+    listed: Any,
+    pending_s: int,
+    status: str,
+    selected: str | None,
+) -> None:
+    listed = listed or [{"InstanceType": CPU}, {"InstanceType": OTHER}]
+    file = tmp_path / "capacity.json"
+    file.write_text(json.dumps(day))
+    service = second_service(Settings(capacity=file, hosting_speed=1200.0))
+    request = request_of(account, listed, pending_s)
+    service.handle("CreateTrainingJob", request, "caller")
+    name = {"TrainingJobName": request["TrainingJobName"]}
+    job: dict[str, Any] = until(
+        lambda: service.handle("DescribeTrainingJob", name, "caller"),
+        lambda each: each["TrainingJobStatus"] in {"Completed", "Failed", "Stopped"},
+    )
+    assert job["TrainingJobStatus"] == status
+    resources = job["ResourceConfig"]
+    assert resources.get("SelectedInstanceType") == selected
+    assert resources.get("SelectedInstanceCount") == (1 if selected else None)
+    assert ("InstanceType" in resources) is isinstance(listed, str)
+    statuses = [each["Status"] for each in job["SecondaryStatusTransitions"]]
+    assert ("Pending" in statuses) is (pending_s > 0 and listed is BOTH)
+    if status == "Failed":
+        assert job["FailureReason"].startswith("CapacityError: Unable to provision")
+    if status == "Stopped":
+        assert statuses[-1] == "MaxWaitTimeExceeded"
+
+
+COUNTED = [{"InstanceType": P5, "InstanceCount": 1}, {"InstanceType": P4D, "InstanceCount": 1}]
+
+
+@pytest.mark.parametrize(
+    ("listed", "keys", "code", "says"),
+    [
+        (BOTH, {}, "ResourceLimitExceeded", f"'{P4D} for training job usage' is 0 Instances"),
+        (COUNTED[:1] + BOTH[1:], {"counted": False}, "ValidationException", "on every preference"),
+        (COUNTED, {}, "ValidationException", "or in ResourceConfig only"),
+        (BOTH, {"counted": False}, "ValidationException", "Set InstanceCount on every"),
+        (BOTH + BOTH, {}, "ValidationException", "can appear only once"),
+        (BOTH, {"resources": {"InstanceType": P5}}, "ValidationException", "with InstanceType"),
+        (
+            PLANNED,
+            {"resources": {"TrainingPlanArn": PLAN}},
+            "ValidationException",
+            "TrainingPlanArn cannot be used with TrainingPlanArns",
+        ),
+        (
+            BOTH,
+            {"EnableManagedSpotTraining": True},
+            "ValidationException",
+            "with EnableManagedSpotTraining",
+        ),
+    ],
+)
+def test_a_list_is_rejected_as_a_whole(
+    account: Account,
+    second_service: Services,
+    tmp_path: Path,
+    listed: Any,
+    keys: dict[str, Any],
+    code: str,
+    says: str,
+) -> None:
+    file = tmp_path / "capacity.json"
+    file.write_text(json.dumps({P4D: {"quota": 0}}))
+    service = second_service(Settings(capacity=file))
+    with pytest.raises(AwsError) as caught:
+        service.handle("CreateTrainingJob", request_of(account, listed, **keys), "caller")
+    assert caught.value.code == code
+    assert says in str(caught.value)
