@@ -26,7 +26,7 @@ from shoal.page.readings.gates import GateResult, gates_of
 from shoal.page.readings.lineage import code_of, image_of, lineage_of
 from shoal.page.readings.money import money_of
 from shoal.page.readings.report import answers_of, evaluation_of, package_of
-from shoal.page.readings.resources import resources_of, uses_of
+from shoal.page.readings.resources import instances_of, resources_of, uses_of
 from shoal.page.readings.step_log import StepLog
 from shoal.pipelines import step_names
 
@@ -156,14 +156,15 @@ def training_of(look: Look, job: Mapping[str, Any] | None, logs: Logs) -> dict[s
     """Return what was trained, and on what; None where no training has begun."""
     if job is None:
         return None
-    cluster, given = job.get("ResourceConfig", {}), job.get("HyperParameters", {})
+    kind, count = instances_of(job.get("ResourceConfig", {}))
+    given = job.get("HyperParameters", {})
     server = str(job.get("Environment", {}).get("MLFLOW_TRACKING_URI", "")).rstrip("/")
     said = (log.tracked_at for log in logs.values() if log.tracked_at.startswith(f"{server}/#/"))
     return {
         "image": image_of(job),
         "strategy": look.place.strategy,
-        "instance_type": cluster.get("InstanceType"),
-        "instance_count": cluster.get("InstanceCount"),
+        "instance_type": kind,
+        "instance_count": count,
         "processes": next(filter(None, (log.processes for log in logs.values())), None),
         "mlflow": next(said, server) or None,
         "hyperparameters": {

@@ -121,8 +121,16 @@ def _job_uses(look: Look, step: Step, job: Job) -> Iterator[Use]:
     seconds = job.get("BillableTimeInSeconds") if ended else None
     if seconds is None:
         seconds = seconds_between(began, ended or look.now) or 0.0
-    kind, count = cluster.get("InstanceType"), cluster.get("InstanceCount")
+    kind, count = instances_of(cluster)
     yield Use(step.name, kind, count, float(seconds), ended is None)
+
+
+def instances_of(cluster: Mapping[str, Any]) -> tuple[str | None, int | None]:
+    """Return the type and the number of a job's instances: of a list, what SageMaker selected,
+    which is billed (botocore 1.44.5, ResourceConfig.SelectedInstanceType).
+    """
+    count = cluster.get("SelectedInstanceCount") or cluster.get("InstanceCount")
+    return cluster.get("SelectedInstanceType") or cluster.get("InstanceType"), count
 
 
 _TIMED = ("Training", "Processing", "Transform")
