@@ -24,7 +24,7 @@ from shoal.pipelines.graph import Pipeline
 from shoal.pipelines.infrastructure import Infrastructure
 from shoal.pipelines.parameters import declare
 from shoal.pipelines.requests import EVALUATION_FILE, EVALUATION_OUTPUT, Requests
-from shoal.pipelines.retries import CREATE_CALL, JOB
+from shoal.pipelines.retries import CREATE_CALL, JOB, of_training
 from shoal.pipelines.steps import (
     After,
     Condition,
@@ -55,7 +55,8 @@ def training_pipeline(
     parameters = declare(environment, infrastructure, launch)
     requests = Requests(environment, infrastructure, launch, parameters)
 
-    train = Training(step_names.TRAIN, requests.training(), retries=(CREATE_CALL, JOB))
+    retries = of_training(environment.training.capacity.retry_for_s)
+    train = Training(step_names.TRAIN, requests.training(), retries=retries)
 
     report = ReportFile("EvaluationReport", output=EVALUATION_OUTPUT, path=EVALUATION_FILE)
     evaluate = Processing(

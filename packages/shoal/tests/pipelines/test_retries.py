@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shoal.pipelines.retries import CREATE_CALL, JOB, RetryOn, RetryPolicy
+from shoal.pipelines.retries import CREATE_CALL, JOB, RetryOn, RetryPolicy, of_training
 
 
 def test_a_policy_is_written_in_the_definition_language() -> None:
@@ -28,12 +28,33 @@ def test_a_policy_is_written_in_the_definition_language() -> None:
         ({"max_attempts": 21}, "max_attempts must be 1 to 20, not 21"),
         ({"interval_s": 0}, "interval_s must be 1 to 43200, not 0"),
         ({"interval_s": 43201}, "interval_s must be 1 to 43200, not 43201"),
+        ({"max_attempts": None}, "either max_attempts or expire_after_min"),
+        ({"expire_after_min": 1}, "either max_attempts or expire_after_min"),
+        ({"max_attempts": None, "expire_after_min": 14401}, "must be 1 to 14400, not 14401"),
     ],
 )
 def test_limits_of_the_documentation_hold(wrong: dict[str, Any], message: str) -> None:
     valid: dict[str, Any] = {"on": (RetryOn.THROTTLING,), "max_attempts": 1}
     with pytest.raises(ValueError, match=message):
         RetryPolicy(**valid | wrong)
+
+
+@pytest.mark.parametrize(
+    ("retry_for_s", "interval_s", "minutes"),
+    [(60, 60, 1), (301, 300, 6), (86_400, 300, 1440), (864_000, 300, 14_400)],
+)
+def test_capacity_is_looked_for_as_long_as_said_and_nothing_else(
+    retry_for_s: int, interval_s: int, minutes: int
+) -> None:
+    _, waiting, lost = of_training(retry_for_s)
+    assert waiting.to_json() == {
+        "ExceptionType": ["SageMaker.CAPACITY_ERROR"],
+        "IntervalSeconds": interval_s,
+        "BackoffRate": 1.0,
+        "ExpireAfterMin": minutes,
+    }
+    assert (lost.on, lost.max_attempts) == ((RetryOn.JOB_INTERNAL_ERROR,), JOB.max_attempts)
+    assert of_training(None) == (CREATE_CALL, JOB)
 
 
 def test_a_failing_script_is_never_tried_again() -> None:

@@ -12,8 +12,10 @@ from shoal.constructs.roles.actor_role import ActorRole
 from shoal.constructs.roles.sagemaker_role import repository_arn
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.names import Names
+from shoal.settings.sections.capacity import Capacity
 from shoal.settings.sections.serving import Endpoint
 from shoal.settings.settings import GuardRails
+from tests.identity.reference import mistakes
 from tests.repository import ROOT
 from tests.stacks.conftest import MakeStage
 from tests.stacks.reading import as_list, definition, properties, role, statements
@@ -58,6 +60,26 @@ def test_guard_rails_that_are_off_leave_names_roles_and_approval_as_they_are(
     for sid in changed:
         without = {key: value for key, value in enforced[sid].items() if key != "Condition"}
         assert off[sid] == without
+
+
+def test_the_pipeline_takes_the_training_plan_that_is_named_and_no_other(
+    pipeline: Template, make_stage: MakeStage
+) -> None:
+    where = "arn:aws:sagemaker:us-east-1:111122223333"
+    plan, sid = f"{where}:training-plan/p4d", "UseTrainingPlans"
+    training = load_environment("dev", ROOT).training
+    capacity = Capacity(training_plan_arn=plan)
+    stage = make_stage("dev", training=training.model_copy(update={"capacity": capacity}))
+    planned = statements(Template.from_stack(stage.workloads[0].pipeline), PREFIX + "pipeline")
+    assert planned.keys() - statements(pipeline, PREFIX + "pipeline").keys() == {sid}
+    assert planned[sid] == {
+        "Sid": sid,
+        "Effect": "Allow",
+        "Action": "sagemaker:CreateTrainingJob",
+        "Resource": [f"{where}:reserved-capacity/*", plan],
+    }
+    job = f"{where}:training-job/pipelines-*"  # which another statement allows
+    assert list(mistakes(planned[sid] | {"Resource": [*planned[sid]["Resource"], job]})) == []
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,13 @@ def plan(environment: Environment, notices: Sequence[str] = (), root: Path | Non
     if endpoint:
         count = endpoint.instance_count
         testing.append(_instances("endpoint", endpoint.instance_type, count, environment))
-    nodes = _instances("training", training.instance_type, training.instance_count, environment)
+    types = {training.instance_type: training.instance_count}
+    if training.capacity.preferences:
+        types = training.candidates
+    nodes = max(
+        (_instances("training", *each, environment) for each in types.items()),
+        key=lambda line: line.usd_per_hour or 0.0,
+    )
     shared = set(_shared_stacks(environment)) if environment.workloads else set[Stack]()
     return Plan(
         environment,
@@ -289,6 +295,12 @@ def _notes(environment: Environment) -> Iterator[str]:
             " `shoal deploy` waits for, and less than one USD"
         )
     yield from _serving_notes(environment)
+    if environment.training.capacity.preferences:
+        for kind, count in environment.training.candidates.items():
+            usd = _instances("training", kind, count, environment).usd_per_hour
+            price = "an unknown price" if usd is None else f"{usd:.2f} USD"
+            yield f"{count} x {kind}, if training gets it, costs {price} an hour"
+        yield "the sums have the dearest of these; what SageMaker selects is billed"
     if environment.training.spot:
         yield (
             "training is on spot capacity, which costs less than the on-demand price shown; its"

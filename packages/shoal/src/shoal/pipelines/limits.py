@@ -19,6 +19,7 @@ _OUTPUT = {
     "Transform": "TransformOutput",
     "Tuning": "OutputDataConfig",
 }
+_PLANS = frozenset({"TrainingPlanArn", "TrainingPlanArns"})
 RUN_TIME = ("StoppingCondition", "MaxRuntimeInSeconds")
 
 
@@ -79,6 +80,14 @@ def queue_names(definition: Mapping[str, Any]) -> list[str]:
     steps = every_step(definition["Steps"])
     urls = {step["SqsQueueUrl"] for step in steps if step["Type"] == "Callback"}
     return sorted(url.rpartition("/")[2] for url in urls)
+
+
+def training_plans(definition: Mapping[str, Any]) -> list[str]:
+    """Return the ARNs of the training plans whose capacity the jobs of a definition may take."""
+    clusters = [each for each in _objects(definition["Steps"]) if _PLANS & each.keys()]
+    named = [each.get("TrainingPlanArn") for each in clusters]
+    named += [arn for each in clusters for arn in each.get("TrainingPlanArns", ())]
+    return sorted({arn for arn in named if isinstance(arn, str)})
 
 
 def parameter_values(definition: Mapping[str, Any]) -> dict[str, list[Any]]:

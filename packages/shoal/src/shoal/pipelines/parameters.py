@@ -33,8 +33,10 @@ class Parameters:
     evaluation_data: Parameter
     """The evaluation's data, always in S3; without a file system that of a channel."""
     code_uri: Parameter
-    instance_type: Parameter
-    instance_count: Parameter
+    instance_type: Parameter | None
+    """None where SageMaker chooses from `training.capacity.preferences`."""
+    instance_count: Parameter | None
+    """None where each type of that list has its own."""
     gates: Mapping[Bound, Parameter]
     hyperparameters: Mapping[str, Parameter | str]
     """Hyperparameter, as the script knows it, to its parameter, or to its text, which stays."""
@@ -47,8 +49,7 @@ class Parameters:
         return (
             *data,
             *manifest,
-            self.instance_type,
-            self.instance_count,
+            *filter(None, (self.instance_type, self.instance_count)),
             *self.gates.values(),
             *(each for each in self.hyperparameters.values() if isinstance(each, Parameter)),
         )
@@ -58,6 +59,7 @@ def declare(environment: Environment, infrastructure: Infrastructure, launch: La
     """Return the parameters, with the environment's values as defaults."""
     training, mounted = environment.training, infrastructure.file_system
     data, dataset_uri = environment.data, Names(environment).dataset_uri
+    preferences = training.capacity.preferences
     uris = {
         name: Parameter(uri_parameter(name), "String", channel.uri or f"{dataset_uri}/{name}/")
         for name, channel in data.channels.items()
@@ -71,10 +73,14 @@ def declare(environment: Environment, infrastructure: Infrastructure, launch: La
         channels=uris | directories,
         evaluation_data=uris[environment.evaluation.channel],
         code_uri=Parameter("CodeUri", "String", infrastructure.code_uri),
-        instance_type=Parameter(
+        instance_type=None
+        if preferences
+        else Parameter(
             "InstanceType", "String", training.instance_type, training.other_instance_types
         ),
-        instance_count=Parameter("InstanceCount", "Integer", training.instance_count),
+        instance_count=None
+        if preferences and preferences[0].instance_count
+        else Parameter("InstanceCount", "Integer", training.instance_count),
         gates={
             bound: Parameter(bound.parameter, "Float", bound.value)
             for bound in bounds(environment.evaluation.gates)

@@ -8,6 +8,7 @@ from typing import Any
 from shoal.launch import Launch, fabric
 from shoal.launch.tables import takes_volume_key
 from shoal.pipelines import step_names, tracking
+from shoal.pipelines.capacity import resource_config, stopping_condition
 from shoal.pipelines.expressions import EXECUTION_ID, Expression, Join, Parameter, Property
 from shoal.pipelines.infrastructure import Infrastructure
 from shoal.pipelines.parameters import Parameters
@@ -107,12 +108,8 @@ class Requests:
                 "S3Uri": artifacts(self.names, "checkpoints"),
                 "LocalPath": "/opt/ml/checkpoints",
             },
-            "ResourceConfig": {
-                "InstanceType": self.parameters.instance_type,
-                "InstanceCount": self.parameters.instance_count,
-                "VolumeSizeInGB": settings.volume_size_gb,
-            },
-            "StoppingCondition": {"MaxRuntimeInSeconds": settings.max_runtime_s},
+            "ResourceConfig": resource_config(settings, self.parameters),
+            "StoppingCondition": stopping_condition(settings),
             "VpcConfig": self._training_vpc(),
             "Tags": self._tags(),
         }
@@ -121,7 +118,6 @@ class Requests:
         tracking.add_to(request, self.names, self.infrastructure.mlflow_app_arn)
         if settings.spot:
             request["EnableManagedSpotTraining"] = True
-            request["StoppingCondition"]["MaxWaitTimeInSeconds"] = settings.max_wait_s
         return request
 
     def evaluation(self) -> dict[str, Any]:
@@ -278,7 +274,9 @@ class Requests:
         them.
         """
         contract: dict[str, Any] = dict(self.launch.hyperparameters)
-        if "sagemaker_instance_type" in contract:
+        if self.parameters.instance_type is None:  # the toolkit reads which one the job has
+            contract.pop("sagemaker_instance_type", None)
+        elif "sagemaker_instance_type" in contract:
             contract["sagemaker_instance_type"] = self.parameters.instance_type
         if self.launch.needs_model_dir:
             contract["model_dir"] = artifacts(self.names, "training", "model")

@@ -6,12 +6,15 @@ https://docs.aws.amazon.com/sagemaker/latest/dg/pipelines-retry-policy.html
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
 MAX_ATTEMPTS = 20
 MAX_INTERVAL_S = 43_200
+MAX_EXPIRE_MIN = 14_400
+_CAPACITY_INTERVAL_S = 300
 
 
 class RetryOn(StrEnum):
@@ -26,30 +29,38 @@ class RetryOn(StrEnum):
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """Up to `max_attempts` further attempts, after `interval_s` and then `backoff_rate` times
-    longer.
+    """Up to `max_attempts` further attempts, or for `expire_after_min` minutes, after `interval_s`
+    and then `backoff_rate` times longer.
     """
 
     on: tuple[RetryOn, ...]
-    max_attempts: int
+    max_attempts: int | None = None
     interval_s: int = 1
     backoff_rate: float = 2.0
+    expire_after_min: int | None = None
 
     def __post_init__(self) -> None:
         if not self.on:
             raise ValueError("a retry policy needs at least one exception type")
-        if not 1 <= self.max_attempts <= MAX_ATTEMPTS:
+        if (self.max_attempts is None) is (self.expire_after_min is None):
+            raise ValueError("a retry policy needs either max_attempts or expire_after_min")
+        if self.max_attempts is not None and not 1 <= self.max_attempts <= MAX_ATTEMPTS:
             raise ValueError(f"max_attempts must be 1 to {MAX_ATTEMPTS}, not {self.max_attempts}")
+        if self.expire_after_min is not None and not 1 <= self.expire_after_min <= MAX_EXPIRE_MIN:
+            minutes = self.expire_after_min
+            raise ValueError(f"expire_after_min must be 1 to {MAX_EXPIRE_MIN}, not {minutes}")
         if not 1 <= self.interval_s <= MAX_INTERVAL_S:
             raise ValueError(f"interval_s must be 1 to {MAX_INTERVAL_S}, not {self.interval_s}")
 
     def to_json(self) -> dict[str, Any]:
-        return {
+        policy = {
             "ExceptionType": [str(kind) for kind in self.on],
             "IntervalSeconds": self.interval_s,
             "BackoffRate": self.backoff_rate,
-            "MaxAttempts": self.max_attempts,
         }
+        if self.expire_after_min is not None:
+            return policy | {"ExpireAfterMin": self.expire_after_min}
+        return policy | {"MaxAttempts": self.max_attempts}
 
 
 CREATE_CALL = RetryPolicy((RetryOn.SERVICE_FAULT, RetryOn.THROTTLING), max_attempts=5, interval_s=5)
@@ -58,3 +69,18 @@ JOB = RetryPolicy(
     (RetryOn.CAPACITY_ERROR, RetryOn.JOB_INTERNAL_ERROR), max_attempts=5, interval_s=60
 )
 """The job found no instances, or the service lost it."""
+
+
+def of_training(retry_for_s: int | None) -> tuple[RetryPolicy, ...]:
+    """Return the policies of a training step that looks for instances as long as JOB does, or for
+    `retry_for_s`: then at a fixed pace, since a doubled pause would sleep through free capacity.
+    """
+    if retry_for_s is None:
+        return (CREATE_CALL, JOB)
+    waiting = RetryPolicy(
+        (RetryOn.CAPACITY_ERROR,),
+        interval_s=min(_CAPACITY_INTERVAL_S, retry_for_s),
+        backoff_rate=1.0,
+        expire_after_min=math.ceil(retry_for_s / 60),
+    )
+    return (CREATE_CALL, waiting, replace(JOB, on=(RetryOn.JOB_INTERNAL_ERROR,)))

@@ -21,6 +21,7 @@ from shoal.settings.parsing.base import (
     Settings,
     Slug,
 )
+from shoal.settings.sections.capacity import Capacity, first_preference
 from shoal.settings.sections.channels import EVALUATED, ChannelName, Data
 from shoal.settings.sections.delivery import Delivery
 from shoal.settings.sections.file_system import FileSystem
@@ -137,14 +138,22 @@ class Training(Settings):
     """Ranks on each node, for launchers that start several (mpirun, torchrun); left out, one per
     GPU, or one.
     """
-    instance_type: InstanceType = "ml.p4d.24xlarge"
-    """SageMaker instance type of each training node."""
+    capacity: Capacity = Capacity()
+    """Where the instances come from, and how long the job waits."""
+    instance_type: InstanceType = Field(
+        default_factory=lambda keys: first_preference(keys, "instance_type", "ml.p4d.24xlarge")
+    )
+    """SageMaker instance type of each training node. Left out, the first of capacity.preferences,
+    or ml.p4d.24xlarge.
+    """
     other_instance_types: Annotated[tuple[InstanceType, ...], Field(max_length=20)] = ()
     """Types that an execution may choose instead (parameter InstanceType); the pipeline's role
     refuses all others.
     """
-    instance_count: Annotated[int, Field(ge=1, le=128)] = 1
-    """Number of training nodes."""
+    instance_count: Annotated[int, Field(ge=1, le=128)] = Field(
+        default_factory=lambda keys: first_preference(keys, "instance_count", 1)
+    )
+    """Number of training nodes. Left out, that of the first of capacity.preferences, or 1."""
     volume_size_gb: Annotated[int, Field(ge=1, le=16384)] = 100
     """Size of each node's volume in GB; also of the evaluation's, where output_compression is none
     and it is more than 30.
@@ -203,6 +212,13 @@ class Training(Settings):
 
     Those of the workload's file count too.
     """
+
+    @property
+    def candidates(self) -> dict[str, int]:
+        """Return the instance types that a job may get, each with its number of nodes."""
+        count, preferences = self.instance_count, self.capacity.preferences
+        listed = {each.instance_type: each.instance_count or count for each in preferences}
+        return listed or dict.fromkeys((self.instance_type, *self.other_instance_types), count)
 
     @property
     def keeps_files(self) -> bool:

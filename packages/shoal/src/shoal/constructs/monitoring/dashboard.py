@@ -139,7 +139,7 @@ class Dashboard(Construct):
     def _training(self) -> Iterator[dict[str, Any]]:
         """Yield graphs of jobs; those of devices that no instance type has would stay empty."""
         environment = self._names.environment
-        types = (environment.training.instance_type, *environment.training.other_instance_types)
+        types = environment.training.candidates
         yield from self._workload()
         if any(map(has_efa, types)):
             for title, name in _FABRIC.items():

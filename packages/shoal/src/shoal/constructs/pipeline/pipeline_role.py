@@ -29,7 +29,7 @@ from shoal.constructs.roles.guard_rails import (
     within,
 )
 from shoal.constructs.roles.sagemaker_role import repository_arns
-from shoal.pipelines.limits import limits, queue_names
+from shoal.pipelines.limits import limits, queue_names, training_plans
 from shoal.settings.names import SEALED, Names
 from shoal.settings.settings import GuardRails
 
@@ -84,6 +84,8 @@ class PipelineRole(ActorRole):
         self.allow_part("call-functions", functions=called)
         if queues := queue_names(definition):
             self.allow_part("call-queues", queues=queues)
+        if plans := training_plans(definition):
+            self.allow_part("training-plans", plans=plans)
         roles = [role.role_arn for role in jobs]
         self.allow_part("start-jobs", roles=roles, key=key.key_arn)
 

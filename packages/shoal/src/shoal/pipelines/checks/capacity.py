@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network
 
 from shoal.launch.fabric import addresses_per_node
+from shoal.launch.tables import is_accelerated
 from shoal.settings.parsing.errors import Problem
 from shoal.settings.sections.network import AWS_RESERVES, Subnets, divide, training_ranges, usable
 from shoal.settings.settings import Environment, Training
@@ -44,7 +45,7 @@ def addresses(environment: Environment) -> Addresses:
     servers = 1 + -(-file_system.storage_capacity_gib // _GIB_PER_FILE_SERVER) if file_system else 0
     evaluation = addresses_per_node(environment.evaluation.instance_type)
     return Addresses(
-        job=training.instance_count * _addresses_per_node(training),
+        job=_most(training)[0],
         others=evaluation + servers + len(environment.interface_endpoints),
     )
 
@@ -63,14 +64,20 @@ def subnets(environment: Environment) -> Subnets:
 
 
 def problems(environment: Environment) -> Iterator[Problem]:
-    """Refuse more nodes than the largest training subnet has addresses for.
+    """Refuse more nodes than the largest training subnet has addresses for, and a wait that counts
+    for none of the types (botocore 1.44.5, StoppingCondition.MaxPendingTimeInSeconds).
 
     How many addresses an existing VPC has free, only AWS knows.
     """
+    training, key = environment.training, "training.capacity.max_pending_s"
+    if training.capacity.max_pending_s and not any(map(is_accelerated, training.candidates)):
+        message = "bounds the wait for accelerated types only, and all of these have CPUs"
+        advice = "remove it: a job on CPUs fails at once, and retry_for_s starts it again"
+        yield Problem(key, message, advice, training.capacity.max_pending_s)
     if environment.network.existing:
         return
-    count, instance_type = environment.training.instance_count, environment.training.instance_type
-    each, cidr = _addresses_per_node(environment.training), environment.network.cidr
+    taken, count, instance_type = _most(environment.training)
+    each, cidr = taken // count, environment.network.cidr
     needed = addresses(environment)
     available = usable(training_ranges(cidr)[-1])
     if needed.min <= available:
@@ -87,9 +94,12 @@ def problems(environment: Environment) -> Iterator[Problem]:
     yield Problem("training.instance_count", message, advice, count)
 
 
-def _addresses_per_node(training: Training) -> int:
-    """Return the addresses of the largest type that an execution may choose."""
-    return max(map(addresses_per_node, (training.instance_type, *training.other_instance_types)))
+def _most(training: Training) -> tuple[int, int, str]:
+    """Return the most addresses that a job may take, and the nodes and the type that take them."""
+    return max(
+        (count * addresses_per_node(kind), count, kind)
+        for kind, count in training.candidates.items()
+    )
 
 
 def _prefix_for(addresses: int) -> int:

@@ -142,7 +142,8 @@ def _notices(environment: Environment, launch: Launch) -> Iterator[str]:
             f"account {environment.account} is a placeholder from documentation; put your own there"
             " before you deploy to AWS"
         )
-    if environment.pipeline is None and "instance_type" not in training.model_fields_set:
+    names_type = training.capacity.preferences or "instance_type" in training.model_fields_set
+    if environment.pipeline is None and not names_type:
         yield (
             f"training.instance_type is left out, so training takes {training.instance_type}; write"
             f" the type that you want (`shoal plan {environment.name}` has its price)"

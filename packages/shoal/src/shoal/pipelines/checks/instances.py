@@ -10,6 +10,7 @@ from shoal.launch import Launch, image_uri, recipes, tables
 from shoal.launch.errors import Risk
 from shoal.pipelines import shapes
 from shoal.settings.parsing.errors import ConfigError, Problem
+from shoal.settings.sections.capacity import Capacity
 from shoal.settings.sections.serving import NO_RECIPE
 from shoal.settings.settings import Environment
 
@@ -35,15 +36,15 @@ def problems(environment: Environment) -> Iterator[Problem]:
         if settings is None:
             continue
         key, instance_type = f"{section}.instance_type", settings.instance_type
-        allowed = shapes.values_of(shape)
-        if instance_type not in allowed:
-            near = difflib.get_close_matches(instance_type, allowed, n=5, cutoff=0.5) or allowed[:5]
-            message = f"is not one of the {len(allowed)} instance types that SageMaker has for this"
-            yield Problem(key, message, f"choose one, such as {', '.join(near)}", instance_type)
+        if unknown := list(_unknown(key, instance_type, shape)):
+            yield from unknown
         elif section in on_aws_images and (kind := _other_architecture(instance_type)):
             message = f"has {kind}, for which the images in Shoal's launch/images.yaml are not made"
             advice = "choose one such as ml.m5.xlarge, or with GPUs for training"
             yield Problem(key, message, advice, instance_type)
+    for each in environment.training.capacity.preferences[1:]:
+        key, shape = "training.capacity.preferences", _SHAPES["training"]
+        yield from _unknown(key, each.instance_type, shape)
     drivers = shapes.values_of("ProductionVariantInferenceAmiVersion")
     for section in ("endpoint", "serving"):
         settings = getattr(environment, section)
@@ -65,6 +66,15 @@ def problems(environment: Environment) -> Iterator[Problem]:
             yield Problem(f"{section}.image_uri", message, advice, uri)
     yield from _serving_recipe(environment)
     yield from _borrowed_image(environment)
+
+
+def _unknown(key: str, instance_type: str, shape: str) -> Iterator[Problem]:
+    """Yield that SageMaker has no such type for this use."""
+    allowed = shapes.values_of(shape)
+    if instance_type not in allowed:
+        near = difflib.get_close_matches(instance_type, allowed, n=5, cutoff=0.5) or allowed[:5]
+        message = f"is not one of the {len(allowed)} instance types that SageMaker has for this"
+        yield Problem(key, message, f"choose one, such as {', '.join(near)}", instance_type)
 
 
 def _borrowed_image(environment: Environment) -> Iterator[Problem]:
@@ -165,16 +175,20 @@ def other_types(
     definition: Mapping[str, Any],
     build: Callable[[Environment], dict[str, Any]],
 ) -> Iterator[Problem]:
-    """Yield a problem for each of `training.other_instance_types` that needs another request, or
-    cannot run at all.
+    """Yield a problem for each of `training.other_instance_types`, or of the preferences, that
+    needs another request, or cannot run at all.
 
     The launcher's hyperparameters, EFA's variables and the image are fixed when the definition is
     made, from `training.instance_type`. `build` returns the definition of an environment, or raises
     ConfigError.
     """
-    key, training = "training.other_instance_types", environment.training
-    for instance_type in training.other_instance_types:
-        changes = {"instance_type": instance_type, "other_instance_types": ()}
+    training, only = environment.training, {"other_instance_types": (), "capacity": Capacity()}
+    is_listed = bool(training.capacity.preferences)
+    key = f"training.{'capacity.preferences' if is_listed else 'other_instance_types'}"
+    for instance_type, count in training.candidates.items():
+        if instance_type == training.instance_type:
+            continue
+        changes = {"instance_type": instance_type, "instance_count": count, **only}
         section = training.model_copy(update=changes)
         try:
             other = build(environment.model_copy(update={"training": section}))
@@ -182,9 +196,19 @@ def other_types(
             message = f"cannot run there: {error.problems[0].message}"
             yield Problem(key, message, "leave it out", instance_type)
             continue
-        ours, theirs = (each["Steps"][0]["Arguments"] for each in (definition, other))
-        # the type is a parameter of both
-        differing = sorted(key for key in {*ours, *theirs} if ours.get(key) != theirs.get(key))
+        ours, theirs = (_fixed_for_a_type(each) for each in (definition, other))
+        names = {*ours, *theirs}
+        differing = sorted(name for name in names if ours.get(name) != theirs.get(name))
         if differing:
             message = f"needs other {', '.join(differing)} than {training.instance_type}"
             yield Problem(key, message, "give it an environment of its own", instance_type)
+
+
+def _fixed_for_a_type(definition: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the training request has that follows from an instance type."""
+    request = dict(definition["Steps"][0]["Arguments"])
+    for key in ("ResourceConfig", "StoppingCondition"):
+        del request[key]
+    told = request["HyperParameters"]  # of a list the toolkit is not told the type
+    kept = {name: value for name, value in told.items() if name != "sagemaker_instance_type"}
+    return request | {"HyperParameters": kept}

@@ -18,6 +18,7 @@ from shoal.launch import launch_of, tables
 from shoal.settings.loading.workload import FOLDER, load_workload, workload_file, workload_folder
 from shoal.settings.parsing.base import Settings
 from shoal.settings.parsing.errors import ConfigError, Problem
+from shoal.settings.sections.capacity import Capacity
 from shoal.settings.sections.hyperparameters import HyperparameterValue, as_text
 from shoal.settings.settings import Environment
 
@@ -188,7 +189,8 @@ def _would_fit(environment: Environment, root: Path, **changes: Any) -> bool:
 
 
 def _changed(environment: Environment, **changes: Any) -> Environment:
-    training = environment.training.model_copy(update={"other_instance_types": (), **changes})
+    alone: dict[str, Any] = {"other_instance_types": (), "capacity": Capacity()}
+    training = environment.training.model_copy(update=alone | changes)
     return environment.model_copy(update={"training": training})
 
 

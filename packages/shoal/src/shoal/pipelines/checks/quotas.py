@@ -53,14 +53,14 @@ def needs(environment: Environment) -> Iterator[Need]:
     training, endpoint = environment.training, environment.endpoint
     serving = environment.serving
     spot = "spot " if training.spot else ""
-    count, key = training.instance_count, "training.instance_count"
+    count, key = max(training.candidates.values()), "training.instance_count"
     rows = [
         (f"instances of all {spot}trainings", key, count, True),
         (f"instances of a {spot}training", key, count, True),
         ("seconds of a training", "training.max_runtime_s", training.max_runtime_s, True),
         ("instances of all evaluations", "evaluation", 1, True),
     ]
-    if not has_nvme(training.instance_type):
+    if not all(map(has_nvme, training.candidates)):
         size = training.volume_size_gb
         rows.append(("volume of a training", "training.volume_size_gb", size, True))
     if endpoint:

@@ -53,9 +53,11 @@ def uses_of(environment: Environment) -> Iterator[Use]:
         scaling = serving.autoscaling
         count = 2 * (scaling.max if scaling else serving.instance_count)
         yield Use(serving.instance_type, "endpoint usage", count, hosting, "")
-    for other in dict.fromkeys(training.other_instance_types):
+    # a list is rejected as a whole where one quota is short, so all of it is needed
+    needed_by = only if training.capacity.preferences else _CHOSEN
+    for other, count in training.candidates.items():
         if other != training.instance_type:
-            yield Use(other, job, training.instance_count, zone, _CHOSEN)
+            yield Use(other, job, count, zone, needed_by)
 
 
 def _only_for_training(environment: Environment) -> str:

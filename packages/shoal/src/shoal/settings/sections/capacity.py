@@ -1,0 +1,63 @@
+"""The section `training.capacity`: where a training job's instances come from, and how long it
+waits for them.
+
+Sources: SageMaker developer guide, "Instance preference lists for training jobs"; botocore 1.44.5,
+sagemaker ResourceConfig, InstancePreference and StoppingCondition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field, StringConstraints
+
+from shoal.settings.parsing.base import InstanceType, Settings
+
+PlanArn = Annotated[
+    str,
+    StringConstraints(
+        pattern=r"^arn:aws[a-z-]*:sagemaker:[a-z0-9-]+:[0-9]{12}:training-plan/[A-Za-z0-9-]+$",
+        min_length=50,
+        max_length=2048,
+    ),
+]
+
+
+class Preference(Settings):
+    """An instance type that the job may get."""
+
+    instance_type: InstanceType
+    """SageMaker instance type."""
+    instance_count: Annotated[int, Field(ge=1, le=128)] | None = None
+    """Nodes of this type: say it for all, or for none and in training.instance_count."""
+    training_plan_arns: Annotated[tuple[PlanArn, ...], Field(min_length=1, max_length=1)] | None = (
+        None
+    )
+    """Its training plan; without one, on demand."""
+
+
+class Capacity(Settings):
+    """Where the instances come from, and how long the job waits."""
+
+    preferences: Annotated[tuple[Preference, ...], Field(max_length=5)] = ()
+    """Types in order: SageMaker takes the first with capacity. One short quota rejects all."""
+    training_plan_arn: PlanArn | None = None
+    """The job's training plan; in a list, for the type that is the plan's."""
+    max_pending_s: Annotated[int, Field(ge=1800, le=2_419_200)] | None = None
+    """The longest wait of one job, all types together; accelerated types only."""
+    retry_for_s: Annotated[int, Field(ge=60, le=864_000)] | None = None
+    """How long a job without capacity is started again, every five minutes; left out, 31 minutes.
+    """
+
+    @property
+    def plans(self) -> tuple[str, ...]:
+        """Return the ARNs of the training plans."""
+        named = [arn for each in self.preferences for arn in each.training_plan_arns or ()]
+        return (*named, *([self.training_plan_arn] if self.training_plan_arn else ()))
+
+
+def first_preference(keys: Mapping[str, Any], key: str, default: Any) -> Any:
+    """Return what the first of `capacity.preferences` says of `key`, or the default."""
+    preferences = keys.get("capacity", Capacity()).preferences
+    return (preferences and getattr(preferences[0], key)) or default
