@@ -10,9 +10,9 @@ from aws_cdk.assertions import Template
 
 from shoal.constructs.roles.actor_role import ActorRole
 from shoal.constructs.roles.sagemaker_role import repository_arn
+from shoal.settings.capacity import Capacity
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.names import Names
-from shoal.settings.sections.capacity import Capacity
 from shoal.settings.sections.serving import Endpoint
 from shoal.settings.settings import GuardRails
 from tests.identity.reference import mistakes

@@ -15,8 +15,8 @@ import pytest
 from shoal.aws.target import Target
 from shoal.launch import launch_of
 from shoal.pipelines.checks.quotas import table
+from shoal.settings.capacity import Capacity
 from shoal.settings.loading.loader import load_environment
-from shoal.settings.sections.capacity import Capacity
 from shoal.settings.sections.serving import Autoscaling, Serverless, Serving
 from shoal.settings.settings import Environment, Strategy
 from shoal.verbs.doctor import quota_check

@@ -1,13 +1,17 @@
-"""The parameters of a pipeline: what a person may change for one execution."""
+"""The parameters of a pipeline, which a person may change for one execution, and what the training
+request says of instances and time.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from shoal.launch import Launch
 from shoal.pipelines.expressions import Parameter
 from shoal.pipelines.infrastructure import Infrastructure
+from shoal.settings.capacity import Preference
 from shoal.settings.names import Names
 from shoal.settings.sections.channels import MANIFEST_PARAMETER, path_parameter, uri_parameter
 from shoal.settings.sections.gates import Bound, bounds
@@ -17,7 +21,7 @@ from shoal.settings.sections.hyperparameters import (
     parameter_name,
     parameter_type,
 )
-from shoal.settings.settings import Environment
+from shoal.settings.settings import Environment, Training
 
 # what the registry keeps of an execution that a person or a schedule started: it takes no empty
 # text
@@ -106,3 +110,43 @@ def _hyperparameter(name: str, value: HyperparameterValue) -> Parameter | str:
     if isinstance(value, str):
         return value
     return Parameter(parameter_name(name), parameter_type(value), value)
+
+
+def resource_config(training: Training, parameters: Parameters) -> dict[str, Any]:
+    """Return `ResourceConfig`: one type, or a list of them (botocore 1.44.5: InstancePreferences
+    excludes InstanceType, and a count at each of its types excludes InstanceCount).
+    """
+    capacity = training.capacity
+    preferences = [_preference(each) for each in capacity.preferences]
+    values = {
+        "InstancePreferences": preferences or None,
+        "InstanceType": parameters.instance_type,
+        "InstanceCount": parameters.instance_count,
+        "VolumeSizeInGB": training.volume_size_gb,
+        "TrainingPlanArn": capacity.training_plan_arn,
+    }
+    return _given(values)
+
+
+def stopping_condition(training: Training) -> dict[str, Any]:
+    """Return `StoppingCondition`."""
+    values = {
+        "MaxRuntimeInSeconds": training.max_runtime_s,
+        "MaxWaitTimeInSeconds": training.max_wait_s if training.spot else None,
+        "MaxPendingTimeInSeconds": training.capacity.max_pending_s,
+    }
+    return _given(values)
+
+
+def _preference(preference: Preference) -> dict[str, Any]:
+    plans = preference.training_plan_arns
+    values = {
+        "InstanceType": preference.instance_type,
+        "InstanceCount": preference.instance_count,
+        "TrainingPlanArns": [*plans] if plans else None,
+    }
+    return _given(values)
+
+
+def _given(values: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value is not None}

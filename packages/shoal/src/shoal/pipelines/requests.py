@@ -8,10 +8,9 @@ from typing import Any
 from shoal.launch import Launch, fabric
 from shoal.launch.tables import takes_volume_key
 from shoal.pipelines import step_names, tracking
-from shoal.pipelines.capacity import resource_config, stopping_condition
 from shoal.pipelines.expressions import EXECUTION_ID, Expression, Join, Parameter, Property
 from shoal.pipelines.infrastructure import Infrastructure
-from shoal.pipelines.parameters import Parameters
+from shoal.pipelines.parameters import Parameters, resource_config, stopping_condition
 from shoal.settings.names import ENVIRONMENT_TAG, EXECUTION_TAG, PIPELINE_TAG, WORKLOAD_TAG, Names
 from shoal.settings.sections import secrets
 from shoal.settings.sections.channels import InputMode

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
+from shoal.settings.capacity import Capacity, of_first
 from shoal.settings.parsing.base import (
     FrameworkVersion,
     InstanceType,
@@ -21,7 +22,6 @@ from shoal.settings.parsing.base import (
     Settings,
     Slug,
 )
-from shoal.settings.sections.capacity import Capacity, first_preference
 from shoal.settings.sections.channels import EVALUATED, ChannelName, Data
 from shoal.settings.sections.delivery import Delivery
 from shoal.settings.sections.file_system import FileSystem
@@ -140,9 +140,7 @@ class Training(Settings):
     """
     capacity: Capacity = Capacity()
     """Where the instances come from, and how long the job waits."""
-    instance_type: InstanceType = Field(
-        default_factory=lambda keys: first_preference(keys, "instance_type", "ml.p4d.24xlarge")
-    )
+    instance_type: InstanceType = of_first("instance_type", "ml.p4d.24xlarge")
     """SageMaker instance type of each training node. Left out, the first of capacity.preferences,
     or ml.p4d.24xlarge.
     """
@@ -150,9 +148,7 @@ class Training(Settings):
     """Types that an execution may choose instead (parameter InstanceType); the pipeline's role
     refuses all others.
     """
-    instance_count: Annotated[int, Field(ge=1, le=128)] = Field(
-        default_factory=lambda keys: first_preference(keys, "instance_count", 1)
-    )
+    instance_count: Annotated[int, Field(ge=1, le=128)] = of_first("instance_count", 1)
     """Number of training nodes. Left out, that of the first of capacity.preferences, or 1."""
     volume_size_gb: Annotated[int, Field(ge=1, le=16384)] = 100
     """Size of each node's volume in GB; also of the evaluation's, where output_compression is none

@@ -82,6 +82,15 @@ def test_what_serving_costs_besides_is_said(changes: dict[str, Any], note: str) 
     assert any(each.startswith(note) for each in plan(changed(**changes)).notes)
 
 
+def test_of_a_list_the_dearest_is_in_the_sums_and_each_is_named() -> None:
+    types = ("ml.g5.xlarge", "ml.p4d.24xlarge")
+    listed = {"preferences": [{"instance_type": each, "instance_count": 2} for each in types]}
+    costs = plan(changed(training={"new": True, "capacity": listed}))
+    assert costs.training.usd_per_hour == pytest.approx(2 * 25.251286)
+    for each in types:
+        assert any(note.startswith(f"2 x {each}, if training gets it") for note in costs.notes)
+
+
 def test_a_job_costs_its_nodes_for_as_long_as_it_may_run() -> None:
     training = environment().training.model_copy(
         update={"instance_count": 3, "max_runtime_s": 7200}

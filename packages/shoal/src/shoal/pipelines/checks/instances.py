@@ -9,8 +9,8 @@ from typing import Any
 from shoal.launch import Launch, image_uri, recipes, tables
 from shoal.launch.errors import Risk
 from shoal.pipelines import shapes
+from shoal.settings.capacity import Capacity
 from shoal.settings.parsing.errors import ConfigError, Problem
-from shoal.settings.sections.capacity import Capacity
 from shoal.settings.sections.serving import NO_RECIPE
 from shoal.settings.settings import Environment
 

@@ -57,7 +57,13 @@ class Capacity(Settings):
         return (*named, *([self.training_plan_arn] if self.training_plan_arn else ()))
 
 
-def first_preference(keys: Mapping[str, Any], key: str, default: Any) -> Any:
-    """Return what the first of `capacity.preferences` says of `key`, or the default."""
-    preferences = keys.get("capacity", Capacity()).preferences
-    return (preferences and getattr(preferences[0], key)) or default
+def of_first(key: str, default: Any) -> Any:
+    """Return a field of the training section that is, left out, what the first of
+    `capacity.preferences` says of `key`, or the default.
+    """
+
+    def left_out(keys: Mapping[str, Any]) -> Any:
+        preferences = keys.get("capacity", Capacity()).preferences
+        return (preferences and getattr(preferences[0], key)) or default
+
+    return Field(default_factory=left_out)
