@@ -85,7 +85,11 @@ def test_the_request_has_what_the_file_says(
 @pytest.mark.parametrize(
     ("preferences", "keys", "expected"),
     [
-        (((P4D,), ("ml.p4d.99xlarge",)), {}, 'preferences = "ml.p4d.99xlarge": is not one of'),
+        (
+            ((P4D,), ("ml.p4d.99xlarge",)),
+            {},
+            "'ml.p4d.99xlarge' is not one of",
+        ),
         (((P4D,), (CPU,)), {"strategy": "smddp"}, f'preferences = "{CPU}": cannot run there'),
         (
             ((P4D,), ("ml.g5.xlarge",)),
@@ -106,6 +110,14 @@ def test_a_list_that_cannot_be_one_request_is_one_line(
         check(with_capacity(*preferences, **keys))
     (line,) = str(caught.value).splitlines()
     assert expected in line
+
+
+def test_a_type_that_an_execution_may_choose_runs_the_same_request() -> None:
+    definition = check(changed(training={"other_instance_types": [P4DE]})).definition
+    (parameter,) = [each for each in definition["Parameters"] if each["Name"] == "InstanceType"]
+    assert parameter["EnumValues"] == [P4D, P4DE]
+    with pytest.raises(ConfigError, match=f'other_instance_types = "{CPU}": cannot run there'):
+        check(changed(training={"other_instance_types": [CPU]}))
 
 
 def test_the_type_with_the_most_nodes_needs_room_and_quota() -> None:

@@ -367,11 +367,6 @@ def with_gpus(count: int) -> dict[str, GpuMemory]:
     return {name: memory for name in names if (memory := gpu_memory(name))}
 
 
-def is_accelerated(instance_type: str) -> bool:
-    """Return whether it has GPUs or other accelerators."""
-    return has_gpus(instance_type) or has_other_accelerators(instance_type)
-
-
 def has_other_accelerators(instance_type: str) -> bool:
     """Return whether it has Trainium, Inferentia or Gaudi: PyTorch for them is another build."""
     return _is_in("other_accelerator_families", instance_type)

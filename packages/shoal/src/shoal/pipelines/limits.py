@@ -19,7 +19,6 @@ _OUTPUT = {
     "Transform": "TransformOutput",
     "Tuning": "OutputDataConfig",
 }
-_PLANS = frozenset({"TrainingPlanArn", "TrainingPlanArns"})
 RUN_TIME = ("StoppingCondition", "MaxRuntimeInSeconds")
 
 
@@ -84,10 +83,10 @@ def queue_names(definition: Mapping[str, Any]) -> list[str]:
 
 def training_plans(definition: Mapping[str, Any]) -> list[str]:
     """Return the ARNs of the training plans whose capacity the jobs of a definition may take."""
-    clusters = [each for each in _objects(definition["Steps"]) if _PLANS & each.keys()]
-    named = [each.get("TrainingPlanArn") for each in clusters]
-    named += [arn for each in clusters for arn in each.get("TrainingPlanArns", ())]
-    return sorted({arn for arn in named if isinstance(arn, str)})
+    found = list(_objects(definition["Steps"]))
+    named = {each.get("TrainingPlanArn") for each in found}
+    named |= {arn for each in found for arn in each.get("TrainingPlanArns", ())}
+    return sorted(arn for arn in named if arn)
 
 
 def parameter_values(definition: Mapping[str, Any]) -> dict[str, list[Any]]:

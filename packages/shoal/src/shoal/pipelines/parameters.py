@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic.alias_generators import to_pascal
+
 from shoal.launch import Launch
 from shoal.pipelines.expressions import Parameter
 from shoal.pipelines.infrastructure import Infrastructure
-from shoal.settings.capacity import Preference
 from shoal.settings.names import Names
 from shoal.settings.sections.channels import MANIFEST_PARAMETER, path_parameter, uri_parameter
 from shoal.settings.sections.gates import Bound, bounds
@@ -117,7 +118,10 @@ def resource_config(training: Training, parameters: Parameters) -> dict[str, Any
     excludes InstanceType, and a count at each of its types excludes InstanceCount).
     """
     capacity = training.capacity
-    preferences = [_preference(each) for each in capacity.preferences]
+    preferences = [
+        {to_pascal(key): value for key, value in each.model_dump(exclude_none=True).items()}
+        for each in capacity.preferences
+    ]
     values = {
         "InstancePreferences": preferences or None,
         "InstanceType": parameters.instance_type,
@@ -134,16 +138,6 @@ def stopping_condition(training: Training) -> dict[str, Any]:
         "MaxRuntimeInSeconds": training.max_runtime_s,
         "MaxWaitTimeInSeconds": training.max_wait_s if training.spot else None,
         "MaxPendingTimeInSeconds": training.capacity.max_pending_s,
-    }
-    return _given(values)
-
-
-def _preference(preference: Preference) -> dict[str, Any]:
-    plans = preference.training_plan_arns
-    values = {
-        "InstanceType": preference.instance_type,
-        "InstanceCount": preference.instance_count,
-        "TrainingPlanArns": [*plans] if plans else None,
     }
     return _given(values)
 

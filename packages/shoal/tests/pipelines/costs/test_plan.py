@@ -11,7 +11,7 @@ from shoal.settings.sections.channels import InputMode
 from shoal.settings.sections.file_system import FileSystem
 from shoal.settings.sections.network import ExistingNetwork, InterfaceEndpoint, Network
 from shoal.settings.sections.serving import Autoscaling, Serverless, Serving
-from shoal.settings.settings import Environment
+from shoal.settings.settings import Environment, Training
 from tests.pipelines.inputs import environment
 from tests.settings.releases import RELEASE
 
@@ -85,7 +85,7 @@ def test_what_serving_costs_besides_is_said(changes: dict[str, Any], note: str) 
 def test_of_a_list_the_dearest_is_in_the_sums_and_each_is_named() -> None:
     types = ("ml.g5.xlarge", "ml.p4d.24xlarge")
     listed = {"preferences": [{"instance_type": each, "instance_count": 2} for each in types]}
-    costs = plan(changed(training={"new": True, "capacity": listed}))
+    costs = plan(changed(training=Training.model_validate({"capacity": listed})))
     assert costs.training.usd_per_hour == pytest.approx(2 * 25.251286)
     for each in types:
         assert any(note.startswith(f"2 x {each}, if training gets it") for note in costs.notes)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network
 
 from shoal.launch.fabric import addresses_per_node
-from shoal.launch.tables import is_accelerated
+from shoal.launch.tables import has_gpus
 from shoal.settings.parsing.errors import Problem
 from shoal.settings.sections.network import AWS_RESERVES, Subnets, divide, training_ranges, usable
 from shoal.settings.settings import Environment, Training
@@ -70,7 +70,7 @@ def problems(environment: Environment) -> Iterator[Problem]:
     How many addresses an existing VPC has free, only AWS knows.
     """
     training, key = environment.training, "training.capacity.max_pending_s"
-    if training.capacity.max_pending_s and not any(map(is_accelerated, training.candidates)):
+    if training.capacity.max_pending_s and not any(map(has_gpus, training.candidates)):
         message = "bounds the wait for accelerated types only, and all of these have CPUs"
         advice = "remove it: a job on CPUs fails at once, and retry_for_s starts it again"
         yield Problem(key, message, advice, training.capacity.max_pending_s)

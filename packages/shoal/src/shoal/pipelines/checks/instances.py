@@ -36,15 +36,15 @@ def problems(environment: Environment) -> Iterator[Problem]:
         if settings is None:
             continue
         key, instance_type = f"{section}.instance_type", settings.instance_type
-        if unknown := list(_unknown(key, instance_type, shape)):
-            yield from unknown
+        allowed = shapes.values_of(shape)
+        if instance_type not in allowed:
+            near = difflib.get_close_matches(instance_type, allowed, n=5, cutoff=0.5) or allowed[:5]
+            message = f"is not one of the {len(allowed)} instance types that SageMaker has for this"
+            yield Problem(key, message, f"choose one, such as {', '.join(near)}", instance_type)
         elif section in on_aws_images and (kind := _other_architecture(instance_type)):
             message = f"has {kind}, for which the images in Shoal's launch/images.yaml are not made"
             advice = "choose one such as ml.m5.xlarge, or with GPUs for training"
             yield Problem(key, message, advice, instance_type)
-    for each in environment.training.capacity.preferences[1:]:
-        key, shape = "training.capacity.preferences", _SHAPES["training"]
-        yield from _unknown(key, each.instance_type, shape)
     drivers = shapes.values_of("ProductionVariantInferenceAmiVersion")
     for section in ("endpoint", "serving"):
         settings = getattr(environment, section)
@@ -66,15 +66,6 @@ def problems(environment: Environment) -> Iterator[Problem]:
             yield Problem(f"{section}.image_uri", message, advice, uri)
     yield from _serving_recipe(environment)
     yield from _borrowed_image(environment)
-
-
-def _unknown(key: str, instance_type: str, shape: str) -> Iterator[Problem]:
-    """Yield that SageMaker has no such type for this use."""
-    allowed = shapes.values_of(shape)
-    if instance_type not in allowed:
-        near = difflib.get_close_matches(instance_type, allowed, n=5, cutoff=0.5) or allowed[:5]
-        message = f"is not one of the {len(allowed)} instance types that SageMaker has for this"
-        yield Problem(key, message, f"choose one, such as {', '.join(near)}", instance_type)
 
 
 def _borrowed_image(environment: Environment) -> Iterator[Problem]:

@@ -18,14 +18,12 @@ from typing import Any
 
 from shoal_local.errors import AwsError
 from shoal_local.sagemaker.errors import invalid
-from shoal_local.sagemaker.jobs.training.spot import is_spot
 from shoal_local.sagemaker.shapes import Document
 
 NO_CAPACITY = (
     "CapacityError: Unable to provision requested ML compute capacity. Please retry using a"
     " different ML instance type."
 )
-_EXCLUDED = ("InstanceType", "InstanceGroups", "InstancePlacementConfig")
 _ACCELERATED = ("ml.p", "ml.g", "ml.trn", "ml.inf")
 
 
@@ -81,30 +79,19 @@ class Offers:
 
 def candidates(request: Document) -> list[Candidate]:
     """Return the instances that a request accepts, in its order. Raise ValidationException for a
-    request that says it in no way, or in two.
+    request that says none.
     """
     resources = request["ResourceConfig"]
-    listed, count = resources.get("InstancePreferences"), resources.get("InstanceCount")
-    plan = resources.get("TrainingPlanArn")
-    if not listed:
+    count, plan = resources.get("InstanceCount"), resources.get("TrainingPlanArn")
+    found = []
+    for each in resources.get("InstancePreferences") or [resources]:
+        own = each | {"InstanceCount": each.get("InstanceCount", count)}
         for field in ("InstanceType", "InstanceCount"):
-            if resources.get(field) is None:
+            if own.get(field) is None:
                 raise invalid(f"ResourceConfig.{field} is required")
-        return [Candidate(resources["InstanceType"], count, plan)]
-    types = [each["InstanceType"] for each in listed]
-    counts = [each.get("InstanceCount", count) for each in listed]
-    own = sum("InstanceCount" in each for each in listed)
-    with_spot = ["EnableManagedSpotTraining"] if is_spot(request) else []
-    if excluded := [field for field in _EXCLUDED if resources.get(field)] + with_spot:
-        raise invalid(f"InstancePreferences cannot be used with {excluded[0]}.")
-    if len(set(types)) < len(types):
-        raise invalid("An instance type can appear only once in InstancePreferences.")
-    if own not in (0, len(listed)) or (own == 0) is (count is None):
-        raise invalid("Set InstanceCount on every preference, or in ResourceConfig only.")
-    plans = [next(iter(each.get("TrainingPlanArns", ())), None) for each in listed]
-    if plan and any(plans):
-        raise invalid("TrainingPlanArn cannot be used with TrainingPlanArns of a preference.")
-    return [Candidate(*each) for each in zip(types, counts, plans, strict=True)]
+        named = next(iter(each.get("TrainingPlanArns", ())), plan)
+        found.append(Candidate(own["InstanceType"], own["InstanceCount"], named))
+    return found
 
 
 def waits(request: Document) -> float:

@@ -26,7 +26,6 @@ from shoal_local.sagemaker.jobs.training import warm_pools
 from shoal_local.sagemaker.jobs.training.capacity import instances
 from shoal_local.sagemaker.jobs.training.training_request import (
     kept_notice,
-    plan_notice,
     tracking_ports,
     variables_of,
 )
@@ -87,7 +86,6 @@ class TrainingHosts:
         may_differ = (
             self._machine.notice(self._instance_type, len(self._hosts)),
             kept_notice(self._request),
-            plan_notice(self._request),
             warm_pools.pool_notice(self._request),
         )
         yield from filter(None, may_differ)

@@ -62,13 +62,6 @@ def kept_notice(request: Document) -> str:
     return f"{' and '.join(fields)}: nothing is recorded here" if fields else ""
 
 
-def plan_notice(request: Document) -> str:
-    """Return the line that says what a training plan is here; "" without one."""
-    if "TrainingPlanArn" not in request["ResourceConfig"]:
-        return ""
-    return "TrainingPlanArn: there are no training plans here, and the job does not wait for one"
-
-
 def variables_of(request: Document) -> Document:
     """Return the variables that the request gives to its containers; no managed MLflow is here."""
     absent = "MLFLOW_TRACKING_URI" if "MlflowConfig" in request else ""
