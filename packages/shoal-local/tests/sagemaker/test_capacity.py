@@ -16,7 +16,7 @@ from tests.sagemaker.conftest import Services
 
 P5, P4D, CPU, OTHER = "ml.p5.48xlarge", "ml.p4d.24xlarge", "ml.m5.xlarge", "ml.c5.xlarge"
 PLAN = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/p5"
-NONE, NUMBERS = {"count": 0}, count(1)
+NONE, LATER, NUMBERS = {"count": 0}, {"count": 1, "from_s": 2400}, count(1)
 BOTH = [{"InstanceType": P5}, {"InstanceType": P4D}]
 PLANNED = [{"InstanceType": P5, "TrainingPlanArns": [PLAN]}, {"InstanceType": P4D}]
 SCRIPT = {
@@ -44,14 +44,7 @@ def request_of(account: Account, listed: Any, pending_s: int = 0) -> dict[str, A
         pytest.param({P5: NONE}, BOTH, 0, "Completed", P4D, id="second type"),
         pytest.param({P5: NONE, P4D: NONE}, BOTH, 0, "Failed", None, id="no type"),
         pytest.param({P5: NONE, P4D: NONE}, BOTH, 1800, "Stopped", None, id="pending limit"),
-        pytest.param(
-            {P5: NONE, P4D: {"count": 1, "from_s": 2400}},
-            BOTH,
-            3600,
-            "Completed",
-            P4D,
-            id="after 40 minutes",
-        ),
+        pytest.param({P5: NONE, P4D: LATER}, BOTH, 3600, "Completed", P4D, id="after 40 minutes"),
         pytest.param({CPU: NONE, OTHER: NONE}, None, 1800, "Failed", None, id="CPUs do not wait"),
         pytest.param({P4D: NONE}, P4D, 0, "Failed", None, id="one type without capacity"),
         pytest.param({PLAN: {"count": 1}, P5: NONE}, PLANNED, 0, "Completed", P5, id="plan"),

@@ -13,7 +13,6 @@ from typing import Any
 
 MAX_ATTEMPTS = 20
 MAX_INTERVAL_S = 43_200
-MAX_EXPIRE_MIN = 14_400
 _CAPACITY_INTERVAL_S = 300
 
 
@@ -46,9 +45,6 @@ class RetryPolicy:
             raise ValueError("a retry policy needs either max_attempts or expire_after_min")
         if self.max_attempts is not None and not 1 <= self.max_attempts <= MAX_ATTEMPTS:
             raise ValueError(f"max_attempts must be 1 to {MAX_ATTEMPTS}, not {self.max_attempts}")
-        if self.expire_after_min is not None and not 1 <= self.expire_after_min <= MAX_EXPIRE_MIN:
-            minutes = self.expire_after_min
-            raise ValueError(f"expire_after_min must be 1 to {MAX_EXPIRE_MIN}, not {minutes}")
         if not 1 <= self.interval_s <= MAX_INTERVAL_S:
             raise ValueError(f"interval_s must be 1 to {MAX_INTERVAL_S}, not {self.interval_s}")
 
