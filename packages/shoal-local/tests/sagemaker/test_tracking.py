@@ -50,3 +50,18 @@ def test_a_job_reaches_the_server_on_loopback_that_it_names_and_none_of_sagemake
     assert said.count("no server: none" if is_managed else "answer 200") == hosts, said
     notices = account.log(group, f"{name}/emulator")
     assert ("MlflowConfig: nothing is recorded here" in notices) == is_managed
+
+
+@pytest.mark.parametrize("hosts", [1, pytest.param(2, marks=needs_networks)])
+def test_a_job_may_name_the_port_that_every_job_reaches(account: Account, hosts: int) -> None:
+    name = f"tracks-here-{hosts}"
+    algorithm = {
+        "TrainingImage": TRAINING_IMAGE,
+        "TrainingInputMode": "File",
+        "ContainerEntrypoint": ["/bin/bash", "-c", "true"],
+    }
+    request = account.training(name, AlgorithmSpecification=algorithm)
+    request["ResourceConfig"] = request["ResourceConfig"] | {"InstanceCount": hosts}
+    request["Environment"] = {"MLFLOW_TRACKING_URI": account.sagemaker.meta.endpoint_url}
+    account.sagemaker.create_training_job(**request)
+    assert account.training_ended(name)["TrainingJobStatus"] == "Completed"

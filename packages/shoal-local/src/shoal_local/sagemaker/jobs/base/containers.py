@@ -254,7 +254,8 @@ def start(
     interpreter = (runtime / "bin" / "python").resolve()
     visible = [runtime, runtime.resolve(), interpreter.parent.parent]
     port = int(core.context.endpoint_url().rpartition(":")[2].rstrip("/"))
-    return Pod(folder, hosts, core.registry, visible, (port, *other_ports), on_line)
+    ports = tuple(dict.fromkeys((port, *other_ports)))  # no port has two listeners
+    return Pod(folder, hosts, core.registry, visible, ports, on_line)
 
 
 def write_recipes_program(image_entry: Image, recipes: Path | None, paths: HostPaths) -> str:
