@@ -250,6 +250,7 @@ def test_a_run_that_is_stopping_needs_no_stop(status: str, verb: str) -> None:
         (f"{MLFLOW}/", f"at {MLFLOW}/#/experiments/2/runs/b", "/#/experiments/2/runs/b"),
         (MLFLOW, f"at {MLFLOW}@evil.example/#/experiments/1/runs/a", ""),
         ("", f"at {MLFLOW}/#/experiments/1/runs/a", None),
+        ("", "at /#/experiments/1/runs/a", None),
     ],
 )
 def test_the_run_in_mlflow_is_that_of_the_jobs_own_server(

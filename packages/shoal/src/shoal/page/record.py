@@ -159,7 +159,8 @@ def training_of(look: Look, job: Mapping[str, Any] | None, logs: Logs) -> dict[s
     kind, count = instances_of(job.get("ResourceConfig", {}))
     given = job.get("HyperParameters", {})
     server = str(job.get("Environment", {}).get("MLFLOW_TRACKING_URI", "")).rstrip("/")
-    said = (log.tracked_at for log in logs.values() if log.tracked_at.startswith(f"{server}/#/"))
+    places = (log.tracked_at for log in logs.values() if server)
+    said = (each for each in places if each.startswith(f"{server}/#/"))
     return {
         "image": image_of(job),
         "strategy": look.place.strategy,
