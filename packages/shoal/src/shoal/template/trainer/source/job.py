@@ -19,7 +19,7 @@ if interface := os.environ.get("SM_NETWORK_INTERFACE_NAME"):
 import torch
 import torch.distributed as dist
 from transformers import TrainerCallback
-from transformers.integrations import is_mlflow_available
+from transformers.integrations import MLflowCallback, is_mlflow_available
 from transformers.trainer_utils import get_last_checkpoint
 
 FAMILIES = ("qwen3", "llama", "gemma3_text")
@@ -47,7 +47,6 @@ def parser() -> argparse.ArgumentParser:
 
 def arguments(options: argparse.Namespace) -> dict[str, Any]:
     """Return what TrainingArguments takes; a step's batch is the same on any number of ranks."""
-    tracks = "MLFLOW_TRACKING_URI" in os.environ and is_mlflow_available()
     return {
         "output_dir": options.checkpoint_dir,
         "max_steps": options.steps,
@@ -62,7 +61,7 @@ def arguments(options: argparse.Namespace) -> dict[str, Any]:
         "save_total_limit": 2,
         "logging_steps": 10,
         "disable_tqdm": True,  # prints lines of metrics instead
-        "report_to": "mlflow" if tracks else "none",
+        "report_to": "none",  # but for Tracking
         "run_name": os.environ.get("MLFLOW_RUN_NAME"),
         "ddp_find_unused_parameters": False,
     }
@@ -137,11 +136,38 @@ class SaveOnSigterm(TrainerCallback):  # type: ignore[misc, unused-ignore]
             control.should_save = control.should_training_stop = True
 
 
+class Tracking(MLflowCallback):  # type: ignore[misc, unused-ignore]
+    """Trainer's own, but a server's trouble is said, and ends no training: Trainer's raises at the
+    beginning, and at the end before the model is saved (transformers 5.23.0; run).
+    """
+
+    failed = False
+
+    def __getattribute__(self, name: str) -> Any:
+        found = super().__getattribute__(name)
+        return self.spared(found) if name in ("on_train_begin", "on_log", "on_train_end") else found
+
+    def spared(self, call: Any) -> Any:
+        def spared(*given: Any, **named: Any) -> None:
+            try:
+                if not self.failed:
+                    call(*given, **named)
+            except Exception as error:  # noqa: BLE001 - as in training_code/common/tracking.py
+                self.failed = True
+                print(f"MLflow gets no more of this training: {error}", flush=True)
+
+        return spared
+
+
 def train(trainer: Any) -> None:
     """Train from the newest checkpoint, if there is one, to the end or to SIGTERM."""
     if trainer.args.world_size != int(os.getenv("WORLD_SIZE", "1")):
         raise RuntimeError("the ranks do not train together, but each for itself")
     trainer.add_callback(watch := SaveOnSigterm())
+    if "MLFLOW_TRACKING_URI" in os.environ and is_mlflow_available():
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")  # seconds
+        trainer.add_callback(Tracking())
     folder = trainer.args.output_dir
     Path(folder).mkdir(parents=True, exist_ok=True)
     trainer.train(resume_from_checkpoint=get_last_checkpoint(folder))
