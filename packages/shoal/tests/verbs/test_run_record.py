@@ -139,8 +139,9 @@ def test_the_attempts_before_a_steps_last_one_cost_too() -> None:
 
 def test_of_a_list_what_sagemaker_selected_is_counted_and_paid() -> None:
     types = ("ml.p5.48xlarge", "ml.p4d.24xlarge")
-    resources = {"InstancePreferences": [{"InstanceType": each} for each in types]}
-    resources |= {"SelectedInstanceType": types[1], "SelectedInstanceCount": 4, "InstanceCount": 4}
+    listed = [{"InstanceType": each} for each in types]
+    selected = {"SelectedInstanceType": types[1], "SelectedInstanceCount": 4}
+    resources = {"InstancePreferences": listed, **selected}
     name = {"kind": "TrainingJob", "name": "p-abc-Train-Xy1"}
     last = {**trained(900), **name, "ResourceConfig": resources}
     (use,) = uses_of(look_at(made_step("Train", "TrainingJob")), {"Train": last})
