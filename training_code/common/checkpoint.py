@@ -84,6 +84,11 @@ def read(
             " --checkpoint-dir"
         )
     network.load_state_dict(state["network"])
+    # How a step is launched is not resumed: the rate of a step that was a graph is a tensor.
+    for saved_group, group in zip(
+        state["optimizer"]["param_groups"], optimizer.param_groups, strict=True
+    ):
+        saved_group |= {name: group[name] for name in group.keys() - {"params"}}
     optimizer.load_state_dict(state["optimizer"])
     torch.set_rng_state(state["rng"].cpu())
     return done

@@ -58,6 +58,7 @@ def test_a_step_that_cannot_be_a_graph_is_run_as_it_is_with_one_line(
     assert answer["graph"] == pytest.approx(answer["as it is"], rel=1e-6)
     (line,) = answer["said"]
     assert line.startswith("graph=none, steps are launched kernel by kernel: ")
+    assert answer["resumed"] == [["float", False, 1.0], ["Tensor", True, 1.0]]
 
 
 def test_ranks_look_until_the_first_one_listens(runtime: Runtime, tmp_path: Path) -> None:

@@ -1,14 +1,17 @@
 """Runs a step as one graph would be, where there is no GPU: `run_as_graph.py` prints JSON.
 
-`losses` of six steps, and those of the same steps as they are; `said`; what a rate of either kind
-is after it was set.
+Losses of six steps as a graph and as they are; what was `said`; and `resumed`, the kind of rate
+that an optimizer has after it has read the checkpoint of one with the other kind.
 """
 
 from __future__ import annotations
 
 import json
+import tempfile
+from pathlib import Path
 
 import torch
+from common import checkpoint
 from common.graphed import Graphed, graphed, set_rate
 
 
@@ -35,5 +38,22 @@ def losses(as_graph: bool) -> tuple[list[float], list[str]]:
     return found, said
 
 
+def resumed(was_graph: bool) -> tuple[str, bool, float]:
+    """Return kind of rate, whether it can be captured, and the steps that Adam has done."""
+    trained, restored = (
+        (network, torch.optim.Adam(network.parameters(), rate, capturable=is_graph, fused=True))
+        for is_graph in (was_graph, not was_graph)
+        for network, rate in ((torch.nn.Linear(3, 1), torch.zeros(()) if is_graph else 0.0),)
+    )
+    trained[0](torch.ones(1, 3)).sum().backward()
+    trained[1].step()
+    with tempfile.TemporaryDirectory() as folder:
+        checkpoint.write(Path(folder), {}, 1, *trained)
+        checkpoint.read(Path(folder), {}, *restored, torch.device("cpu"))
+    group, (state, _) = restored[1].param_groups[0], restored[1].state.values()
+    return type(group["lr"]).__name__, group["capturable"], float(state["step"])
+
+
 graph, said = losses(as_graph=True)
-print(json.dumps({"graph": graph, "as it is": losses(as_graph=False)[0], "said": said}))
+answer = {"graph": graph, "as it is": losses(as_graph=False)[0], "said": said}
+print(json.dumps({**answer, "resumed": [resumed(True), resumed(False)]}))
