@@ -323,7 +323,7 @@ def train_step(run: Run, step: int) -> torch.Tensor:
     for index in range(options.accumulation):
         # both before forward is launched: a copy of pageable memory waits until the GPU is idle
         tokens, targets = (
-            each.pin_memory().to(ranks.device, non_blocking=True)
+            each.contiguous().pin_memory().to(ranks.device, non_blocking=True)
             if ranks.device.type == "cuda"
             else each
             for each in run.corpus.batch(first + index * count, count)
