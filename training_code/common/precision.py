@@ -33,7 +33,8 @@ def choose(
     if precision != "auto":
         return precision, f"precision={precision}, as asked for"
     if ranks.device.type == "cuda":
-        chosen = BF16 if torch.cuda.is_bf16_supported() else FP32
+        # is_bf16_supported() is true of GPUs that emulate it, too
+        chosen = BF16 if torch.cuda.get_device_capability(ranks.device) >= (8, 0) else FP32
         return chosen, f"precision={chosen}, by the GPU"
     has_bf16 = cpu.computes_bf16()
     seconds = _seconds(loss) if has_bf16 else {FP32: 0.0, BF16: 0.0}
