@@ -77,11 +77,14 @@ class Graphed:
     def _capture(self, tensors: tuple[torch.Tensor, ...]) -> None:
         """Record the function; nothing of it is computed."""
         self._inputs = tuple(each.clone() for each in tensors)
+        here = torch.cuda.current_stream() if torch.cuda.is_available() else None
         try:
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph):
                 self._output = self._function(*self._inputs)
         except RuntimeError as error:
+            if here is not None:  # torch leaves its own stream current where capture_end() raises
+                torch.cuda.set_stream(here)
             self._say(f"graph=none, steps are launched kernel by kernel: {error}")
         else:
             self._graph = graph
