@@ -89,6 +89,7 @@ def main() -> None:
 def measure(size: Size, text: Path, place: Any) -> list[Outcome]:
     """Return the outcome of each way."""
     device = place.device
+    torch.compiler.reset()  # which would compile the second size for batches of any size
     run = shoal(size, text, place, compiled=False)
     compiled = shoal(size, text, place, compiled=device.type == "cuda")
     ways: dict[str, Step] = {
