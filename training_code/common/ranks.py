@@ -134,15 +134,15 @@ def joined(backend: str, environ: Mapping[str, str]) -> Iterator[Ranks]:
 
 
 def require_sums(ranks: Ranks) -> None:
-    """Prove what training needs of a library that says little of it: sums, and any object's way to
-    all ranks. Raise RuntimeError, before data is read, for a wrong one.
+    """Prove what every training needs of a library that says little of it: sums in float32.
+
+    Raise RuntimeError, before data is read, for a wrong one.
     """
-    everyone = list(range(ranks.world_size))
-    found = (ranks.sum(ranks.rank), ranks.gather(ranks.rank))
-    if found != ([sum(everyone)], everyone):
+    (found,) = ranks.sum(ranks.rank)
+    if found != sum(range(ranks.world_size)):
         raise RuntimeError(
-            f"{ranks.backend} gives sum and list of {ranks.world_size} ranks as {found}: use"
-            " --backend nccl"
+            f"{ranks.backend} gives {found} as the sum of the numbers of {ranks.world_size} ranks:"
+            " use --backend nccl"
         )
 
 

@@ -13,16 +13,13 @@ EXECUTION_TAG = "shoal.execution_arn"  # by which `shoal report --mlflow` finds 
 def add_to(request: dict[str, Any], names: Names, app_arn: str | None) -> None:
     """Add to CreateTrainingJob's request where it tracks; `app_arn` is the App that was made.
 
-    MLflow reads all variables but the run's name (3.17.2, environment_variables.py). They stand
-    beside MlflowConfig too: no page of AWS says that a container learns of that.
+    MLflow reads all variables but the run's name (3.17.2, environment_variables.py). The request's
+    MlflowConfig is left out: no page of AWS has it in a job with an image of one's own.
     """
     mlflow = names.environment.mlflow
     arn = mlflow and (mlflow.arn or app_arn)
     if mlflow is None or not (server := mlflow.tracking_uri or arn):
         return
-    if arn:
-        run = {"MlflowExperimentName": names.pipeline, "MlflowRunName": EXECUTION_ID}
-        request["MlflowConfig"] = {"MlflowResourceArn": arn, **run}
     request["Environment"] = {
         "MLFLOW_TRACKING_URI": server,
         "MLFLOW_EXPERIMENT_NAME": names.pipeline,

@@ -30,7 +30,7 @@ EXPECTED = {
     "row": [*"\0one\0två\0drei".encode()],  # documents in the order of their files
 }
 REFUSED = {
-    "no sum": "smddp gives sum and list of 2 ranks as ([0], [0, 1]): use --backend nccl",
+    "no sum": "smddp gives 0 as the sum of the numbers of 2 ranks: use --backend nccl",
     "without smddprun": "mpirun started this process without smddprun",
     "cut": "holds a damaged model: model.safetensors has ",
     "nothing": "holds no model: config.json is missing",

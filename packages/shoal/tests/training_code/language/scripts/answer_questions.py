@@ -29,7 +29,7 @@ ranks: Any = importlib.import_module("common.ranks")
 
 
 OF_A_WRONG_LIBRARY = SimpleNamespace(
-    backend="smddp", rank=0, world_size=2, sum=lambda value: [value], gather=lambda value: [0, 1]
+    backend="smddp", rank=0, world_size=2, sum=lambda value: [value]
 )
 
 

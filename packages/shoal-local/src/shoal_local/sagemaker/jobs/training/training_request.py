@@ -21,6 +21,7 @@ from shoal_local.sagemaker.jobs.training.metrics import compile_regex
 from shoal_local.sagemaker.jobs.training.spot import check_spot, is_spot
 from shoal_local.sagemaker.shapes import Document
 
+_TRACKING = "MLFLOW_TRACKING_URI"
 _ONLY_KEPT = ("DebugHookConfig", "ProfilerConfig", "MlflowConfig")
 """What SageMaker's SDK v2 sends with every job, and where SageMaker's MLflow would track it."""
 
@@ -59,18 +60,20 @@ def kept_notice(request: Document) -> str:
     profiles = not request.get("ProfilerConfig", {}).get("DisableProfiler", False)
     idle = {"DebugHookConfig": True, "ProfilerConfig": profiles, "MlflowConfig": True}
     fields = [field for field in _ONLY_KEPT if request.get(field) and idle[field]]
+    fields += sorted(request.get("Environment", {}).keys() - variables_of(request).keys())
     return f"{' and '.join(fields)}: nothing is recorded here" if fields else ""
 
 
 def variables_of(request: Document) -> Document:
     """Return the variables that the request gives to its containers; no managed MLflow is here."""
-    absent = "MLFLOW_TRACKING_URI" if "MlflowConfig" in request else ""
-    return {name: text for name, text in request.get("Environment", {}).items() if name != absent}
+    variables = request.get("Environment", {})
+    is_managed = str(variables.get(_TRACKING)).startswith("arn:")
+    return {name: text for name, text in variables.items() if name != _TRACKING or not is_managed}
 
 
 def tracking_ports(request: Document) -> list[int]:
     """Return the port of the tracking server on this machine's loopback that the job names."""
-    found = _LOOPBACK.match(variables_of(request).get("MLFLOW_TRACKING_URI", ""))
+    found = _LOOPBACK.match(variables_of(request).get(_TRACKING, ""))
     port = int(found[1] or 80) if found else 0
     return [port] if 0 < port < 65536 else []
 
