@@ -82,7 +82,7 @@ class Account(LocalAccount):
             "RoleArn": self.role,
             "HyperParameters": toolkit | hyperparameters,
             "OutputDataConfig": {"S3OutputPath": f"s3://{BUCKET}/out"},
-            "ResourceConfig": _CLUSTER,
+            "ResourceConfig": dict(_CLUSTER),
             "StoppingCondition": {"MaxRuntimeInSeconds": 180},
         } | changes
 
@@ -223,7 +223,7 @@ def _processing(script: str, role: str) -> dict[str, Any]:
     return {
         "RoleArn": role,
         "AppSpecification": {"ImageUri": TRAINING_IMAGE, **entrypoint},
-        "ProcessingResources": {"ClusterConfig": _CLUSTER},
+        "ProcessingResources": {"ClusterConfig": dict(_CLUSTER)},
     }
 
 
