@@ -35,9 +35,8 @@ class MonitoringStack(ShoalStack):
         super().__init__(scope, "monitoring", names=names)
         environment, budget = names.environment, names.environment.observability.monthly_budget_usd
         sweeper = Sweeper(self, "Sweeper", names=names)
-        pages = PageKeeper(
-            self, "Pages", names=names, key=data.key, functions=pipeline.step_functions
-        )
+        functions = [each.purpose for each in pipeline.functions]
+        pages = PageKeeper(self, "Pages", names=names, key=data.key, functions=functions)
         alarms = Alarms(self, "Alarms", names=names, key=data.key)
         self.topic = alarms.topic
         if environment.endpoint:

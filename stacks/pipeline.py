@@ -63,8 +63,6 @@ class PipelineStack(ShoalStack):
             self, "JobRoles", names=names, key=data.key, training=training, hosting=hosting
         )
         built = image.uris_in(self) if image else {}
-        app = data.mlflow_app.arn_in(self) if data.mlflow_app else None
-        jobs.allow_tracking(app)
         refers_to = infrastructure(
             names,
             code=code,
@@ -74,11 +72,11 @@ class PipelineStack(ShoalStack):
             functions=functions,
             images=built,
             file_system=file_system.mounted_in(self) if file_system else None,
-            mlflow_app_arn=app,
+            mlflow_app_arn=data.mlflow_app.arn_in(self) if data.mlflow_app else None,
         )
         definition = definition_of(names.environment, refers_to, launch, root)
         readable = image.names_of(built) if image else {}
-        jobs.allow_definition(definition, readable)
+        jobs.allow_definition(definition, readable, refers_to.mlflow_app_arn)
         role = PipelineRole(
             self,
             "PipelineRole",
@@ -96,7 +94,6 @@ class PipelineStack(ShoalStack):
         )
         pipeline.node.add_dependency(jobs, *self._parts, registry)
 
-        self.step_functions = [each.purpose for each in functions.all]
         self.step_names = step_names(definition)
         self.functions = functions.all
         self.schedules = self._schedules(definition, pipeline)

@@ -9,8 +9,8 @@ import yaml
 
 from shoal.settings.loading.loader import load_environment, places, strategy_names
 from shoal.settings.parsing.errors import ConfigError
-from shoal.settings.sections.strategies import defaults, strategies_of
 from shoal.settings.settings import Framework, Strategy, Training
+from shoal.settings.strategies import defaults, strategies_of
 from tests.repository import ROOT
 from tests.settings.environment_file import copy_workloads
 

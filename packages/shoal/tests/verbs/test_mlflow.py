@@ -13,7 +13,7 @@ from shoal.aws.target import Target
 from shoal.errors import ToolMissingError, UsageError
 from shoal.page.mlflow_run import Point, mlflow_run
 from shoal.page.readings.lineage import NOT_KNOWN
-from shoal.pipelines.tracking import EXECUTION_TAG
+from shoal.pipelines.training_request import EXECUTION_TAG
 from shoal.settings.loading.loader import load_environment
 from shoal.verbs import mlflow_export
 from shoal.verbs.mlflow_export import Mlflow, connected

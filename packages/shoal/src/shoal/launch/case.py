@@ -9,8 +9,8 @@ from shoal.launch import tables
 from shoal.launch.contract import Contract, contract_of
 from shoal.launch.image_uri import AwsImage, aws_image
 from shoal.launch.source_code import SourceCode, script_of
-from shoal.settings.sections.strategies import strategies_of
 from shoal.settings.settings import Framework, Strategy, Training
+from shoal.settings.strategies import strategies_of
 
 TITLES = {"pytorch": "PyTorch", "tensorflow": "TensorFlow"}
 SMDDP = (Strategy.SMDDP, Strategy.PYTORCHDDP)

@@ -16,8 +16,8 @@ from shoal.launch.contract import OPTIMIZE_SDP, STARTS_RANKS
 from shoal.launch.messages import problem, problem_at
 from shoal.launch.mpi_options import mistakes_in, passed_with
 from shoal.settings.parsing.errors import Problem
-from shoal.settings.sections.strategies import defaults, strategies_with_script
 from shoal.settings.settings import Collective, Framework, Launcher, Strategy
+from shoal.settings.strategies import defaults, strategies_with_script
 
 MAX_VALUE = 2500  # botocore, sagemaker HyperParameterValue
 _ANY = tuple(Strategy)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from shoal.launch import recipes
 from shoal.settings.parsing.shared_code import python_files
-from shoal.settings.sections.strategies import defaults
 from shoal.settings.settings import Strategy, Training
+from shoal.settings.strategies import defaults
 
 REQUIREMENTS = "requirements.txt"
 SETUP = "setup.py"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from shoal.pipelines.tracking import EXECUTION_TAG
+from shoal.pipelines.training_request import EXECUTION_TAG
 
 PACKAGE_TAG = "shoal.model_package_arn"
 _STATUSES = {

@@ -24,7 +24,8 @@ from typing import Any
 
 from shoal.launch import Launch
 from shoal.launch.errors import DefinitionError
-from shoal.pipelines import graph_rules, own_pipeline_rules, shapes
+from shoal.pipelines import graph_rules, shapes
+from shoal.pipelines.checks import own_pipeline_rules
 from shoal.pipelines.graph import Pipeline
 from shoal.pipelines.infrastructure import Infrastructure
 from shoal.settings.loading.loader import environment_file

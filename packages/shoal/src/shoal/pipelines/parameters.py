@@ -1,14 +1,9 @@
-"""The parameters of a pipeline, which a person may change for one execution, and what the training
-request says of instances and time.
-"""
+"""The parameters of a pipeline: what a person may change for one execution."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
-
-from pydantic.alias_generators import to_pascal
 
 from shoal.launch import Launch
 from shoal.pipelines.expressions import Parameter
@@ -22,7 +17,7 @@ from shoal.settings.sections.hyperparameters import (
     parameter_name,
     parameter_type,
 )
-from shoal.settings.settings import Environment, Training
+from shoal.settings.settings import Environment
 
 # what the registry keeps of an execution that a person or a schedule started: it takes no empty
 # text
@@ -111,36 +106,3 @@ def _hyperparameter(name: str, value: HyperparameterValue) -> Parameter | str:
     if isinstance(value, str):
         return value
     return Parameter(parameter_name(name), parameter_type(value), value)
-
-
-def resource_config(training: Training, parameters: Parameters) -> dict[str, Any]:
-    """Return `ResourceConfig`: one type, or a list of them (botocore 1.44.5: InstancePreferences
-    excludes InstanceType, and a count at each of its types excludes InstanceCount).
-    """
-    capacity = training.capacity
-    preferences = [
-        {to_pascal(key): value for key, value in each.model_dump(exclude_none=True).items()}
-        for each in capacity.preferences
-    ]
-    values = {
-        "InstancePreferences": preferences or None,
-        "InstanceType": parameters.instance_type,
-        "InstanceCount": parameters.instance_count,
-        "VolumeSizeInGB": training.volume_size_gb,
-        "TrainingPlanArn": capacity.training_plan_arn,
-    }
-    return _given(values)
-
-
-def stopping_condition(training: Training) -> dict[str, Any]:
-    """Return `StoppingCondition`."""
-    values = {
-        "MaxRuntimeInSeconds": training.max_runtime_s,
-        "MaxWaitTimeInSeconds": training.max_wait_s if training.spot else None,
-        "MaxPendingTimeInSeconds": training.capacity.max_pending_s,
-    }
-    return _given(values)
-
-
-def _given(values: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if value is not None}

@@ -7,10 +7,10 @@ from typing import Any
 
 from shoal.launch import Launch, fabric
 from shoal.launch.tables import takes_volume_key
-from shoal.pipelines import step_names, tracking
+from shoal.pipelines import step_names, training_request
 from shoal.pipelines.expressions import EXECUTION_ID, Expression, Join, Parameter, Property
 from shoal.pipelines.infrastructure import Infrastructure
-from shoal.pipelines.parameters import Parameters, resource_config, stopping_condition
+from shoal.pipelines.parameters import Parameters
 from shoal.settings.names import ENVIRONMENT_TAG, EXECUTION_TAG, PIPELINE_TAG, WORKLOAD_TAG, Names
 from shoal.settings.sections import secrets
 from shoal.settings.sections.channels import InputMode
@@ -107,14 +107,14 @@ class Requests:
                 "S3Uri": artifacts(self.names, "checkpoints"),
                 "LocalPath": "/opt/ml/checkpoints",
             },
-            "ResourceConfig": resource_config(settings, self.parameters),
-            "StoppingCondition": stopping_condition(settings),
+            "ResourceConfig": training_request.resource_config(settings, self.parameters),
+            "StoppingCondition": training_request.stopping_condition(settings),
             "VpcConfig": self._training_vpc(),
             "Tags": self._tags(),
         }
         if variables := fabric.environment(settings) | secrets.variables(settings.secrets):
             request["Environment"] = variables
-        tracking.add_to(request, self.names, self.infrastructure.mlflow_app_arn)
+        training_request.add_tracking(request, self.names, self.infrastructure.mlflow_app_arn)
         if settings.spot:
             request["EnableManagedSpotTraining"] = True
         return request

@@ -34,7 +34,7 @@ from shoal.settings.sections.release import Release
 from shoal.settings.sections.schedules import Schedule
 from shoal.settings.sections.secrets import SecretName, SecretVariable, interface_endpoints
 from shoal.settings.sections.serving import NO_RECIPE, Endpoint, Serving, default_recipe
-from shoal.settings.sections.strategies import Defaults, defaults
+from shoal.settings.strategies import Defaults, defaults
 
 AccountId = Annotated[str, StringConstraints(pattern=r"^[0-9]{12}$")]
 PolicyName = Annotated[

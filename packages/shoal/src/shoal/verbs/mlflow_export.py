@@ -14,7 +14,7 @@ from shoal.page import history
 from shoal.page.mlflow_run import PACKAGE_TAG, MlflowRun, mlflow_run
 from shoal.page.page import page
 from shoal.page.readings.report import evaluation_text
-from shoal.pipelines.tracking import EXECUTION_TAG
+from shoal.pipelines.training_request import EXECUTION_TAG
 from shoal.verbs.workspace import Session
 
 _MAX_ITEMS = {"params": 100, "tags": 100, "metrics": 1000}

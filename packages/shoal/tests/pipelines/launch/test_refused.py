@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from shoal.launch import tables
-from shoal.settings.sections.strategies import strategies_of
 from shoal.settings.settings import Framework, Strategy
+from shoal.settings.strategies import strategies_of
 from tests.pipelines.launch.shipped import launch, refusals
 from tests.tables import table
 

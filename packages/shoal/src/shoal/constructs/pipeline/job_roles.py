@@ -55,11 +55,17 @@ class JobRoles(Construct):
         """Return the roles that there are."""
         return [self.training, self.evaluation, *([self.endpoint] if self.endpoint else [])]
 
-    def allow_definition(self, definition: Mapping[str, Any], built: Mapping[str, str]) -> None:
+    def allow_definition(
+        self,
+        definition: Mapping[str, Any],
+        built: Mapping[str, str],
+        mlflow_app_arn: str | None = None,
+    ) -> None:
         """Let each role pull the images, and attach the volumes, that the steps name.
 
         `built` has a name for each image of a recipe: its digest is known only at deployment, so
-        its repository is allowed.
+        its repository is allowed. Training may write to the MLflow server of the settings, or to
+        the App that was made.
         """
         for role, types_with_image, types_with_volumes in (
             (self.training, ("Training", "Tuning"), ("Training", "Tuning")),
@@ -80,11 +86,8 @@ class JobRoles(Construct):
             self._allow_transform(self.endpoint)
         if limits(definition, "Tuning"):
             self._allow_tuning()
-
-    def allow_tracking(self, app_arn: str | None) -> None:
-        """Let training write to the MLflow server of the settings; `app_arn` is the App made."""
         mlflow = self._environment.mlflow
-        if mlflow and (arn := mlflow.arn or app_arn):
+        if mlflow and (arn := mlflow.arn or mlflow_app_arn):
             self.training.allow_part("mlflow", arn=arn)
             if mlflow.is_app:
                 self.training.allow_part("mlflow-app", arn=arn)

@@ -1,0 +1,66 @@
+"""What CreateTrainingJob's request says of instances, time and MLflow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic.alias_generators import to_pascal
+
+from shoal.pipelines.expressions import EXECUTION_ARN, EXECUTION_ID, Join
+from shoal.pipelines.parameters import Parameters
+from shoal.settings.names import Names
+from shoal.settings.settings import Training
+
+EXECUTION_TAG = "shoal.execution_arn"  # by which `shoal report --mlflow` finds the run
+
+
+def add_tracking(request: dict[str, Any], names: Names, app_arn: str | None) -> None:
+    """Add to CreateTrainingJob's request where it tracks; `app_arn` is the App that was made.
+
+    MLflow reads all variables but the run's name (3.17.2, environment_variables.py). The request's
+    MlflowConfig is left out: no page of AWS has it in a job with an image of one's own.
+    """
+    mlflow = names.environment.mlflow
+    arn = mlflow and (mlflow.arn or app_arn)
+    if mlflow is None or not (server := mlflow.tracking_uri or arn):
+        return
+    request["Environment"] = {
+        "MLFLOW_TRACKING_URI": server,
+        "MLFLOW_EXPERIMENT_NAME": names.pipeline,
+        "MLFLOW_RUN_NAME": EXECUTION_ID,
+        "MLFLOW_RUN_CONTEXT": Join("", (f'{{"{EXECUTION_TAG}": "', EXECUTION_ARN, '"}')),
+        **request.get("Environment", {}),
+    }
+
+
+def resource_config(training: Training, parameters: Parameters) -> dict[str, Any]:
+    """Return `ResourceConfig`: one type, or a list of them (botocore 1.44.5: InstancePreferences
+    excludes InstanceType, and a count at each of its types excludes InstanceCount).
+    """
+    capacity = training.capacity
+    preferences = [
+        {to_pascal(key): value for key, value in each.model_dump(exclude_none=True).items()}
+        for each in capacity.preferences
+    ]
+    values = {
+        "InstancePreferences": preferences or None,
+        "InstanceType": parameters.instance_type,
+        "InstanceCount": parameters.instance_count,
+        "VolumeSizeInGB": training.volume_size_gb,
+        "TrainingPlanArn": capacity.training_plan_arn,
+    }
+    return _given(values)
+
+
+def stopping_condition(training: Training) -> dict[str, Any]:
+    """Return `StoppingCondition`."""
+    values = {
+        "MaxRuntimeInSeconds": training.max_runtime_s,
+        "MaxWaitTimeInSeconds": training.max_wait_s if training.spot else None,
+        "MaxPendingTimeInSeconds": training.capacity.max_pending_s,
+    }
+    return _given(values)
+
+
+def _given(values: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value is not None}
