@@ -136,27 +136,29 @@ class SaveOnSigterm(TrainerCallback):  # type: ignore[misc, unused-ignore]
             control.should_save = control.should_training_stop = True
 
 
-class Tracking(MLflowCallback):  # type: ignore[misc, unused-ignore]
-    """Trainer's own, but a server's trouble is said, and ends no training: Trainer's raises at the
-    beginning, and at the end before the model is saved (transformers 5.23.0; run).
-    """
+def _spared(event: str) -> Any:
+    """Return what MLflowCallback does at an event; a server's trouble is said, and ends nothing."""
 
-    failed = False
-
-    def __getattribute__(self, name: str) -> Any:
-        found = super().__getattribute__(name)
-        return self.spared(found) if name in ("on_train_begin", "on_log", "on_train_end") else found
-
-    def spared(self, call: Any) -> Any:
-        def spared(*given: Any, **named: Any) -> None:
+    def call(self: Any, *given: Any, **named: Any) -> None:
+        if not self.failed:
             try:
-                if not self.failed:
-                    call(*given, **named)
+                getattr(MLflowCallback, event)(self, *given, **named)
             except Exception as error:  # noqa: BLE001 - as in training_code/common/tracking.py
                 self.failed = True
                 print(f"MLflow gets no more of this training: {error}", flush=True)
 
-        return spared
+    return call
+
+
+class Tracking(MLflowCallback):  # type: ignore[misc, unused-ignore]
+    """Trainer's own, which raises at the beginning without a server, and at the end before the
+    model is saved (transformers 5.23.0; run).
+    """
+
+    failed = False
+    on_train_begin = _spared("on_train_begin")
+    on_log = _spared("on_log")
+    on_train_end = _spared("on_train_end")
 
 
 def train(trainer: Any) -> None:
