@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from dev.bench import environments
+from local_kit.ports import unused_ports
 from local_kit.runtime import Runtime, find_runtime, finish, finish_after
 from shoal.settings.loading.workload import load_workload
 from shoal.verbs.new_workload import write_workload
@@ -40,12 +41,15 @@ class Job:
     code: Path
     options: tuple[str, ...]
 
-    def train(self, name: str, *options: str, ranks: int = 2, stopped_at: str = "") -> str:
+    def train(
+        self, name: str, *options: str, ranks: int = 2, stopped_at: str = "", **other: str
+    ) -> str:
+        """Return what a run prints, whose variables are SageMaker's and these."""
         own = ("--checkpoint-dir", str(self.folder / name / "checkpoints"))
         script = self.code / "train.py"
         command = self.runtime.torchrun(ranks, script, *SHORT, *self.options, *own, *options)
         data, model = str(self.folder / "data" / "train"), str(self.folder / name / "model")
-        variables = {"SM_CHANNEL_TRAIN": data, "SM_MODEL_DIR": model}
+        variables = {"SM_CHANNEL_TRAIN": data, "SM_MODEL_DIR": model} | other
         process = self.runtime.launch(command, self.folder, variables)
         end = finish_after(process, stopped_at, signal.SIGTERM) if stopped_at else finish(process)
         assert (end.returncode != 0) is bool(stopped_at), end.output
@@ -95,6 +99,14 @@ def test_a_stopped_run_goes_on_with_another_number_of_ranks(job: Job) -> None:
     assert not (job.folder / "stopped" / "model" / "model.json").exists()
     job.train("stopped", *steps, ranks=1)
     assert job.difference("whole/model", "stopped/model") < 1e-3
+
+
+@pytest.mark.parametrize("job", ["hf-trainer"], indirect=True)
+def test_a_tracking_server_that_is_gone_ends_no_training(job: Job) -> None:
+    nobody = f"http://127.0.0.1:{next(unused_ports())}"
+    output = job.train("untracked", MLFLOW_TRACKING_URI=nobody)
+    assert output.count("MLflow gets no more of this training: ") == 1, output
+    assert (job.folder / "untracked" / "model" / "model.json").exists()
 
 
 @pytest.mark.parametrize("job", ["ddp"], indirect=True)
