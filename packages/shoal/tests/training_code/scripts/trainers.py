@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
 data: Any = importlib.import_module("data")
@@ -66,6 +65,8 @@ def loss(folder: str) -> dict[str, float]:
 
 
 def adapter(base: str, folder: str, merged: str) -> dict[str, float]:
+    from peft import PeftModel  # which is not where ZeRO-3 runs
+
     ids = torch.arange(5, 40)[None]
     with torch.no_grad():
         plain, served = network(base)(ids).logits, network(merged)(ids).logits
