@@ -39,14 +39,21 @@ def main() -> None:
 
 def pages() -> dict[str, str]:
     """Return the text of each page by its file name."""
+    told: dict[str, str] = {}
     return {
-        "environment.md": keys_page("Keys of an environment file", _ENVIRONMENT, schema()),
-        "workload.md": keys_page("Keys of a workload file", _WORKLOAD, schema(Workload)),
+        name: keys_page(name, title, introduction, root, told)
+        for name, title, introduction, root in (
+            ("environment.md", "Keys of an environment file", _ENVIRONMENT, schema()),
+            ("workload.md", "Keys of a workload file", _WORKLOAD, schema(Workload)),
+        )
     }
 
 
-def keys_page(title: str, introduction: str, root: Schema) -> str:
-    """Return a page with a list of keys for each section of the file that `root` describes."""
+def keys_page(name: str, title: str, introduction: str, root: Schema, told: dict[str, str]) -> str:
+    """Return a page with a list of keys for each section of the file that `root` describes.
+
+    `told` has the link to the section that told each line before; such lines are not repeated.
+    """
     lines = [f"# {title}", "", _NOTE, "", introduction, ""]
     sections = list(_sections(root, root, "", set()))
     anchors = {id(section): anchor(path) for path, section in sections}
@@ -54,7 +61,15 @@ def keys_page(title: str, introduction: str, root: Schema) -> str:
         lines += [f"## `{path}`" if path else "## Top level", ""]
         if path and "description" in section:
             lines += [_text(section["description"]), ""]
-        lines += [_item(root, section, key, anchors) for key in section["properties"]]
+        items = {key: _item(root, section, key, anchors) for key in section["properties"]}
+        lines += [item for item in items.values() if item not in told]
+        for place in dict.fromkeys(told[item] for item in items.values() if item in told):
+            keys = ", ".join(
+                f"**`{key}`**" for key, item in items.items() if told.get(item) == place
+            )
+            lines.append(f"- {keys}: as in {place}.")
+        link = f"[{f'`{path}`' if path else 'top level'}]({name}#{anchor(path or 'Top level')})"
+        told |= {item: link for item in items.values() if item not in told}
         lines.append("")
     return "\n".join(lines).rstrip() + "\n"
 
