@@ -18,11 +18,3 @@ def test_an_operation_that_moto_takes_for_another_is_refused_and_changes_nothing
     with pytest.raises(ClientError, match="does not emulate s3 RenameObject"):
         s3.rename_object(Bucket=bucket, Key="new", RenameSource="old")
     assert s3.list_objects_v2(Bucket=bucket)["KeyCount"] == 0
-
-
-def test_a_prefix_of_queues_is_no_regular_expression(account: Account) -> None:
-    sqs, prefix = account.client("sqs"), f"{unique('prefix')}-"
-    url = sqs.create_queue(QueueName=f"{prefix}1")["QueueUrl"]
-    assert sqs.list_queues(QueueNamePrefix=prefix)["QueueUrls"] == [url]
-    assert "QueueUrls" not in sqs.list_queues(QueueNamePrefix=f"{prefix}.")
-    assert "QueueUrls" not in sqs.list_queues(QueueNamePrefix="?")

@@ -6,9 +6,6 @@
 | SSE-KMS with a key that is not there | `s3: validate kms key` |
 | SSE-KMS with a disabled key, one pending deletion | `s3: validate kms key state` |
 | KMS: the same states | `kms: key is disabled`, `kms: key does not exist` |
-
-A grantee who is not there and the lock-out of a key's account: as users of AWS quote its answers.
-The window of a deletion: API reference, read.
 """
 
 from __future__ import annotations
@@ -16,7 +13,6 @@ from __future__ import annotations
 import pytest
 
 from local_kit.control import Account, refused, unique
-from tests.control.test_policy_guards import MISSING
 
 NO_KEY = "134f2428-cec1-4b25-a1ae-9048164dba47"
 
@@ -112,26 +108,3 @@ def test_kms_decrypts_nothing_of_a_disabled_key(account: Account) -> None:
     assert kms.decrypt(CiphertextBlob=text)["Plaintext"] == b"text"
     kms.disable_key(KeyId=key.rpartition("/")[2])
     assert refused(kms.decrypt, CiphertextBlob=text) == ("DisabledException", f"{key} is disabled.")
-
-
-def test_kms_has_a_window_of_a_week_to_a_month(account: Account) -> None:
-    kms, key = account.client("kms"), key_of(account, "Enabled")
-    for days in (3, 31):
-        deletion = refused(kms.schedule_key_deletion, KeyId=key, PendingWindowInDays=days)
-        assert deletion[0] == "ValidationException"
-    assert kms.describe_key(KeyId=key)["KeyMetadata"]["KeyState"] == "Enabled"
-
-
-def test_kms_grants_known_operations_to_those_who_are_there(account: Account) -> None:
-    kms, key = account.client("kms"), key_of(account, "Enabled")
-    grant = {"KeyId": key, "GranteePrincipal": account.role(), "Operations": ["Decrypt"]}
-    kms.create_grant(**grant)
-    unknown = {**grant, "Operations": ["Decrypt", "Decipher"]}
-    assert refused(kms.create_grant, **unknown)[0] == "ValidationException"
-    nobody = {**grant, "GranteePrincipal": MISSING}
-    assert refused(kms.create_grant, **nobody)[0] == "InvalidArnException"
-
-
-def test_kms_says_what_a_key_is_for(account: Account) -> None:
-    metadata = account.client("kms").create_key()["KeyMetadata"]
-    assert (metadata["KeyUsage"], metadata["MultiRegion"]) == ("ENCRYPT_DECRYPT", False)

@@ -1,7 +1,6 @@
-"""Refuse what KMS refuses of keys that are disabled, pending deletion or not there, and of grants.
+"""Refuse what KMS refuses of keys that are disabled, pending deletion or not there.
 
-Errors: recorded by LocalStack from S3 and KMS; the deletion window's is worded here (KMS API
-reference, ScheduleKeyDeletion).
+Errors: recorded by LocalStack from S3 and KMS.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from moto.core.utils import get_service_model
 from moto.kms.models import kms_backends
 from moto.kms.utils import _deserialize_ciphertext_blob
 
@@ -25,7 +23,6 @@ WITH_KEY = (
     *("GenerateDataKeyPairWithoutPlaintext", "GenerateMac", "VerifyMac", "Sign", "Verify"),
 )
 WITH_CIPHERTEXT = ("Decrypt", "ReEncrypt")
-MIN_WINDOW_DAYS, MAX_WINDOW_DAYS = 7, 30
 
 
 def check_usable(key: str, account: str, region: str, prefix: str = "") -> None:
@@ -83,42 +80,7 @@ def _ciphertext(call: ApiCall) -> None:
         check_usable(call.parameters["DestinationKeyId"], call.account, call.region)
 
 
-def _window(call: ApiCall) -> None:
-    days = call.parameters.get("PendingWindowInDays", MAX_WINDOW_DAYS)
-    if not MIN_WINDOW_DAYS <= days <= MAX_WINDOW_DAYS:
-        raise AwsError(
-            "ValidationException",
-            f"PendingWindowInDays is from {MIN_WINDOW_DAYS} to {MAX_WINDOW_DAYS}, not {days}",
-        )
-
-
-def _grant(exists: Callable[[str], bool]) -> Guard:
-    def guard(call: ApiCall) -> None:
-        request = call.parameters
-        known: list[str] = getattr(get_service_model("kms").shape_for("GrantOperation"), "enum", [])
-        unknown = [name for name in request["Operations"] if name not in known]
-        if unknown:
-            raise AwsError(
-                "ValidationException",
-                f"1 validation error detected: Value '[{', '.join(unknown)}]' at 'operations'"
-                " failed to satisfy constraint: Member must satisfy constraint: [Member must"
-                f" satisfy enum value set: [{', '.join(known)}]]",
-            )
-        for name in ("GranteePrincipal", "RetiringPrincipal"):
-            principal = request.get(name)
-            if principal and (principal == "*" or not exists(principal)):
-                raise AwsError(
-                    "InvalidArnException", f"ARN does not refer to a valid principal: {principal}"
-                )
-
-    return guard
-
-
-def key_guards(exists: Callable[[str], bool]) -> Mapping[str, Guard]:
-    """Return the guards of KMS's operations; `exists` says it of an account, role or user."""
-    return {
-        **dict.fromkeys(WITH_KEY, _usable),
-        **dict.fromkeys(WITH_CIPHERTEXT, _ciphertext),
-        "ScheduleKeyDeletion": _window,
-        "CreateGrant": _grant(exists),
-    }
+GUARDS: Mapping[str, Guard] = {
+    **dict.fromkeys(WITH_KEY, _usable),
+    **dict.fromkeys(WITH_CIPHERTEXT, _ciphertext),
+}

@@ -18,8 +18,8 @@ from typing import Any
 from moto.iam.models import iam_backends
 
 from shoal_local.control.http.protocol import ApiCall
+from shoal_local.control.identity import key_guards
 from shoal_local.control.identity.identity import Identity
-from shoal_local.control.identity.key_guards import key_guards
 from shoal_local.control.identity.policies import allows, listed
 from shoal_local.control.identity.policy_documents import (
     PolicyError,
@@ -82,7 +82,7 @@ class PolicyGuards:
             "s3": {"PutBucketPolicy": self._bucket},
             "kms": {
                 **dict.fromkeys(("CreateKey", "PutKeyPolicy"), self._key),
-                **key_guards(self._exists),
+                **key_guards.GUARDS,
             },
             "sqs": dict.fromkeys(("CreateQueue", "SetQueueAttributes"), self._attributes),
             "sns": dict.fromkeys(("CreateTopic", "SetTopicAttributes"), self._attributes),

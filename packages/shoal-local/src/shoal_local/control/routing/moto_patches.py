@@ -3,8 +3,7 @@
 - Bucket policies: moto cannot read their conditions.
 - Access logs: moto writes them at once, so that a bucket that was just emptied is not empty.
 - Topics: moto sends to a queue whatever the queue's policy says.
-- Queues: moto reads the prefix of a list as a regular expression.
-- Metrics have no percentiles, images no digest of their manifest, and keys no defaults.
+- Metrics have no percentiles, and images no digest of their manifest.
 - IAM reads all of AWS's policies at its start, whether anybody asks for one or not.
 - Each request looks up the methods of a class again.
 - S3's bodies, checksums, digests and lists of versions: see `control.s3`.
@@ -14,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import threading
 from functools import cache
 from typing import Any
@@ -25,10 +23,9 @@ from moto.core.utils import method_names_from_class
 from moto.ecr.models import Image
 from moto.iam.access_control import PermissionResult
 from moto.iam.models import IAMBackend, ManagedPolicy
-from moto.kms.models import Key
 from moto.s3.models import FakeBucket, S3Backend
 from moto.sns.models import Subscription
-from moto.sqs.models import Queue, SQSBackend, sqs_backends
+from moto.sqs.models import sqs_backends
 
 from shoal_local.control.identity.policies import Principal, allows, decision
 from shoal_local.control.metrics.metric_store import nearest_rank
@@ -52,9 +49,7 @@ RESULTS = {
 }
 
 _aws_policies_of_moto = IAMBackend._init_aws_policies
-_key_of_moto = Key.to_dict
 _publish_by_moto = Subscription.publish
-_queues_of_moto = SQSBackend.list_queues
 _statistic_of_moto = Statistics.get_statistics_for_type
 
 
@@ -86,11 +81,6 @@ def _queue_allows(subscription: Subscription) -> bool:
     context = {**CONTEXT, "aws:SourceArn": subscription.topic_arn, "aws:SourceAccount": account}
     sns = Principal("Service", "sns.amazonaws.com", context)
     return allows(json.loads(queue.policy), sns, "sqs:SendMessage", subscription.endpoint, context)
-
-
-def queues_with_prefix(backend: SQSBackend, queue_name_prefix: str) -> list[Queue]:
-    """Return the queues whose names begin so; moto takes the prefix for a regular expression."""
-    return _queues_of_moto(backend, re.escape(queue_name_prefix or ""))
 
 
 def statistic(statistics: Statistics, name: str) -> Any:
@@ -133,15 +123,6 @@ def digest_of_manifest(image: Image) -> None:
     )
 
 
-def described_key(key: Key) -> dict[str, Any]:
-    """Describe a key as KMS does; moto leaves out what a request left to its default."""
-    described = _key_of_moto(key)
-    metadata = described["KeyMetadata"]
-    metadata["KeyUsage"] = metadata["KeyUsage"] or "ENCRYPT_DECRYPT"
-    metadata["MultiRegion"] = bool(metadata["MultiRegion"])
-    return described
-
-
 def no_aws_policies(_backend: IAMBackend) -> list[ManagedPolicy]:
     """Read none of AWS's policies, 5 MB, before somebody asks for a managed policy."""
     return []
@@ -151,12 +132,10 @@ PATCHES: tuple[Patch, ...] = (
     (S3Backend, "log_incoming_request", no_access_log),
     (FakeBucket, "get_permission", bucket_permission),
     (Subscription, "publish", publish),
-    (SQSBackend, "list_queues", queues_with_prefix),
     (Statistics, "get_statistics_for_type", statistic),
     (IAMBackend, "_init_aws_policies", no_aws_policies),
     (IAMBackend, "managed_policies", ManagedPolicies()),
     (Image, "_create_digest", digest_of_manifest),
-    (Key, "to_dict", described_key),
     (responses, "method_names_from_class", cache(method_names_from_class)),
     *object_bodies.PATCHES,
     *object_versions.PATCHES,
