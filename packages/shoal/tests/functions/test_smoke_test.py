@@ -137,30 +137,14 @@ def test_arguments_of_other_versions_are_ignored(endpoint: Endpoint) -> None:
     assert _test(endpoint, model_data_url="s3://bucket/model.tar.gz").result["status"] == "Passed"
 
 
-@pytest.mark.parametrize(
-    ("labels", "told", "end"),
-    [
-        (
-            {5, 8},
-            "8 of 10 requests passed, 9 needed (5.json: predictions[0].digit is 6, must be 5",
-            "",
-        ),
-        ({5, 8}, "; 8.json: predictions[0].digit is 9, must be 8", ""),
-        (set(range(10)), "0 of 10 requests passed", "must be true; and 7 more)"),
-    ],
-)
-def test_more_than_one_wrong_digit_fails_and_up_to_three_are_told(
-    endpoint: Endpoint, labels: set[int], told: str, end: str
-) -> None:
-    endpoint.spoil = _wrong(labels)
-    error = _test(endpoint).error
-    assert told in error
-    assert error.endswith(end)
-
-
-def test_one_wrong_digit_is_tolerated(endpoint: Endpoint) -> None:
+def test_one_wrong_digit_is_tolerated_and_two_are_told(endpoint: Endpoint) -> None:
     endpoint.spoil = _wrong({5})
     assert _test(endpoint).result["status"] == "Passed"
+    endpoint.spoil = _wrong({5, 8})
+    error = _test(endpoint).error
+    told = "8 of 10 requests passed, 9 needed (5.json: predictions[0].digit is 6, must be 5"
+    assert told in error
+    assert "; 8.json: predictions[0].digit is 9, must be 8" in error
 
 
 def test_one_instance_with_another_model_is_enough_to_fail(endpoint: Endpoint) -> None:
@@ -197,13 +181,11 @@ PREDICTIONS = "predictions[0].probabilities"
     ("spoilt", "why"),
     [
         ({"predictions": []}, "0.json: length(predictions) is 0, must be 1"),
-        (_first(digit=0, probabilities=[1.0]), f"length({PREDICTIONS}) is 1, must be 10"),
         (
             _first(digit=0, probabilities=[0.5] * 10),
             f"sum({PREDICTIONS}) is 5.0, must be within 0.001 of 1",
         ),
         (_first(digit=0), f"length({PREDICTIONS}) has no value: "),
-        ({"model": {}}, "the model comes from training job ['None']"),
         ({"model": []}, "the model comes from training job ['None']"),
         (
             {"model": _model(training_job_name=OLD_JOB)},
