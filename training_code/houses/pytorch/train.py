@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from common import checkpoint
 from common.archive import save_code
 from common.averaging import averaged
 from common.ranks import Ranks, joined
@@ -40,8 +41,10 @@ def train(options: argparse.Namespace, ranks: Ranks) -> Network:
     averaged(network, ranks, "flat")
     optimizer = torch.optim.Adam(network.parameters(), lr=options.learning_rate)
     share = len(features) // ranks.world_size
+    folder, settings = options.checkpoint_dir, _settings(options)
+    done = checkpoint.read(folder, settings, network, optimizer, ranks.device)
     started = time.monotonic()
-    for epoch in range(1, options.epochs + 1):
+    for epoch in range(done + 1, options.epochs + 1):
         # the same order on every rank, from which each takes its own rows
         order = torch.randperm(len(features))[ranks.rank * share : (ranks.rank + 1) * share]
         loss = torch.zeros(())
@@ -53,12 +56,20 @@ def train(options: argparse.Namespace, ranks: Ranks) -> Network:
             batch_loss.backward()
             optimizer.step()
             loss += batch_loss.detach()
-        rate = epoch * share * ranks.world_size / (time.monotonic() - started)
+        rate = (epoch - done) * share * ranks.world_size / (time.monotonic() - started)
         ranks.say(
             f"epoch={epoch} train_loss={loss / len(batches):.6f} rows_per_second={rate:.0f}"
             f" world_size={ranks.world_size}"
         )
+        if ranks.is_first:
+            checkpoint.write(folder, settings, epoch, network, optimizer)
     return network
+
+
+def _settings(options: argparse.Namespace) -> dict[str, float]:
+    """Return what a run that goes on from a checkpoint must share."""
+    names = ("batch_size", "learning_rate", "seed")
+    return {name: getattr(options, name) for name in names}
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -71,7 +82,11 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--train-dir", type=Path, default=os.environ.get("SM_CHANNEL_TRAIN", "train")
     )
     parser.add_argument("--model-dir", type=Path, default=os.environ.get("SM_MODEL_DIR", "model"))
-    return parser.parse_args(arguments)
+    parser.add_argument("--checkpoint-dir", type=Path, help="default: beside the model")
+    options = parser.parse_args(arguments)
+    # beside /opt/ml/model: the folder that SageMaker copies to S3, and back
+    options.checkpoint_dir = options.checkpoint_dir or options.model_dir.parent / "checkpoints"
+    return options
 
 
 if __name__ == "__main__":

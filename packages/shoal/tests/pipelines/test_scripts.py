@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from shoal.launch.errors import Risk
+from shoal.pipelines.checks import checkpoints
 from shoal.pipelines.checks.check import check
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.parsing.errors import ConfigError
 from shoal.settings.sections.serving import Endpoint
-from shoal.settings.settings import Environment
+from shoal.settings.settings import Environment, Training
+from shoal.verbs.new_workload import TASKS, TRAINERS, write_workload
 from tests.pipelines.inputs import environment
 from tests.repository import CHECKOUT, ROOT, copy_folder
 
@@ -33,7 +35,8 @@ VALID = {"train.py": MAIN, "evaluate.py": EVALUATE, "inference.py": CONTRACT}
 def settings(**more: Any) -> Environment:
     """Return an environment whose scripts are in code/."""
     base = environment()
-    training = base.training.model_copy(update={"source_dir": "code", "hyperparameters": {}})
+    own = {"source_dir": "code", "hyperparameters": {}, "spot": False, "max_wait_s": None}
+    training = base.training.model_copy(update=own)
     return base.model_copy(update={"training": training, **more})
 
 
@@ -203,40 +206,74 @@ def test_steps_that_stay_as_they_are_keep_their_contract(
 
 
 @pytest.mark.parametrize(
-    ("text", "training", "told"),
+    ("text", "told"),
     [
-        ("print()", {"spot": True, "max_wait_s": 90_000}, "training.spot: no script in code says"),
-        ("print('/opt/ml/checkpoints')", {"spot": True, "max_wait_s": 90_000}, ""),
-        (
-            "print()",
-            {
-                "spot": True,
-                "max_wait_s": 90_000,
-                "environment": {"OUT": "/opt/ml/checkpoints"},
-            },
-            "",
-        ),
-        ("print()", {"spot": False}, ""),
-        (
-            "import os; print(os.environ['SM_CHANNEL_VALID'])",
-            {"spot": False},
-            "reads SM_CHANNEL_VALID,",
-        ),
-        ("import os; os.environ.get('SM_CHANNEL_VAL')", {"spot": False}, "reads SM_CHANNEL_VAL,"),
-        ("import os; print(os.environ['SM_CHANNEL_TRAIN'])", {"spot": False}, ""),
-        ("import os; print(os.environ['SM_CHANNELS'])", {"spot": False}, ""),
-        ("import other", {"spot": False}, "reads SM_CHANNEL_DEEP,"),
+        ("import os; print(os.environ['SM_CHANNEL_VALID'])", "reads SM_CHANNEL_VALID,"),
+        ("import os; os.environ.get('SM_CHANNEL_VAL')", "reads SM_CHANNEL_VAL,"),
+        ("import os; print(os.environ['SM_CHANNEL_TRAIN'])", ""),
+        ("import os; print(os.environ['SM_CHANNELS'])", ""),
+        ("import other", "reads SM_CHANNEL_DEEP,"),
     ],
 )
-def test_what_a_script_reads_or_never_writes_is_a_risk(
-    tmp_path: Path, text: str, training: dict[str, Any], told: str
+def test_what_a_script_reads_and_does_not_get_is_a_risk(
+    tmp_path: Path, text: str, told: str
 ) -> None:
-    base = settings()
-    own = base.model_copy(update={"training": base.training.model_copy(update=training)})
     root = write(tmp_path, train=text, other="import os; print(os.environ['SM_CHANNEL_DEEP'])")
-    risks = [each for each in check(own, root).notices if isinstance(each, Risk)]
-    mine = [each for each in risks if each.startswith(("training.spot", "data.channels"))]
+    risks = [each for each in check(settings(), root).notices if isinstance(each, Risk)]
+    mine = [each for each in risks if each.startswith("data.channels")]
     assert [told in each for each in mine] == ([True] if told else [])
+
+
+SPOT = {"spot": True, "max_wait_s": 90_000}
+SAVE = "import torch\ntorch.save(1, '/opt/ml/checkpoints/last.pt')"
+
+
+@pytest.mark.parametrize(
+    ("scripts", "training", "told"),
+    [
+        ({}, SPOT, "training.spot = true: the job would begin again"),
+        ({}, {"max_runtime_s": 86_401}, "training.max_runtime_s = 86401: above 86400 s (a day)"),
+        ({}, {"max_runtime_s": 86_400}, ""),
+        ({}, SPOT | {"own_checkpoints": True}, ""),
+        ({}, SPOT | {"environment": {"OUT": "/opt/ml/checkpoints"}}, ""),
+        ({"train": SAVE}, SPOT, ""),
+        ({"train": "import os\nos.environ['CHECKPOINT_DIR']\nprint()"}, SPOT, ""),
+        ({"train": "import net", "net": SAVE}, SPOT, ""),
+        ({"train": "from pathlib import Path\nPath('/opt/ml') / 'checkpoints'\nprint()"}, SPOT, ""),
+        ({"train": "options = print()\nprint(options.checkpoint_dir)"}, SPOT, ""),
+        # what only looks like it: prose, and a script that the job does not run
+        ({"train": "# /opt/ml/checkpoints\nprint()"}, SPOT, "training.spot"),
+        ({"train": "'''Save to /opt/ml/checkpoints.'''\nprint()"}, SPOT, "training.spot"),
+        ({"train": "print('no checkpoints here')"}, SPOT, "training.spot"),
+        ({"train": "print()", "net": SAVE}, SPOT, "training.spot"),
+    ],
+)
+def test_a_job_that_may_be_interrupted_names_where_it_goes_on(
+    tmp_path: Path, scripts: dict[str, str], training: dict[str, Any], told: str
+) -> None:
+    base, root = settings(), write(tmp_path, **scripts)
+    own = base.model_copy(update={"training": base.training.model_copy(update=training)})
+    if not told:
+        assert check(own, root).definition
+        return
+    with pytest.raises(ConfigError) as caught:
+        check(own, root)
+    (line,) = str(caught.value).splitlines()
+    assert told in line
+    assert line.endswith("set training.own_checkpoints: true")
+
+
+def test_the_workloads_of_the_checkout_and_of_new_name_it(tmp_path: Path) -> None:
+    folders = {
+        *CHECKOUT.glob("training_code/*/pytorch"),
+        *CHECKOUT.glob("training_code/*/tensorf*"),
+    }
+    for kind in (*TASKS, *TRAINERS):
+        write_workload(tmp_path, kind, kind)
+        folders.add(tmp_path / "training_code" / kind / "pytorch")
+    for folder in folders:
+        training = Training(source_dir=str(folder), spot=True, max_wait_s=3600)
+        assert list(checkpoints.problems(training, "train.py", folder)) == [], folder
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,14 @@ answers as its own smoke test asks.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from local_kit.runtime import Runtime
 from shoal.aws.model_archive import content_sha256
+from shoal.settings.loading.workload import workload_folder
 from shoal.verbs.new_workload import write_workload
 from tests.repository import CHECKOUT
 from tests.training_code.table_job import fit_constant_column, prepare, train
@@ -38,6 +40,30 @@ def test_it_works_at_once(runtime: Runtime, tmp_path: Path, workload: str) -> No
     tested = trained.smoke_test(tmp_path)
     assert not tested.error
     assert tested.result["status"] == "Passed"
+
+
+@pytest.mark.parametrize("workload", ["houses", *TASKS])
+def test_an_interrupted_and_resumed_job_equals_an_undisturbed_one_to_the_bit(
+    runtime: Runtime, tmp_path: Path, workload: str
+) -> None:
+    root = root_of(workload, tmp_path)
+    script = workload_folder(workload, root) / "pytorch" / "train.py"
+    data = prepare(root, workload, tmp_path / "data")
+
+    def trained(name: str, epochs: int) -> str:
+        folders = {"SM_CHANNEL_TRAIN": data / "train", "SM_MODEL_DIR": tmp_path / name / "model"}
+        command = runtime.torchrun(2, script, "--epochs", f"{epochs}")
+        job = runtime.run(command, tmp_path, {key: f"{each}" for key, each in folders.items()})
+        assert job.returncode == 0, job.output
+        return job.output
+
+    trained("undisturbed", 9)
+    trained("interrupted", 4)  # its checkpoint is what a kill in the fifth epoch leaves
+    (tmp_path / "interrupted" / "checkpoints" / "checkpoint.pt.partial").write_bytes(b"half")
+    assert re.findall(r"epoch=(\d+)", trained("interrupted", 9)) == ["5", "6", "7", "8", "9"]
+    names = ("undisturbed", "interrupted")
+    first, second = (tmp_path / each / "model" / "model.pt" for each in names)
+    assert first.read_bytes() == second.read_bytes()
 
 
 @pytest.mark.parametrize("workload", ["houses", *TASKS])

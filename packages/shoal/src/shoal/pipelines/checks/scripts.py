@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from shoal.launch import recipes
-from shoal.pipelines.checks import script_options
+from shoal.pipelines.checks import checkpoints, script_options
 from shoal.pipelines.checks.parsers import modules_of, tree_of
 from shoal.settings.loading.container_code import ENTRY_POINT
 from shoal.settings.loading.workload import load_workload, workload_file
@@ -79,6 +79,7 @@ def lacks(
     yield from problems
     if not problems and "Train" in steps:
         yield from script_options.problems_of(environment.training, entry_point, root)
+        yield from checkpoints.problems(environment.training, entry_point, root)
 
 
 def _lacks(
@@ -141,12 +142,6 @@ def risks(
     if "Train" not in steps:
         return
     yield from script_options.risks_of(training, entry_point, root)
-    given = " ".join(map(str, (*training.hyperparameters.values(), *training.environment.values())))
-    if training.spot and not re.search(r"checkpoints|CHECKPOINT_DIR", f"{text} {given}"):
-        yield (
-            f"training.spot: no script in {source_dir} says `checkpoints`, so an interrupted job"
-            " would begin again; write what it resumes from to /opt/ml/checkpoints"
-        )
     file, channels = workload_file(environment.workload), environment.data.channels
     known = set(channels)
     if (root / file).is_file():

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import checkpoint
 import torch
 import torch.distributed as dist
 from model import Network, loss
@@ -52,7 +53,8 @@ def train(options: argparse.Namespace, device: torch.device, rank: int, world_si
     parallel = DistributedDataParallel(network) if world_size > 1 else network
     optimizer = torch.optim.Adam(network.parameters(), lr=options.learning_rate)
     share = len(rows) // world_size
-    for epoch in range(1, options.epochs + 1):
+    done = checkpoint.read(options.checkpoint_dir, network, optimizer)
+    for epoch in range(done + 1, options.epochs + 1):
         # the same order on every rank, from which each takes its own rows
         order = torch.randperm(len(rows))[rank * share : (rank + 1) * share]
         losses = []
@@ -64,6 +66,7 @@ def train(options: argparse.Namespace, device: torch.device, rank: int, world_si
             losses.append(batch_loss.item())
         if rank == 0:  # workload.yaml finds the loss in this line
             print(f"epoch={epoch} train_loss={sum(losses) / len(losses):.6f}", flush=True)
+            checkpoint.write(options.checkpoint_dir, epoch, network, optimizer)
     return network
 
 
@@ -74,10 +77,14 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--batch-size", type=int, default=64, help="of all processes together")
     parser.add_argument("--learning-rate", type=float, default=0.01)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--checkpoint-dir", type=Path, help="default: beside the model")
     for name, variable in (("--train-dir", "SM_CHANNEL_TRAIN"), ("--model-dir", "SM_MODEL_DIR")):
         default = os.environ.get(variable)
         parser.add_argument(name, type=Path, default=default, required=default is None)
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    # beside /opt/ml/model: the folder that SageMaker copies
+    options.checkpoint_dir = options.checkpoint_dir or options.model_dir.parent / "checkpoints"
+    return options
 
 
 if __name__ == "__main__":
