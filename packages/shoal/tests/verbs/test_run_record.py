@@ -17,6 +17,7 @@ from shoal.aws.logs import LogLine
 from shoal.costs import prices
 from shoal.page import history
 from shoal.page.look import Look
+from shoal.page.readings.checkpoint import checkpoint_of
 from shoal.page.readings.cleanups import Cleanup
 from shoal.page.readings.gates import GateResult
 from shoal.page.readings.lineage import lineage_of
@@ -147,6 +148,30 @@ def test_of_a_list_what_sagemaker_selected_is_counted_and_paid() -> None:
     (use,) = uses_of(look_at(made_step("Train", "TrainingJob")), {"Train": last})
     assert (use.instance_type, use.instance_count, use.seconds) == (types[1], 4, 900.0)
     assert money_of([use], price_of)["usd"] == pytest.approx(25.251286)
+
+
+@pytest.mark.parametrize(
+    ("status", "objects", "expected"),
+    [
+        ("InProgress", {"step-2/a.pt": 600, "step-1/a.pt": 300}, ("step-2/a.pt", 3000.0)),
+        ("Stopping", {"a.pt": 3590}, ("a.pt", 10.0)),
+        ("InProgress", {}, None),
+        ("Completed", {"a.pt": 600}, None),
+    ],
+)
+def test_the_newest_checkpoint_that_reached_s3_has_an_age(
+    status: str, objects: dict[str, int], expected: tuple[str, float] | None
+) -> None:
+    def paginate(**wanted: str) -> Iterator[dict[str, Any]]:
+        assert wanted == {"Bucket": "b", "Prefix": "checkpoints/p/abc/"}
+        prefix = wanted["Prefix"]
+        yield {"Contents": [{"Key": prefix + k, "LastModified": at(s)} for k, s in objects.items()]}
+
+    client = SimpleNamespace(get_paginator=lambda _: SimpleNamespace(paginate=paginate))
+    config = {"S3Uri": "s3://b/checkpoints/p/abc"}
+    job = {"TrainingJobStatus": status, "CheckpointConfig": config}
+    kept = checkpoint_of(look_at(client=client), job)
+    assert (kept and (kept["file"], kept["seconds"])) == expected
 
 
 def test_attempts_that_cannot_be_listed_leave_the_cost_unknown() -> None:

@@ -21,6 +21,7 @@ from shoal.page.look import CLOCK_SLACK, JOBS, Look, seconds_between, time_text
 from shoal.page.place import Place
 from shoal.page.readings.calls import calls_in
 from shoal.page.readings.cause import Cause, CauseSearch
+from shoal.page.readings.checkpoint import checkpoint_of
 from shoal.page.readings.cleanups import Cleanup, cleanups_of
 from shoal.page.readings.gates import GateResult, gates_of
 from shoal.page.readings.lineage import code_of, image_of, lineage_of
@@ -168,6 +169,7 @@ def training_of(look: Look, job: Mapping[str, Any] | None, logs: Logs) -> dict[s
         "instance_count": count,
         "processes": next(filter(None, (log.processes for log in logs.values())), None),
         "mlflow": next(said, server) or None,
+        "checkpoint": checkpoint_of(look, job),
         "hyperparameters": {
             name: str(value).strip('"')
             for name, value in sorted(given.items())

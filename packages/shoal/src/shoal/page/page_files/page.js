@@ -110,7 +110,9 @@ function trained(training) {
   const options = Object.entries(training.hyperparameters).map(([name, value]) => `${name}=${value}`).join(" ");
   const words = [training.image.split("/").pop(), training.strategy, `${training.instance_count} × ${training.instance_type}`, training.processes];
   const server = training.mlflow ? code(training.mlflow) : null, isLink = /^https?:/.test(training.mlflow ?? "");
+  const kept = training.checkpoint;
   return element("p", {}, words.filter(Boolean).join(", "), options ? element("br") : null, options ? code(options) : null,
+    kept && element("br"), kept && `newest checkpoint in S3: ${kept.file}, ${duration(kept.seconds)} old`,
     server && element("br"), server && "MLflow: ", isLink ? element("a", { href: training.mlflow }, server) : server);
 }
 

@@ -21,7 +21,9 @@ from shoal.cli.view import open_view
 from shoal.errors import AWS_ERRORS, NotFoundError, ShoalError, UsageError, refusal
 from shoal.page.history import with_others
 from shoal.page.kept import keep
+from shoal.page.look import Look
 from shoal.page.readings.cause import rank_of
+from shoal.page.readings.checkpoint import checkpoint_of
 from shoal.page.readings.gates import gates_of
 from shoal.page.readings.report import package_of
 from shoal.page.record import record
@@ -111,6 +113,7 @@ def status(
             return
         state = session.pipeline.look(arn)
         click.echo("\n".join(lines_of(state)))
+        _print_checkpoint(session, state)
         _print_result(session, state)
         return
     whole = workspace.open_whole(environment, local, workload)
@@ -132,6 +135,14 @@ def status(
         raise NotFoundError(
             f"not deployed: {', '.join(missing)}; `shoal deploy {whole.arguments}` deploys it"
         )
+
+
+def _print_checkpoint(session: Session, execution: Execution) -> None:
+    """Print what a running training would resume from."""
+    look = Look(session.place, execution, {}, {}, datetime.now(UTC))
+    for step in execution.steps:
+        if step.resource("TrainingJob") and (kept := checkpoint_of(look, look.job(step))):
+            click.echo(f"newest checkpoint in S3: {kept['file']}, {kept['seconds']:.0f} s old")
 
 
 def _executions(session: Session) -> list[dict[str, str]]:
