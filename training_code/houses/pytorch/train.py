@@ -41,7 +41,8 @@ def train(options: argparse.Namespace, ranks: Ranks) -> Network:
     averaged(network, ranks, "flat")
     optimizer = torch.optim.Adam(network.parameters(), lr=options.learning_rate)
     share = len(features) // ranks.world_size
-    folder, settings = options.checkpoint_dir, _settings(options)
+    folder, names = options.checkpoint_dir, ("batch_size", "learning_rate", "seed")
+    settings = {name: getattr(options, name) for name in names}  # a run that goes on shares them
     done = checkpoint.read(folder, settings, network, optimizer, ranks.device)
     started = time.monotonic()
     for epoch in range(done + 1, options.epochs + 1):
@@ -64,12 +65,6 @@ def train(options: argparse.Namespace, ranks: Ranks) -> Network:
         if ranks.is_first:
             checkpoint.write(folder, settings, epoch, network, optimizer)
     return network
-
-
-def _settings(options: argparse.Namespace) -> dict[str, float]:
-    """Return what a run that goes on from a checkpoint must share."""
-    names = ("batch_size", "learning_rate", "seed")
-    return {name: getattr(options, name) for name in names}
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:

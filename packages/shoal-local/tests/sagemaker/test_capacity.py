@@ -16,6 +16,11 @@ from tests.sagemaker.conftest import Services
 
 P5, P4D, CPU, OTHER = "ml.p5.48xlarge", "ml.p4d.24xlarge", "ml.m5.xlarge", "ml.c5.xlarge"
 PLAN = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/p5"
+COUNTED = [
+    {"InstanceType": P5, "InstanceCount": 2},
+    {"InstanceType": P4D, "InstanceCount": 1},
+]
+OVER = {"count": 1, "until_s": 0}
 NONE, LATER, NUMBERS = {"count": 0}, {"count": 1, "from_s": 2400}, count(1)
 BOTH = [{"InstanceType": P5}, {"InstanceType": P4D}]
 PLANNED = [{"InstanceType": P5, "TrainingPlanArns": [PLAN]}, {"InstanceType": P4D}]
@@ -29,10 +34,11 @@ SCRIPT = {
 def request_of(account: Account, listed: Any, pending_s: int = 0) -> dict[str, Any]:
     limit = {"MaxPendingTimeInSeconds": pending_s} if pending_s else {}
     key = "InstanceType" if isinstance(listed, str) else "InstancePreferences"
+    count = {} if listed is COUNTED else {"InstanceCount": 1}
     return account.training(
         f"day-{next(NUMBERS)}",
         AlgorithmSpecification=SCRIPT,
-        ResourceConfig={key: listed, "InstanceCount": 1, "VolumeSizeInGB": 1},
+        ResourceConfig={key: listed, **count, "VolumeSizeInGB": 1},
         StoppingCondition={"MaxRuntimeInSeconds": 60} | limit,
     )
 
@@ -48,7 +54,11 @@ def request_of(account: Account, listed: Any, pending_s: int = 0) -> dict[str, A
         pytest.param({CPU: NONE, OTHER: NONE}, None, 1800, "Failed", None, id="CPUs do not wait"),
         pytest.param({P4D: NONE}, P4D, 0, "Failed", None, id="one type without capacity"),
         pytest.param({PLAN: {"count": 1}, P5: NONE}, PLANNED, 0, "Completed", P5, id="plan"),
-        pytest.param({PLAN: NONE}, PLANNED, 0, "Completed", P4D, id="plan full or scheduled"),
+        pytest.param({PLAN: NONE}, PLANNED, 0, "Completed", P4D, id="plan full"),
+        pytest.param({PLAN: LATER}, PLANNED, 0, "Completed", P4D, id="plan scheduled"),
+        pytest.param({PLAN: LATER, P4D: NONE}, PLANNED, 3600, "Completed", P5, id="plan begins"),
+        pytest.param({PLAN: OVER}, PLANNED, 0, "Completed", P4D, id="plan expired"),
+        pytest.param({P5: {"count": 1}}, COUNTED, 0, "Completed", P4D, id="count per type"),
     ],
 )
 def test_a_day_ends_as_documented(
@@ -78,7 +88,7 @@ def test_a_day_ends_as_documented(
     assert resources.get("SelectedInstanceCount") == (1 if selected else None)
     assert ("InstanceType" in resources) is isinstance(listed, str)
     statuses = [each["Status"] for each in job["SecondaryStatusTransitions"]]
-    assert ("Pending" in statuses) is (pending_s > 0 and listed is BOTH)
+    assert ("Pending" in statuses) is (pending_s > 0 and P5 in str(listed))
     if status == "Failed":
         assert job["FailureReason"].startswith("CapacityError: Unable to provision")
     if status == "Stopped":
@@ -94,3 +104,26 @@ def test_one_quota_that_is_short_rejects_the_list(
     with pytest.raises(AwsError, match=f"'{P4D} for training job usage' is 0 Inst") as caught:
         service.handle("CreateTrainingJob", request_of(account, BOTH), "caller")
     assert caught.value.code == "ResourceLimitExceeded"
+
+
+@pytest.mark.parametrize(
+    ("row", "status"),
+    [({}, "Active"), ({"from_s": 3600}, "Scheduled"), ({"until_s": 0}, "Expired")],
+)
+def test_a_plan_and_offerings_are_described(
+    second_service: Services, tmp_path: Path, row: dict[str, Any], status: str
+) -> None:
+    offering = {"TrainingPlanOfferingId": "a", "TargetResources": ["training-job"]}
+    plan = {"plan": {"TotalInstanceCount": 4}, "count": 1} | row
+    day = {PLAN: plan, P5: {"offerings": [offering]}}
+    file = tmp_path / "capacity.json"
+    file.write_text(json.dumps(day))
+    service = second_service(Settings(capacity=file))
+    told = service.handle("DescribeTrainingPlan", {"TrainingPlanName": "p5"}, "caller")
+    numbers = [told[key] for key in ("AvailableInstanceCount", "TotalInstanceCount")]
+    assert (told["Status"], numbers) == (status, [1, 4])
+    for kind, expected in ((P5, [offering]), (P4D, [])):
+        answer = service.handle("SearchTrainingPlanOfferings", {"InstanceType": kind}, "caller")
+        assert answer["TrainingPlanOfferings"] == expected
+    with pytest.raises(AwsError, match="no training plan of that name"):
+        service.handle("DescribeTrainingPlan", {"TrainingPlanName": "other"}, "caller")

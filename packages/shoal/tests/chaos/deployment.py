@@ -20,6 +20,7 @@ from typing import Any
 from local_kit.control import eventually
 from shoal.constructs.node import use_installed_node
 from shoal.launch import launch_of
+from shoal.settings.capacity import Capacity
 from shoal.settings.loading.loader import load_workloads
 from shoal.settings.names import Names
 from shoal.settings.sections.serving import NO_RECIPE, Endpoint
@@ -108,7 +109,8 @@ def checkout_with_twins(folder: Path) -> Path:
 
 def with_small_jobs(dev: Environment) -> Environment:
     """Return `dev` with small jobs; everything that tears down is as it is."""
-    small = {"source_dir": SOURCE, "hyperparameters": {"fault": 0}}
+    pools = Capacity(keep_alive_s=3600)  # longer than a case: who ends them is the teardown
+    small = {"source_dir": SOURCE, "hyperparameters": {"fault": 0}, "capacity": pools}
     # the bystander's job waits longer than all cases take
     long = {"max_runtime_s": 24 * 3600}
     return dev.model_copy(

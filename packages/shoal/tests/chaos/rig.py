@@ -202,11 +202,22 @@ class _Run:
         def left() -> list[str]:
             return [
                 *left_in_the_account(self._sagemaker, self._id),
+                *self._warm_pools(),
                 *self.world.processes(self._id),
             ]
 
         eventually(lambda: not left(), self.clean_limit_s)
         return left()
+
+    def _warm_pools(self) -> list[str]:
+        """Return the jobs whose instances are kept; without the rule they end by themselves, within
+        the hour at most.
+        """
+        if not self.case.circumstance.rule:
+            return []
+        wanted = {"NameContains": f"pipelines-{self._id}-", "WarmPoolStatusEquals": "Available"}
+        jobs = self._sagemaker.list_training_jobs(**wanted)["TrainingJobSummaries"]
+        return [f"warm-pool/{each['TrainingJobName']}" for each in jobs]
 
     def _judged(self) -> Iterator[str]:
         if self.result.status != self.case.status:

@@ -46,6 +46,8 @@ class FakeSageMaker:
     steps: list[dict[str, Any]] = field(default_factory=list)
     status: str = "Stopped"
     """Of the execution."""
+    pools: dict[str, str] = field(default_factory=dict)
+    """Name of a training job -> the status of its warm pool."""
     targets: set[str] = field(default_factory=set)
     """Ids of what Application Auto Scaling scales."""
     lost_targets: set[str] = field(default_factory=set)
@@ -86,6 +88,8 @@ class FakeSageMaker:
             "ListEndpointConfigs": lambda **arguments: self._list(
                 "EndpointConfig", self.configs, arguments
             ),
+            "ListTrainingJobs": self._list_jobs,
+            "UpdateTrainingJob": self._update_job,
             "ListModels": lambda **arguments: self._list("Model", self.models, arguments),
             "ListTags": self._list_tags,
             "DescribeScalableTargets": self._describe_targets,
@@ -135,6 +139,17 @@ class FakeSageMaker:
                 _named(kind, name) | {"CreationTime": self.created_at} for name in matching
             ]
         }
+
+    def _list_jobs(self, NameContains: str, WarmPoolStatusEquals: str) -> dict[str, Any]:  # noqa: N803
+        names = [name for name, status in self.pools.items() if status == WarmPoolStatusEquals]
+        more = {"CreationTime": self.created_at, "TrainingJobStatus": "Completed"}
+        matching = [_named("TrainingJob", name) | more for name in names if NameContains in name]
+        return {"TrainingJobSummaries": matching}
+
+    def _update_job(self, TrainingJobName: str, ResourceConfig: dict[str, int]) -> dict[str, Any]:  # noqa: N803
+        assert ResourceConfig == {"KeepAlivePeriodInSeconds": 0}
+        self.pools[TrainingJobName] = "Terminated"
+        return {"TrainingJobArn": f"{ARN}training-job/{TrainingJobName}"}
 
     def _list_tags(self, ResourceArn: str) -> dict[str, Any]:  # noqa: N803
         name = ResourceArn.rpartition("/")[2]

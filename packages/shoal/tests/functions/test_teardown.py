@@ -7,7 +7,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -47,6 +47,8 @@ class Account:
 
     sagemaker: FakeSageMaker
     url: str
+    more: dict[str, str] = field(default_factory=dict)
+    """Further variables of the function."""
 
     def step(self, remaining_ms: int = 60_000, execution: str = EXECUTION) -> Outcome:
         return self._invoke({"pipeline_execution_arn": execution}, remaining_ms)
@@ -88,6 +90,7 @@ class Account:
             "TTL_MINUTES": "60",
             "RETRY_AFTER_S": "30",
             "LOG_RETENTION_DAYS": "30",
+            **self.more,
         }
         return invoke(
             "teardown",
@@ -123,6 +126,39 @@ def test_the_step_deletes_endpoint_then_configuration_then_model(account: Accoun
     outcome = account.step()
     assert account.sagemaker.deleted == DELETED
     assert outcome.result == {"status": "deleted", "deleted": json.dumps(DELETED)}
+
+
+@pytest.mark.parametrize(
+    ("keeps", "status", "refused", "left", "finished"),
+    [
+        (True, "Available", (), "Terminated", True),
+        (True, "InUse", (), "InUse", False),  # its job still runs
+        (True, "Reused", (), "Reused", True),  # it is another execution's now
+        (True, "Available", ("UpdateTrainingJob",), "Available", None),
+        (False, "Available", ("ListTrainingJobs",), "Available", True),
+    ],
+)
+def test_the_warm_pools_of_the_execution_end_and_no_others(
+    account: Account,
+    keeps: bool,
+    status: str,
+    refused: tuple[str, ...],
+    left: str,
+    finished: bool | None,
+) -> None:
+    own, other = (f"pipelines-{each}-Train-x" for each in (EXECUTION_ID, "zzzzzzzzzzzz"))
+    account.sagemaker.pools = {own: status, other: "Available"}
+    account.sagemaker.refused = refused
+    account.more = {"WARM_POOLS": "1"} if keeps else {}
+    outcome = account.step()
+    assert account.sagemaker.pools == {own: left, other: "Available"}
+    assert account.sagemaker.deleted == DELETED  # pools keep nothing else
+    if finished is None:
+        assert "AccessDenied" in str(outcome.error)
+        return
+    assert outcome.result["status"] == ("deleted" if finished else "pending")
+    ended = f"warm-pool/{own}" in outcome.result["deleted"]
+    assert ended is (left == "Terminated")
 
 
 def test_what_the_container_said_is_kept_for_a_time_and_other_logs_are_left_alone(

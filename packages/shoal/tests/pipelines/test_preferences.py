@@ -101,6 +101,12 @@ def test_the_request_has_what_the_file_says(
             {"capacity": {"max_pending_s": 1800}},
             "training.capacity.max_pending_s = 1800: bounds the wait for accelerated types only",
         ),
+        (
+            ((P4D,),),
+            {"capacity": {"remote_debug": True}},
+            "training.capacity.remote_debug = true: the container's agent has no way from this VPC"
+            " to Systems Manager; add ssmmessages to network.interface_endpoints",
+        ),
     ],
 )
 def test_a_list_that_cannot_be_one_request_is_one_line(

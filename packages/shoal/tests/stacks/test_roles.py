@@ -83,6 +83,26 @@ def test_the_pipeline_takes_the_training_plan_that_is_named_and_no_other(
 
 
 @pytest.mark.parametrize(
+    ("capacity", "actor", "sids"),
+    [
+        (Capacity(remote_debug=True), "training", {"LetPeopleIn"}),
+        (Capacity(keep_alive_s=600), "teardown", {"FindPools", "EndPools"}),
+    ],
+)
+def test_a_key_of_capacity_adds_its_own_statements_and_no_others(
+    pipeline: Template, make_stage: MakeStage, capacity: Capacity, actor: str, sids: set[str]
+) -> None:
+    training = load_environment("dev", ROOT).training.model_copy(update={"capacity": capacity})
+    stage = make_stage("dev", training=training)
+    template = Template.from_stack(stage.workloads[0].pipeline)
+    for each in (actor, "pipeline", *JOBS):
+        before, after = (statements(every, PREFIX + each) for every in (pipeline, template))
+        assert after.keys() - before.keys() == (sids if each == actor else set())
+    added = statements(template, PREFIX + actor)
+    assert [mistake for sid in sids for mistake in mistakes(added[sid])] == []
+
+
+@pytest.mark.parametrize(
     ("actor", "prefixes"),
     [
         ("training", {"training", "checkpoints"}),

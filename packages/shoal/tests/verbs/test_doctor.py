@@ -7,19 +7,21 @@ import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 
 from shoal.aws.target import Target
+from shoal.errors import UsageError
 from shoal.launch import launch_of
 from shoal.pipelines.checks.quotas import table
 from shoal.settings.capacity import Capacity
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.sections.serving import Autoscaling, Serverless, Serving
 from shoal.settings.settings import Environment, Strategy
-from shoal.verbs.doctor import quota_check
+from shoal.verbs.doctor import plan_check, quota_check
 from shoal.verbs.doctor.doctor import Doctor, Needs
 from shoal.verbs.doctor.findings import Finding, State
 from shoal.verbs.doctor.image import Image
@@ -130,6 +132,81 @@ def test_a_quota_that_the_account_shares_is_compared_with_what_the_file_takes(
         assert finding.message.startswith(f"{value}, and {needed} needed")
     assert table()[row].code == change["QuotaCode"]
     assert finding.advice.endswith(f"--quota-code {table()[row].code} --desired-value {needed}")
+
+
+P4D, P4DE, P5 = "ml.p4d.24xlarge", "ml.p4de.24xlarge", "ml.p5.48xlarge"
+PLAN = "arn:aws:sagemaker:us-east-1:111122223333:training-plan/p5"
+
+
+def listed(*preferences: tuple[Any, ...], **more: Any) -> dict[str, Any]:
+    """Return sections whose training accepts these types, each with its number."""
+    keys = ("instance_type", "instance_count")
+    each = [dict(zip(keys, row, strict=True)) for row in preferences]
+    capacity = Capacity.model_validate({"preferences": each, **more})
+    return {"training": {**each[0], "capacity": capacity}}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "sections"),
+    [
+        (f"{P4DE} for training job usage", 1, listed((P4DE, 2), (P4D, 4))),
+        (f"{P4D} for training job usage", 3, listed((P4DE, 2), (P4D, 4))),
+        (f"{P4D} for spot training job usage", 0, {"training": {"spot": True, "max_wait_s": 7200}}),
+        (table()["instances of a training"].name, 3, listed((P4DE, 2), (P4D, 4))),
+        (f"{P4D} for training warm pool usage", 0, listed((P4D, 1), keep_alive_s=600)),
+    ],
+)
+def test_what_sagemaker_would_reject_is_foretold(
+    target: Target, name: str, value: float, sections: dict[str, Any]
+) -> None:
+    with quota(target, name, value):
+        short = examined(target, changed(**sections))[f"quota: {name}"]
+        if "job usage" in name:
+            with pytest.raises(UsageError, match=f"{value:.0f}, and .* nothing would ever start"):
+                quota_check.refuse_short(target, changed(**sections))
+    assert short.state is State.FAILED
+    assert short.message.startswith(f"{value:.0f}, and ")
+
+
+NOW = datetime(2026, 11, 27, tzinfo=UTC)
+ACTIVE = {
+    "Status": "Active",
+    "TargetResources": ["training-job"],
+    "StartTime": NOW - timedelta(hours=1),
+    "EndTime": NOW + timedelta(hours=5),
+    "TotalInstanceCount": 4,
+    "AvailableInstanceCount": 2,
+    "ReservedCapacitySummaries": [{"InstanceType": P5}],
+}
+
+
+@pytest.mark.parametrize(
+    ("plan", "needed", "state", "message"),
+    [
+        ({}, {P5: 2}, State.OK, "Active, 2026-11-26 23:00 UTC to 2026-11-27 05:00 UTC: 2 of 4"),
+        ({"Status": "Scheduled"}, {P5: 2}, State.WARNING, "Scheduled, 2026-11-26 23:00 UTC to"),
+        ({}, {P5: 3}, State.WARNING, "2 of 4 instances free, and 3 needed"),
+        ({"EndTime": NOW + timedelta(minutes=9)}, {P5: 1}, State.WARNING, "2 of 4 instances free"),
+        ({"Status": "Expired"}, {P5: 1}, State.FAILED, "Expired: it has no instances"),
+        ({}, {P5: 5}, State.FAILED, "it has 4 instances in all, and 5 needed"),
+        ({}, {P4D: 1}, State.FAILED, f"it has {P5}, and {P4D} is asked for"),
+        ({"TargetResources": ["endpoint"]}, {P5: 1}, State.FAILED, "it is for endpoint, not for"),
+    ],
+)
+def test_a_plan_says_when_it_serves(
+    plan: dict[str, Any], needed: dict[str, int], state: State, message: str
+) -> None:
+    finding = plan_check.finding_of(ACTIVE | plan, needed, "training-job", 3600, NOW)
+    assert finding.state is state
+    assert message in finding.message
+
+
+def test_plans_are_asked_about_and_offerings_where_none_is_named(target: Target) -> None:
+    named = examined(target, changed(training={"capacity": Capacity(training_plan_arn=PLAN)}))
+    assert named["training plan: p5"].message == "there is no such plan in this account and region"
+    question = f"training plans to buy: 1 x {P4D}"
+    assert question not in named
+    assert "none is offered now" in examined(target, changed())[question].message
 
 
 @pytest.mark.parametrize(

@@ -17,14 +17,13 @@ from shoal.aws.logs import LogLine
 from shoal.costs import prices
 from shoal.page import history
 from shoal.page.look import Look
-from shoal.page.readings.checkpoint import checkpoint_of
 from shoal.page.readings.cleanups import Cleanup
 from shoal.page.readings.gates import GateResult
 from shoal.page.readings.lineage import lineage_of
 from shoal.page.readings.money import Use, money_of
 from shoal.page.readings.resources import resources_of, uses_of
 from shoal.page.readings.step_log import StepLog
-from shoal.page.record import training_of, verdict_of
+from shoal.page.record import checkpoint_of, training_of, verdict_of
 
 if TYPE_CHECKING:
     from shoal.page.place import Place
@@ -148,6 +147,24 @@ def test_of_a_list_what_sagemaker_selected_is_counted_and_paid() -> None:
     (use,) = uses_of(look_at(made_step("Train", "TrainingJob")), {"Train": last})
     assert (use.instance_type, use.instance_count, use.seconds) == (types[1], 4, 900.0)
     assert money_of([use], price_of)["usd"] == pytest.approx(25.251286)
+
+
+@pytest.mark.parametrize(
+    ("pool", "expected"),
+    [
+        ({"Status": "InUse"}, None),
+        ({"Status": "Available"}, (3590.0, True)),
+        ({"Status": "Terminated", "ResourceRetainedBillableTimeInSeconds": 300}, (300.0, False)),
+        ({"Status": "Terminated"}, (0.0, False)),
+    ],
+)
+def test_a_warm_pool_costs_on_a_line_of_its_own(
+    pool: dict[str, Any], expected: tuple[float, bool] | None
+) -> None:
+    job = {**trained(10), "kind": "TrainingJob", "name": "x", "WarmPoolStatus": pool}
+    uses = list(uses_of(look_at(made_step("Train", "TrainingJob")), {"Train": job}))
+    kept = [(use.seconds, use.runs) for use in uses if use.step == "Train, kept warm"]
+    assert kept == ([expected] if expected else [])
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from shoal_local.sagemaker.hosting.configs import EndpointConfigs
 from shoal_local.sagemaker.hosting.endpoints import Endpoints
 from shoal_local.sagemaker.hosting.models import Models
 from shoal_local.sagemaker.jobs.processing.processing import ProcessingJobs
+from shoal_local.sagemaker.jobs.training.capacity import Offers
 from shoal_local.sagemaker.jobs.training.training import TrainingJobs
 from shoal_local.sagemaker.jobs.transform.transform import TransformJobs
 from shoal_local.sagemaker.jobs.tuning.tuning import TuningJobs
@@ -62,10 +63,13 @@ class SageMakerService:
             "InvokeEndpointWithResponseStream": self._endpoints.invoke_with_stream,
         }
         """The operations of the runtime API."""
+        offers = Offers(core.settings.capacity, core.settings.hosting_speed)
         groups, tags = ModelPackageGroups(core), Tags(core)
         packages = ModelPackages(core, groups)
         hosting = (Models(core), EndpointConfigs(core), self._endpoints)
         self._operations: dict[str, Operation] = {
+            "DescribeTrainingPlan": offers.plan,
+            "SearchTrainingPlanOfferings": offers.search,
             "ListTrainingJobsForHyperParameterTuningJob": tuning.training_jobs,
             "PutModelPackageGroupPolicy": groups.put_policy,
             "GetModelPackageGroupPolicy": groups.get_policy,

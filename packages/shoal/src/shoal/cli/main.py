@@ -18,7 +18,9 @@ from shoal.cli.lazy import Deferred, LazyGroup
 
 _CODE = Path(__file__).resolve().parents[1]
 _SOURCES = Path("packages/shoal/src/shoal")
-_READING = frozenset({"check", "doctor", "logs", "plan", "release", "runs", "status", "watch"})
+_READING = frozenset(
+    {"check", "doctor", "logs", "plan", "release", "runs", "ssh", "status", "watch"}
+)
 """Commands that change nothing."""
 
 
@@ -65,6 +67,7 @@ _COMMANDS = (
     ("invoke", "models.invoke", "Send a file to a running endpoint and print its answer."),
     ("local", "platform.local", "AWS on this machine: the emulator."),
     ("logs", "models.executions", "Print what STEP of EXECUTION has logged."),
+    ("ssh", "models.executions", "Print the command that opens a shell in the running training."),
     ("new", "models.new", "Write a workload that runs at once, and an environment for it."),
     ("plan", "platform.plan", "Show what ENV would consist of and cost; nothing is created."),
     ("promote", "models.promote", "Pin a model of one environment in the file of the next."),

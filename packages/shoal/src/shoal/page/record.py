@@ -21,7 +21,6 @@ from shoal.page.look import CLOCK_SLACK, JOBS, Look, seconds_between, time_text
 from shoal.page.place import Place
 from shoal.page.readings.calls import calls_in
 from shoal.page.readings.cause import Cause, CauseSearch
-from shoal.page.readings.checkpoint import checkpoint_of
 from shoal.page.readings.cleanups import Cleanup, cleanups_of
 from shoal.page.readings.gates import GateResult, gates_of
 from shoal.page.readings.lineage import code_of, image_of, lineage_of
@@ -176,6 +175,24 @@ def training_of(look: Look, job: Mapping[str, Any] | None, logs: Logs) -> dict[s
             if not name.startswith("sagemaker_")  # those are the toolkit's
         },
     }
+
+
+def checkpoint_of(look: Look, job: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return the newest object below the folder of a running training's checkpoints, and its age:
+    what has not reached S3 is lost with the instances. None where there is none.
+    """
+    if not job or job.get("TrainingJobStatus") not in ("InProgress", "Stopping"):
+        return None
+    bucket, _, key = job.get("CheckpointConfig", {}).get("S3Uri", "")[5:].partition("/")
+    with look.noting("checkpoint"):
+        pages = look.place.target.client("s3").get_paginator("list_objects_v2")
+        listed = pages.paginate(Bucket=bucket, Prefix=f"{key}/") if bucket else ()
+        objects = [each for page in listed for each in page.get("Contents", ())]
+        if objects:
+            at, file = max((each["LastModified"], each["Key"]) for each in objects)
+            file = file.removeprefix(f"{key}/")
+            return {"file": file, "at": time_text(at), "seconds": seconds_between(at, look.now)}
+    return None
 
 
 def _step(

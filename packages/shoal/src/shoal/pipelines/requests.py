@@ -115,6 +115,10 @@ class Requests:
         if variables := fabric.environment(settings) | secrets.variables(settings.secrets):
             request["Environment"] = variables
         training_request.add_tracking(request, self.names, self.infrastructure.mlflow_app_arn)
+        if settings.capacity.infra_check:
+            request["InfraCheckConfig"] = {"EnableInfraCheck": True}
+        if settings.capacity.remote_debug:
+            request["RemoteDebugConfig"] = {"EnableRemoteDebug": True}
         if settings.spot:
             request["EnableManagedSpotTraining"] = True
         return request
@@ -238,6 +242,9 @@ class Requests:
             "VolumeSizeInGB": settings.volume_size_gb,
         }
         variant |= {key: value for key, value in optional.items() if value is not None}
+        if arn := settings.capacity_reservation_arn:  # one plan an endpoint, nothing beside it
+            only = {"CapacityReservationPreference": "capacity-reservations-only"}
+            variant["CapacityReservationConfig"] = only | {"MlReservationArn": arn}
         request = {
             "EndpointConfigName": self.endpoint_name,
             "ProductionVariants": [variant],

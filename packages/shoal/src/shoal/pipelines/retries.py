@@ -70,11 +70,14 @@ JOB = RetryPolicy(
 def of_training(retry_for_s: int | None) -> tuple[RetryPolicy, ...]:
     """Return the policies of a training step that looks for instances as long as JOB does, or for
     `retry_for_s`: then at a fixed pace, since a doubled pause would sleep through free capacity.
+
+    RESOURCE_LIMIT waits, too, for a sibling's job may hold the quota. A policy cannot tell that
+    from a quota that is too small for ever: `shoal run` asks before it starts.
     """
     if retry_for_s is None:
         return (CREATE_CALL, JOB)
     waiting = RetryPolicy(
-        (RetryOn.CAPACITY_ERROR,),
+        (RetryOn.CAPACITY_ERROR, RetryOn.RESOURCE_LIMIT),
         interval_s=min(_CAPACITY_INTERVAL_S, retry_for_s),
         backoff_rate=1.0,
         expire_after_min=math.ceil(retry_for_s / 60),

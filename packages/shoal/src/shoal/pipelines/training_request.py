@@ -48,6 +48,7 @@ def resource_config(training: Training, parameters: Parameters) -> dict[str, Any
         "InstanceCount": parameters.instance_count,
         "VolumeSizeInGB": training.volume_size_gb,
         "TrainingPlanArn": capacity.training_plan_arn,
+        "KeepAlivePeriodInSeconds": capacity.keep_alive_s,
     }
     return _given(values)
 

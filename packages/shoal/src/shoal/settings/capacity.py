@@ -1,8 +1,13 @@
 """The section `training.capacity`: where a training job's instances come from, and how long it
 waits for them.
 
-Sources: SageMaker developer guide, "Instance preference lists for training jobs"; botocore 1.44.5,
-sagemaker ResourceConfig, InstancePreference and StoppingCondition.
+Sources: SageMaker developer guide, "Instance preference lists for training jobs", "Managed Warm
+Pools" (at most 3600 s, not with spot); botocore 1.44.5, sagemaker ResourceConfig,
+InstancePreference and StoppingCondition.
+
+Whether Pipelines passes them on is written nowhere: the integration tests of SDK v3 (a2481266) send
+KeepAlivePeriodInSeconds, and the JSON schema (2025-04) lacks all as it lacks Environment.
+docs/first-aws-run.md has the lines that show it.
 """
 
 from __future__ import annotations
@@ -49,6 +54,12 @@ class Capacity(Settings):
     retry_for_s: Annotated[int, Field(ge=60, le=864_000)] | None = None
     """How long a job without capacity is started again, every five minutes; left out, 31 minutes.
     """
+    keep_alive_s: Annotated[int, Field(ge=60, le=3600)] | None = None
+    """How long instances stay warm, and billed, for another job; Teardown ends it. Has a quota."""
+    infra_check: bool = False
+    """SageMaker tests instances and network first."""
+    remote_debug: bool = False
+    """Let `shoal ssh` into the container."""
 
     @property
     def plans(self) -> tuple[str, ...]:

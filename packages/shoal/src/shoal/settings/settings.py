@@ -162,15 +162,12 @@ class Training(Settings):
     max_runtime_s: Annotated[int, Field(ge=60, le=2_419_200)] = 3600
     """The job is stopped after this many seconds."""
     spot: bool = False
-    """Use managed spot capacity; an interrupted job resumes from what its script saved in
-    /opt/ml/checkpoints.
+    """Use managed spot capacity; the job resumes from what its script keeps in /opt/ml/checkpoints.
     """
     max_wait_s: Annotated[int, Field(ge=60, le=2_419_200)] | None = None
     """With spot: the longest total time, waiting included; at least max_runtime_s."""
     own_checkpoints: bool = False
-    """The script saves through something that does not name /opt/ml/checkpoints: `check` does not
-    look for it then, which spot and more than a day (max_runtime_s) need.
-    """
+    """A package saves to /opt/ml/checkpoints, which no script names: `check` does not look then."""
     source_dir: str = Field(default_factory=str)
     """Folder whose files become the code archive, relative to the repository root.
 

@@ -33,8 +33,7 @@ _CLEANERS = (TEARDOWN, SWEEP)
 _ASKING = "execution jobs logs metrics model_archive objects registry target"
 _PAGE_MODULES = "__init__ history kept look page place record"
 _READINGS = (
-    "__init__ calls cause checkpoint cleanups curves evaluation gates lineage money report"
-    " resources step_log"
+    "__init__ calls cause cleanups curves evaluation gates lineage money report resources step_log"
 )
 _MODULES = (
     "shoal/__init__.py",

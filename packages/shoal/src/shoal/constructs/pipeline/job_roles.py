@@ -147,6 +147,8 @@ class JobRoles(Construct):
             role.allow_part("secrets", secrets=secrets)
         if environment.training.framework is Framework.TENSORFLOW:
             role.allow_part("locate-artifacts")
+        if environment.training.capacity.remote_debug:
+            role.allow_part("remote-debug")
 
     def _allow_evaluation(self) -> None:
         role, environment = self.evaluation, self._environment

@@ -44,6 +44,7 @@ class TeardownGuard(Construct):
     def __init__(self, scope: Construct, construct_id: str, *, names: Names) -> None:
         super().__init__(scope, construct_id)
         self._names = names
+        keeps_pools = names.environment.training.capacity.keep_alive_s is not None
         self.deleter = PythonFunction(
             self,
             "Deleter",
@@ -58,10 +59,13 @@ class TeardownGuard(Construct):
             environment={
                 "PIPELINE_NAME": names.pipeline,
                 **log_retention(names),
+                **({"WARM_POOLS": "1"} if keeps_pools else {}),
                 "RETRY_AFTER_S": str(int(_RETRY_AFTER.to_seconds())),
             },
         )
         self.deleter.role.allow_part("teardown", scaled=[*SCALED])
+        if keeps_pools:
+            self.deleter.role.allow_part("warm-pools")
         self.dead_letters = sqs.Queue(
             self,
             "DeadLetters",

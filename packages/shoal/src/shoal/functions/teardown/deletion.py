@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Literal
 
 import boto3
-from attribution import KINDS, Resource, Search, is_refusal, status_of, unless_missing
+from attribution import GENERATED, KINDS, Resource, Search, is_refusal, status_of, unless_missing
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from scaling import stop_scaling
@@ -78,8 +78,8 @@ def tear_down(
     deadline: float,
     tagged: Mapping[str, set[Resource]] | None = None,
 ) -> tuple[bool, list[str]]:
-    """Deregister scalable targets, delete endpoints, then configurations, then models; an endpoint
-    that still exists keeps what it uses.
+    """End warm pools, deregister scalable targets, delete endpoints, then configurations, then
+    models; an endpoint that still exists keeps what it uses.
 
     Tags come last (`tagged`, by the execution's id; else they are read now): reading them takes
     time, and endpoints cost money.
@@ -92,6 +92,7 @@ def tear_down(
     search, deleted = Search(sagemaker, os.environ["PIPELINE_NAME"]), list[str]()
     resources = search.of_execution(execution_arn)
     log.info("%s made %s", execution_arn, sorted(map(str, resources)))
+    cold = _end_pools(sagemaker, search, execution_arn.rpartition("/")[2], deleted)
     finished = _delete(sagemaker, search, resources, deadline, deleted)
     if finished:
         by_tags = search.by_tags() if tagged is None else tagged
@@ -105,7 +106,7 @@ def tear_down(
         if failure.search == _DELETION and is_refusal(failure.error):
             log.error("deleted %s before that", deleted)
             raise failure.error
-    return finished and not search.failures, deleted
+    return cold and finished and not search.failures, deleted
 
 
 def _delete(
@@ -152,6 +153,27 @@ def _delete(
             ):
                 deleted.append(f"model/{name}")
     return unscaled
+
+
+def _end_pools(sagemaker: Any, search: Search, execution_id: str, deleted: list[str]) -> bool:
+    """Return whether the execution keeps no instances warm, which are billed until then; one of a
+    job that still runs comes later. Where no job keeps one the role may not look.
+
+    Source: SageMaker developer guide, "Use SageMaker AI managed warm pools": 0 s ends one.
+    """
+    prefix, running = f"{GENERATED}-{execution_id}-", False
+    # in this order none slips between the two
+    for status in ("InUse", "Available") if "WARM_POOLS" in os.environ else ():
+        with search.attempt(_DELETION, f"warm pools that are {status}"):
+            pages = sagemaker.get_paginator("list_training_jobs")
+            for page in pages.paginate(NameContains=prefix, WarmPoolStatusEquals=status):
+                for job in page["TrainingJobSummaries"]:
+                    name, running = job["TrainingJobName"], running or status == "InUse"
+                    if status == "Available" and name.startswith(prefix):
+                        period = {"KeepAlivePeriodInSeconds": 0}
+                        sagemaker.update_training_job(TrainingJobName=name, ResourceConfig=period)
+                        deleted.append(f"warm-pool/{name}")
+    return not running
 
 
 def _limit_logs(logs: Any, endpoints: Iterable[str]) -> None:

@@ -123,6 +123,11 @@ def _job_uses(look: Look, step: Step, job: Job) -> Iterator[Use]:
         seconds = seconds_between(began, ended or look.now) or 0.0
     kind, count = instances_of(cluster)
     yield Use(step.name, kind, count, float(seconds), ended is None)
+    pool = job.get("WarmPoolStatus")  # billed from the job's end on (API reference, of that name)
+    if pool and ended and pool["Status"] != "InUse":
+        waits, idle = pool["Status"] == "Available", pool.get(_RETAINED)
+        idle = seconds_between(ended, look.now) if idle is None and waits else float(idle or 0)
+        yield Use(f"{step.name}, kept warm", kind, count, idle, waits)
 
 
 def instances_of(cluster: Mapping[str, Any]) -> tuple[str | None, int | None]:
@@ -133,6 +138,7 @@ def instances_of(cluster: Mapping[str, Any]) -> tuple[str | None, int | None]:
     return cluster.get("SelectedInstanceType") or cluster.get("InstanceType"), count
 
 
+_RETAINED = "ResourceRetainedBillableTimeInSeconds"
 _TIMED = ("Training", "Processing", "Transform")
 
 

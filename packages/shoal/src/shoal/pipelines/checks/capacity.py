@@ -76,6 +76,11 @@ def problems(environment: Environment) -> Iterator[Problem]:
         yield Problem(key, message, advice, training.capacity.max_pending_s)
     if environment.network.existing:
         return
+    is_reached = environment.network.nat or "ssmmessages" in environment.interface_endpoints
+    if training.capacity.remote_debug and not is_reached:
+        message = "the container's agent has no way from this VPC to Systems Manager"
+        advice = "add ssmmessages to network.interface_endpoints, or set network.nat: true"
+        yield Problem("training.capacity.remote_debug", message, advice, True)
     taken, count, instance_type = _most(environment.training)
     each, cidr = taken // count, environment.network.cidr
     needed = addresses(environment)

@@ -31,19 +31,15 @@ def problems(training: Training, entry_point: str, root: Path) -> Iterator[Probl
         return
     if _names_folder(training, entry_point, root / training.source_dir):
         return
-    ending = f"nothing that {entry_point} runs names {FOLDER}, which SageMaker keeps"
+    key, why = "spot", "the job would begin again after each interruption"
+    if not training.spot:
+        key, why = "max_runtime_s", f"above {LONG_S} s (a day) a job that is stopped loses too much"
+    message = f"{why}, and nothing that {entry_point} runs names {FOLDER}, which SageMaker keeps"
     advice = (
         "save there after each epoch and read it at the start (training_code/common/checkpoint.py);"
         " where a package does that, set training.own_checkpoints: true"
     )
-    if training.spot:
-        message = f"the job would begin again after each interruption, and {ending}"
-        yield Problem("training.spot", message, advice, True)
-        return
-    message = (
-        f"above {LONG_S} s (a day) a job that fails or is stopped loses too much, and {ending}"
-    )
-    yield Problem("training.max_runtime_s", message, advice, training.max_runtime_s)
+    yield Problem(f"training.{key}", message, advice, getattr(training, key))
 
 
 def _names_folder(training: Training, entry_point: str, folder: Path) -> bool:

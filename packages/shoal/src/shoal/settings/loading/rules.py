@@ -277,6 +277,10 @@ def _capacity(environment: Environment) -> Iterator[Problem]:
         message = "is reserved capacity, and spot capacity is another"
         advice = "remove it, or training.spot"
         yield Problem(f"{section}.training_plan_arn", message, advice, related=("training.spot",))
+    if capacity.keep_alive_s and training.spot:
+        message = "keeps instances warm, which spot capacity cannot be"
+        advice = "remove it, or training.spot"
+        yield Problem(f"{section}.keep_alive_s", message, advice, related=("training.spot",))
     for arn in capacity.plans:
         region = arn.split(":")[3]
         if region != environment.region:

@@ -17,6 +17,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from shoal.settings.capacity import PlanArn
 from shoal.settings.parsing.base import InstanceType, MediaType, RecipeName, Settings
 from shoal.settings.parsing.errors import Problem
 from shoal.settings.sections.release import Release
@@ -168,6 +169,8 @@ class Endpoint(Fleet):
     """SageMaker instance type behind the endpoint. Where it has GPUs, an image for them answers."""
     instance_count: Annotated[int, Field(ge=1, le=10)] = 1
     """Number of instances behind the endpoint."""
+    capacity_reservation_arn: PlanArn | None = None
+    """A training plan for endpoints, in which alone it starts."""
     image_uri: str | None = None
     """Full image URI (with tag or digest) of a container that serves what lies in /opt/ml/model by
     itself, as DJL's LMI and vLLM do, instead of AWS's image of the framework. Its answers need not

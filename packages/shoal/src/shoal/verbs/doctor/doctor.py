@@ -29,6 +29,7 @@ from shoal.verbs.doctor.bootstrap_check import BOOTSTRAP_PARAMETER, asset_mistak
 from shoal.verbs.doctor.findings import Finding, State, failed, ok
 from shoal.verbs.doctor.image import Image
 from shoal.verbs.doctor.network_check import Demand, check_network
+from shoal.verbs.doctor.plan_check import plan_findings
 from shoal.verbs.doctor.quota_check import (
     Use,
     build_findings,
@@ -100,6 +101,7 @@ class Doctor:
             ("network", self._network),
             ("instance types in their zones", self._offerings),
             ("quotas", partial(quota_findings, self.target, self.environment)),
+            ("training plans", partial(plan_findings, self.target, self.environment)),
             ("quota: VPCs per Region", partial(vpc_findings, self.target, self.environment)),
             ("quota: builds", partial(build_findings, self.target, self.environment)),
             ("images", self._images),

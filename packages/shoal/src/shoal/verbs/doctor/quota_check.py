@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from shoal.aws.target import Target
+from shoal.errors import UsageError
 from shoal.pipelines.checks import quotas
 from shoal.settings.settings import Environment
 from shoal.verbs.doctor.findings import Finding, State, failed, ok
@@ -55,6 +56,9 @@ def uses_of(environment: Environment) -> Iterator[Use]:
         yield Use(serving.instance_type, "endpoint usage", count, hosting, "")
     # a list is rejected as a whole where one quota is short, so all of it is needed
     needed_by = only if training.capacity.preferences else _CHOSEN
+    for kind, count in training.candidates.items():
+        if training.capacity.keep_alive_s:
+            yield Use(kind, "training warm pool usage", count, (), only)
     for other, count in training.candidates.items():
         if other != training.instance_type:
             yield Use(other, job, count, zone, needed_by)
@@ -79,6 +83,16 @@ def quota_findings(target: Target, environment: Environment) -> Iterator[Finding
         counts = [use.count for use in uses]
         needed = max(counts) if name in _OF_EACH else sum(counts)
         yield only_for(uses, finding_of(name, listed.get(name.lower()), needed))
+
+
+def refuse_short(target: Target, environment: Environment) -> None:
+    """Raise UsageError where a quota is below what one training asks for: no waiting cures that."""
+    listed = _listed(target, "sagemaker")
+    for use in uses_of(environment):
+        name = f"{use.instance_type} for {use.quota}"
+        finding = finding_of(name, listed.get(name.lower()), use.count)
+        if finding.state is State.FAILED and "training job usage" in name:
+            raise UsageError(f"{finding.question}: {finding.message}; nothing would ever start")
 
 
 def vpc_findings(target: Target, environment: Environment) -> Iterator[Finding]:

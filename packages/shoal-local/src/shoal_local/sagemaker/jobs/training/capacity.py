@@ -1,15 +1,22 @@
 """Which instances a training job gets: the type that it asks for, or the first of its list that has
 capacity. `serve --capacity FILE` says what there is; without it there is enough of everything.
 
-The file is JSON and is read again each time: instance type or ARN of a training plan, to `count`,
-the free instances; `from_s`, the seconds after the file was written from which they are; and
-`quota`, of a type. Sources: developer guide, "Instance preference lists for training jobs"; API
-reference, InstancePreference and StoppingCondition. Messages are worded as users report them.
+The file is JSON and is read again each time: instance type or ARN of a training plan, to
+
+- `count`, the free instances; `from_s` and `until_s`, seconds after the file was written between
+  which they are;
+- of a type, `quota`, and `offerings`, as SearchTrainingPlanOfferings lists them;
+- of a plan, `plan`: what DescribeTrainingPlan says besides.
+
+Sources: developer guide, "Instance preference lists for training jobs"; API reference,
+InstancePreference, StoppingCondition, DescribeTrainingPlan and SearchTrainingPlanOfferings.
+Messages are worded as users report them.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -64,10 +71,32 @@ class Offers:
         rows, age_s = self._read()
         for each in candidates(request):
             row = rows.get(each.plan or each.instance_type, {})
-            free = row.get("count", each.count) if row.get("from_s", 0) <= age_s else 0
+            is_open = row.get("from_s", 0) <= age_s < row.get("until_s", math.inf)
+            free = row.get("count", each.count) if is_open else 0
             if free >= each.count:
                 return each
         return None
+
+    def plan(self, request: Document) -> Document:
+        """Answer DescribeTrainingPlan."""
+        rows, age_s = self._read()
+        for arn, row in rows.items():
+            if arn.endswith(f":training-plan/{request['TrainingPlanName']}"):
+                begin_s, end_s = row.get("from_s", 0), row.get("until_s", math.inf)
+                status = "Scheduled" if age_s < begin_s else "Active"
+                return {
+                    "TrainingPlanArn": arn,
+                    "TrainingPlanName": request["TrainingPlanName"],
+                    "Status": status if age_s < end_s else "Expired",
+                    "AvailableInstanceCount": row["count"],
+                    **row.get("plan", {}),
+                }
+        raise AwsError("ResourceNotFound", "There is no training plan of that name.", 404)
+
+    def search(self, request: Document) -> Document:
+        """Answer SearchTrainingPlanOfferings, of one instance type."""
+        row = self._read()[0].get(request.get("InstanceType", ""), {})
+        return {"TrainingPlanOfferings": row.get("offerings", [])}
 
     def _read(self) -> tuple[Mapping[str, Any], float]:
         """Return the rows, and how many seconds ago they were written."""

@@ -86,7 +86,6 @@ class TrainingHosts:
         may_differ = (
             self._machine.notice(self._instance_type, len(self._hosts)),
             kept_notice(self._request),
-            warm_pools.pool_notice(self._request),
         )
         yield from filter(None, may_differ)
 

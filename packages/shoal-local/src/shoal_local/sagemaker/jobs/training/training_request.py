@@ -24,6 +24,8 @@ from shoal_local.sagemaker.shapes import Document
 _TRACKING = "MLFLOW_TRACKING_URI"
 _ONLY_KEPT = ("DebugHookConfig", "ProfilerConfig", "MlflowConfig")
 """What SageMaker's SDK v2 sends with every job, and where SageMaker's MLflow would track it."""
+_OF_INSTANCES = ("InfraCheckConfig", "RemoteDebugConfig")
+"""What is about instances of AWS's: here are none to check, nor to open a session in."""
 
 _LOOPBACK = re.compile(r"http://(?:127\.0\.0\.1|localhost)(?::([1-9]\d{0,4}))?(?:/|$)")
 
@@ -60,6 +62,7 @@ def kept_notice(request: Document) -> str:
     profiles = not request.get("ProfilerConfig", {}).get("DisableProfiler", False)
     idle = {"DebugHookConfig": True, "ProfilerConfig": profiles, "MlflowConfig": True}
     fields = [field for field in _ONLY_KEPT if request.get(field) and idle[field]]
+    fields += [field for field in _OF_INSTANCES if request.get(field)]
     fields += sorted(request.get("Environment", {}).keys() - variables_of(request).keys())
     return f"{' and '.join(fields)}: nothing is recorded here" if fields else ""
 

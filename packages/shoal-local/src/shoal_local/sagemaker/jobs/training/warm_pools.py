@@ -2,7 +2,7 @@
 
 What a later job finds of an earlier one here is the persistent cache; there are no instances that
 would start faster. Sources: API reference, WarmPoolStatus; developer guide, "SageMaker AI Managed
-Warm Pools". The guide's quota, 0 until it is raised, is not asked for; the job's log says so.
+Warm Pools". The guide's quota, 0 until it is raised, is not asked for.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.errors import invalid
 from shoal_local.sagemaker.jobs.base.job import TRAINING
 from shoal_local.sagemaker.jobs.base.paths import HostPaths
-from shoal_local.sagemaker.jobs.training.capacity import instances
 from shoal_local.sagemaker.shapes import Document
 
 CACHE_PATH = "/opt/ml/sagemaker/warmpoolcache"
@@ -25,17 +24,6 @@ _RESOURCES = ("InstanceCount", "InstanceType", "VolumeSizeInGB", "VolumeKmsKeyId
 def keep_alive_s(request: Document) -> int:
     """Return how long the instances are kept after the job; 0 without a warm pool."""
     return int(request["ResourceConfig"].get("KeepAlivePeriodInSeconds", 0))
-
-
-def pool_notice(request: Document) -> str:
-    """Return the line that says what AWS's quota makes of a warm pool; "" without one."""
-    if not keep_alive_s(request):
-        return ""
-    return (
-        "KeepAlivePeriodInSeconds: the warm pool is there without a quota. On AWS the quota for"
-        f" warm pools of {instances(request)[0]} is 0 until it is raised, and"
-        " there is no pool then"
-    )
 
 
 def claim(core: Core, document: Document) -> Document:

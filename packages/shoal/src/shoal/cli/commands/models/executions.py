@@ -23,13 +23,14 @@ from shoal.page.history import with_others
 from shoal.page.kept import keep
 from shoal.page.look import Look
 from shoal.page.readings.cause import rank_of
-from shoal.page.readings.checkpoint import checkpoint_of
 from shoal.page.readings.gates import gates_of
 from shoal.page.readings.report import package_of
-from shoal.page.record import record
+from shoal.page.readings.resources import instances_of
+from shoal.page.record import checkpoint_of, record
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.parsing.errors import one_line
 from shoal.verbs.dataset import require_uploaded
+from shoal.verbs.doctor.quota_check import refuse_short
 from shoal.verbs.follow import Follower
 from shoal.verbs.parameters import check_declared, check_values, parse_parameters
 from shoal.verbs.workspace import Session, Workspace
@@ -70,6 +71,8 @@ def run(
         raise
     if notice := require_uploaded(session, values):
         click.echo(notice, err=True)
+    if settings.training.capacity.retry_for_s:
+        refuse_short(session.target, settings)
     arn = session.pipeline.start(values)
     click.echo(f"started: {arn}")
     if follow:
@@ -252,6 +255,38 @@ def logs(
         click.echo(
             "no line of this log names a rank; without --rank all lines are printed", err=True
         )
+
+
+@click.command()
+@session_command
+@click.argument("execution")
+@click.argument("host", default="algo-1")
+def ssh(session: Session, execution: str, host: str) -> None:
+    """Print the command that opens a shell in the running training of EXECUTION, on HOST (algo-1).
+
+    EXECUTION is an ARN, an id, or `latest`. Needs training.capacity.remote_debug in the file before
+    the training starts, and on this machine AWS's CLI with its Session Manager plugin.
+    """
+    if session.place.is_local:
+        raise UsageError("shoal-local has no Systems Manager: its jobs are processes here")
+    state = session.pipeline.look(session.pipeline.find(execution))
+    look = Look(session.place, state, {}, {}, datetime.now(UTC))
+    jobs = [job for step in state.steps if step.type == "Training" and (job := look.job(step))]
+    running = [job for job in jobs if job["TrainingJobStatus"] == "InProgress"]
+    if not running:
+        raise UsageError(f"execution {state.id} runs no training now")
+    job = running[0]
+    if not job.get("RemoteDebugConfig", {}).get("EnableRemoteDebug"):
+        raise UsageError(
+            f"the training {job['name']} lets nobody in: set training.capacity.remote_debug: true,"
+            " deploy, and run again"
+        )
+    hosts = [f"algo-{n + 1}" for n in range(instances_of(job["ResourceConfig"])[1] or 1)]
+    if host not in hosts:
+        raise UsageError(f"there is no host {host!r}; there are {', '.join(hosts)}")
+    # developer guide, "Access a training container through AWS Systems Manager (SSM)"
+    target = f"sagemaker-training-job:{job['name']}_{host}"
+    click.echo(f"aws ssm start-session --region {session.target.region} --target {target}")
 
 
 def _follow(session: Session, arn: str) -> None:

@@ -15,7 +15,7 @@ from model import Network
 from table import measure, read
 
 WEIGHTS_FILE = "model.pt"
-NOT_SERVED = ("checkpoint.py", "evaluate.py", "train.py")
+NOT_SERVED = ("evaluate.py", "train.py")
 """Every other script of this folder goes into the model, for the endpoint."""
 
 

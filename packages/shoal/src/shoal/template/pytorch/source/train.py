@@ -11,7 +11,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import checkpoint
 import torch
 import torch.distributed as dist
 from model import Network, loss
@@ -53,7 +52,8 @@ def train(options: argparse.Namespace, device: torch.device, rank: int, world_si
     parallel = DistributedDataParallel(network) if world_size > 1 else network
     optimizer = torch.optim.Adam(network.parameters(), lr=options.learning_rate)
     share = len(rows) // world_size
-    done = checkpoint.read(options.checkpoint_dir, network, optimizer)
+    checkpoint = options.checkpoint_dir / "checkpoint.pt"
+    done = resumed(checkpoint, network, optimizer)
     for epoch in range(done + 1, options.epochs + 1):
         # the same order on every rank, from which each takes its own rows
         order = torch.randperm(len(rows))[rank * share : (rank + 1) * share]
@@ -66,8 +66,30 @@ def train(options: argparse.Namespace, device: torch.device, rank: int, world_si
             losses.append(batch_loss.item())
         if rank == 0:  # workload.yaml finds the loss in this line
             print(f"epoch={epoch} train_loss={sum(losses) / len(losses):.6f}", flush=True)
-            checkpoint.write(options.checkpoint_dir, epoch, network, optimizer)
+            keep(checkpoint, epoch, network, optimizer)
     return network
+
+
+def keep(file: Path, done: int, network: Network, optimizer: torch.optim.Optimizer) -> None:
+    """Replace the checkpoint after `done` epochs, whole or not at all. SageMaker copies its folder
+    to S3 and, when it starts an interrupted job again, back.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    state = {"done": done, "network": network.state_dict(), "optimizer": optimizer.state_dict()}
+    partial = file.with_suffix(".partial")
+    torch.save(state | {"random": torch.get_rng_state()}, partial)
+    partial.replace(file)
+
+
+def resumed(file: Path, network: Network, optimizer: torch.optim.Optimizer) -> int:
+    """Restore what `keep` saved, and return the epochs done: 0 without a checkpoint."""
+    if not file.is_file():
+        return 0
+    state = torch.load(file, map_location="cpu", weights_only=True)
+    network.load_state_dict(state["network"])
+    optimizer.load_state_dict(state["optimizer"])
+    torch.set_rng_state(state["random"])
+    return int(state["done"])
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
