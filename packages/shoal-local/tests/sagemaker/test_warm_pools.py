@@ -56,8 +56,6 @@ def test_a_job_that_matches_takes_the_pool_with_its_cache(
     assert (first["Status"], first["ReusedByJob"]) == ("Reused", "pool-2")
     assert first["ResourceRetainedBillableTimeInSeconds"] >= 0
     assert account.model_files(reused) == {"jobs": "pool-1\npool-2\n"}
-    log = account.log("/aws/sagemaker/TrainingJobs", "pool-1/emulator")
-    assert any("On AWS the quota for warm pools of ml." in line for line in log)
 
 
 def test_another_size_of_volume_and_another_pool_do_not_match(

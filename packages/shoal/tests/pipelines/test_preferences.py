@@ -37,7 +37,7 @@ def with_capacity(*preferences: tuple[Any, ...], **keys: Any) -> Environment:
         ((), {}, {"InstanceType": TYPE, "InstanceCount": COUNT}, {}),
         (
             ((P4D,), (P4DE,)),
-            {"max_pending_s": 1800},
+            {"max_pending_s": 1800, "infra_check": True},
             {
                 "InstancePreferences": [{"InstanceType": P4D}, {"InstanceType": P4DE}],
                 "InstanceCount": COUNT,

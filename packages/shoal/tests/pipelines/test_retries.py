@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shoal.pipelines.retries import CREATE_CALL, JOB, RetryOn, RetryPolicy, of_training
-from shoal_local.sagemaker.pipelines.execution import graph
+from shoal_local.sagemaker.pipelines.execution.graph import Retries
 
 
 def test_a_policy_is_written_in_the_definition_language() -> None:
@@ -76,8 +76,8 @@ def test_capacity_comes_after_some_time_of_retries(
     gets_it: bool,
 ) -> None:
     now = [0.0]
-    monkeypatch.setattr(graph.time, "monotonic", lambda: now[0])
-    retries = graph.Retries([policy.to_json() for policy in of_training(retry_for_s)])
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    retries = Retries([policy.to_json() for policy in of_training(retry_for_s)])
     while now[0] < free_after_s and (pause_s := retries.pause_s(cause)) is not None:
         now[0] += pause_s
     assert (now[0] >= free_after_s) is gets_it

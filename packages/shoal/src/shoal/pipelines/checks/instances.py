@@ -9,7 +9,6 @@ from typing import Any
 from shoal.launch import Launch, image_uri, recipes, tables
 from shoal.launch.errors import Risk
 from shoal.pipelines import shapes
-from shoal.settings.capacity import Capacity
 from shoal.settings.parsing.errors import ConfigError, Problem
 from shoal.settings.sections.serving import NO_RECIPE
 from shoal.settings.settings import Environment
@@ -173,7 +172,9 @@ def other_types(
     made, from `training.instance_type`. `build` returns the definition of an environment, or raises
     ConfigError.
     """
-    training, only = environment.training, {"other_instance_types": (), "capacity": Capacity()}
+    training = environment.training
+    alone = training.capacity.model_copy(update={"preferences": (), "max_pending_s": None})
+    only = {"other_instance_types": (), "capacity": alone}
     is_listed = bool(training.capacity.preferences)
     key = f"training.{'capacity.preferences' if is_listed else 'other_instance_types'}"
     for instance_type, count in training.candidates.items():
