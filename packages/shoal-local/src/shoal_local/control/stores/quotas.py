@@ -30,6 +30,7 @@ DEFAULT_VALUE = 20.0
 USES = (
     ("TrainingInstanceType", "training job usage"),
     ("TrainingInstanceType", "spot training job usage"),
+    ("TrainingInstanceType", "training warm pool usage"),
     ("ProcessingInstanceType", "processing job usage"),
     ("ProductionVariantInstanceType", "endpoint usage"),
 )

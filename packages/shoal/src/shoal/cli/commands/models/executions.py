@@ -262,10 +262,11 @@ def logs(
 @click.argument("execution")
 @click.argument("host", default="algo-1")
 def ssh(session: Session, execution: str, host: str) -> None:
-    """Print the command that opens a shell in the running training of EXECUTION, on HOST (algo-1).
+    """Print the command that opens a shell in the running training.
 
-    EXECUTION is an ARN, an id, or `latest`. Needs training.capacity.remote_debug in the file before
-    the training starts, and on this machine AWS's CLI with its Session Manager plugin.
+    EXECUTION is an ARN, an id, or `latest`; HOST is algo-1, or algo-2 and so on. It needs
+    training.capacity.remote_debug in the file before the training starts, and AWS's CLI with its
+    Session Manager plugin.
     """
     if session.place.is_local:
         raise UsageError("shoal-local has no Systems Manager: its jobs are processes here")
