@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
 
 from local_kit.control import running
 from local_kit.sagemaker_account import BUCKET, Account, archive, channel, until
@@ -182,16 +181,6 @@ def test_a_job_that_was_interrupted_waits_and_trains_no_longer_than_it_may(marke
     )
     assert "Interrupted" in statuses(job)
     assert time.monotonic() - started_at < GRACE_S  # SIGTERM was enough, both times
-
-
-@pytest.mark.parametrize(
-    "condition",
-    [{"MaxRuntimeInSeconds": 60}, {"MaxRuntimeInSeconds": 60, "MaxWaitTimeInSeconds": 59}],
-)
-def test_a_spot_job_needs_time_to_wait(market: Market, condition: dict[str, int]) -> None:
-    request = market.account.training("refused", **SPOT | {"StoppingCondition": condition})
-    with pytest.raises(ClientError, match="Invalid MaxWaitTimeInSeconds"):
-        market.account.sagemaker.create_training_job(**request)
 
 
 def test_a_job_on_demand_is_not_interrupted(market: Market) -> None:

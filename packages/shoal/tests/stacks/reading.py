@@ -49,7 +49,7 @@ def role(template: Template, name: str) -> tuple[str, dict[str, Any]]:
 
 
 def statements(template: Template, role_name: str) -> dict[str, dict[str, Any]]:
-    """Return the statements of every policy attached to the role, by Sid; the CDK's own have none."""
+    """Return the statements of every policy attached to the role, by Sid; the CDK's have none."""
     logical_id, _ = role(template, role_name)
     policies = [
         policy

@@ -82,11 +82,6 @@ def test_a_small_quota_names_the_command_for_more(target: Target) -> None:
     assert asks in finding.advice
 
 
-def test_spot_capacity_has_a_quota_of_its_own(target: Target) -> None:
-    environment = changed(training={"spot": True, "max_wait_s": 7200})
-    assert "quota: ml.p4d.24xlarge for spot training job usage" in examined(target, environment)
-
-
 SCALED = Serving(autoscaling=Autoscaling(min=2, max=6, invocations_per_instance=9))
 ON_DISKS = {
     "strategy": Strategy.TORCHRUN,
@@ -293,20 +288,6 @@ def test_what_only_some_executions_choose_is_a_warning(target: Target) -> None:
     assert finding.state is State.WARNING
     assert "only executions that choose it" in finding.message
     assert "ml.p3dn.24xlarge in use1-az4" in findings
-
-
-def test_each_type_of_a_list_needs_its_quota(target: Target) -> None:
-    """SageMaker rejects the whole list where the quota of one type is short."""
-    listed = [("ml.p4d.24xlarge", 2), ("ml.p4de.24xlarge", 3), ("ml.p3dn.24xlarge", 4)]
-    preferences = [{"instance_type": kind, "instance_count": count} for kind, count in listed]
-    capacity = Capacity.model_validate({"preferences": preferences})
-    training = {"capacity": capacity, "instance_count": 2}
-    for kind, count in listed:
-        name = f"{kind} for training job usage"
-        with quota(target, name, count - 1):
-            findings = examined(target, changed(training=training))
-        asked = {each: findings[f"quota: {each} for training job usage"] for each, _ in listed}
-        assert [each for each in asked if asked[each].state is State.FAILED] == [kind]
 
 
 def test_serving_needs_two_fleets_and_training_where_it_trains(target: Target) -> None:

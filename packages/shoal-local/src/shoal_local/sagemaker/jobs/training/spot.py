@@ -1,5 +1,4 @@
-"""Managed spot training: what a request needs, how long the job may take, whether it is
-interrupted.
+"""Managed spot training: how long the job may take, whether it is interrupted.
 
 Source: developer guide, "Managed Spot Training in Amazon SageMaker AI" and "Managed Spot Training
 Lifecycle" (an interrupted job is Interrupted, then Starting, Downloading and Training again); API
@@ -13,25 +12,9 @@ import time
 from dataclasses import dataclass, field
 
 from shoal_local.faults import Faults
-from shoal_local.sagemaker.errors import invalid
 from shoal_local.sagemaker.shapes import Document
 
 _DEFAULT_RUNTIME_S = 86_400
-
-
-def check_spot(request: Document) -> None:
-    """Raise ValidationException for a spot job whose maximum wait is shorter than its maximum
-    runtime.
-
-    The message is worded as users report it.
-    """
-    condition = request["StoppingCondition"]
-    wait_s = condition.get("MaxWaitTimeInSeconds")
-    if is_spot(request) and (wait_s is None or wait_s < _runtime_s(condition)):
-        raise invalid(
-            "Invalid MaxWaitTimeInSeconds. It must be present and be greater than or equal to"
-            " MaxRuntimeInSeconds"
-        )
 
 
 def is_spot(request: Document) -> bool:
@@ -61,7 +44,7 @@ class Allowance:
         condition = self.request["StoppingCondition"]
         limits = [(_runtime_s(condition) - self.trained_s, "MaxRuntimeExceeded")]
         if is_spot(self.request):
-            waits_until = self.started_at + condition["MaxWaitTimeInSeconds"]
+            waits_until = self.started_at + condition.get("MaxWaitTimeInSeconds", 3600)
             limits.append((waits_until - time.monotonic(), "MaxWaitTimeExceeded"))
         return min(limits)
 

@@ -18,7 +18,7 @@ from shoal_local.sagemaker.jobs.base.channels import check_channel
 from shoal_local.sagemaker.jobs.base.paths import HostPaths
 from shoal_local.sagemaker.jobs.training.capacity import candidates
 from shoal_local.sagemaker.jobs.training.metrics import compile_regex
-from shoal_local.sagemaker.jobs.training.spot import check_spot, is_spot
+from shoal_local.sagemaker.jobs.training.spot import is_spot
 from shoal_local.sagemaker.shapes import Document
 
 _TRACKING = "MLFLOW_TRACKING_URI"
@@ -38,7 +38,6 @@ def check_training(request: Document) -> None:
     for channel in request.get("InputDataConfig", []):
         check_channel(channel, request)
     _check_resources(request)
-    check_spot(request)
     if "CheckpointConfig" in request:
         path = request["CheckpointConfig"].get("LocalPath", "/opt/ml/checkpoints")
         HostPaths(Path()).path_of(path)
