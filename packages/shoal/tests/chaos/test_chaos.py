@@ -85,6 +85,8 @@ def test_bystanders_leave_nothing_when_they_are_stopped_and_the_account_is_as_be
 ) -> None:
     assert set(attack.results) == {*FAST, MISJUDGED.name}
     assert world.dead_letters() == 0
+    ended = world.client("sagemaker").list_training_jobs(WarmPoolStatusEquals="Terminated")
+    assert ended["TrainingJobSummaries"] != []  # else no case had a pool to leave
 
 
 @pytest.mark.nightly
