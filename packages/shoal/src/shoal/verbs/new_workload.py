@@ -3,8 +3,8 @@ repository that has none of them yet.
 
 A template is a folder: `common`, then a framework, a task, and the framework with the task; or
 `trainer`, its data, and one of the trainers. What lies in its folder `source` goes into the
-workload's folder of the framework, `environment.yaml` to `environments/`, everything else into the
-workload's folder.
+workload's folder of the framework, `environment.yaml` with `settings.yaml` behind it to
+`environments/`, everything else into the workload's folder.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 from shoal.errors import UsageError
@@ -34,6 +33,7 @@ _OPTIONS = {
     "trl-sft": "    lora-rank: 0 # or 8: adapters of peft\n",
 }
 _FRAMEWORK = "pytorch"
+_ENVIRONMENT, SETTINGS = "environment.yaml", "settings.yaml"
 MAX_NAME_CHARACTERS = 20
 """The environment of that name has buckets, whose names have at most 63 characters."""
 _NAME = re.compile("[a-z][a-z0-9]*(-[a-z0-9]+)*")
@@ -46,42 +46,51 @@ def write_workload(root: Path, name: str, kind: str) -> tuple[str, str]:
 
     Returns the folder and the environment's file. Raises UsageError; then nothing was written.
     """
-    if not _NAME.fullmatch(name) or len(name) > MAX_NAME_CHARACTERS:
-        raise UsageError(
-            f"{shorten(name)} is no name for a workload: give lower case letters, digits and single"
-            f" hyphens, a letter first, at most {MAX_NAME_CHARACTERS} characters, as in my-model"
-        )
+    require_name(name)
     folder, environment = f"{FOLDER}/{name}", environment_file(name)
     for path in (folder, environment):
         if os.path.lexists(root / path):
             raise UsageError(f"{path} is there already; give another name, or remove it")
-    files = {path: _filled(file, name, kind) for path, file in _files(kind)}
+    files = workload_files(name, kind)
+    where = "".join(files.pop(each) for each in (_ENVIRONMENT, SETTINGS))
     try:
         (root / FOLDER).mkdir(exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".new-", dir=root / FOLDER) as staged:
-            for path, content in files.items():
-                (Path(staged) / path).parent.mkdir(parents=True, exist_ok=True)
-                (Path(staged) / path).write_text(content, encoding="utf-8")
+            for path, content in {"environment": where, **files}.items():
+                place = Path(staged) / path.replace(folder, "workload", 1)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.write_text(content, encoding="utf-8")
             # last, because they are seen: the environment's file, and the whole folder at once
             (root / environment).parent.mkdir(exist_ok=True)
-            (Path(staged) / "environment.yaml").rename(root / environment)
+            (Path(staged) / "environment").rename(root / environment)
             (Path(staged) / "workload").rename(root / folder)
     except OSError as error:
         raise UsageError(f"{error.filename} cannot be written: {error.strerror}") from error
     return folder, environment
 
 
-def _files(kind: str) -> Iterator[tuple[str, Path]]:
-    """Yield where each file goes, and the template."""
-    layers = TRAINERS.get(kind, (_FRAMEWORK, kind, f"{_FRAMEWORK}-{kind}"))
-    for layer in ("common", *layers):
-        for file in sorted((TEMPLATES / layer).rglob("*")):
+def require_name(name: str) -> None:
+    """Raise UsageError for what is no name for a workload."""
+    if not _NAME.fullmatch(name) or len(name) > MAX_NAME_CHARACTERS:
+        raise UsageError(
+            f"{shorten(name)} is no name for a workload: give lower case letters, digits and single"
+            f" hyphens, a letter first, at most {MAX_NAME_CHARACTERS} characters, as in my-model"
+        )
+
+
+def workload_files(name: str, kind: str) -> dict[str, str]:
+    """Return the content of the workload's files by their paths in the repository, and of the two
+    parts of an environment: where it lies, and (`SETTINGS`) how the workload runs.
+    """
+    layers, files = TRAINERS.get(kind, (_FRAMEWORK, kind, f"{_FRAMEWORK}-{kind}")), {}
+    for folder in (TEMPLATES / layer for layer in ("common", *layers)):
+        for file in sorted(folder.rglob("*")):
             if file.is_file() and "__pycache__" not in file.parts:
-                path = file.relative_to(TEMPLATES / layer).as_posix()
-                if path == "environment.yaml":
-                    yield path, file
-                else:
-                    yield f"workload/{path.replace('source/', f'{_FRAMEWORK}/')}", file
+                path = file.relative_to(folder).as_posix()
+                if path not in {_ENVIRONMENT, SETTINGS}:
+                    path = f"{FOLDER}/{name}/{path.replace('source/', f'{_FRAMEWORK}/')}"
+                files[path] = _filled(file, name, kind)
+    return files
 
 
 def _filled(file: Path, name: str, kind: str) -> str:

@@ -55,7 +55,7 @@ def problems(region: str, asks: Mapping[str, bool]) -> Iterator[Problem]:
     """Yield what is wrong with a region; `asks` has the keys of `_NEEDS`, and whether they are
     used.
     """
-    yield from _unknown_region(region)
+    yield from problems_of_region("region", region)
     missing = resource_types_not_in(region)
     for resource_type, key in _NEEDS:
         if resource_type in missing and asks[key]:
@@ -64,7 +64,8 @@ def problems(region: str, asks: Mapping[str, bool]) -> Iterator[Problem]:
             yield Problem(key, message, f"{advice}choose another region", related=("region",))
 
 
-def _unknown_region(region: str) -> Iterator[Problem]:
+def problems_of_region(key: str, region: str) -> Iterator[Problem]:
+    """Yield a problem of `key` if this project does not know the region."""
     regions = az_id_prefixes()
     if region not in regions:
         message = (
@@ -79,4 +80,4 @@ def _unknown_region(region: str) -> Iterator[Problem]:
         same = [each for each, ratio in zip(close, likeness, strict=True) if ratio == likeness[0]]
         if nearest := anagrams or same:
             advice = f"did you mean {' or '.join(nearest)}?"
-        yield Problem("region", message, advice)
+        yield Problem(key, message, advice, region)

@@ -1,0 +1,1 @@
+"""`shoal init`: the repository of a team, rendered from this version's own top level."""
