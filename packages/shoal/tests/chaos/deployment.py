@@ -126,11 +126,12 @@ def synthesise(folder: Path, root: Path = ROOT) -> Deployment:
     """The templates and assets of the repository's `dev`, in the empty `folder`."""
     use_installed_node()
     from shoal.constructs.app import Deployment as OfWorkload
+    from shoal.constructs.app import feature_flags
     from stacks.platform import EnvironmentStage
     from tests.app import ShoalApp  # starts Node.js
 
     every = [with_small_jobs(view) for view in load_workloads("dev", root, "none")]
-    context = json.loads((root / "cdk.json").read_text())["context"]
+    context = feature_flags(root)
     app = ShoalApp(outdir=str(folder), context=context, checked=False)
     workloads = [OfWorkload(view, launch_of(view, root)) for view in every]
     EnvironmentStage(app, workloads=workloads, root=root)

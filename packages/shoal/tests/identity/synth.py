@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from tests.identity.templates import Templates
 
 use_installed_node()
 
-from shoal.constructs.app import Deployment  # noqa: E402
+from shoal.constructs.app import Deployment, feature_flags  # noqa: E402
 from stacks.platform import EnvironmentStage  # noqa: E402
 from tests.app import ShoalApp  # noqa: E402 - starts Node.js
 from tests.repository import ROOT  # noqa: E402
@@ -25,7 +24,7 @@ def templates_of(
     """Return the templates of an environment, of which there is one setting for each workload, by
     an app that writes into `folder`.
     """
-    context = json.loads((ROOT / "cdk.json").read_text())["context"]
+    context = feature_flags(ROOT)
     app = ShoalApp(outdir=str(folder), context=context, checked=checked)
     workloads = [Deployment(each, launch_of(each, root)) for each in environments]
     stage = EnvironmentStage(app, workloads=workloads, root=root)

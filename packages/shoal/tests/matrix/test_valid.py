@@ -27,7 +27,8 @@ from tests.matrix.valid import CASES, environment
 
 use_installed_node()
 
-from tests.app import ShoalApp  # noqa: E402 - starts Node.js
+from shoal.constructs.app import feature_flags  # noqa: E402 - starts Node.js
+from tests.app import ShoalApp  # noqa: E402
 from tests.repository import ROOT  # noqa: E402
 
 pytestmark = pytest.mark.nightly
@@ -56,9 +57,7 @@ class Synthesised:
 @pytest.fixture(scope="session")
 def synthesised(tmp_path_factory: pytest.TempPathFactory) -> Synthesised:
     started_at, outdir = time.monotonic(), tmp_path_factory.mktemp("matrix")
-    app = ShoalApp(
-        outdir=str(outdir), context=json.loads((ROOT / "cdk.json").read_text())["context"]
-    )
+    app = ShoalApp(outdir=str(outdir), context=feature_flags(ROOT))
     folder = tmp_path_factory.mktemp("environments")
     for name in CASES:
         app.add_environment([environment(name, folder)], root=ROOT)

@@ -4,7 +4,6 @@ environments of templates.yaml. The gates are off; test_gates has them on.
 
 from __future__ import annotations
 
-import json
 from functools import cache
 from typing import Any, Protocol
 
@@ -20,7 +19,7 @@ use_installed_node()
 
 from aws_cdk.assertions import Template  # noqa: E402 - starts Node.js
 
-from shoal.constructs.app import Deployment  # noqa: E402
+from shoal.constructs.app import Deployment, feature_flags  # noqa: E402
 from stacks.platform import EnvironmentStage  # noqa: E402
 from tests.app import ShoalApp  # noqa: E402
 from tests.repository import ROOT  # noqa: E402
@@ -56,7 +55,7 @@ class TemplateOf(Protocol):
 @pytest.fixture(scope="session")
 def cdk_context() -> dict[str, Any]:
     """The feature flags that the CLI would hand to the app."""
-    context: dict[str, Any] = json.loads((ROOT / "cdk.json").read_text())["context"]
+    context: dict[str, Any] = feature_flags(ROOT)
     return context
 
 

@@ -84,12 +84,13 @@ def answers() -> list[Answer]:
 def review() -> Review:
     """Synthesise with no acknowledgement applied; takes about ten seconds."""
     use_installed_node()
+    from shoal.constructs.app import feature_flags
     from shoal.constructs.roles.acknowledge import RAW_FINDINGS
     from tests.app import ShoalApp  # starts Node.js
 
     # The report is all that counts: the CDK neither prints it nor fails.
     flags = {RAW_FINDINGS: True, "@aws-cdk/core:failSynthOnValidationErrors": False}
-    context = json.loads((ROOT / "cdk.json").read_text())["context"] | flags
+    context = feature_flags(ROOT) | flags
     with tempfile.TemporaryDirectory() as folder:
         outdir = Path(folder, "cdk.out")
         app = ShoalApp(outdir=str(outdir), context=context)

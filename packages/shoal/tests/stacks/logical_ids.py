@@ -25,7 +25,7 @@ def logical_ids() -> dict[str, dict[str, str]]:
     import aws_cdk as cdk  # starts Node.js
     from aws_cdk.assertions import Template
 
-    from shoal.constructs.app import Deployment
+    from shoal.constructs.app import Deployment, feature_flags
     from stacks.platform import EnvironmentStage
     from tests.app import ShoalApp
 
@@ -33,7 +33,7 @@ def logical_ids() -> dict[str, dict[str, str]]:
     with tempfile.TemporaryDirectory() as outdir:
         app = ShoalApp(
             outdir=outdir,
-            context=json.loads((ROOT / "cdk.json").read_text())["context"],
+            context=feature_flags(ROOT),
             checked=False,
         )
         for name in ("dev", "prod"):

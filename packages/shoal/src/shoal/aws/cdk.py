@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from shoal import node_packages
 from shoal.aws.target import Target, offline_environment
 from shoal.errors import ToolMissingError
 from shoal.processes import Command, run
@@ -144,8 +145,14 @@ def node() -> Path:
 
 
 def cli(root: Path) -> Path:
-    """Return the path of the CDK CLI's script; raise ToolMissingError without it."""
+    """Return the path of the CDK CLI's script.
+
+    Installs it in a repository that leaves to Shoal which one that is. Raises ToolMissingError
+    where it is missing, CommandError where it cannot be installed.
+    """
     script = root / "node_modules" / "aws-cdk" / "bin" / "cdk"
+    if not node_packages.has_own(root) and not node_packages.is_current(root):
+        node_packages.install(root)
     if not script.is_file():
         raise ToolMissingError(
             f"the CDK CLI is not installed ({script} is missing); run `make install`"

@@ -64,6 +64,7 @@ _COMMANDS = (
     ("diff", "platform.deployment", "Compare ENV as the checkout has it with what is deployed."),
     ("doctor", "platform.doctor", "Ask AWS what decides whether ENV can be deployed and train."),
     ("image", "platform.image", "The container images that an environment builds for itself."),
+    ("init", "platform.init", "Write a repository for a team that trains with Shoal into FOLDER."),
     ("invoke", "models.invoke", "Send a file to a running endpoint and print its answer."),
     ("local", "platform.local", "AWS on this machine: the emulator."),
     ("logs", "models.executions", "Print what STEP of EXECUTION has logged."),

@@ -26,6 +26,8 @@ from shoal.settings.loading.loader import environment_names, load_workloads
 from shoal.settings.parsing.errors import ConfigError
 from shoal.settings.settings import Environment
 
+_FLAGS = Path(__file__).with_name("feature_flags.json")
+
 
 @dataclass(frozen=True)
 class Deployment:
@@ -55,9 +57,11 @@ class Delivery(Protocol):
 
 
 def feature_flags(root: Path) -> dict[str, Any]:
-    """Return the context of cdk.json, which only the CDK's CLI hands over by itself."""
-    context: dict[str, Any] = json.loads((root / "cdk.json").read_text())["context"]
-    return context
+    """Return the CDK's feature flags that Shoal's templates are made with, and over them the
+    context of cdk.json, which only the CDK's CLI hands over by itself.
+    """
+    flags: dict[str, Any] = json.loads(_FLAGS.read_text(encoding="utf-8"))
+    return flags | json.loads((root / "cdk.json").read_text(encoding="utf-8")).get("context", {})
 
 
 class ShoalApp(cdk.App):

@@ -6,7 +6,6 @@ import shlex
 from pathlib import Path
 
 from shoal.launch.recipes import (
-    FOLDER,
     UnknownRecipeError,
     build_arguments,
     folder,
@@ -45,6 +44,8 @@ def build_command(
     ]
     has_code = "with-code" in dockerfile_of(name, root).read_text(encoding="utf-8")
     code = f"code=training_code/{workload}/{recipe(name).framework}"
+    root = root or Path.cwd()
+    place = folder(name, root)
     contexts = ["--build-context", code, "--build-context", "common=training_code/common"]
     return shlex.join(
         [
@@ -56,6 +57,6 @@ def build_command(
             *(contexts if workload and has_code else []),
             "--tag",
             tag,
-            f"{FOLDER}/{recipe(name).folder or name}",
+            str(place.relative_to(root) if place.is_relative_to(root) else place),
         ]
     )

@@ -16,6 +16,7 @@ from typing import Any
 
 from shoal.launch import tables
 from shoal.settings.parsing.yaml_file import read_table
+from shoal.top_level import TOP_LEVEL
 
 FOLDER = "images"
 TAG_LENGTH = 32  # hexadecimal digits of SHA-256; ECR allows 128 characters (botocore, ecr ImageTag)
@@ -94,9 +95,14 @@ def build_arguments(name: str, region: str) -> dict[str, str]:
     }
 
 
+def folder_of_all(root: Path) -> Path:
+    """Return the folder of the recipes: the repository's own, or else this version of Shoal's."""
+    return next(each / FOLDER for each in (root, TOP_LEVEL) if (each / FOLDER).is_dir())
+
+
 def folder(name: str, root: Path) -> Path:
-    """Return the recipe's folder in the repository at `root`. Raises UnknownRecipeError."""
-    return root / FOLDER / (recipe(name).folder or name)
+    """Return the recipe's folder, for the repository at `root`. Raises UnknownRecipeError."""
+    return folder_of_all(root) / (recipe(name).folder or name)
 
 
 def ami_of(instance_type: str, image_uri: str) -> str | None:

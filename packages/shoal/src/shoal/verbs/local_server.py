@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from shoal.aws.target import Target, offline_environment
 from shoal.errors import CommandError, LeftBehindError, NotFoundError
-from shoal.launch.recipes import FOLDER
+from shoal.launch.recipes import folder_of_all
 from shoal.processes import Command, descendants, is_alive, start_detached, stop, tail_of
 from shoal.processes import run as run_command
 
@@ -110,7 +110,7 @@ class LocalServer:
         arguments += [f"--account={each}" for each in (account, *other_accounts)]
         arguments += [f"--image={each}={runtime}" for each, runtime in (images or {}).items()]
         arguments += ["--enforce-iam"] if enforce_iam else []
-        arguments += ["--recipes", str(self.root / FOLDER)]
+        arguments += ["--recipes", str(folder_of_all(self.root))]
         process = start_detached(self._command("emulator serve", arguments, _START_TIMEOUT_S))
         try:
             return self._wait_until_ready(process)

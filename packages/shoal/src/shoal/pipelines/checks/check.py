@@ -132,7 +132,8 @@ def _links(environment: Environment, root: Path | None) -> Iterator[Problem]:
         yield from problems_in("training.source_dir", shared, root)
     for use, recipe in environment.built_images.items():
         if recipe in recipes.names():  # of others there are problems already
-            yield from problems_in(f"{use}.build_image", recipes.folder(recipe, root), root)
+            folder, place = recipes.folder(recipe, root), recipes.folder_of_all(root).parent
+            yield from problems_in(f"{use}.build_image", folder, place)
 
 
 def _notices(environment: Environment, launch: Launch) -> Iterator[str]:

@@ -41,7 +41,8 @@ def missing(environment: Environment, entry_point: str, root: Path | None) -> It
     source_dir = environment.training.source_dir
     for use, image in environment.built_images.items():
         if image in recipes.names() and not (recipes.folder(image, root) / "Dockerfile").is_file():
-            message = f"there is no {recipes.folder(image, Path())}/Dockerfile"
+            folder = recipes.folder(image, root).relative_to(recipes.folder_of_all(root).parent)
+            message = f"there is no {folder}/Dockerfile"
             other = "write `none` for AWS's image" if use == "endpoint" else "name another recipe"
             yield Problem(f"{use}.build_image", message, f"write it, or {other}", image)
             return

@@ -23,7 +23,7 @@ FILE = ".shoal-answers.yaml"
 KINDS = (*TASKS, *TRAINERS)
 
 
-class Hosting(StrEnum):
+class Ci(StrEnum):
     """Who runs the repository's workflow."""
 
     GITHUB = "github"
@@ -51,7 +51,7 @@ class Answers(Settings):
     """The model's folder in training_code/, as in churn."""
     kind: str
     """What `shoal new` writes for it: a task of a table, or a trainer of language models."""
-    hosting: Hosting = Hosting.NONE
+    ci: Ci = Ci.NONE
     """Who runs the repository's workflow."""
     wheels: str = ""
     """Folder or page with the wheels of Shoal; empty: a package index has them."""
