@@ -2,8 +2,8 @@
 
 Stacks only wire; what they wire are the constructs of `shoal.constructs`, one folder per
 capability. Nothing here reads a clock, the network or credentials, so the same checkout gives the
-same bytes. References between stacks are exports (`defaultCrossStackReferences: strong` in
-cdk.json): CloudFormation then refuses to delete what another stack still uses.
+same bytes. References between stacks are exports (`defaultCrossStackReferences: strong`, of the
+library's feature flags): CloudFormation then refuses to delete what another stack still uses.
 
 `delivery.DeliveryStack` (the roles that a CI system assumes, one stack per account) stands outside
 the stages.

@@ -45,18 +45,6 @@ PROGRAMS = ("packages/shoal-local/src", "packages/shoal/src", "pipelines", "stac
 benchmarks need.
 """
 IMPORTS = "packages/shoal/src/shoal/imports.py"
-LAUNCHER = """#!/bin/sh
-'''exec' {python} "$0" "$@"
-' '''
-import sys
-from pathlib import Path
-
-if Path(__file__).resolve().parents[2] != Path({root!r}):
-    sys.exit("shoal: this .venv is a copy of the one in " {root!r} "; run `make install` here")
-from shoal.cli.main import main
-
-sys.exit(main())
-"""
 
 
 class InstallError(Exception):
@@ -74,7 +62,7 @@ def main(arguments: Sequence[str]) -> int:
         check_python()
         make_venv()
         install_packages("tests" in arguments)
-        write_launchers()
+        write_launcher()
         compile_programs()
         with ThreadPoolExecutor() as side_by_side:
             doing = [side_by_side.submit(install_node_packages, ROOT, "the CDK CLI")]
@@ -153,13 +141,11 @@ def install_node_packages(folder: Path, what: str) -> None:
         _run(f"installing {what}", command, "is the npm registry reachable?")
 
 
-def write_launchers() -> None:
-    """Writes `.venv/bin/shoal`, and `.venv/bin/cdk`, which needs no Node.js on the PATH."""
-    texts = {"shoal": launcher_text(PYTHON, ROOT), "cdk": cdk_text(PYTHON, ROOT)}
-    for name, text in texts.items():
-        launcher = VENV / "bin" / name
-        launcher.write_text(text)
-        launcher.chmod(0o755)
+def write_launcher() -> None:
+    """Writes `.venv/bin/cdk`, which needs no Node.js on the PATH."""
+    launcher = VENV / "bin" / "cdk"
+    launcher.write_text(cdk_text(PYTHON, ROOT))
+    launcher.chmod(0o755)
 
 
 def compile_programs() -> None:
@@ -189,14 +175,6 @@ def compile_packages() -> None:
     what = "unpacking the CDK's library and compiling what is used"
     _run(what, [str(PYTHON), "-m", "shoal.imports"], "is the disk full?", variables)
     stamp.write_text(identity)
-
-
-def launcher_text(python: Path, root: Path) -> str:
-    """A script that is shell first and Python then: a `#!` line can neither name a path with a
-    space in it nor a long one. It refuses to run from a copied environment, which would run the
-    checkout that it was copied from.
-    """
-    return LAUNCHER.format(python=shlex.quote(str(python)), root=str(root))
 
 
 def cdk_text(python: Path, root: Path) -> str:

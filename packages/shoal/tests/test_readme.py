@@ -20,7 +20,7 @@ def test_readme_has_the_two_commands_and_make_knows_them(target: str) -> None:
 
 
 def test_the_command_that_readme_shows_is_installed() -> None:
-    (program,) = {words[0] for words in COMMANDS if words[0].endswith("shoal")}
+    (program,) = {words[0] for words in COMMANDS if words[0].endswith("bin/shoal")}
     command = [str(ROOT / program), "--help"]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert result.stdout.startswith("Usage: shoal"), result.stderr

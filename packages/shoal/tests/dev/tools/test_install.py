@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dev.tools.install import PYTHON, cdk_text, compile_packages, compile_programs, launcher_text
+from dev.tools.install import cdk_text, compile_packages, compile_programs
 
 ROOT = Path(__file__).resolve().parents[5]
 
@@ -115,30 +115,6 @@ def test_what_commands_import_of_ours_and_of_the_cdk_is_compiled(program: str) -
         for name in ast.literal_eval(result.stdout)
         if name.partition(".")[0] in ours | {"aws_cdk"}
     ] == []
-
-
-def test_the_shoal_command_starts_from_a_folder_with_a_space_in_its_name(tmp_path: Path) -> None:
-    launcher = _launcher_in(tmp_path / "my checkout's copy", tmp_path / "my checkout's copy")
-    result = _run(str(launcher), "--help")
-    assert result.returncode == 0, result.stderr
-
-
-def test_a_copied_environment_does_not_run_its_first_checkout(tmp_path: Path) -> None:
-    launcher = _launcher_in(tmp_path / "copy", ROOT)
-    result = _run(str(launcher), "--help")
-    assert result.returncode == 1
-    assert result.stderr.strip().endswith("run `make install` here")
-
-
-def _launcher_in(checkout: Path, made_for: Path) -> Path:
-    """Return the shoal command of a checkout that has our packages, written for `made_for`."""
-    launcher = checkout / ".venv" / "bin" / "shoal"
-    launcher.parent.mkdir(parents=True)
-    for name in ("config", "pipelines", "shoal", "stacks"):
-        (checkout / name).symlink_to(ROOT / name)
-    launcher.write_text(launcher_text(PYTHON, made_for))
-    launcher.chmod(0o755)
-    return launcher
 
 
 def test_the_cdk_command_needs_no_node_on_the_path(tmp_path: Path) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 from pydantic import Field
@@ -21,21 +20,14 @@ from shoal.verbs.new_workload import TASKS, TRAINERS, require_name
 
 FILE = ".shoal-answers.yaml"
 KINDS = (*TASKS, *TRAINERS)
-
-
-class Ci(StrEnum):
-    """Who runs the repository's workflow."""
-
-    GITHUB = "github"
-    GITLAB = "gitlab"
-    NONE = "none"
+CI = ("github", "gitlab", "none")
 
 
 class Place(Settings):
     """Where an environment lies."""
 
     account: AccountId
-    """AWS account id, in quotes."""
+    """AWS account id."""
     region: str
     """AWS region, as in eu-west-1."""
 
@@ -46,13 +38,13 @@ class Answers(Settings):
     shoal: str = version("shoal")
     """Version of Shoal that rendered the repository."""
     project: Slug
-    """What the environments share is called by it, as in acme."""
+    """What the environments share is called by it."""
     workload: Slug
-    """The model's folder in training_code/, as in churn."""
+    """The model's folder in training_code/."""
     kind: str
     """What `shoal new` writes for it: a task of a table, or a trainer of language models."""
-    ci: Ci = Ci.NONE
-    """Who runs the repository's workflow."""
+    ci: Literal["github", "gitlab", "none"] = "none"
+    """Who tests each change."""
     wheels: str = ""
     """Folder or page with the wheels of Shoal; empty: a package index has them."""
     environments: dict[Slug, Place] = Field(min_length=1)

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from shoal.errors import ShoalError, ToolMissingError
-from shoal.processes import Command, run
+from shoal.processes import output_of
 from shoal.top_level import TOP_LEVEL
 
 SOURCE, LOCK = "requirements.in", "requirements.txt"
@@ -25,7 +25,7 @@ def lock(folder: Path) -> None:
 
     The versions are those that Shoal was tested with, or else the ones before, where that fits.
     uv asks the indexes that pip is configured to use, and the place of Shoal's wheels that
-    requirements.in names. Raises CommandError where they do not have everything.
+    requirements.in names. Raises AnswerError where they do not have everything.
     """
     try:  # how packages are installed, which needs the standard library alone
         from shoal_local.runtimes.packages import uv_environment
@@ -44,10 +44,9 @@ def lock(folder: Path) -> None:
             known = {name.lower(): version for name, version in pins} | known
     # uv prefers what its output file has
     made.write_text("".join(f"{name}=={version}\n" for name, version in known.items()))
-    program = (sys.executable, "-m", "uv", "pip", "compile", *options.split(), *plain.split())
-    environment, log = uv_environment(sys.executable), folder / ".shoal" / "logs" / "lock.log"
-    command = (*program, SOURCE, "--output-file", str(made))
-    run(Command("locking", command, folder, environment, log, _TIMEOUT_S))
+    uv = (str(Path(sys.executable).with_name("uv")), "pip", "compile")
+    command = (*uv, *options.split(), *plain.split(), SOURCE, "--output-file", str(made))
+    output_of(command, folder, uv_environment(sys.executable), _TIMEOUT_S)
     wheels = "".join(_WHEELS.findall((folder / SOURCE).read_text(encoding="utf-8")))
     head = f"# Locked from {SOURCE} by `make lock`. Do not edit.\n{wheels}"
     (folder / LOCK).write_text(head + made.read_text(encoding="utf-8"), encoding="utf-8")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from shoal.errors import CommandError, UsageError
+from shoal.errors import AnswerError, UsageError
 from shoal.pipelines.checks.check import check
 from shoal.settings.loading.loader import load_workloads
 from shoal.verbs.init.answers import Answers
@@ -16,7 +16,7 @@ _ALLOWED = {".git", ".venv"}
 """What may be in the folder before."""
 
 
-def init(answers: Answers, folder: Path) -> CommandError | None:
+def init(answers: Answers, folder: Path) -> AnswerError | None:
     """Write the repository that the answers describe into `folder`, which is new or empty.
 
     Returns why requirements.txt could not be locked, or None where it could; the rest is there.
@@ -33,7 +33,7 @@ def init(answers: Answers, folder: Path) -> CommandError | None:
                     check(workload, made)
             try:
                 lock(made)
-            except CommandError as error:
+            except AnswerError as error:
                 problem = error
             folder.mkdir(exist_ok=True)  # it may be the working directory: it stays the same one
             for each in sorted(made.iterdir()):

@@ -1,0 +1,166 @@
+"""`shoal init`: what it renders is the top level, small and right; what is wrong writes nothing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shoal.constructs.app import feature_flags
+from shoal.errors import UsageError
+from shoal.pipelines.checks.check import check
+from shoal.settings.loading.loader import load_workloads
+from shoal.settings.parsing.errors import ConfigError
+from shoal.verbs.init.answers import FILE, KINDS, answers_of
+from shoal.verbs.init.rendering import COPIED, Answers, read_answers, render
+from shoal.verbs.new_workload import TASKS
+from tests.repository import CHECKOUT
+
+ACCOUNTS = {"dev": "111122223333", "staging": "222233334444", "prod": "333344445555"}
+WRITTEN_BY_PROGRAMS = {FILE, "environments/schema.json", "training_code/schema.json"}
+MAX_FILES, MAX_LINES, MAX_LINES_OF_TRAINER = 45, 1700, 1900
+"""A language model's scripts are longer than those of a table."""
+WORKFLOWS = {"github": ".github/workflows/test.yml", "gitlab": ".gitlab-ci.yml"}
+
+
+def answers(**changed: Any) -> Answers:
+    places = {name: {"account": each, "region": "eu-west-1"} for name, each in ACCOUNTS.items()}
+    plain = {"project": "acme", "workload": "churn", "kind": "regression", "environments": places}
+    return answers_of(plain | changed)
+
+
+def texts(folder: Path) -> dict[str, str]:
+    files = (path for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc")
+    return {path.relative_to(folder).as_posix(): path.read_text() for path in files}
+
+
+@pytest.mark.parametrize("ci", ["github", "gitlab", "none"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_rendering_is_small_and_right_and_has_the_top_level(
+    tmp_path: Path, kind: str, ci: str
+) -> None:
+    given = answers(kind=kind, ci=ci)
+    render(given, tmp_path / "one")
+    files = texts(tmp_path / "one")
+
+    read = {name: text for name, text in files.items() if name not in WRITTEN_BY_PROGRAMS}
+    lines = sum(text.count("\n") for text in read.values())
+    assert len(read) <= MAX_FILES
+    assert lines <= (MAX_LINES if kind in TASKS else MAX_LINES_OF_TRAINER)
+    own = {name: text for name, text in files.items() if name.split("/")[0] in COPIED}
+    assert own == {name: (CHECKOUT / name).read_text() for name in own}
+    assert [name for name in WORKFLOWS.values() if name in files] == [
+        name for host, name in WORKFLOWS.items() if host == ci
+    ]
+    assert not [name for name, text in files.items() if "mnist" in text + name or "{%" in name]
+    for name in ACCOUNTS:
+        for workload in load_workloads(name, tmp_path / "one"):
+            assert check(workload, tmp_path / "one").definition
+
+    assert read_answers(tmp_path / "one") == given
+    render(given, tmp_path / "two")
+    assert texts(tmp_path / "two") == files
+
+
+def test_all_that_the_top_level_has_is_rendered(tmp_path: Path) -> None:
+    render(answers(), tmp_path)
+    listed = subprocess.run(
+        ["git", "ls-files", *COPIED, ":!tests/snapshots"],
+        cwd=CHECKOUT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert set(listed.stdout.split()) <= set(texts(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"project": "Acme"}, 'project = "Acme": must be lower-case'),
+        ({"project": ""}, "project"),
+        ({"workload": "../x"}, "workload"),
+        ({"workload": "m" * 21}, "is no name for a workload"),
+        ({"kind": "xgboost"}, 'kind = "xgboost": must be one of: regression'),
+        ({"ci": "jenkins"}, 'ci = "jenkins": must be'),
+        ({"environments": {}}, "environments"),
+        (
+            {"environments": {"dev": {"account": "123", "region": "eu-west-1"}}},
+            "must be twelve digits",
+        ),
+        ({"environments": {"dev": {"account": "1" * 12, "region": "us-esat-1"}}}, "us-east-1?"),
+        ({"environments": {"dev": {"account": "1" * 12}}}, "environments.dev.region"),
+        ({"surprise": "1"}, "surprise"),
+    ],
+)
+def test_a_wrong_answer_is_one_error(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises((ConfigError, UsageError)) as error:
+        answers(**changed)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("text", [None, "", "- a", "a: 1\na: 2", "project: acme"])
+def test_a_repository_without_answers_is_refused(tmp_path: Path, text: str | None) -> None:
+    if text is not None:
+        (tmp_path / FILE).write_text(text)
+    with pytest.raises((ConfigError, UsageError), match=r"\.shoal-answers\.yaml"):
+        read_answers(tmp_path)
+
+
+def command(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run `shoal init team` in `folder`, without a terminal and without a package index."""
+    return subprocess.run(
+        [sys.executable, "-m", "shoal.cli", "init", "team", *options],
+        cwd=folder,
+        env={"UV_OFFLINE": "1", "HOME": str(folder), "PATH": "/usr/bin:/bin"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("file", "options", "message"),
+    [
+        ("team/notes.txt", (), "is not empty (notes.txt)"),
+        ("team", (), "is no folder"),
+        ("", ("--dev", "1234"), "must be twelve digits"),
+        ("", ("--prod", "111122223333/eu-wets-1"), "environments.prod.region"),
+        ("", ("--project", "a" * 24, "--workload", "b" * 20), "environments/base.yaml"),
+    ],
+)
+def test_what_cannot_be_made_leaves_nothing(
+    tmp_path: Path, file: str, options: tuple[str, ...], message: str
+) -> None:
+    if file:
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).write_text("mine")
+    before = texts(tmp_path)
+    result = command(tmp_path, *options)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+    assert texts(tmp_path) == before
+
+
+def test_without_an_index_all_but_the_lock_is_written_and_said(tmp_path: Path) -> None:
+    (tmp_path / "team" / ".git").mkdir(parents=True)
+    result = command(tmp_path)
+    assert result.returncode == 1
+    assert "requirements.txt is missing, because " in result.stderr
+    assert "-m shoal.verbs.init.locking" in result.stderr
+    assert {"app.py", "requirements.in", FILE} <= set(texts(tmp_path / "team"))
+    assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".shoal")] == []
+
+
+def test_a_repository_may_set_flags_of_its_own(tmp_path: Path) -> None:
+    name = "@aws-cdk/core:explicitStackTags"
+    for context, expected in (({}, True), ({name: False}, False)):
+        (tmp_path / "cdk.json").write_text(json.dumps({"context": context}))
+        assert feature_flags(tmp_path)[name] is expected
