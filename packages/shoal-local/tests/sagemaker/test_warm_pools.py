@@ -80,14 +80,6 @@ def test_a_pool_ends_with_its_period_and_is_not_changed_afterwards(account: Acco
         keep(account, "passing", 3600)
 
 
-def test_spot_instances_have_no_pool(account: Account) -> None:
-    request = account.training("pool-spot", EnableManagedSpotTraining=True)
-    request["ResourceConfig"]["KeepAlivePeriodInSeconds"] = 60
-    request["StoppingCondition"]["MaxWaitTimeInSeconds"] = 180
-    with pytest.raises(ClientError, match=r"ValidationException.*cannot be used with spot"):
-        account.sagemaker.create_training_job(**request)
-
-
 def test_a_training_plan_is_described_and_listed(account: Account) -> None:
     job = pooled(account, "planned", "true", TrainingPlanArn=PLAN, KeepAlivePeriodInSeconds=0)
     assert job["ResourceConfig"]["TrainingPlanArn"] == PLAN

@@ -11,21 +11,18 @@ from shoal_local.runtimes.catalog import image
 from shoal_local.sagemaker.container.launch import networks_refused
 from shoal_local.sagemaker.errors import (
     check_fields,
-    invalid,
     not_emulated,
 )
 from shoal_local.sagemaker.jobs.base.channels import check_channel
 from shoal_local.sagemaker.jobs.base.paths import HostPaths
 from shoal_local.sagemaker.jobs.training.capacity import candidates
 from shoal_local.sagemaker.jobs.training.metrics import compile_regex
-from shoal_local.sagemaker.jobs.training.spot import is_spot
 from shoal_local.sagemaker.shapes import Document
 
 _TRACKING = "MLFLOW_TRACKING_URI"
 _ONLY_KEPT = ("DebugHookConfig", "ProfilerConfig", "MlflowConfig")
 """What SageMaker's SDK v2 sends with every job, and where SageMaker's MLflow would track it."""
-_OF_INSTANCES = ("InfraCheckConfig", "RemoteDebugConfig")
-"""What is about instances of AWS's: here are none to check, nor to open a session in."""
+_OF_INSTANCES = ("InfraCheckConfig", "RemoteDebugConfig")  # there are none to look at
 
 _LOOPBACK = re.compile(r"http://(?:127\.0\.0\.1|localhost)(?::([1-9]\d{0,4}))?(?:/|$)")
 
@@ -81,9 +78,6 @@ def tracking_ports(request: Document) -> list[int]:
 
 
 def _check_resources(request: Document) -> None:
-    resources = request["ResourceConfig"]
-    if resources.get("KeepAlivePeriodInSeconds") and is_spot(request):
-        raise invalid("Warm pools (KeepAlivePeriodInSeconds) cannot be used with spot instances")
     asked = candidates(request)
     for each in asked:
         if each.instance_type.split(".")[1].startswith(("trn", "inf")):

@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import Any
 
 import click
 
@@ -142,10 +143,16 @@ def status(
 
 def _print_checkpoint(session: Session, execution: Execution) -> None:
     """Print what a running training would resume from."""
+    look, jobs = _trainings(session, execution)
+    for kept in filter(None, (checkpoint_of(look, job) for job in jobs)):
+        click.echo(f"newest checkpoint in S3: {kept['file']}, {kept['seconds']:.0f} s old")
+
+
+def _trainings(session: Session, execution: Execution) -> tuple[Look, list[dict[str, Any]]]:
+    """Return the training jobs that run."""
     look = Look(session.place, execution, {}, {}, datetime.now(UTC))
-    for step in execution.steps:
-        if step.resource("TrainingJob") and (kept := checkpoint_of(look, look.job(step))):
-            click.echo(f"newest checkpoint in S3: {kept['file']}, {kept['seconds']:.0f} s old")
+    jobs = [look.job(step) for step in execution.steps if step.type == "Training"]
+    return look, [job for job in jobs if job and job["TrainingJobStatus"] == "InProgress"]
 
 
 def _executions(session: Session) -> list[dict[str, str]]:
@@ -271,12 +278,10 @@ def ssh(session: Session, execution: str, host: str) -> None:
     if session.place.is_local:
         raise UsageError("shoal-local has no Systems Manager: its jobs are processes here")
     state = session.pipeline.look(session.pipeline.find(execution))
-    look = Look(session.place, state, {}, {}, datetime.now(UTC))
-    jobs = [job for step in state.steps if step.type == "Training" and (job := look.job(step))]
-    running = [job for job in jobs if job["TrainingJobStatus"] == "InProgress"]
-    if not running:
+    _, jobs = _trainings(session, state)
+    if not jobs:
         raise UsageError(f"execution {state.id} runs no training now")
-    job = running[0]
+    job = jobs[0]
     if not job.get("RemoteDebugConfig", {}).get("EnableRemoteDebug"):
         raise UsageError(
             f"the training {job['name']} lets nobody in: set training.capacity.remote_debug: true,"
