@@ -14,6 +14,7 @@ from shoal.cli.main import shoal
 from shoal.errors import UsageError, WrongAccountError
 from shoal.settings.loading.loader import load_environment
 from shoal.verbs.workspace import Workspace
+from tests.cli.documents import document_in
 from tests.repository import link_checkout
 
 
@@ -33,7 +34,10 @@ def test_one_emulator_enforces_policies_and_plays_the_accounts_of_several_enviro
     assert "accounts 111122223333, 222233334444, 333344445555 in us-east-1" in output
     assert "in us-east-1, policies enforced" in output
     assert "for prod instead: export AWS_ACCESS_KEY_ID=AKIA333344445555ROOT" in output
-    assert "running already: " in up()
+    server = document_in(up("--json"))
+    assert (server["is_new"], len(server["accounts"])) == (False, 3)
+    words = ["--root", str(tmp_path), "doctor", "dev", "--local", "--json"]
+    assert document_in(CliRunner().invoke(shoal, words).stdout)["findings"]
     workspace = Workspace(tmp_path, os.environ)
     for name in ("dev", "staging", "prod"):
         environment = load_environment(name, tmp_path)

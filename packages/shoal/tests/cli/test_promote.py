@@ -16,6 +16,7 @@ from shoal.repository import Repository
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.sections.release import Release
 from shoal.verbs.promote.promotion_path import PromotionStep
+from tests.cli.documents import document_in
 from tests.cli.trained import IMAGE, Checkout, Package, Refused, Registry
 from tests.settings.releases import numbered
 from tests.verbs.conftest import ACCOUNT
@@ -100,11 +101,13 @@ def test_with_push_the_remote_has_the_branch(released: Checkout, good: Package) 
     assert released.git("ls-remote", "origin", branch).startswith(released.git("rev-parse", branch))
 
 
-def test_with_pr_the_output_is_the_text_of_the_pull_request(
+def test_programs_get_the_text_of_a_pull_request(
     released: Checkout, good: Package, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert released.shoal(*TO_STAGING, "--package", good.version, "--pr") == 0
-    title, empty, *body = capsys.readouterr().out.splitlines()
+    assert released.shoal(*TO_STAGING, "--package", good.version, "--json") == 0
+    document = document_in(capsys.readouterr().out)
+    title, empty, *body = document["message"].splitlines()
+    assert document["commit"] == released.git("rev-parse", document["branch"])
     says = f"Promote shoal-mnist-dev version {good.version} from dev to staging"
     assert (title, empty) == (says, "")
     assert "| evaluation | accuracy 0.9918, images 10000 |" in body

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Iterator
 from itertools import cycle
 from types import SimpleNamespace
@@ -380,18 +379,6 @@ def test_each_container_says_what_it_has_loaded(other: str | None, agrees: bool)
     assert answer.message.startswith("5 answers say content ")
     *_, answer = compare(RELEASE, places, ENDPOINT)
     assert answer.question == "live"
-
-
-@pytest.mark.usefixtures("staged")
-def test_programs_read_the_answers(released: Checkout, capsys: pytest.CaptureFixture[str]) -> None:
-    capsys.readouterr()
-    assert released.shoal(*STATUS, "dev", "staging", "--json") == 0
-    rows = json.loads(capsys.readouterr().out)
-    assert {each["environment"] for each in rows} == {"dev", "staging"}
-    assert {each["workload"] for each in rows} == {"mnist"}
-    asked = [each["question"] for each in rows if each["environment"] == "staging"]
-    assert asked == ["registry", "model data", "image", "live"]
-    assert {each["agrees"] for each in rows} == {True}
 
 
 @pytest.mark.parametrize(

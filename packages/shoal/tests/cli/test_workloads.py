@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 from shoal.cli.main import main
 from shoal.cli.options import environment_argument
 from shoal.verbs.workspace import Workspace
+from tests.cli.documents import document_in
 from tests.cli.several import checkout_of_two
 from tests.repository import ROOT
 
@@ -134,7 +134,7 @@ def test_plan_counts_what_is_shared_once(two: Path, capsys: pytest.CaptureFixtur
     plans: dict[str, dict[str, Any]] = {}
     for arguments in ("dev", "dev houses"):
         assert main(["--root", str(two), "plan", *arguments.split(), "--json"]) == 0
-        plans[arguments] = json.loads(capsys.readouterr().out)
+        plans[arguments] = document_in(capsys.readouterr().out)
     of_houses = [f"shoal-houses-dev-{part}" for part in ("image", "pipeline", "monitoring")]
     assert [stack["name"] for stack in plans["dev"]["stacks"]] == [
         "shoal-platform-dev-data",

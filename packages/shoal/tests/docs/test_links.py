@@ -6,6 +6,7 @@ import pytest
 
 from dev.tools.reference import COMMAND, FOLDER, anchor
 from dev.tools.reference import pages as reference_pages
+from shoal.settings.loading.loader import strategy_names
 from tests.docs.pages import ROOT, headings, links, pages, text_of
 
 
@@ -38,3 +39,8 @@ def test_every_page_of_the_docs_is_in_an_index() -> None:
 def test_keys_are_current(name: str) -> None:
     committed = (FOLDER / name).read_text(encoding="utf-8")
     assert committed == reference_pages()[name], f"docs/reference/{name}: run `{COMMAND}`"
+
+
+def test_every_strategy_has_a_page() -> None:
+    pages = {path.stem for path in (ROOT / "docs" / "strategies").glob("*.md")}
+    assert set(strategy_names(ROOT)) - pages == set()

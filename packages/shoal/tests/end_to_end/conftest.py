@@ -25,6 +25,7 @@ from shoal.verbs.workspace import Workspace
 from shoal_local.runtimes.build import build
 from shoal_local.runtimes.catalog import runtimes
 from shoal_local.testing import emulator
+from tests.cli.documents import document_in
 from tests.processes import mentioning
 from tests.repository import link_checkout
 
@@ -112,6 +113,10 @@ class Checkout:
         assert finished.exit_code == 0, finished.output
         return finished.output
 
+    def document(self, *arguments: str) -> dict[str, Any]:
+        """Return the document of `shoal` with --json, which must end well."""
+        return document_in(self.succeed(*arguments, "--json"))
+
     @contextmanager
     def emulator(self, *environments: str) -> Iterator[str]:
         """An emulator of these environments that applies the policies of every role; what `local
@@ -120,7 +125,7 @@ class Checkout:
         try:
             yield self.succeed("local", "up", *environments, "--enforce-iam")
         finally:
-            self.run("local", "down")
+            self.document("local", "down")
 
     def run_json(self) -> dict[str, Any]:
         """The run of the last demo."""

@@ -27,6 +27,7 @@ import aws_cdk as cdk  # noqa: E402 - starts Node.js
 
 from local_kit.control import Account, eventually, running, still  # noqa: E402
 from shoal.constructs.schedules.schedules import Schedules  # noqa: E402
+from tests.cli.documents import document_in  # noqa: E402
 from tests.functions.invocation import FUNCTIONS  # noqa: E402
 from tests.functions.test_start import PIPELINE, executions, make_pipeline  # noqa: E402
 from tests.repository import ROOT  # noqa: E402
@@ -166,7 +167,10 @@ def test_a_paused_schedule_starts_nothing_until_it_is_resumed(
     )
     calls = still(lambda: answers(account))  # what was under way may still come
     assert not eventually(lambda: answers(account) != calls, 3.0)
-    assert main(["--root", str(root), "schedule", "resume", "dev", "often", "--local"]) == 0
+    words = ["schedule", "resume", "dev", "often", "--local", "--json"]
+    assert main(["--root", str(root), *words]) == 0
+    (schedule,) = document_in(capsys.readouterr().out)["schedules"]
+    assert (schedule["name"], schedule["paused"]) == ("often", False)
     assert eventually(lambda: len(answers(account)) > len(calls) + 2)
 
 

@@ -19,6 +19,7 @@ import pytest
 
 from local_kit.control import eventually
 from shoal.aws.target import Target
+from tests.cli.documents import document_in
 from tests.end_to_end.conftest import Checkout, Finished
 from tests.repository import ROOT
 from tests.training_code.mnist import write_subset
@@ -33,7 +34,7 @@ SCHEMA = json.loads((ROOT / "packages/shoal/src/shoal/page/run.schema.json").rea
 def emulator(checkout: Checkout) -> Iterator[dict[str, str]]:
     """A deployed `dev`; what `local up` tells to export."""
     with checkout.emulator("dev") as started:
-        checkout.succeed("deploy", "dev", "--local")
+        assert checkout.document("deploy", "dev", "--local")["pipelines"] == [PIPELINE]
         yield dict(re.findall(r"export (\w+)=(\S+)", started))
 
 
@@ -56,7 +57,8 @@ def failed(emulator: dict[str, str], checkout: Checkout) -> Finished:
 def uploads(failed: Finished, checkout: Checkout) -> tuple[Finished, Finished]:
     """The dataset, uploaded twice."""
     assert failed
-    first, second = (checkout.run("data", "upload", "dev", "--local") for _ in range(2))
+    words = ("data", "upload", "dev", "--local", "--json")
+    first, second = (checkout.run(*words) for _ in range(2))
     return first, second
 
 
@@ -158,9 +160,9 @@ def without(emulator: dict[str, str], actor: str, sid: str) -> Iterator[None]:
 def run_json(checkout: Checkout, run: str, folder: Path) -> dict[str, Any]:
     """Return what `shoal report` writes of a run, which has the form that it says."""
     file = folder / "run.json"
-    finished = checkout.run("report", "dev", run, "--local", "--output", str(file))
-    assert finished.exit_code == 0, finished.output
+    reported = checkout.document("report", "dev", run, "--local", "--output", str(file))
     record: dict[str, Any] = json.loads(file.read_text())
+    assert (reported["run"], reported["verdict"]) == (run, record["verdict"])
     jsonschema.validate(record, SCHEMA)
     return record
 
@@ -188,7 +190,7 @@ def test_the_report_of_a_failed_run_quotes_the_line_that_says_why(
     failed: Finished, trained: Finished, checkout: Checkout, tmp_path: Path
 ) -> None:
     good, bad = run_id(trained), run_id(failed)
-    listed = json.loads(checkout.run("runs", "dev", "--local", "--json").output)
+    listed = checkout.document("runs", "dev", "--local")["runs"]
     status = {each["run"]: each["status"] for each in listed}
     assert (status[good], status[bad]) == ("Succeeded", "Failed")
     shown = checkout.run("runs", "dev", "--local").output
@@ -205,10 +207,10 @@ def test_the_report_of_a_failed_run_quotes_the_line_that_says_why(
 
 
 def test_who_watches_an_ended_run_sees_its_end(trained: Finished, checkout: Checkout) -> None:
-    watched = checkout.run("watch", "dev", run_id(trained), "--local")
-    assert watched.exit_code == 0, watched.output
-    assert "step Train (Training): Succeeded" in watched.output
-    assert f"execution {run_id(trained)} succeeded" in watched.output
+    watched = checkout.succeed("watch", "dev", run_id(trained), "--local", "--json")
+    assert "step Train (Training): Succeeded" in watched
+    document = document_in(watched)
+    assert (document["status"], document["verdict"]["outcome"]) == ("Succeeded", "Succeeded")
 
 
 def test_who_follows_a_run_keeps_its_page(failed: Finished, trained: Finished) -> None:
@@ -224,8 +226,9 @@ def page_data(s3: Any, run: str) -> dict[str, Any]:
 
 
 def test_a_run_nobody_follows_leaves_its_page(emulator: dict[str, str], checkout: Checkout) -> None:
-    run = run_id(checkout.run("run", "dev", "--local"))
-    checkout.run("stop", "dev", run, "--local")
+    arn = checkout.document("run", "dev", "--local")["execution"]
+    run = arn.rpartition("/")[2]
+    assert checkout.document("stop", "dev", run, "--local")["execution"] == arn
     s3 = target_of(emulator).client("s3")
 
     def kept() -> set[str]:
@@ -288,12 +291,10 @@ def test_an_execution_that_fails_is_told_by_run_and_status(
     assert (failed.exit_code, "step Train failed" in failed.output) == (1, True), failed.output
     status = checkout.run("status", "dev", run_id(failed), "--local").output
     assert re.search(r"Train +Training +Failed", status), status
-    listed = json.loads(checkout.run("status", "dev", "--local", "--json").output)
-    ((_, executions),) = listed.items()
+    ((_, executions),) = checkout.document("status", "dev", "--local")["executions"].items()
     states = {each["execution"]: each["status"] for each in executions}
     assert states.items() >= {run_id(trained): "Succeeded", run_id(failed): "Failed"}.items()
-    one = json.loads(checkout.run("status", "dev", run_id(failed), "--local", "--json").output)
-    jsonschema.validate(one, SCHEMA)
+    one = checkout.document("status", "dev", run_id(failed), "--local")
     assert (one["run"]["id"], one["verdict"]["step"]) == (run_id(failed), "Train")
 
 
@@ -355,8 +356,7 @@ def test_an_edit_is_shown_with_the_command_that_deploys_it(
 
 
 def test_the_dataset_is_uploaded_once(uploads: tuple[Finished, Finished]) -> None:
-    assert "4 of 4 files uploaded" in uploads[0].output
-    assert "0 of 4 files uploaded" in uploads[1].output
+    assert [document_in(each.output)["uploaded"] for each in uploads] == [4, 0]
 
 
 @pytest.mark.usefixtures("uploads")
@@ -390,13 +390,13 @@ def test_a_trained_model_can_be_served_and_a_sweep_says_what_it_would_delete(
     seven = str(ROOT / "training_code" / "mnist" / "smoke_test" / "7.json")
     with serving(emulator):
         answers = [
-            json.loads(checkout.succeed("invoke", "dev", "--local", *body))
+            json.loads("".join(checkout.document("invoke", "dev", "--local", *body)["parts"]))
             for body in ((), ("--body", seven))
         ]
-        swept = checkout.succeed("destroy", "dev", "--local", "--leftovers", "--dry-run")
+        words = ("destroy", "dev", "--local", "--leftovers", "--dry-run")
+        (swept,) = checkout.document(*words)["leftovers"].values()
     assert [each["predictions"][0]["digit"] for each in answers] == [0, 7]
-    assert "would be removed: nothing" in swept
-    assert "endpoints: " in swept
+    assert (swept["dry_run"], swept["past_ttl"], swept["endpoints"]) == (True, [], 1)
 
 
 @pytest.mark.usefixtures("trained")

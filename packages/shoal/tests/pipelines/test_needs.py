@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from shoal.pipelines.checks.check import check
 from shoal.pipelines.checks.needs import Unknown, place_of
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.parsing.errors import ConfigError
+from tests.cli.documents import document_in
 from tests.letters import FOLDER
 from tests.tables import rows
 
@@ -196,7 +196,7 @@ def test_the_plan_says_where_it_would_run_how_long_and_for_how_much(
 def test_json_has_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = repository(tmp_path, 30)
     assert main(["--root", str(root), "plan", "lab", "--json"]) == 0
-    memory = json.loads(capsys.readouterr().out)["gpu_memory"]
+    memory = document_in(capsys.readouterr().out)["gpu_memory"]
     assert (memory["gib_of_a_rank"], memory["steps"]) == (31.0, 3600)
     places = {place["instance_type"]: place for place in memory["places"]}
     assert (places["ml.g5.48xlarge"]["fits"], places["ml.p4d.24xlarge"]["usd"]) == (False, 101.0051)

@@ -10,18 +10,6 @@ from importlib import import_module
 
 import click
 
-FORMER = {
-    "drift": "use `shoal diff`, `cdk drift`, and `shoal release status` for what is pinned and"
-    " served",
-    "compare": "`shoal report` writes the page of a run, which compares it with the one before",
-    "dashboard": "CloudWatch shows it, and `aws cloudwatch get-dashboard` prints it",
-    "export": "use `shoal report ENV RUN --mlflow URI`",
-    "strategies": "use `shoal plan ENV --strategies`",
-    "sweep": "use `shoal destroy ENV --leftovers`",
-    "ui": "use `shoal runs ENV`, and `shoal report` for the page of a run",
-}
-"""Commands that are gone, and what to use instead."""
-
 
 class Deferred(click.Command):
     """A placeholder in the group's help: a command's name, its module below `shoal.cli.commands`,
@@ -46,7 +34,5 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] in FORMER:
-            ctx.fail(f"There is no command '{args[0]}' any more; {FORMER[args[0]]}.")
         name, command, rest = super().resolve_command(ctx, args)
         return name, command.load() if isinstance(command, Deferred) else command, rest

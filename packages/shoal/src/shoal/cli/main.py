@@ -6,13 +6,15 @@ is nothing to promote. 130: interrupted, and cleaned up; a deployment says what 
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from shoal.cli.exit_codes import INTERRUPTED, OK, exit_code_of
+from shoal.cli.exit_codes import FAILED, INTERRUPTED, OK, error_document, exit_code_of, is_answer
 from shoal.cli.interrupts import interrupted_once
 from shoal.cli.lazy import Deferred, LazyGroup
 
@@ -55,11 +57,7 @@ _COMMANDS = (
     ("check", "platform.check", "Validate every environment's and every workload's file."),
     ("data", "models.data", "The dataset of an environment."),
     ("demo", "models.demo", "Run all of it on this machine, from deploy to destroy."),
-    (
-        "deploy",
-        "platform.deployment",
-        "Deploy the stacks of ENV; bootstrap and build images if needed.",
-    ),
+    ("deploy", "platform.deployment", "Deploy the stacks of ENV, with all that they need."),
     ("destroy", "platform.destroy", "Stop what runs in ENV, and delete all that it has."),
     ("diff", "platform.deployment", "Compare ENV as the checkout has it with what is deployed."),
     ("doctor", "platform.doctor", "Ask AWS what decides whether ENV can be deployed and train."),
@@ -72,16 +70,13 @@ _COMMANDS = (
     ("new", "models.new", "Write a workload that runs at once, and an environment for it."),
     ("plan", "platform.plan", "Show what ENV would consist of and cost; nothing is created."),
     ("promote", "models.promote", "Pin a model of one environment in the file of the next."),
-    (
-        "prove",
-        "platform.prove",
-        "Type the first run on AWS in ACCOUNT, and take it all away.",
-    ),
+    ("prove", "platform.prove", "Type the first run on AWS in ACCOUNT, and take it all away."),
     ("release", "models.promote", "The models that environments pin."),
     ("report", "models.runs", "Write the page of RUN (an ARN, an id, or `latest`)."),
     ("run", "models.executions", "Start an execution of ENV's pipeline."),
     ("runs", "models.runs", "List the runs of ENV: what each measured, took and cost."),
     ("schedule", "models.schedule", "When the pipeline of an environment starts by itself."),
+    ("schema", "platform.schema", "Print the schemas of what verbs print with --json."),
     ("status", "models.executions", "Show the executions of ENV, or the steps of EXECUTION."),
     ("stop", "models.executions", "Ask EXECUTION (an ARN, an id, or `latest`) to stop."),
     ("synth", "platform.deployment", "Write the CloudFormation templates of ENV, or of all."),
@@ -131,26 +126,37 @@ def shoal(context: click.Context, root: Path) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command and return its exit code. Users see one message, never a traceback."""
+    """Run one command and return its exit code. Users see one message, never a traceback; with
+    --json also one document.
+    """
+    words = sys.argv[1:] if arguments is None else arguments
     try:
         with interrupted_once():
-            return int(shoal.main(args=arguments, prog_name="shoal", standalone_mode=False) or OK)
+            return int(shoal.main(args=words, prog_name="shoal", standalone_mode=False) or OK)
     except click.ClickException as error:
         error.show()
-        return error.exit_code
-    except (click.Abort, KeyboardInterrupt):
+        return _failed(words, error, error.format_message(), error.exit_code)
+    except (click.Abort, KeyboardInterrupt) as error:
         click.echo("shoal: interrupted", err=True)
-        return INTERRUPTED
+        return _failed(words, error, "interrupted", INTERRUPTED)
     except Exception as error:
         from shoal.errors import refusal  # imports botocore
         from shoal.settings.parsing.errors import one_line
 
         code = exit_code_of(error)
+        message = "\n".join(one_line(line) for line in refusal(error).split("\n"))
         if code is None:
+            _failed(words, error, message, FAILED)
             raise
-        lines = (one_line(line) for line in refusal(error).split("\n"))
-        click.echo("shoal: " + "\n".join(lines), err=True)
-        return code
+        click.echo(f"shoal: {message}", err=True)
+        return _failed(words, error, message, code)
+
+
+def _failed(words: Sequence[str], error: BaseException, message: str, code: int) -> int:
+    """Print the document of the error where one is asked for; return the exit code."""
+    if "--json" in words and not is_answer(error):
+        click.echo(json.dumps(error_document(error, message, code), indent=2))
+    return code
 
 
 if __name__ == "__main__":

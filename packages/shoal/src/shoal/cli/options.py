@@ -81,6 +81,12 @@ local_option = click.option(
     help="Use the emulator on this machine, whatever the environment's `target` says.",
 )
 
+strategy_option = click.option(
+    "--strategy",
+    metavar="NAME",
+    help="Another way to distribute the training: a file in environments/strategies/.",
+)
+
 
 def session_command(command: _Command) -> Callable[..., Any]:
     """Give the command a `session`, one workload of ENV, instead of ENV, WORKLOAD and --local."""

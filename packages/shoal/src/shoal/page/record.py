@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, is_dataclass
 from typing import Any
 
 from shoal.aws import registry
@@ -38,11 +38,16 @@ Logs = Mapping[str, StepLog]
 
 
 def json_text(run: Mapping[str, Any], **form: Any) -> str:
-    """Return a run as JSON in ASCII: an endpoint may have answered NaN, which becomes null, or half
-    of a character. `form` is what json.dumps takes.
+    """Return a run, or another document, as JSON in ASCII: an endpoint may have answered NaN, which
+    becomes null, or half of a character. `form` is what json.dumps takes.
     """
-    finite = json.loads(json.dumps(run), parse_constant=lambda _: None)
+    text = json.dumps(run, default=_plain)
+    finite = json.loads(text, parse_constant=lambda _: None)
     return json.dumps(finite, allow_nan=False, **form)
+
+
+def _plain(value: Any) -> Any:
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else str(value)
 
 
 def record(place: Place, arn: str, *, with_logs: bool = True) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass, field, fields
 
 from shoal.aws.target import Target
-from shoal.errors import ExecutionError, NotFoundError
+from shoal.errors import AnswerError, NotFoundError
 
 _PATIENCE_S = 330.0
 """The function's own limit is five minutes."""
@@ -32,7 +32,7 @@ class Swept:
 def sweep(target: Target, function: str, *, dry_run: bool) -> Swept:
     """Run the sweeper now.
 
-    Raises NotFoundError when it is not deployed, and ExecutionError when it failed.
+    Raises NotFoundError when it is not deployed, and AnswerError when it failed.
     """
     client = target.client("lambda", patience_s=_PATIENCE_S)
     try:
@@ -43,7 +43,7 @@ def sweep(target: Target, function: str, *, dry_run: bool) -> Swept:
         ) from None
     payload = json.loads(answer["Payload"].read())
     if "FunctionError" in answer:
-        raise ExecutionError(
+        raise AnswerError(
             f"{function} failed: {payload.get('errorType')}: {payload.get('errorMessage')}"
         )
     return Swept(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from shoal.cli.answers import answers, tell
 from shoal.cli.options import session_command
 from shoal.cli.view import open_view
 from shoal.verbs import dataset
@@ -26,11 +27,13 @@ def data() -> None:
     metavar="FOLDER",
     help="Upload what is in FOLDER/CHANNEL/ of each channel instead.",
 )
+@answers(uploaded=int)
 def upload(session: Session, folder: Path | None) -> None:
     """Upload the dataset of ENV's workload, as its script `prepare` writes it; files that are there
     already stay.
     """
     with open_view() as view:
-        dataset.upload_workload(
+        count = dataset.upload_workload(
             session.target, session.environment, session.workspace.root, view, folder
         )
+    tell(uploaded=count)

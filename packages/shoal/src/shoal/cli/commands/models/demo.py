@@ -8,8 +8,9 @@ from typing import Any
 
 import click
 
-from shoal.cli.exit_codes import FAILED, INTERRUPTED
+from shoal.cli.answers import Verdict, answers, exit_as, tell
 from shoal.cli.interrupts import ENDS, interrupted_once
+from shoal.cli.options import strategy_option
 from shoal.cli.view import open_view
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.parsing.errors import one_line
@@ -21,11 +22,7 @@ from shoal.verbs.workspace import Workspace
 @click.command()
 @click.argument("environment", metavar="[ENV]", default="dev")
 @click.argument("workload", metavar="[WORKLOAD]", required=False)
-@click.option(
-    "--strategy",
-    metavar="NAME",
-    help="Another way to distribute the training; `shoal plan ENV --strategies` lists them.",
-)
+@strategy_option
 @click.option(
     "--output",
     type=click.Path(path_type=Path, file_okay=False),
@@ -45,6 +42,13 @@ from shoal.verbs.workspace import Workspace
     help="Refuse what the policies of a caller's role do not allow, as AWS does.",
 )
 @click.pass_obj
+@answers(
+    output=str,
+    summary=dict[str, Any],
+    verdict=Verdict | None,
+    gates=list[dict[str, Any]],
+    failures=list[dict[str, str]],
+)
 def demo(
     workspace: Workspace,
     environment: str,
@@ -66,12 +70,12 @@ def demo(
         outcome = demo.run(shield)
     page = folder / PAGE
     for name, text in result_of(demo.run_record, demo.summary, page if page.is_file() else None):
-        click.echo(f"{name:12} {one_line(text)}")
+        tell(f"{name:12} {one_line(text)}")
+    run = demo.run_record or {"verdict": None, "gates": []}
+    tell(output=folder, summary=demo.summary, verdict=run["verdict"], gates=run["gates"])
     if outcome.failures:
         click.echo(f"all logs: {folder / LOGS}", err=True)
-        for failure in outcome.failures:
-            click.echo(f"shoal demo: {failure.phase}: {failure.message}", err=True)
-        raise click.exceptions.Exit(INTERRUPTED if outcome.interrupted else FAILED)
+    exit_as(outcome)
 
 
 def result_of(

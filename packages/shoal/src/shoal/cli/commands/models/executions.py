@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,6 +16,7 @@ from shoal.aws.events import Planned
 from shoal.aws.execution import Execution
 from shoal.aws.logs import LogTail, location_of
 from shoal.aws.registry import APPROVED
+from shoal.cli.answers import Verdict, answers, is_json, tell
 from shoal.cli.columns import columns
 from shoal.cli.options import environment_argument, local_option, session_command
 from shoal.cli.view import open_view
@@ -36,6 +37,16 @@ from shoal.verbs.follow import Follower
 from shoal.verbs.parameters import check_declared, check_values, parse_parameters
 from shoal.verbs.workspace import Session, Workspace
 
+_followed = answers(
+    execution=str,
+    status=str | None,
+    verdict=Verdict | None,
+    gates=list[str],
+    model_package=str | None,
+    page=str | None,
+    next=list[str],
+)
+
 
 @click.command()
 @environment_argument
@@ -52,6 +63,7 @@ from shoal.verbs.workspace import Session, Workspace
     "--follow", is_flag=True, help="Stay until the execution has ended. Ctrl-C leaves it running."
 )
 @click.pass_obj
+@_followed
 def run(
     workspace: Workspace,
     environment: str,
@@ -75,7 +87,7 @@ def run(
     if settings.training.capacity.retry_for_s:
         refuse_short(session.target, settings)
     arn = session.pipeline.start(values)
-    click.echo(f"started: {arn}")
+    tell(f"started: {arn}", execution=arn)
     if follow:
         _follow(session, arn)
 
@@ -83,6 +95,7 @@ def run(
 @click.command()
 @session_command
 @click.argument("execution", default="latest")
+@_followed
 def watch(session: Session, execution: str) -> None:
     """Follow EXECUTION (an ARN, an id, or `latest`) to its end. Ctrl-C leaves it running."""
     _follow(session, session.pipeline.find(execution))
@@ -92,48 +105,42 @@ def watch(session: Session, execution: str) -> None:
 @environment_argument
 @click.argument("execution", required=False)
 @local_option
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print it as JSON; EXECUTION in run.json's form."
-)
 @click.pass_obj
+@answers(or_run=True, executions=dict[str, list[dict[str, str]]], serving=dict[str, str])
 def status(
     workspace: Workspace,
     environment: str,
     workload: str | None,
     execution: str | None,
     local: bool,
-    as_json: bool,
 ) -> None:
     """Show the executions of ENV, or the steps of EXECUTION.
 
-    EXECUTION is an ARN, an id, or `latest`. Exit code 2 where a pipeline is not deployed; those of
-    other workloads are shown.
+    EXECUTION is an ARN, an id, or `latest`; its document is run.json without logs. Exit code 2
+    where a pipeline is not deployed; those of other workloads are shown.
     """
     if execution:
         session = workspace.open(environment, local, workload)
         arn = session.pipeline.find(execution)
-        if as_json:
-            click.echo(json.dumps(record(session.place, arn, with_logs=False), indent=2))
+        if is_json():
+            tell(**record(session.place, arn, with_logs=False))
             return
         state = session.pipeline.look(arn)
-        click.echo("\n".join(lines_of(state)))
+        tell("\n".join(lines_of(state)))
         _print_checkpoint(session, state)
         _print_result(session, state)
         return
     whole = workspace.open_whole(environment, local, workload)
-    if as_json:
-        click.echo(json.dumps({each.title: _executions(each) for each in whole.each}, indent=2))
-        return
     if len(whole.each) == 1:
         _print_executions(whole.each[0])
         return
     missing = []
     for each in whole.each:
-        click.echo(f"{each.title}:")
+        tell(f"{each.title}:")
         try:
             _print_executions(each)
         except NotFoundError as error:  # the others may be deployed
-            click.echo(str(error))
+            tell(str(error))
             missing.append(each.title)
     if missing:
         raise NotFoundError(
@@ -145,7 +152,7 @@ def _print_checkpoint(session: Session, execution: Execution) -> None:
     """Print what a running training would resume from."""
     look, jobs = _trainings(session, execution)
     for kept in filter(None, (checkpoint_of(look, job) for job in jobs)):
-        click.echo(f"newest checkpoint in S3: {kept['file']}, {kept['seconds']:.0f} s old")
+        tell(f"newest checkpoint in S3: {kept['file']}, {kept['seconds']:.0f} s old")
 
 
 def _trainings(session: Session, execution: Execution) -> tuple[Look, list[dict[str, Any]]]:
@@ -170,11 +177,13 @@ def _executions(session: Session) -> list[dict[str, str]]:
 def _print_executions(session: Session) -> None:
     if endpoint := serving.live_endpoint(session.target, session.names.serving_endpoint):
         failure = endpoint.failure and f"; why a deployment of it failed: {endpoint.failure}"
-        click.echo(one_line(f"serving: {endpoint}{failure}"))
+        told = one_line(f"{endpoint}{failure}")
+        tell(f"serving: {told}", serving={session.title: told})
     session.pipeline.definition()
     executions = _executions(session)
+    tell(executions={session.title: executions})
     if not executions:
-        click.echo(
+        tell(
             f"pipeline {session.names.pipeline} has had no executions; start one with `shoal run"
             f" {session.arguments}`"
         )
@@ -183,12 +192,13 @@ def _print_executions(session: Session) -> None:
     for each in executions:
         started_at = datetime.fromisoformat(each["started_at"]).astimezone()
         rows.append((each["execution"], each["status"], f"{started_at:%Y-%m-%d %H:%M:%S}"))
-    click.echo("\n".join(columns(rows)))
+    tell("\n".join(columns(rows)))
 
 
 @click.command()
 @session_command
 @click.argument("execution")
+@answers(execution=str)
 def stop(session: Session, execution: str) -> None:
     """Ask EXECUTION (an ARN, an id, or `latest`) to stop."""
     arn = session.pipeline.find(execution)
@@ -198,7 +208,15 @@ def stop(session: Session, execution: str) -> None:
             f"execution {state.id} has ended already as {state.status}: there is nothing to stop"
         )
     session.pipeline.stop(arn)
-    click.echo(f"stopping: {arn}")
+    tell(f"stopping: {arn}", execution=arn)
+
+
+@dataclass(frozen=True)
+class _Line:
+    at: str
+    host: str
+    rank: int | None
+    text: str
 
 
 @click.command()
@@ -214,6 +232,7 @@ def stop(session: Session, execution: str) -> None:
     metavar="N",
     help="Only lines that a launcher marks as rank N's.",
 )
+@answers(execution=str, step=str, lines=list[_Line])
 def logs(
     session: Session,
     execution: str,
@@ -240,24 +259,25 @@ def logs(
         raise NotFoundError(f"step {step} ({match.type}) runs no code that could log")
     log = LogTail(session.target.client("logs"), location)
     ranks: set[int | None] = set()
+    tell(execution=arn, step=step)
 
-    def wanted() -> Iterator[str]:
-        for line in log.read():
-            line_rank = None if rank is None else rank_of(line.text)
-            ranks.add(line_rank)
-            if host in (None, line.host) and line_rank == rank:
-                yield line.text
+    def wanted() -> Iterator[_Line]:
+        for each in log.read():
+            line = _Line(each.at.isoformat(), each.host, rank_of(each.text), each.text)
+            ranks.add(line.rank)
+            if host in (None, line.host) and rank in (None, line.rank):
+                yield line
 
-    for text in deque(wanted(), tail) if tail else wanted():
-        click.echo(text)
+    for line in deque(wanted(), tail) if tail else wanted():
+        tell(line.text, lines=[line])
     while follow and not match.has_ended:
         time.sleep(session.poll_s)
         match = session.pipeline.look(arn).step(step) or match
         location = location_of(session.target, match) or location
         if location.stream_prefix != log.location.stream_prefix:  # another attempt has another job
             log = LogTail(session.target.client("logs"), location)
-        for text in wanted():
-            click.echo(text)
+        for line in wanted():
+            tell(line.text, lines=[line])
     if rank is not None and ranks == {None}:
         click.echo(
             "no line of this log names a rank; without --rank all lines are printed", err=True
@@ -268,6 +288,7 @@ def logs(
 @session_command
 @click.argument("execution")
 @click.argument("host", default="algo-1")
+@answers(command=str)
 def ssh(session: Session, execution: str, host: str) -> None:
     """Print the command that opens a shell in the running training.
 
@@ -292,11 +313,13 @@ def ssh(session: Session, execution: str, host: str) -> None:
         raise UsageError(f"there is no host {host!r}; there are {', '.join(hosts)}")
     # developer guide, "Access a training container through AWS Systems Manager (SSM)"
     target = f"sagemaker-training-job:{job['name']}_{host}"
-    click.echo(f"aws ssm start-session --region {session.target.region} --target {target}")
+    command = f"aws ssm start-session --region {session.target.region} --target {target}"
+    tell(command, command=command)
 
 
 def _follow(session: Session, arn: str) -> None:
     pipeline = session.pipeline
+    tell(execution=arn)
     try:
         with open_view() as view:
             view(Planned(pipeline.planned_steps()))
@@ -314,17 +337,20 @@ def _follow(session: Session, arn: str) -> None:
             f"it goes on: `shoal status {arguments}`; to end it: `shoal stop {arguments}`", err=True
         )
         raise
+    tell(status=execution.status)
     keep_page(session, arn)
     follower.raise_unless_succeeded(execution)
-    click.echo(f"execution {execution.id} succeeded")
+    tell(f"execution {execution.id} succeeded")
     _print_result(session, execution)
 
 
 def keep_page(session: Session, arn: str) -> None:
     """Keep the page of a run that has ended; where that fails, say so and go on."""
     try:
-        place = session.place
-        click.echo(f"page: {keep(place, with_others(place, arn), session.workspace.root)}")
+        shown = with_others(session.place, arn)
+        tell(verdict=shown["verdict"])
+        page = keep(session.place, shown, session.workspace.root)
+        tell(f"page: {page}", page=page)
     except Exception as error:  # noqa: BLE001 (the outcome is the run's, whatever its log holds)
         is_known = isinstance(error, (ShoalError, *AWS_ERRORS))
         reason = refusal(error) if is_known else one_line(f"{type(error).__name__}: {error}")
@@ -334,18 +360,19 @@ def keep_page(session: Session, arn: str) -> None:
 def _print_result(session: Session, execution: Execution) -> None:
     """Print what was measured and registered, and what to do next."""
     for gate in gates_of(session.target, execution):
-        click.echo(one_line(f"gate: {gate}"))
+        tell(one_line(f"gate: {gate}"), gates=[one_line(str(gate))])
     commands = [f"shoal report {session.arguments} {execution.id} -o run.html"]
     try:
         package = package_of(session.target, execution)
     except (NotFoundError, *AWS_ERRORS) as error:  # deleted, or not to be read by these credentials
-        click.echo(f"model package: {refusal(error)}")
+        tell(f"model package: {refusal(error)}")
         package = None
     if package:
-        click.echo(f"model package version {package.version} is {package.approval}")
+        line = f"model package version {package.version} is {package.approval}"
+        tell(line, model_package=package.arn)
         if package.approval != APPROVED:
             commands.insert(0, f"shoal approve {session.arguments} {package.version}")
-    click.echo("\n  ".join(("next:", *commands)))
+    tell("\n  ".join(("next:", *commands)), next=commands)
 
 
 def lines_of(execution: Execution) -> Iterator[str]:

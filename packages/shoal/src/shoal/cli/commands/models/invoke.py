@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from shoal.cli.answers import answers, tell
 from shoal.cli.options import session_command
 from shoal.errors import UsageError
 from shoal.settings.loading.workload import load_workload, workload_folder
@@ -46,6 +47,7 @@ _TYPES = {".json": "application/json", ".csv": "text/csv", ".npy": "application/
     is_flag=True,
     help="Print the answer while it arrives; the model must send it in parts.",
 )
+@answers(endpoint=str, parts=list[str])
 def invoke(
     session: Session,
     body: Path | None,
@@ -72,7 +74,8 @@ def invoke(
     kind = content_type or _TYPES.get(body.suffix, "application/octet-stream")
     if stream:
         for part in stream_answer(session.target, name, body.read_bytes(), kind, accept):
-            click.echo(part, nl=False)
+            tell(part, nl=False, endpoint=name, parts=[part.decode(errors="replace")])
         return
     answer = send(session.target, name, body.read_bytes(), kind, accept)
-    click.echo(answer, nl=not answer.endswith(b"\n"))
+    text = answer.decode(errors="replace")
+    tell(answer, nl=not answer.endswith(b"\n"), endpoint=name, parts=[text])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from shoal.cli.answers import answers, tell
 from shoal.errors import UsageError
 from shoal.verbs.new_workload import TASKS, TRAINERS, write_workload
 from shoal.verbs.workspace import Workspace
@@ -23,6 +24,7 @@ from shoal.verbs.workspace import Workspace
     help="A language model, trained by Hugging Face's Trainer or TRL, instead of a task.",
 )
 @click.pass_obj
+@answers(folder=str, environment_file=str, next=list[str])
 def new(workspace: Workspace, name: str, task: str | None, trainer: str | None) -> None:
     """Write a workload that runs at once, and an environment for it.
 
@@ -37,10 +39,12 @@ def new(workspace: Workspace, name: str, task: str | None, trainer: str | None) 
         f"shoal demo {name}": "all of it on this machine: deploy, train, evaluate, serve, destroy",
     }
     width = max(map(len, steps))
-    click.echo(f"{folder}/ is a workload that runs; {file} says where")
-    click.echo("next:")
-    for command, purpose in steps.items():
-        click.echo(f"  {command:{width}}  {purpose}")
-    click.echo(
-        f"to run it beside others: `{name}: {{}}` below `workloads` in an environment's file"
+    tell(
+        f"{folder}/ is a workload that runs; {file} says where",
+        folder=folder,
+        environment_file=file,
     )
+    tell("next:")
+    for command, purpose in steps.items():
+        tell(f"  {command:{width}}  {purpose}", next=[command])
+    tell(f"to run it beside others: `{name}: {{}}` below `workloads` in an environment's file")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import click
 
 from shoal.aws import registry
 from shoal.aws.registry import APPROVED, REJECTED
+from shoal.cli.answers import answers, tell
 from shoal.cli.options import local_option, session_command
 from shoal.cli.release_message import message_of
 from shoal.errors import DisagreementError, NotFoundError, PromotionError, UsageError
@@ -28,10 +28,17 @@ from shoal.verbs.workspace import Session, Workspace
 _MARKS = {True: "ok      ", False: "DIFFERS ", None: "unknown "}
 
 
+@dataclass(frozen=True)
+class _Answer(Answer):
+    environment: str = ""
+    workload: str = ""
+
+
 @click.command()
 @session_command
 @click.argument("package", metavar="[PACKAGE]", required=False)
 @click.option("--comment", help="Why, in your words; the registry keeps it.")
+@answers(package=str, changed_by=str, was_approved=bool)
 def approve(session: Session, package: str | None, comment: str | None) -> None:
     """Approve a version of ENV's registry, as yourself.
 
@@ -46,10 +53,12 @@ def approve(session: Session, package: str | None, comment: str | None) -> None:
             f" {session.arguments} {before.version}`"
         )
     if before.approval == APPROVED:
-        click.echo(f"approved already: {arn}, by {before.changed_by}")
-        return
-    after = registry.approve(session.target, arn, comment)
-    click.echo(f"approved: {after.arn}, by {after.changed_by}")
+        tell(f"approved already: {arn}, by {before.changed_by}")
+        after = before
+    else:
+        after = registry.approve(session.target, arn, comment)
+        tell(f"approved: {after.arn}, by {after.changed_by}")
+    tell(package=arn, changed_by=after.changed_by, was_approved=before.approval == APPROVED)
 
 
 @click.command()
@@ -71,22 +80,16 @@ def approve(session: Session, package: str | None, comment: str | None) -> None:
     metavar="PACKAGE",
     help="An ARN, or a version's number; by default the newest version that is approved.",
 )
-@click.option(
-    "--pr",
-    "as_pull_request",
-    is_flag=True,
-    help="Print the text of the pull request, its title first, and nothing else.",
-)
 @click.option("--push", "remote", metavar="REMOTE", help="Push the branch to REMOTE.")
 @local_option
 @click.pass_obj
+@answers(package=str, branch=str | None, commit=str | None, message=str | None)
 def promote(
     workspace: Workspace,
     source: str,
     destination: str,
     workload: str | None,
     package: str | None,
-    as_pull_request: bool,
     remote: str | None,
     local: bool,
 ) -> None:
@@ -100,9 +103,8 @@ def promote(
     session = Session(workspace, step.trainer, workspace.reach(step.trainer, local))
     version = step.package(session, package)
     if step.is_pinned(version):
-        click.echo(
-            f"{destination} pins {version.arn} already; no commit was made", err=as_pull_request
-        )
+        already = f"{destination} pins {version.arn} already; no commit was made"
+        tell(already, package=version.arn)
         return
     verification = Verification(session.target, session.names, version, step.repository)
     pinned = verification.release(step.source.release if step.is_later else None)
@@ -112,12 +114,11 @@ def promote(
     commit = step.commit(pinned, message)
     if remote:
         step.repository.push(remote, branch)
-    promoted = f"promoted: {pinned.model_package_arn} from {source} to {destination}"
-    click.echo(message if as_pull_request else promoted)
-    click.echo(f"branch {branch}, commit {commit}", err=as_pull_request)
-    if not as_pull_request:
-        push = "" if remote else f"git push origin {branch}, "
-        click.echo(f"next: {push}merge it, and deploy {destination}")
+    package = pinned.model_package_arn
+    tell(f"promoted: {package} from {source} to {destination}", package=package, message=message)
+    tell(f"branch {branch}, commit {commit}", branch=branch, commit=commit)
+    push = "" if remote else f"git push origin {branch}, "
+    tell(f"next: {push}merge it, and deploy {destination}")
 
 
 @click.group()
@@ -130,27 +131,20 @@ def release() -> None:
 @click.option(
     "--invoke", "asks", is_flag=True, help="Ask the endpoint, too, which model it has loaded."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the answers as JSON, nothing else.")
 @local_option
 @click.pass_obj
-def status(
-    workspace: Workspace, environments: tuple[str, ...], asks: bool, as_json: bool, local: bool
-) -> None:
+@answers(answers=list[_Answer])
+def status(workspace: Workspace, environments: tuple[str, ...], asks: bool, local: bool) -> None:
     """Show what each environment pins, what is deployed and what serves; exit code 1 where they do
     not agree or nobody could be asked. `shoal diff` and `cdk drift` compare everything else.
     """
-    rows, disagreeing = [], []
+    disagreeing = []
     for name in environments or environment_names(workspace.root):
         for view in load_workloads(name, workspace.root):
-            answers = list(_answers(workspace, view, asks, local))
-            of_view = {"environment": view.name, "workload": view.workload}
-            rows += [of_view | asdict(answer) for answer in answers]
-            if not as_json:
-                _print(view, answers)
-            if not all(answer.agrees for answer in answers):
+            found = list(_answers(workspace, view, asks, local))
+            _print(view, found)
+            if not all(answer.agrees for answer in found):
                 disagreeing.append(view.title)
-    if as_json:
-        click.echo(json.dumps(rows, indent=2))
     if disagreeing:
         raise DisagreementError(f"not in agreement with what they pin: {', '.join(disagreeing)}")
 
@@ -181,9 +175,12 @@ def _answers(
     return compare(environment.release, targets, endpoint, ask if asks else None)
 
 
-def _print(environment: Environment, answers: Sequence[Answer]) -> None:
+def _print(environment: Environment, found: Sequence[Answer]) -> None:
     pinned = environment.release
     pin = f"pins {pinned.model_package_arn}" if pinned else "pins no release"
-    click.echo(f"{environment.title}: {pin}")
-    for answer in answers:
-        click.echo(f"  {_MARKS[answer.agrees]}{answer.question}: {answer.message}")
+    tell(f"{environment.title}: {pin}")
+    for answer in found:
+        told = _Answer(
+            **asdict(answer), environment=environment.name, workload=environment.workload
+        )
+        tell(f"  {_MARKS[answer.agrees]}{answer.question}: {answer.message}", answers=[told])

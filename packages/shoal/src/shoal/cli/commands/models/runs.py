@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
+from shoal.cli.answers import Verdict, answers, is_json, tell
 from shoal.cli.columns import columns
 from shoal.cli.options import session_command
 from shoal.page import history
@@ -22,18 +22,15 @@ from shoal.verbs.workspace import Session
 @click.command()
 @session_command
 @click.option("--limit", default=20, show_default=True, metavar="N", help="How many, newest first.")
-@click.option("--json", "as_json", is_flag=True, help="Print them as JSON.")
-def runs(session: Session, limit: int, as_json: bool) -> None:
+@answers(runs=list[dict[str, Any]])
+def runs(session: Session, limit: int) -> None:
     """List the runs of ENV: what each measured, took and cost.
 
     Of the parameters only those that differ among these runs are shown; `--json` has them all.
     """
     rows = [history.row_of(each) for each in history.runs(session.place, limit)]
-    if as_json:
-        click.echo(json.dumps(rows, indent=2))
-        return
     if not rows:
-        click.echo(f"no runs yet; start one with `shoal run {session.arguments}`")
+        tell(f"no runs yet; start one with `shoal run {session.arguments}`")
         return
     metrics = list(dict.fromkeys(name for row in rows for name in row["metrics"]))
     parameters = history.differing_parameters(rows)
@@ -53,9 +50,9 @@ def runs(session: Session, limit: int, as_json: bool) -> None:
             "unknown" if row["usd"] is None else f"${row['usd']:,.4f}",
         )
         table.append((*cells, *(of_runs[row["run"]] for of_runs in parameters.values())))
-    click.echo("\n".join(columns(table)))
+    tell("\n".join(columns(table)), runs=rows)
     if session.target.is_local:
-        click.echo("costs are list prices for the seconds that this machine took")
+        tell("costs are list prices for the seconds that this machine took")
 
 
 @click.command()
@@ -65,8 +62,7 @@ def runs(session: Session, limit: int, as_json: bool) -> None:
     "--output",
     "-o",
     type=click.Path(path_type=Path, dir_okay=False),
-    default=Path("run.html"),
-    show_default=True,
+    show_default="run.html, with --json none",
     metavar="FILE",
     help="Where the page goes; a name that ends in .json gets the data without the page.",
 )
@@ -77,7 +73,14 @@ def runs(session: Session, limit: int, as_json: bool) -> None:
     metavar="URI",
     help="Write RUN, or `all`, to MLflow instead: a server's address, or an ARN of SageMaker's.",
 )
-def report(session: Session, run: str, output: Path, is_kept: bool, uri: str | None) -> None:
+@answers(
+    run=str | None,
+    verdict=Verdict | None,
+    file=str | None,
+    kept=str | None,
+    exported=dict[str, str],
+)
+def report(session: Session, run: str, output: Path | None, is_kept: bool, uri: str | None) -> None:
     """Write the page of RUN (an ARN, an id, or `latest`).
 
     It is one file that needs no network.
@@ -86,13 +89,17 @@ def report(session: Session, run: str, output: Path, is_kept: bool, uri: str | N
         _export(session, run, uri)
         return
     arn = session.pipeline.find(run)
-    is_page = output.suffix != ".json"
+    file = output if output or is_json() else Path("run.html")
+    is_page = file is not None and file.suffix != ".json"
     shown = (history.with_others if is_page or is_kept else record)(session.place, arn)
-    text = page(shown, session.workspace.root) if is_page else history.json_of(shown)
-    output.write_text(text, encoding="utf-8")
-    click.echo(f"{output}: run {shown['run']['id']}, {shown['run']['status']}")
+    if file:
+        text = page(shown, session.workspace.root) if is_page else history.json_of(shown)
+        file.write_text(text, encoding="utf-8")
+    run, verdict = shown["run"]["id"], shown["verdict"]
+    tell(f"{file}: run {run}, {verdict['outcome']}", run=run, verdict=verdict, file=file)
     if is_kept:
-        click.echo(f"kept: {keep(session.place, shown, session.workspace.root)}")
+        kept = keep(session.place, shown, session.workspace.root)
+        tell(f"kept: {kept}", kept=kept)
 
 
 def _export(session: Session, run: str, uri: str) -> None:
@@ -104,7 +111,8 @@ def _export(session: Session, run: str, uri: str) -> None:
     )
     with connected(session, uri) as mlflow:
         for arn in arns:
-            click.echo(f"run {arn.rpartition('/')[2]}: {mlflow.export(session, arn)}")
+            run, place = arn.rpartition("/")[2], mlflow.export(session, arn)
+            tell(f"run {run}: {place}", exported={run: place})
 
 
 def _number(value: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from shoal.cli.answers import answers, tell
 from shoal.cli.columns import columns
 from shoal.cli.options import session_command
 from shoal.settings.loading.loader import environment_file
@@ -11,6 +12,7 @@ from shoal.verbs.destroy.schedules import LiveSchedule, Schedules
 from shoal.verbs.workspace import Session
 
 _name = click.argument("name")
+_answers = answers(schedules=list[LiveSchedule])
 
 
 @click.group()
@@ -20,11 +22,12 @@ def schedule() -> None:
 
 @schedule.command("list")
 @session_command
+@_answers
 def show(session: Session) -> None:
     """Show the deployed schedules of ENV, and where they differ from its file."""
     schedules = Schedules(session.target, session.names).all()
     if not schedules:
-        click.echo(
+        tell(
             "no schedules are deployed; write some in"
             f" {environment_file(session.environment.name)}, section `schedules`, and deploy"
         )
@@ -33,11 +36,11 @@ def show(session: Session) -> None:
     for each in schedules:
         states = (_state(each.paused), _state(each.paused_in_file))
         rows.append((each.name, each.expression, each.time_zone, *states))
-    click.echo("\n".join(columns(rows)))
+    tell("\n".join(columns(rows)), schedules=schedules)
     _warn(session, [each for each in schedules if each.differs])
     for each in schedules:
         if each.is_silent:
-            click.echo(
+            tell(
                 f"{each.name}: it is active, and its alarm tells nobody; run `shoal schedule resume"
                 f" {session.arguments} {each.name}`"
             )
@@ -46,6 +49,7 @@ def show(session: Session) -> None:
 @schedule.command()
 @session_command
 @_name
+@_answers
 def pause(session: Session, name: str) -> None:
     """Let the schedule NAME of ENV start nothing until it is resumed. What runs goes on."""
     _change(session, name, True)
@@ -54,6 +58,7 @@ def pause(session: Session, name: str) -> None:
 @schedule.command()
 @session_command
 @_name
+@_answers
 def resume(session: Session, name: str) -> None:
     """Let the schedule NAME of ENV start executions again, from its next time on."""
     _change(session, name, False)
@@ -61,7 +66,7 @@ def resume(session: Session, name: str) -> None:
 
 def _change(session: Session, name: str, paused: bool) -> None:
     schedule = Schedules(session.target, session.names).set_paused(name, paused)
-    click.echo(f"schedule {name}: {_state(schedule.paused)}")
+    tell(f"schedule {name}: {_state(schedule.paused)}", schedules=[schedule])
     _warn(session, [schedule] if schedule.differs else [])
 
 
@@ -78,7 +83,7 @@ def _warn(session: Session, differing: list[LiveSchedule]) -> None:
             if each.paused_in_file is not None
             else "has no such schedule"
         )
-        click.echo(
+        tell(
             f"{each.name}: live it is {_state(each.paused)}, and {file} {says}; a deployment leaves"
             " it so until its lines there change"
         )

@@ -5,13 +5,14 @@ from __future__ import annotations
 import datetime
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
 
+from shoal.cli.answers import answers, is_json, tell
 from shoal.cli.exit_codes import USAGE
 from shoal.cli.options import name_of
 from shoal.errors import UsageError
@@ -35,7 +36,6 @@ from shoal.settings.loading.workload import (
     workload_names,
 )
 from shoal.settings.parsing.errors import ConfigError
-from shoal.settings.parsing.plain_files import problems_in
 from shoal.settings.settings import Environment
 from shoal.verbs.dataset import upload_notices
 from shoal.verbs.workspace import Workspace
@@ -62,24 +62,29 @@ class _Findings:
         except ConfigError as error:
             self.mistakes |= dict.fromkeys(error.lines)
 
-    def remark_lines(self) -> Iterator[str]:
-        """Yield the remarks, the gravest first."""
+    def sorted_remarks(self) -> Iterator[tuple[str, dict[str, str]]]:
+        """Yield the lines of the remarks and their parts, the gravest first."""
         for folder in folders_without_a_file(self.root):
-            yield f"{folder}/: notice: has no {FILE}, so nothing runs it; write one"
+            text = f"has no {FILE}, so nothing runs it; write one"
+            parts = {"mark": _MARKS[-1], "about": f"{folder}/", "text": text}
+            yield f"{folder}/: notice: {text}", parts
         for mark in _MARKS:
             for (its_mark, text), environments in self.remarks.items():
                 if its_mark == mark:
-                    yield f"{mark} ({_titles(environments, self.right)}): {text}"
+                    about = _titles(environments, self.right)
+                    parts = {"mark": mark, "about": about, "text": text}
+                    yield f"{mark} ({about}): {text}", parts
 
 
 @click.command()
-@click.option("--all", "is_all", is_flag=True, help="On a terminal, also repeat what it said last.")
+@click.option("--all", "is_all", is_flag=True, help="Show notices also on a terminal.")
 @click.argument("environment", metavar="[ENV]", required=False, callback=name_of)
 @click.pass_obj
+@answers(files=list[dict[str, str]], remarks=list[dict[str, str]], mistakes=list[str])
 def check(workspace: Workspace, is_all: bool, environment: str | None) -> None:
     """Validate every environment's and every workload's file. With ENV, only that environment's.
 
-    On a terminal, warnings and notices that it said the last time are only counted.
+    On a terminal, notices are only counted.
     """
     root, findings = workspace.root, _Findings(workspace.root)
     names = [environment] if environment else environment_names(root)
@@ -95,40 +100,29 @@ def check(workspace: Workspace, is_all: bool, environment: str | None) -> None:
                     _check_view(name, workload, findings)
     with findings.told():
         require_own_names(findings.right)
-    lines = [*findings.remark_lines()]
-    is_whole = is_all or environment or not sys.stdout.isatty()
-    known = set[str]() if is_whole else _said_last(root, lines)
-    for line in lines:
-        if line not in known:
-            click.echo(line)
-    if known:
-        click.echo(f"{len(known)} remarks as the last time; `shoal check --all` repeats them")
+    remarks = list(findings.sorted_remarks())
+    is_whole = is_all or environment or is_json() or not sys.stdout.isatty()
+    shown = [each for each in remarks if is_whole or each[1]["mark"] != "notice"]
+    for line, parts in shown:
+        tell(line, remarks=[parts])
+    if more := len(remarks) - len(shown):
+        tell(f"{more} notices; `shoal check --all` shows them")
     for mistake in findings.mistakes:  # at the end, where they are seen
-        click.echo(mistake, err=True)
+        tell(mistake, err=True, mistakes=[mistake])
     if findings.mistakes:
         raise click.exceptions.Exit(USAGE)
-
-
-def _said_last(root: Path, lines: Sequence[str]) -> set[str]:
-    """Return the lines that were said the last time, and keep these for the next; what may fail is
-    said each time.
-    """
-    file = root / ".shoal" / "check.txt"
-    if any(problems_in("", file, root)):  # a branch may bring a link
-        return set()
-    with suppress(OSError, UnicodeError):  # a checkout that nobody may write to has no memory
-        before = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
-        file.parent.mkdir(exist_ok=True)
-        file.write_text("\n".join(lines), encoding="utf-8")
-        return {line for line in lines if line in before and not line.startswith(_MARKS[0])}
-    return set()
 
 
 def _check_workload(root: Path, name: str) -> None:
     workload = load_workload(name, root)
     count = len(workload.smoke_test.requests) if workload.smoke_test else 0
     asked = f"{count} request{'s' if count > 1 else ''}" if count else "no endpoint"
-    click.echo(f"{workload_file(name)}: ok ({asked})")
+    _tell_right(workload_file(name), name, asked)
+
+
+def _tell_right(file: str, workload: str, summary: str, start: str = "") -> None:
+    told = {"file": file, "workload": workload, "summary": summary}
+    tell(f"{file}: {start}ok ({summary})", files=[told])
 
 
 def _check_view(name: str, workload: str, findings: _Findings) -> None:
@@ -138,9 +132,9 @@ def _check_view(name: str, workload: str, findings: _Findings) -> None:
     require_workload(environment.workload, findings.root)
     findings.right.append(environment)
     training, case = environment.training, checked.launch.case
-    start = f"{workload}: " if environment.workloads else ""
     instances = f"{training.instance_count} x {training.instance_type}"
-    click.echo(f"{environment_file(name)}: {start}ok ({case.strategy} on {instances})")
+    start = f"{workload}: " if environment.workloads else ""
+    _tell_right(environment_file(name), workload, f"{case.strategy} on {instances}", start)
     today = datetime.datetime.now(tz=datetime.UTC).date()
     endpoint, is_built = environment.endpoint, "endpoint" in environment.built_images
     serves = endpoint is not None and not (endpoint.image_uri or is_built)

@@ -9,6 +9,7 @@ import click
 
 from shoal.aws import inventory, serving
 from shoal.aws.stacks import status_of_stack
+from shoal.cli.answers import answers, tell
 from shoal.cli.options import whole_command
 from shoal.cli.view import View, open_view
 from shoal.errors import AWS_ERRORS, CommandError, DisagreementError, refusal
@@ -23,6 +24,7 @@ from shoal.verbs.workspace import Session, Workspace
 @click.command()
 @click.argument("environment", metavar="[ENV]", required=False)
 @click.pass_obj
+@answers(assembly=str)
 def synth(workspace: Workspace, environment: str | None) -> None:
     """Write the CloudFormation templates of ENV, or of all.
 
@@ -33,19 +35,21 @@ def synth(workspace: Workspace, environment: str | None) -> None:
     assembly, folder = workspace.root / "cdk.out", workspace.root / ".shoal" / "cdk"
     with open_view() as view, phase("synth", view):
         workspace.cdk(assembly, folder, folder / "tmp", view).synth(environment)
-    click.echo(f"written: {assembly}")
+    tell(f"written: {assembly}", assembly=assembly)
 
 
 @click.command()
 @whole_command
+@answers(pipelines=list[str], serving=list[str], notices=list[str])
 def deploy(session: Session) -> None:
-    """Deploy the stacks of ENV; bootstrap and build images if needed.
+    """Deploy the stacks of ENV, with all that they need.
 
-    The cdk CLI does it; with WORKLOAD, for its own stacks and what they need.
+    That is a bootstrap, and images that it builds. The cdk CLI does it; with WORKLOAD, for its own
+    stacks and what they need.
     """
     in_file = places(session.environment.name, session.workspace.root)
     if notice := require_fit(session.target, session.environment, in_file):
-        click.echo(notice, err=True)
+        _warn(notice)
     with deploying(session) as view:
         cdk = session.prepared(view)
         session.stacks(view).settle()
@@ -54,7 +58,7 @@ def deploy(session: Session) -> None:
             patience_s = sum(map(_rollout_s, session.each))
             cdk.deploy(session.target, session.environment.name, session.stack_pattern, patience_s)
     for each in session.each:
-        click.echo(f"deployed: pipeline {each.names.pipeline}")
+        tell(f"deployed: pipeline {each.names.pipeline}", pipelines=[each.names.pipeline])
         report_serving(each)
     _report_unlisted(session)
 
@@ -64,11 +68,14 @@ def _report_unlisted(session: Session) -> None:
     name, workloads = session.environment.name, session.environment.workloads
     deployed = inventory.deployed_workloads(session.target, session.names) if workloads else []
     for workload in sorted({*deployed} - {*workloads}):
-        click.echo(
+        _warn(
             f"{environment_file(name)} has no workload {workload}, but its stacks are there and"
-            f" cost money until `shoal destroy {name} {workload}{session.flag}` deletes them",
-            err=True,
+            f" cost money until `shoal destroy {name} {workload}{session.flag}` deletes them"
         )
+
+
+def _warn(notice: str) -> None:
+    tell(notice, err=True, notices=[notice])
 
 
 @contextmanager
@@ -128,19 +135,19 @@ def report_serving(session: Session) -> None:
     The CLI deletes no stack that has left the checkout.
     """
     if endpoint := serving.live_endpoint(session.target, session.names.serving_endpoint):
-        click.echo(f"serving: {endpoint}")
+        tell(f"serving: {endpoint}", serving=[str(endpoint)])
     stack = session.names.stack("serving")
     if not session.environment.serves and (status := status_of_stack(session.target, stack)):
         reason = "has no section `serving`" if session.environment.release else "pins no release"
-        click.echo(
+        _warn(
             f"{session.title} {reason}, but the stack {stack} is there ({status}) and costs money"
-            f" until `shoal destroy {session.arguments} --serving` deletes it",
-            err=True,
+            f" until `shoal destroy {session.arguments} --serving` deletes it"
         )
 
 
 @click.command()
 @whole_command
+@answers(differs=bool, differences=str)
 def diff(session: Session) -> None:
     """Compare ENV as the checkout has it with what is deployed.
 
@@ -154,9 +161,9 @@ def diff(session: Session) -> None:
         with phase(f"diff {session.title} with {session.target.description}", view):
             differences = cdk.diff(session.target, environment, session.stack_pattern)
     if differences:
-        click.echo(differences)
+        tell(differences, differs=True, differences=differences)
         raise DisagreementError(
             f"{session.title} differs from what is deployed; `shoal deploy {session.arguments}`"
             " changes that"
         )
-    click.echo("no differences")
+    tell("no differences", differs=False, differences="")

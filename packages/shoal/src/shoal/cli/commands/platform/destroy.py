@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
+from typing import Any
 
 import click
 
 from shoal.aws import inventory
+from shoal.cli.answers import answers, tell
 from shoal.cli.options import environment_argument, local_option
 from shoal.cli.view import open_view
 from shoal.errors import LeftBehindError, UsageError
@@ -35,6 +37,7 @@ from shoal.verbs.workspace import Session, Workspace
 )
 @click.option("--dry-run", is_flag=True, help="With --leftovers: say what would be deleted.")
 @click.pass_obj
+@answers(destroyed=list[str], kept=list[str], leftovers=dict[str, dict[str, Any]])
 def destroy(
     workspace: Workspace,
     environment: str,
@@ -77,12 +80,14 @@ def destroy(
         with phase(f"destroy {session.title} in {session.target.description}", view):
             destroyed = teardown.destroy(cdk)
     for line in destroyed.kept:
-        click.echo(f"kept on purpose: {line}")
+        tell(f"kept on purpose: {line}", kept=[line])
     destroyed.raise_if_left()
     nothing = "nothing else" if destroyed.retained else "nothing"
-    click.echo(f"destroyed: {nothing} named {', '.join(_prefixes(session))} is left")
+    prefixes = _prefixes(session)
+    tell(f"destroyed: {nothing} named {', '.join(prefixes)} is left", destroyed=[*prefixes])
     if session.names.is_one_of_several:
-        click.echo(f"left: everything else of {environment}, which its other workloads use")
+        kept = f"everything else of {environment}, which its other workloads use"
+        tell(f"left: {kept}", kept=[kept])
 
 
 def _open(workspace: Workspace, environment: str, workload: str | None, local: bool) -> Session:
@@ -110,21 +115,20 @@ def _destroy_serving(session: Session) -> None:
             kept = removal.remove()
             removal.require_no_endpoint()
     if kept is None:
-        click.echo(f"there is no stack {stack} in {where}: nothing was destroyed")
+        tell(f"there is no stack {stack} in {where}: nothing was destroyed")
         return
-    click.echo(
+    tell(
         f"destroyed: stack {stack} with the endpoint {session.names.serving_endpoint}, its scaling,"
-        " alarms, configuration and model"
+        " alarms, configuration and model",
+        destroyed=[stack],
     )
     for line in (
         *kept,
         f"everything else of {session.title}: its other stacks, its data, its registry",
     ):
-        click.echo(f"left: {line}")
+        tell(f"left: {line}", kept=[line])
     if session.environment.serves:
-        click.echo(
-            f"its file still pins a release: `shoal deploy {session.arguments}` serves it again"
-        )
+        tell(f"its file still pins a release: `shoal deploy {session.arguments}` serves it again")
 
 
 def _sweep(session: Session, *, dry_run: bool) -> None:
@@ -136,8 +140,9 @@ def _sweep(session: Session, *, dry_run: bool) -> None:
         name = each.names.function("sweep")
         swept = sweep(each.target, name, dry_run=dry_run)
         if each.environment.workloads:
-            click.echo(f"{each.title}:")
-        click.echo("\n".join(_swept_lines(swept, each.environment.ttl_minutes)))
+            tell(f"{each.title}:")
+        lines = _swept_lines(swept, each.environment.ttl_minutes)
+        tell("\n".join(lines), leftovers={each.title: asdict(swept)})
         if swept.pending:
             pending = f"what executions {', '.join(swept.pending)} left"
             problems.append(f"not deleted yet: {pending}; sweep again in a few minutes")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 
 import click
 
+from shoal.cli.answers import answers, tell
 from shoal.cli.options import environment_argument, local_option
 from shoal.pipelines.checks.check import check
 from shoal.settings.loading.loader import load_environment, load_workloads
@@ -26,14 +25,19 @@ _MARKS = {
 }
 
 
+@dataclass(frozen=True)
+class _Found(Finding):
+    """A finding, and the workloads that it is about."""
+
+    workloads: Sequence[str] = ()
+
+
 @click.command()
 @environment_argument
 @local_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of lines.")
 @click.pass_obj
-def doctor(
-    workspace: Workspace, environment: str, workload: str | None, local: bool, as_json: bool
-) -> None:
+@answers(target=str, findings=list[_Found])
+def doctor(workspace: Workspace, environment: str, workload: str | None, local: bool) -> None:
     """Ask AWS what decides whether ENV can be deployed and train.
 
     Changes nothing; exit code 1 if something would fail.
@@ -49,24 +53,17 @@ def doctor(
         needs = Needs.of(view, launch, built_images(view, target, workspace.root))
         for finding in Doctor(target, view, needs).findings():
             findings.setdefault(finding, []).append(view.workload)
-    if as_json:
-        click.echo(json.dumps([*_data(findings, len(views))], indent=2))
-    else:
-        for finding, workloads in findings.items():
-            click.echo(_line(finding, workloads if len(workloads) < len(views) else ()))
-        counts = Counter(finding.state for finding in findings)
-        click.echo(
-            f"{views[0].title if workload else environment} at {target.description}:"
-            f" {', '.join(f'{counts[state]} {state}' for state in State if counts[state])}"
-        )
+    for finding, workloads in findings.items():
+        line = _line(finding, workloads if len(workloads) < len(views) else ())
+        tell(line, findings=[_Found(**asdict(finding), workloads=workloads)])
+    counts = Counter(finding.state for finding in findings)
+    tell(
+        f"{views[0].title if workload else environment} at {target.description}:"
+        f" {', '.join(f'{counts[state]} {state}' for state in State if counts[state])}",
+        target=target.description,
+    )
     if any(finding.state is State.FAILED for finding in findings):
         raise click.exceptions.Exit(1)
-
-
-def _data(findings: Mapping[Finding, Sequence[str]], count: int) -> Iterator[dict[str, Any]]:
-    """Yield each finding, with the workloads that it is about where the environment has several."""
-    for finding, workloads in findings.items():
-        yield asdict(finding) | ({"workloads": [*workloads]} if count > 1 else {})
 
 
 def _line(finding: Finding, workloads: Sequence[str]) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import click
 
-from shoal.cli.options import environment_argument
+from shoal.cli.answers import answers, tell
+from shoal.cli.options import session_command
 from shoal.cli.view import open_view
 from shoal.errors import UsageError
 from shoal.launch import recipes
 from shoal.verbs.build_images import build_missing
-from shoal.verbs.workspace import Workspace
+from shoal.verbs.workspace import Session
 
 
 @click.group()
@@ -21,20 +22,14 @@ def image() -> None:
 
 
 @image.command()
-@environment_argument
-@click.option(
-    "--local",
-    is_flag=True,
-    help="Use the emulator on this machine, which has no Docker: it runs the program of an image"
-    " that serves, and refuses others.",
-)
-@click.pass_obj
-def build(workspace: Workspace, environment: str, workload: str | None, local: bool) -> None:
+@session_command
+@answers(images=list[str])
+def build(session: Session) -> None:
     """Deploy ENV's image stack, build its recipes with CodeBuild, and wait.
 
-    `shoal deploy` does so too. Nothing is built twice.
+    `shoal deploy` does so too. Nothing is built twice. The emulator has no Docker: it runs the
+    program of an image that serves, and refuses others.
     """
-    session = workspace.open(environment, local, workload)
     if not session.environment.built_images:
         raise UsageError(
             f"environment {session.title} builds no image; name a recipe in training.build_image"
@@ -44,4 +39,4 @@ def build(workspace: Workspace, environment: str, workload: str | None, local: b
     with open_view() as view:
         uris = build_missing(session, session.prepared(view), view)
     for uri in uris:
-        click.echo(f"built: {uri}")
+        tell(f"built: {uri}", images=[uri])

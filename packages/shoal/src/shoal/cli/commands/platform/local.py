@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
 from shoal.aws.target import local_access_key, loopback_variables
+from shoal.cli.answers import answers, tell
 from shoal.errors import UsageError
 from shoal.settings.loading.loader import load_workloads
 from shoal.settings.settings import Environment
@@ -21,6 +23,8 @@ _EXPORTED = (
     "AWS_SECRET_ACCESS_KEY",
     "AWS_DEFAULT_REGION",
 )
+
+_SERVER: dict[str, Any] = {"endpoint": str | None, "accounts": list[str], "region": str | None}
 
 
 @click.group()
@@ -41,6 +45,7 @@ def local() -> None:
     help="60 makes a minute of waiting and baking of a deployment to an endpoint a second.",
 )
 @click.pass_obj
+@answers(is_new=bool, variables=dict[str, str], notice=str | None, **_SERVER)
 def up(
     workspace: Workspace,
     names: tuple[str, ...],
@@ -63,20 +68,21 @@ def up(
             hosting_speed=hosting_speed or 1.0,
             other_accounts=accounts[1:],
         )
-        click.echo(f"started: {_description(running)}")
+        tell(f"started: {_description(running)}", is_new=True)
     else:
         _require_fit(running, environments, enforce_iam, hosting_speed)
-        click.echo(f"running already: {_description(running)}")
+        tell(f"running already: {_description(running)}", is_new=False)
     if running.notice:
-        click.echo(running.notice)
-    click.echo("for the aws CLI and your own boto3 code:")
+        tell(running.notice, notice=running.notice)
+    tell("for the aws CLI and your own boto3 code:")
     variables = loopback_variables(running.endpoint, accounts[0], running.secret)
     variables["AWS_DEFAULT_REGION"] = running.region
     for name in _EXPORTED:
-        click.echo(f"  export {name}={shlex.quote(variables[name])}")
+        value = variables[name]
+        tell(f"  export {name}={shlex.quote(value)}", variables={name: value})
     for account in accounts[1:]:
         users = ", ".join(each.name for each in environments if each.account == account)
-        click.echo(f"for {users} instead: export AWS_ACCESS_KEY_ID={local_access_key(account)}")
+        tell(f"for {users} instead: export AWS_ACCESS_KEY_ID={local_access_key(account)}")
 
 
 def _one_region(environments: Sequence[Environment]) -> str:
@@ -132,28 +138,32 @@ def _require_fit(
 
 @local.command()
 @click.pass_obj
+@answers(was_running=bool)
 def down(workspace: Workspace) -> None:
     """Stop the emulator and everything it runs, and remove its state."""
     local_server = workspace.local_server
     if not local_server.state.exists():
-        click.echo("no emulator is running")
+        tell("no emulator is running", was_running=False)
         return
     local_server.shut_down()
-    click.echo("stopped; its processes, port and files are gone")
+    tell("stopped; its processes, port and files are gone", was_running=True)
 
 
 @local.command()
 @click.pass_obj
+@answers(is_running=bool, **_SERVER)
 def status(workspace: Workspace) -> None:
     """Say whether the emulator runs, and where. Exit code 1 if it does not."""
     running = workspace.local_server.find()
     if running is None:
-        click.echo("no emulator is running; start one with `shoal local up`")
+        tell("no emulator is running; start one with `shoal local up`", is_running=False)
         raise click.exceptions.Exit(1)
-    click.echo(f"running: {_description(running)}")
+    tell(f"running: {_description(running)}", is_running=True)
 
 
 def _description(running: RunningServer) -> str:
+    """Return the server in a line, and tell what programs need of it."""
+    tell(**{name: getattr(running, name) for name in _SERVER})
     text = f"{running.endpoint} (process {running.pid}), {running.description}"
     if running.enforces_iam:
         text += ", policies enforced"

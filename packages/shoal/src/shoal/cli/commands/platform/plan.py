@@ -5,58 +5,51 @@ It asks nobody and creates nothing.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
 import click
 
+from shoal.cli.answers import answers, tell
 from shoal.cli.columns import columns
-from shoal.cli.options import environment_argument
-from shoal.costs.plan import Bill, Plan, Room, Run, shared_plan
+from shoal.cli.options import environment_argument, strategy_option
+from shoal.costs.plan import Bill, Plan, Room, Run, Stack, shared_plan
 from shoal.costs.plan import plan as make_plan
 from shoal.costs.prices import HOURS_A_MONTH, Price
-from shoal.launch import resolve, tables
 from shoal.pipelines.checks.check import check
-from shoal.settings.loading.loader import load_environment, load_workloads, strategy_names
-from shoal.settings.parsing.errors import ConfigError
+from shoal.settings.loading.loader import load_environment, load_workloads
 from shoal.verbs.workspace import Workspace
 
 UNKNOWN = "unknown"
-_STRATEGY_HEAD = ("name", "framework", "instances", "launcher", "what the toolkit starts")
 
 
 @click.command()
 @environment_argument
-@click.option(
-    "--strategy",
-    metavar="NAME",
-    help="Another way to distribute the training; `--strategies` lists them.",
-)
-@click.option(
-    "--strategies",
-    "lists_strategies",
-    is_flag=True,
-    help="List the overlays in environments/strategies/ as they look when laid over ENV instead.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@strategy_option
 @click.pass_obj
+@answers(
+    environment=str | None,
+    region=str | None,
+    stacks=list[Stack],
+    notes=list[str],
+    workloads=dict[str, dict[str, Any]],
+    at_rest=dict[str, Any] | None,
+    training=dict[str, Any] | None,
+    gpu_memory=dict[str, Any] | None,
+    testing=dict[str, Any] | None,
+    training_subnet=dict[str, Any] | None,
+)
 def plan(
     workspace: Workspace,
     environment: str,
     workload: str | None,
     strategy: str | None,
-    lists_strategies: bool,
-    as_json: bool,
 ) -> None:
     """Show what ENV would consist of and cost; nothing is created.
 
     Costs are those at rest and per hour of training.
     """
-    if lists_strategies:
-        _print_strategies(workspace, environment, workload)
-        return
     root = workspace.root
     views = (
         load_workloads(environment, root, strategy)
@@ -67,11 +60,8 @@ def plan(
         make_plan(view, check(view, root=root, strategy=strategy).notices, root) for view in views
     ]
     is_whole = workload is None and bool(views[0].workloads)
-    if as_json:
-        data = _data_of_all(plans) if is_whole else _data(plans[0])
-        click.echo(json.dumps(data, indent=2))
-    else:
-        click.echo("\n".join(_text(plans, shared_plan(plans) if is_whole else plans[0])))
+    data = _data_of_all(plans) if is_whole else _data(plans[0])
+    tell("\n".join(_text(plans, shared_plan(plans) if is_whole else plans[0])), **data)
 
 
 def _data_of_all(plans: Sequence[Plan]) -> dict[str, Any]:
@@ -274,34 +264,3 @@ def _sources(plans: Iterable[Plan], room: Room | str) -> Iterator[str]:
             f"{UNKNOWN}: Shoal's costs/prices.yaml has no price for this region;"
             " see https://aws.amazon.com/pricing/"
         )
-
-
-def _print_strategies(workspace: Workspace, environment: str, workload: str | None) -> None:
-    """Print the overlays in environments/strategies/ as they look when laid over an environment."""
-    load_environment(environment, workspace.root, workload=workload)
-    names = strategy_names(workspace.root)
-    rows = [
-        _STRATEGY_HEAD,
-        *(_strategy_row(workspace, environment, workload, name) for name in names),
-    ]
-    click.echo("\n".join(columns(rows)))
-    click.echo("\nrun one: `shoal demo --strategy NAME`; about each: docs/strategies/")
-
-
-def _strategy_row(
-    workspace: Workspace, environment: str, workload: str | None, name: str
-) -> tuple[str, ...]:
-    try:
-        settings = load_environment(environment, workspace.root, name, workload)
-        contract = resolve(settings.training, settings.region).contract
-    except ConfigError as error:
-        reasons = "; ".join(problem.line("") for problem in error.problems)
-        return name, "-", "-", "-", f"does not fit: {reasons}"
-    training = settings.training
-    row = tables.strategy(training.strategy)
-    framework = f"{training.framework} {training.framework_version}"
-    instances = f"{training.instance_count} x {training.instance_type}"
-    starts = (
-        row.starts if contract.launcher == row.launcher else f"{contract.launcher} on every host"
-    )
-    return name, framework, instances, contract.launcher, starts

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import click
 
-from shoal.cli.exit_codes import FAILED, INTERRUPTED
+from shoal.cli.answers import answers, exit_as, tell
 from shoal.cli.interrupts import ENDS, interrupted_once
 from shoal.cli.options import local_option
 from shoal.cli.view import open_view
@@ -29,6 +29,14 @@ from shoal.verbs.workspace import Workspace
 @click.option("--clean-up", is_flag=True, help="Only take away what earlier ones left.")
 @click.option("--write", is_flag=True, help=f"Write what was run on AWS into {PAGE}.")
 @click.pass_obj
+@answers(
+    report=str | None,
+    seen=dict[str, str],
+    kept=list[str],
+    left_behind=list[str] | None,
+    cleaned_up=list[str],
+    failures=list[dict[str, str]],
+)
 def prove(
     workspace: Workspace, account: str, region: str, local: bool, clean_up: bool, write: bool
 ) -> None:
@@ -58,7 +66,7 @@ def prove(
             for name in earlier:
                 proof = opened(name)
                 proof.clean_up()
-            click.echo(f"cleaned up: {', '.join(earlier) or 'nothing'}")
+            tell(f"cleaned up: {', '.join(earlier) or 'nothing'}", cleaned_up=earlier)
             return
         with interrupted_once(ENDS) as shield:
             outcome = proof.run(shield)
@@ -79,8 +87,6 @@ def _print(proof: Proof, outcome: Outcome, workspace: Workspace, *, write: bool)
     lines = proof.seen | {"kept": "; ".join(proof.kept) or "nothing"}
     lines["left behind"] = "not known" if proof.left is None else ", ".join(proof.left) or "nothing"
     for name, text in (lines | {"report": str(report)}).items():
-        click.echo(f"{name:12} {one_line(text)}")
-    for failure in outcome.failures:
-        click.echo(f"shoal prove: {failure.phase}: {failure.message}", err=True)
-    if outcome.failures:
-        raise click.exceptions.Exit(INTERRUPTED if outcome.interrupted else FAILED)
+        tell(f"{name:12} {one_line(text)}")
+    tell(report=report, seen=proof.seen, kept=proof.kept, left_behind=proof.left)
+    exit_as(outcome)
