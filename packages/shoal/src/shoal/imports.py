@@ -16,7 +16,7 @@ def main() -> None:
     for name in _WHOLE:
         package = importlib.import_module(name)
         for module in pkgutil.walk_packages(package.__path__, f"{name}."):
-            if not module.name.endswith("__main__"):
+            if not module.name.endswith(("__main__", ".agent")):  # which needs the extra mcp
                 importlib.import_module(module.name)
     importlib.import_module("shoal_local.server")
     router = importlib.import_module("shoal_local.control.routing.service_router")

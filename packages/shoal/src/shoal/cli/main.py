@@ -67,6 +67,7 @@ _COMMANDS = (
     ("local", "platform.local", "AWS on this machine: the emulator."),
     ("logs", "models.executions", "Print what STEP of EXECUTION has logged."),
     ("ssh", "models.executions", "Print the command that opens a shell in the running training."),
+    ("mcp", "platform.mcp", "Answer an agent's calls of verbs, over MCP."),
     ("new", "models.new", "Write a workload that runs at once, and an environment for it."),
     ("plan", "platform.plan", "Show what ENV would consist of and cost; nothing is created."),
     ("promote", "models.promote", "Pin a model of one environment in the file of the next."),
