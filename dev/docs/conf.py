@@ -21,10 +21,8 @@ sys.path.insert(0, str(ROOT))
 # appended: where both environments have a package, Sphinx gets its own
 site.addsitedir(str(ROOT / ".venv" / "lib" / _VERSION / "site-packages"))
 
-import click  # noqa: E402  # found by the lines above
-
-from dev.tools.coverage import tables  # noqa: E402
-from shoal.cli.lazy import Deferred  # noqa: E402
+from dev.tools.coverage import tables  # noqa: E402  # found by the lines above
+from shoal.cli.answers import verbs  # noqa: E402
 from shoal.cli.main import shoal  # noqa: E402
 
 project = "Shoal"
@@ -60,17 +58,9 @@ def setup(app: Any) -> None:
     """Give the first page its menu, and let draw.js have Mermaid's blocks as they are."""
     app.add_lexer("mermaid", TextLexer)
     app.connect("source-read", _complete)
+    app.connect("build-finished", _write_llms)
     app.connect("env-get-outdated", lambda *_: [COMMANDS, OPERATIONS])
-    _load_commands(shoal)
-
-
-def _load_commands(group: click.Group) -> None:
-    """Replace placeholders by their commands: sphinx-click reads a group's commands as they are."""
-    for name, listed in group.commands.items():
-        command = listed.load() if isinstance(listed, Deferred) else listed
-        group.commands[name] = command
-        if isinstance(command, click.Group):
-            _load_commands(command)
+    list(verbs(shoal))  # sphinx-click reads a group's commands as they are, so load them
 
 
 def _complete(_app: Any, page: str, source: list[str]) -> None:
@@ -79,6 +69,21 @@ def _complete(_app: Any, page: str, source: list[str]) -> None:
         source[0] += tables()
     if page in (root_doc, "docs/strategies/README"):
         source[0] += "".join(_contents(source[0]))
+
+
+def _write_llms(app: Any, error: Exception | None) -> None:
+    """Write llms.txt (llmstxt.org): a line for each page, with its title and first sentence."""
+    if error or app.builder.format != "html":
+        return
+    lines = [f"# {project}", ""]
+    for page in sorted(app.env.found_docs):
+        tree = app.env.get_doctree(page)
+        texts = (each.astext() for each in tree.findall(lambda node: node.tagname == "paragraph"))
+        sentences = re.split(r"(?<=\.)\s", " ".join(next(texts, "").split()))
+        sentence = next((each for each in sentences if " " in each), "")  # "Context." says nothing
+        title, place = app.env.titles[page].astext(), app.builder.get_target_uri(page)
+        lines.append(f"- [{title}]({place}): {sentence}")
+    Path(app.outdir, "llms.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def _contents(text: str) -> list[str]:
