@@ -21,7 +21,7 @@ from shoal.constructs.pipeline.training_pipeline import TrainingPipeline, step_n
 from shoal.constructs.schedules.schedules import Schedules
 from shoal.constructs.shoal_stack import ShoalStack
 from shoal.constructs.teardown.teardown_guard import TeardownGuard
-from shoal.launch import Launch
+from shoal.launch import Launch, watch
 from shoal.pipelines.own_pipeline import definition_of
 from shoal.settings.loading.consumers import Consumer
 from shoal.settings.names import Names
@@ -55,7 +55,8 @@ class PipelineStack(ShoalStack):
         super().__init__(scope, "pipeline", names=names)
         self._names, self._key = names, data.key
         registry = ModelRegistry(self, "Registry", names=names, consumers=consumers)
-        code = CodeArchive(self, "Code", source_dir=root / names.environment.training.source_dir)
+        source_dir = root / names.environment.training.source_dir
+        code = CodeArchive(self, "Code", source_dir=source_dir, watch=watch.files(launch.case))
         functions = self._step_functions(requests)
 
         training, hosting = own_training_place(self, names, network.training), network.hosting

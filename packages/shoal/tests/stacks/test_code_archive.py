@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import os
 import subprocess
 import tarfile
@@ -15,6 +16,7 @@ import pytest
 
 from shoal.aws.model_archive import ArchiveError, deployed_name
 from shoal.constructs.pipeline.code_archive import CodeArchive, deterministic_tar
+from shoal.launch import watch
 from shoal.page.commit import commit_of
 from shoal.repository import Repository
 from shoal.settings.parsing.errors import ConfigError
@@ -26,6 +28,17 @@ if TYPE_CHECKING:
 
 CODE = "training_code/mine/pytorch"
 SHARED = ["__init__.py", "deep/x.txt", "ranks.py"]
+
+
+_CONFIG = json.dumps({"script": "train.py"}).encode()
+WATCHES = {
+    "ours": {watch.CONFIG: _CONFIG},
+    "another program": {watch.CONFIG: _CONFIG, watch.PROGRAM: b"print(1)"},
+    "one more": {watch.CONFIG: _CONFIG, "shoal_watch/json.py": b"print(1)"},
+    "a script of a channel": {watch.CONFIG: b'{"script": "../../input/data/train.py"}'},
+    "no configuration": {watch.CONFIG: b"[]"},
+}
+"""What an archive may have beside its watch's programs."""
 
 
 @pytest.fixture
@@ -185,6 +198,13 @@ def test_the_commit_of_a_run_is_the_one_that_has_the_very_files_of_its_archive(
     (tmp_path / CODE / "train.py").write_text("print('in no commit')")
     foreign = deterministic_tar(tmp_path / CODE)
     assert found(foreign) is None
+    for case, files in WATCHES.items():
+        watched = deterministic_tar(tmp_path / CODE, {**watch.sources(), **files})
+        assert (case, found(watched)) == (case, None)
+    git("checkout", "--quiet", "--", CODE)
+    for case, files in WATCHES.items():
+        watched = deterministic_tar(tmp_path / CODE, {**watch.sources(), **files})
+        assert (case, found(watched) is not None) == (case, case == "ours")
     # tar and AWS's toolkit unpack what is before the first end, and nothing behind it
     with pytest.raises(ArchiveError, match=r"it has two files train\.py"):
         found(foreign + archive)

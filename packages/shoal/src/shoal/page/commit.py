@@ -19,6 +19,7 @@ from shoal.aws.model_archive import (
 from shoal.aws.objects import object_at
 from shoal.aws.target import Target
 from shoal.errors import AnswerError
+from shoal.launch import watch
 from shoal.repository import Repository, hash_as
 from shoal.settings.parsing.plain_files import is_packed
 from shoal.settings.parsing.shared_code import PACKAGE, SHARED
@@ -56,8 +57,8 @@ def files_of(archive: IO[bytes], key: str, like: str) -> Files:
     name = posixpath.basename(key).partition(".")[0]
     if (actual := deployed_name(archive)) != name:
         raise ArchiveError(f"it is named {name}; a deployment names its content {actual}")
-    files = plain_files_in(archive, MAX_CODE_BYTES)
-    return frozenset((path, hash_as(like, read(file))) for path, file in files)
+    files = {path: read(file) for path, file in plain_files_in(archive, MAX_CODE_BYTES)}
+    return frozenset((path, hash_as(like, file)) for path, file in watch.without(files).items())
 
 
 def newest_commit(repository: Repository, folder: str, files: Files) -> str | None:

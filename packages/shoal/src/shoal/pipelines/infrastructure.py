@@ -51,6 +51,8 @@ class Infrastructure:
     """The image that was built to serve; only with `endpoint.build_image`."""
     file_system: MountedFileSystem | None = None
     """Only where `data.input_mode` is FSx."""
+    is_watched: bool = False
+    """Whether the code archive has the watch, which then starts the script."""
     mlflow_app_arn: str | None = None
     """The MLflow App that was made; only with `mlflow.create`."""
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
-from shoal.launch import Launch, fabric
+from shoal.launch import Launch, fabric, watch
 from shoal.launch.tables import takes_volume_key
 from shoal.pipelines import step_names, training_request
 from shoal.pipelines.expressions import EXECUTION_ID, Expression, Join, Parameter, Property
@@ -286,6 +287,8 @@ class Requests:
             contract["sagemaker_instance_type"] = self.parameters.instance_type
         if self.launch.needs_model_dir:
             contract["model_dir"] = artifacts(self.names, "training", "model")
+        if self.infrastructure.is_watched:
+            contract["sagemaker_program"] = json.dumps(watch.PROGRAM)
         contract["sagemaker_submit_directory"] = self.parameters.code_uri
         return contract | {
             name: value.as_text() if isinstance(value, Parameter) else as_sent(value)

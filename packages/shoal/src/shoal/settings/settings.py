@@ -19,6 +19,7 @@ from shoal.settings.parsing.base import (
     OrNone,
     PythonVersion,
     RecipeName,
+    SecondsOrOff,
     Settings,
     Slug,
 )
@@ -145,9 +146,7 @@ class Training(Settings):
     or ml.p4d.24xlarge.
     """
     other_instance_types: Annotated[tuple[InstanceType, ...], Field(max_length=20)] = ()
-    """Types that an execution may choose instead (parameter InstanceType); the pipeline's role
-    refuses all others.
-    """
+    """Types, and no others, that an execution may choose instead (parameter InstanceType)."""
     instance_count: Annotated[int, Field(ge=1, le=128)] = of_first("instance_count", 1)
     """Number of training nodes. Left out, that of the first of capacity.preferences, or 1."""
     volume_size_gb: Annotated[int, Field(ge=1, le=16384)] = 100
@@ -161,6 +160,8 @@ class Training(Settings):
     """
     max_runtime_s: Annotated[int, Field(ge=60, le=2_419_200)] = 3600
     """The job is stopped after this many seconds."""
+    stall_s: SecondsOrOff = 300
+    """A job without progress so long, and for three of its slowest steps, is ended; off: never."""
     spot: bool = False
     """Use managed spot capacity; the job resumes from what its script keeps in /opt/ml/checkpoints.
     """

@@ -38,9 +38,15 @@ def sleep() -> None:
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--meet", required=True)
-parser.add_argument("--end", choices=("raises", "is-killed"), required=True)
+parser.add_argument("--end", choices=("raises", "is-killed", "stands-still"), required=True)
 options, _ = parser.parse_known_args()
 is_last, wait = join(options.meet)
+if options.end == "stands-still":
+    for step in range(4):
+        time.sleep(0.1)
+        print(f"step={step}", flush=True)
+if is_last and options.end == "stands-still":
+    sleep()
 if is_last and options.end == "is-killed":
     os.kill(os.getpid(), signal.SIGKILL)
 if is_last:

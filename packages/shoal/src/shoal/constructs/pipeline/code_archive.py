@@ -7,6 +7,7 @@ import hashlib
 import io
 import tarfile
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import aws_cdk as cdk
@@ -21,9 +22,18 @@ class CodeArchive(Construct):
     repeated run depend on that.
     """
 
-    def __init__(self, scope: Construct, construct_id: str, *, source_dir: Path) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        source_dir: Path,
+        watch: Mapping[str, bytes] | None = None,
+    ) -> None:
+        """`watch` are files that are packed, too: those of `shoal.launch.watch`."""
         super().__init__(scope, construct_id)
-        archive = deterministic_tar(source_dir)
+        self.is_watched = bool(watch)
+        archive = deterministic_tar(source_dir, watch)
         with tempfile.TemporaryDirectory(prefix="shoal-code-") as folder:
             path = Path(folder, "sourcedir.tar.gz")
             path.write_bytes(gzip.compress(archive, mtime=0))
@@ -41,16 +51,16 @@ class CodeArchive(Construct):
         self.uri = self.asset.s3_object_url
 
 
-def deterministic_tar(folder: Path) -> bytes:
-    """Return the files below `folder`, and the modules that it shares with other workloads, as an
-    uncompressed tar: sorted, without owners and times.
+def deterministic_tar(folder: Path, others: Mapping[str, bytes] | None = None) -> bytes:
+    """Return the files below `folder`, the modules that it shares with other workloads, and
+    `others`, as an uncompressed tar: sorted, without owners and times.
 
     The folder's content is at the root of the archive. Raises ConfigError for a link.
     """
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
-        for name, path in archive_files(folder).items():
-            content = path.read_bytes()
+        files = {name: path.read_bytes() for name, path in archive_files(folder).items()}
+        for name, content in sorted((files | dict(others or {})).items()):
             member = tarfile.TarInfo(name)
             member.size = len(content)
             member.mode = 0o644

@@ -49,6 +49,7 @@ def infrastructure(
     """
     return Infrastructure(
         code_uri=code.uri,
+        is_watched=code.is_watched,
         kms_key_arn=key.key_arn,
         training_subnet_ids=training.subnet_ids,
         training_security_group_ids=training.security_group_ids,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from shoal.launch import Launch, fabric, launch_of, recipes, source_code
+from shoal.launch import Launch, fabric, launch_of, recipes, source_code, watch
 from shoal.launch.errors import DefinitionError, Risk
 from shoal.pipelines.checks import (
     capacity,
@@ -114,6 +114,7 @@ def _before_launch(environment: Environment, root: Path | None) -> Iterator[Prob
         return
     yield from instances.problems(environment)
     yield from capacity.problems(environment)
+    yield from watch.problems(training)
     yield from pins.problems(environment, root)
     yield from slow_expressions.problems(environment)
     if training.require_efa:

@@ -5,14 +5,18 @@ sections share.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
     ConfigDict,
+    Discriminator,
+    Field,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     StringConstraints,
+    Tag,
+    WithJsonSchema,
 )
 from pydantic_core import CoreSchema, core_schema
 
@@ -42,6 +46,16 @@ class Settings(BaseModel):
 
 SECTION_BRANCH = "(section)"
 """Part of the place of an error in a section that may also be the word `none`."""
+
+
+SecondsOrOff = Annotated[
+    Annotated[int, Field(ge=300, le=86_400), Tag(SECTION_BRANCH)]
+    | Annotated[Literal["off"], Tag("off")],
+    Discriminator(lambda value: "off" if value == "off" else SECTION_BRANCH),
+    WithJsonSchema(
+        {"anyOf": [{"type": "integer", "minimum": 300, "maximum": 86_400}, {"const": "off"}]}
+    ),
+]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,242 @@
+"""The entry point of a watched job: it runs the user's script, and tells judge.py how far that is.
+
+It travels in the code archive, with judge.py and watch.json, which names the script. The script
+never waits for the watch, and runs without one where that fails or Python is older than 3.9.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import re
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from contextlib import suppress
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+ANSWER_S, MAX_LINE, MAX_FRAMES = 5, 1000, 40
+_PHASE = re.compile(r"\b(?:eval|valid|test|compil|checkpoint|sav)", re.IGNORECASE)
+
+
+class Lines(TextIOWrapper):
+    """A stream that shows `see` what is written to it."""
+
+    see: Any = None
+
+    def write(self, text: str) -> int:
+        with suppress(Exception):  # the watch keeps no script from printing
+            self.see(text)
+        return super().write(text)
+
+
+class Rank:
+    """What this process tells of itself; times are of time.monotonic."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self._config, self._progress = config, []
+        for regex in config["progress"]:
+            with suppress(re.error):  # it may need a later Python
+                self._progress.append(re.compile(regex))
+        self._seen: dict[str, Any] = dict.fromkeys(("ticks", "slowest_s", "collectives"), 0)
+        self._burst_at, self._tick_at = 0.0, 0.0
+        self._line_at = self._collective_at = time.monotonic()
+        self._beat_at, self._used = 0, [0.0, 0.0, 0.0]
+        self.is_ended = False
+
+    def begin(self) -> None:
+        """Look at lines, and tell what is seen, from now on."""
+        sys.stdout = sys.__stdout__ = self._watched(sys.stdout)  # type: ignore[misc]
+        sys.stderr = sys.__stderr__ = self._watched(sys.stderr)  # type: ignore[misc]
+        threading.Thread(target=self._report, name="shoal-watch", daemon=True).start()
+
+    def _watched(self, stream: Any) -> Lines:
+        names = ("encoding", "errors", "line_buffering", "write_through")
+        kept = {name: getattr(stream, name) for name in names}
+        watched, begun = Lines(stream.detach(), newline="\n", **kept), [""]
+
+        def see(text: str) -> None:
+            *lines, begun[0] = re.split("[\r\n]", begun[0][:MAX_LINE] + text)
+            for line in filter(None, lines):
+                self._see(line[:MAX_LINE])
+
+        watched.see = see
+        return watched
+
+    def _see(self, line: str) -> None:
+        self._line_at = time.monotonic()
+        if any(each.search(line) for each in self._progress):
+            self._tick()
+        else:
+            self._seen["names_phase"] = _PHASE.search(line) is not None
+
+    def _tick(self) -> None:
+        """Note progress; lines that come together, as at an epoch's end, are one tick."""
+        now, seen = time.monotonic(), self._seen
+        if now - self._burst_at >= self._config["burst_s"]:
+            pause_s = now - self._tick_at if self._tick_at else 0
+            seen.update(ticks=seen["ticks"] + 1, slowest_s=max(seen["slowest_s"], pause_s))
+            self._burst_at = now
+        self._tick_at, seen["names_phase"] = now, False
+
+    def _report(self) -> None:
+        """Tell judge.py what is seen, and obey, as long as the process lives."""
+        dumped = 0
+        while True:
+            time.sleep(self._config["poll_s"])
+            # prints the stacks where the main thread keeps the interpreter, without it
+            faulthandler.dump_traceback_later(0.9 * self._config["stall_s"], file=2)
+            with suppress(Exception):  # torch may be half imported, judge.py not there
+                self._look()
+                order = self.tell()
+                if order.get("dump", 0) > dumped:
+                    dumped = order["dump"]
+                    order = self.tell(dump=dumped, **self._dump())
+                if "end" in order:
+                    self._end(order["end"])
+
+    def _look(self) -> None:
+        """Look at what no line says: a heartbeat, and how many collectives were begun."""
+        with suppress(FileNotFoundError):
+            beat_at = os.stat(self._config["heartbeat"]).st_mtime_ns  # noqa: PTH116 (as it is text)
+            if beat_at != self._beat_at:
+                self._beat_at = beat_at
+                self._tick()
+        c10d: Any = sys.modules.get("torch.distributed.distributed_c10d")
+        groups = list(c10d._world.pg_map) if c10d else []
+        self._seen["is_grouped"] = bool(groups)
+        with suppress(RuntimeError):  # of a backend that does not count
+            count = sum(each._get_sequence_number_for_group() for each in groups)
+            if groups and count != self._seen["collectives"]:
+                self._seen["collectives"], self._collective_at = count, time.monotonic()
+
+    def tell(self, **more: Any) -> dict[str, Any]:
+        """Tell judge.py what is seen; return its order. Raise OSError, ValueError."""
+        quiet_s = time.monotonic() - max(self._tick_at, self._collective_at)
+        silent_s = min(quiet_s, time.monotonic() - self._line_at)
+        who = {name: self._config[name] for name in ("job", "rank", "host")}
+        seen = {**who, **self._seen, "quiet_s": quiet_s, "silent_s": silent_s, **more}
+        with socket.create_connection(tuple(self._config["meet"]), ANSWER_S) as link:
+            link.sendall(json.dumps(seen).encode() + b"\n")
+            order: dict[str, Any] = json.loads(link.makefile().readline())
+        return order
+
+    def _dump(self) -> dict[str, Any]:
+        """Return the stacks, the flight recorder, and what was used since the last time: seconds,
+        those of the main thread on a core, bytes read and written.
+        """
+        main, frames = threading.main_thread().ident or 0, sys._current_frames()
+        del frames[threading.get_ident()]
+        stacks = map(traceback.extract_stack, [frames.pop(main), *frames.values()])
+        places = [[(each.filename, each.lineno, each.name) for each in of[::-1]] for of in stacks]
+        counts = Path("/proc/self/io").read_text().split()
+        cpu_s = time.clock_gettime(time.pthread_getcpuclockid(main))
+        used = [time.monotonic(), cpu_s, float(counts[1]) + float(counts[3])]
+        self._used, before = used, self._used
+        text = ["{}:{} {}".format(*frame) for stack in places for frame in stack]
+        since = [new - old for new, old in zip(used, before)]
+        return {"stack": places[0], "text": text[:MAX_FRAMES], "groups": recorded(), "used": since}
+
+    def _end(self, reason: str) -> None:
+        """Write what SageMaker quotes as FailureReason (its toolkit keeps a file that is there:
+        5.1.4, files.py); ask the script to end, which may save a checkpoint, and then end it.
+        """
+        self.is_ended = True
+        with suppress(OSError):
+            Path(self._config["failure"]).write_text(reason)
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(self._config["grace_s"])
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def recorded() -> dict[str, Any]:
+    """Return of each process group the last collective that was begun, and the first that is
+    pending: its number, name and sizes. PyTorch has a flight recorder for NCCL, and one for others.
+    """
+    core: Any = sys.modules.get("torch._C._distributed_c10d")
+    groups = dict[str, Any]()
+    for name in ("_dump_nccl_trace_json", "_dump_fr_trace_json"):
+        dump = getattr(core, name, None)
+        for entry in json.loads(dump(True, False)).get("entries", []) if dump else ():
+            if entry.get("is_p2p"):
+                continue
+            group = groups.setdefault(entry["process_group"][0], {"pending": None})
+            group["last"] = entry["collective_seq_id"]
+            if not entry["retired"] and not group["pending"]:
+                sizes = " ".join(map(str, entry.get("input_sizes", [])[:2]))
+                group["pending"] = [group["last"], entry["profiling_name"].split(":")[-1], sizes]
+    return groups
+
+
+def place(environ: dict[str, str]) -> dict[str, Any]:
+    """Return which rank this is, and where judge.py listens, from the variables of Open MPI,
+    torchrun or the toolkit. Open MPI carries the first host's SM_CURRENT_HOST to all.
+    """
+    hosts = json.loads(environ.get("SM_HOSTS", '["localhost"]'))
+    host = environ.get("SM_CURRENT_HOST", hosts[0])
+    rank = int(environ.get("RANK", hosts.index(host)))
+    if "OMPI_COMM_WORLD_RANK" in environ:
+        rank = int(environ["OMPI_COMM_WORLD_RANK"])
+        host = hosts[min(rank // int(environ["OMPI_COMM_WORLD_LOCAL_SIZE"]), len(hosts) - 1)]
+    # four above the job's own port: common/fabric.py meets two above it
+    port = int(environ.get("MASTER_PORT", "29500")) + 4
+    return {
+        "job": environ.get("TRAINING_JOB_NAME", ""),
+        "rank": rank,
+        "host": host,
+        "meet": [environ.get("MASTER_ADDR", hosts[0]), port],
+        "failure": str(Path(environ.get("SM_OUTPUT_DIR", "/opt/ml/output"), "failure")),
+    }
+
+
+def begin(config: dict[str, Any]) -> Rank:
+    """Begin the watch of this rank; the first one starts judge.py."""
+    environ = dict(os.environ)
+    os.environ["SHOAL_HEARTBEAT"] = heartbeat = f"/tmp/shoal-heartbeat-{os.getpid()}"  # noqa: S108
+    config |= {**place(environ), "heartbeat": heartbeat, "pid": os.getpid()}
+    rank = Rank(config)
+    rank.begin()
+    if config["rank"] == 0:
+        end, _ = os.pipe()  # the other one is closed with this process, by which judge.py knows
+        program = [sys.executable, "-I", "-S", str(HERE / "judge.py")]
+        subprocess.Popen(
+            [*program, str(end), json.dumps(config)],
+            stdin=subprocess.DEVNULL,
+            pass_fds=[end],
+            start_new_session=True,  # a launcher's SIGTERM is for its ranks
+        )
+        os.close(end)
+    return rank
+
+
+def main() -> None:
+    config, rank = json.loads((HERE / "watch.json").read_text()), None
+    try:
+        rank = begin(config) if sys.version_info >= (3, 9) else None
+    except Exception as error:  # noqa: BLE001 (no job fails for its watch's sake)
+        print(f"shoal: no watch over this rank: {error!r}", file=sys.stderr)
+    script = HERE.parent / config["script"]
+    if Path(sys.path[0]).resolve() == HERE:
+        sys.path[0] = str(script.parent)
+    sys.argv[0] = str(script)
+    try:
+        runpy.run_path(sys.argv[0], run_name="__main__")
+    finally:
+        if rank:
+            with suppress(OSError, ValueError):
+                rank.tell(gone="has ended")
+            if rank.is_ended:  # who ends in good order when told has failed, too
+                raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()

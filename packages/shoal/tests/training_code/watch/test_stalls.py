@@ -1,0 +1,118 @@
+"""A job of two hosts that stands still is ended, with the rank that the others wait for and what
+they wait in; one that is slow is not. Budgets here are seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from local_kit.runtime import Runtime
+from shoal.launch import watch
+
+SCRIPT = Path(__file__).with_name("stalls.py")
+HOSTS = ("algo-1", "algo-1", "algo-2")  # of each rank
+WAITING = "ranks 0, 1 in all_reduce #7 [4], waiting for it"
+STALLS = {
+    "sleeps": "is in stall (stalls.py:N)",
+    "stopped": "does not answer",
+    "skipped": "is in barrier #7, stall (stalls.py:N)",
+    "loader": "is in stall (stalls.py:N)",
+    "disk": "is in write_until_written (stalls.py:N)",
+    "save": "is in save (stalls.py:N)",
+    "shapes": "is in all_gather #7 [8], stall (stalls.py:N)",
+    "file_system": "is in read_slowly (stalls.py:N)",
+    "lost": "does not answer",
+    "interpreter": "does not answer",
+    "stdout": "is in print_until_blocked (stalls.py:N)",
+    "endless": "is in batches (stalls.py:N)",
+}
+"""What the last rank does, and what is said of it."""
+SLOW = (
+    *("compile", "evaluation", "first_batch", "checkpoint"),
+    *("slower", "sparse", "warm_up", "resume"),
+)
+STALL_S, SLOW_S = 3, 5
+DAILY = ("skipped", "checkpoint")
+
+
+@dataclass
+class Job:
+    """The ranks of a case, each with what it leaves."""
+
+    ranks: list[subprocess.Popen[str]]
+    folder: Path
+
+    @property
+    def reason(self) -> str:
+        return (self.folder / HOSTS[0] / "failure").read_text()
+
+
+@pytest.fixture
+def job(case: str, runtime: Runtime, tmp_path: Path) -> Iterator[Job]:
+    """Yield a job that runs `case`."""
+    seconds = STALL_S if case in STALLS else SLOW_S
+    config = {"script": SCRIPT.name, "progress": ["train_loss=([0-9.]+)"], "stall_s": seconds}
+    quick = {"burst_s": 0.02, "poll_s": 0.1, "grace_s": 1}
+    code = {SCRIPT.name: SCRIPT.read_bytes(), **watch.sources()}
+    code[f"{watch.FOLDER}/watch.json"] = json.dumps(config | quick).encode()
+    for name, content in code.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1])
+    ranks = []
+    for rank, host in enumerate(HOSTS):
+        (tmp_path / host).mkdir(exist_ok=True)
+        variables = {
+            "RANK": str(rank),
+            "WORLD_SIZE": str(len(HOSTS)),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": port,
+            "SM_HOSTS": json.dumps(sorted({*HOSTS})),
+            "SM_CURRENT_HOST": host,
+            "SM_OUTPUT_DIR": str(tmp_path / host),
+            "TRAINING_JOB_NAME": case,
+        }
+        command = runtime.alone(tmp_path / watch.PROGRAM, case, str(seconds))
+        ranks.append(runtime.launch(command, tmp_path, variables))
+    yield Job(ranks, tmp_path)
+    for each in ranks:  # as SageMaker ends the other hosts
+        with suppress(ProcessLookupError):
+            os.killpg(each.pid, signal.SIGKILL)
+        each.communicate()
+
+
+def _cases(cases: Iterable[str]) -> list[Any]:
+    nightly = pytest.mark.nightly
+    return [pytest.param(each, marks=() if each in DAILY else nightly) for each in cases]
+
+
+@pytest.mark.parametrize("case", _cases(STALLS))
+def test_a_job_that_stands_still_is_ended_with_the_rank_and_the_collective(
+    case: str, job: Job
+) -> None:
+    printed = [each.communicate(timeout=200)[0] for each in job.ranks[:2]]
+    expected = f"rank 2 (algo-2) {STALLS[case]}; {WAITING}"
+    assert re.sub(r"py:\d+", "py:N", job.reason).partition(" s: ")[2] == expected
+    assert job.reason in printed[0]
+    assert [each.returncode for each in job.ranks[:2]] == [-signal.SIGTERM] * 2
+    assert "stalls.py:" in printed[0].partition(job.reason)[2]
+
+
+@pytest.mark.parametrize("case", _cases(SLOW))
+def test_a_job_that_is_slow_goes_on(case: str, job: Job) -> None:
+    printed = [each.communicate(timeout=200)[0] for each in job.ranks]
+    assert [each.returncode for each in job.ranks] == [0, 0, 0], printed[0]
+    assert not (job.folder / HOSTS[0] / "failure").exists()
