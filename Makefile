@@ -5,7 +5,7 @@ PYTHON ?= $(shell for p in python3 python3.12 python3.11; do \
 	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' >/dev/null 2>&1 && { echo $$p; break; }; done)
 RUN := .venv/bin/python
 
-.PHONY: docs help python install install-tests demo check test test-all chaos synth examples fuzz bench bench-quick bench-gpu lock reference clean
+.PHONY: docs help python install install-tests demo check test test-all chaos synth examples fuzz bench bench-quick bench-gpu lock reference release clean
 
 .DEFAULT:
 	@echo "make: there is no '$@'; \`make\` lists what there is" >&2; exit 2
@@ -74,5 +74,9 @@ docs: python ## Builds the pages as a site in docs-out/, which needs no network;
 reference: install ## Writes docs/reference, the keys of environment and workload files, from their schemas.
 	@$(RUN) -m dev.tools.reference
 
+release: python ## Builds and checks VERSION in dist/: both wheels, SBOM, notes, hashes; publishes nothing.
+	@$(PYTHON) dev/tools/install.py release
+	@$(RUN) -m dev.tools.release "$$VERSION"
+
 clean: ## Removes what was installed and built.
-	rm -rf .venv .shoal node_modules cdk.out demo-out bench-out docs-out
+	rm -rf .venv .shoal node_modules cdk.out demo-out bench-out dist docs-out

@@ -5,7 +5,7 @@ Needs Python 3.11 or 3.12 with venv, and the registries of Python and Node.js pa
 uv, uv everything else. Every part leaves a stamp (a hash of what it was made from), so that a
 second run finds everything in place and returns at once.
 
-    python3 dev/tools/install.py [tests] [runtimes] [sdks] [docs]
+    python3 dev/tools/install.py [tests] [runtimes] [sdks] [docs] [release]
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ APART = {
         for name in ("sdk-v2", "sdk-v3", "mlflow")
     },
     "docs": {"docs": "dev/docs/requirements.txt"},
+    "release": {"release": "dev/release/requirements.txt"},
 }
 """Part -> the environments `.shoal/NAME` that it has, each with its lock."""
 PARTS = ("tests", "runtimes", *APART)

@@ -31,6 +31,7 @@ CHOSEN = (
     "packages/shoal/tests/goldens/requirements-sdk-v3",
     "packages/shoal/tests/goldens/requirements-mlflow",
     "dev/docs/requirements",
+    "dev/release/requirements",
 )
 HASHES = "--generate-hashes"
 _ENTRY = re.compile(r"^\S[^#\n]*==[^\n]*\n(?:    --hash=[^\n]*\n)*", re.MULTILINE)
