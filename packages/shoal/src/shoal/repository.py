@@ -38,12 +38,12 @@ class Repository:
         try:
             changed_files = [
                 line[3:]
-                for line in self._git("status", "--porcelain", "--untracked-files=all").splitlines()
+                for line in self.git("status", "--porcelain", "--untracked-files=all").splitlines()
             ]
             self.head()
         except AnswerError as error:
             raise PromotionError(
-                f"{self.root} is no git repository with a commit, so nothing can be promoted in it"
+                f"{self.root} is no git repository with a commit, so nothing can be committed in it"
                 f" ({error})"
             ) from error
         if changed_files:
@@ -60,7 +60,7 @@ class Repository:
 
     def head(self) -> str:
         """Return the id of the checked-out commit."""
-        return self._git("rev-parse", "--verify", "HEAD^{commit}").strip()
+        return self.git("rev-parse", "--verify", "HEAD^{commit}").strip()
 
     def description(self) -> str:
         """Return the newest tag and the commit; `-dirty` follows where files differ from it.
@@ -68,24 +68,24 @@ class Repository:
         Empty without a repository or a commit.
         """
         command = ("describe", "--always", "--tags", "--dirty")
-        return self._git(*command, may_fail=True).strip()
+        return self.git(*command, may_fail=True).strip()
 
     def commit_of(self, branch: str) -> str | None:
         """Return the id of a local branch's newest commit, or None without such a branch."""
         return (
-            self._git("for-each-ref", "--format=%(objectname)", f"refs/heads/{branch}").strip()
+            self.git("for-each-ref", "--format=%(objectname)", f"refs/heads/{branch}").strip()
             or None
         )
 
     def has_merged(self, branch: str) -> bool:
         """Return whether the checked-out commit has all of a local branch's commits."""
-        return bool(self._git("for-each-ref", "--merged=HEAD", f"refs/heads/{branch}").strip())
+        return bool(self.git("for-each-ref", "--merged=HEAD", f"refs/heads/{branch}").strip())
 
     def commits_of(self, folders: Sequence[str], limit: int) -> list[str]:
         """Return the ids of the newest commits up to HEAD that changed one of `folders`, newest
         first.
         """
-        return self._git("log", f"--max-count={limit}", "--format=%H", "--", *folders).split()
+        return self.git("log", f"--max-count={limit}", "--format=%H", "--", *folders).split()
 
     def files(self, commit: str, folder: str) -> dict[str, str]:
         """Return git's hash of each file below `folder`, by path, as of `commit`."""
@@ -98,17 +98,17 @@ class Repository:
 
     def _rows(self, commit: str, folder: str) -> list[tuple[str, list[str]]]:
         """Return path, and mode, kind and hash, of all that is below `folder`."""
-        prefix = f"{self._prefix()}{folder.rstrip('/')}/"
-        listing = self._git("ls-tree", "-r", "-z", "--full-tree", commit, "--", prefix)
+        prefix = f"{self.prefix()}{folder.rstrip('/')}/"
+        listing = self.git("ls-tree", "-r", "-z", "--full-tree", commit, "--", prefix)
         rows = (row.partition("\t") for row in listing.split("\0") if row)
         return [(path.removeprefix(prefix), details.split()) for details, _, path in rows]
 
     def text(self, commit: str, file: str) -> str | None:
         """Return the content of a file in `commit`; None where it is not there."""
-        path = f"{self._prefix()}{file}"
-        if not self._git("ls-tree", "--full-tree", commit, "--", path):
+        path = f"{self.prefix()}{file}"
+        if not self.git("ls-tree", "--full-tree", commit, "--", path):
             return None
-        return self._git("show", f"{commit}:{path}")
+        return self.git("show", f"{commit}:{path}")
 
     def commit(self, branch: str, file: str, content: str, message: str) -> str:
         """Point `branch`, new or moved, at one commit on HEAD in which `file` has `content`.
@@ -119,30 +119,31 @@ class Repository:
         with tempfile.TemporaryDirectory(prefix="shoal-promote-") as folder:
             tree = Path(folder, "tree")
             try:
-                self._git("worktree", "add", "--quiet", "-B", branch, str(tree), "HEAD")
-                path = tree / self._prefix() / file
+                self.git("worktree", "add", "--quiet", "-B", branch, str(tree), "HEAD")
+                path = tree / self.prefix() / file
                 path.write_bytes(content.encode())
-                self._git("add", "--", str(path), cwd=tree)
-                self._git("commit", "--quiet", "--message", message, cwd=tree)
-                commit = self._git("rev-parse", "HEAD", cwd=tree).strip()
+                self.git("add", "--", str(path), cwd=tree)
+                self.git("commit", "--quiet", "--message", message, cwd=tree)
+                commit = self.git("rev-parse", "HEAD", cwd=tree).strip()
             except BaseException:
-                self._git("worktree", "remove", "--force", str(tree), may_fail=True)
+                self.git("worktree", "remove", "--force", str(tree), may_fail=True)
                 restore = ("--force", branch, previous) if previous else ("-D", branch)
-                self._git("branch", "--quiet", *restore, may_fail=True)
+                self.git("branch", "--quiet", *restore, may_fail=True)
                 raise
-            self._git("worktree", "remove", "--force", str(tree))
+            self.git("worktree", "remove", "--force", str(tree))
         return commit
 
     def push(self, remote: str, branch: str) -> None:
         """Push the branch to the branch of the same name, which it may have replaced."""
         reference = f"refs/heads/{branch}:refs/heads/{branch}"
-        self._git("push", "--quiet", "--force-with-lease", remote, reference)
+        self.git("push", "--quiet", "--force-with-lease", remote, reference)
 
-    def _prefix(self) -> str:
+    def prefix(self) -> str:
         """Return the checkout's path in the repository: empty, or with a slash at its end."""
-        return self._git("rev-parse", "--show-prefix").strip()
+        return self.git("rev-parse", "--show-prefix").strip()
 
-    def _git(self, *arguments: str, cwd: Path | None = None, may_fail: bool = False) -> str:
+    def git(self, *arguments: str, cwd: Path | None = None, may_fail: bool = False) -> str:
+        """Return what git prints; raise AnswerError if it fails, or return nothing if it may."""
         environ = {
             name: value for name, value in self.environ.items() if name not in _HOOK_VARIABLES
         }

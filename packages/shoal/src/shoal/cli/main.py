@@ -81,6 +81,11 @@ _COMMANDS = (
     ("status", "models.executions", "Show the executions of ENV, or the steps of EXECUTION."),
     ("stop", "models.executions", "Ask EXECUTION (an ARN, an id, or `latest`) to stop."),
     ("synth", "platform.deployment", "Write the CloudFormation templates of ENV, or of all."),
+    (
+        "upgrade",
+        "platform.upgrade",
+        "Go over to another version of Shoal, in one commit on a branch.",
+    ),
     ("watch", "models.executions", "Follow EXECUTION (an ARN, an id, or `latest`) to its end."),
 )
 

@@ -1,0 +1,96 @@
+"""What changed between two renderings comes into what a team made of the first, by git itself."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from shoal.verbs.upgrade.begin import Workplace
+from shoal.verbs.upgrade.finish import merge, trees
+
+Files = dict[str, str]
+LINES = "".join(f"line {number}\n" for number in range(20))
+FIRST, LAST, LAST_TOO = (
+    LINES.replace(f"line {number}\n", f"{text}\n")
+    for number, text in ((1, "theirs"), (19, "ours"), (19, "theirs"))
+)
+TRAIN = "training_code/churn/train.py"
+BOTH = FIRST.replace("line 19\n", "ours\n")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "ours", "expected"),
+    [
+        ({"a": LINES}, {"a": LINES}, {"a": LAST}, {"a": LAST}),
+        ({"a": LINES}, {"a": FIRST}, {"a": LINES}, {"a": FIRST}),
+        ({"a": LINES}, {"a": FIRST}, {"a": LAST}, {"a": BOTH}),
+        ({"a": LINES}, {"a": LAST_TOO}, {"a": LAST}, {"a": None}),
+        ({}, {"b": LINES}, {"own": "x"}, {"b": LINES, "own": "x"}),
+        ({}, {"b": LINES}, {"b": LAST}, {"b": None}),
+        ({"a": LINES}, {}, {"a": LINES}, {}),
+        ({"a": LINES}, {}, {"a": LAST}, {"a": None}),
+        ({"a": LINES}, {"a": FIRST}, {}, {}),
+        ({"a": LINES}, {"b": LINES}, {"a": LAST}, {"b": LAST}),
+        ({"a": LINES}, {"a": FIRST}, {"b": LINES}, {"b": FIRST}),
+        ({"d/a": LINES}, {"d/a": LINES, "d/b": "b"}, {"e/a": LINES}, {"e/a": LINES, "d/b": "b"}),
+        ({"a": "1\0"}, {"a": "1\0"}, {"a": "2\0"}, {"a": "2\0"}),
+        ({"a": "1\0"}, {"a": "3\0"}, {"a": "2\0"}, {"a": None}),
+        ({TRAIN: LINES}, {TRAIN: LAST_TOO}, {TRAIN: LAST}, {TRAIN: LAST}),
+        ({TRAIN: LINES}, {TRAIN: FIRST}, {TRAIN: LAST}, {TRAIN: BOTH}),
+        ({TRAIN: LINES}, {TRAIN: FIRST}, {}, {}),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("prefix", ["", "models/"])
+def test_three_renderings_become_one(
+    tmp_path: Path,
+    prefix: str,
+    old: Files,
+    new: Files,
+    ours: Files,
+    expected: dict[str, str | None],
+) -> None:
+    """None stands for a conflict."""
+    git(tmp_path, "init", "--quiet")
+    write(tmp_path / prefix, {**ours, ".gitignore": ".shoal\n"})
+    git(tmp_path, "add", "--all")
+    git(tmp_path, *PERSON, "commit", "--quiet", "--message", "Theirs")
+    place = Workplace(tmp_path / prefix, os.environ | VARIABLES, lambda _: None)
+    with place.opened():
+        for folder, files in ((place.was, old), (place.now, new)):
+            write(folder, {**files, ".gitignore": ".shoal\n"})
+        mine, theirs = trees(place, "Theirs")
+        conflicts, _ = merge(place.work, mine, theirs)
+        merged = {
+            file.relative_to(place.team).as_posix(): file.read_text()
+            for file in place.team.rglob("*")
+            if file.is_file() and not file.name.startswith(".git")
+        }
+    assert conflicts == [f"{prefix}{name}" for name, text in expected.items() if text is None]
+    assert merged.keys() == expected.keys()
+    assert {
+        name: text for name, text in expected.items() if text is not None
+    }.items() <= merged.items()
+    assert git(tmp_path, "status", "--porcelain") == ""
+    assert git(tmp_path, "worktree", "list").count("\n") == 1
+
+
+PERSON = ("-c", "user.name=A", "-c", "user.email=a@example.com")
+VARIABLES = {
+    f"GIT_{role}_{what}": f"a@{what}"
+    for role in ("AUTHOR", "COMMITTER")
+    for what in ("NAME", "EMAIL")
+}
+
+
+def write(folder: Path, files: Files) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+def git(folder: Path, *arguments: str) -> str:
+    return subprocess.check_output(["git", *arguments], cwd=folder, text=True)
