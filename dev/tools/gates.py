@@ -48,7 +48,10 @@ WITHOUT_AWS = {
     )
 }
 """Tests that start neither shoal-local nor a training job."""
-WITH_PACKAGES = {SHOAL_LOCAL: ("tests",), SHOAL: ("tests/workflows", "tests/verbs/upgrade")}
+WITH_PACKAGES = {
+    SHOAL_LOCAL: ("tests",),
+    SHOAL: ("tests/workflows", "tests/verbs/upgrade", "tests/test_wheel.py"),
+}
 """Tests that install from the package registry."""
 _WORKERS = str((os.cpu_count() or 1) + 1)
 """One more than cores: tests of the command line and of endpoints wait a lot."""
