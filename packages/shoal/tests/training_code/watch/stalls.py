@@ -64,7 +64,7 @@ def batches() -> Iterator[int]:
             yield 1
 
 
-class Blocked(torch.utils.data.Dataset[int]):
+class Blocked(torch.utils.data.Dataset[int]):  # type: ignore[misc]
     def __len__(self) -> int:
         return 4
 

@@ -118,8 +118,8 @@ class Judge:
         self.say(reason)
         for number, rank in dumps.items():
             self.say(*(f"shoal: rank {number}: {frame}" for frame in rank.get("text", ())))
-        with suppress(OSError):
-            Path(self._config["failure"]).write_text(reason)
+        with suppress(OSError), Path(self._config["failure"]).open("x") as file:
+            file.write(reason)
         self._order, until = {"end": reason}, time.monotonic() + ANSWER_S
         while len(self._obey) < len(dumps) and time.monotonic() < until:
             time.sleep(0.05)

@@ -138,9 +138,11 @@ class Rank:
         del frames[threading.get_ident()]
         stacks = map(traceback.extract_stack, [frames.pop(main), *frames.values()])
         places = [[(each.filename, each.lineno, each.name) for each in of[::-1]] for of in stacks]
-        counts = Path("/proc/self/io").read_text().split()
-        cpu_s = time.clock_gettime(time.pthread_getcpuclockid(main))
-        used = [time.monotonic(), cpu_s, float(counts[1]) + float(counts[3])]
+        used = [time.monotonic(), 0.0, 0.0]
+        with suppress(OSError, AttributeError):  # on a Mac
+            counts = Path("/proc/self/io").read_text().split()
+            used[1] = time.clock_gettime(time.pthread_getcpuclockid(main))
+            used[2] = float(counts[1]) + float(counts[3])
         self._used, before = used, self._used
         text = ["{}:{} {}".format(*frame) for stack in places for frame in stack]
         since = [new - old for new, old in zip(used, before)]
@@ -151,8 +153,8 @@ class Rank:
         5.1.4, files.py); ask the script to end, which may save a checkpoint, and then end it.
         """
         self.is_ended = True
-        with suppress(OSError):
-            Path(self._config["failure"]).write_text(reason)
+        with suppress(OSError), Path(self._config["failure"]).open("x") as file:
+            file.write(reason)
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(self._config["grace_s"])
         os.kill(os.getpid(), signal.SIGKILL)
