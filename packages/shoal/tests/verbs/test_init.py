@@ -20,7 +20,7 @@ from shoal.verbs.init.rendering import COPIED, Answers, read_answers, render
 from shoal.verbs.new_workload import TASKS
 from tests.repository import CHECKOUT
 
-ACCOUNTS = {"dev": "111122223333", "staging": "222233334444", "prod": "333344445555"}
+ACCOUNTS = {"dev": "111122223333", "prod": "333344445555"}
 WRITTEN_BY_PROGRAMS = {FILE, "environments/schema.json", "training_code/schema.json"}
 MAX_FILES, MAX_LINES, MAX_LINES_OF_TRAINER = 45, 1700, 1900
 """A language model's scripts are longer than those of a table."""
