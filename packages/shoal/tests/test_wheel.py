@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import venv
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,7 @@ def test_a_team_starts_with_nothing_but_the_wheels(tmp_path: Path) -> None:
     packages.install(python, from_wheels, print, sys.executable)
     type_(tmp_path, str(python.with_name("shoal")), "init", "team", "--wheels", "wheels")
     team = tmp_path / "team"
+    assert type_(team, str(python.with_name("shoal")), "--version") == f"shoal {version('shoal')}\n"
     locked = (team / "requirements.txt").read_text(encoding="utf-8")
     assert {"shoal", "shoal-local"} <= set(re.findall(r"^(\S+)==.*\n +--hash", locked, re.M))
     for target in ("install", "check", "demo", "test"):
@@ -40,7 +42,7 @@ def test_a_team_starts_with_nothing_but_the_wheels(tmp_path: Path) -> None:
     assert (summary["status"], summary["left_behind"]) == ("Succeeded", [])
 
 
-def type_(folder: Path, *command: str) -> None:
+def type_(folder: Path, *command: str) -> str:
     """Run a command as a user does, with no more than pip's configuration; print what it took."""
     kept = {name: value for name, value in os.environ.items() if "PYTHON" not in name}
     started_at = time.monotonic()
@@ -50,3 +52,4 @@ def type_(folder: Path, *command: str) -> None:
     )
     print(f"{' '.join(command[-2:])}: {time.monotonic() - started_at:.0f} s")
     assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout

@@ -20,6 +20,7 @@ from shoal.cli.lazy import Deferred, LazyGroup
 
 _CODE = Path(__file__).resolve().parents[1]
 _SOURCES = Path("packages/shoal/src/shoal")
+_IS_CHECKOUTS = _CODE.parts[-len(_SOURCES.parts) :] == _SOURCES.parts
 _READING = frozenset(
     {"check", "doctor", "logs", "plan", "release", "runs", "ssh", "status", "watch"}
 )
@@ -41,8 +42,7 @@ def _require_own_code(root: Path, command: str | None) -> None:
     A repository without sources of its own, or a wheel, has no such code.
     """
     others = root / _SOURCES
-    is_checkouts = _CODE.parts[-len(_SOURCES.parts) :] == _SOURCES.parts
-    if not is_checkouts or not others.is_dir() or others.samefile(_CODE):
+    if not _IS_CHECKOUTS or not others.is_dir() or others.samefile(_CODE):
         return
     message = f"this program is the code of {_CODE.parents[3]}, not of {root}"
     if command not in _READING:
@@ -92,10 +92,12 @@ _COMMANDS = (
 
 def _print_version(context: click.Context, _: click.Parameter, is_asked: bool) -> None:
     if is_asked:
+        from importlib import metadata
+
         from shoal.repository import Repository  # imports botocore
 
-        version = Repository(_CODE, os.environ).description()
-        click.echo(f"shoal {version or 'of an unknown commit: git knows nothing of its folder'}")
+        commit = Repository(_CODE, os.environ).description() if _IS_CHECKOUTS else ""
+        click.echo(f"shoal {commit or metadata.version('shoal')}")
         context.exit()
 
 
@@ -120,7 +122,7 @@ def _print_version(context: click.Context, _: click.Parameter, is_asked: bool) -
     is_eager=True,
     expose_value=False,
     callback=_print_version,
-    help="Show the commit that this is, and exit.",
+    help="Show the version or the commit that this is, and exit.",
 )
 @click.pass_context
 def shoal(context: click.Context, root: Path) -> None:

@@ -46,7 +46,7 @@ def go_on(place: Workplace) -> bool:
             lock(place.team)
         if not conflicts:
             place.synth(place.python, "after")
-    except CommandError as error:
+    except (AnswerError, CommandError) as error:
         why = f"\n{error}"
     if why:
         _leave(place, ours, theirs, message, why)
