@@ -43,15 +43,20 @@ def imports() -> Iterator[Item]:
     for file in (ROOT / "app.py", *ROOT.glob("stacks/*.py"), *ROOT.glob("pipelines/*.py")):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.ImportFrom) and str(node.module).startswith("shoal."):
-                for name in (each.name for each in node.names):
-                    group, value = (
-                        f"{node.module}.{name}",
-                        getattr(import_module(str(node.module)), name),
-                    )
-                    yield group, "-"
-                    if callable(value):
-                        parameters = inspect.signature(value).parameters.values()
-                        yield from ((group, str(each).replace(" ", "")) for each in parameters)
+                module = import_module(str(node.module))
+                for each in node.names:
+                    yield from arguments(f"{node.module}.{each.name}", getattr(module, each.name))
+
+
+def arguments(group: str, value: Any) -> Iterator[Item]:
+    """Yield a value, and the arguments of a class or function; those of settings are keys."""
+    yield group, "-"
+    made = value.__init__ if isinstance(value, type) else value  # jsii's metaclass takes anything
+    is_made = inspect.isfunction(made) and not hasattr(value, "model_fields")
+    for name, each in inspect.signature(made).parameters.items() if is_made else ():
+        if each.annotation is not each.empty:  # self
+            is_given = "" if each.default is each.empty else "="
+            yield group, f"{name}{is_given}:{each.annotation}".replace(" ", "")
 
 
 def options() -> Iterator[Item]:

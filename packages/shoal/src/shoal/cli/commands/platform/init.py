@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from shoal.cli.answers import answers, tell
 from shoal.cli.exit_codes import FAILED
 from shoal.verbs.init.answers import CI, KINDS, answers_of
 
@@ -29,6 +30,7 @@ _PLACE = "ACCOUNT[/REGION]"
 @click.option("--prod", metavar=_PLACE, help="Of prod (there is none).")
 @click.option("--ci", type=click.Choice(CI), help="Who tests each change (none).")
 @click.option("--wheels", metavar="PLACE", default="", help="Shoal's wheels: a folder or a page.")
+@answers(folder=str, environments=dict[str, dict[str, str]], problem=str | None)
 def init(folder: Path, wheels: str, **given: str | None) -> None:
     """Write a repository for a team that trains with Shoal into FOLDER.
 
@@ -56,14 +58,15 @@ def init(folder: Path, wheels: str, **given: str | None) -> None:
     problem = make(answers_of(data), folder)
     for name, place in data["environments"].items():
         note = ", a placeholder" if place["account"] == _PLACEHOLDER else ""
-        click.echo(f"{name:8} account {place['account']}{note}, {place['region']}")
-    click.echo(f"{folder} is your repository: read its README.md")
+        line = f"{name:8} account {place['account']}{note}, {place['region']}"
+        tell(line, environments={name: place})
+    tell(f"{folder} is your repository: read its README.md", folder=folder, problem=problem)
     if problem:
         command = f"cd {folder} && {sys.executable} -m shoal.verbs.init.locking"
         click.echo(f"shoal: requirements.txt is missing, because {problem}", err=True)
         click.echo(f"where a package index answers, run: {command}", err=True)
         raise click.exceptions.Exit(FAILED)
-    click.echo(f"next: cd {folder.name} && git init && make demo")
+    tell(f"next: cd {folder.name} && git init && make demo")
 
 
 def _answer(question: str, given: str | None, default: str, among: Sequence[str] = ()) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from shoal.cli.answers import answers, tell
 from shoal.cli.exit_codes import FAILED
 from shoal.cli.view import open_view
 from shoal.verbs.upgrade import begin
@@ -16,6 +17,7 @@ from shoal.verbs.workspace import Workspace
 @click.option("--to", metavar="VERSION", help="The newest, where it is left out.")
 @click.option("--wheels", metavar="PLACE", help="A folder or page that has Shoal's wheels.")
 @click.pass_obj
+@answers(is_done=bool)
 def upgrade(workspace: Workspace, to: str | None, wheels: str | None) -> None:
     """Go over to another version of Shoal, in one commit on a branch.
 
@@ -27,5 +29,6 @@ def upgrade(workspace: Workspace, to: str | None, wheels: str | None) -> None:
     with open_view() as view:
         place = begin.Workplace(workspace.root, workspace.environ, view)
         is_done = begin.upgrade(place, to, wheels)
+    tell(is_done=is_done)
     if not is_done:
         raise click.exceptions.Exit(FAILED)
