@@ -5,6 +5,5 @@ capability. Nothing here reads a clock, the network or credentials, so the same 
 same bytes. References between stacks are exports (`defaultCrossStackReferences: strong`, of the
 library's feature flags): CloudFormation then refuses to delete what another stack still uses.
 
-`delivery.DeliveryStack` (the roles that a CI system assumes, one stack per account) stands outside
-the stages.
+`delivery.DeliveryStack` (the roles that a CI system assumes) stands outside the stages.
 """

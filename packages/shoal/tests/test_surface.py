@@ -51,7 +51,8 @@ def imports() -> Iterator[Item]:
 def arguments(group: str, value: Any) -> Iterator[Item]:
     """Yield a value, and the arguments of a class or function; those of settings are keys."""
     yield group, "-"
-    made = value.__init__ if isinstance(value, type) else value  # jsii's metaclass takes anything
+    # jsii's metaclass takes anything
+    made = value.__init__ if isinstance(value, type) else value  # type: ignore[misc]
     is_made = inspect.isfunction(made) and not hasattr(value, "model_fields")
     for name, each in inspect.signature(made).parameters.items() if is_made else ():
         if each.annotation is not each.empty:  # self

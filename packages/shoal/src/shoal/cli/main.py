@@ -20,7 +20,6 @@ from shoal.cli.lazy import Deferred, LazyGroup
 
 _CODE = Path(__file__).resolve().parents[1]
 _SOURCES = Path("packages/shoal/src/shoal")
-_IS_CHECKOUTS = _CODE.parts[-len(_SOURCES.parts) :] == _SOURCES.parts
 _READING = frozenset(
     {"check", "doctor", "logs", "plan", "release", "runs", "ssh", "status", "watch"}
 )
@@ -35,6 +34,10 @@ def _checkout() -> Path:
     return next((each for each in folders if (each / "cdk.json").is_file()), Path.cwd())
 
 
+def _is_checkouts() -> bool:
+    return _CODE.parts[-len(_SOURCES.parts) :] == _SOURCES.parts
+
+
 def _require_own_code(root: Path, command: str | None) -> None:
     """Refuse to change something with the code of another checkout than `root`, and else say it.
 
@@ -42,7 +45,7 @@ def _require_own_code(root: Path, command: str | None) -> None:
     A repository without sources of its own, or a wheel, has no such code.
     """
     others = root / _SOURCES
-    if not _IS_CHECKOUTS or not others.is_dir() or others.samefile(_CODE):
+    if not _is_checkouts() or not others.is_dir() or others.samefile(_CODE):
         return
     message = f"this program is the code of {_CODE.parents[3]}, not of {root}"
     if command not in _READING:
@@ -96,7 +99,7 @@ def _print_version(context: click.Context, _: click.Parameter, is_asked: bool) -
 
         from shoal.repository import Repository  # imports botocore
 
-        commit = Repository(_CODE, os.environ).description() if _IS_CHECKOUTS else ""
+        commit = Repository(_CODE, os.environ).description() if _is_checkouts() else ""
         click.echo(f"shoal {commit or metadata.version('shoal')}")
         context.exit()
 
