@@ -281,6 +281,10 @@ def _capacity(environment: Environment) -> Iterator[Problem]:
         message = "keeps instances warm, which spot capacity cannot be"
         advice = "remove it, or training.spot"
         yield Problem(f"{section}.keep_alive_s", message, advice, related=("training.spot",))
+    if capacity.keep_alive_s and environment.endpoint is None:
+        message = "Teardown ends warm instances, and without an endpoint there is none"
+        advice = "remove it, or `endpoint: none`"
+        yield Problem(f"{section}.keep_alive_s", message, advice, related=("endpoint",))
     for arn in capacity.plans:
         region = arn.split(":")[3]
         if region != environment.region:
