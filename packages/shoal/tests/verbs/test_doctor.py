@@ -163,6 +163,12 @@ def test_what_sagemaker_would_reject_is_foretold(
     assert short.message.startswith(f"{value:.0f}, and ")
 
 
+def test_a_run_is_not_refused_for_a_type_that_it_does_not_take(target: Target) -> None:
+    sections = {"training": {"instance_type": P4D, "other_instance_types": (P4DE,)}}
+    with quota(target, f"{P4DE} for training job usage", 0):
+        quota_check.refuse_short(target, changed(**sections))
+
+
 NOW = datetime(2026, 11, 27, tzinfo=UTC)
 ACTIVE = {
     "Status": "Active",
