@@ -56,8 +56,9 @@ def test_the_lines_of_a_step_are_what_its_function_printed_meanwhile(target: Tar
 
 
 def test_only_the_streams_of_the_job_are_read(target: Target) -> None:
-    group = make_group(target, "job/algo-1", "job-2/algo-1")
+    group = make_group(target, "job/algo-1", "job-2/algo-1", "job/algo-1-17/ssm")
     write(target, group, "job-2/algo-1", "of another job")
+    write(target, group, "job/algo-1-17/ssm", "of the agent, with remote_debug")
     assert list(LogTail(target.client("logs"), LogLocation(group, "job/")).new_lines()) == []
 
 

@@ -29,6 +29,10 @@ _EMPTY_PAGES = 50
 """So many in a row end a stream: of one past its retention, the token never repeats (boto3 issue
 4591; read).
 """
+_OF_AGENT = "/ssm"
+"""What Systems Manager's agent says beside each host's stream, with capacity.remote_debug
+(developer guide, "Access a training container through AWS Systems Manager").
+"""
 _GROUPS = {
     "TrainingJob": "/aws/sagemaker/TrainingJobs",
     "ProcessingJob": "/aws/sagemaker/ProcessingJobs",
@@ -96,6 +100,7 @@ class LogTail:
                 return []
             raise
         streams = [stream for page in pages for stream in page["logStreams"]]
+        streams = [each for each in streams if not each["logStreamName"].endswith(_OF_AGENT)]
         bounds = _time_range(self.location)
         return [each["logStreamName"] for each in streams if _may_have_lines(each, bounds)]
 
