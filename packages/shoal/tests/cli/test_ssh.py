@@ -25,13 +25,15 @@ SESSION = "aws ssm start-session --region us-east-1 --target sagemaker-training-
         ({"RemoteDebugConfig": OPEN}, ("algo-2",), f"{SESSION}2\n"),
         ({"RemoteDebugConfig": OPEN}, ("algo-3",), "there are algo-1, algo-2"),
         ({}, (), "the training Train-Xy lets nobody in: set training.capacity.remote_debug: true"),
+        ({"RemoteDebugConfig": OPEN, "SecondaryStatus": "Pending"}, (), "is at Pending: AWS lets"),
         ({"TrainingJobStatus": "Completed"}, (), "execution abc runs no training now"),
     ],
 )
 def test_the_command_for_a_shell_is_that_of_the_running_training(
     monkeypatch: pytest.MonkeyPatch, job: dict[str, Any], host: tuple[str, ...], told: str
 ) -> None:
-    known = {"TrainingJobStatus": "InProgress", "ResourceConfig": {"InstanceCount": 2}} | job
+    states = {"TrainingJobStatus": "InProgress", "SecondaryStatus": "Training"}
+    known = states | {"ResourceConfig": {"InstanceCount": 2}} | job
     monkeypatch.setattr(Look, "job", lambda *_: known | {"name": "Train-Xy"})
     execution = Execution("arn:aws:x/abc", "Executing", "", None, (TRAIN,))
     session = SimpleNamespace(

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from shoal.verbs.upgrade.begin import Workplace
+from shoal.errors import UsageError
+from shoal.verbs.init import answers
+from shoal.verbs.upgrade.begin import Workplace, upgrade
 from shoal.verbs.upgrade.finish import merge, trees
 
 Files = dict[str, str]
@@ -75,6 +77,19 @@ def test_three_renderings_become_one(
     }.items() <= merged.items()
     assert git(tmp_path, "status", "--porcelain") == ""
     assert git(tmp_path, "worktree", "list").count("\n") == 1
+
+
+@pytest.mark.parametrize(("kept", "given"), [("dist", None), ("", "dist")])
+def test_wheels_of_a_place_need_a_version(tmp_path: Path, kept: str, given: str | None) -> None:
+    """A stranger's package of that name on an index would be the newest."""
+    dev = {"account": "111122223333", "region": "us-east-1"}
+    told = {"project": "acme", "workload": "churn", "kind": "regression", "wheels": kept}
+    text = answers.text_of(answers.answers_of({**told, "environments": {"dev": dev}}))
+    write(tmp_path, {answers.FILE: text, ".gitignore": ".shoal\n"})
+    for command in (("init", "--quiet"), ("add", "."), (*PERSON, "commit", "--quiet", "-m", "x")):
+        git(tmp_path, *command)
+    with pytest.raises(UsageError, match=r"with --to: Shoal comes from dist"):
+        upgrade(Workplace(tmp_path, os.environ, lambda _: None), None, given)
 
 
 PERSON = ("-c", "user.name=A", "-c", "user.email=a@example.com")

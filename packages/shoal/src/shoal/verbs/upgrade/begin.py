@@ -86,6 +86,9 @@ def upgrade(place: Workplace, to: str | None, wheels: str | None) -> bool:
     if answers.shoal != old:
         message = f"shoal {old} is installed, but {answers.shoal} rendered this repository"
         raise UsageError(f"{message}; run `make install` first")
+    if to is None and (source := wheels or answers.wheels):
+        message = f"Shoal comes from {source}, and an index may have another package of its name"
+        raise UsageError(f"say which version it is to be, with --to: {message}")
     with place.opened():
         with phase("lock the new version", place.report):
             render(answers, place.was)

@@ -308,6 +308,11 @@ def ssh(session: Session, execution: str, host: str) -> None:
             f"the training {job['name']} lets nobody in: set training.capacity.remote_debug: true,"
             " deploy, and run again"
         )
+    if job["SecondaryStatus"] != "Training":
+        raise UsageError(
+            f"the training {job['name']} is at {job['SecondaryStatus']}: AWS lets people in when it"
+            " is at Training; try again then"
+        )
     hosts = [f"algo-{n + 1}" for n in range(instances_of(job["ResourceConfig"])[1] or 1)]
     if host not in hosts:
         raise UsageError(f"there is no host {host!r}; there are {', '.join(hosts)}")

@@ -14,7 +14,7 @@ from shoal.verbs.workspace import Workspace
 
 
 @click.command()
-@click.option("--to", metavar="VERSION", help="The newest, where it is left out.")
+@click.option("--to", metavar="VERSION", help="Left out, the newest that an index has.")
 @click.option("--wheels", metavar="PLACE", help="A folder or page that has Shoal's wheels.")
 @click.pass_obj
 @answers(is_done=bool)
