@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from shoal.errors import UsageError
+from shoal.errors import PromotionError, UsageError
 from shoal.verbs.init import answers
 from shoal.verbs.upgrade.begin import Workplace, upgrade
-from shoal.verbs.upgrade.finish import merge, trees
+from shoal.verbs.upgrade.finish import _leave, merge, trees
 
 Files = dict[str, str]
 LINES = "".join(f"line {number}\n" for number in range(20))
@@ -90,6 +90,36 @@ def test_wheels_of_a_place_need_a_version(tmp_path: Path, kept: str, given: str 
         git(tmp_path, *command)
     with pytest.raises(UsageError, match=r"with --to: Shoal comes from dist"):
         upgrade(Workplace(tmp_path, os.environ, lambda _: None), None, given)
+
+
+@pytest.mark.parametrize(
+    ("edits", "is_committed"),
+    [({}, False), ({"a": "mine"}, False), ({"b": "mine"}, False), ({"own": "mine"}, True)],
+)
+def test_what_was_done_meanwhile_stays(tmp_path: Path, edits: Files, is_committed: bool) -> None:
+    git(tmp_path, "init", "--quiet", "--initial-branch", "main")
+    write(tmp_path, {"a": LAST, ".gitignore": ".shoal\n"})
+    commit = (*PERSON, "commit", "--quiet", "--message", "Ours")
+    for words in (("add", "--all"), commit):
+        git(tmp_path, *words)
+    place = Workplace(tmp_path, os.environ | VARIABLES, lambda _: None)
+    with place.opened():
+        for folder, text in ((place.was, LINES), (place.now, LAST_TOO)):
+            write(folder, {"a": text, ".gitignore": ".shoal\n"})
+        write(place.now, {"b": LINES})
+        mine, theirs = trees(place, "Theirs")
+        write(tmp_path, edits)
+        for words in (("add", "--all"), commit) if is_committed else ():
+            git(tmp_path, *words)
+        if edits and not is_committed:
+            with pytest.raises(PromotionError, match="in no commit"):
+                _leave(place, mine, theirs, ["Theirs"], "")
+        else:
+            _leave(place, mine, theirs, ["Theirs"], "")
+            assert git(tmp_path, "status", "--porcelain") == "UU a\nA  b\n"
+            git(tmp_path, "reset", "--quiet", "--hard")
+            git(tmp_path, "switch", "--quiet", "main")
+    assert {name: (tmp_path / name).read_text() for name in edits} == edits
 
 
 PERSON = ("-c", "user.name=A", "-c", "user.email=a@example.com")

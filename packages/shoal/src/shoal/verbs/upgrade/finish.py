@@ -109,7 +109,8 @@ def merge(repository: Repository, ours: str, theirs: str) -> tuple[list[str], li
 def _leave(place: Workplace, ours: str, theirs: str, message: list[str], why: str) -> None:
     """Check the branch out with what is merged, and say what people have to do."""
     checkout, branch = place.checkout, f"shoal-{version('shoal')}"
-    checkout.git("switch", "--quiet", "--create", branch)
+    checkout.require_clean()  # somebody may have gone on working meanwhile
+    checkout.git("switch", "--quiet", "--create", branch, place.work.head())
     merge(checkout, ours, theirs)
     prepared = place.root / Path(checkout.git("rev-parse", "--git-path", "MERGE_MSG").strip())
     prepared.write_text("\n".join(message))
