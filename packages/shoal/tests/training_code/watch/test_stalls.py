@@ -10,6 +10,7 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -116,3 +117,55 @@ def test_a_job_that_is_slow_goes_on(case: str, job: Job) -> None:
     printed = [each.communicate(timeout=200)[0] for each in job.ranks]
     assert [each.returncode for each in job.ranks] == [0, 0, 0], printed[0]
     assert not (job.folder / HOSTS[0] / "failure").exists()
+
+
+BEFORE = "import logging, sys\nlogging.getLogger().addHandler(logging.StreamHandler())\n"
+"""What an image's sitecustomize may do: keep the streams that it found."""
+SCRIPT_ALONE = """
+import atexit, logging, multiprocessing, os, pickle, sys, threading
+class Model: pass
+def double(x: int): return 2 * x
+def show(what): print(what, type(pickle.loads(pickle.dumps(Model()))).__name__, flush=True)
+if __name__ == "__main__":
+    assert double.__annotations__ == {"x": int}
+    for way in ("spawn", "fork", "forkserver"):
+        with multiprocessing.get_context(way).Pool(1) as pool:
+            print(way, pool.map(double, [1]), flush=True)
+    sys.stdout.buffer.write(b"bytes\\n")
+    logging.warning("logged")
+    atexit.register(show, "exit")
+    thread = threading.Thread(target=lambda: threading.main_thread().join() or show("thread"))
+    thread.start()
+    sys.exit(7)
+"""
+SAID = "spawn [2], fork [2], forkserver [2], bytes, logged, thread Model, exit Model"
+
+
+def test_a_script_is_run_as_python_runs_it(tmp_path: Path) -> None:
+    done = _alone(tmp_path, SCRIPT_ALONE, 60)
+    assert (", ".join(done.stdout.split("\n")[:-1]), done.returncode) == (SAID, 7)
+
+
+def _alone(folder: Path, script: str, stall_s: float) -> subprocess.CompletedProcess[str]:
+    """Run a job of one rank."""
+    config = {"script": "train.py", "progress": ["loss="], "stall_s": stall_s}
+    quick = {"burst_s": 0.02, "poll_s": 0.1, "grace_s": 1}
+    code = {name: text.decode() for name, text in watch.sources().items()}
+    code |= {"train.py": script, watch.CONFIG: json.dumps(config | quick)}
+    code |= {"sitecustomize.py": BEFORE}
+    for name, text in code.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1])
+    own = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "SM_OUTPUT_DIR": str(folder)}
+    return subprocess.run(
+        [sys.executable, watch.PROGRAM],
+        cwd=folder,
+        env={**os.environ, **own, "PYTHONPATH": str(folder)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=100,
+        check=False,
+    )

@@ -10,7 +10,6 @@ import faulthandler
 import json
 import os
 import re
-import runpy
 import signal
 import socket
 import subprocess
@@ -18,6 +17,7 @@ import sys
 import threading
 import time
 import traceback
+import types
 from contextlib import suppress
 from io import TextIOWrapper
 from pathlib import Path
@@ -32,6 +32,7 @@ class Lines(TextIOWrapper):
     """A stream that shows `see` what is written to it."""
 
     see: Any = None
+    before: Any = None
 
     def write(self, text: str) -> int:
         with suppress(Exception):  # the watch keeps no script from printing
@@ -62,7 +63,9 @@ class Rank:
     def _watched(self, stream: Any) -> Lines:
         names = ("encoding", "errors", "line_buffering", "write_through")
         kept = {name: getattr(stream, name) for name in names}
-        watched, begun = Lines(stream.detach(), newline="\n", **kept), [""]
+        stream.reconfigure(write_through=True)  # a logger that has it already goes on with it
+        watched, begun = Lines(stream.buffer, newline="\n", **kept), [""]
+        watched.before = stream  # which closes the buffer, once nobody has it
 
         def see(text: str) -> None:
             *lines, begun[0] = re.split("[\r\n]", begun[0][:MAX_LINE] + text)
@@ -231,7 +234,11 @@ def main() -> None:
         sys.path[0] = str(script.parent)
     sys.argv[0] = str(script)
     try:
-        runpy.run_path(sys.argv[0], run_name="__main__")
+        # not by runpy, after which threads and atexit find no __main__ to pickle from
+        module = sys.modules["__main__"] = types.ModuleType("__main__")
+        vars(module)["__file__"] = sys.argv[0]
+        program = compile(script.read_bytes(), sys.argv[0], "exec", dont_inherit=True)
+        exec(program, vars(module))  # noqa: S102
     finally:
         if rank:
             with suppress(OSError, ValueError):
