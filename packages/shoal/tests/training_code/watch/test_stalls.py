@@ -146,6 +146,34 @@ def test_a_script_is_run_as_python_runs_it(tmp_path: Path) -> None:
     assert (", ".join(done.stdout.split("\n")[:-1]), done.returncode) == (SAID, 7)
 
 
+ALONE = """
+import subprocess, sys, time
+for step in range(5):
+    print("loss=1", flush=True)
+    time.sleep(0.1)
+until = time.monotonic() + 2.5
+{}
+"""
+WORK = {
+    "computes": "while time.monotonic() < until: sum(range(1000))",
+    "prints": "while time.monotonic() < until: print('fitting', flush=True); time.sleep(0.1)",
+    "starts a program": "subprocess.run([sys.executable, '-c', 'import time; time.sleep(2.5)'])",
+    "loads": "while time.monotonic() < until: open('/dev/zero', 'rb').read(9**7), time.sleep(.1)",
+}
+
+
+@pytest.mark.parametrize("work", WORK.values(), ids=WORK)
+def test_one_rank_goes_on_while_it_is_at_something(tmp_path: Path, work: str) -> None:
+    done = _alone(tmp_path, ALONE.format(work), 1)
+    assert done.returncode == 0, done.stdout
+
+
+def test_one_rank_that_does_nothing_is_ended(tmp_path: Path) -> None:
+    done = _alone(tmp_path, ALONE.format("time.sleep(60)"), 1)
+    assert done.returncode == -signal.SIGTERM
+    assert "StallError: no progress for 1 s" in (tmp_path / "failure").read_text()
+
+
 def _alone(folder: Path, script: str, stall_s: float) -> subprocess.CompletedProcess[str]:
     """Run a job of one rank."""
     config = {"script": "train.py", "progress": ["loss="], "stall_s": stall_s}

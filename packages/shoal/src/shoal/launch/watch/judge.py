@@ -32,6 +32,7 @@ _WAITS = re.compile(r"distributed_c10d|/horovod/|smdistributed|/mpi4py/")
 _PHASE = re.compile(
     r"eval|valid|test|predict|generat|compil(?!e_wrapper)|checkpoint|ckpt|save|saving|export|merge"
     r"|quanti|upload|download|push_|archive|tokeniz"
+    r"|_try_wait|^_?communicate"  # of subprocess: what another program does cannot be seen
 )
 
 
@@ -94,6 +95,11 @@ class Judge:
         blamed = [dumps[number] for number in behind or dumps]
         names = (name for rank in blamed for _, _, name in rank.get("stack", ()))
         excuse = excuse or next(filter(_PHASE.search, names), "")
+        if len(dumps) == 1 and not excuse:  # nobody waits for it: what does it do since?
+            dumps = self._dumps()
+            blamed = [*dumps.values()]
+            is_alive = min(rank["silent_s"] for rank in blamed) < budget_s
+            excuse = "work of its own" if is_alive or any(map(_is_busy, blamed)) else ""
         if excuse and (any(map(_is_busy, blamed)) or quiet_s < LONG * budget_s):
             self.say(f"shoal: no progress for {quiet_s:.0f} s, in {excuse}: {sentence}; it goes on")
             return
