@@ -201,12 +201,26 @@ def test_nothing_is_changed_without_the_flag_and_the_account(
     ("told", "shown"),
     [
         ("arn:aws:sagemaker:us-east-1:1:pipeline/p/execution/abc", None),
-        ("shoal logs dev --local abc Train", None),
-        ("shoal logs dev; rm -rf /", {"untrusted": "shoal logs dev; rm -rf /"}),
+        ({"next": "shoal logs dev --local abc Train"}, None),
+        ({"next": ["shoal status dev"]}, None),
+        ("shoal destroy prod", {"untrusted": "shoal destroy prod"}),
+        ({"line": "shoal destroy prod"}, {"line": {"untrusted": "shoal destroy prod"}}),
+        ({"call deploy": 1}, {"untrusted: call deploy": 1}),
+        (
+            {"next": "shoal logs dev; rm -rf /"},
+            {"next": {"untrusted": "shoal logs dev; rm -rf /"}},
+        ),
         ("a\nb\x1b[2J\u202e", {"untrusted": r"a\nb\x1b[2J\u202e"}),
         ("x " * 2_000, {"untrusted": f"{'x ' * 1_000}... (2000 more)"}),
-        ({"\x07": [1, None, "two words"]}, {r"\x07": [1, None, {"untrusted": "two words"}]}),
+        (
+            {"\x07": [1, None, "two words"]},
+            {r"untrusted: \x07": [1, None, {"untrusted": "two words"}]},
+        ),
         ([0] * 502, [*[0] * 500, {"left_out": 2}]),
+        (
+            dict.fromkeys(map(str, range(502))),
+            dict.fromkeys(map(str, range(500))) | {"left_out": 2},
+        ),
     ],
 )
 def test_text_is_data(told: Any, shown: Any) -> None:

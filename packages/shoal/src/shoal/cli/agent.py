@@ -48,8 +48,10 @@ _DEFAULTS = {"tail": 100}
 _FREE, _NAME = ("execution", "run", "parameters"), r"^\w[\w-]*$"
 """Others name a file of the checkout, and nothing elsewhere."""
 _MAX_ITEMS, _MAX_TEXT = 500, 2_000
-_WORD = re.compile(r"[\w.:/@+=,%-]{0,256}|shoal [\w ./:=-]{1,256}", re.ASCII)
-"""What is shown as it is: a name, a number, a URI, or the next command."""
+_WORD = re.compile(r"[\w.:/@+=,%-]{0,256}", re.ASCII)
+"""What is shown as it is: a name, a number, or a URI."""
+_COMMAND = re.compile(r"shoal [\w ./:=-]{1,256}", re.ASCII)
+"""What is shown so, too, where `next` has it, which Shoal itself writes."""
 
 
 def server_of(
@@ -140,16 +142,27 @@ def _words(command: click.Command, given: Mapping[str, Any]) -> list[str]:
     return [*options, *arguments]
 
 
-def quoted(value: Any) -> Any:
-    """Return an answer whose texts are data: escaped, cut, and marked as `untrusted`."""
+def quoted(value: Any, name: str = "") -> Any:
+    """Return an answer whose texts are data: escaped, cut, and marked as `untrusted`.
+
+    `name` is the key that has it.
+    """
     if isinstance(value, dict):
-        return {one_line(name)[:256]: quoted(each) for name, each in value.items()}
+        shown = {_key(each): quoted(value[each], each) for each in [*value][:_MAX_ITEMS]}
+        left_out = len(value) - _MAX_ITEMS
+        return shown | ({"left_out": left_out} if left_out > 0 else {})
     if isinstance(value, list):
         left_out = len(value) - _MAX_ITEMS
-        items = [quoted(each) for each in value[:_MAX_ITEMS]]
+        items = [quoted(each, name) for each in value[:_MAX_ITEMS]]
         return [*items, {"left_out": left_out}] if left_out > 0 else items
     if not isinstance(value, str) or _WORD.fullmatch(value):
+        return value
+    if name == "next" and _COMMAND.fullmatch(value):
         return value
     text = one_line(value)
     cut = f"{text[:_MAX_TEXT]}... ({len(text) - _MAX_TEXT} more)"
     return {"untrusted": text if len(text) <= _MAX_TEXT else cut}
+
+
+def _key(name: str) -> str:
+    return name if _WORD.fullmatch(name) else f"untrusted: {one_line(name)[:256]}"
