@@ -245,6 +245,8 @@ SAVE = "import torch\ntorch.save(1, '/opt/ml/checkpoints/last.pt')"
         ({"train": "# /opt/ml/checkpoints\nprint()"}, SPOT, "training.spot"),
         ({"train": "'''Save to /opt/ml/checkpoints.'''\nprint()"}, SPOT, "training.spot"),
         ({"train": "print('no checkpoints here')"}, SPOT, "training.spot"),
+        ({"train": "import torch\ntorch.save(1, 'checkpoints')"}, SPOT, "training.spot"),
+        ({"train": "open('out/checkpoints', 'w')\nprint()"}, SPOT, "training.spot"),
         ({"train": "print()", "net": SAVE}, SPOT, "training.spot"),
     ],
 )

@@ -19,7 +19,9 @@ from shoal.settings.settings import Training
 FOLDER = "/opt/ml/checkpoints"
 LONG_S = 86_400
 """A day: what a job may take where nobody says more (API reference, StoppingCondition)."""
-_TEXT = re.compile(rf"{FOLDER}|(^|/)checkpoints/?$|checkpoint[-_]dir", re.IGNORECASE)
+_TEXT = re.compile(rf"{FOLDER}|checkpoint[-_]dir", re.IGNORECASE)
+_LAST, _FIRST = re.compile("(^|/)checkpoints/?$"), re.compile("/opt/ml|SM_")
+"""Both parts of a path that is put together; the last alone is below the working directory."""
 _NAME = re.compile(r"checkpoint_?dir", re.IGNORECASE)
 _CONFIGURATION = {".cfg", ".ini", ".json", ".sh", ".toml", ".yaml", ".yml"}
 
@@ -69,7 +71,8 @@ def _is_named_in(script: Path) -> bool:
     ]
     names = [node.id for node in nodes if isinstance(node, ast.Name)]
     names += [node.attr for node in nodes if isinstance(node, ast.Attribute)]
-    return any(map(_TEXT.search, texts)) or any(map(_NAME.search, names))
+    is_joined = any(map(_LAST.search, texts)) and any(map(_FIRST.search, texts))
+    return is_joined or any(map(_TEXT.search, texts)) or any(map(_NAME.search, names))
 
 
 def _text(file: Path) -> str:
