@@ -87,6 +87,8 @@ def test_all_that_the_top_level_has_is_rendered(tmp_path: Path) -> None:
         ({"workload": "m" * 21}, "is no name for a workload"),
         ({"kind": "xgboost"}, 'kind = "xgboost": must be one of: regression'),
         ({"ci": "jenkins"}, 'ci = "jenkins": must be'),
+        ({"wheels": "a\n--index-url b"}, "wheels: has white space"),
+        ({"wheels": "https://me:word@host/simple"}, "or a password"),
         ({"environments": {}}, "environments"),
         (
             {"environments": {"dev": {"account": "123", "region": "eu-west-1"}}},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
@@ -60,6 +61,9 @@ def answers_of(data: dict[str, Any], source: str = "shoal init") -> Answers:
     if answers.kind not in KINDS:
         message = f"must be one of: {', '.join(KINDS)}"
         problems.append(Problem("kind", message, "choose what is nearest", answers.kind))
+    if re.search(r"\s|^\w+://[^/]*@", answers.wheels):
+        message = "has white space, or a password, which would be committed"
+        problems.append(Problem("wheels", message, "use another place; keep passwords in ~/.netrc"))
     for name, place in answers.environments.items():
         problems += problems_of_region(f"environments.{name}.region", place.region)
     if problems:
