@@ -21,6 +21,7 @@ import pytest
 
 from local_kit.runtime import Runtime
 from shoal.launch import watch
+from shoal.launch.watch.judge import Judge
 
 SCRIPT = Path(__file__).with_name("stalls.py")
 HOSTS = ("algo-1", "algo-1", "algo-2")  # of each rank
@@ -144,6 +145,15 @@ SAID = "spawn [2], fork [2], forkserver [2], bytes, logged, thread Model, exit M
 def test_a_script_is_run_as_python_runs_it(tmp_path: Path) -> None:
     done = _alone(tmp_path, SCRIPT_ALONE, 60)
     assert (", ".join(done.stdout.split("\n")[:-1]), done.returncode) == (SAID, 7)
+
+
+@pytest.mark.parametrize("wrong", [{"rank": "0"}, {"quiet_s": "a"}, {"slowest_s": None}])
+def test_what_no_rank_tells_does_not_end_the_watch(wrong: dict[str, Any]) -> None:
+    told = dict.fromkeys(("rank", "ticks", "slowest_s", "quiet_s", "silent_s"), 0)
+    judge = Judge({"job": "", "stall_s": 1})
+    with pytest.raises(TypeError):
+        judge.hear({"job": "", "names_phase": False, **told, **wrong})
+    judge.look()
 
 
 ALONE = """

@@ -49,6 +49,8 @@ class Judge:
         """Take what a rank tells, and return the order for it. Threads call this."""
         if told["job"] not in ("", self._config["job"]):  # two jobs on one machine
             return {}
+        # raises, in the caller's thread, for what `look` could not compute with
+        sum(told[name] for name in ("rank", "ticks", "slowest_s", "quiet_s", "silent_s"))
         self._heard[told["rank"]] = (time.monotonic(), told)
         if "dump" in told or "gone" in told:
             self._answers[told["rank"]] = told
