@@ -27,14 +27,14 @@ from shoal.settings.parsing.errors import ConfigError, one_line
 from shoal.verbs.workspace import Workspace
 
 READS = {
-    **dict.fromkeys(("check", "plan", "doctor", "diff", "status", "runs", "logs"), ""),
+    **dict.fromkeys(("check", "plan", "doctor", "status", "runs", "logs"), ""),
     **dict.fromkeys(("release-status", "schedule-list", "local-status"), ""),
     "report": "Say how a run (id or `latest`) went: the step that failed, reason, host, rank, the"
     " log line that says why, and the `next` command.",
 }
 """Verbs that change nothing, and what is said of them instead of their help."""
 WRITES = dict.fromkeys(
-    ("data-upload", "deploy", "run", "stop", "schedule-pause", "schedule-resume"), ""
+    ("data-upload", "diff", "deploy", "run", "stop", "schedule-pause", "schedule-resume"), ""
 )
 """Who approves, promotes or destroys is a person."""
 _OPTIONS = "limit local parameters strategy tail host rank"

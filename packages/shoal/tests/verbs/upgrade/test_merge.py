@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from shoal.errors import PromotionError, UsageError
+from shoal.settings.parsing.errors import ConfigError
 from shoal.verbs.init import answers
 from shoal.verbs.upgrade.begin import Workplace, upgrade
 from shoal.verbs.upgrade.finish import _leave, merge, trees
@@ -79,16 +80,26 @@ def test_three_renderings_become_one(
     assert git(tmp_path, "worktree", "list").count("\n") == 1
 
 
-@pytest.mark.parametrize(("kept", "given"), [("dist", None), ("", "dist")])
-def test_wheels_of_a_place_need_a_version(tmp_path: Path, kept: str, given: str | None) -> None:
-    """A stranger's package of that name on an index would be the newest."""
+@pytest.mark.parametrize(
+    ("kept", "given", "told"),
+    [
+        ("dist", None, r"with --to: Shoal comes from dist"),
+        ("", "dist", r"with --to: Shoal comes from dist"),
+        ("", "https://u:secret@host/", "has white space, or a password"),
+        ("", "dist\n--index-url x", "has white space, or a password"),
+    ],
+)
+def test_a_place_of_wheels_is_safe_and_has_a_version(
+    tmp_path: Path, kept: str, given: str | None, told: str
+) -> None:
+    """A stranger's package of Shoal's name on an index would be the newest."""
     dev = {"account": "111122223333", "region": "us-east-1"}
-    told = {"project": "acme", "workload": "churn", "kind": "regression", "wheels": kept}
-    text = answers.text_of(answers.answers_of({**told, "environments": {"dev": dev}}))
+    said = {"project": "acme", "workload": "churn", "kind": "regression", "wheels": kept}
+    text = answers.text_of(answers.answers_of({**said, "environments": {"dev": dev}}))
     write(tmp_path, {answers.FILE: text, ".gitignore": ".shoal\n"})
     for command in (("init", "--quiet"), ("add", "."), (*PERSON, "commit", "--quiet", "-m", "x")):
         git(tmp_path, *command)
-    with pytest.raises(UsageError, match=r"with --to: Shoal comes from dist"):
+    with pytest.raises((ConfigError, UsageError), match=told):
         upgrade(Workplace(tmp_path, os.environ, lambda _: None), None, given)
 
 

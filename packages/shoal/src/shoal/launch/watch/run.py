@@ -19,6 +19,7 @@ import time
 import traceback
 import types
 from contextlib import suppress
+from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,9 @@ class Rank:
         """Look at lines, and tell what is seen, from now on."""
         sys.stdout = sys.__stdout__ = self._watched(sys.stdout)  # type: ignore[misc]
         sys.stderr = sys.__stderr__ = self._watched(sys.stderr)  # type: ignore[misc]
+        # a forked child has no thread of faulthandler, and waits for it at its end; `_report` sets
+        # the timer again
+        os.register_at_fork(before=faulthandler.cancel_dump_traceback_later)
         threading.Thread(target=self._report, name="shoal-watch", daemon=True).start()
 
     def _watched(self, stream: Any) -> Lines:
@@ -211,7 +215,8 @@ def begin(config: dict[str, Any]) -> Rank:
     rank = Rank(config)
     rank.begin()
     if config["rank"] == 0:
-        end, _ = os.pipe()  # the other one is closed with this process, by which judge.py knows
+        end, held = os.pipe()  # `held` is closed with this process, by which judge.py knows
+        os.register_at_fork(after_in_child=partial(os.close, held))
         program = [sys.executable, "-I", "-S", str(HERE / "judge.py")]
         subprocess.Popen(
             [*program, str(end), json.dumps(config)],
@@ -240,7 +245,7 @@ def main() -> None:
         program = compile(script.read_bytes(), sys.argv[0], "exec", dont_inherit=True)
         exec(program, vars(module))  # noqa: S102
     finally:
-        if rank:
+        if rank and os.getpid() == config["pid"]:  # else a child that it forked ends
             with suppress(OSError, ValueError):
                 rank.tell(gone="has ended")
             if rank.is_ended:  # who ends in good order when told has failed, too

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
@@ -61,14 +62,19 @@ def answers_of(data: dict[str, Any], source: str = "shoal init") -> Answers:
     if answers.kind not in KINDS:
         message = f"must be one of: {', '.join(KINDS)}"
         problems.append(Problem("kind", message, "choose what is nearest", answers.kind))
-    if re.search(r"\s|^\w+://[^/]*@", answers.wheels):
-        message = "has white space, or a password, which would be committed"
-        problems.append(Problem("wheels", message, "use another place; keep passwords in ~/.netrc"))
+    problems += problems_of_wheels(answers.wheels)
     for name, place in answers.environments.items():
         problems += problems_of_region(f"environments.{name}.region", place.region)
     if problems:
         raise ConfigError(source, problems)
     return answers
+
+
+def problems_of_wheels(place: str) -> Iterator[Problem]:
+    """Yield what is wrong with the place of Shoal's wheels, which requirements.in will name."""
+    if re.search(r"\s|^\w+://[^/]*@", place):
+        message = "has white space, or a password, which would be committed"
+        yield Problem("wheels", message, "use another place; keep passwords in ~/.netrc")
 
 
 def read_answers(root: Path) -> Answers:

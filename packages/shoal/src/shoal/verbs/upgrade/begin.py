@@ -15,7 +15,9 @@ from shoal.aws.target import offline_environment
 from shoal.errors import CommandError, UsageError
 from shoal.processes import Command, run
 from shoal.repository import Repository
+from shoal.settings.parsing.errors import ConfigError
 from shoal.verbs.flow import phase
+from shoal.verbs.init.answers import problems_of_wheels
 from shoal.verbs.init.locking import LOCK, SOURCE, lock
 from shoal.verbs.init.rendering import read_answers, render
 from shoal.verbs.upgrade.migrations import order
@@ -86,6 +88,8 @@ def upgrade(place: Workplace, to: str | None, wheels: str | None) -> bool:
     if answers.shoal != old:
         message = f"shoal {old} is installed, but {answers.shoal} rendered this repository"
         raise UsageError(f"{message}; run `make install` first")
+    if problems := [*problems_of_wheels(wheels or "")]:
+        raise ConfigError("shoal upgrade", problems)
     if to is None and (source := wheels or answers.wheels):
         message = f"Shoal comes from {source}, and an index may have another package of its name"
         raise UsageError(f"say which version it is to be, with --to: {message}")
