@@ -109,7 +109,8 @@ def test_a_job_that_stands_still_is_ended_with_the_rank_and_the_collective(
     expected = f"rank 2 (algo-2) {STALLS[case]}; {WAITING}"
     assert re.sub(r"py:\d+", "py:N", job.reason).partition(" s: ")[2] == expected
     assert job.reason in printed[0]
-    assert [each.returncode for each in job.ranks[:2]] == [-signal.SIGTERM] * 2
+    # 1: a peer ended first, and gloo raised
+    assert {each.returncode for each in job.ranks[:2]} <= {1, -signal.SIGTERM}
     assert "stalls.py:" in printed[0].partition(job.reason)[2]
 
 
@@ -132,6 +133,9 @@ if __name__ == "__main__":
     for way in ("spawn", "fork", "forkserver"):
         with multiprocessing.get_context(way).Pool(1) as pool:
             print(way, pool.map(double, [1]), flush=True)
+    if not (child := os.fork()):
+        sys.exit(3)
+    print("child", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
     sys.stdout.buffer.write(b"bytes\\n")
     logging.warning("logged")
     atexit.register(show, "exit")
@@ -139,7 +143,7 @@ if __name__ == "__main__":
     thread.start()
     sys.exit(7)
 """
-SAID = "spawn [2], fork [2], forkserver [2], bytes, logged, thread Model, exit Model"
+SAID = "spawn [2], fork [2], forkserver [2], child 3, bytes, logged, thread Model, exit Model"
 
 
 def test_a_script_is_run_as_python_runs_it(tmp_path: Path) -> None:
@@ -161,20 +165,20 @@ import subprocess, sys, time
 for step in range(5):
     print("loss=1", flush=True)
     time.sleep(0.1)
-until = time.monotonic() + 2.5
+until = time.monotonic() + 5
 {}
 """
 WORK = {
     "computes": "while time.monotonic() < until: sum(range(1000))",
     "prints": "while time.monotonic() < until: print('fitting', flush=True); time.sleep(0.1)",
-    "starts a program": "subprocess.run([sys.executable, '-c', 'import time; time.sleep(2.5)'])",
+    "starts a program": "subprocess.run([sys.executable, '-c', 'import time; time.sleep(5)'])",
     "loads": "while time.monotonic() < until: open('/dev/zero', 'rb').read(9**7), time.sleep(.1)",
 }
 
 
 @pytest.mark.parametrize("work", WORK.values(), ids=WORK)
 def test_one_rank_goes_on_while_it_is_at_something(tmp_path: Path, work: str) -> None:
-    done = _alone(tmp_path, ALONE.format(work), 1)
+    done = _alone(tmp_path, ALONE.format(work), 2)
     assert done.returncode == 0, done.stdout
 
 
