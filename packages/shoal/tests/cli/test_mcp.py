@@ -7,7 +7,8 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping
+import uuid
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -56,8 +57,8 @@ ENDED = (
 
 
 @pytest.fixture(scope="module")
-def pipeline(registry: Registry) -> Pipeline:
-    """Return staging's pipeline, whose executions fail: in a job, or with a message."""
+def pipeline(registry: Registry) -> Iterator[Pipeline]:
+    """Yield staging's pipeline, whose executions fail: in a job, or with a message."""
     role = {"RoleArn": f"arn:aws:iam::{ACCOUNT}:role/shoal-mnist-staging-role"}
     message = {"Get": "Parameters.Message"}
     branches = {
@@ -67,7 +68,11 @@ def pipeline(registry: Registry) -> Pipeline:
     }
     decide = {"Name": "Decide", "Type": "Condition", "Arguments": branches}
     parameter = {"Name": "Message", "Type": "String", "DefaultValue": ""}
-    return make_pipeline(registry.target, [decide], [parameter], name="shoal-mnist-staging")
+    pipeline = make_pipeline(registry.target, [decide], [parameter], name="shoal-mnist-staging")
+    yield pipeline
+    registry.target.client("sagemaker").delete_pipeline(
+        PipelineName=pipeline.name, ClientRequestToken=uuid.uuid4().hex
+    )
 
 
 @pytest.fixture(scope="module")

@@ -57,9 +57,8 @@ def test_requirements_need_a_way_to_a_package_index(tmp_path: Path, row: dict[st
     write_scripts(tmp_path / "code")
     (tmp_path / "code" / "requirements.txt").write_text(row["text"])
     training = {"source_dir": "code", "hyperparameters": {}, "strategy": "torchrun"}
-    settings = changed(
-        network=row.get("network", {}), training=training | {"custom_mpi_options": ""}
-    )
+    training |= {"custom_mpi_options": "", "spot": False, "max_wait_s": None}
+    settings = changed(network=row.get("network", {}), training=training)
     if row.get("refused"):
         with pytest.raises(ConfigError, match="there is no way to a package index"):
             check(settings, tmp_path)
@@ -142,6 +141,7 @@ def test_what_an_image_lacks_may_stand_in_requirements_of_the_source_folder(tmp_
     write_scripts(tmp_path / "code")
     training: dict[str, Any] = {"strategy": "horovod", "framework_version": "2.3.0"}
     training |= {"source_dir": "code", "entry_point": "train.py", "hyperparameters": {}}
+    training |= {"spot": False, "max_wait_s": None}
     settings = changed(training=training, network={"nat": True})
     with pytest.raises(LaunchError, match=r"does not contain Horovod"):
         check(settings, root=tmp_path)

@@ -6,6 +6,7 @@ import json
 import os
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -76,9 +77,9 @@ def make_pipeline(
     """Make a pipeline whose steps run no containers, under a role that SageMaker may assume."""
     name = name or f"test-{uuid.uuid4().hex[:8]}"
     document, iam = trust({"Service": "sagemaker.amazonaws.com"}), target.client("iam")
-    role = iam.create_role(RoleName=f"{name}-role", AssumeRolePolicyDocument=document)["Role"][
-        "Arn"
-    ]
+    with suppress(iam.exceptions.EntityAlreadyExistsException):  # of a pipeline that is gone
+        iam.create_role(RoleName=f"{name}-role", AssumeRolePolicyDocument=document)
+    role = iam.get_role(RoleName=f"{name}-role")["Role"]["Arn"]
     definition = {"Version": "2020-12-01", "Metadata": {}, "Parameters": parameters or []}
     definition["Steps"] = steps
     target.client("sagemaker").create_pipeline(

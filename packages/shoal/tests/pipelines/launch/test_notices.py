@@ -133,5 +133,6 @@ def test_nothing_that_makes_a_template_reads_the_clock() -> None:
         path
         for folder in (*folders, CHECKOUT / "pipelines", CHECKOUT / "stacks")
         for path in folder.rglob("*.py")
+        if path.parent.name != "watch"  # runs in the job
     ]
     assert [path.name for path in sources if clock.search(path.read_text(encoding="utf-8"))] == []
