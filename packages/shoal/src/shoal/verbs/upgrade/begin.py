@@ -23,6 +23,8 @@ from shoal.verbs.init.rendering import read_answers, render
 from shoal.verbs.upgrade.migrations import order
 
 _PIN = re.compile(r"^(shoal(?:-local)?(?:\[[^\]]*\])?) *[=>]=.*$", re.MULTILINE)
+LEFT = 4
+"""How finish.py exits where people have to go on, which it has said."""
 LINKS = re.compile(r"^--find-links (.*)\n", re.MULTILINE)
 
 
@@ -109,7 +111,9 @@ def upgrade(place: Workplace, to: str | None, wheels: str | None) -> bool:
             with phase(f"merge, synthesise with {new} and compare", place.report):
                 finish = ("-m", "shoal.verbs.upgrade.finish", place.root)
                 place.run((place.python, *finish), event=Note)
-        except CommandError:  # the new version has said why
+        except CommandError as error:
+            if error.exit_code != LEFT:
+                raise
             return False
     return True
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from shoal.errors import AnswerError, CommandError, ShoalError
 from shoal.repository import Repository
 from shoal.verbs.init.locking import SOURCE, lock
 from shoal.verbs.init.rendering import read_answers, render
-from shoal.verbs.upgrade.begin import LINKS, Workplace
+from shoal.verbs.upgrade.begin import LEFT, LINKS, Workplace
 from shoal.verbs.upgrade.comparison import NOTHING, compare
 from shoal.verbs.upgrade.migrations import migrate
 
@@ -53,8 +52,10 @@ def go_on(place: Workplace) -> bool:
         return False
     text = compare(place.folder / "before", place.folder / "after", place.root, _MAX_CHARACTERS)
     if NOTHING not in text and (place.team / "tests" / "snapshots").is_dir():
-        with suppress(CommandError):  # then `make test` says it
+        try:
             place.run((place.python, "-m", *_SNAPSHOTS), {"SNAPSHOTS": "write"})
+        except CommandError:
+            message.append("tests/snapshots are as they were: `make test` says why")
     place.work.git("add", "--all", ":/")
     place.work.git("commit", "--quiet", "--message", "\n".join([*message, "", text]))
     place.checkout.git("branch", f"shoal-{new}", place.work.head())
@@ -129,6 +130,7 @@ def _print(event: Event) -> None:
 
 if __name__ == "__main__":
     try:
-        sys.exit(not go_on(Workplace(Path(sys.argv[1]), os.environ, _print)))
+        is_done = go_on(Workplace(Path(sys.argv[1]), os.environ, _print))
+        sys.exit(0 if is_done else LEFT)
     except ShoalError as error:
         sys.exit(f"shoal: {error}")
