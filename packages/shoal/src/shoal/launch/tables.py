@@ -56,10 +56,9 @@ class Hosts:
 
 @dataclass(frozen=True)
 class StrategyRow:
-    """How a strategy starts, and where it can."""
+    """What starts a strategy, and where it can run."""
 
     launcher: str
-    starts: str
     source: str
     hosts: Hosts = Hosts()
     since: Mapping[str, str] = field(default_factory=dict)

@@ -116,13 +116,7 @@ class Requests:
         if variables := fabric.environment(settings) | secrets.variables(settings.secrets):
             request["Environment"] = variables
         training_request.add_tracking(request, self.names, self.infrastructure.mlflow_app_arn)
-        if settings.capacity.infra_check:
-            request["InfraCheckConfig"] = {"EnableInfraCheck": True}
-        if settings.capacity.remote_debug:
-            request["RemoteDebugConfig"] = {"EnableRemoteDebug": True}
-        if settings.spot:
-            request["EnableManagedSpotTraining"] = True
-        return request
+        return request | training_request.switches(settings)
 
     def evaluation(self) -> dict[str, Any]:
         """Return CreateProcessingJob's request.

@@ -63,5 +63,17 @@ def stopping_condition(training: Training) -> dict[str, Any]:
     return _given(values)
 
 
+def switches(training: Training) -> dict[str, Any]:
+    """Return what is on: health checks before the start, a shell for people, spot capacity."""
+    values = {
+        "InfraCheckConfig": {"EnableInfraCheck": True} if training.capacity.infra_check else None,
+        "RemoteDebugConfig": {"EnableRemoteDebug": True}
+        if training.capacity.remote_debug
+        else None,
+        "EnableManagedSpotTraining": training.spot or None,
+    }
+    return _given(values)
+
+
 def _given(values: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value is not None}

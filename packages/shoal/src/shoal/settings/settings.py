@@ -163,21 +163,18 @@ class Training(Settings):
     stall_s: SecondsOrOff = 300
     """A job without progress so long, and for three of its slowest steps, is ended; off: never."""
     spot: bool = False
-    """Use managed spot capacity; the job resumes from what its script keeps in /opt/ml/checkpoints.
-    """
+    """Use spot capacity; the job resumes from what its script keeps in /opt/ml/checkpoints."""
     max_wait_s: Annotated[int, Field(ge=60, le=2_419_200)] | None = None
     """With spot: the longest total time, waiting included; at least max_runtime_s."""
     own_checkpoints: bool = False
     """A package saves to /opt/ml/checkpoints, which no script names: `check` does not look then."""
     source_dir: str = Field(default_factory=str)
-    """Folder whose files become the code archive, relative to the repository root.
-
-    Left out, that of the workload for the framework.
+    """Folder whose files become the code archive, relative to the repository root. Left out, that
+    of the workload for the framework.
     """
     entry_point: str = Field(default_factory=lambda keys: _defaults(keys).entry_point)
-    """Script in source_dir that the toolkit starts on every rank.
-
-    Left out, the workload's, or that of the framework and the strategy.
+    """Script in source_dir that the toolkit starts on every rank. Left out, the workload's, or that
+    of the framework and the strategy.
     """
     min_python: PythonVersion | None = None
     """The oldest Python that the scripts run with, as in "3.10": images with an older one are

@@ -286,8 +286,7 @@ def _capacity(environment: Environment) -> Iterator[Problem]:
         advice = "remove it, or `endpoint: none`"
         yield Problem(f"{section}.keep_alive_s", message, advice, related=("endpoint",))
     for arn in capacity.plans:
-        region = arn.split(":")[3]
-        if region != environment.region:
+        if (region := arn.split(":")[3]) != environment.region:
             message = f"is of {region}, and the jobs run in {environment.region}"
             yield Problem(section, message, "name a plan of that region", arn, ("region",))
 
