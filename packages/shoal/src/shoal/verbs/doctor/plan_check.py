@@ -33,7 +33,8 @@ def plan_findings(target: Target, environment: Environment) -> Iterator[Finding]
         name = arn.rpartition("/")[2]
         try:
             plan = client.describe_training_plan(TrainingPlanName=name)
-            finding = finding_of(plan, needed, use, training.max_runtime_s, datetime.now(UTC))
+            runtime_s = training.max_runtime_s if use == _TRAINING else 0
+            finding = finding_of(plan, needed, use, runtime_s, datetime.now(UTC))
         except client.exceptions.ResourceNotFound:
             finding = failed("there is no such plan in this account and region", _ANOTHER)
         yield Finding(f"training plan: {name}", finding.state, finding.message, finding.advice)
@@ -60,10 +61,7 @@ def finding_of(
     targets = ", ".join(plan.get("TargetResources", [use]))
     for is_wrong, why in (
         (use not in targets, f"it is for {targets}, not for {use}"),
-        (
-            plan["Status"] in ("Expired", "Failed"),
-            f"{plan['Status']}: it has no instances",
-        ),
+        (plan["Status"] in ("Expired", "Failed"), f"{plan['Status']}: it has no instances"),
         (not count, f"it has {', '.join(types)}, and {', '.join(needed)} is asked for"),
         (total < count, f"it has {total} instances in all, and {count} needed"),
     ):
