@@ -56,8 +56,8 @@ def test_what_a_user_should_know_is_a_notice(row: dict[str, Any]) -> None:
 def test_requirements_need_a_way_to_a_package_index(tmp_path: Path, row: dict[str, Any]) -> None:
     write_scripts(tmp_path / "code")
     (tmp_path / "code" / "requirements.txt").write_text(row["text"])
-    training = {"source_dir": "code", "hyperparameters": {}, "strategy": "torchrun"}
-    training |= {"custom_mpi_options": "", "spot": False, "max_wait_s": None}
+    training: dict[str, Any] = {"source_dir": "code", "hyperparameters": {}}
+    training |= {"strategy": "torchrun", "custom_mpi_options": "", "spot": False, "max_wait_s": None}
     settings = changed(network=row.get("network", {}), training=training)
     if row.get("refused"):
         with pytest.raises(ConfigError, match="there is no way to a package index"):
