@@ -47,6 +47,9 @@ class Look:
     parameters: Mapping[str, str]
     now: datetime
     unread: list[str] = field(default_factory=list)
+    earlier: dict[str, list[Mapping[str, Any] | None]] = field(default_factory=dict)
+    """The jobs that failed before a step's last one, by the step's name, once they are asked for.
+    """
 
     @classmethod
     def at(cls, place: Place, arn: str) -> Look:
@@ -84,6 +87,12 @@ class Look:
                     name = job_name(self.place.target, kind, arn, step.started_at)
                     return self.described(kind, name)
         return None
+
+    def trainings(self) -> Iterator[tuple[Step, dict[str, Any]]]:
+        """Yield the steps that train, each with its job."""
+        for step in self.execution.steps:
+            if step.type == "Training" and (job := self.job(step)):
+                yield step, job
 
     def described(self, kind: str, name: str) -> dict[str, Any]:
         """Return what Describe says of a job, with its `kind` and `name`."""

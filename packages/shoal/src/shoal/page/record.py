@@ -28,6 +28,7 @@ from shoal.page.readings.money import money_of
 from shoal.page.readings.report import answers_of, evaluation_of, package_of
 from shoal.page.readings.resources import instances_of, resources_of, uses_of
 from shoal.page.readings.step_log import StepLog
+from shoal.page.readings.waits import terms_of, waited
 from shoal.pipelines import step_names
 
 VERSION = 1
@@ -166,11 +167,14 @@ def training_of(look: Look, job: Mapping[str, Any] | None, logs: Logs) -> dict[s
     server = str(job.get("Environment", {}).get("MLFLOW_TRACKING_URI", "")).rstrip("/")
     places = (log.tracked_at for log in logs.values() if server)
     said = (each for each in places if each.startswith(f"{server}/#/"))
+    steps = (step for step in look.execution.steps if step.resource("TrainingJob"))
     return {
         "image": image_of(job),
         "strategy": look.place.strategy,
         "instance_type": kind,
         "instance_count": count,
+        "terms": terms_of(job),
+        "waited": waited(look, next(steps, None), job),
         "processes": next(filter(None, (log.processes for log in logs.values())), None),
         "mlflow": next(said, server) or None,
         "checkpoint": checkpoint_of(look, job),

@@ -34,6 +34,7 @@ _ASKING = "execution jobs logs metrics model_archive objects registry target"
 _PAGE_MODULES = "__init__ history kept look page place record"
 _READINGS = (
     "__init__ calls cause cleanups curves evaluation gates lineage money report resources step_log"
+    " waits"
 )
 _MODULES = (
     "shoal/__init__.py",

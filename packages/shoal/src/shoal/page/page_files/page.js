@@ -108,10 +108,12 @@ function titleOf(run) { return run.workload === run.environment ? run.workload :
 function trained(training) {
   if (!training) return "";
   const options = Object.entries(training.hyperparameters).map(([name, value]) => `${name}=${value}`).join(" ");
-  const words = [training.image.split("/").pop(), training.strategy, `${training.instance_count} × ${training.instance_type}`, training.processes];
+  const got = training.instance_type ? `${training.instance_count} × ${training.instance_type}` : "no type selected yet";
+  const words = [training.image.split("/").pop(), training.strategy, got, training.terms, training.processes];
   const server = training.mlflow ? code(training.mlflow) : null, isLink = /^https?:/.test(training.mlflow ?? "");
-  const kept = training.checkpoint;
+  const kept = training.checkpoint, wait = training.waited;
   return element("p", {}, words.filter(Boolean).join(", "), options ? element("br") : null, options ? code(options) : null,
+    wait && element("br"), wait && `waited ${duration(wait.seconds)} for instances${wait.reason ? `: ${wait.reason}` : ""}`,
     kept && element("br"), kept && `newest checkpoint in S3: ${kept.file}, ${duration(kept.seconds)} old`,
     server && element("br"), server && "MLflow: ", isLink ? element("a", { href: training.mlflow }, server) : server);
 }

@@ -59,9 +59,9 @@ def uses_of(
     """Yield the instances that were used, and for how long."""
     for step in look.execution.steps:
         if job := jobs.get(step.name):
-            if step.attempts > 1:
-                yield from _earlier_uses(look, step, job)
-            yield from _job_uses(look, step, job)
+            for each in (*earlier_jobs(look, step, job), job):
+                unknown = Use(step.name, None, None, None, runs=False)
+                yield from _job_uses(look, step, each) if each else (unknown,)
         elif any(step.resource(kind) for kind in JOBS):
             yield Use(step.name, None, None, None, not step.has_ended)
         elif step.resource("Endpoint"):
@@ -142,15 +142,20 @@ _RETAINED = "ResourceRetainedBillableTimeInSeconds"
 _TIMED = ("Training", "Processing", "Transform")
 
 
-def _earlier_uses(look: Look, step: Step, last: Job) -> Iterator[Use]:
-    """Yield the instances of the jobs that failed before a step's last one."""
-    kind, unknown = last["kind"], Use(step.name, None, None, None, runs=False)
-    since = look.execution.started_at or look.now
+def earlier_jobs(look: Look, step: Step, last: Job) -> list[Job | None]:
+    """Return the jobs that failed before a step's last one; None is one that cannot be read."""
+    if step.attempts > 1 and step.name not in look.earlier:
+        look.earlier[step.name] = list(_described(look, step, last))
+    return look.earlier.get(step.name, [])
+
+
+def _described(look: Look, step: Step, last: Job) -> Iterator[Job | None]:
+    kind, since = last["kind"], look.execution.started_at or look.now
     with look.noting(f"earlier attempts of {step.name}"):
         for name in earlier_attempts(look.place.target, kind, last["name"], since):
+            job = None
             with look.noting(name):
-                yield from _job_uses(look, step, look.described(kind, name))
-                continue
-            yield unknown
+                job = look.described(kind, name)
+            yield job
         return
-    yield unknown
+    yield None

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 import click
 
@@ -28,6 +27,7 @@ from shoal.page.readings.cause import rank_of
 from shoal.page.readings.gates import gates_of
 from shoal.page.readings.report import package_of
 from shoal.page.readings.resources import instances_of
+from shoal.page.readings.waits import got
 from shoal.page.record import checkpoint_of, record
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.parsing.errors import one_line
@@ -127,7 +127,7 @@ def status(
             return
         state = session.pipeline.look(arn)
         tell("\n".join(lines_of(state)))
-        _print_checkpoint(session, state)
+        _print_trainings(session, state)
         _print_result(session, state)
         return
     whole = workspace.open_whole(environment, local, workload)
@@ -148,18 +148,13 @@ def status(
         )
 
 
-def _print_checkpoint(session: Session, execution: Execution) -> None:
-    """Print what a running training would resume from."""
-    look, jobs = _trainings(session, execution)
-    for kept in filter(None, (checkpoint_of(look, job) for job in jobs)):
-        tell(f"newest checkpoint in S3: {kept['file']}, {kept['seconds']:.0f} s old")
-
-
-def _trainings(session: Session, execution: Execution) -> tuple[Look, list[dict[str, Any]]]:
-    """Return the training jobs that run."""
+def _print_trainings(session: Session, execution: Execution) -> None:
+    """Print what each training got and waited for, and what it would resume from."""
     look = Look(session.place, execution, {}, {}, datetime.now(UTC))
-    jobs = [look.job(step) for step in execution.steps if step.type == "Training"]
-    return look, [job for job in jobs if job and job["TrainingJobStatus"] == "InProgress"]
+    for step, job in look.trainings():
+        tell(one_line(f"{step.name}: {got(look, step, job)}"))
+        if kept := checkpoint_of(look, job):
+            tell(f"newest checkpoint in S3: {kept['file']}, {kept['seconds']:.0f} s old")
 
 
 def _executions(session: Session) -> list[dict[str, str]]:
@@ -299,7 +294,8 @@ def ssh(session: Session, execution: str, host: str) -> None:
     if session.place.is_local:
         raise UsageError("shoal-local has no Systems Manager: its jobs are processes here")
     state = session.pipeline.look(session.pipeline.find(execution))
-    _, jobs = _trainings(session, state)
+    look = Look(session.place, state, {}, {}, datetime.now(UTC))
+    jobs = [job for _, job in look.trainings() if job["TrainingJobStatus"] == "InProgress"]
     if not jobs:
         raise UsageError(f"execution {state.id} runs no training now")
     job = jobs[0]
