@@ -130,7 +130,8 @@ class Account:
         self.cloudformation = CloudFormation(
             self.identity, self.clients, self.functions, shared.endpoint_url
         )
-        self.projects, self.quotas = BuildProjects(self.identity), Quotas(self.identity)
+        self.projects = BuildProjects(self.identity)
+        self.quotas = Quotas(self.identity, shared.settings.capacity)
         self.registries = Registries(self.identity)
         self.router = self._service_router()
 
@@ -168,6 +169,7 @@ class Account:
                 kind, name, request, credentials
             ),
             model_package=self._model_package,
+            quota=lambda name: self.quotas.limit(name),
             faults=self._shared.faults,
         )
 

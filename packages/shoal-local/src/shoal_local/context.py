@@ -46,6 +46,7 @@ class ServiceContext:
     - `on_behalf(kind, name, request, credentials)`: what AWS does with a role's credentials for the
       resource `name` that `request` created (`training-job`, `processing-job`,
       `transform-job`, `model`); raises AwsError when the role may not.
+    - `quota(name)`: the account's quota of SageMaker's with this name; None if none was set.
     - `faults`: faults on purpose; none unless the emulator was started with a file of them.
     """
 
@@ -61,4 +62,5 @@ class ServiceContext:
     mount: Callable[[str, str, Sequence[str], Sequence[str]], Path]
     on_behalf: Callable[[str, str, Mapping[str, Any], RoleCredentials], None]
     model_package: Callable[[str], Mapping[str, Any]]
+    quota: Callable[[str], float | None]
     faults: Faults = field(default_factory=Faults)

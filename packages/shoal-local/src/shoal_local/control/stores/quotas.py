@@ -1,17 +1,20 @@
 """Service Quotas for SageMaker, VPCs and CodeBuild: one per instance type and use, and those of the
 account.
 
-No quota limits a job: this machine does. A quota is 20 at first, or what SHARED says; a request for
-another value is granted at once. Names are AWS's. The codes of instance types are derived from the
+A quota is 20 at first, or what SHARED says, and limits no job: this machine does. A request for
+another value is granted at once, and that limits training jobs, as a capacity file does that has a
+`quota` of their type. Names are AWS's. The codes of instance types are derived from the
 names and differ from AWS's.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import botocore.session
@@ -90,6 +93,7 @@ class Quotas:
     """The account's quotas in this region."""
 
     identity: Identity
+    capacity: Path | None = None
     _values: dict[tuple[str, str], float] = field(default_factory=dict)
     """What was granted, by service and name."""
 
@@ -97,6 +101,15 @@ class Quotas:
     def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:
         """Return the handlers by operation; every other operation is refused."""
         return {"ListServiceQuotas": self._list, "RequestServiceQuotaIncrease": self._request}
+
+    def limit(self, name: str, service: str = SERVICE) -> float | None:
+        """Return the quota that was granted or that the capacity file has; None without either."""
+        kind, _, use = name.partition(" for ")
+        if self.capacity and use == "training job usage":
+            row = json.loads(self.capacity.read_text(encoding="utf-8")).get(kind, {})
+            if "quota" in row:
+                return float(row["quota"])
+        return self._values.get((service, name))
 
     def _list(self, call: ApiCall) -> Mapping[str, Any]:
         service = call.parameters["ServiceCode"]
@@ -119,13 +132,14 @@ class Quotas:
     def _quota(self, service: str, name: str) -> dict[str, Any]:
         where = f"{self.identity.region}:{self.identity.account}"
         code_, value = quotas_of(service)[name]
+        limit = self.limit(name, service)
         return {
             "ServiceCode": service,
             "ServiceName": NAMES[service],
             "QuotaName": name,
             "QuotaCode": code_,
             "QuotaArn": f"arn:aws:servicequotas:{where}:{service}/{code_}",
-            "Value": self._values.get((service, name), value),
+            "Value": value if limit is None else limit,
             "Unit": "None",
             "Adjustable": True,
             "GlobalQuota": False,

@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,20 +51,6 @@ class Offers:
 
     file: Path | None = None
     speed: float = 1.0
-
-    def check_quotas(self, request: Document) -> None:
-        """Raise ResourceLimitExceeded if a type's quota is short of what is asked of it."""
-        rows, _ = self._read()
-        for each in candidates(request):
-            quota = rows.get(each.instance_type, {}).get("quota")
-            if each.plan is None and quota is not None and quota < each.count:
-                raise AwsError(
-                    "ResourceLimitExceeded",
-                    f"The account-level service limit '{each.instance_type} for training job usage'"
-                    f" is {quota} Instances, with current utilization of 0 Instances and a request"
-                    f" delta of {each.count} Instances. Please use AWS Service Quotas to request an"
-                    " increase for this quota.",
-                )
 
     def first(self, request: Document) -> Candidate | None:
         """Return the first candidate that there is capacity for now."""
@@ -121,6 +107,34 @@ def candidates(request: Document) -> list[Candidate]:
         named = next(iter(each.get("TrainingPlanArns", ())), plan)
         found.append(Candidate(own["InstanceType"], own["InstanceCount"], named))
     return found
+
+
+def check_quotas(
+    request: Document, quota: Callable[[str], float | None], running: Iterable[Document]
+) -> None:
+    """Raise ResourceLimitExceeded if a type's quota is short of what is asked besides what runs.
+
+    A plan's instances need none of their type (assumed).
+    """
+    spot = "spot " if request.get("EnableManagedSpotTraining") else ""
+    busy = [instances(each) for each in running]
+    for each in candidates(request):
+        used = sum(count for kind, count in busy if kind == each.instance_type)
+        rows = {f"Maximum number of instances per {spot}training job": 0}
+        if each.plan is None:
+            rows[f"{each.instance_type} for {spot}training job usage"] = used
+        if request["ResourceConfig"].get("KeepAlivePeriodInSeconds"):
+            rows[f"{each.instance_type} for training warm pool usage"] = used
+        for name, in_use in rows.items():
+            limit = quota(name)
+            if limit is not None and limit < in_use + each.count:
+                raise AwsError(
+                    "ResourceLimitExceeded",
+                    f"The account-level service limit '{name}' is {limit:.0f} Instances, with"
+                    f" current utilization of {in_use} Instances and a request delta of"
+                    f" {each.count} Instances. Please use AWS Service Quotas to request an increase"
+                    " for this quota.",
+                )
 
 
 def waits(request: Document) -> float:

@@ -15,13 +15,15 @@ from shoal_local.sagemaker.jobs.base.containers import image_for
 from shoal_local.sagemaker.jobs.base.job import TRAINING
 from shoal_local.sagemaker.jobs.base.jobs import Jobs
 from shoal_local.sagemaker.jobs.training import warm_pools
-from shoal_local.sagemaker.jobs.training.capacity import Offers
+from shoal_local.sagemaker.jobs.training.capacity import check_quotas
 from shoal_local.sagemaker.jobs.training.training_request import check_training
 from shoal_local.sagemaker.jobs.training.training_run import TrainingRun, begin
 from shoal_local.sagemaker.references import assume, check_keys, check_network
 from shoal_local.sagemaker.shapes import Document
 
 EMPTY: Mapping[str, Any] = MappingProxyType({})
+_HOLDS = ("InProgress", "Stopping")
+"""Statuses of a job that has instances, or waits for them."""
 
 
 class TrainingJobs(Jobs):
@@ -36,8 +38,9 @@ class TrainingJobs(Jobs):
         Role, network, keys and the channels' objects must exist.
         """
         check_training(request)
-        Offers(self._core.settings.capacity).check_quotas(request)
         uri, core = request["AlgorithmSpecification"]["TrainingImage"], self._core
+        running = core.store.select(TRAINING.store, lambda job: job[TRAINING.status_key] in _HOLDS)
+        check_quotas(request, core.context.quota, running)
         image = image_for(uri, "training", core.settings.images, core.context.region)
         role, name = request["RoleArn"], request["TrainingJobName"]
         credentials = assume(core, role, f"SageMaker-{name}")

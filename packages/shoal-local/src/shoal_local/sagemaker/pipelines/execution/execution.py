@@ -140,13 +140,14 @@ class Execution:
 
     def _attempts(self, step: Step) -> StepResult:
         """Run a step, and again as its retry policies say."""
-        retries = Retries(step.document.get("RetryPolicies", []))
+        speed = self._core.settings.hosting_speed
+        retries = Retries(step.document.get("RetryPolicies", []), speed)
         while True:
             try:
                 return self._attempt(step, retries.attempts - 1)
             except StepFailedError as error:
                 pause_s = retries.pause_s(error.cause)
-                if pause_s is None or self._stop.wait(pause_s):
+                if pause_s is None or self._stop.wait(pause_s / speed):
                     raise
                 self.record.set_step(step, "Executing", AttemptCount=retries.attempts)
 

@@ -79,10 +79,12 @@ pipelines-retry-policy); how often, it does not say.
 class Retries:
     """Counts the attempts of each policy (dg pipelines-retry-policy).
 
-    A policy ends with MaxAttempts or ExpireAfterMin; its pause grows by BackoffRate.
+    A policy ends with MaxAttempts or ExpireAfterMin, whose clock runs `speed` times as fast as
+    ours; its pause grows by BackoffRate.
     """
 
-    def __init__(self, policies: Sequence[Document]) -> None:
+    def __init__(self, policies: Sequence[Document], speed: float = 1.0) -> None:
+        self._speed = speed
         exceptions = {exception for policy in policies for exception in policy["ExceptionType"]}
         automatic = {
             "ExceptionType": [exception for exception in _AUTOMATIC if exception not in exceptions]
@@ -110,5 +112,6 @@ class Retries:
     def _is_left(self, position: int) -> bool:
         policy = self._policies[position]
         if "ExpireAfterMin" in policy:
-            return time.monotonic() - self._began_at < float(policy["ExpireAfterMin"]) * 60
+            passed_s = (time.monotonic() - self._began_at) * self._speed
+            return passed_s < float(policy["ExpireAfterMin"]) * 60
         return self._used[position] < int(policy.get("MaxAttempts", _DEFAULT_ATTEMPTS))
