@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from shoal.pipelines.retries import CREATE_CALL, JOB, RetryOn, RetryPolicy, of_training
-from shoal_local.sagemaker.pipelines.execution.graph import Retries
 
 
 def test_a_policy_is_written_in_the_definition_language() -> None:
@@ -55,32 +54,6 @@ def test_capacity_is_looked_for_as_long_as_said_and_nothing_else(
     }
     assert (lost.on, lost.max_attempts) == ((RetryOn.JOB_INTERNAL_ERROR,), JOB.max_attempts)
     assert of_training(None) == (CREATE_CALL, JOB)
-
-
-@pytest.mark.parametrize(
-    ("retry_for_s", "cause", "free_after_s", "gets_it"),
-    [
-        (3600, RetryOn.CAPACITY_ERROR, 2400, True),
-        (3600, RetryOn.RESOURCE_LIMIT, 2400, True),  # a sibling's job held the quota
-        (1800, RetryOn.CAPACITY_ERROR, 2400, False),
-        (None, RetryOn.CAPACITY_ERROR, 1800, True),
-        (None, RetryOn.CAPACITY_ERROR, 2400, False),
-        (None, RetryOn.RESOURCE_LIMIT, 300, False),
-    ],
-)
-def test_capacity_comes_after_some_time_of_retries(
-    monkeypatch: pytest.MonkeyPatch,
-    retry_for_s: int | None,
-    cause: RetryOn,
-    free_after_s: int,
-    gets_it: bool,
-) -> None:
-    now = [0.0]
-    monkeypatch.setattr("time.monotonic", lambda: now[0])
-    retries = Retries([policy.to_json() for policy in of_training(retry_for_s)])
-    while now[0] < free_after_s and (pause_s := retries.pause_s(cause)) is not None:
-        now[0] += pause_s
-    assert (now[0] >= free_after_s) is gets_it
 
 
 def test_a_failing_script_is_never_tried_again() -> None:

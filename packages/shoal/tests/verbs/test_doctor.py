@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from shoal.aws.target import Target
-from shoal.errors import UsageError
 from shoal.launch import launch_of
 from shoal.pipelines.checks.quotas import table
 from shoal.settings.capacity import Capacity
@@ -131,36 +130,6 @@ def test_a_quota_that_the_account_shares_is_compared_with_what_the_file_takes(
 
 P4D, P4DE, P5 = "ml.p4d.24xlarge", "ml.p4de.24xlarge", "ml.p5.48xlarge"
 PLAN = "arn:aws:sagemaker:us-east-1:111122223333:training-plan/p5"
-
-
-def listed(*preferences: tuple[Any, ...], **more: Any) -> dict[str, Any]:
-    """Return sections whose training accepts these types, each with its number."""
-    keys = ("instance_type", "instance_count")
-    each = [dict(zip(keys, row, strict=True)) for row in preferences]
-    capacity = Capacity.model_validate({"preferences": each, **more})
-    return {"training": {**each[0], "capacity": capacity}}
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "sections"),
-    [
-        (f"{P4DE} for training job usage", 1, listed((P4DE, 2), (P4D, 4))),
-        (f"{P4D} for training job usage", 3, listed((P4DE, 2), (P4D, 4))),
-        (f"{P4D} for spot training job usage", 0, {"training": {"spot": True, "max_wait_s": 7200}}),
-        (table()["instances of a training"].name, 3, listed((P4DE, 2), (P4D, 4))),
-        (f"{P4D} for training warm pool usage", 0, listed((P4D, 1), keep_alive_s=600)),
-    ],
-)
-def test_what_sagemaker_would_reject_is_foretold(
-    target: Target, name: str, value: float, sections: dict[str, Any]
-) -> None:
-    with quota(target, name, value):
-        short = examined(target, changed(**sections))[f"quota: {name}"]
-        if "job usage" in name:
-            with pytest.raises(UsageError, match=f"{value:.0f}, and .* nothing would ever start"):
-                quota_check.refuse_short(target, changed(**sections))
-    assert short.state is State.FAILED
-    assert short.message.startswith(f"{value:.0f}, and ")
 
 
 def test_a_run_is_not_refused_for_a_type_that_it_does_not_take(target: Target) -> None:

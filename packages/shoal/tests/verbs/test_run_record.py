@@ -137,18 +137,6 @@ def test_the_attempts_before_a_steps_last_one_cost_too() -> None:
     assert look.unread == ["p-abc-Train-Xy3: List was refused: AccessDenied: no"]
 
 
-def test_of_a_list_what_sagemaker_selected_is_counted_and_paid() -> None:
-    types = ("ml.p5.48xlarge", "ml.p4d.24xlarge")
-    listed = [{"InstanceType": each} for each in types]
-    selected = {"SelectedInstanceType": types[1], "SelectedInstanceCount": 4}
-    resources = {"InstancePreferences": listed, **selected}
-    name = {"kind": "TrainingJob", "name": "p-abc-Train-Xy1"}
-    last = {**trained(900), **name, "ResourceConfig": resources}
-    (use,) = uses_of(look_at(made_step("Train", "TrainingJob")), {"Train": last})
-    assert (use.instance_type, use.instance_count, use.seconds) == (types[1], 4, 900.0)
-    assert money_of([use], price_of)["usd"] == pytest.approx(25.251286)
-
-
 @pytest.mark.parametrize(
     ("pool", "expected"),
     [
