@@ -14,6 +14,7 @@ from constructs import Construct
 
 from shoal.constructs.roles.delivery_roles import DeliveryRoles
 from shoal.constructs.roles.github_role import identity_provider
+from shoal.constructs.tags import tag
 from shoal.settings.names import Names
 from shoal.settings.settings import Environment
 
@@ -29,7 +30,9 @@ class DeliveryStack(cdk.Stack):
             stack_name=f"shoal-{first.project}-delivery",
             env=cdk.Environment(account=first.account, region=first.region),
             termination_protection=any(each.protect for each in environments),
+            tags=first.tags,
         )
+        tag(self, first.tags)
         provider = identity_provider(self, "GitHub", environments)
         for environment in environments:
             roles = DeliveryRoles(self, names=Names(environment).shared, provider=provider)

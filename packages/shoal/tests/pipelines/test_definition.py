@@ -17,12 +17,14 @@ import pytest
 from shoal.pipelines import shapes
 from shoal.pipelines.infrastructure import MountedFileSystem
 from shoal.settings.parsing.errors import LaunchError
+from shoal.settings.settings import WorkloadSettings
 from tests.pipelines.inputs import (
     GOLDENS,
     changed,
     compared,
     definition,
     definition_for,
+    environment,
     golden,
     infrastructure,
     steps_by_name,
@@ -141,3 +143,24 @@ def test_the_registry_takes_every_character_of_several_gates() -> None:
     assert " and " in words
     allowed = re.compile(r"[\w\s.:/=+@-]*")  # botocore's pattern of a value, in Python's words
     assert [word for word in words if not allowed.fullmatch(word)] == []
+
+
+def test_whatever_a_step_makes_has_the_workloads_tags() -> None:
+    own = {"mnist": WorkloadSettings(tags={"cost-center": "2"})}
+    tags = {"cost-center": "1", "owner": "ml"}
+    settings = environment().model_copy(update={"tags": tags, "workloads": own})
+    steps = steps_by_name(definition_for(settings, infrastructure()))
+    made = {name: step["Arguments"].get("Tags") for name, step in steps.items()}
+    tagged = {
+        name: {tag["Key"]: tag["Value"] for tag in tags} for name, tags in made.items() if tags
+    }
+    assert {*tagged} == {
+        "Train",
+        "Evaluate",
+        "CreateModel",
+        "CreateEndpointConfig",
+        "CreateEndpoint",
+    }
+    for each in tagged.values():
+        assert each.items() >= {("cost-center", "2"), ("owner", "ml")}
+        assert {"shoal:pipeline", "shoal:execution", "shoal:workload"} < each.keys()

@@ -184,6 +184,29 @@ def test_one_of_several_has_to_be_named(root: Path, workload: str | None, line: 
             {"workloads": {"mnist": {"observability": 3}}},
             "workloads.mnist.observability = 3: must be a mapping of keys to values",
         ),
+        (
+            {"workloads": {"mnist": {"tags": {"aws:x": "1"}}}},
+            'workloads.mnist.tags.aws:x = "1": keys that begin with aws: are AWS\'s',
+        ),
+        (
+            {"workloads": {"mnist": {"tags": {"x": 1}}}},
+            "workloads.mnist.tags.x = 1: must be text (in quotes)",
+        ),
+        (
+            {
+                "required_tags": {"cost-center": ["1"]},
+                "workloads": {"mnist": {"tags": {"cost-center": "1"}}, "houses": {}},
+            },
+            "required_tags: demands cost-center, and tags has no such key",
+        ),
+        (
+            {
+                "tags": {"stage": "a"},
+                "required_tags": {"stage": ["a"]},
+                "workloads": {"mnist": {"tags": {"stage": "b"}}},
+            },
+            'workloads.mnist.tags.stage = "b": is not what required_tags allows: a',
+        ),
         # of all workloads, told once
         ({"training": {"instance_count": 0}}, "training.instance_count = 0: must be at least 1"),
         (

@@ -25,6 +25,7 @@ class ShoalStack(cdk.Stack):
             stack_name=names.stack(part),
             env=cdk.Environment(account=environment.account, region=environment.region),
             termination_protection=environment.protect and not is_replaceable,
+            tags=environment.tags,  # of the stack itself; constructs/tags.py has the resources'
         )
 
     @property

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import aws_cdk as cdk
+from constructs import Construct
 
 from shoal.settings.names import ENVIRONMENT_TAG, WORKLOAD_TAG, Names
 from shoal.settings.settings import Environment
 
+_OVER_THE_STACKS = 100
+"""Priority of a tag over those that a stack is made with, which have 50."""
+
 
 def tag_environment(stage: cdk.Stage, environment: Environment) -> None:
-    """Tag everything in `stage` with its project and environment."""
-    for key, value in _of_all(environment).items():
-        cdk.Tags.of(stage).add(key, value)
+    """Tag everything in `stage` with its project and environment, and with the file's tags."""
+    tag(stage, _of_all(environment) | environment.tags)
 
 
 def tag_workload(stack: cdk.Stack, names: Names) -> None:
@@ -19,9 +24,16 @@ def tag_workload(stack: cdk.Stack, names: Names) -> None:
     (@aws-cdk/core:explicitStackTags): so `shoal destroy` finds the stacks of a workload that left
     its environment's file.
     """
-    cdk.Tags.of(stack).add(WORKLOAD_TAG, names.prefix)
-    for key, value in (_of_all(names.environment) | {WORKLOAD_TAG: names.prefix}).items():
-        stack.tags.set_tag(key, value)
+    own = {WORKLOAD_TAG: names.prefix} | names.environment.workload_tags
+    tag(stack, own)
+    for key, value in (_of_all(names.environment) | own).items():
+        stack.tags.set_tag(key, value, _OVER_THE_STACKS)
+
+
+def tag(scope: Construct, tags: Mapping[str, str]) -> None:
+    """Tag everything in `scope`; what is nearer to a resource counts."""
+    for key, value in tags.items():
+        cdk.Tags.of(scope).add(key, value)
 
 
 def _of_all(environment: Environment) -> dict[str, str]:

@@ -12,7 +12,8 @@ from shoal.pipelines import step_names, training_request
 from shoal.pipelines.expressions import EXECUTION_ID, Expression, Join, Parameter, Property
 from shoal.pipelines.infrastructure import Infrastructure
 from shoal.pipelines.parameters import Parameters
-from shoal.settings.names import ENVIRONMENT_TAG, EXECUTION_TAG, PIPELINE_TAG, WORKLOAD_TAG, Names
+from shoal.pipelines.step_tags import step_tags
+from shoal.settings.names import Names
 from shoal.settings.sections import secrets
 from shoal.settings.sections.channels import InputMode
 from shoal.settings.sections.gates import Bound
@@ -111,7 +112,7 @@ class Requests:
             "ResourceConfig": training_request.resource_config(settings, self.parameters),
             "StoppingCondition": training_request.stopping_condition(settings),
             "VpcConfig": self._training_vpc(),
-            "Tags": self._tags(),
+            "Tags": step_tags(self.names),
         }
         if variables := fabric.environment(settings) | secrets.variables(settings.secrets):
             request["Environment"] = variables
@@ -165,7 +166,7 @@ class Requests:
             "ProcessingResources": {"ClusterConfig": cluster},
             "StoppingCondition": {"MaxRuntimeInSeconds": settings.max_runtime_s},
             "NetworkConfig": {"EnableNetworkIsolation": False, "VpcConfig": self._training_vpc()},
-            "Tags": self._tags(),
+            "Tags": step_tags(self.names),
         }
 
     def registration(self) -> dict[str, Any]:
@@ -215,7 +216,7 @@ class Requests:
             "ExecutionRoleArn": stacks.endpoint_role_arn,
             "PrimaryContainer": self._container(),
             "VpcConfig": _vpc(stacks.hosting_subnet_ids, stacks.hosting_security_group_ids),
-            "Tags": self._tags(),
+            "Tags": step_tags(self.names),
         }
 
     def endpoint_config(self, settings: Endpoint) -> dict[str, Any]:
@@ -243,7 +244,7 @@ class Requests:
         request = {
             "EndpointConfigName": self.endpoint_name,
             "ProductionVariants": [variant],
-            "Tags": self._tags(),
+            "Tags": step_tags(self.names),
         }
         if takes_volume_key(settings.instance_type):
             request["KmsKeyId"] = self.infrastructure.kms_key_arn
@@ -254,7 +255,7 @@ class Requests:
         return {
             "EndpointName": self.endpoint_name,
             "EndpointConfigName": Property(step_names.CREATE_ENDPOINT_CONFIG, "EndpointConfigName"),
-            "Tags": self._tags(),
+            "Tags": step_tags(self.names),
         }
 
     def _gates(self) -> Join:
@@ -350,20 +351,6 @@ class Requests:
     def _training_vpc(self) -> dict[str, Any]:
         stacks = self.infrastructure
         return _vpc(stacks.training_subnet_ids, stacks.training_security_group_ids)
-
-    def _tags(self) -> list[dict[str, Any]]:
-        """Return the tags by which everything that an execution creates is found, attributed, aged
-        and counted by the budget.
-        """
-        tags: dict[str, str | Expression] = {
-            PIPELINE_TAG: self.names.pipeline,
-            EXECUTION_TAG: EXECUTION_ID,
-            ENVIRONMENT_TAG: self.environment.name,
-            "shoal:ttl-minutes": str(self.environment.ttl_minutes),
-        }
-        if self.environment.workloads:
-            tags[WORKLOAD_TAG] = self.names.prefix
-        return [{"Key": key, "Value": value} for key, value in tags.items()]
 
     def _evaluation_command(self) -> str:
         unpack = f"mkdir -p {_CODE} && tar -xzf {_INPUT}/code/*.gz -C {_CODE}"

@@ -71,6 +71,24 @@ class Names:
         return f"shoal-{self.environment.workload}-{self.environment.name}"
 
     @property
+    def own_cost_tag(self) -> tuple[str, str]:
+        """Shoal's own tag of what costs: of the environment, or of one of its workloads."""
+        environment = self.environment
+        if environment.workloads:
+            return WORKLOAD_TAG, self.prefix
+        return ENVIRONMENT_TAG, environment.name
+
+    @property
+    def cost_tags(self) -> dict[str, str]:
+        """The tags by which the bill has what is spent, those that are activated; the budget counts
+        by the first: Shoal's own, unless it is not among them.
+        """
+        key, value = self.own_cost_tag
+        activated, every = self.environment.cost_allocation_tags, self.environment.workload_tags
+        own = {key: value} if not activated or key in activated else {}
+        return own | {each: every[each] for each in activated if each in every}
+
+    @property
     def pipeline(self) -> str:
         return self.prefix
 

@@ -23,10 +23,11 @@ from shoal.settings.parsing.base import (
     Settings,
     Slug,
 )
-from shoal.settings.sections.channels import EVALUATED, ChannelName, Data
+from shoal.settings.sections.channels import Data
 from shoal.settings.sections.delivery import Delivery
+from shoal.settings.sections.evaluation import Evaluation
 from shoal.settings.sections.file_system import FileSystem
-from shoal.settings.sections.gates import Direction, Gate, LogMetricName, Metric, directions
+from shoal.settings.sections.gates import Direction, LogMetricName, Metric, directions
 from shoal.settings.sections.mlflow import Mlflow
 from shoal.settings.sections.network import InterfaceEndpoint, Network
 from shoal.settings.sections.observability import Observability
@@ -35,6 +36,7 @@ from shoal.settings.sections.release import Release
 from shoal.settings.sections.schedules import Schedule
 from shoal.settings.sections.secrets import SecretName, SecretVariable, interface_endpoints
 from shoal.settings.sections.serving import NO_RECIPE, Endpoint, Serving, default_recipe
+from shoal.settings.sections.tags import AllocationTags, RequiredTags, Tags
 from shoal.settings.strategies import Defaults, defaults
 
 AccountId = Annotated[str, StringConstraints(pattern=r"^[0-9]{12}$")]
@@ -223,29 +225,6 @@ class Training(Settings):
         return self.output_compression == "none"
 
 
-class Evaluation(Settings):
-    """The processing job that measures the trained model, and the gates behind it."""
-
-    entry_point: str = "evaluate.py"
-    """Script in the training source_dir that writes evaluation.json."""
-    instance_type: InstanceType = "ml.m5.xlarge"
-    """SageMaker instance type of the processing job."""
-    image_uri: str | None = None
-    """Full image URI (with tag or digest) instead of AWS's image of the framework; it needs bash,
-    tar and python3.
-    """
-    image_of: Literal["training", "endpoint"] | None = None
-    """Measure in the image that is built there (build_image): AWS's may lack its packages."""
-    channel: ChannelName = EVALUATED
-    """The channel that the job reads; its script gets the folder as `--test-dir`."""
-    max_runtime_s: Annotated[int, Field(ge=60, le=432_000)] = 1800
-    """The job is stopped after this many seconds."""
-    gates: Annotated[tuple[Gate, ...], Field(min_length=1)] = Field(default_factory=tuple)
-    """What numbers of evaluation.json must be; else the model is not registered, and the execution
-    fails. Left out, those of the workload's file.
-    """
-
-
 class Local(Settings):
     """What only the emulator on this machine needs to know."""
 
@@ -281,6 +260,10 @@ class WorkloadSettings(Settings):
     """
     serving: Serving | None = None
     """How the pinned release is served; without this section, or without a release, nothing is."""
+    tags: Tags = Field(default_factory=dict)
+    """Your own tags, on every resource and on what executions make: key to value, both as text.
+    Those of `workloads` lie over those of the file, and these over those of the one it extends.
+    """
 
 
 class Environment(WorkloadSettings):
@@ -329,6 +312,14 @@ class Environment(WorkloadSettings):
     """
     network: Network = Network()
     """The VPC."""
+    required_tags: RequiredTags = Field(default_factory=dict)
+    """An organisation's tag policy: the keys that `tags` must have, each with the values that are
+    allowed, or [] for any. It belongs into the file that environments extend.
+    """
+    cost_allocation_tags: AllocationTags = ()
+    """The keys that the payer's account has activated as cost allocation tags. The budget counts by
+    the first unless Shoal's own is among them; left out, that one is taken for activated.
+    """
     file_system: FileSystem | None = None
     """The file system that `data.input_mode: FSx` reads from."""
     mlflow: Mlflow | None = None
@@ -349,6 +340,12 @@ class Environment(WorkloadSettings):
         several.
         """
         return f"{self.name} {self.workload}" if self.workloads else self.name
+
+    @property
+    def workload_tags(self) -> dict[str, str]:
+        """Return your own tags of what only the workload has, and of what its executions make."""
+        own = self.workloads.get(self.workload)
+        return self.tags | (own.tags if own else {})
 
     @property
     def keeps_files(self) -> bool:

@@ -190,8 +190,9 @@ class Session:
         """Return the CLI for a bootstrapped account, with the environment synthesised."""
         cdk = self.cdk(report)
         if not is_bootstrapped(self.target):
+            tags = [f"--tags={key}={value}" for key, value in self.environment.tags.items()]
             with phase(f"bootstrap {self.target.description}", report):
-                cdk.bootstrap(self.target, *bootstrap_options)
+                cdk.bootstrap(self.target, *bootstrap_options, *tags)
         with phase(f"synth {self.environment.name}", report):
             cdk.synth(self.environment.name)
         return cdk

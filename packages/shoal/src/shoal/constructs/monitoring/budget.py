@@ -6,15 +6,15 @@ from aws_cdk import aws_budgets as budgets
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
-from shoal.settings.names import ENVIRONMENT_TAG, WORKLOAD_TAG, Names
+from shoal.settings.names import Names
 
 _NOTICES = (("ACTUAL", 80), ("ACTUAL", 100), ("FORECASTED", 100))
 
 
 class MonthlyBudget(Construct):
     """It counts costs by the tag shoal:environment; for one of several workloads by shoal:workload,
-    so what they share is in no budget. Stacks and the definition put both on everything. The tag
-    must be activated as a cost allocation tag once per account.
+    so what they share is in no budget; else by the first of cost_allocation_tags. Stacks and the
+    definition put them on everything. The payer's account must activate the tag once.
     """
 
     def __init__(
@@ -27,6 +27,7 @@ class MonthlyBudget(Construct):
         topic: sns.ITopic,
     ) -> None:
         super().__init__(scope, construct_id)
+        tag = next(iter(names.cost_tags.items()))
         subscriber = budgets.CfnBudget.SubscriberProperty(
             subscription_type="SNS", address=topic.topic_arn
         )
@@ -40,7 +41,7 @@ class MonthlyBudget(Construct):
                 budget_limit=budgets.CfnBudget.SpendProperty(amount=amount_usd, unit="USD"),
                 # The documented form of a user-defined tag: user:KEY$VALUE (AWS Budgets API
                 # reference, CostFilters).
-                cost_filters={"TagKeyValue": [f"user:{_tag(names)}"]},
+                cost_filters={"TagKeyValue": ["user:{}${}".format(*tag)]},
             ),
             # Fixed: other notices would replace the budget, whose name is taken.
             notifications_with_subscribers=[
@@ -56,11 +57,3 @@ class MonthlyBudget(Construct):
                 for kind, percent in _NOTICES
             ],
         )
-
-
-def _tag(names: Names) -> str:
-    """Return the tag of what costs: of the environment, or of one of its workloads."""
-    environment = names.environment
-    if environment.workloads:
-        return f"{WORKLOAD_TAG}${names.prefix}"
-    return f"{ENVIRONMENT_TAG}${environment.name}"

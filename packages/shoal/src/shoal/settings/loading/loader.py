@@ -219,8 +219,10 @@ class _Files:
         if "workloads" not in common:
             return _merged([common, *over, pin])
         sections = common.pop("workloads")
-        named = {"workload": workload, "workloads": {name: {} for name in sections}}
-        own = sections[workload] or {}
+        own, several = dict(sections[workload] or {}), {name: {} for name in sections}
+        if "tags" in own:  # apart: what workloads share has those of all
+            several[workload] = {"tags": own.pop("tags")}
+        named = {"workload": workload, "workloads": several}
         return _merged([{"project": _SHARED}, common, own, *over, named, pin])
 
     def places(self, workload: str) -> dict[str, str]:

@@ -14,11 +14,13 @@ from shoal.settings.sections import (
     gates,
     mlflow,
     network,
+    observability,
     regions,
     release,
     schedules,
     secrets,
     serving,
+    tags,
 )
 from shoal.settings.sections.channels import MANIFEST_PARAMETER, path_parameter, uri_parameter
 from shoal.settings.sections.hyperparameters import (
@@ -91,6 +93,13 @@ def _sections(environment: Environment) -> Iterator[Problem]:
     yield from gates.problems_of(of.evaluation.gates, "evaluation.gates", training.metrics)
     yield from gates.metric_problems(training.metrics, "training.metrics")
     yield from secrets.problems(training.secrets, of.network, is_shared=bool(of.workloads))
+    yield from observability.problems(of.observability)
+    yield from tags.problems(
+        {"tags": of.tags, f"workloads.{of.workload}.tags": of.workload_tags},
+        required=of.required_tags,
+        activated=of.cost_allocation_tags,
+        ours=names.own_cost_tag[0],
+    )
 
 
 def _release(environment: Environment) -> Iterator[Problem]:
@@ -172,15 +181,6 @@ def _execution_ids(environment: Environment) -> Iterator[Problem]:
         )
         advice = "make that word shorter or longer"
         yield Problem(key, message, advice, value, ("name", "project"))
-
-
-def _alerts(environment: Environment) -> Iterator[Problem]:
-    """Each address has one subscription; a second one would be a resource that exists already."""
-    addresses = map(str.lower, environment.observability.alert_emails)
-    for address, count in Counter(addresses).items():
-        if count > 1:
-            message = f"names {address} {count} times"
-            yield Problem("observability.alert_emails", message, "name each address once")
 
 
 def _without_endpoint(environment: Environment) -> Iterator[Problem]:
@@ -389,7 +389,6 @@ _RULES = (
     _without_endpoint,
     _endpoint_environment,
     _endpoint_start,
-    _alerts,
     _guard_rails,
     _files,
     _spot,
