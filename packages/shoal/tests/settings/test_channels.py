@@ -84,7 +84,11 @@ def test_without_a_map_the_channels_are_train_and_test(tmp_path: Path) -> None:
             f"data.channels.weights: {FILE} has no such channel; it has: pages, holdout,"
             " base_model; name one of them, or add it there",
         ),
-        ({"pages": {"uri": "s3://other/datasets/a/"}}, f"must lie below {DATA} or {SEALED}"),
+        (
+            {"pages": {"uri": "s3://other/datasets/a/"}},
+            f"must lie below {DATA} or {SEALED}: the jobs may read nothing else; copy it there, or"
+            " name the bucket's owner: data.channels.pages.account",
+        ),
         ({"holdout": {"uri": f"{SEALED}a/"}}, f"must lie below {DATA}: the jobs may read nothing"),
         ({"pages": {"uri": "pages/"}}, "must be a folder or an object in S3"),
         ({"pages": {"url": "s3://a/b"}}, "did you mean `uri`?"),
@@ -98,6 +102,48 @@ def test_what_an_environment_cannot_give_is_one_line(
     told = refused(tmp_path, channels=channels)
     assert told.startswith("environments/lab.yaml:")
     assert line in told
+
+
+OWNER, KEY = "444455556666", "arn:aws:kms:us-east-1:444455556666:key/0a0a0a0a"
+LAKE: dict[str, Any] = {"uri": "s3://lake/pages/year=2026/", "account": OWNER}
+
+
+@pytest.mark.parametrize("channel", [LAKE, LAKE | {"kms_key_arn": KEY}])
+def test_a_channel_can_lie_in_another_accounts_bucket(tmp_path: Path, channel: Any) -> None:
+    found = environment(tmp_path, channels={"pages": channel})
+    assert found.data.channels["pages"].account == OWNER
+    assert list(found.data.in_dataset) == ["holdout"]
+
+
+@pytest.mark.parametrize(
+    ("channel", "line"),
+    [
+        ({"account": OWNER}, "pages.uri: is needed beside account or kms_key_arn"),
+        ({"uri": LAKE["uri"], "kms_key_arn": KEY}, "account: is needed beside kms_key_arn"),
+        (LAKE | {"uri": f"{DATA}pages/"}, "uri is in one; leave account and kms_key_arn out"),
+        (LAKE | {"uri": "s3://lake/pages"}, "must end with a slash: SageMaker takes every key"),
+        (LAKE | {"kms_key_arn": KEY.replace("east-1", "west-2")}, "is of us-west-2: jobs read"),
+        (LAKE | {"kms_key_arn": "alias/lake"}, "must be the ARN of a KMS key, no alias"),
+        (LAKE | {"account": "lake"}, "must be twelve digits"),
+        ({"uri": "s3://lake--use1-az4--x-s3/pages/"}, "(S3 Express One Zone)"),
+        ({"uri": "s3://lake-0a0a-s3alias/pages/"}, "an access point is not read: SageMaker"),
+        ({"uri": f"arn:aws:s3:us-east-1:{OWNER}:accesspoint/lake"}, "name the bucket behind it"),
+        (LAKE | {"access_point": "lake"}, "an access point is not read"),
+        (LAKE | {"requester_pays": True}, "have no field for x-amz-request-payer"),
+        (LAKE | {"catalog": {"database": "d", "table": "t"}}, "aws glue get-table --database-name"),
+        (LAKE | {"lake_formation": True}, "Lake Formation lends credentials to query engines"),
+    ],
+)
+def test_what_is_no_channel_of_another_bucket_is_one_line(
+    tmp_path: Path, channel: Any, line: str
+) -> None:
+    assert line in refused(tmp_path, channels={"pages": channel})
+
+
+def test_a_bucket_has_one_owner(tmp_path: Path) -> None:
+    other = {"uri": "s3://lake/holdout/", "account": "555566667777"}
+    told = refused(tmp_path, channels={"pages": LAKE, "holdout": other})
+    assert f"is not {OWNER}, whom another channel names for that bucket; name the same" in told
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from pydantic import Field, StringConstraints
 
 from shoal.settings.capacity import Capacity, of_first
 from shoal.settings.parsing.base import (
+    AccountId,
     FrameworkVersion,
     InstanceType,
     OrNone,
@@ -39,7 +40,6 @@ from shoal.settings.sections.serving import NO_RECIPE, Endpoint, Serving, defaul
 from shoal.settings.sections.tags import AllocationTags, RequiredTags, Tags
 from shoal.settings.strategies import Defaults, defaults
 
-AccountId = Annotated[str, StringConstraints(pattern=r"^[0-9]{12}$")]
 PolicyName = Annotated[
     str, StringConstraints(pattern=r"^([A-Za-z0-9_+=,.@-]+/)*[A-Za-z0-9_+=,.@-]{1,128}$")
 ]

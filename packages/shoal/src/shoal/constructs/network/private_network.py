@@ -16,6 +16,7 @@ from constructs import Construct
 
 from shoal.constructs.roles.actor_role import ActorRole
 from shoal.pipelines.checks import capacity
+from shoal.settings.external_data import every_external_folder
 from shoal.settings.names import Names
 from shoal.settings.sections.network import InterfaceEndpoint
 
@@ -106,6 +107,22 @@ class PrivateNetwork(Construct):
                 conditions={"StringEquals": {"aws:PrincipalAccount": account}},
             )
         )
+        if folders := every_external_folder(self._names.environment):
+            owners = sorted({each.account for each in folders})
+            endpoint.add_to_policy(
+                iam.PolicyStatement(
+                    sid="ExternalFolders",
+                    principals=[iam.AnyPrincipal()],
+                    actions=["s3:GetObject", "s3:ListBucket"],
+                    resources=sorted({arn for each in folders for arn in each.arns}),
+                    conditions={
+                        "StringEquals": {
+                            "aws:PrincipalAccount": account,
+                            "aws:ResourceAccount": owners,
+                        }
+                    },
+                )
+            )
         if InterfaceEndpoint.ECR_DOCKER in self._names.environment.network.interface_endpoints:
             endpoint.add_to_policy(self._image_layers())
 

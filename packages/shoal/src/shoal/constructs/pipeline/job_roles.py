@@ -14,6 +14,7 @@ from shoal.constructs.roles.guard_rails import Place
 from shoal.constructs.roles.sagemaker_role import SageMakerRole
 from shoal.pipelines.limits import limits
 from shoal.pipelines.requests import TRANSFORM_FOLDER
+from shoal.settings.external_data import external_folders
 from shoal.settings.names import SEALED, Names
 from shoal.settings.sections.channels import InputMode
 from shoal.settings.settings import Framework
@@ -137,6 +138,7 @@ class JobRoles(Construct):
             root = f"s3://{self._names.bucket(purpose)}/"
             if always or any(uri.startswith(root) for uri in uris):
                 self._read(role, purpose, self._with_placed(purpose, own, uris))
+        self._read_external(role, "training")
         if mounted:
             role.allow_part("file-system")
         self._write(role, "training")
@@ -158,6 +160,7 @@ class JobRoles(Construct):
         channel = environment.data.channels.get(environment.evaluation.channel)
         uris = [channel.uri] if channel and channel.uri else []
         self._read(role, "data", self._with_placed("data", self._names.dataset_folders, uris))
+        self._read_external(role, "evaluation")
         self._read(role, "artifacts", [f"{self._names.folder('training')}/*"])
         self._write(role, "evaluation")
         role.allow_part("code", code=self._code)
@@ -212,6 +215,16 @@ class JobRoles(Construct):
             keys=keys,
             first=keys[0].removesuffix("*"),
         )
+
+    def _read_external(self, role: SageMakerRole, actor: str) -> None:
+        """Let a role read the channels that lie in buckets outside the environment."""
+        folders = external_folders(self._environment, actor)
+        for number, bucket in enumerate(dict.fromkeys(each.bucket for each in folders), start=1):
+            here = [each for each in folders if each.bucket == bucket]
+            keys, owner = [each.keys for each in here], here[0].account
+            role.allow_part("external", number=number, bucket=bucket, keys=keys, owner=owner)
+        if keys := sorted({each.kms_key_arn for each in folders if each.kms_key_arn}):
+            role.allow_part("external-keys", keys=keys)
 
     def _write(self, role: SageMakerRole, purpose: str) -> None:
         folder = self._names.folder(purpose)

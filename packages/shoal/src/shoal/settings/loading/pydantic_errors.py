@@ -15,6 +15,7 @@ from shoal.settings.loading import former_keys
 from shoal.settings.parsing.base import SECTION_BRANCH
 from shoal.settings.parsing.errors import Problem
 from shoal.settings.parsing.expected import FORMS
+from shoal.settings.sections.channels import refusal_of
 
 Model = TypeVar("Model", bound=BaseModel)
 Place = tuple[int | str, ...]
@@ -113,8 +114,9 @@ def _path(place: Sequence[int | str]) -> str:
 
 def _problem(key: str, errors: list[tuple[Place, Details]], model: type[BaseModel]) -> Problem:
     place, details = errors[0]
-    if former := former_keys.problem_of(key, place, details["type"], details["input"]):
-        return former
+    kind, value = details["type"], details["input"]
+    if known := former_keys.problem_of(key, place, kind, value) or refusal_of(key, kind, value):
+        return known
     if details["type"] == "extra_forbidden":
         return _unknown_key(key, place, model)
     if details["type"] == "missing":

@@ -87,6 +87,7 @@ def _sections(environment: Environment) -> Iterator[Problem]:
     yield from channels.problems(
         of.data,
         of.evaluation.channel,
+        of.region,
         datasets=f"s3://{names.bucket('data')}/datasets/",
         sealed=f"s3://{names.bucket('artifacts')}/{SEALED}/",
     )

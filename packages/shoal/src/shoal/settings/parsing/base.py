@@ -25,6 +25,7 @@ RecipeName = Annotated[
     str, StringConstraints(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$", max_length=40)
 ]
 InstanceType = Annotated[str, StringConstraints(pattern=r"^ml\.[a-z0-9-]+\.[a-z0-9]+$")]
+AccountId = Annotated[str, StringConstraints(pattern=r"^[0-9]{12}$")]
 AzId = Annotated[str, StringConstraints(pattern=r"^[a-z]{3,4}[0-9]-az[0-9]$")]
 PythonVersion = Annotated[str, StringConstraints(pattern=r"^3\.[1-9]?[0-9]$")]
 FrameworkVersion = Annotated[str, StringConstraints(pattern=r"^\d+\.\d+\.\d+$")]

@@ -7,13 +7,14 @@ whether a manifest that arrives in the data bucket starts an execution.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
-from shoal.settings.parsing.base import MediaType, Settings, Slug
+from shoal.settings.parsing.base import AccountId, MediaType, Settings, Slug
 from shoal.settings.parsing.errors import Problem
 from shoal.settings.sections.hyperparameters import parameter_name
 
@@ -21,7 +22,10 @@ ChannelName = Annotated[
     str, StringConstraints(pattern=r"^[a-z][a-z0-9]*(_[a-z0-9]+)*$", max_length=24)
 ]
 FolderUri = Annotated[
-    str, StringConstraints(pattern=r"^s3://[a-z0-9][a-z0-9.-]+(/[A-Za-z0-9._-]+)+/?$")
+    str, StringConstraints(pattern=r"^s3://[a-z0-9][a-z0-9.-]+(/[A-Za-z0-9._=-]+)+/?$")
+]
+KeyArn = Annotated[
+    str, StringConstraints(pattern=r"^arn:aws:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+$")
 ]
 EVALUATED = "test"
 """The channel that the evaluation reads unless it names another."""
@@ -30,6 +34,40 @@ MAX_CHANNELS = 20
 _INPUTS_OF_EVALUATION = ("code", "model")
 MANIFEST_PARAMETER = "DataManifest"
 """The pipeline parameter that gets the manifest's URI."""
+_ACCESS_POINT = (
+    "an access point is not read: SageMaker documents none for S3Uri, and IAM would ask the roles"
+    " for the access point's ARN, not the bucket's"
+)
+_NAME_BUCKET = "name the bucket behind it, in uri"
+_BUCKETS = {
+    "--x-s3": (
+        "is in a directory bucket (S3 Express One Zone), which jobs open with"
+        " s3express:CreateSession and through an endpoint of its own; their roles have neither",
+        "copy it into a general purpose bucket",
+    ),
+    "-s3alias": (_ACCESS_POINT, _NAME_BUCKET),
+}
+"""End of a bucket's name to why no channel lies there, and what to do."""
+_REFUSED_KEYS = {
+    "access_point": (_ACCESS_POINT, _NAME_BUCKET),
+    "catalog": (
+        "a synth asks no catalog, so that it gives the same templates everywhere",
+        "write at uri what this prints: aws glue get-table --database-name DATABASE --name TABLE"
+        " --query Table.StorageDescriptor.Location --output text",
+    ),
+    "lake_formation": (
+        "Lake Formation lends credentials to query engines; a job reads S3 by its role",
+        "let the bucket's owner allow the roles (`shoal plan` prints how), or unload a copy",
+    ),
+    "requester_pays": (
+        "SageMaker's requests have no field for x-amz-request-payer, without which such a bucket"
+        " refuses them",
+        "copy it into a bucket of yours: aws s3 sync --request-payer requester FROM TO",
+    ),
+}
+"""Key of a channel that is not there to why, and what to do. Sources: botocore 1.44.5, SageMaker's
+S3DataSource; S3 user guide, "Using Requester Pays buckets" and "Access point compatibility".
+"""
 FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 
 
@@ -51,8 +89,15 @@ class PlacedChannel(Channel):
 
     uri: FolderUri | None = None
     """Where it lies, instead of in a folder of the dataset: below datasets/ of the data bucket, or
-    below models/ of the artifact bucket, for training that goes on from a sealed model.
+    below models/ of the artifact bucket, for training that goes on from a sealed model. With
+    `account`, a folder of another bucket in the same region, with a slash at its end.
     """
+    account: AccountId | None = None
+    """The account that owns the bucket of `uri`, where it is none of the environment's buckets:
+    `shoal plan` prints what that account must allow. See docs/how-to/data-where-it-lies.md.
+    """
+    kms_key_arn: KeyArn | None = None
+    """The key of the objects in that bucket; left out where S3's own key encrypts them."""
 
 
 def default_channels() -> dict[str, Channel]:
@@ -129,19 +174,72 @@ def path_parameter(channel: str) -> str:
     return f"{parameter_name(channel)}DataPath"
 
 
-def problems(data: Data, evaluated: str, datasets: str, sealed: str) -> Iterator[Problem]:
-    """Yield what is wrong with the channels that an environment gives to its jobs.
+def problems(
+    data: Data, evaluated: str, region: str, *, datasets: str, sealed: str
+) -> Iterator[Problem]:
+    """Yield what is wrong with the channels that an environment in `region` gives to its jobs.
 
-    Of those, the evaluation reads `evaluated`. A channel lies below the folder `datasets`, or, for
-    training only, below `sealed`; both are URIs.
+    Of those, the evaluation reads `evaluated`. In the environment's own buckets, a channel lies
+    below the folder `datasets`, or, for training only, below `sealed`; both are URIs.
     """
+    own = tuple(f"s3://{_bucket_of(folder)}/" for folder in (datasets, sealed))
     yield from problems_of(data.channels, "data.channels")
     yield from evaluated_problems(data.channels, evaluated)
+    owners: dict[str, str | None] = {}
     for name, channel in data.channels.items():
+        key, uri = f"data.channels.{name}", channel.uri or ""
         allowed = (datasets,) if name == evaluated else (datasets, sealed)
-        if channel.uri and not channel.uri.startswith(allowed):
+        if refused := [why for end, why in _BUCKETS.items() if _bucket_of(uri).endswith(end)]:
+            yield Problem(f"{key}.uri", *refused[0], uri)
+        elif channel.account or channel.kms_key_arn:
+            yield from _external_problems(key, channel, region, uri.startswith(own))
+            owner = owners.setdefault(_bucket_of(uri), channel.account)
+            if owner != channel.account:
+                message = f"is not {owner}, whom another channel names for that bucket"
+                yield Problem(f"{key}.account", message, "name the same owner")
+        elif uri and not uri.startswith(allowed):
             message = f"must lie below {' or '.join(allowed)}: the jobs may read nothing else"
-            yield Problem(f"data.channels.{name}.uri", message, "copy it there")
+            advice = "copy it there"
+            if not uri.startswith(own):
+                advice += f", or name the bucket's owner: {key}.account"
+            yield Problem(f"{key}.uri", message, advice, related=(f"{key}.account",))
+
+
+def _bucket_of(uri: str) -> str:
+    return uri.removeprefix("s3://").partition("/")[0]
+
+
+def _external_problems(
+    key: str, channel: PlacedChannel, region: str, is_own: bool
+) -> Iterator[Problem]:
+    """Yield what is wrong with a channel that has an owner or a key; its bucket may be our own."""
+    kms_key, uri = channel.kms_key_arn, channel.uri
+    if not channel.account or not uri:
+        missing, given = ("account", "kms_key_arn") if uri else ("uri", "account or kms_key_arn")
+        message = f"is needed beside {given}"
+        related = (f"{key}.uri", f"{key}.account")
+        yield Problem(f"{key}.{missing}", message, "add it, or leave both out", related=related)
+        return
+    if is_own:
+        message = "belongs to a channel outside the environment's buckets, and uri is in one"
+        yield Problem(f"{key}.account", message, "leave account and kms_key_arn out")
+    elif not uri.endswith("/"):
+        message = "must end with a slash: SageMaker takes every key that begins so"
+        yield Problem(f"{key}.uri", message, f"write {uri}/")
+    if kms_key and kms_key.split(":")[3] != region:
+        message = f"is of {kms_key.split(':')[3]}: jobs read buckets and keys of {region} only"
+        yield Problem(f"{key}.kms_key_arn", message, "name the key there", kms_key, ("region",))
+
+
+def refusal_of(key: str, kind: str, value: object) -> Problem | None:
+    """Return why a channel has no such key, for one that people try; None for other mistakes."""
+    match = re.search(r"\bdata\.channels\.[a-z0-9_]+\.(\w+)$", key)
+    name = match[1] if match else ""
+    if name == "uri" and ":accesspoint/" in str(value):
+        name, kind = "access_point", "extra_forbidden"
+    if kind != "extra_forbidden" or name not in _REFUSED_KEYS:
+        return None
+    return Problem(key, *_REFUSED_KEYS[name])
 
 
 def problems_of(channels: Mapping[str, Channel], where: str) -> Iterator[Problem]:

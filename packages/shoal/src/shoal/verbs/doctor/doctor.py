@@ -26,6 +26,7 @@ from shoal.pipelines.checks import capacity
 from shoal.settings.names import Names
 from shoal.settings.settings import Environment
 from shoal.verbs.doctor.bootstrap_check import BOOTSTRAP_PARAMETER, asset_mistakes, other_qualifiers
+from shoal.verbs.doctor.external_check import external_findings
 from shoal.verbs.doctor.findings import Finding, State, failed, ok
 from shoal.verbs.doctor.image import Image
 from shoal.verbs.doctor.network_check import Demand, check_network
@@ -107,6 +108,7 @@ class Doctor:
             ("images", self._images),
             ("permissions boundary", self._boundary),
             ("dataset", self._dataset),
+            ("channels", partial(external_findings, self.target, self.environment)),
             ("secrets", self._secrets),
         ):
             yield from self._answers(question, check)
@@ -268,7 +270,11 @@ class Doctor:
     def _dataset(self) -> Iterator[Finding]:
         names, data = Names(self.environment), self.environment.data
         below = {name: f"{names.dataset_uri}/{name}/" for name in data.in_dataset}
-        elsewhere = {name: each.uri for name, each in data.channels.items() if each.uri}
+        elsewhere = {
+            name: each.uri
+            for name, each in data.channels.items()
+            if each.uri and not each.account  # external_findings asks for those
+        }
         uris = below | elsewhere
         empty = {name: uri for name, uri in uris.items() if not has_files(self.target, uri)}
         if not empty:

@@ -13,11 +13,10 @@ from pydantic import Field
 
 from shoal.errors import UsageError
 from shoal.settings.loading.pydantic_errors import typed
-from shoal.settings.parsing.base import Settings, Slug
+from shoal.settings.parsing.base import AccountId, Settings, Slug
 from shoal.settings.parsing.errors import ConfigError, Problem
 from shoal.settings.parsing.yaml_file import parse_file
 from shoal.settings.sections.regions import problems_of_region
-from shoal.settings.settings import AccountId
 from shoal.verbs.new_workload import TASKS, TRAINERS, require_name
 
 FILE = ".shoal-answers.yaml"

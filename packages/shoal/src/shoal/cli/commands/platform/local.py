@@ -11,6 +11,7 @@ import click
 from shoal.aws.target import local_access_key, loopback_variables
 from shoal.cli.answers import answers, tell
 from shoal.errors import UsageError
+from shoal.settings.external_data import every_external_folder
 from shoal.settings.loading.loader import load_workloads
 from shoal.settings.settings import Environment
 from shoal.verbs.local_server import RunningServer
@@ -52,11 +53,12 @@ def up(
     enforce_iam: bool,
     hosting_speed: float | None,
 ) -> None:
-    """Start the emulator in the background, as the accounts and the region of each ENV (dev), with
-    their `local.images`.
+    """Start the emulator in the background, as the accounts and the region of each ENV (dev) and of
+    who owns its data, with their `local.images`.
     """
     environments = [load_workloads(name, workspace.root)[0] for name in names or ("dev",)]
-    accounts = tuple(dict.fromkeys(each.account for each in environments))
+    owners = (folder.account for each in environments for folder in every_external_folder(each))
+    accounts = tuple(dict.fromkeys([*(each.account for each in environments), *owners]))
     region = _one_region(environments)
     running = workspace.local_server.find()
     if running is None:
@@ -82,6 +84,7 @@ def up(
         tell(f"  export {name}={shlex.quote(value)}", variables={name: value})
     for account in accounts[1:]:
         users = ", ".join(each.name for each in environments if each.account == account)
+        users = users or "the owner of data in other buckets"
         tell(f"for {users} instead: export AWS_ACCESS_KEY_ID={local_access_key(account)}")
 
 

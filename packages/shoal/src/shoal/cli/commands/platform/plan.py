@@ -5,6 +5,7 @@ It asks nobody and creates nothing.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
@@ -18,6 +19,7 @@ from shoal.costs.plan import Bill, Plan, Room, Run, Stack, shared_plan
 from shoal.costs.plan import plan as make_plan
 from shoal.costs.prices import HOURS_A_MONTH, Price
 from shoal.pipelines.checks.check import check
+from shoal.settings.external_data import Grant, grants
 from shoal.settings.loading.loader import load_environment, load_workloads
 from shoal.verbs.workspace import Workspace
 
@@ -39,6 +41,7 @@ UNKNOWN = "unknown"
     gpu_memory=dict[str, Any] | None,
     testing=dict[str, Any] | None,
     training_subnet=dict[str, Any] | None,
+    grants=list[Grant],
 )
 def plan(
     workspace: Workspace,
@@ -62,6 +65,8 @@ def plan(
     is_whole = workload is None and bool(views[0].workloads)
     data = _data_of_all(plans) if is_whole else _data(plans[0])
     tell("\n".join(_text(plans, shared_plan(plans) if is_whole else plans[0])), **data)
+    for grant in grants(views):
+        tell("\n".join(_grant(grant)), grants=[grant])
 
 
 def _data_of_all(plans: Sequence[Plan]) -> dict[str, Any]:
@@ -249,6 +254,16 @@ def _money(usd: float | None, of: Bill | Price | None, places: int = 2) -> str:
     if usd is None:
         return UNKNOWN
     return f"{'~' if of and of.is_estimate else ''}{usd:,.{places}f}"
+
+
+def _grant(grant: Grant) -> Iterator[str]:
+    """Yield what the owner of a bucket adds to its policy, and to those of keys."""
+    owner = f"\nfor account {grant.account} to add to the policy of its"
+    yield f"{owner} bucket {grant.bucket}"
+    yield json.dumps(grant.bucket_policy["Statement"], indent=2)
+    for key, policy in grant.key_policies.items():
+        yield f"\nand to the policy of the key {key}"
+        yield json.dumps(policy["Statement"], indent=2)
 
 
 def _sources(plans: Iterable[Plan], room: Room | str) -> Iterator[str]:
