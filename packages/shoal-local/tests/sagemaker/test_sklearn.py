@@ -136,7 +136,34 @@ def test_a_content_type_that_nothing_reads_is_the_containers_error(
         )
 
 
-def test_a_script_trains_with_xgboost(sklearn: Account) -> None:
+@pytest.fixture(scope="module")
+def boosted(sklearn: Account) -> str:
+    """A model that a script trains with XGBoost."""
     job = sklearn.train("boosted", "boosted.py", AlgorithmSpecification=algorithm(XGBOOST))
     assert job["TrainingJobStatus"] == "Completed", job.get("FailureReason")
     assert list(sklearn.model_files(job)) == ["model.json"]
+    return str(job["ModelArtifacts"]["S3ModelArtifacts"])
+
+
+@pytest.mark.parametrize("program", ["boosted.py", "forest.py"])
+def test_xgboost_answers_by_a_script_with_all_functions(
+    sklearn: Account, boosted: str, program: str
+) -> None:
+    name = f"xgboost-{program[:6]}"
+    variables = {
+        "SAGEMAKER_PROGRAM": program,
+        "SAGEMAKER_SUBMIT_DIRECTORY": f"s3://{BUCKET}/code/{program}.tar.gz",
+    }
+    container = {"Image": XGBOOST, "ModelDataUrl": boosted, "Environment": variables}
+    configure_container(sklearn, name, container)
+    described = create(sklearn, name)
+    log = "\n".join(sklearn.log(f"/aws/sagemaker/Endpoints/{name}", ""))
+    if program == "forest.py":
+        assert described["EndpointStatus"] == "Failed"
+        assert "no default of XGBoost's image for input_fn, output_fn, predict_fn" in log
+    else:
+        answer = sklearn.client("sagemaker-runtime").invoke_endpoint(
+            EndpointName=name, ContentType="text/csv", Body=b"0.1\n0.9\n", Accept="text/csv"
+        )
+        assert answer["Body"].read().split() == [b"0", b"1"], log
+    remove(sklearn, name)

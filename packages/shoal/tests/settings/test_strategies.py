@@ -7,14 +7,16 @@ from pathlib import Path
 import pytest
 import yaml
 
+from shoal.settings.frameworks import CLASSICAL, Framework
 from shoal.settings.loading.loader import load_environment, places, strategy_names
 from shoal.settings.parsing.errors import ConfigError
-from shoal.settings.settings import Framework, Strategy, Training
+from shoal.settings.settings import Strategy, Training
 from shoal.settings.strategies import defaults, strategies_of
 from tests.repository import ROOT
 from tests.settings.environment_file import copy_workloads
 
 NAMES = strategy_names(ROOT)
+DISTRIBUTED = [framework for framework in Framework if framework not in CLASSICAL]
 ENVIRONMENT = (
     'name: test\nworkload: mnist\naccount: "111122223333"\ntraining:\n  strategy: smddp\n'
     "  hyperparameters:\n    epochs: 2\n    seed: 1\n"
@@ -39,7 +41,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(
     ("framework", "strategy"),
-    [(framework, name) for framework in Framework for name in strategies_of(framework)],
+    [(framework, name) for framework in DISTRIBUTED for name in strategies_of(framework)],
 )
 def test_the_default_script_of_every_strategy_is_in_the_repository(
     framework: Framework, strategy: str
@@ -73,7 +75,9 @@ def test_the_overlays_show_every_strategy_of_every_framework() -> None:
         for settings in (load_environment("dev", ROOT, name).training for name in NAMES)
     }
     expected = {
-        (framework, Strategy(name)) for framework in Framework for name in strategies_of(framework)
+        (framework, Strategy(name))
+        for framework in DISTRIBUTED
+        for name in strategies_of(framework)
     }
     assert expected - shown == {(Framework.TENSORFLOW, Strategy.NONE)}
 

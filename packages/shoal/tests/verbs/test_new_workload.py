@@ -17,31 +17,40 @@ from shoal.pipelines.checks.check import check
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.loading.workload import load_workload
 from shoal.settings.parsing.errors import LaunchError
-from shoal.verbs.new_workload import MAX_NAME_CHARACTERS, TASKS, TRAINERS, write_workload
+from shoal.verbs.new_workload import (
+    FRAMEWORKS,
+    MAX_NAME_CHARACTERS,
+    TASKS,
+    TRAINERS,
+    write_workload,
+)
 from tests.repository import CHECKOUT
+
+KINDS = [*((task, framework) for task in TASKS for framework in FRAMEWORKS)]
+KINDS += [(trainer, "pytorch") for trainer in TRAINERS]
 
 
 def files(root: Path) -> list[str]:
     return sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
 
 
-@pytest.mark.parametrize("task", [*TASKS, *TRAINERS])
-def test_an_environment_with_it_is_right(tmp_path: Path, task: str) -> None:
+@pytest.mark.parametrize(("task", "framework"), KINDS)
+def test_an_environment_with_it_is_right(tmp_path: Path, task: str, framework: str) -> None:
     shutil.copytree(CHECKOUT / "images", tmp_path / "images")  # those of trainers build one
-    write_workload(tmp_path, "fresh", task)
+    write_workload(tmp_path, "fresh", task, framework)
     environment = load_environment("fresh", tmp_path)
     checked = check(environment, tmp_path)
-    assert (environment.workload, environment.training.framework) == ("fresh", "pytorch")
+    assert (environment.workload, environment.training.framework) == ("fresh", framework)
     assert checked.launch.entry_point == "train.py"
-    assert list(load_workload("fresh", tmp_path).frameworks) == ["pytorch"]
+    assert list(load_workload("fresh", tmp_path).frameworks) == [framework]
 
 
-@pytest.mark.parametrize("task", [*TASKS, *TRAINERS])
+@pytest.mark.parametrize(("task", "framework"), KINDS)
 def test_its_scripts_have_types(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, task: str
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, task: str, framework: str
 ) -> None:
-    write_workload(tmp_path, "fresh", task)
-    source = tmp_path / "training_code" / "fresh" / "pytorch"
+    write_workload(tmp_path, "fresh", task, framework)
+    source = tmp_path / "training_code" / "fresh" / framework
     cache = tmp_path_factory.getbasetemp() / "mypy"
     options = ("--config-file", CHECKOUT / "pyproject.toml", "--cache-dir", cache)
     checked = subprocess.run(

@@ -9,14 +9,22 @@ from shoal.launch import tables
 from shoal.launch.contract import Contract, contract_of
 from shoal.launch.image_uri import AwsImage, aws_image
 from shoal.launch.source_code import SourceCode, script_of
-from shoal.settings.settings import Framework, Strategy, Training
+from shoal.settings.frameworks import Framework
+from shoal.settings.settings import Strategy, Training
 from shoal.settings.strategies import strategies_of
 
-TITLES = {"pytorch": "PyTorch", "tensorflow": "TensorFlow"}
+TITLES = {
+    "pytorch": "PyTorch",
+    "tensorflow": "TensorFlow",
+    "sklearn": "scikit-learn",
+    "xgboost": "XGBoost",
+}
 SMDDP = (Strategy.SMDDP, Strategy.PYTORCHDDP)
 FALLBACKS = {
     Framework.PYTORCH: (Strategy.TORCHRUN,),
     Framework.TENSORFLOW: (Strategy.HOROVOD, Strategy.MULTI_WORKER_MIRRORED),
+    Framework.SKLEARN: (),
+    Framework.XGBOOST: (),
 }
 """Strategies that need neither special hardware nor another library of AWS's."""
 _ANYWHERE = (Strategy.NONE, Strategy.MIRRORED, Strategy.PARAMETER_SERVER)
@@ -119,6 +127,11 @@ class Case:
     def has_image(self) -> bool:
         """Whether `image_uri` or the table names a training image."""
         return self.training.image_uri is not None or self.tags is not None
+
+    @property
+    def lacks_gpu_image(self) -> bool:
+        """Whether AWS's image, which trains, has nothing for GPUs."""
+        return self.training.image_uri is None and bool(self.tags and not self.tags.training_gpu)
 
     @property
     def cuda(self) -> str | None:

@@ -22,6 +22,9 @@ _AWS_TAG = re.compile(
     r"/(?:huggingface-)?(?P<framework>pytorch|tensorflow)(?:-training)?:"
     r"(?P<version>\d+\.\d+(?:\.\d+)?)-(?:transformers[\d.]+-)?(?:(?P<device>gpu|cpu)-)?"
 )
+_CLASSICAL_TAG = re.compile(
+    r"/sagemaker-(?P<framework>scikit-learn|xgboost):(?P<version>\d+\.\d+-\d+)(-|$)"
+)
 _FOR_EC2 = re.compile(r":[^@]*-ec2(-|$)")
 
 
@@ -47,8 +50,14 @@ class AwsImage:
 
 def aws_image(uri: str | None) -> AwsImage | None:
     """Return what the tag says; None if the image is not one of AWS's, or its tag says nothing."""
-    match = _AWS_TAG.search(uri) if uri and is_from_aws(uri) else None
-    if uri is None or match is None:
+    if uri is None or not is_from_aws(uri):
+        return None
+    if match := _CLASSICAL_TAG.search(uri):
+        is_sklearn, version = match["framework"] == "scikit-learn", match["version"]
+        framework, device = ("sklearn", "cpu") if is_sklearn else ("xgboost", None)
+        python = tables.python_in(uri)
+        return AwsImage(framework, version.replace("-", "."), device, python, None)
+    if not (match := _AWS_TAG.search(uri)):
         return None
     cuda = tables.cuda_in(uri)
     device = match["device"] or ("gpu" if cuda else None)
@@ -70,7 +79,9 @@ def region(uri: str) -> str | None:
 def is_from_aws(uri: str) -> bool:
     """Return whether the image lies in AWS's own registry of the region."""
     match = _ECR.match(uri)
-    return match is not None and tables.registry(match["region"]) == match["account"]
+    if match is None:
+        return False
+    return tables.registry(match["region"], match["repository"]) == match["account"]
 
 
 def other_purpose(uri: str | None) -> str | None:

@@ -10,7 +10,8 @@ from shoal.launch.case import SMDDP, Case
 from shoal.launch.contract import STARTS_RANKS
 from shoal.launch.errors import Risk
 from shoal.launch.messages import notice
-from shoal.settings.settings import Collective, Framework, Strategy, Training
+from shoal.settings.frameworks import Framework
+from shoal.settings.settings import Collective, Strategy, Training
 
 BY_PYTORCH = ("NCCL_DEBUG", "NCCL_IB_DISABLE", "NCCL_SOCKET_IFNAME", "MASTER_ADDR", "MASTER_PORT")
 """What sagemaker-pytorch-training 3.0.0 sets before it starts anything (training.py)."""

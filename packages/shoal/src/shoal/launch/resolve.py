@@ -12,12 +12,13 @@ from shoal.launch.advice import choose, problems_of
 from shoal.launch.case import SMDDP, Case
 from shoal.launch.contract import Contract
 from shoal.launch.notices import notices_of
+from shoal.settings.frameworks import CLASSICAL, Framework
 from shoal.settings.loading.loader import environment_file
 from shoal.settings.loading.rules import MAX_HYPERPARAMETERS
 from shoal.settings.parsing.errors import LaunchError
 from shoal.settings.sections.hyperparameters import HyperparameterValue
 from shoal.settings.sections.serving import Endpoint
-from shoal.settings.settings import Environment, Framework, Strategy, Training
+from shoal.settings.settings import Environment, Strategy, Training
 
 CONTAINER_MODEL_DIR = "/opt/ml/model"
 _ENDPOINT = Endpoint()
@@ -133,7 +134,9 @@ def resolve(
             " runs without smddp"
         )
     version, tags = _cpu_images(case)
-    if version != case.version:
+    # whoever writes a pickle reads it, too
+    only = training.image_uri if training.framework in CLASSICAL else None
+    if version != case.version and only is None:
         notices.append(
             f"training.framework_version {case.version} is not in the table of images: evaluation"
             f" and endpoint run in those of {version}"
@@ -148,8 +151,9 @@ def resolve(
     return Launch(
         case,
         training.image_uri or tables.image_uri(region, tags.repository, training_tag),
-        tables.image_uri(region, tags.repository, tags.training_cpu),
+        only or tables.image_uri(region, tags.repository, tags.training_cpu),
         own_server
+        or only
         or tables.image_uri(
             region,
             tables.inference_repository(training.framework),

@@ -15,8 +15,9 @@ from shoal.launch.case import SMDDP, TITLES, Case
 from shoal.launch.contract import OPTIMIZE_SDP, STARTS_RANKS
 from shoal.launch.messages import problem, problem_at
 from shoal.launch.mpi_options import mistakes_in, passed_with
+from shoal.settings.frameworks import Framework
 from shoal.settings.parsing.errors import Problem
-from shoal.settings.settings import Collective, Framework, Launcher, Strategy
+from shoal.settings.settings import Collective, Launcher, Strategy
 from shoal.settings.strategies import defaults, strategies_with_script
 
 MAX_VALUE = 2500  # botocore, sagemaker HyperParameterValue
@@ -205,7 +206,7 @@ def _hosts(case: Case) -> Iterator[Problem]:
         others = [
             name for name in case.framework_strategies if tables.strategy(name).hosts.max is None
         ]
-        yield problem(case, "too many hosts", others=", ".join(others))
+        yield problem(case, "too many hosts", others=", ".join(others) or "none here")
 
 
 @rule(_ANY)
@@ -248,8 +249,10 @@ def _requirement(case: Case) -> Iterator[Problem]:
 
 @rule()
 def _gpus(case: Case) -> Iterator[Problem]:
-    """An image's CUDA may be too old for the instance's GPUs, or too new."""
+    """An image's CUDA may be too old for the instance's GPUs, or too new, or it has none."""
     cuda, gpus = case.cuda, tables.gpus(case.training.instance_type)
+    if case.has_gpus and case.lacks_gpu_image:
+        yield problem(case, "no image for GPUs")
     if not cuda or gpus is None:
         return
     if tables.is_older(cuda, gpus.first):
@@ -260,7 +263,7 @@ def _gpus(case: Case) -> Iterator[Problem]:
 
 @rule()
 def _region(case: Case) -> Iterator[Problem]:
-    if tables.registry(case.region) is None:
+    if tables.registry(case.region, tables.training_repository(case.framework)) is None:
         yield problem_at("region", case.region, case, "no registry")
 
 
@@ -385,9 +388,7 @@ def _sharding(case: Case) -> Iterator[Problem]:
 
 @rule()
 def _words(case: Case) -> Iterator[Problem]:
-    """Refuse a value that would reach the script as several words, and an option that torchrun
-    takes: it reads the script's too, and ends the job for an ambiguous one.
-    """
+    """Refuse a value of several words for a shell, and an option that torchrun takes for its."""
     is_torchrun = case.contract.launcher == "torchrun"
     for name, value in case.training.hyperparameters.items():
         key = f"training.hyperparameters.{name}"

@@ -114,7 +114,8 @@ def _table(name: str) -> dict[str, Any]:
 @cache
 def smddp_releases(framework: str) -> dict[str, SmddpRelease]:
     """Return the smddp release in the image of each framework version that has one."""
-    return {version: SmddpRelease(**row) for version, row in _table("smddp")[framework].items()}
+    rows = _table("smddp").get(framework, {}).items()
+    return {version: SmddpRelease(**row) for version, row in rows}
 
 
 def former_smddp_releases(framework: str) -> dict[str, str]:
@@ -123,7 +124,7 @@ def former_smddp_releases(framework: str) -> dict[str, str]:
 
     The text names the last page and the version of smddp.
     """
-    rows = _table("smddp")["former_releases"][framework].items()
+    rows = _table("smddp")["former_releases"].get(framework, {}).items()
     return {version: f"{row['until']}: version {row['smddp_version']}" for version, row in rows}
 
 
@@ -199,7 +200,7 @@ def inference_amis() -> dict[str, str]:
 @cache
 def image_tags(framework: str) -> dict[str, ImageTags]:
     """Return the tags of AWS's images, by framework version."""
-    repository = _table("images")["repositories"][framework]["training"]
+    repository = training_repository(framework)
     return {
         version: ImageTags(
             **{"repository": repository, "python": python_in(row["training_cpu"]) or ""} | row
@@ -235,7 +236,8 @@ def without_shell(framework: str, version: str) -> str | None:
 
 def last_horovod(framework: str, device: str) -> str:
     """Return the last version whose image for `device` (gpu, cpu) contains Horovod."""
-    return str(_table("strategies")["horovod"][framework]["last"][device])
+    row = _table("strategies")["horovod"].get(framework, {"last": {device: "0.0.0"}})
+    return str(row["last"][device])
 
 
 @cache
@@ -306,10 +308,18 @@ def is_older(version: str, other: str) -> bool:
     return ordered(version) < ordered(other)
 
 
-def registry(region: str) -> str | None:
-    """Return the account that holds AWS's Deep Learning Containers in `region`, if there is one."""
-    account: str | None = _table("registries")["registries"].get(region)
+def registry(region: str, repository: str = "") -> str | None:
+    """Return the account that holds AWS's images of `repository` in `region`, if there is one; left
+    out, its Deep Learning Containers.
+    """
+    kind = "classical" if repository in _table("images")["with_own_module"] else "registries"
+    account: str | None = _table("registries")[kind].get(region)
     return account
+
+
+def training_repository(framework: str) -> str:
+    """Return the name of AWS's repository of images that train."""
+    return str(_table("images")["repositories"][framework]["training"])
 
 
 def inference_repository(framework: str) -> str:
@@ -328,7 +338,7 @@ def runs_inference_script(image: str) -> bool:
 
 def image_uri(region: str, repository: str, tag: str) -> str:
     """Return the URI of AWS's image in `region`, which must have a registry."""
-    return f"{registry(region)}.dkr.ecr.{region}.amazonaws.com/{repository}:{tag}"
+    return f"{registry(region, repository)}.dkr.ecr.{region}.amazonaws.com/{repository}:{tag}"
 
 
 def _is_in(families: str, instance_type: str) -> bool:

@@ -13,13 +13,14 @@ from shoal.pipelines.expressions import EXECUTION_ID, Expression, Join, Paramete
 from shoal.pipelines.infrastructure import Infrastructure
 from shoal.pipelines.parameters import Parameters
 from shoal.pipelines.step_tags import step_tags
+from shoal.settings.frameworks import Framework
 from shoal.settings.names import Names
 from shoal.settings.sections import secrets
 from shoal.settings.sections.channels import InputMode
 from shoal.settings.sections.gates import Bound
 from shoal.settings.sections.hyperparameters import as_sent
 from shoal.settings.sections.serving import Endpoint
-from shoal.settings.settings import Environment, Framework
+from shoal.settings.settings import Environment
 
 _INPUT = "/opt/ml/processing/input"
 _CODE = "/opt/ml/processing/code"

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints
 
 from shoal.settings.capacity import Capacity, of_first
+from shoal.settings.frameworks import Framework, Local
 from shoal.settings.parsing.base import (
     AccountId,
     FrameworkVersion,
@@ -88,13 +89,6 @@ class Launcher(StrEnum):
 
     TORCHRUN = "torchrun"
     MPIRUN = "mpirun"
-
-
-class Framework(StrEnum):
-    """The framework of the training image."""
-
-    PYTORCH = "pytorch"
-    TENSORFLOW = "tensorflow"
 
 
 def _defaults(keys: Mapping[str, Any]) -> Defaults:
@@ -223,17 +217,6 @@ class Training(Settings):
     def keeps_files(self) -> bool:
         """Whether the model is kept as files instead of an archive."""
         return self.output_compression == "none"
-
-
-class Local(Settings):
-    """What only the emulator on this machine needs to know."""
-
-    images: dict[Annotated[str, StringConstraints(pattern=r"^[^\s=]+$")], Framework] = Field(
-        default_factory=dict
-    )
-    """Images of your own, by URI or shell pattern, each with the framework whose local runtime
-    stands for it: see images/README.md.
-    """
 
 
 class WorkloadSettings(Settings):

@@ -168,13 +168,14 @@ class Demo:
 
         training = self.environment.training
         built = training.build_image and recipes.recipe(training.build_image).runtime
-        runtime = built or training.framework  # a runtime is named after its framework
+        runtime = built or training.framework.runtime
         workspace, log = self.workspace, self.logs / "runtimes.log"
         build_runtimes(workspace.root, workspace.environ, runtime, log, on_line)
 
     def _start_local_server(self) -> None:
         environment = self.environment
-        account, region, images = environment.account, environment.region, environment.local.images
+        account, region = environment.account, environment.region
+        images = environment.local.runtimes
         running = self.local_server.start(account, region, images, enforce_iam=self.enforce_iam)
         self.running = running
         policies = ", and enforces the roles' policies" if running.enforces_iam else ""

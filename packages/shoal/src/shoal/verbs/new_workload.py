@@ -1,8 +1,8 @@
 """A new workload: the files of packages/shoal/src/shoal/template with its name put in, in a
 repository that has none of them yet.
 
-A template is a folder: `common`, then a framework, a task, and the framework with the task; or
-`trainer`, its data, and one of the trainers. What lies in its folder `source` goes into the
+A template is a folder: `common`, then `table`, those of a framework, a task, and for PyTorch both;
+or `trainer`, its data, and one of the trainers. What lies in its folder `source` goes into the
 workload's folder of the framework, `environment.yaml` with `settings.yaml` behind it to
 `environments/`, everything else into the workload's folder.
 """
@@ -21,6 +21,12 @@ from shoal.settings.parsing.errors import shorten
 
 TEMPLATES = Path(__file__).resolve().parents[1] / "template"
 TASKS = ("regression", "classification")
+FRAMEWORKS = {
+    "pytorch": ("table", "pytorch"),
+    "sklearn": ("table", "classical", "sklearn"),
+    "xgboost": ("table", "classical", "xgboost"),
+}
+"""Framework of a task -> the folders of its template."""
 TRAINERS = {
     "hf-trainer": ("trainer", "trainer-text", "hf-trainer"),
     "trl-sft": ("trainer", "trl-sft"),
@@ -32,7 +38,7 @@ _OPTIONS = {
     "accelerate": "    sharding: ddp # or fsdp, zero3\n",
     "trl-sft": "    lora-rank: 0 # or 8: adapters of peft\n",
 }
-_FRAMEWORK = "pytorch"
+DEFAULT_FRAMEWORK = "pytorch"
 _ENVIRONMENT, SETTINGS = "environment.yaml", "settings.yaml"
 MAX_NAME_CHARACTERS = 20
 """The environment of that name has buckets, whose names have at most 63 characters."""
@@ -41,7 +47,9 @@ _NAME_THERE, _FRAMEWORK_THERE, _OPTION_THERE = "my-model", "my-framework", "    
 """What the templates say instead of the workload's name and framework, and a trainer's option."""
 
 
-def write_workload(root: Path, name: str, kind: str) -> tuple[str, str]:
+def write_workload(
+    root: Path, name: str, kind: str, framework: str = DEFAULT_FRAMEWORK
+) -> tuple[str, str]:
     """Write the workload `name` of a task or trainer, and an environment in which it runs.
 
     Returns the folder and the environment's file. Raises UsageError; then nothing was written.
@@ -51,7 +59,7 @@ def write_workload(root: Path, name: str, kind: str) -> tuple[str, str]:
     for path in (folder, environment):
         if os.path.lexists(root / path):
             raise UsageError(f"{path} is there already; give another name, or remove it")
-    files = workload_files(name, kind)
+    files = workload_files(name, kind, framework)
     where = "".join(files.pop(each) for each in (_ENVIRONMENT, SETTINGS))
     try:
         (root / FOLDER).mkdir(exist_ok=True)
@@ -78,21 +86,22 @@ def require_name(name: str) -> None:
         )
 
 
-def workload_files(name: str, kind: str) -> dict[str, str]:
+def workload_files(name: str, kind: str, framework: str = DEFAULT_FRAMEWORK) -> dict[str, str]:
     """Return the content of the workload's files by their paths in the repository, and of the two
     parts of an environment: where it lies, and (`SETTINGS`) how the workload runs.
     """
-    layers, files = TRAINERS.get(kind, (_FRAMEWORK, kind, f"{_FRAMEWORK}-{kind}")), {}
+    files = dict[str, str]()
+    layers = TRAINERS.get(kind, (*FRAMEWORKS[framework], kind, f"{framework}-{kind}"))
     for folder in (TEMPLATES / layer for layer in ("common", *layers)):
         for file in sorted(folder.rglob("*")):
             if file.is_file() and "__pycache__" not in file.parts:
                 path = file.relative_to(folder).as_posix()
                 if path not in {_ENVIRONMENT, SETTINGS}:
-                    path = f"{FOLDER}/{name}/{path.replace('source/', f'{_FRAMEWORK}/')}"
-                files[path] = _filled(file, name, kind)
+                    path = f"{FOLDER}/{name}/{path.replace('source/', f'{framework}/')}"
+                files[path] = _filled(file, name, kind).replace(_FRAMEWORK_THERE, framework)
     return files
 
 
 def _filled(file: Path, name: str, kind: str) -> str:
     text = file.read_text(encoding="utf-8").replace(_OPTION_THERE, _OPTIONS.get(kind, ""))
-    return text.replace(_NAME_THERE, name).replace(_FRAMEWORK_THERE, _FRAMEWORK)
+    return text.replace(_NAME_THERE, name)

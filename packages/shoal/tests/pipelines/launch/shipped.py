@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from shoal.launch import Launch, resolve
+from shoal.settings.frameworks import Framework
 from shoal.settings.loading.workload import load_workload
 from shoal.settings.parsing.errors import LaunchError
-from shoal.settings.settings import Framework, Training
+from shoal.settings.settings import Training
 from tests.repository import ROOT
 
 

@@ -10,7 +10,8 @@ import pytest
 from shoal.launch import fabric
 from shoal.launch.source_code import SourceCode, read
 from shoal.pipelines.shapes import values_of
-from shoal.settings.settings import Framework, Strategy, Training
+from shoal.settings.frameworks import Framework
+from shoal.settings.settings import Strategy, Training
 from tests.pipelines.launch.shipped import shipped
 from tests.repository import ROOT
 from tests.tables import rows

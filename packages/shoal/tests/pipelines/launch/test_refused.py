@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from shoal.launch import tables
-from shoal.settings.settings import Framework, Strategy
+from shoal.settings.frameworks import CLASSICAL, Framework
+from shoal.settings.settings import Strategy
 from shoal.settings.strategies import strategies_of
 from tests.pipelines.launch.shipped import launch, refusals
 from tests.tables import table
@@ -20,7 +21,8 @@ REFUSED = table(__file__, "refused.yaml")
 ROWS = [(code, row["keys"], row["line"]) for code, rows in REFUSED.items() for row in rows]
 TENSORFLOW: dict[str, Any] = {"framework": "tensorflow"}
 BY_MPIRUN: dict[str, Any] = {"collective": "allgather", "launcher": "mpirun"}
-COMBINATIONS = [(framework, name) for framework in Framework for name in strategies_of(framework)]
+DISTRIBUTED = [framework for framework in Framework if framework not in CLASSICAL]
+COMBINATIONS = [(framework, name) for framework in DISTRIBUTED for name in strategies_of(framework)]
 
 
 @pytest.mark.parametrize(("code", "keys", "line"), ROWS, ids=[line[:60] for _, _, line in ROWS])
@@ -55,7 +57,7 @@ def test_every_strategy_runs_with_its_defaults(framework: Framework, name: str) 
 
 @pytest.mark.parametrize("fallback", [{}, {"fallback": "torchrun"}])
 @pytest.mark.parametrize(
-    ("framework", "name"), sorted({*product(Framework, Strategy)} - {*COMBINATIONS})
+    ("framework", "name"), sorted({*product(DISTRIBUTED, Strategy)} - {*COMBINATIONS})
 )
 def test_a_strategy_of_the_other_framework_is_one_line(
     framework: Framework, name: Strategy, fallback: dict[str, Any]
@@ -181,7 +183,7 @@ def _offers(lines: list[str]) -> Iterator[dict[str, str]]:
 GRID: dict[str, dict[str, tuple[Any, ...]]] = table(__file__, "grid.yaml")
 
 
-@pytest.mark.parametrize("framework", list(Framework))
+@pytest.mark.parametrize("framework", DISTRIBUTED)
 def test_every_offer_of_a_grid_is_accepted(framework: Framework) -> None:
     """Who follows an offer is not refused for it; what has nothing to do with it may stay."""
     offer_count = 0

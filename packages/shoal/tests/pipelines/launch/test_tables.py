@@ -10,17 +10,20 @@ from collections.abc import Iterator
 import pytest
 
 from shoal.launch import tables
+from shoal.launch.image_uri import aws_image
 from shoal.pipelines import shapes
+from shoal.settings.frameworks import CLASSICAL, Framework
 from shoal.settings.loading.workload import load_workload
 from shoal.settings.parsing.shared_code import python_files
 from shoal.settings.sections.regions import az_id_prefixes
-from shoal.settings.settings import Framework, Strategy
+from shoal.settings.settings import Strategy
 from tests.repository import ROOT
 from tests.tables import rows
 
 FULL = re.compile(
     r"^[\d.]+-((gpu-py\d+-cu\d+|cpu-py\d+)-(ubuntu2\d\.04|amzn2023)|(cu\d+|cpu)-amzn2023)-sagemaker$"
 )
+DISTRIBUTED = [framework for framework in Framework if framework not in CLASSICAL]
 PATCHED_FOR = datetime.timedelta(days=60)
 
 
@@ -28,7 +31,7 @@ def test_every_region_of_the_project_has_a_registry() -> None:
     assert [region for region in az_id_prefixes() if tables.registry(region) is None] == []
 
 
-@pytest.mark.parametrize("framework", list(Framework))
+@pytest.mark.parametrize("framework", DISTRIBUTED)
 def test_every_release_of_smddp_has_an_image_and_a_source(framework: Framework) -> None:
     """Of former ones, which are before them, AWS's page of that time is the source."""
     releases = tables.smddp_releases(framework)
@@ -66,19 +69,30 @@ def _faults(version: str, row: tables.ImageTags) -> Iterator[str]:
         yield "it has no source"
 
 
-@pytest.mark.parametrize("framework", list(Framework))
+@pytest.mark.parametrize("framework", DISTRIBUTED)
 def test_every_row_of_images_is_right(framework: Framework) -> None:
     rows = tables.image_tags(framework)
     faults = {version: list(_faults(version, row)) for version, row in rows.items()}
     assert faults == {version: [] for version in rows}
 
 
-@pytest.mark.parametrize("framework", list(Framework))
+@pytest.mark.parametrize("framework", DISTRIBUTED)
 def test_some_row_is_patched_for_two_months_more(framework: Framework) -> None:
     """Read the clock: look for new rows in AWS's tree ([data] in images.yaml) when this fails."""
     today = datetime.datetime.now(tz=datetime.UTC).date()
     ends = [row.end_of_patch for row in tables.image_tags(framework).values() if row.end_of_patch]
     assert max(ends) - today >= PATCHED_FOR
+
+
+@pytest.mark.parametrize("framework", CLASSICAL)
+def test_one_image_trains_measures_and_answers(framework: Framework) -> None:
+    for version, row in tables.image_tags(framework).items():
+        tags = {row.training_cpu, row.inference_cpu, row.training_gpu, row.inference_gpu} - {""}
+        assert [tag.replace("-", ".").startswith(version) for tag in tags] == [True]
+        assert (bool(row.python), row.source) == (True, "[v3]; [classic]")
+        image = aws_image(tables.image_uri("eu-west-1", row.repository, row.training_cpu))
+        assert image
+        assert (image.framework, image.version) == (framework, version)
 
 
 def test_pytorchs_images_have_a_repository_of_their_own_since_2_11() -> None:
@@ -98,7 +112,7 @@ def test_the_nearest_images_are_of_the_minor_version_or_before_it_or_the_first(
     assert tables.nearest_images(framework, version, min_python)[0] == nearest
 
 
-@pytest.mark.parametrize("framework", list(Framework))
+@pytest.mark.parametrize("framework", DISTRIBUTED)
 def test_the_training_code_has_no_syntax_that_the_oldest_python_lacks(framework: Framework) -> None:
     oldest = load_workload("mnist", ROOT).frameworks[framework].min_python
     assert oldest is not None

@@ -15,9 +15,9 @@ from shoal.constructs.roles.sagemaker_role import SageMakerRole
 from shoal.pipelines.limits import limits
 from shoal.pipelines.requests import TRANSFORM_FOLDER
 from shoal.settings.external_data import external_folders
+from shoal.settings.frameworks import Framework
 from shoal.settings.names import SEALED, Names
 from shoal.settings.sections.channels import InputMode
-from shoal.settings.settings import Framework
 
 
 class JobRoles(Construct):

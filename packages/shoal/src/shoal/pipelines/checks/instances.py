@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from shoal.launch import Launch, image_uri, recipes, tables
+from shoal.launch.case import TITLES
 from shoal.launch.errors import Risk
 from shoal.pipelines import shapes
+from shoal.settings.frameworks import CLASSICAL
 from shoal.settings.parsing.errors import ConfigError, Problem
 from shoal.settings.sections.serving import NO_RECIPE
 from shoal.settings.settings import Environment
@@ -65,6 +67,25 @@ def problems(environment: Environment) -> Iterator[Problem]:
             yield Problem(f"{section}.image_uri", message, advice, uri)
     yield from _serving_recipe(environment)
     yield from _borrowed_image(environment)
+    yield from _unreadable_pickles(environment)
+
+
+def _unreadable_pickles(environment: Environment) -> Iterator[Problem]:
+    """Yield AWS's images that need not read what AWS's image of another version has pickled."""
+    training = environment.training
+    for section, settings in (
+        ("evaluation", environment.evaluation),
+        ("endpoint", environment.endpoint),
+    ):
+        image = image_uri.aws_image(settings.image_uri if settings else None)
+        own = (training.framework, training.framework_version)
+        if settings and image and own[0] in CLASSICAL and (image.framework, image.version) != own:
+            message = (
+                f"is AWS's image of {TITLES[image.framework]} {image.version}, and need not read"
+                f" what {TITLES[own[0]]} {own[1]} has pickled in the training"
+            )
+            advice = "remove it: the image that trains measures and answers, too"
+            yield Problem(f"{section}.image_uri", message, advice, settings.image_uri)
 
 
 def _borrowed_image(environment: Environment) -> Iterator[Problem]:
@@ -117,7 +138,7 @@ def notices(environment: Environment, launch: Launch) -> Iterator[str]:
     yield from _driver_risks(environment, launch)
     uri, framework = environment.training.image_uri, environment.training.framework
     others = [section for section, _ in _on_aws_images(environment) if section != "serving"]
-    if uri and others and image_uri.aws_image(uri) is None:
+    if uri and others and image_uri.aws_image(uri) is None and framework not in CLASSICAL:
         yield (
             f"training.image_uri is an image of its own, and {' and '.join(others)} run AWS's of"
             f" {framework}: these must be able to read what training writes"

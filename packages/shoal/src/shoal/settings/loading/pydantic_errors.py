@@ -39,6 +39,8 @@ _MEANT = {
     "mpi": "horovod",
     "torch": "pytorch",
     "tf": "tensorflow",
+    **dict.fromkeys(("scikit-learn", "scikit_learn", "scikit"), "sklearn"),
+    "xgb": "xgboost",
 }
 """What people call what a key allows; those of SageMaker's SDK among them."""
 SECRETS = "secrets"

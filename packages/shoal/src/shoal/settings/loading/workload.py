@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from shoal.settings.frameworks import Framework
 from shoal.settings.loading.pydantic_errors import typed
 from shoal.settings.parsing.base import (
     FrameworkVersion,
@@ -35,7 +36,6 @@ from shoal.settings.sections.smoke_test import (
     SmokeTest,
     problems_of_smoke_test,
 )
-from shoal.settings.settings import Framework
 
 FOLDER = "training_code"
 FILE = "workload.yaml"

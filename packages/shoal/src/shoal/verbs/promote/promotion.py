@@ -181,7 +181,7 @@ class Verification:
         if limit is None or image is None:
             return
         where = f"serving.refuse_findings: {limit}"
-        if image.account == tables.registry(image.region):
+        if image.account == tables.registry(image.region, image.repository):
             raise self._refusal(
                 f"AWS's own image {self.package.image_uri} tells no scan, and {where} asks for one",
                 "serve from an image of your own (endpoint.build_image)",

@@ -1,4 +1,5 @@
-"""The program of a scikit-learn inference container: AWS's own Flask application behind gunicorn.
+"""The program of an inference container of scikit-learn or XGBoost: AWS's own Flask application
+behind gunicorn.
 
 The package sagemaker-containers has the application, the encodings, and the transformer that calls
 model_fn, input_fn, predict_fn and output_fn. Stand-ins and their reasons:
@@ -10,6 +11,8 @@ model_fn, input_fn, predict_fn and output_fn. Stand-ins and their reasons:
 - nginx, which passes requests on to gunicorn in the image, is left out.
 - One worker serves where SAGEMAKER_MODEL_SERVER_WORKERS does not say how many. The image starts one
   for each core, each with a copy of the model.
+- XGBoost's image serves by Multi Model Server, with defaults that read libsvm. Here a script for it
+  has to have all functions.
 - A model that cannot be loaded ends the container. The image tries again at each ping.
 """
 
@@ -49,6 +52,11 @@ def application() -> Any:
     module = importlib.import_module(environment.module_name)
     functions = {name: getattr(module, name) for name in _FUNCTIONS if hasattr(module, name)}
     if "transform_fn" not in functions:
+        if is_xgboost() and (missing := set(_FUNCTIONS[:4]) - set(functions)):
+            raise NotImplementedError(
+                f"the emulator has no default of XGBoost's image for {', '.join(sorted(missing))}:"
+                f" write it into {environment.module_name}.py"
+            )
         functions = defaults(framework) | functions
     transformer = framework.transformer.Transformer(**functions)
     transformer.initialize()
@@ -57,6 +65,11 @@ def application() -> Any:
         module_name=environment.module_name,
         execution_parameters_fn=getattr(module, "execution_parameters_fn", None),
     )
+
+
+def is_xgboost() -> bool:
+    """Return whether the image is XGBoost's."""
+    return "xgboost" in os.environ.get("SAGEMAKER_SERVING_MODULE", "")
 
 
 def defaults(framework: Any) -> dict[str, Any]:
@@ -71,11 +84,11 @@ def defaults(framework: Any) -> dict[str, Any]:
 
 
 class Server(BaseApplication):  # type: ignore[misc]
-    """Run gunicorn with the image's settings; its workers share the loaded application."""
+    """Run gunicorn with the image's settings.
 
-    def __init__(self, app: Any) -> None:
-        self._app = app
-        super().__init__()
+    Each worker loads the model itself, as in the image: OpenMP's threads, which XGBoost starts, do
+    not survive a fork.
+    """
 
     def load_config(self) -> None:
         port = os.environ.get("SAGEMAKER_BIND_TO_PORT", "8080")
@@ -86,19 +99,13 @@ class Server(BaseApplication):  # type: ignore[misc]
         self.cfg.set("control_socket_disable", True)
 
     def load(self) -> Any:
-        return self._app
-
-
-def main() -> int:
-    monkey.patch_all()  # before anything is imported that gunicorn's gevent workers would patch
-    try:
-        app = application()
-    except Exception:  # noqa: BLE001 (whatever a user's model_fn raises goes to the log)
-        traceback.print_exc()
-        return MODEL_FAILED
-    Server(app).run()
-    return 0
+        try:
+            return application()
+        except Exception:  # noqa: BLE001 (whatever a user's model_fn raises goes to the log)
+            traceback.print_exc()
+            sys.exit(MODEL_FAILED)  # gunicorn ends with the same code: the worker cannot start
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    monkey.patch_all()  # before anything is imported that gunicorn's gevent workers would patch
+    Server().run()

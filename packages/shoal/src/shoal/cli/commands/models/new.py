@@ -6,7 +6,13 @@ import click
 
 from shoal.cli.answers import answers, tell
 from shoal.errors import UsageError
-from shoal.verbs.new_workload import TASKS, TRAINERS, write_workload
+from shoal.verbs.new_workload import (
+    DEFAULT_FRAMEWORK,
+    FRAMEWORKS,
+    TASKS,
+    TRAINERS,
+    write_workload,
+)
 from shoal.verbs.workspace import Workspace
 
 
@@ -23,16 +29,26 @@ from shoal.verbs.workspace import Workspace
     type=click.Choice(TRAINERS),
     help="A language model, trained by Hugging Face's Trainer or TRL, instead of a task.",
 )
+@click.option(
+    "--framework",
+    type=click.Choice(FRAMEWORKS),
+    help=f"What trains a task's model; left out, {DEFAULT_FRAMEWORK}.",
+)
 @click.pass_obj
 @answers(folder=str, environment_file=str, next=list[str])
-def new(workspace: Workspace, name: str, task: str | None, trainer: str | None) -> None:
+def new(
+    workspace: Workspace, name: str, task: str | None, trainer: str | None, framework: str | None
+) -> None:
     """Write a workload that runs at once, and an environment for it.
 
     The workload is training_code/NAME, which trains, evaluates and answers.
     """
     if task and trainer:
         raise UsageError("--task is for a table, --trainer for a language model: give one of them")
-    folder, file = write_workload(workspace.root, name, trainer or task or TASKS[0])
+    if framework and trainer:
+        raise UsageError("--framework is for a table, --trainer for a language model: give one")
+    kind = trainer or task or TASKS[0]
+    folder, file = write_workload(workspace.root, name, kind, framework or DEFAULT_FRAMEWORK)
     steps = {
         "shoal check": "what is wrong with the files, before anything is paid",
         f"shoal plan {name}": "what it would consist of and cost",

@@ -107,7 +107,7 @@ def _images(environments: Sequence[Environment]) -> dict[str, str]:
     """
     images: dict[str, str] = {}
     for environment in environments:
-        for pattern, runtime in environment.local.images.items():
+        for pattern, runtime in environment.local.runtimes.items():
             if images.setdefault(pattern, runtime) != runtime:
                 raise UsageError(
                     f"`local.images` of {environment.name} says {runtime} for {pattern}, another"

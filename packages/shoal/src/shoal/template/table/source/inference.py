@@ -1,4 +1,4 @@
-"""The endpoint's code. SageMaker's PyTorch serving container looks for these four functions."""
+"""The endpoint's code. SageMaker's serving containers look for these four functions."""
 
 from __future__ import annotations
 
