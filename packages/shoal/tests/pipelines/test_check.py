@@ -57,7 +57,12 @@ def test_requirements_need_a_way_to_a_package_index(tmp_path: Path, row: dict[st
     write_scripts(tmp_path / "code")
     (tmp_path / "code" / "requirements.txt").write_text(row["text"])
     training: dict[str, Any] = {"source_dir": "code", "hyperparameters": {}}
-    training |= {"strategy": "torchrun", "custom_mpi_options": "", "spot": False, "max_wait_s": None}
+    training |= {
+        "strategy": "torchrun",
+        "custom_mpi_options": "",
+        "spot": False,
+        "max_wait_s": None,
+    }
     settings = changed(network=row.get("network", {}), training=training)
     if row.get("refused"):
         with pytest.raises(ConfigError, match="there is no way to a package index"):
