@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -36,10 +37,24 @@ def test_a_team_starts_with_nothing_but_the_wheels(tmp_path: Path) -> None:
     assert type_(team, str(python.with_name("shoal")), "--version") == f"shoal {version('shoal')}\n"
     locked = (team / "requirements.txt").read_text(encoding="utf-8")
     assert {"shoal", "shoal-local"} <= set(re.findall(r"^(\S+)==.*\n +--hash", locked, re.M))
+    other = elsewhere(tmp_path, team, tmp_path / "wheels")
     for target in ("install", "check", "demo", "test"):
-        type_(team, "make", target)
-    summary = json.loads((team / "demo-out" / "summary.json").read_text(encoding="utf-8"))
+        type_(other, "make", target)
+    summary = json.loads((other / "demo-out" / "summary.json").read_text(encoding="utf-8"))
     assert (summary["status"], summary["left_behind"]) == ("Succeeded", [])
+
+
+def elsewhere(folder: Path, team: Path, wheels: Path) -> Path:
+    """Clone a team's repository as another machine has it: without the folder of the wheels, and
+    without the first checkout.
+    """
+    commit = ("-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "--quiet", "-mStart")
+    for words in (("init", "--quiet"), ("add", "--all"), commit):
+        subprocess.run(["git", *words], cwd=team, check=True)
+    subprocess.run(["git", "clone", "--quiet", team, folder / "elsewhere"], check=True)
+    for each in (team, wheels):
+        shutil.rmtree(each)
+    return folder / "elsewhere"
 
 
 def type_(folder: Path, *command: str) -> str:

@@ -17,6 +17,7 @@ from shoal.settings.loading.loader import load_workloads
 from shoal.settings.parsing.errors import ConfigError
 from shoal.verbs.init.answers import FILE, KINDS, answers_of
 from shoal.verbs.init.rendering import COPIED, Answers, read_answers, render
+from shoal.verbs.init.wheels import WHEELS, folder_of, take_wheels
 from shoal.verbs.new_workload import TASKS
 from tests.repository import CHECKOUT
 
@@ -133,6 +134,8 @@ def command(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
         ("team/notes.txt", (), "is not empty (notes.txt)"),
         ("team", (), "is no folder"),
         ("", ("--dev", "1234"), "must be twelve digits"),
+        ("", ("--wheels", "dits"), "dits: there is no such folder"),
+        ("", ("--wheels", "."), "has no shoal-"),
         ("", ("--prod", "111122223333/eu-wets-1"), "environments.prod.region"),
         ("", ("--project", "a" * 24, "--workload", "b" * 20), "environments/base.yaml"),
     ],
@@ -159,6 +162,30 @@ def test_without_an_index_all_but_the_lock_is_written_and_said(tmp_path: Path) -
     assert "-m shoal.verbs.init.locking" in result.stderr
     assert {"app.py", "requirements.in", FILE} <= set(texts(tmp_path / "team"))
     assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".shoal")] == []
+
+
+def test_wheels_of_a_folder_come_along_and_those_of_before_go(tmp_path: Path) -> None:
+    source, root = tmp_path / "dist", tmp_path / "team"
+    for folder, version in ((source, "1.0"), (source, "2.0"), (root / WHEELS, "1.0")):
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in ("shoal", "shoal_local"):
+            (folder / f"{name}-{version}-py3-none-any.whl").write_text(version)
+    (root / WHEELS / "other-1.0-py3-none-any.whl").touch()
+    for place in ("", "https://host/simple"):
+        assert folder_of(place, tmp_path) is None
+    with pytest.raises(UsageError, match="no such folder; give one, or a page"):
+        folder_of("dits", tmp_path)
+    with pytest.raises(
+        UsageError, match=r"dist has no shoal-3.* and no shoal_local-3.*--wheels"
+    ):
+        take_wheels(source, root, "3.0")
+    for folder in (source, root / WHEELS):  # the second time they are there already
+        take_wheels(folder, root, "2.0")
+        assert sorted(file.name.partition("-py3")[0] for file in (root / WHEELS).iterdir()) == [
+            "other-1.0",
+            "shoal-2.0",
+            "shoal_local-2.0",
+        ]
 
 
 def test_a_repository_may_set_flags_of_its_own(tmp_path: Path) -> None:

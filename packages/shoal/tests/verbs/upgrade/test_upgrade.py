@@ -45,6 +45,7 @@ def change_nothing(_: Path) -> None:
 
 
 FIRST = "0.1001.0"
+NAMES, LAST_TWO = ("shoal", "shoal_local"), ("0.1003.0", "0.1004.0")
 VERSIONS = {"0.1002.0": change_template, "0.1003.0": rename_a_key, "0.1004.0": change_nothing}
 
 
@@ -115,9 +116,10 @@ def test_every_file_of_the_package_is_in_its_wheel(wheels: Path) -> None:
         assert set(names) <= set(wheel.namelist())
 
 
-def test_three_versions_come_without_a_conflict(team: Path) -> None:
+def test_three_versions_come_without_a_conflict(team: Path, wheels: Path) -> None:
     for version in VERSIONS:
-        run(team, ".venv/bin/python", "-m", "shoal.cli", "upgrade", "--to", version)
+        command = (".venv/bin/python", "-m", "shoal.cli", "upgrade", "--wheels", wheels)
+        run(team, *command, "--to", version)
         assert run(team, "git", "status", "--porcelain", "--branch") == "## main\n"
         run(team, "git", "merge", "--quiet", "--ff-only", f"shoal-{version}")
         message = run(team, "git", "log", "--max-count=1", "--format=%B")
@@ -136,4 +138,11 @@ def test_three_versions_come_without_a_conflict(team: Path) -> None:
     assert "# Ours" in (team / "pipelines/training.py").read_text()
     assert not (team / "AGENTS.md").exists()
     changed = run(team, "git", "diff", "--name-only", "HEAD~1").split()
-    assert changed == [".shoal-answers.yaml", "requirements.in", "requirements.txt"]
+    files = {f"wheels/{name}-{each}-py3-none-any.whl" for name in NAMES for each in LAST_TWO}
+    assert {*changed} == {".shoal-answers.yaml", "requirements.in", "requirements.txt", *files}
+    assert str(wheels) not in run(team, "git", "grep", "-I", "find-links")
+    shutil.rmtree(wheels)  # as on another machine
+    run(team.parent, "git", "clone", "--quiet", team, "elsewhere")
+    run(team.parent, sys.executable, "-m", "venv", "fresh")
+    other = team.parent / "elsewhere"
+    install(other, team.parent / "fresh", "--require-hashes", "-r", "requirements.txt")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from importlib.metadata import version
 from pathlib import Path
 
 from shoal.errors import AnswerError, UsageError
@@ -11,6 +12,7 @@ from shoal.settings.loading.loader import load_workloads
 from shoal.verbs.init.answers import Answers
 from shoal.verbs.init.locking import lock
 from shoal.verbs.init.rendering import render
+from shoal.verbs.init.wheels import WHEELS, folder_of, take_wheels
 
 _ALLOWED = {".git", ".venv"}
 """What may be in the folder before."""
@@ -19,14 +21,20 @@ _ALLOWED = {".git", ".venv"}
 def init(answers: Answers, folder: Path) -> AnswerError | None:
     """Write the repository that the answers describe into `folder`, which is new or empty.
 
-    Returns why requirements.txt could not be locked, or None where it could; the rest is there.
+    Wheels that come from a folder are copied: the repository installs on any machine. Returns why
+    requirements.txt could not be locked, or None where it could; the rest is there.
+
     Raises UsageError, ToolMissingError and ConfigError; then nothing was written.
     """
     require_empty(folder)
+    source = folder_of(answers.wheels, Path())
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".shoal-init-", dir=folder.parent) as staged:
             made, problem = Path(staged, folder.name), None
+            if source:
+                take_wheels(source, made, version("shoal"))
+                answers = answers.model_copy(update={"wheels": WHEELS})
             render(answers, made)
             for name in answers.environments:
                 for workload in load_workloads(name, made):

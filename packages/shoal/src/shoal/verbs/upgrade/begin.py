@@ -20,6 +20,7 @@ from shoal.verbs.flow import phase
 from shoal.verbs.init.answers import problems_of_wheels
 from shoal.verbs.init.locking import LOCK, SOURCE, lock
 from shoal.verbs.init.rendering import read_answers, render
+from shoal.verbs.init.wheels import WHEELS, folder_of, take_wheels
 from shoal.verbs.upgrade.migrations import order
 
 _PIN = re.compile(r"^(shoal(?:-local)?(?:\[[^\]]*\])?) *[=>]=.*$", re.MULTILINE)
@@ -82,6 +83,7 @@ class Workplace:
 def upgrade(place: Workplace, to: str | None, wheels: str | None) -> bool:
     """Go over to version `to`, or the newest, of an index or of `wheels`, a folder or a page.
 
+    Wheels of a folder are copied into the worktree, and those of the version before leave it.
     Returns whether a branch has the result, as one commit. The checkout and its .venv are as before
     at any time, also after UsageError and CommandError.
     """
@@ -92,10 +94,15 @@ def upgrade(place: Workplace, to: str | None, wheels: str | None) -> bool:
         raise UsageError(f"{message}; run `make install` first")
     if problems := [*problems_of_wheels(wheels or "")]:
         raise ConfigError("shoal upgrade", problems)
-    if to is None and (source := wheels or answers.wheels):
+    source = wheels or answers.wheels
+    if to is None and source:
         message = f"Shoal comes from {source}, and an index may have another package of its name"
         raise UsageError(f"say which version it is to be, with --to: {message}")
+    folder = folder_of(source, place.root)
     with place.opened():
+        if to and folder:
+            take_wheels(folder, place.team, to)
+            wheels = WHEELS
         with phase("lock the new version", place.report):
             render(answers, place.was)
             new = _lock(place, old, to, wheels)

@@ -29,7 +29,12 @@ _PLACE = "ACCOUNT[/REGION]"
 @click.option("--staging", metavar=_PLACE, help="Of staging (there is none).")
 @click.option("--prod", metavar=_PLACE, help="Of prod (there is none).")
 @click.option("--ci", type=click.Choice(CI), help="Who tests each change (none).")
-@click.option("--wheels", metavar="PLACE", default="", help="Shoal's wheels: a folder or a page.")
+@click.option(
+    "--wheels",
+    metavar="PLACE",
+    default="",
+    help="Shoal's wheels: a folder, which is copied, or a page.",
+)
 @answers(folder=str, environments=dict[str, dict[str, str]], problem=str | None)
 def init(folder: Path, wheels: str, **given: str | None) -> None:
     """Write a repository for a team that trains with Shoal into FOLDER.

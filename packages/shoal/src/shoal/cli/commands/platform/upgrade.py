@@ -15,7 +15,11 @@ from shoal.verbs.workspace import Workspace
 
 @click.command()
 @click.option("--to", metavar="VERSION", help="Left out, the newest that an index has.")
-@click.option("--wheels", metavar="PLACE", help="A folder or page that has Shoal's wheels.")
+@click.option(
+    "--wheels",
+    metavar="PLACE",
+    help="A folder, which is copied from, or a page with Shoal's wheels.",
+)
 @click.pass_obj
 @answers(is_done=bool)
 def upgrade(workspace: Workspace, to: str | None, wheels: str | None) -> None:
