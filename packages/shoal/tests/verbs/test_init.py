@@ -175,9 +175,7 @@ def test_wheels_of_a_folder_come_along_and_those_of_before_go(tmp_path: Path) ->
         assert folder_of(place, tmp_path) is None
     with pytest.raises(UsageError, match="no such folder; give one, or a page"):
         folder_of("dits", tmp_path)
-    with pytest.raises(
-        UsageError, match=r"dist has no shoal-3.* and no shoal_local-3.*--wheels"
-    ):
+    with pytest.raises(UsageError, match=r"dist has no shoal-3.* and no shoal_local-3.*--wheels"):
         take_wheels(source, root, "3.0")
     for folder in (source, root / WHEELS):  # the second time they are there already
         take_wheels(folder, root, "2.0")
