@@ -143,6 +143,8 @@ def be_slow(step: int) -> None:
 def main() -> None:
     dist.init_process_group("gloo")
     for step in range(STEPS):
+        if CASE == "first_lost" and step == AT and RANK == 0:
+            stop_host()
         if step == AT and RANK == LAST:
             stall()
         be_slow(step)

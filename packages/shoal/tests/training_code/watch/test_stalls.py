@@ -64,7 +64,7 @@ class Job:
 @pytest.fixture
 def job(case: str, runtime: Runtime, tmp_path: Path) -> Iterator[Job]:
     """Yield a job that runs `case`."""
-    seconds = STALL_S if case in STALLS else SLOW_S
+    seconds = SLOW_S if case in SLOW else STALL_S
     config = {"script": SCRIPT.name, "progress": ["train_loss=([0-9.]+)"], "stall_s": seconds}
     quick = {"burst_s": 0.02, "poll_s": 0.1, "grace_s": 1}
     code = {SCRIPT.name: SCRIPT.read_bytes(), **watch.sources()}
@@ -114,6 +114,16 @@ def test_a_job_that_stands_still_is_ended_with_the_rank_and_the_collective(
     assert "stalls.py:" in printed[0].partition(job.reason)[2]
 
 
+@pytest.mark.nightly
+@pytest.mark.parametrize("case", ["first_lost"])
+def test_a_job_whose_first_host_is_lost_is_ended_by_the_others(job: Job) -> None:
+    job.ranks[2].communicate(timeout=200)
+    reason = (job.folder / HOSTS[2] / "failure").read_text()
+    assert re.sub(r"\d+ s", "N s", reason) == (
+        "StallError: no progress for N s: the host of rank 0 (127.0.0.1) does not answer"
+    )
+
+
 @pytest.mark.parametrize("case", _cases(SLOW))
 def test_a_job_that_is_slow_goes_on(case: str, job: Job) -> None:
     printed = [each.communicate(timeout=200)[0] for each in job.ranks]
@@ -154,9 +164,10 @@ def test_a_script_is_run_as_python_runs_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("wrong", [{"rank": "0"}, {"quiet_s": "a"}, {"slowest_s": None}])
 def test_what_no_rank_tells_does_not_end_the_watch(wrong: dict[str, Any]) -> None:
     told = dict.fromkeys(("rank", "ticks", "slowest_s", "quiet_s", "silent_s"), 0)
-    judge = Judge({"job": "", "stall_s": 1})
+    judge = Judge({"key": "a", "stall_s": 1})
     with pytest.raises(TypeError):
-        judge.hear({"job": "", "names_phase": False, **told, **wrong})
+        judge.hear({"key": "a", "names_phase": False, **told, **wrong})
+    assert judge.hear({"key": "b", **told}) == {}
     judge.look()
 
 

@@ -47,7 +47,7 @@ class Judge:
 
     def hear(self, told: dict[str, Any]) -> dict[str, Any]:
         """Take what a rank tells, and return the order for it. Threads call this."""
-        if told["job"] not in ("", self._config["job"]):  # two jobs on one machine
+        if told["key"] != self._config["key"]:  # of another job, or of nobody's
             return {}
         # raises, in the caller's thread, for what `look` could not compute with
         sum(told[name] for name in ("rank", "ticks", "slowest_s", "quiet_s", "silent_s"))

@@ -7,6 +7,7 @@ never waits for the watch, and runs without one where that fails or Python is ol
 from __future__ import annotations
 
 import faulthandler
+import hashlib
 import json
 import os
 import re
@@ -26,6 +27,8 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 ANSWER_S, MAX_LINE, MAX_FRAMES = 5, 1000, 40
+LONG = 4
+"""So many budgets may pass without progress where the host of judge.py does not answer."""
 _PHASE = re.compile(r"\b(?:eval|valid|test|compil|checkpoint|sav)", re.IGNORECASE)
 
 
@@ -50,7 +53,7 @@ class Rank:
             with suppress(re.error):  # it may need a later Python
                 self._progress.append(re.compile(regex))
         self._seen: dict[str, Any] = dict.fromkeys(("ticks", "slowest_s", "collectives"), 0)
-        self._burst_at, self._tick_at = 0.0, 0.0
+        self._burst_at, self._tick_at, self._answer_at = 0.0, 0.0, 0.0
         self._line_at = self._collective_at = time.monotonic()
         self._beat_at, self._used = 0, [0.0, 0.0, 0.0]
         self.is_ended = False
@@ -104,12 +107,27 @@ class Rank:
             faulthandler.dump_traceback_later(0.9 * self._config["stall_s"], file=2)
             with suppress(Exception):  # torch may be half imported, judge.py not there
                 self._look()
-                order = self.tell()
+                try:
+                    order = self.tell()
+                except ConnectionError:  # its host answers: it has ended
+                    continue
+                except OSError:
+                    order = self._without_judge()
                 if order.get("dump", 0) > dumped:
                     dumped = order["dump"]
                     order = self.tell(dump=dumped, **self._dump())
                 if "end" in order:
                     self._end(order["end"])
+
+    def _without_judge(self) -> dict[str, Any]:
+        """Return the order to end where the host of judge.py was heard, is lost, and nothing goes
+        on here either.
+        """
+        quiet_s = time.monotonic() - max(self._tick_at, self._collective_at, self._answer_at)
+        budget_s = max(self._config["stall_s"], 3 * self._seen["slowest_s"])
+        lost = f"the host of rank 0 ({self._config['meet'][0]}) does not answer"
+        reason = f"StallError: no progress for {quiet_s:.0f} s: {lost}"
+        return {"end": reason} if self._answer_at and quiet_s > LONG * budget_s else {}
 
     def _look(self) -> None:
         """Look at what no line says: a heartbeat, and how many collectives were begun."""
@@ -130,11 +148,12 @@ class Rank:
         """Tell judge.py what is seen; return its order. Raise OSError, ValueError."""
         quiet_s = time.monotonic() - max(self._tick_at, self._collective_at)
         silent_s = min(quiet_s, time.monotonic() - self._line_at)
-        who = {name: self._config[name] for name in ("job", "rank", "host")}
+        who = {name: self._config[name] for name in ("key", "rank", "host")}
         seen = {**who, **self._seen, "quiet_s": quiet_s, "silent_s": silent_s, **more}
         with socket.create_connection(tuple(self._config["meet"]), ANSWER_S) as link:
             link.sendall(json.dumps(seen).encode() + b"\n")
             order: dict[str, Any] = json.loads(link.makefile().readline())
+        self._answer_at = time.monotonic()
         return order
 
     def _dump(self) -> dict[str, Any]:
@@ -198,8 +217,12 @@ def place(environ: dict[str, str]) -> dict[str, Any]:
         host = hosts[min(rank // int(environ["OMPI_COMM_WORLD_LOCAL_SIZE"]), len(hosts) - 1)]
     # four above the job's own port: common/fabric.py meets two above it
     port = int(environ.get("MASTER_PORT", "29500")) + 4
+    # Open MPI's other hosts have only what the toolkit hands on, which is SM_*
+    job = json.loads(environ.get("SM_TRAINING_ENV", "{}")).get("job_name")
+    job = environ.get("TRAINING_JOB_NAME") or job or str(HERE)
+    known = [job, port, hosts, environ.get("SM_MODULE_DIR")]
     return {
-        "job": environ.get("TRAINING_JOB_NAME", ""),
+        "key": hashlib.sha256(json.dumps(known).encode()).hexdigest(),
         "rank": rank,
         "host": host,
         "meet": [environ.get("MASTER_ADDR", hosts[0]), port],
