@@ -139,7 +139,8 @@ def plan(environment: Environment, notices: Sequence[str] = (), root: Path | Non
     """
     training, evaluation = environment.training, environment.evaluation
     endpoint = environment.endpoint
-    testing = [_instances("evaluation", evaluation.instance_type, 1, environment)]
+    kinds = (_instances("evaluation", each, 1, environment) for each in evaluation.candidates)
+    testing = [max(kinds, key=lambda line: line.usd_per_hour or 0.0)]
     if endpoint:
         count = endpoint.instance_count
         testing.append(_instances("endpoint", endpoint.instance_type, count, environment))

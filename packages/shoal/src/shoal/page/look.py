@@ -48,8 +48,7 @@ class Look:
     now: datetime
     unread: list[str] = field(default_factory=list)
     earlier: dict[str, list[Mapping[str, Any] | None]] = field(default_factory=dict)
-    """The jobs that failed before a step's last one, by the step's name, once they are asked for.
-    """
+    """The jobs that failed before a step's last one, once they are asked for."""
 
     @classmethod
     def at(cls, place: Place, arn: str) -> Look:

@@ -131,10 +131,7 @@ class Requests:
         own_image = images.get(settings.image_of or "", settings.image_uri)
         training = self.environment.training  # a model of its files fits where it was trained
         size = max(30, training.volume_size_gb) if training.keeps_files else 30
-        cluster = {"InstanceType": settings.instance_type, "InstanceCount": 1}
-        cluster["VolumeSizeInGB"] = size
-        if takes_volume_key(settings.instance_type):
-            cluster["VolumeKmsKeyId"] = self.infrastructure.kms_key_arn
+        cluster = training_request.evaluation_cluster(settings, size, built.kms_key_arn)
         return {
             "RoleArn": self.infrastructure.evaluation_role_arn,
             "AppSpecification": {

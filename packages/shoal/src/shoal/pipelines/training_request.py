@@ -1,4 +1,4 @@
-"""What CreateTrainingJob's request says of instances, time and MLflow."""
+"""What the requests of jobs say of instances, and CreateTrainingJob's of time and MLflow."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from typing import Any
 
 from pydantic.alias_generators import to_pascal
 
+from shoal.launch.tables import takes_volume_key
 from shoal.pipelines.expressions import EXECUTION_ARN, EXECUTION_ID, Join
 from shoal.pipelines.parameters import Parameters
 from shoal.settings.names import Names
+from shoal.settings.sections.evaluation import Evaluation
 from shoal.settings.settings import Training
 
 EXECUTION_TAG = "shoal.execution_arn"  # by which `shoal report --mlflow` finds the run
@@ -51,6 +53,15 @@ def resource_config(training: Training, parameters: Parameters) -> dict[str, Any
         "KeepAlivePeriodInSeconds": capacity.keep_alive_s,
     }
     return _given(values)
+
+
+def evaluation_cluster(evaluation: Evaluation, size_gb: int, key_arn: str) -> dict[str, Any]:
+    """Return CreateProcessingJob's `ClusterConfig`: one type, or a list of them."""
+    types: dict[str, Any] = {"InstanceType": evaluation.instance_type}
+    if evaluation.capacity.preferences:
+        types = {"InstancePreferences": [{"InstanceType": each} for each in evaluation.candidates]}
+    key = {"VolumeKmsKeyId": key_arn} if takes_volume_key(evaluation.instance_type) else {}
+    return {**types, "InstanceCount": 1, "VolumeSizeInGB": size_gb, **key}
 
 
 def stopping_condition(training: Training) -> dict[str, Any]:

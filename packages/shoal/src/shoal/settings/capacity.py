@@ -6,7 +6,8 @@ Pools" (at most 3600 s, not with spot); botocore 1.44.5, sagemaker ResourceConfi
 InstancePreference and StoppingCondition.
 
 Whether Pipelines passes them on is written nowhere: the integration tests of SDK v3 (a2481266) send
-KeepAlivePeriodInSeconds, and the JSON schema (2025-04) lacks all as it lacks Environment.
+KeepAlivePeriodInSeconds, its Processor (05c4019b) makes steps with a list, and the JSON schema
+(2025-04) lacks all as it lacks Environment. The guides to both lists do not name Pipelines.
 docs/first-aws-run.md has the lines that show it.
 """
 
@@ -66,6 +67,20 @@ class Capacity(Settings):
         """Return the ARNs of the training plans."""
         named = [arn for each in self.preferences for arn in each.training_plan_arns or ()]
         return (*named, *([self.training_plan_arn] if self.training_plan_arn else ()))
+
+
+class EvaluationPreference(Settings):
+    """An instance type that the evaluation may get, on demand."""
+
+    instance_type: InstanceType
+    """SageMaker instance type."""
+
+
+class EvaluationCapacity(Settings):
+    """Where the evaluation's one instance comes from (botocore 1.44.5, ProcessingClusterConfig)."""
+
+    preferences: Annotated[tuple[EvaluationPreference, ...], Field(max_length=5)] = ()
+    """Types in order, as of training; on demand only."""
 
 
 def of_first(key: str, default: Any) -> Any:

@@ -19,18 +19,17 @@ def terms_of(job: Mapping[str, Any]) -> str:
     A job-level plan is for the type of a list that is the plan's (developer guide, "Instance
     preference lists for training jobs").
     """
+    if job.get("EnableManagedSpotTraining"):
+        return "spot"
     cluster = job.get("ResourceConfig", {})
     listed, plan = cluster.get("InstancePreferences", ()), cluster.get("TrainingPlanArn")
     selected = cluster.get("SelectedInstanceType")
-    is_known = not listed or bool(selected and not plan)
     arns = [plan] if plan else []
     for each in listed:
-        if selected in (None, each["InstanceType"]):
-            arns += each.get("TrainingPlanArns", ())
-    if job.get("EnableManagedSpotTraining"):
-        return "spot"
+        arns += each.get("TrainingPlanArns", ()) if selected in (None, each["InstanceType"]) else ()
     terms = [f"training plan {arn.rpartition('/')[2]}" for arn in arns]
-    return " or ".join(terms if terms and is_known else [*terms, "on demand"])
+    is_known = terms and (not listed or (selected and not plan))
+    return " or ".join(terms if is_known else [*terms, "on demand"])
 
 
 def waited(look: Look, step: Step | None, job: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -50,8 +49,9 @@ def waited(look: Look, step: Step | None, job: Mapping[str, Any]) -> dict[str, A
         if each["Status"] in _WAITS
     ]
     seconds += sum(took for took, each in waits if began and each["StartTime"] > began)
-    reasons = [each.get("FailureReason") for each in ({} if began else job, *reversed(earlier))]
-    _, longest = max(waits, key=lambda each: each[0], default=(0.0, {}))
+    failed = [*([] if began else [job]), *reversed(earlier)]
+    reasons = [each.get("FailureReason") for each in failed]
+    _, longest = max(waits, key=lambda each: each[0], default=(0.0, job))
     reason = next(filter(None, (*reasons, longest.get("StatusMessage"))), None)
     return {"seconds": round(max(0.0, seconds), 3), "reason": reason}
 

@@ -43,7 +43,7 @@ def addresses(environment: Environment) -> Addresses:
     """Return the addresses that `environment` takes in its training subnet."""
     training, file_system = environment.training, environment.file_system
     servers = 1 + -(-file_system.storage_capacity_gib // _GIB_PER_FILE_SERVER) if file_system else 0
-    evaluation = addresses_per_node(environment.evaluation.instance_type)
+    evaluation = max(map(addresses_per_node, environment.evaluation.candidates))
     return Addresses(
         job=_most(training)[0],
         others=evaluation + servers + len(environment.interface_endpoints),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from shoal.launch import Launch, image_uri, recipes, tables
@@ -12,6 +12,7 @@ from shoal.launch.errors import Risk
 from shoal.pipelines import shapes
 from shoal.settings.frameworks import CLASSICAL
 from shoal.settings.parsing.errors import ConfigError, Problem
+from shoal.settings.sections.evaluation import Evaluation
 from shoal.settings.sections.serving import NO_RECIPE
 from shoal.settings.settings import Environment
 
@@ -33,19 +34,14 @@ def problems(environment: Environment) -> Iterator[Problem]:
     if environment.training.image_uri is None:
         on_aws_images["training"] = environment.training.instance_type
     for section, shape in _SHAPES.items():
-        settings = getattr(environment, section)
-        if settings is None:
+        if (settings := getattr(environment, section)) is None:
             continue
-        key, instance_type = f"{section}.instance_type", settings.instance_type
-        allowed = shapes.values_of(shape)
-        if instance_type not in allowed:
-            near = difflib.get_close_matches(instance_type, allowed, n=5, cutoff=0.5) or allowed[:5]
-            message = f"is not one of the {len(allowed)} instance types that SageMaker has for this"
-            yield Problem(key, message, f"choose one, such as {', '.join(near)}", instance_type)
-        elif section in on_aws_images and (kind := _other_architecture(instance_type)):
-            message = f"has {kind}, for which the images in Shoal's launch/images.yaml are not made"
-            advice = "choose one such as ml.m5.xlarge, or with GPUs for training"
-            yield Problem(key, message, advice, instance_type)
+        kinds, key = (settings.instance_type,), f"{section}.instance_type"
+        if section == "evaluation" and settings.capacity.preferences:
+            kinds, key = settings.candidates, "evaluation.capacity.preferences"
+            yield from _evaluation_list(settings, key)
+        for kind in kinds:
+            yield from _unfit(key, kind, shapes.values_of(shape), section in on_aws_images)
     drivers = shapes.values_of("ProductionVariantInferenceAmiVersion")
     for section in ("endpoint", "serving"):
         settings = getattr(environment, section)
@@ -86,6 +82,35 @@ def _unreadable_pickles(environment: Environment) -> Iterator[Problem]:
             )
             advice = "remove it: the image that trains measures and answers, too"
             yield Problem(f"{section}.image_uri", message, advice, settings.image_uri)
+
+
+def _unfit(key: str, kind: str, allowed: Sequence[str], on_aws_image: bool) -> Iterator[Problem]:
+    """Yield why an instance type cannot be what a section names."""
+    if kind not in allowed:
+        near = difflib.get_close_matches(kind, allowed, n=5, cutoff=0.5) or allowed[:5]
+        message = f"is not one of the {len(allowed)} instance types that SageMaker has for this"
+        yield Problem(key, message, f"choose one, such as {', '.join(near)}", kind)
+    elif on_aws_image and (other := _other_architecture(kind)):
+        message = f"has {other}, for which the images in Shoal's launch/images.yaml are not made"
+        yield Problem(
+            key, message, "choose one such as ml.m5.xlarge, or with GPUs for training", kind
+        )
+
+
+def _evaluation_list(evaluation: Evaluation, key: str) -> Iterator[Problem]:
+    """Yield what SageMaker rejects of a list, and the types that need another request (developer
+    guide, "Instance preference lists for processing jobs").
+    """
+    first, *others = evaluation.candidates
+    if evaluation.instance_type != first:
+        message, advice = f"is not the first of {key}, {first}", "leave it out: the list says it"
+        yield Problem("evaluation.instance_type", message, advice, evaluation.instance_type)
+    for place, kind in enumerate(others, 1):
+        if kind in evaluation.candidates[:place]:
+            yield Problem(key, f"names {kind} twice", "name each type once", kind)
+        elif tables.takes_volume_key(kind) != tables.takes_volume_key(first):
+            message = f"needs other VolumeKmsKeyId than {first}: one of them has disks of its own"
+            yield Problem(key, message, "leave it out", kind)
 
 
 def _borrowed_image(environment: Environment) -> Iterator[Problem]:
@@ -137,7 +162,7 @@ def notices(environment: Environment, launch: Launch) -> Iterator[str]:
             )
     yield from _driver_risks(environment, launch)
     uri, framework = environment.training.image_uri, environment.training.framework
-    others = [section for section, _ in _on_aws_images(environment) if section != "serving"]
+    others = [each for each in dict(_on_aws_images(environment)) if each != "serving"]
     if uri and others and image_uri.aws_image(uri) is None and framework not in CLASSICAL:
         yield (
             f"training.image_uri is an image of its own, and {' and '.join(others)} run AWS's of"
@@ -170,7 +195,7 @@ def _on_aws_images(environment: Environment) -> Iterator[tuple[str, str]]:
     """Yield the sections that run AWS's images beside training, with their instance types."""
     endpoint, serving, release = environment.endpoint, environment.serving, environment.release
     if not (environment.evaluation.image_uri or environment.evaluation.image_of):
-        yield "evaluation", environment.evaluation.instance_type
+        yield from (("evaluation", kind) for kind in environment.evaluation.candidates)
     if endpoint and not endpoint.has_own_server:
         yield "endpoint", endpoint.instance_type
     # what is served is the release, or what will be registered

@@ -1,4 +1,4 @@
-"""The section `evaluation` of an environment file."""
+"""The section `evaluation`: the job that measures the trained model, and where it runs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from shoal.settings.capacity import EvaluationCapacity, of_first
 from shoal.settings.parsing.base import InstanceType, Settings
 from shoal.settings.sections.channels import EVALUATED, ChannelName
 from shoal.settings.sections.gates import Gate
@@ -16,8 +17,11 @@ class Evaluation(Settings):
 
     entry_point: str = "evaluate.py"
     """Script in the training source_dir that writes evaluation.json."""
-    instance_type: InstanceType = "ml.m5.xlarge"
-    """SageMaker instance type of the processing job."""
+    capacity: EvaluationCapacity = EvaluationCapacity()
+    """Where the instance comes from."""
+    instance_type: InstanceType = of_first("instance_type", "ml.m5.xlarge")
+    """SageMaker instance type of the processing job; left out, the first of capacity.preferences.
+    """
     image_uri: str | None = None
     """Full image URI (with tag or digest) instead of AWS's image of the framework; it needs bash,
     tar and python3.
@@ -32,3 +36,9 @@ class Evaluation(Settings):
     """What numbers of evaluation.json must be; else the model is not registered, and the execution
     fails. Left out, those of the workload's file.
     """
+
+    @property
+    def candidates(self) -> tuple[str, ...]:
+        """Return the instance types that the job may get."""
+        listed = tuple(each.instance_type for each in self.capacity.preferences)
+        return listed or (self.instance_type,)

@@ -48,7 +48,8 @@ def uses_of(environment: Environment) -> Iterator[Use]:
     job = "spot training job usage" if training.spot else "training job usage"
     yield Use(training.instance_type, job, training.instance_count, zone, only)
     # the evaluation runs in the training subnet
-    yield Use(environment.evaluation.instance_type, "processing job usage", 1, zone, only)
+    for kind in environment.evaluation.candidates:
+        yield Use(kind, "processing job usage", 1, zone, only)
     if endpoint:
         count = endpoint.instance_count
         yield Use(endpoint.instance_type, "endpoint usage", count, hosting, only)

@@ -27,6 +27,7 @@ from shoal_local.sagemaker.jobs.base.job import (
 from shoal_local.sagemaker.jobs.base.jobs import JobRun, Jobs
 from shoal_local.sagemaker.jobs.base.logs import LogStreams
 from shoal_local.sagemaker.jobs.base.paths import HostPaths
+from shoal_local.sagemaker.jobs.training import capacity
 from shoal_local.sagemaker.references import assume, check_keys, check_network
 from shoal_local.sagemaker.shapes import Document, fitting
 
@@ -52,6 +53,7 @@ class ProcessingJobs(Jobs):
         check_network(core, request.get("NetworkConfig", {}).get("VpcConfig"))
         volume_key = request["ProcessingResources"]["ClusterConfig"].get("VolumeKmsKeyId")
         check_keys(core, request.get("ProcessingOutputConfig", {}).get("KmsKeyId"), volume_key)
+        capacity.candidates(request)  # raises where type or number is not said
         job = self._keep_job(request)
         return self._start(ProcessingRun(job, image), job)
 
@@ -85,6 +87,7 @@ class ProcessingRun(JobRun):
     def _lifecycle(self) -> tuple[str, str]:
         context = self._job.core.context
         self._job.check_capacity()
+        self._take_instances()
         role, kind, name = self._request["RoleArn"], self._job.kind.store, self._job.name
         self._credentials = containers.act_as(self._job.core, role, kind, name, self._request)
         self._s3 = context.clients("s3", self._credentials)
@@ -106,6 +109,18 @@ class ProcessingRun(JobRun):
             raise JobFailedError(f"AlgorithmError: {reason}")
         self._upload()
         return "Completed", ""
+
+    def _take_instances(self) -> None:
+        """Take the first type of a list that has capacity; no page names a wait."""
+        found = capacity.Offers(self._job.core.settings.capacity).first(self._request)
+        if found is None:
+            raise JobFailedError(capacity.NO_CAPACITY)
+        self._kind = found.instance_type
+        if "InstancePreferences" in self._request["ProcessingResources"]["ClusterConfig"]:
+            selected = {"SelectedInstanceType": found.instance_type, "SelectedInstanceCount": 1}
+            self._job.change(
+                lambda each: each["ProcessingResources"]["ClusterConfig"].update(selected)
+            )
 
     def _prepare(self) -> None:
         """Build the runtime where it is missing; fetch the inputs; write the configuration."""
@@ -141,8 +156,7 @@ class ProcessingRun(JobRun):
         (config / "processingjobconfig.json").write_text(json.dumps(config_members))
         hosts = {"current_host": _HOST, "hosts": [_HOST]}
         (config / "resourceconfig.json").write_text(json.dumps(hosts))
-        cluster = self._request["ProcessingResources"]["ClusterConfig"]
-        accelerators = self._machine.accelerators(cluster["InstanceType"], 1)
+        accelerators = self._machine.accelerators(self._kind, 1)
         containers.write_nvidia_smi(self._host, accelerators)
 
     def _process(self) -> Ending:

@@ -96,7 +96,7 @@ def candidates(request: Document) -> list[Candidate]:
     """Return the instances that a request accepts, in its order. Raise ValidationException for a
     request that says none.
     """
-    resources = request["ResourceConfig"]
+    resources = request.get("ResourceConfig") or request["ProcessingResources"]["ClusterConfig"]
     count, plan = resources.get("InstanceCount"), resources.get("TrainingPlanArn")
     found = []
     for each in resources.get("InstancePreferences") or [resources]:
