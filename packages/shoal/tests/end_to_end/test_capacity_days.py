@@ -43,6 +43,8 @@ SCRIPT = {
     "TrainingInputMode": "File",
     "ContainerEntrypoint": ["/bin/bash", "-c", "sleep $SECONDS_TO_RUN"],
 }
+KEPT = ("ResourceConfig", "ProcessingResources", "StoppingCondition", "EnableManagedSpotTraining")
+MEASURES = "echo 1 > /opt/ml/processing/report/one"
 HELD = {"InstanceType": "ml.p4d.24xlarge", "InstanceCount": 1, "VolumeSizeInGB": 1}
 
 
@@ -95,6 +97,7 @@ def environment(folder: Path, day: dict[str, Any]) -> Environment:
     keys = yaml.safe_load((GOLDENS / "golden.yaml").read_text()) | {"account": ACCOUNT_ID}
     training = {"strategy": "torchrun", "own_checkpoints": True, **day.get("training", {})}
     keys["training"] = training | {"capacity": day.get("capacity", {})}
+    keys["evaluation"] |= day.get("evaluation", {})
     (folder / "golden.yaml").write_text(yaml.safe_dump(keys))
     return load(folder / "golden.yaml")
 
@@ -107,9 +110,11 @@ def quota(target: Target, name: str, value: float) -> Iterator[None]:
     codes = [each["QuotaCode"] for each in listed if each["QuotaName"] == name]
     for code in codes:
         client.request_service_quota_increase(**service, QuotaCode=code, DesiredValue=value)
-    yield
-    for code in codes:
-        client.request_service_quota_increase(**service, QuotaCode=code, DesiredValue=20)
+    try:
+        yield
+    finally:
+        for code in codes:
+            client.request_service_quota_increase(**service, QuotaCode=code, DesiredValue=20)
 
 
 def check_doctor(target: Target, settings: Environment, foretold: str | None) -> None:
@@ -133,13 +138,13 @@ def request(account: Account, name: str, cluster: Any, seconds: int) -> dict[str
 
 
 def deploy(account: Account, name: str, settings: Environment) -> None:
-    """Deploy the training step of the environment's pipeline, with a script of the test's."""
-    definition = check(settings).definition
-    step, asked = definition["Steps"][0], definition["Steps"][0]["Arguments"]
-    own = request(account, "", asked["ResourceConfig"], 0)
-    del own["TrainingJobName"]
-    for key in ("StoppingCondition", "EnableManagedSpotTraining"):
-        own |= {key: asked[key]} if key in asked else {}
+    """Deploy the step of the environment's pipeline that is asked about, with a script of ours."""
+    definition, measures = check(settings).definition, settings.evaluation.capacity.preferences
+    step = definition["Steps"][1 if measures else 0]
+    own = account.processing("", MEASURES) if measures else request(account, "", {}, 0)
+    del own[f"{step['Type']}JobName"]
+    own |= {key: step["Arguments"][key] for key in KEPT if key in step["Arguments"]}
+    step.pop("PropertyFiles", None)
     parameters = [each for each in definition["Parameters"] if "Instance" in each["Name"]]
     account.deploy_pipeline(name, [step | {"Arguments": own}], Parameters=parameters)
 
@@ -170,6 +175,9 @@ def check_page(look: Look, day: dict[str, Any]) -> None:
     status, job = day.get("status", "Succeeded"), look.job(step)
     assert (step.status, job is None) == (status, False), step.failure_reason
     assert job is not None
+    if "paid" in day:
+        assert [each["instance_type"] for each in cost(look)] == day["paid"]
+        return
     told = re.sub(r"waited \d+ s", "waited N s", got(look, step, job))
     assert told.startswith(day["told"]), told
     wait = waited(look, step, job)
@@ -188,13 +196,12 @@ def check_pools(account: Account, pipeline: str, looks: list[Look]) -> None:
     jobs = [look.job(look.execution.steps[0]) or {} for look in looks]
     first, last = (job["WarmPoolStatus"] for job in jobs)
     assert (first["Status"], first["ReusedByJob"]) == ("Reused", jobs[1]["name"])
-    assert last["Status"] == "Available"
+    assert (last["Status"], cost(looks[1])[1]["runs"]) == ("Available", True)
     event = {"pipeline_execution_arn": looks[1].execution.arn}
     variables = {"PIPELINE_NAME": pipeline, "WARM_POOLS": "1"}
     variables |= {"AWS_ACCESS_KEY_ID": account.key, "AWS_SECRET_ACCESS_KEY": account.secret}
-    ended = invoke(
-        "teardown", event, endpoint_url=account.endpoint, environment=variables, module="teardown"
-    )
+    where: Any = {"endpoint_url": account.endpoint, "environment": variables}
+    ended = invoke("teardown", event, module="teardown", **where)
     assert f"warm-pool/{jobs[1]['name']}" in str(ended.result), ended.error
     used, idle = cost(looks[1])
     assert (used["step"], idle["step"], idle["runs"]) == ("Train", "Train, kept warm", False)

@@ -138,24 +138,6 @@ def test_the_attempts_before_a_steps_last_one_cost_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pool", "expected"),
-    [
-        ({"Status": "InUse"}, None),
-        ({"Status": "Available"}, (3590.0, True)),
-        ({"Status": "Terminated", "ResourceRetainedBillableTimeInSeconds": 300}, (300.0, False)),
-        ({"Status": "Terminated"}, (0.0, False)),
-    ],
-)
-def test_a_warm_pool_costs_on_a_line_of_its_own(
-    pool: dict[str, Any], expected: tuple[float, bool] | None
-) -> None:
-    job = {**trained(10), "kind": "TrainingJob", "name": "x", "WarmPoolStatus": pool}
-    uses = list(uses_of(look_at(made_step("Train", "TrainingJob")), {"Train": job}))
-    kept = [(use.seconds, use.runs) for use in uses if use.step == "Train, kept warm"]
-    assert kept == ([expected] if expected else [])
-
-
-@pytest.mark.parametrize(
     ("status", "objects", "expected"),
     [
         ("InProgress", {"step-2/a.pt": 600, "step-1/a.pt": 300}, ("step-2/a.pt", 3000.0)),
