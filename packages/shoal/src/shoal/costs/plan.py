@@ -297,8 +297,11 @@ def _notes(environment: Environment) -> Iterator[str]:
         )
     yield from _serving_notes(environment)
     if environment.training.capacity.preferences:
-        for kind, count in environment.training.candidates.items():
-            usd = _instances("training", kind, count, environment).usd_per_hour
+        listed = environment.training.candidates.items()
+        lines = [(_instances("training", *each, environment), *each) for each in listed]
+        # cheapest first
+        for line, kind, count in sorted(lines, key=lambda each: each[0].usd_per_hour or math.inf):
+            usd = line.usd_per_hour
             price = "an unknown price" if usd is None else f"{usd:.2f} USD"
             yield f"{count} x {kind}, if training gets it, costs {price} an hour"
         yield "the sums have the dearest of these; what SageMaker selects is billed"
