@@ -12,11 +12,14 @@ import pytest
 from botocore.exceptions import ClientError
 
 from local_kit.control import allow, trust
+from shoal.aws.target import Target
 from shoal.settings.external_data import grants
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.names import Names
 from shoal.settings.sections.channels import PlacedChannel
 from shoal.settings.settings import Environment
+from shoal.verbs.doctor.external_check import external_findings
+from shoal.verbs.doctor.findings import State
 from shoal_local.testing import LocalAccount, emulator
 from tests.identity.synth import synthesised
 from tests.repository import ROOT
@@ -111,3 +114,29 @@ def test_a_job_reads_its_channels_where_both_policies_were_given(
 ) -> None:
     give(lake, bucket=bucket, key=key)
     assert outcome(lake, actor, call, path) == said
+
+
+def test_doctor_says_what_it_knows_of_the_bucket_and_what_not(lake: Lake) -> None:
+    local = lake.owner.other(DEV.account)
+    target = Target(DEV.account, local.region, local.endpoint, local.secret)
+
+    def told(folder: str) -> list[tuple[State, str]]:
+        channel = PlacedChannel(uri=f"s3://{folder}/", account=OWNER)
+        data = DEV.data.model_copy(update={"channels": {"train": channel}})
+        found = external_findings(target, DEV.model_copy(update={"data": data}))
+        return [(each.state, each.message.partition(";")[0]) for each in found]
+
+    s3, frankfurt = lake.owner.client("s3"), lake.owner.in_region("eu-central-1").client("s3")
+    place = {"LocationConstraint": "eu-central-1"}
+    frankfurt.create_bucket(Bucket="lake-elsewhere", CreateBucketConfiguration=place)
+    for each in ("lake-elsewhere", BUCKET):
+        policy = allow("s3:*", f"arn:aws:s3:::{each}", Principal={"AWS": DEV.account})
+        s3.put_bucket_policy(Bucket=each, Policy=json.dumps(policy))
+    denied = "you may not list it, which says nothing of the jobs"
+    assert told(f"{BUCKET}/digits/train") == [(State.OK, "you may list it, and it has files")]
+    assert told(f"{BUCKET}/digits/nothing") == [(State.WARNING, "nothing is there yet")]
+    assert told("lake-nowhere/a") == [(State.FAILED, "there is no bucket lake-nowhere")]
+    where = "the bucket is in eu-central-1, the jobs are in us-east-1"
+    assert told("lake-elsewhere/a") == [(State.FAILED, where)]
+    give(lake, bucket=True, key=True)
+    assert told(f"{BUCKET}/digits/train") == [(State.UNKNOWN, denied)]
