@@ -81,7 +81,7 @@ def _folders(channels: Iterable[PlacedChannel]) -> list[ExternalFolder]:
 def grants(views: Sequence[Environment]) -> list[Grant]:
     """Return what other accounts must allow the jobs of an environment, which has these views.
 
-    What its own account owns needs no word of the bucket's policy.
+    What its own account owns needs no word of another.
     """
     readers = {
         Names(view).role_arn(actor): external_folders(view, actor)
@@ -92,12 +92,13 @@ def grants(views: Sequence[Environment]) -> list[Grant]:
     for arn, folders in readers.items():
         for bucket in dict.fromkeys(each.bucket for each in folders):
             here = [each for each in folders if each.bucket == bucket]
-            if here[0].account == views[0].account:
+            keys = {each.kms_key_arn for each in here if each.kms_key_arn}
+            if {here[0].account, *(key.split(":")[4] for key in keys)} == {views[0].account}:
                 continue
             empty = Grant(here[0].account, bucket, {"Version": _VERSION, "Statement": []})
             grant = found.setdefault(bucket, empty)
             grant.bucket_policy["Statement"] += _bucket_statements(arn, here)
-            for key in dict.fromkeys(each.kms_key_arn for each in here if each.kms_key_arn):
+            for key in sorted(keys):
                 policy = grant.key_policies.setdefault(key, {"Version": _VERSION, "Statement": []})
                 under = [each for each in here if each.kms_key_arn == key]
                 policy["Statement"].append(_key_statement(arn, under, views[0].region))

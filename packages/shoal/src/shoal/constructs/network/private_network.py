@@ -109,18 +109,14 @@ class PrivateNetwork(Construct):
         )
         if folders := every_external_folder(self._names.environment):
             owners = sorted({each.account for each in folders})
+            accounts = {"aws:PrincipalAccount": account, "aws:ResourceAccount": owners}
             endpoint.add_to_policy(
                 iam.PolicyStatement(
                     sid="ExternalFolders",
                     principals=[iam.AnyPrincipal()],
                     actions=["s3:GetObject", "s3:ListBucket"],
                     resources=sorted({arn for each in folders for arn in each.arns}),
-                    conditions={
-                        "StringEquals": {
-                            "aws:PrincipalAccount": account,
-                            "aws:ResourceAccount": owners,
-                        }
-                    },
+                    conditions={"StringEquals": accounts},
                 )
             )
         if InterfaceEndpoint.ECR_DOCKER in self._names.environment.network.interface_endpoints:

@@ -10,12 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
+from functools import cache
 from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
 from shoal.settings.parsing.base import AccountId, MediaType, Settings, Slug
 from shoal.settings.parsing.errors import Problem
+from shoal.settings.parsing.yaml_file import read_table
 from shoal.settings.sections.hyperparameters import parameter_name
 
 ChannelName = Annotated[
@@ -34,40 +36,6 @@ MAX_CHANNELS = 20
 _INPUTS_OF_EVALUATION = ("code", "model")
 MANIFEST_PARAMETER = "DataManifest"
 """The pipeline parameter that gets the manifest's URI."""
-_ACCESS_POINT = (
-    "an access point is not read: SageMaker documents none for S3Uri, and IAM would ask the roles"
-    " for the access point's ARN, not the bucket's"
-)
-_NAME_BUCKET = "name the bucket behind it, in uri"
-_BUCKETS = {
-    "--x-s3": (
-        "is in a directory bucket (S3 Express One Zone), which jobs open with"
-        " s3express:CreateSession and through an endpoint of its own; their roles have neither",
-        "copy it into a general purpose bucket",
-    ),
-    "-s3alias": (_ACCESS_POINT, _NAME_BUCKET),
-}
-"""End of a bucket's name to why no channel lies there, and what to do."""
-_REFUSED_KEYS = {
-    "access_point": (_ACCESS_POINT, _NAME_BUCKET),
-    "catalog": (
-        "a synth asks no catalog, so that it gives the same templates everywhere",
-        "write at uri what this prints: aws glue get-table --database-name DATABASE --name TABLE"
-        " --query Table.StorageDescriptor.Location --output text",
-    ),
-    "lake_formation": (
-        "Lake Formation lends credentials to query engines; a job reads S3 by its role",
-        "let the bucket's owner allow the roles (`shoal plan` prints how), or unload a copy",
-    ),
-    "requester_pays": (
-        "SageMaker's requests have no field for x-amz-request-payer, without which such a bucket"
-        " refuses them",
-        "copy it into a bucket of yours: aws s3 sync --request-payer requester FROM TO",
-    ),
-}
-"""Key of a channel that is not there to why, and what to do. Sources: botocore 1.44.5, SageMaker's
-S3DataSource; S3 user guide, "Using Requester Pays buckets" and "Access point compatibility".
-"""
 FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 
 
@@ -186,10 +154,11 @@ def problems(
     yield from problems_of(data.channels, "data.channels")
     yield from evaluated_problems(data.channels, evaluated)
     owners: dict[str, str | None] = {}
+    buckets = _refused()["buckets"]
     for name, channel in data.channels.items():
         key, uri = f"data.channels.{name}", channel.uri or ""
         allowed = (datasets,) if name == evaluated else (datasets, sealed)
-        if refused := [why for end, why in _BUCKETS.items() if _bucket_of(uri).endswith(end)]:
+        if refused := [why for end, why in buckets.items() if _bucket_of(uri).endswith(end)]:
             yield Problem(f"{key}.uri", *refused[0], uri)
         elif channel.account or channel.kms_key_arn:
             yield from _external_problems(key, channel, region, uri.startswith(own))
@@ -237,9 +206,15 @@ def refusal_of(key: str, kind: str, value: object) -> Problem | None:
     name = match[1] if match else ""
     if name == "uri" and ":accesspoint/" in str(value):
         name, kind = "access_point", "extra_forbidden"
-    if kind != "extra_forbidden" or name not in _REFUSED_KEYS:
+    if kind != "extra_forbidden" or name not in _refused()["keys"]:
         return None
-    return Problem(key, *_REFUSED_KEYS[name])
+    return Problem(key, *_refused()["keys"][name])
+
+
+@cache
+def _refused() -> dict[str, dict[str, tuple[str, str]]]:
+    table: dict[str, dict[str, tuple[str, str]]] = read_table(__file__, "refused_channels.yaml")
+    return table
 
 
 def problems_of(channels: Mapping[str, Channel], where: str) -> Iterator[Problem]:
