@@ -58,14 +58,14 @@ class PlacedChannel(Channel):
     uri: FolderUri | None = None
     """Where it lies, instead of in a folder of the dataset: below datasets/ of the data bucket, or
     below models/ of the artifact bucket, for training that goes on from a sealed model. With
-    `account`, a folder of another bucket in the same region, with a slash at its end.
+    `account`, a folder of any bucket in the region, with a slash at its end.
     """
     account: AccountId | None = None
-    """The account that owns the bucket of `uri`, where it is none of the environment's buckets:
-    `shoal plan` prints what that account must allow. See docs/how-to/data-where-it-lies.md.
+    """Owner of the bucket, where it is none of the environment's; `shoal plan` prints what that
+    account must allow. See docs/how-to/data-where-it-lies.md.
     """
     kms_key_arn: KeyArn | None = None
-    """The key of the objects in that bucket; left out where S3's own key encrypts them."""
+    """Key of the objects there; left out where S3's own key encrypts them."""
 
 
 def default_channels() -> dict[str, Channel]:
