@@ -114,6 +114,7 @@ class Cdk:
             # by default in the user's home, which may be read-only
             "JSII_RUNTIME_PACKAGE_CACHE_ROOT": str(self.root / ".shoal" / "jsii"),
             "PATH": os.pathsep.join([str(node().parent), self.inherited.get("PATH", os.defpath)]),
+            "NODE_COMPILE_CACHE": str(self.root / ".shoal" / "node"),  # a third of the CLI's start
             "CDK_DISABLE_CLI_TELEMETRY": "true",
             "CDK_DISABLE_VERSION_CHECK": "true",
             # what an app imports of the CDK for the first time would be compiled each time

@@ -21,7 +21,7 @@ from shoal.cli.lazy import Deferred, LazyGroup
 _CODE = Path(__file__).resolve().parents[1]
 _SOURCES = Path("packages/shoal/src/shoal")
 _READING = frozenset(
-    {"check", "doctor", "logs", "plan", "release", "runs", "ssh", "status", "watch"}
+    {"check", "docs", "doctor", "logs", "plan", "release", "runs", "ssh", "status", "watch"}
 )
 """Commands that change nothing."""
 
@@ -63,6 +63,7 @@ _COMMANDS = (
     ("deploy", "platform.deployment", "Deploy the stacks of ENV, with all that they need."),
     ("destroy", "platform.destroy", "Stop what runs in ENV, and delete all that it has."),
     ("diff", "platform.deployment", "Compare ENV as the checkout has it with what is deployed."),
+    ("docs", "platform.docs", "Print PAGE of the documentation, or the names of all pages."),
     ("doctor", "platform.doctor", "Ask AWS what decides whether ENV can be deployed and train."),
     ("image", "platform.image", "The container images that an environment builds for itself."),
     ("init", "platform.init", "Write a repository for a team that trains with Shoal into FOLDER."),

@@ -84,7 +84,7 @@ def problems(training: Training, code: SourceCode) -> Iterator[Problem]:
             f"no script in {training.source_dir} reads {REQUIRE} to look which network it uses, so"
             " nothing would be required"
         )
-        advice = "let it look (docs/bring-your-model.md), or leave require_efa out"
+        advice = "let it look (`shoal docs bring-your-model`), or leave require_efa out"
         related = ("training.source_dir", "training.framework")
         yield Problem(key, message, advice, True, related)
     else:

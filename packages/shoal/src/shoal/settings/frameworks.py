@@ -35,7 +35,7 @@ class Local(Settings):
         default_factory=dict
     )
     """Images of your own, by URI or shell pattern, each with the framework whose local runtime
-    stands for it: see images/README.md.
+    stands for it: see `shoal docs decisions/images`.
     """
 
     @property

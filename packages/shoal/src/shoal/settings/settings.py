@@ -192,7 +192,7 @@ class Training(Settings):
     """
     require_efa: bool = False
     """Fail the job at its start unless EFA carries its traffic; the script has to look, see
-    docs/bring-your-model.md.
+    `shoal docs bring-your-model`.
     """
     environment: dict[str, str] = Field(default_factory=dict)
     """Extra environment variables of the training container.
@@ -236,10 +236,10 @@ class WorkloadSettings(Settings):
     observability: Observability = Observability()
     """Alarms, budget and logs."""
     schedules: tuple[Schedule, ...] = ()
-    """When the pipeline starts by itself; see docs/decisions/schedules.md."""
+    """When the pipeline starts by itself; see `shoal docs decisions/schedules`."""
     pipeline: PipelineFunction | None = None
     """Your own pipeline instead of Shoal's: `module:function` in lower case, from the repository
-    root; see docs/own-pipeline.md.
+    root; see `shoal docs own-pipeline`.
     """
     serving: Serving | None = None
     """How the pinned release is served; without this section, or without a release, nothing is."""
@@ -306,7 +306,7 @@ class Environment(WorkloadSettings):
     file_system: FileSystem | None = None
     """The file system that `data.input_mode: FSx` reads from."""
     mlflow: Mlflow | None = None
-    """Where trainings track in MLflow; see docs/guides/runs.md."""
+    """Where trainings track in MLflow; see `shoal docs guides/runs`."""
     local: Local = Local()
     """What only the emulator on this machine needs to know; AWS never sees it."""
     promoted_from: Slug | None = None

@@ -244,7 +244,7 @@ class Demo:
             up, deploy = f"shoal local up {self.environment.name}", f"shoal deploy {title} --local"
             return (
                 "shoal new NAME  # a model of your own\n"
-                f"{up} && {deploy}  # keep it running (docs/first-run.md)"
+                f"{up} && {deploy}  # keep it running (`shoal docs first-run`)"
             )
         again = f"shoal demo {title}  # once more"
         log = self.logs / f"{failed_step}.log"

@@ -37,7 +37,7 @@ from shoal.settings.settings import Environment, GuardRails, Target
 
 NAT_NOTICE = (
     "network.nat: what runs in the VPC can open HTTPS connections to any address; see"
-    " docs/security.md"
+    " `shoal docs security`"
 )
 
 

@@ -110,7 +110,7 @@ def notices(environment: Environment) -> Iterator[str]:
             yield (
                 f"schedule {schedule.name}: {schedule.expression} names its years, or is rarer than"
                 f" every {MAX_SILENT_DAYS} days, so no alarm waits for its signs; see"
-                " docs/decisions/schedules.md"
+                " `shoal docs decisions/schedules`"
             )
 
 

@@ -21,7 +21,7 @@ from shoal.settings.parsing.errors import Problem
 from shoal.settings.parsing.shared_code import python_files
 from shoal.settings.settings import Environment
 
-PAGE = "docs/bring-your-model.md"
+PAGE = "`shoal docs bring-your-model`"
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _BLOCKS = (ast.If, ast.For, ast.While, ast.With, ast.Try)
 _EVALUATION_OPTIONS = ("--model-dir", "--test-dir", "--output-dir")

@@ -15,7 +15,7 @@ def problem_of(key: str, place: Place, kind: str, value: object) -> Problem | No
         advice = "remove it: each environment that serves brings its own copy of what it pins"
         return Problem(key, "there is no such key any more", advice)
     if place in {("delivery", "connection_arn"), ("delivery", "branch")}:
-        advice = "remove it: GitHub's workflows deploy this environment, see docs/gitops.md"
+        advice = "remove it: GitHub's workflows deploy this environment, see `shoal docs gitops`"
         return Problem(key, "there is no such key any more: CodePipeline's way is gone", advice)
     gate = re.fullmatch(r"evaluation\.min_([a-z][a-z0-9_]*)", key)
     if gate and kind == "extra_forbidden":

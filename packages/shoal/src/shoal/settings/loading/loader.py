@@ -314,7 +314,7 @@ def _parse(path: Path, file: str) -> ParsedFile:
         raise ConfigError(file, problems, places)
     if not isinstance(data, dict):
         message = "an environment file is a mapping of keys to values"
-        advice = "start with `name:`, `account:` and `region:`; see docs/environments.md"
+        advice = "start with `name:`, `account:` and `region:`; see `shoal docs environments`"
         raise ConfigError(file, [Problem("", message, advice)])
     if found := list(secrets.found_in(data)):  # alone: no other line shows one
         raise ConfigError(file, found, part.places())

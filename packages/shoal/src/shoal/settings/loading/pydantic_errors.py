@@ -183,7 +183,7 @@ def _description(place: Sequence[int | str], model: type[BaseModel]) -> str:
     """Return what the key is for, as its docstring says."""
     info = _walk(place, model)[1]
     text = " ".join((info.description or "").split()) if info else ""
-    return text.rstrip(".") if text else "see docs/reference"
+    return text.rstrip(".") if text else "see `shoal docs reference/environment`"
 
 
 def _walk(

@@ -90,7 +90,7 @@ class Workload(Settings):
     plan: RelativePath | None = None
     """Python file in the workload's folder with `def plan(job) -> dict`, which says what a rank
     needs of its GPU: `shoal plan` shows it, and `shoal check` refuses what cannot fit.
-    docs/bring-your-model.md has the form. It has Python's standard library alone.
+    `shoal docs bring-your-model` has the form. It has Python's standard library alone.
     """
     content_types: Annotated[tuple[MediaType, ...], Field(min_length=1)] = ("application/json",)
     """What the model's container takes and answers; the registry's entry says so."""

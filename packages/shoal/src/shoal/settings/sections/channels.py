@@ -123,7 +123,7 @@ class Data(Settings):
     """
     on_manifest: OnManifest | None = None
     """Start an execution whenever a manifest of a dataset arrives in the data bucket; see
-    docs/decisions/schedules.md.
+    `shoal docs decisions/schedules`.
     """
 
     @property

@@ -21,7 +21,7 @@ Repository = Annotated[
 
 
 class Delivery(Settings):
-    """A role that GitHub's workflows assume without a secret; see docs/gitops.md."""
+    """A role that GitHub's workflows assume without a secret; see `shoal docs gitops`."""
 
     repository: Repository
     """The repository on GitHub, as its tokens name it: owner/name, or owner@id/name@id where its

@@ -190,7 +190,7 @@ class Doctor:
                 f" CDKToolkit-shoal --qualifier {QUALIFIER}",
             )
         advice = (
-            "`shoal deploy` bootstraps it; docs/operate.md shows how to do it with restricted"
+            "`shoal deploy` bootstraps it; `shoal docs operate` shows how to do it with restricted"
             " policies"
         )
         return Finding("", State.WARNING, "the CDK is not bootstrapped here yet", advice)
