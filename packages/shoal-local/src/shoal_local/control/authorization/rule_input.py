@@ -47,8 +47,8 @@ class RuleInput:
 def _tags_in(parameters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the tags of a request.
 
-    They are a list of Key and Value or a map, under `Tags` or `tags`. EC2 has them in
-    TagSpecifications.
+    They are a list of Key and Value (KMS: TagKey and TagValue) or a map, under `Tags` or `tags`.
+    EC2 has them in TagSpecifications.
     """
     for name in ("Tags", "tags"):
         yield from _pairs(parameters.get(name))
@@ -61,6 +61,6 @@ def _pairs(tags: Any) -> Iterator[tuple[str, str]]:
         tags = tags.get("TagSet") or [{"Key": key, "Value": value} for key, value in tags.items()]
     # A request that removes tags names their keys only.
     for tag in (each for each in tags or [] if isinstance(each, Mapping)):
-        pair = {str(name).lower(): value for name, value in tag.items()}
+        pair = {str(name).lower().removeprefix("tag"): value for name, value in tag.items()}
         if "key" in pair:
             yield str(pair["key"]), str(pair.get("value", ""))
