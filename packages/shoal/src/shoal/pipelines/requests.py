@@ -209,9 +209,11 @@ class Requests:
 
     def model(self) -> dict[str, Any]:
         """Return CreateModel's request; SageMaker chooses the name."""
-        stacks = self.infrastructure
+        stacks, endpoint = self.infrastructure, self.environment.endpoint
+        is_isolated = endpoint is not None and endpoint.network_isolation
         return {
             "ExecutionRoleArn": stacks.endpoint_role_arn,
+            **({"EnableNetworkIsolation": True} if is_isolated else {}),
             "PrimaryContainer": self._container(),
             "VpcConfig": _vpc(stacks.hosting_subnet_ids, stacks.hosting_security_group_ids),
             "Tags": step_tags(self.names),

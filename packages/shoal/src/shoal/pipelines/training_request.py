@@ -75,13 +75,14 @@ def stopping_condition(training: Training) -> dict[str, Any]:
 
 
 def switches(training: Training) -> dict[str, Any]:
-    """Return what is on: health checks before the start, a shell for people, spot capacity."""
+    """Return what is on: health checks, a shell for people, spot capacity, encryption."""
     values = {
         "InfraCheckConfig": {"EnableInfraCheck": True} if training.capacity.infra_check else None,
         "RemoteDebugConfig": {"EnableRemoteDebug": True}
         if training.capacity.remote_debug
         else None,
         "EnableManagedSpotTraining": training.spot or None,
+        "EnableInterContainerTrafficEncryption": training.encrypt_between_containers or None,
     }
     return _given(values)
 

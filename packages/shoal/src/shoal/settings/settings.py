@@ -162,6 +162,8 @@ class Training(Settings):
     """Use spot capacity; the job resumes from what its script keeps in /opt/ml/checkpoints."""
     max_wait_s: Annotated[int, Field(ge=60, le=2_419_200)] | None = None
     """With spot: the longest total time, waiting included; at least max_runtime_s."""
+    encrypt_between_containers: bool = False
+    """Encrypt what nodes send each other: slow with EFA; see docs/how-to/people.md."""
     own_checkpoints: bool = False
     """A package saves to /opt/ml/checkpoints, which no script names: `check` does not look then."""
     source_dir: str = Field(default_factory=str)

@@ -58,6 +58,7 @@ class ServedModel(Construct):
             self,
             "Model",
             execution_role_arn=role.role_arn,
+            enable_network_isolation=settings.network_isolation or None,
             containers=[
                 sagemaker.CfnModel.ContainerDefinitionProperty(
                     image=release.image,

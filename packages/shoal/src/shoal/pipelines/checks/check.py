@@ -120,6 +120,23 @@ def _before_launch(environment: Environment, root: Path | None) -> Iterator[Prob
     if training.require_efa:
         yield from fabric.problems(training, source_code.read(root, training))
     yield from scripts.missing(environment, training.entry_point, root)
+    yield from _isolated(environment)
+
+
+def _isolated(environment: Environment) -> Iterator[Problem]:
+    """Yield what a model without a network cannot do (SageMaker developer guide, "Serverless
+    Inference", feature exclusions; where a container would download its model).
+    """
+    endpoint, serving = environment.endpoint, environment.serving
+    if serving and serving.serverless and serving.network_isolation:
+        message = "is no feature of serverless endpoints"
+        yield Problem("serving.network_isolation", message, "serve on instances, or remove it")
+    if endpoint and endpoint.network_isolation:
+        for name in ("HF_MODEL_ID", "OPTION_MODEL_ID"):
+            if not (value := endpoint.environment.get(name, "/")).startswith("/"):
+                message = "is to be downloaded, and endpoint.network_isolation lets nothing through"
+                advice = "name the folder of the model, /opt/ml/model"
+                yield Problem(f"endpoint.environment.{name}", message, advice, value)
 
 
 def _links(environment: Environment, root: Path | None) -> Iterator[Problem]:
@@ -161,6 +178,11 @@ def _notices(environment: Environment, launch: Launch) -> Iterator[str]:
         yield Risk(
             "requirements.txt is installed at the start of a job: the existing VPC needs a way to a"
             " package index"
+        )
+    if training.encrypt_between_containers and training.instance_count > 1:
+        yield (
+            "training.encrypt_between_containers: AWS says that distributed deep learning takes"
+            " longer with it"
         )
     yield from fabric.notices(training)
     yield from schedules.notices(environment)

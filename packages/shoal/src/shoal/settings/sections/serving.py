@@ -146,6 +146,9 @@ class Fleet(Settings):
     type, which is fixed where it has disks of its own.
     """
 
+    network_isolation: bool = False
+    """The model's container reaches nothing, S3 included; shoal-local refuses such a model."""
+
     @property
     def start_s(self) -> int:
         """Seconds that the file allows an instance to start, beside what SageMaker always needs."""
