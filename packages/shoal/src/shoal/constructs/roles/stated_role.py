@@ -6,8 +6,6 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import product
-from string import Formatter
 from typing import Any
 
 from aws_cdk import aws_iam as iam
@@ -16,6 +14,7 @@ from constructs import Construct
 from shoal.constructs.roles.acknowledge import acknowledge
 from shoal.constructs.roles.guard_rails import ours, ours_or_missing
 from shoal.settings.names import Names
+from shoal.settings.parsing.statements import conditions, filled
 from shoal.settings.parsing.yaml_file import read_table
 
 
@@ -55,7 +54,7 @@ class StatedRole(iam.Role):
                 sid.format_map(values),
                 filled(row.allow, values),
                 on=filled(row.resources, values),
-                when=_conditions(row.when, values),
+                when=conditions(row.when, values),
                 because=row.because.format_map(values),
             )
 
@@ -104,28 +103,6 @@ class StatedRole(iam.Role):
         )
 
 
-def filled(texts: str | Sequence[str], values: Mapping[str, Any]) -> list[str]:
-    """Return `texts` with {placeholders} filled in; several values give as many texts."""
-    results = []
-    for text in _as_list(texts):
-        placeholders = [name for _, name, _, _ in Formatter().parse(text) if name]
-        for chosen in product(*[_as_list(values[name]) for name in placeholders]):
-            results.append(text.format_map(dict(zip(placeholders, chosen, strict=True))))
-    return results
-
-
-def _conditions(value: Any, values: Mapping[str, Any]) -> Any:
-    """Return conditions with their placeholders filled in; one that stands alone is its value."""
-    if isinstance(value, Mapping):
-        return {key: _conditions(inner, values) for key, inner in value.items()}
-    if isinstance(value, list):
-        return filled(value, values)
-    if value is None:
-        return None
-    alone = re.fullmatch(r"\{(\w+)\}", value)
-    return values[alone[1]] if alone else value.format_map(values)
-
-
 def _common(names: Names) -> dict[str, Any]:
     return {
         "region": names.environment.region,
@@ -137,10 +114,6 @@ def _common(names: Names) -> dict[str, Any]:
         "ours": ours(names),
         "ours_or_missing": ours_or_missing(names),
     }
-
-
-def _as_list(value: Any) -> list[Any]:
-    return [*value] if isinstance(value, list | tuple) else [value]
 
 
 @cache

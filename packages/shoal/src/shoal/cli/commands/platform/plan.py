@@ -18,9 +18,12 @@ from shoal.cli.options import environment_argument, strategy_option
 from shoal.costs.plan import Bill, Plan, Room, Run, Stack, shared_plan
 from shoal.costs.plan import plan as make_plan
 from shoal.costs.prices import HOURS_A_MONTH, Price
+from shoal.page.record import json_text
 from shoal.pipelines.checks.check import check
 from shoal.settings.external_data import Grant, grants
 from shoal.settings.loading.loader import load_environment, load_workloads
+from shoal.settings.names import Names
+from shoal.verbs.permission_sets import JOBS, policy_for
 from shoal.verbs.workspace import Workspace
 
 UNKNOWN = "unknown"
@@ -29,6 +32,12 @@ UNKNOWN = "unknown"
 @click.command()
 @environment_argument
 @strategy_option
+@click.option(
+    "--permissions",
+    "job",
+    type=click.Choice(JOBS),
+    help="Print only the policy of people who do this: see docs/how-to/people.md.",
+)
 @click.pass_obj
 @answers(
     environment=str | None,
@@ -42,12 +51,14 @@ UNKNOWN = "unknown"
     testing=dict[str, Any] | None,
     training_subnet=dict[str, Any] | None,
     grants=list[Grant],
+    permissions=dict[str, Any] | None,
 )
 def plan(
     workspace: Workspace,
     environment: str,
     workload: str | None,
     strategy: str | None,
+    job: str | None,
 ) -> None:
     """Show what ENV would consist of and cost; nothing is created.
 
@@ -59,6 +70,10 @@ def plan(
         if workload is None
         else (load_environment(environment, root, strategy, workload),)
     )
+    if job is not None:
+        policy = policy_for(job, [*map(Names, views)])
+        tell(json_text(policy, indent=2), environment=environment, permissions=policy)
+        return
     plans = [
         make_plan(view, check(view, root=root, strategy=strategy).notices, root) for view in views
     ]
