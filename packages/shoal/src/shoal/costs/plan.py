@@ -320,10 +320,9 @@ def _notes(environment: Environment) -> Iterator[str]:
             "what the existing VPC costs, and whether it has enough free addresses, is not known"
             " here"
         )
-    if environment.cost_allocation_tags:
-        tags = Names(environment).cost_tags
+    if tags := Names(environment).bill_tags:
         words = ", ".join(f"{key}={value}" for key, value in tags.items())
-        yield f"the bill has this under {words}, as far as it was activated when it was spent"
+        yield f"the bill has what is spent here under the tags {words}, once they are activated"
     yield f"in no sum: {NOT_COUNTED}"
 
 

@@ -7,7 +7,7 @@ own (packages/shoal/src/shoal/functions/pages).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,5 +46,7 @@ class Place:
     """The commit that has the files of the code archive with this URI: "" if none has, None if it
     was not looked for.
     """
+    cost_tags: Mapping[str, str] = field(default_factory=dict)
+    """The tags under which the bill has what a run has cost, as far as the settings say."""
     requests: Path | None = None
     """The log of requests of this checkout's shoal-local, which need not be the one that plays."""

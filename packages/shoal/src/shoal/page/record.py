@@ -88,7 +88,8 @@ def record(place: Place, arn: str, *, with_logs: bool = True) -> dict[str, Any]:
             "approval": package.approval,
             "archive": package.model_data_url,
         },
-        "money": money_of(uses_of(look, jobs, resources, cleanups), place.price_of),
+        "money": money_of(uses_of(look, jobs, resources, cleanups), place.price_of)
+        | {"tags": dict(place.cost_tags)},
         "lineage": [asdict(link) for link in lineage],
         "made": resources,
         "calls": _calls(look) if with_logs else None,

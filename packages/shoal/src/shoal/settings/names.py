@@ -79,6 +79,11 @@ class Names:
         return ENVIRONMENT_TAG, environment.name
 
     @property
+    def bill_tags(self) -> dict[str, str]:
+        """The tags under which the bill has what is spent, as far as the settings say."""
+        return self.cost_tags if self.environment.cost_allocation_tags else {}
+
+    @property
     def cost_tags(self) -> dict[str, str]:
         """The tags by which the bill has what is spent, those that are activated; the budget counts
         by the first: Shoal's own, unless it is not among them.

@@ -169,6 +169,7 @@ class Session:
             cleaners={each: names.function(each) for each in ("teardown", "sweep")},
             bucket=names.bucket("artifacts"),
             folder=names.folder(RUNS),
+            cost_tags=names.bill_tags,
             price_of=partial(prices.instance, region=environment.region),
             commit_of=commit,
             requests=workspace.local_server.requests if self.target.is_local else None,

@@ -117,9 +117,21 @@ class ImageBuild(Construct):
             tag=tag,
             uri=uri,
             parameter=self.parameter,
+            tagged=self._tagged(f'{uri}@"$found"'),
             registries=shlex.join(sorted({uri.partition("/")[0], *self._base_registries()})),
             build=shlex.join([*_BUILD, *options, "--tag", f"{uri}:{tag}", "."]),
         )
+
+    def _tagged(self, value: str) -> str:
+        """Return the start of a command that makes the parameter with the tags, unless it is there:
+        PutParameter takes no tags when it may overwrite (Systems Manager API reference).
+        """
+        if not (tags := self._names.environment.workload_tags):
+            return ""
+        options = ("--name", self.parameter, "--type", "String", "--tags")
+        pairs = [f'Key="{key}",Value="{each}"' for key, each in tags.items()]
+        made = shlex.join(["aws", "ssm", "put-parameter", *options, *pairs])
+        return f"{made} --value {value} || "
 
     def _base_registries(self) -> list[str]:
         """Return the registry to log in to for the image that the recipe extends. An image from
@@ -156,4 +168,6 @@ class ImageBuild(Construct):
             parameter=self.parameter,
             key=self._key.key_arn,
         )
+        if names.environment.workload_tags:
+            role.allow_part("tag-image", parameter=self.parameter)
         return role

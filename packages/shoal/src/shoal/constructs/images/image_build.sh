@@ -11,6 +11,6 @@ if [ "$found" = None ]; then
   found=$(digest)
 fi
 case "$found" in
-  sha256:*) aws ssm put-parameter --name {parameter} --type String --overwrite --value {uri}@"$found" ;;
+  sha256:*) {tagged}aws ssm put-parameter --name {parameter} --type String --overwrite --value {uri}@"$found" ;;
   *) echo "the registry has no digest for {uri}:{tag}" >&2; exit 1 ;;
 esac

@@ -138,6 +138,7 @@ def _place(names: Names) -> dict[str, Any]:
         "model_package_group": names.model_package_group,
         "cleaners": {each: names.function(each) for each in _CLEANERS},
         "bucket": names.bucket("artifacts"),
+        "cost_tags": names.bill_tags,
         "folder": names.folder(RUNS),
         "metrics": {
             name: metric.model_dump(mode="json")

@@ -331,7 +331,7 @@ function lineage(record) {
 }
 
 function costs(record) {
-  const items = record.money.items;
+  const { items, tags = {} } = record.money;
   if (!items.length) return null;
   const sources = [...new Set(items.map((item) => item.source).filter(Boolean))];
   return section("Machines and money", table(["step", "machines", "seconds", "an hour", costs.word(record.run)],
@@ -339,6 +339,7 @@ function costs(record) {
       number(item.seconds && +item.seconds.toFixed(item.seconds < 10 ? 1 : 0)), money(item.usd_per_hour), money(item.usd)])),
     ...sources.map((source) => element("p", { class: "soft" }, `prices: ${source}`)),
     element("p", { class: "soft" }, "Not counted: storage and requests. Not measured: use of GPUs and network."),
+    Object.keys(tags).length ? element("p", { class: "soft" }, `In the bill under the tags ${Object.entries(tags).map((pair) => pair.join("=")).join(", ")}.`) : null,
     record.run.is_local ? element("p", { class: "soft" }, "shoal-local ran this: the seconds are this machine's, and nothing was billed.") : null);
 }
 

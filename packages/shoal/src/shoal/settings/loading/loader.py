@@ -219,7 +219,8 @@ class _Files:
         if "workloads" not in common:
             return _merged([common, *over, pin])
         sections = common.pop("workloads")
-        own, several = dict(sections[workload] or {}), {name: {} for name in sections}
+        several: dict[str, Any] = {name: {} for name in sections}
+        own = dict(sections[workload] or {})
         if "tags" in own:  # apart: what workloads share has those of all
             several[workload] = {"tags": own.pop("tags")}
         named = {"workload": workload, "workloads": several}

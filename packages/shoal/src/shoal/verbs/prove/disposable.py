@@ -7,7 +7,9 @@ from __future__ import annotations
 import re
 import secrets
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import yaml
 
@@ -36,10 +38,16 @@ def new_name() -> str:
 
 
 def open_session(
-    workspace: Workspace, folder: Path, name: str, account: str, region: str, local: bool
+    workspace: Workspace,
+    folder: Path,
+    name: str,
+    account: str,
+    region: str,
+    local: bool,
+    tags: Mapping[str, str] = MappingProxyType({}),
 ) -> Session:
     """Return a session of the environment `name` in `folder`, which becomes a checkout with the
-    user's code and the workload of `shoal new`.
+    user's code and the workload of `shoal new`; what is made there has `tags`.
 
     Raises NotFoundError (no shoal-local runs), UsageError (it plays another account or region).
     """
@@ -65,7 +73,7 @@ def open_session(
     data = yaml.safe_load(file.read_text(encoding="utf-8"))
     data |= {"account": account, "region": region, "project": _PROJECT}
     data |= {"network": {"training_az_id": training, "hosting_az_ids": hosting}}
-    data |= _TABLE["sections"]
+    data |= _TABLE["sections"] | ({"tags": dict(tags)} if tags else {})
     data["training"]["instance_count"] = _TABLE["instance_count"]
     file.write_text(yaml.safe_dump(data), encoding="utf-8")
     environment = load_environment(name, folder)

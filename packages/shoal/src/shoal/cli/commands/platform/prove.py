@@ -27,6 +27,9 @@ from shoal.verbs.workspace import Workspace
 @click.option("--region", type=click.Choice(REGIONS), default=REGIONS[0], show_default=True)
 @local_option
 @click.option("--clean-up", is_flag=True, help="Only take away what earlier ones left.")
+@click.option(
+    "--tag", "tags", multiple=True, metavar="KEY=VALUE", help="A tag for all that is made."
+)
 @click.option("--write", is_flag=True, help=f"Write what was run on AWS into {PAGE}.")
 @click.pass_obj
 @answers(
@@ -38,7 +41,13 @@ from shoal.verbs.workspace import Workspace
     failures=list[dict[str, str]],
 )
 def prove(
-    workspace: Workspace, account: str, region: str, local: bool, clean_up: bool, write: bool
+    workspace: Workspace,
+    account: str,
+    region: str,
+    local: bool,
+    clean_up: bool,
+    tags: tuple[str, ...],
+    write: bool,
 ) -> None:
     """Type the first run on AWS in ACCOUNT, and take it all away.
 
@@ -48,10 +57,13 @@ def prove(
     """
     if not re.fullmatch("[0-9]{12}", account):
         raise click.UsageError(f"{account!r} is not an account id, which has twelve digits")
+    if without := [each for each in tags if "=" not in each]:
+        raise click.UsageError(f"--tag {without[0]}: write it as KEY=VALUE")
+    pairs = dict(each.split("=", 1) for each in tags)
     with exclusive(workspace.root / ".shoal" / "prove") as folder, open_view() as view:
 
         def opened(name: str) -> Proof:
-            session = open_session(workspace, folder, name, account, region, local)
+            session = open_session(workspace, folder, name, account, region, local, pairs)
             return Proof(session, workspace.root / "prove-out" / name, view)
 
         proof = opened(new_name())
