@@ -163,7 +163,7 @@ class Training(Settings):
     max_wait_s: Annotated[int, Field(ge=60, le=2_419_200)] | None = None
     """With spot: the longest total time, waiting included; at least max_runtime_s."""
     encrypt_between_containers: bool = False
-    """Encrypt what nodes send each other: slow with EFA; see docs/how-to/people.md."""
+    """Encrypt what nodes send each other: slow with EFA."""
     own_checkpoints: bool = False
     """A package saves to /opt/ml/checkpoints, which no script names: `check` does not look then."""
     source_dir: str = Field(default_factory=str)
@@ -246,9 +246,7 @@ class WorkloadSettings(Settings):
     serving: Serving | None = None
     """How the pinned release is served; without this section, or without a release, nothing is."""
     tags: Tags = Field(default_factory=dict)
-    """Your own tags, on every resource and on what executions make: key to value, both as text.
-    Those of `workloads` lie over those of the file, and these over those of the one it extends.
-    """
+    """Your own tags on all that is made; those of `workloads` lie over the file's."""
 
 
 class Environment(WorkloadSettings):
@@ -298,12 +296,11 @@ class Environment(WorkloadSettings):
     network: Network = Network()
     """The VPC."""
     required_tags: RequiredTags = Field(default_factory=dict)
-    """An organisation's tag policy: the keys that `tags` must have, each with the values that are
-    allowed, or [] for any. It belongs into the file that environments extend.
+    """An organisation's tag policy: keys, each with the values that `tags` may have, or [] for any.
     """
     cost_allocation_tags: AllocationTags = ()
-    """The keys that the payer's account has activated as cost allocation tags. The budget counts by
-    the first unless Shoal's own is among them; left out, that one is taken for activated.
+    """What the payer's account activated; the budget counts by the first, or Shoal's own tag if it
+    is there or none is.
     """
     file_system: FileSystem | None = None
     """The file system that `data.input_mode: FSx` reads from."""

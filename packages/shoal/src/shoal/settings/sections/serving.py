@@ -147,7 +147,7 @@ class Fleet(Settings):
     """
 
     network_isolation: bool = False
-    """The model's container reaches nothing, S3 included; shoal-local refuses such a model."""
+    """The model's container reaches nothing; shoal-local refuses it."""
 
     @property
     def start_s(self) -> int:
