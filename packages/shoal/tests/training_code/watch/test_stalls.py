@@ -22,6 +22,7 @@ import pytest
 from local_kit.runtime import Runtime
 from shoal.launch import watch
 from shoal.launch.watch.judge import Judge
+from tests.training_code.training import children
 
 SCRIPT = Path(__file__).with_name("stalls.py")
 HOSTS = ("algo-1", "algo-1", "algo-2")  # of each rank
@@ -118,6 +119,8 @@ def test_a_job_that_stands_still_is_ended_with_the_rank_and_the_collective(
 @pytest.mark.parametrize("case", ["first_lost"])
 def test_a_job_whose_first_host_is_lost_is_ended_by_the_others(job: Job) -> None:
     job.ranks[2].communicate(timeout=200)
+    for judge in children(job.ranks[0]):  # which is stopped, too
+        os.kill(judge, signal.SIGKILL)
     reason = (job.folder / HOSTS[2] / "failure").read_text()
     assert re.sub(r"\d+ s", "N s", reason) == (
         "StallError: no progress for N s: the host of rank 0 (127.0.0.1) does not answer"

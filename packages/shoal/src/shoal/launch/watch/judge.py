@@ -28,7 +28,7 @@ BUSY_SHARE, BUSY_BYTES = 0.05, 1_000_000
 """Of a core, or read and written, since the last look: a rank that computes, loads or saves."""
 ANSWER_S = 10
 _LIBRARY = re.compile(r"site-packages|dist-packages|/lib/python3|<frozen|shoal_watch/run")
-_WAITS = re.compile(r"distributed_c10d|/horovod/|smdistributed|/mpi4py/")
+_WAITS = re.compile(r"distributed_c10d|/horovod/|smdistributed|/mpi4py/(?!run\.py)")
 _PHASE = re.compile(
     r"eval|valid|test|predict|generat|compil(?!e_wrapper)|checkpoint|ckpt|save|saving|export|merge"
     r"|quanti|upload|download|push_|archive|tokeniz"
