@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -88,6 +89,8 @@ def test_every_resource_that_takes_tags_has_them(every_stack: Stacks) -> None:
         for kind, tags in tagged(stack.template):
             kinds.add(kind)
             assert tags.items() >= own, kind
+    build = json.dumps(every_stack["shoal-mnist-tagged-image"].template)
+    assert "--tags 'Key=" in build  # of the parameter that has the image's digest
     assert len(every_stack) == 8
     assert len(kinds) > 25
 
