@@ -33,7 +33,8 @@ class Settings:
     "Model Hosting FAQs").
     """
     hosting_speed: float = 1.0
-    """How much faster than the clock waiting and baking of endpoints, and waits for capacity, run.
+    """How much faster than the clock waiting and baking of endpoints, waits for capacity and pauses
+    between a step's attempts run.
     """
     lambda_step_s: float = 600.0
     """The longest a Lambda step of a pipeline may take."""
