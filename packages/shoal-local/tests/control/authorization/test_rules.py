@@ -158,3 +158,8 @@ def test_a_channel_that_may_write_does_not_hide_behind_one_that_may_not() -> Non
         ApiCall("sagemaker", "CreateTrainingJob", "us-east-1", ME, request), NOTHING
     )
     assert create.context["sagemaker:FileSystemAccessMode"] == "rw"
+
+
+def test_the_tags_of_a_key_are_those_of_its_request() -> None:
+    (asked,) = questions_of("kms", "CreateKey")
+    assert asked.context["aws:RequestTag/name"] == "name"
