@@ -1,9 +1,11 @@
-"""Print the names of the workloads that one run of promote.yml is about, as a JSON array.
+"""Print what one run of promote.yml is about, as a JSON array: from, to, trainer and workload of
+each promotion.
 
-`python -m dev.tools.promotable --from ENV --to ENV [--workload NAME] [--package PACKAGE]`, in a
+`python -m dev.tools.promotable [--from ENV] [--to ENV] [--workload NAME] [--package PACKAGE]`, in a
 checkout. That is the workload that is named, or the one whose registry has the version PACKAGE
-(none, if only `--from` has it), or every one of the environment that can serve a release. An empty
-value is as if it were not given.
+(none, if only the source has it), or every one of the environment that can serve a release. An
+empty value is as if it were not given: without environments it is every step of the chain from one
+that trains, without one of them every step that has the other.
 """
 
 from __future__ import annotations
@@ -16,10 +18,11 @@ from pathlib import Path
 
 from shoal.cli.exit_codes import OK, USAGE
 from shoal.errors import PromotionError
-from shoal.settings.loading.loader import load_environment, load_workloads
+from shoal.settings.loading.loader import load_environment, load_workloads, workloads_of
 from shoal.settings.names import Names
 from shoal.settings.parsing.errors import ConfigError, shorten
 from shoal.settings.settings import Environment
+from shoal.verbs.promote.chain import Link, chain
 from shoal.verbs.promote.promotion_path import PromotionStep
 from shoal.verbs.workspace import Workspace
 
@@ -27,18 +30,47 @@ from shoal.verbs.workspace import Workspace
 def main(arguments: Sequence[str], root: Path) -> int:
     """Return 0, or 2 for a workload, version or environment that there is not."""
     parser = argparse.ArgumentParser(prog="promotable", description=__doc__)
-    parser.add_argument("--from", dest="source", required=True)
-    parser.add_argument("--to", dest="destination", required=True)
+    for option, name in {"--from": "source", "--to": "destination"}.items():
+        parser.add_argument(option, dest=name, default="")
     parser.add_argument("--workload", default="")
     parser.add_argument("--package", default="")
     given = parser.parse_args(arguments)
     try:
-        names = promotable(root, given.source, given.destination, given.workload, given.package)
+        links = {link.environment: link for link in chain(root)}
+        rows = [
+            {"from": source, "to": to, "trainer": links[to].trainer, "workload": workload}
+            for source, to in _steps(root, links, given)
+            for workload in promotable(root, source, to, given.workload, given.package)
+        ]
     except (ConfigError, PromotionError) as error:
         print(error, file=sys.stderr)
         return USAGE
-    print(json.dumps(names))
+    print(json.dumps(rows))
     return OK
+
+
+def _steps(root: Path, links: dict[str, Link], given: argparse.Namespace) -> list[tuple[str, str]]:
+    """Return source and destination of each step; a version is of one account and region."""
+    source, to, package = given.source, given.destination, given.package
+    if source and to:
+        load_workloads(to, root)  # which says what is wrong, and what there is
+        if to in links:
+            return [(source, to)]
+        raise PromotionError(f"workflows deploy no {to}: it has no section `delivery`")
+    steps = [
+        link
+        for link in links.values()
+        if link.after and source in ("", link.after) and to in ("", link.environment)
+        if source or to or link.after == link.trainer
+    ]
+    if not steps:
+        raise PromotionError(f"no environment takes releases: {source or 'any'} to {to or 'any'}")
+    if len(steps) > 1 and given.workload:
+        steps = [each for each in steps if given.workload in workloads_of(each.environment, root)]
+    if len(steps) > 1 and ":model-package/" in package:
+        trainers = {each: links[each.trainer] for each in steps}
+        steps = [each for each, of in trainers.items() if f":{of.region}:{of.account}:" in package]
+    return [(each.after, each.environment) for each in steps]
 
 
 def promotable(root: Path, source: str, destination: str, workload: str, package: str) -> list[str]:

@@ -45,7 +45,7 @@ def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
 
 
 def test_it_is_an_action_by_githubs_schema_and_zizmor_finds_nothing_in_it() -> None:
-    assert schema_mistakes("actions", ACTION) == ""
+    assert schema_mistakes("github-actions", ACTION) == ""
     assert zizmor(ACTION) == []
 
 
@@ -123,4 +123,4 @@ def test_the_readmes_example_is_a_workflow_that_passes_its_inputs(tmp_path: Path
     file.write_text(f"on: push\n{example}")
     _, step, _ = yaml.safe_load(example)["jobs"]["test"]["steps"]
     assert step["with"].keys() <= yaml.safe_load(ACTION.read_text())["inputs"].keys()
-    assert schema_mistakes("workflows", file) == ""
+    assert schema_mistakes("github-workflows", file) == ""

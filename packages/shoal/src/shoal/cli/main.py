@@ -21,7 +21,19 @@ from shoal.cli.lazy import Deferred, LazyGroup
 _CODE = Path(__file__).resolve().parents[1]
 _SOURCES = Path("packages/shoal/src/shoal")
 _READING = frozenset(
-    {"check", "docs", "doctor", "logs", "plan", "release", "runs", "ssh", "status", "watch"}
+    {
+        "chain",
+        "check",
+        "docs",
+        "doctor",
+        "logs",
+        "plan",
+        "release",
+        "runs",
+        "ssh",
+        "status",
+        "watch",
+    }
 )
 """Commands that change nothing."""
 
@@ -57,6 +69,11 @@ def _require_own_code(root: Path, command: str | None) -> None:
 # imports none of them; a test compares the two.
 _COMMANDS = (
     ("approve", "models.promote", "Approve a version of ENV's registry, as yourself."),
+    (
+        "chain",
+        "platform.chain",
+        "Print the environments, each after the one that it takes releases from.",
+    ),
     ("check", "platform.check", "Validate every environment's and every workload's file."),
     ("data", "models.data", "The dataset of an environment."),
     ("demo", "models.demo", "Run all of it on this machine, from deploy to destroy."),

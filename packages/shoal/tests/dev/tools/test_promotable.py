@@ -22,7 +22,9 @@ def two(tmp_path: Path) -> Path:
 
 def names(capsys: pytest.CaptureFixture[str], root: Path, *options: str) -> list[str]:
     assert main([*WAY, *options], root) == 0
-    return list(json.loads(capsys.readouterr().out))
+    rows = json.loads(capsys.readouterr().out)
+    assert {(row["from"], row["to"], row["trainer"]) for row in rows} <= {("dev", "staging", "dev")}
+    return [row["workload"] for row in rows]
 
 
 def test_an_approval_is_of_the_workload_whose_registry_has_it(
