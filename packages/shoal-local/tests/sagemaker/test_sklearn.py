@@ -157,7 +157,7 @@ def test_xgboost_answers_by_a_script_with_all_functions(
     container = {"Image": XGBOOST, "ModelDataUrl": boosted, "Environment": variables}
     configure_container(sklearn, name, container)
     described = create(sklearn, name)
-    log = "\n".join(sklearn.log(f"/aws/sagemaker/Endpoints/{name}", ""))
+    log = "\n".join(sklearn.log(f"/aws/sagemaker/Endpoints/{name}", "AllTraffic"))
     if program == "forest.py":
         assert described["EndpointStatus"] == "Failed"
         assert "no default of XGBoost's image for input_fn, output_fn, predict_fn" in log

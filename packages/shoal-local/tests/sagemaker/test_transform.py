@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError
 
 from local_kit.hosted import ENVIRONMENT, GOOD_MODEL, model_of
 from local_kit.sagemaker_account import BUCKET, INFERENCE_IMAGE, Account, until
-from shoal_local.sagemaker.jobs.transform.transform import payloads
+from shoal_local.sagemaker.jobs.transform.transform import joined, payloads
 
 GROUP = "/aws/sagemaker/TransformJobs"
 
@@ -156,6 +156,7 @@ def test_an_input_without_objects_fails_the_job(account: Account, model: str) ->
         ({"TransformInput": {"CompressionType": "Gzip"}}, "CompressionType Gzip; it has None"),
         ({"TransformInput": {"SplitType": "RecordIO"}}, "SplitType RecordIO; it has None, Line"),
         ({"DataProcessing": {"InputFilter": "$[1:]"}}, r"CreateTransformJob\.DataProcessing"),
+        ({"DataProcessing": {"JoinSource": "Input"}}, "JoinSource without text/csv"),
         (
             {"TransformResources": {"InstanceType": "ml.m5.xlarge", "InstanceCount": 2}},
             "TransformResources.InstanceCount 2; it has 1",
@@ -170,6 +171,12 @@ def test_what_cannot_run_is_refused_by_name(
         account.sagemaker.create_transform_job(
             TransformJobName="never", **request(model, "rows/", **changes)
         )
+
+
+def test_a_row_is_joined_with_its_answer() -> None:
+    assert joined(b"1,2\n3,4\n", b"a\nb\n") == b"1,2,a\n3,4,b"
+    with pytest.raises(Exception, match="1 answers cannot be joined with 2 rows"):
+        joined(b"1,2\n3,4\n", b"a\n")
 
 
 LINES = {"SplitType": "Line"}

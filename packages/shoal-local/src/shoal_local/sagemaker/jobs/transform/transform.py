@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from shoal_local.sagemaker import names
-from shoal_local.sagemaker.errors import check_fields, invalid
+from shoal_local.sagemaker.errors import check_fields, invalid, not_emulated
 from shoal_local.sagemaker.hosting.models import Models
 from shoal_local.sagemaker.hosting.server import ModelServer, ServerFailedError
 from shoal_local.sagemaker.jobs.base import storage
@@ -46,6 +46,10 @@ class TransformJobs(Jobs):
 
     def create(self, request: Document) -> Document:
         check_transform(request)
+        kind, accept = request["TransformInput"], request["TransformOutput"]
+        is_csv = kind.get("ContentType") == accept.get("Accept") == "text/csv"
+        if _joins(request) and not is_csv:
+            raise not_emulated("CreateTransformJob.DataProcessing.JoinSource without text/csv")
         model = Models(self._core).find(request["ModelName"])
         if "ModelDataSource" in model.get("PrimaryContainer", {}):  # ContainerDefinition's page
             raise invalid("ModelDataSource cannot be used with batch transform")
@@ -117,7 +121,10 @@ class TransformRun(JobRun):
         end = b"\n" if self._request["TransformOutput"].get("AssembleWith") == "Line" else b""
         with source.open("rb") as content, result.open("wb") as file:
             for payload in payloads(self._request, content):
-                file.writelines((self._answer(payload), end))
+                answer = self._answer(payload)
+                if _joins(self._request):
+                    answer = joined(payload, answer)
+                file.writelines((answer, end))
 
     def _answer(self, payload: bytes) -> bytes:
         client = self._request.get("ModelClientConfig", {})
@@ -173,6 +180,18 @@ class _TransformServer(ModelServer):
         if strategy := self._transform.get("BatchStrategy"):
             variables["SAGEMAKER_BATCH_STRATEGY"] = _STRATEGIES[strategy]
         return variables
+
+
+def _joins(request: Document) -> bool:
+    return bool(request.get("DataProcessing", {}).get("JoinSource") == "Input")
+
+
+def joined(payload: bytes, answer: bytes) -> bytes:
+    """Return each row of CSV with its answer behind it (API reference, DataProcessing)."""
+    rows, answers = payload.splitlines(), answer.splitlines()
+    if len(rows) != len(answers):
+        raise _InvocationError(f"{len(answers)} answers cannot be joined with {len(rows)} rows")
+    return b"\n".join(map(b",".join, zip(rows, answers, strict=True)))
 
 
 def payloads(request: Document, content: BinaryIO) -> Iterator[bytes]:
