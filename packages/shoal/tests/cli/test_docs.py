@@ -37,9 +37,8 @@ def strings() -> Iterator[tuple[str, str]]:
             if not path.startswith(("settings/", "cli/commands/")):
                 silent |= {id(each.value) for each in ast.walk(tree) if isinstance(each, ast.Expr)}
             for node in ast.walk(tree):
-                if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                    if id(node) not in silent:
-                        yield path, node.value
+                if isinstance(node, ast.Constant) and id(node) not in silent:
+                    yield path, str(node.value)
         for pattern in WRITTEN:
             for file in sorted(source.glob(pattern)):
                 yield file.relative_to(source).as_posix(), file.read_text(encoding="utf-8")

@@ -222,6 +222,15 @@ def _script(case: Case) -> Iterator[Problem]:
 
 
 @rule()
+def _module(case: Case) -> Iterator[Problem]:
+    """XGBoost's image starts a script as a module by its file's name
+    (aws/sagemaker-xgboost-container, training.py; read), which a folder cannot be part of.
+    """
+    if case.framework is Framework.XGBOOST and "/" in case.script:
+        yield problem(case, "a script in a folder")
+
+
+@rule()
 def _version(case: Case) -> Iterator[Problem]:
     """Without a row in the table there is no image, and the scripts may need a Python, or what only
     later versions of the framework have.

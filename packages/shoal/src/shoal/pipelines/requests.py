@@ -13,7 +13,7 @@ from shoal.pipelines.expressions import EXECUTION_ID, Expression, Join, Paramete
 from shoal.pipelines.infrastructure import Infrastructure
 from shoal.pipelines.parameters import Parameters
 from shoal.pipelines.step_tags import step_tags
-from shoal.settings.frameworks import Framework
+from shoal.settings.frameworks import CLASSICAL, Framework
 from shoal.settings.names import Names
 from shoal.settings.sections import secrets
 from shoal.settings.sections.channels import InputMode
@@ -340,7 +340,12 @@ class Requests:
             return endpoint.environment
         if self.environment.training.framework is Framework.TENSORFLOW:
             return {"SAGEMAKER_TFS_NGINX_LOGLEVEL": "info"}
+        # The classical images install the script by pip at each start (sagemaker-containers,
+        # _modules.import_module; read), and pip 25.3 and later would fetch setuptools for that:
+        # 0 is how pip's variable says no build isolation.
+        without_index = {"PIP_NO_BUILD_ISOLATION": "0"}
         return {
+            **(without_index if self.environment.training.framework in CLASSICAL else {}),
             "SAGEMAKER_PROGRAM": "inference.py",
             "SAGEMAKER_SUBMIT_DIRECTORY": "/opt/ml/model/code",
             "SAGEMAKER_CONTAINER_LOG_LEVEL": "20",

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from shoal.launch import tables
+from shoal.launch import tables, watch
 from shoal.launch.image_uri import aws_image
 from shoal.pipelines import shapes
 from shoal.settings.frameworks import CLASSICAL, Framework
@@ -17,6 +17,7 @@ from shoal.settings.loading.workload import load_workload
 from shoal.settings.parsing.shared_code import python_files
 from shoal.settings.sections.regions import az_id_prefixes
 from shoal.settings.settings import Strategy
+from tests.pipelines.launch.shipped import launch
 from tests.repository import ROOT
 from tests.tables import rows
 
@@ -182,3 +183,13 @@ def test_families_tell_what_an_instance_has(
         tables.is_arm(instance_type),
         tables.takes_volume_key(instance_type),
     ) == (gpus, other, arm, volume_key)
+
+
+@pytest.mark.parametrize(
+    ("framework", "is_watched"), [("sklearn", True), ("xgboost", False), ("pytorch", True)]
+)
+def test_xgboosts_image_which_starts_modules_gets_no_watch(
+    framework: str, is_watched: bool
+) -> None:
+    keys = {"strategy": "none", "instance_type": "ml.m5.xlarge", "entry_point": "train.py"}
+    assert bool(watch.files(launch(framework=framework, **keys).case)) is is_watched

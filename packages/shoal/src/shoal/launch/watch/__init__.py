@@ -12,6 +12,7 @@ from pathlib import Path
 
 from shoal.launch import tables
 from shoal.launch.case import Case
+from shoal.settings.frameworks import Framework
 from shoal.settings.parsing.errors import Problem
 from shoal.settings.settings import Training
 
@@ -28,12 +29,14 @@ def sources() -> dict[str, bytes]:
 
 
 def files(case: Case) -> dict[str, bytes]:
-    """Return what the archive carries for the watch; nothing with `stall_s: off`, for a package,
-    which the toolkit starts as a module, and in images whose Python is too old.
+    """Return what the archive carries for the watch; nothing with `stall_s: off`, in images whose
+    Python is too old, and for what is started as a module: a package, and any script in XGBoost's
+    image (aws/sagemaker-xgboost-container, training.py: `modules.run_module`; read).
     """
     training, metrics = case.training, case.training.metrics.values()
     is_old = case.python is not None and tables.is_older(case.python, _MIN_PYTHON)
-    if training.stall_s == "off" or case.code.is_package or is_old:
+    is_module = case.code.is_package or training.framework is Framework.XGBOOST
+    if training.stall_s == "off" or is_module or is_old:
         return {}
     progress = [each.regex for each in metrics if each.progress]
     progress = progress or [each.regex for each in metrics]

@@ -62,10 +62,12 @@ class PlacedChannel(Channel):
     """
     account: AccountId | None = None
     """Owner of the bucket, where it is none of the environment's; `shoal plan` prints what that
-    account must allow. See docs/how-to/data-where-it-lies.md.
+    account must allow. See `shoal docs how-to/data-where-it-lies`.
     """
     kms_key_arn: KeyArn | None = None
-    """Key of the objects there; left out where S3's own key encrypts them."""
+    """Key of the objects there; left out with SSE-S3 (AES256). What the AWS managed key aws/s3
+    encrypts, no other account can read.
+    """
 
 
 def default_channels() -> dict[str, Channel]:

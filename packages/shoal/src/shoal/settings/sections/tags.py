@@ -11,14 +11,17 @@ from pydantic import Field, StringConstraints
 
 from shoal.settings.parsing.errors import Problem
 
-TagKey = Annotated[str, StringConstraints(min_length=1, max_length=128)]
-TagValue = Annotated[str, StringConstraints(max_length=256)]
+# The least that a service takes: EC2 keys of 127, CodeBuild values of 255, CloudFormation and
+# EventBridge Scheduler no empty value (botocore 1.44.5).
+TagKey = Annotated[str, StringConstraints(min_length=1, max_length=127)]
+TagValue = Annotated[str, StringConstraints(min_length=1, max_length=255)]
 # Of the 50 that each service allows: the rest is for Shoal's own.
 Tags = Annotated[dict[TagKey, TagValue], Field(max_length=40)]
 RequiredTags = Annotated[dict[TagKey, tuple[TagValue, ...]], Field(max_length=40)]
 AllocationTags = Annotated[tuple[TagKey, ...], Field(max_length=10)]
 _RESERVED = ("aws:", "shoal:")
-_CHARACTERS = frozenset(" _.:/=+-@")
+_IN_KEYS = "_.:/+-@"
+_IN_VALUES = "_.:/=+-@"
 
 
 def problems(
@@ -61,8 +64,9 @@ def _mistakes(place: str, key: str, value: str) -> Iterator[Problem]:
     if key.lower().startswith(_RESERVED):
         message = "keys that begin with aws: are AWS's, those with shoal: Shoal's own"
         yield Problem(place, message, "rename it")
-    for text, what in ((key, "the key"), (value, "the value")):
-        characters = {each for each in text if not (each.isalnum() or each in _CHARACTERS)}
+    # The CDK's command line splits KEY=VALUE at the first =.
+    for text, what, allowed in ((key, "the key", _IN_KEYS), (value, "the value", _IN_VALUES)):
+        characters = {each for each in text if not (each.isalnum() or each in f" {allowed}")}
         if characters or text != text.strip():
-            message = f"{what} takes letters, digits, _.:/=+-@ and spaces inside"
+            message = f"{what} takes letters, digits, {allowed} and spaces inside"
             yield Problem(place, message, "write it with those alone", text)

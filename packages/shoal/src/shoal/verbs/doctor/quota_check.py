@@ -89,7 +89,9 @@ def quota_findings(target: Target, environment: Environment) -> Iterator[Finding
 
 
 def refuse_short(target: Target, environment: Environment) -> None:
-    """Raise UsageError where a quota is below what one training asks for: no waiting cures that."""
+    """Raise UsageError where a quota is below what one training or evaluation asks for: no waiting
+    cures that.
+    """
     try:
         listed = _listed(target, "sagemaker")
     except (ClientError, BotoCoreError):  # who may start an execution need not read quotas
@@ -97,8 +99,8 @@ def refuse_short(target: Target, environment: Environment) -> None:
     for use in uses_of(environment):
         name = f"{use.instance_type} for {use.quota}"
         finding = finding_of(name, listed.get(name.lower()), use.count)
-        is_training = "training job usage" in name and use.only != _CHOSEN
-        if finding.state is State.FAILED and is_training:
+        is_of_job = any(f"{job} job usage" in name for job in ("training", "processing"))
+        if finding.state is State.FAILED and is_of_job and use.only != _CHOSEN:
             raise UsageError(f"{finding.question}: {finding.message}; nothing would ever start")
 
 
