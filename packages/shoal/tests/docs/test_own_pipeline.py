@@ -18,7 +18,8 @@ from tests.repository import ROOT
 
 PAGE = (ROOT / "docs" / "own-pipeline.md").read_text(encoding="utf-8")
 CODE = re.compile(r"```python\n(.*?)```", re.DOTALL)
-UNCHANGED, CHECKED, ASKED, SCORED = CODE.findall(PAGE)
+UNCHANGED, CHECKED, ASKED = CODE.findall(PAGE)
+SCORED = (ROOT / "packages/shoal/tests/fixtures/scored.txt").read_text(encoding="utf-8")
 STANDARD = check(environment()).definition
 
 

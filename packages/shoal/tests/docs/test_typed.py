@@ -23,6 +23,7 @@ SESSIONS = {
     "first run": ("docs/first-run.md", "docs/guides/runs.md"),
     "strategy": ("docs/environments.md",),
     "own model": ("docs/bring-your-model.md",),
+    "scoring": ("docs/how-to/score.md",),
 }
 """Pages whose longer blocks are typed in one checkout, those that end it last."""
 DESTROY = ".venv/bin/shoal destroy "

@@ -117,3 +117,26 @@ def test_what_is_kept_is_the_limit_of_the_next(registry: Registry) -> None:
 @pytest.mark.parametrize("value", ["NaN", "Infinity", "high", None])
 def test_what_is_no_finite_number_passes_nothing(registry: Registry, value: str | None) -> None:
     assert "rmse is" in registry.compare(value_of_rmse=value).error
+
+
+@pytest.mark.parametrize(
+    ("approvals", "version", "found"),
+    [
+        (["Approved", "Approved", "PendingManualApproval"], "newest", "2"),
+        (["Approved", "Approved"], "1", "1"),
+        (["Approved", "Rejected"], "2", None),
+        (["PendingManualApproval"], "newest", None),
+    ],
+)
+def test_the_version_that_scores_is_an_approved_one(
+    registry: Registry, approvals: list[str], version: str, found: str | None
+) -> None:
+    for approval in approvals:
+        registry.add({}, approval)
+    event = {"model_package_group_name": GROUP, "version": version}
+    outcome = invoke("compare", event, endpoint_url=registry.url, module="find")
+    if found:
+        assert outcome.result["version"] == found
+        assert outcome.result["model_package_arn"].endswith(f"/{GROUP}/{found}")
+    else:
+        assert f"has no approved version {version}; approved: " in outcome.error

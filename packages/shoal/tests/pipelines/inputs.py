@@ -18,6 +18,7 @@ from shoal.settings.sections.file_system import FileSystem
 from shoal.settings.sections.gates import Direction, Gate
 from shoal.settings.sections.mlflow import Mlflow
 from shoal.settings.sections.release import Release
+from shoal.settings.sections.scoring import Scoring
 from shoal.settings.sections.serving import Endpoint, Serving
 from shoal.settings.settings import Environment
 from tests.repository import ROOT
@@ -39,6 +40,7 @@ _ABSENT: dict[str, type[Settings]] = {
     "file_system": FileSystem,
     "mlflow": Mlflow,
     "release": Release,
+    "scoring": Scoring,
     "serving": Serving,
 }
 """The sections that an environment need not have."""

@@ -99,6 +99,7 @@ _COMMANDS = (
     ("runs", "models.runs", "List the runs of ENV: what each measured, took and cost."),
     ("schedule", "models.schedule", "When the pipeline of an environment starts by itself."),
     ("schema", "platform.schema", "Print the schemas of what verbs print with --json."),
+    ("score", "models.score", "Score the rows of ENV's dataset with an approved model."),
     ("status", "models.executions", "Show the executions of ENV, or the steps of EXECUTION."),
     ("stop", "models.executions", "Ask EXECUTION (an ARN, an id, or `latest`) to stop."),
     ("synth", "platform.deployment", "Write the CloudFormation templates of ENV, or of all."),

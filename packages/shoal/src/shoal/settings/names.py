@@ -45,6 +45,8 @@ class Names:
     environment: Environment
     is_shared: bool = False
     """Whether they are of what all workloads share."""
+    part: str = ""
+    """The pipeline beside the one that trains, if they are of one: score."""
 
     @property
     def shared(self) -> Names:
@@ -94,8 +96,19 @@ class Names:
         return own | {each: every[each] for each in activated if each in every}
 
     @property
+    def scoring(self) -> Names:
+        """The names of the pipeline that scores, with what starts it by itself as its own."""
+        environment, scoring = self.environment, self.environment.scoring
+        own = {
+            "schedules": scoring.schedules if scoring else (),
+            "data": environment.data.model_copy(update={"on_manifest": None}),
+            "pipeline": None,
+        }
+        return replace(self, environment=environment.model_copy(update=own), part="score")
+
+    @property
     def pipeline(self) -> str:
-        return self.prefix
+        return f"{self.prefix}-{self.part}" if self.part else self.prefix
 
     @property
     def model_package_group(self) -> str:
@@ -159,11 +172,11 @@ class Names:
 
         Role names are global in the account, so the region is in it.
         """
-        return f"{self.prefix}-{self.environment.region}-{actor}"
+        return f"{self.pipeline}-{self.environment.region}-{actor}"
 
     def function(self, purpose: str) -> str:
         """Return the name of the Lambda function for `purpose`: smoke-test, teardown."""
-        return f"{self.prefix}-{purpose}"
+        return f"{self.pipeline}-{purpose}"
 
     def dead_letters(self, purpose: str) -> str:
         """Return the name of the queue of what could not be delivered to the function for
@@ -224,7 +237,7 @@ class Names:
     @property
     def schedule_group(self) -> str:
         """Name of the group that holds the environment's schedules."""
-        return self.prefix
+        return self.pipeline
 
     def schedule_arn(self, schedule: str) -> str:
         return self.arn("scheduler", f"schedule/{self.schedule_group}/{schedule}")

@@ -36,6 +36,7 @@ from shoal.settings.sections.observability import Observability
 from shoal.settings.sections.regions import resource_types_not_in
 from shoal.settings.sections.release import Release
 from shoal.settings.sections.schedules import Schedule
+from shoal.settings.sections.scoring import Scoring
 from shoal.settings.sections.secrets import SecretName, SecretVariable, interface_endpoints
 from shoal.settings.sections.serving import NO_RECIPE, Endpoint, Serving, default_recipe
 from shoal.settings.sections.tags import AllocationTags, RequiredTags, Tags
@@ -239,6 +240,8 @@ class WorkloadSettings(Settings):
     """Alarms, budget and logs."""
     schedules: tuple[Schedule, ...] = ()
     """When the pipeline starts by itself; see `shoal docs decisions/schedules`."""
+    scoring: Scoring | None = None
+    """Rows that an approved model answers in a batch: by `shoal score`, or by schedule."""
     pipeline: PipelineFunction | None = None
     """Your own pipeline instead of Shoal's: `module:function` in lower case, from the repository
     root; see `shoal docs own-pipeline`.

@@ -29,6 +29,7 @@ from shoal.settings.loading.workload import load_workload, workload_file, worklo
 from shoal.settings.names import Names
 from shoal.settings.parsing.plain_files import problems_in
 from shoal.settings.sections.channels import Channel, path_parameter, uri_parameter
+from shoal.settings.sections.scoring import FOLDER as ROWS
 from shoal.settings.settings import Environment
 from shoal.verbs.workspace import Session
 
@@ -47,7 +48,9 @@ def upload_workload(
     Returns the number of uploaded files. Raises DatasetError, also where there is neither a script
     nor a folder.
     """
-    uri, channels = Names(environment).dataset_uri, environment.data.in_dataset
+    uri, channels = Names(environment).dataset_uri, dict[str, Channel](environment.data.in_dataset)
+    if environment.scoring:
+        channels[ROWS] = Channel(optional=True)
     if folder:
         return upload_folder(target, folder, uri, channels, report)
     script = require(environment, root)
@@ -175,7 +178,7 @@ def upload_folder(
     count = _upload(target, folder, paths, uri, there, report)
     for name in empty:
         report(Note(f"no files are at {uri}/{name}/ yet; `--from` a folder with {name}/ has some"))
-    for name in channels:
+    for name in channels.keys() - {ROWS}:
         before = {key.removeprefix(f"{name}/") for key in there if key.startswith(f"{name}/")}
         if files[name] and (others := before - {*files[name]}):
             more = f" and {len(others) - 1} more" if len(others) > 1 else ""

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from shoal.aws import inventory
+from shoal.aws import inventory, registry
 from shoal.aws.cdk import Cdk
 from shoal.aws.events import Detail, Note, Planned, Report
 from shoal.aws.inventory import Owner, Resource
@@ -25,7 +25,7 @@ from shoal.page.history import json_of, with_others
 from shoal.page.page import page
 from shoal.settings.names import Names
 from shoal.settings.settings import Environment
-from shoal.verbs import dataset
+from shoal.verbs import dataset, score
 from shoal.verbs.build_images import build_missing
 from shoal.verbs.destroy.teardown import Teardown, refuse_if_protected, remove_bootstrap
 from shoal.verbs.doctor.image import refuse_built_image
@@ -98,6 +98,7 @@ class Demo:
             Phase("deploy", self._deploy, self._destroy, "destroy"),
             Phase("data", self._upload),
             Phase("execute", self._execute, self._report, "report"),
+            *((Phase("score", self._score),) if self.environment.scoring else ()),
         )
 
     @property
@@ -226,6 +227,18 @@ class Demo:
         self.arn = arn = pipeline.start(self.parameters)
         follower = Follower(pipeline, arn, self.report, LOCAL_POLL_S, self.logs, metrics=metrics)
         follower.raise_unless_succeeded(follower.follow())
+
+    def _score(self) -> None:
+        """Approve the version, as a person would, and let it score."""
+        session, target = self.session, self.session.target
+        newest, _ = registry.versions(target, session.names.model_package_group)[0]
+        registry.approve(target, newest, "for the demo")
+        arn, pipeline = score.start(session, None), session.scoring.pipeline
+        follower = Follower(pipeline, arn, self.report, LOCAL_POLL_S, self.logs)
+        execution = follower.follow()
+        follower.raise_unless_succeeded(execution)
+        for line in score.results(session, execution).lines:
+            self.report(Note(line))
 
     def _report(self) -> None:
         """Write the page of the run and its data, however it ended."""

@@ -106,11 +106,19 @@ class Session:
     target: Target
     views: tuple[Environment, ...] = ()
     """All of the environment's workloads, where it is opened as a whole."""
+    scores: bool = False
+    """Whether its pipeline is the one that scores."""
+
+    @property
+    def scoring(self) -> Session:
+        """The same, with the pipeline that scores."""
+        return replace(self, scores=True)
 
     @property
     def names(self) -> Names:
         """The workload's names; of the whole, those of what its workloads share."""
         names = Names(self.environment)
+        names = names.scoring if self.scores else names
         return names.shared if self.views else names
 
     @property

@@ -72,7 +72,11 @@ class PipelineRole(ActorRole):
             source=f"{names.pipeline_arn}/*",
         )
         self.deny_approval()
-        self.allow_part("register", outputs=[names.folder("evaluation"), names.folder(SEALED)])
+        if names.part:
+            self.allow_part("see-packages")
+        else:
+            folders = [names.folder("evaluation"), names.folder(SEALED)]
+            self.allow_part("register", outputs=folders)
         if names.environment.training.keeps_files:
             self.allow_list({names.bucket("artifacts")}, {names.folder(SEALED)})
         self._allow_every_job(definition, training, key)

@@ -12,7 +12,6 @@ from constructs import Construct
 
 from shoal.pipelines.limits import every_step
 from shoal.settings.names import Names
-from shoal.settings.settings import Environment
 
 _IMAGE_KEYS = ("TrainingImage", "ImageUri", "Image")
 
@@ -35,7 +34,7 @@ class TrainingPipeline(Construct):
             "Pipeline",
             pipeline_name=names.pipeline,
             pipeline_display_name=names.pipeline,
-            pipeline_description=_description(names.environment),
+            pipeline_description=_description(names),
             role_arn=role.role_arn,
             # One Fn::Join: CDK tokens are resolved at deployment, everything else is escaped now.
             pipeline_definition={
@@ -47,7 +46,10 @@ class TrainingPipeline(Construct):
         self.resource.node.add_dependency(role)
 
 
-def _description(environment: Environment) -> str:
+def _description(names: Names) -> str:
+    environment = names.environment
+    if names.part:
+        return f"Scores with an approved model of {environment.workload}"
     if environment.endpoint is None:
         return f"Trains, evaluates, seals and registers {environment.workload}"
     return f"Trains, evaluates, seals, registers, deploys and tests {environment.workload}"

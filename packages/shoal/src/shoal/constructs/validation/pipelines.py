@@ -18,6 +18,7 @@ _NAME = re.compile(r"[a-z0-9](-*[a-z0-9]){0,255}")
 _NOT_ALL_TRAFFIC = (
     "no security group of its jobs allows itself all traffic both ways, which EFA needs"
 )
+_TRAINS = re.compile(r"\bType\W+(Training|Tuning)\b")
 _GROUP_ID = re.compile(r"\bsg-[0-9a-f]{8,17}\b")
 
 
@@ -50,10 +51,16 @@ def check_network(templates: Mapping[str, Template]) -> Iterator[tuple[str, Find
             groups += [(template, name) for name in attributed if name in own]
             if (
                 groups
-                and not _GROUP_ID.search(json.dumps(properties))
+                and not _only_scores(text := json.dumps(properties))
+                and not _GROUP_ID.search(text)
                 and not any(security_groups.carries_efa(*each) for each in groups)
             ):
                 yield path, Finding(NETWORK, logical_id, _NOT_ALL_TRAFFIC)
+
+
+def _only_scores(definition: str) -> bool:
+    """Return whether its jobs are transforms, whose one instance talks to no other."""
+    return "Transform" in definition and _TRAINS.search(definition) is None
 
 
 def _own_groups(template: Template) -> set[str]:

@@ -31,7 +31,7 @@ from shoal.settings.loading.rules import is_placeholder_account
 from shoal.settings.parsing.errors import ConfigError, Problem
 from shoal.settings.parsing.plain_files import problems_in
 from shoal.settings.parsing.shared_code import carried_folder
-from shoal.settings.sections import gates
+from shoal.settings.sections import gates, scoring
 from shoal.settings.sections.serving import TrafficType
 from shoal.settings.settings import Environment, GuardRails, Target
 
@@ -119,6 +119,12 @@ def _before_launch(environment: Environment, root: Path | None) -> Iterator[Prob
     yield from slow_expressions.problems(environment)
     if training.require_efa:
         yield from fabric.problems(training, source_code.read(root, training))
+    yield from scoring.problems(
+        environment.scoring,
+        environment.data.channels,
+        serves=environment.endpoint is not None,
+        keeps_files=training.keeps_files,
+    )
     yield from scripts.missing(environment, training.entry_point, root)
     yield from _isolated(environment)
 

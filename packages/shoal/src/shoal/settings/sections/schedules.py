@@ -81,22 +81,27 @@ def rare(schedules: Iterable[Schedule]) -> dict[str, int]:
 
 def problems(schedules: Sequence[Schedule], data: Data) -> Iterator[Problem]:
     """Yield what is wrong with the sections `schedules` and `data.on_manifest`."""
-    yield from _names(schedules)
-    for index, schedule in enumerate(schedules):
-        yield from _times(schedule, f"schedules[{index}]")
+    yield from expression_problems(schedules, "schedules")
     yield from _values(schedules, data)
     yield from _manifest(data)
 
 
-def _names(schedules: Sequence[Schedule]) -> Iterator[Problem]:
+def expression_problems(schedules: Sequence[Schedule], where: str) -> Iterator[Problem]:
+    """Yield what is wrong with names and times of schedules, which stand at the key `where`."""
+    yield from _names(schedules, where)
+    for index, schedule in enumerate(schedules):
+        yield from _times(schedule, f"{where}[{index}]")
+
+
+def _names(schedules: Sequence[Schedule], where: str) -> Iterator[Problem]:
     names = Counter(schedule.name for schedule in schedules)
     if len(schedules) > MAX_SCHEDULES:
         message = f"has {len(schedules)} entries; at most {MAX_SCHEDULES} are allowed"
-        yield Problem("schedules", message, "remove some")
+        yield Problem(where, message, "remove some")
     for name, count in sorted(names.items()):
         if count > 1:
             message = f"names {name} {count} times; the names must differ"
-            yield Problem("schedules", message, "rename one")
+            yield Problem(where, message, "rename one")
 
 
 def _times(schedule: Schedule, key: str) -> Iterator[Problem]:

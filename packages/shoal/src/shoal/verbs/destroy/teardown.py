@@ -100,9 +100,10 @@ class Teardown:
         workloads = [
             replace(self, names=names) for names in inventory.workloads_of(self.target, self.names)
         ]
-        for each in workloads:
+        pipelines = [*workloads, *(replace(each, names=each.names.scoring) for each in workloads)]
+        for each in pipelines:
             each.pause_schedules()
-        if failures := [failure for each in workloads if (failure := each._failure_to_empty())]:
+        if failures := [failure for each in pipelines if (failure := each._failure_to_empty())]:
             raise failures[0]
         for each in workloads:
             each.remove_unpinned_serving()

@@ -1,0 +1,64 @@
+"""The section `scoring` of an environment file: rows that an approved model answers in a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from shoal.settings.parsing.base import InstanceType, MediaType, Settings
+from shoal.settings.parsing.errors import Problem
+from shoal.settings.sections.schedules import Schedule, expression_problems
+
+FOLDER = "score"
+"""Folder of the dataset with the rows; no channel, so that no training reads them."""
+VERSION_PARAMETER, DATA_PARAMETER = "ModelVersion", "ScoreDataUri"
+NEWEST = "newest"
+"""The value of `ModelVersion` for the newest approved version."""
+
+
+class Scoring(Settings):
+    """How rows are scored; see docs/how-to/score.md."""
+
+    version: Annotated[int, Field(ge=1)] | None = None
+    """The approved version that scores; left out, the newest."""
+    instance_type: InstanceType = "ml.m5.xlarge"
+    """SageMaker instance type of the job."""
+    instance_count: Annotated[int, Field(ge=1, le=100)] = 1
+    """Number of instances; shoal-local takes 1."""
+    content_type: MediaType = "text/csv"
+    """What the objects with rows are."""
+    accept: MediaType = "text/csv"
+    """What the model answers with."""
+    split: Literal["line", "none"] = "line"
+    """Send an object in batches of lines, or whole."""
+    join: Literal["input", "none"] = "none"
+    """`input` puts each row before its answer."""
+    schedules: tuple[Schedule, ...] = ()
+    """When it starts by itself; left out, only `shoal score` starts it."""
+
+
+def problems(
+    scoring: Scoring | None, channels: Collection[str], *, serves: bool, keeps_files: bool
+) -> Iterator[Problem]:
+    """Yield what is wrong with the section."""
+    if scoring is None:
+        return
+    if not serves:
+        yield Problem("scoring", "needs a model that serves", "remove it, or `endpoint: none`")
+    if keeps_files:  # SageMaker API reference, ContainerDefinition.ModelDataSource
+        message = "needs models kept as archives"
+        yield Problem("scoring", message, "remove it, or training.output_compression: none")
+    if FOLDER in channels:
+        message = "is the folder that `scoring` reads, and no training may"
+        yield Problem(f"data.channels.{FOLDER}", message, "rename the channel")
+    if scoring.join == "input" and scoring.split == "none":
+        message = "joins rows with their answers, and split is none"
+        yield Problem("scoring.join", message, "use split: line, or remove it", "input")
+    yield from expression_problems(scoring.schedules, "scoring.schedules")
+    declared = (VERSION_PARAMETER, DATA_PARAMETER)
+    for index, schedule in enumerate(scoring.schedules):
+        for name in sorted(schedule.parameters.keys() - {*declared}):
+            key = f"scoring.schedules[{index}].parameters.{name}"
+            yield Problem(key, "is no parameter of scoring", f"use {' or '.join(declared)}")
