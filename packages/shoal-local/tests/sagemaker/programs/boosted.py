@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import xgboost
@@ -15,11 +16,11 @@ def input_fn(body: bytes, content_type: str) -> xgboost.DMatrix:
     return xgboost.DMatrix(np.array(body.split(), dtype=float).reshape(-1, 1))
 
 
-def predict_fn(rows: xgboost.DMatrix, model: xgboost.Booster) -> np.ndarray:
+def predict_fn(rows: xgboost.DMatrix, model: xgboost.Booster) -> Any:
     return model.predict(rows)
 
 
-def output_fn(predicted: np.ndarray, accept: str) -> str:
+def output_fn(predicted: Any, accept: str) -> str:
     return "\n".join(str(round(float(each))) for each in predicted)
 
 
