@@ -16,7 +16,7 @@ from shoal.constructs.pipeline.infrastructure import StepFunctions, infrastructu
 from shoal.constructs.pipeline.job_roles import JobRoles
 from shoal.constructs.pipeline.model_registry import ModelRegistry
 from shoal.constructs.pipeline.pipeline_role import PipelineRole
-from shoal.constructs.pipeline.scoring import ScoringPipeline
+from shoal.constructs.pipeline.scoring import add_scoring
 from shoal.constructs.pipeline.smoke_test import SmokeTest
 from shoal.constructs.pipeline.training_pipeline import TrainingPipeline, step_names
 from shoal.constructs.schedules.schedules import Schedules
@@ -95,18 +95,8 @@ class PipelineStack(ShoalStack):
             self, "TrainingPipeline", names=names, definition=definition, role=role
         )
         pipeline.node.add_dependency(jobs, *self._parts, registry)
-
-        if names.environment.scoring:
-            answers_in = readable.get(refers_to.endpoint_image_uri or "")
-            ScoringPipeline(
-                self,
-                "Scoring",
-                names=names.scoring,
-                settings=names.environment.scoring,
-                place=hosting,
-                key=data.key,
-                images=[answers_in or launch.inference_image_uri],
-            )
+        image_uri = readable.get(refers_to.endpoint_image_uri or "", launch.inference_image_uri)
+        add_scoring(self, names=names, place=hosting, key=data.key, images=[image_uri])
 
         self.step_names = step_names(definition)
         self.functions = functions.all

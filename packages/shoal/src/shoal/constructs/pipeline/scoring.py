@@ -77,6 +77,22 @@ class ScoringPipeline(Construct):
             Schedules(self, "Schedules", names=names).node.add_dependency(made)
 
 
+def add_scoring(
+    scope: Construct, *, names: Names, place: Place, key: kms.IKey, images: Iterable[str]
+) -> None:
+    """Make what scores, where the environment has a section `scoring`."""
+    if settings := names.environment.scoring:
+        ScoringPipeline(
+            scope,
+            "Scoring",
+            names=names.scoring,
+            settings=settings,
+            place=place,
+            key=key,
+            images=images,
+        )
+
+
 def _model_role(scope: Construct, names: Names, place: Place, key: kms.IKey) -> SageMakerRole:
     """Return the role under which a transform job runs: it reads sealed models and the rows to
     score, and writes results. Source: SageMaker developer guide, "SageMaker roles"; read.
