@@ -72,7 +72,10 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
 def outcome(lake: Lake, actor: str, call: str, key: str) -> str:
     """Return `ok`, or the action that is refused."""
     s3 = lake.owner.other(DEV.account).as_role("s3", Names(DEV).role_arn(actor))
-    places = {"list_objects_v2": {"Prefix": key}, "put_object": {"Key": key, "Body": b"6"}}
+    places: dict[str, dict[str, Any]] = {
+        "list_objects_v2": {"Prefix": key},
+        "put_object": {"Key": key, "Body": b"6"},
+    }
     try:
         getattr(s3, call)(Bucket=BUCKET, **places.get(call, {"Key": key}))
     except ClientError as error:

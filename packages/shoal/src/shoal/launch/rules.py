@@ -211,21 +211,14 @@ def _hosts(case: Case) -> Iterator[Problem]:
 
 @rule(_ANY)
 def _script(case: Case) -> Iterator[Problem]:
-    """Refuse the script of another strategy where the folder has the right one: it would train
-    alone, or not at all.
+    """Refuse the script of another strategy where the folder has the right one (it would train
+    alone, or not at all), and a path for XGBoost's image (its training.py: `run_module`; read).
     """
     own = defaults(case.framework, case.strategy).entry_point
     owners = strategies_with_script(case.framework, case.script)
     if owners and case.script != own and case.code.has(own):
         facts = {"owners": " and ".join(owners), "first": owners[0]}
         yield problem(case, "another strategy's script", own=own, **facts)
-
-
-@rule()
-def _module(case: Case) -> Iterator[Problem]:
-    """XGBoost's image starts a script as a module by its file's name
-    (aws/sagemaker-xgboost-container, training.py; read), which a folder cannot be part of.
-    """
     if case.framework is Framework.XGBOOST and "/" in case.script:
         yield problem(case, "a script in a folder")
 
@@ -391,8 +384,7 @@ def _sharding(case: Case) -> Iterator[Problem]:
     """
     sharding = case.training.hyperparameters.get("sharding")
     if sharding == "fsdp" and case.training.collective is Collective.ALLREDUCE:
-        key = "training.hyperparameters.sharding"
-        yield problem_at(key, sharding, case, "FSDP over AllReduce")
+        yield problem_at("training.hyperparameters.sharding", sharding, case, "FSDP over AllReduce")
 
 
 @rule()
@@ -405,5 +397,4 @@ def _words(case: Case) -> Iterator[Problem]:
             yield problem_at(key, value, case, "words for a shell")
         if is_torchrun and (options := tables.torchrun_options_from(name)):
             some = ", ".join(f"--{option}" for option in options[:3])
-            facts = {"some": some, "option": name}
-            yield problem_at(key, value, case, "torchrun's own options", **facts)
+            yield problem_at(key, value, case, "torchrun's own options", some=some, option=name)

@@ -6,6 +6,7 @@ import ast
 import datetime
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -191,5 +192,9 @@ def test_families_tell_what_an_instance_has(
 def test_xgboosts_image_which_starts_modules_gets_no_watch(
     framework: str, is_watched: bool
 ) -> None:
-    keys = {"strategy": "none", "instance_type": "ml.m5.xlarge", "entry_point": "train.py"}
+    keys: dict[str, Any] = {
+        "strategy": "none",
+        "instance_type": "ml.m5.xlarge",
+        "entry_point": "train.py",
+    }
     assert bool(watch.files(launch(framework=framework, **keys).case)) is is_watched

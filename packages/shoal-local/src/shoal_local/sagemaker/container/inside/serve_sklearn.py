@@ -11,8 +11,7 @@ model_fn, input_fn, predict_fn and output_fn. Stand-ins and their reasons:
 - nginx, which passes requests on to gunicorn in the image, is left out.
 - One worker serves where SAGEMAKER_MODEL_SERVER_WORKERS does not say how many. The image starts one
   for each core, each with a copy of the model.
-- XGBoost's image serves by Multi Model Server, with defaults that read libsvm. Here a script for it
-  has to have all functions.
+- XGBoost's image has defaults that read libsvm. Here a script for it has to have all functions.
 - A model that cannot be loaded ends the container. The image tries again at each ping.
 """
 
