@@ -10,12 +10,13 @@ from __future__ import annotations
 from typing import Any
 
 from shoal.pipelines import step_names
-from shoal.pipelines.expressions import EXECUTION_ARN, EXECUTION_ID, Join, Parameter, Property
+from shoal.pipelines.expressions import EXECUTION_ARN, Join, Parameter, Property
 from shoal.pipelines.graph import Pipeline
 from shoal.pipelines.requests import TRANSFORM_FOLDER, artifacts
 from shoal.pipelines.retries import CREATE_CALL, JOB
+from shoal.pipelines.step_tags import step_tags
 from shoal.pipelines.steps import Lambda, Model, Transform
-from shoal.settings.names import ENVIRONMENT_TAG, EXECUTION_TAG, PIPELINE_TAG, WORKLOAD_TAG, Names
+from shoal.settings.names import Names
 from shoal.settings.sections import scoring
 
 FIND, SCORE = "Find", "Score"
@@ -32,13 +33,7 @@ def scoring_pipeline(
     data = Parameter(scoring.DATA_PARAMETER, "String", rows)
     version = str(settings.version or scoring.NEWEST)
     wanted = Parameter(scoring.VERSION_PARAMETER, "String", version)
-    tags = {
-        PIPELINE_TAG: names.pipeline,
-        EXECUTION_TAG: EXECUTION_ID,
-        ENVIRONMENT_TAG: names.environment.name,
-        **({WORKLOAD_TAG: names.prefix} if names.environment.workloads else {}),
-    }
-    tagged = {"Tags": [{"Key": key, "Value": value} for key, value in tags.items()]}
+    tagged = {"Tags": step_tags(names)}
     model = {
         "ExecutionRoleArn": names.role_arn("model"),
         "PrimaryContainer": {"ModelPackageName": _ARN},

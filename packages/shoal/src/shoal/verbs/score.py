@@ -43,7 +43,7 @@ def start(session: Session, version: int | None) -> str:
     scoring, names = session.environment.scoring, session.names
     if scoring is None:
         file = environment_file(session.environment.name)
-        raise UsageError(f"{file} has no section `scoring`: add one; see docs/how-to/score.md")
+        raise UsageError(f"{file} has no section `scoring`: add one; see `shoal docs how-to/score`")
     target, group, wanted = session.target, names.model_package_group, version or scoring.version
     entries = [(registry.version_of(arn), word) for arn, word in registry.versions(target, group)]
     approved = [number for number, word in entries if word == registry.APPROVED]

@@ -19,7 +19,7 @@ NEWEST = "newest"
 
 
 class Scoring(Settings):
-    """How rows are scored; see docs/how-to/score.md."""
+    """How rows are scored; see `shoal docs how-to/score`."""
 
     version: Annotated[int, Field(ge=1)] | None = None
     """The approved version that scores; left out, the newest."""

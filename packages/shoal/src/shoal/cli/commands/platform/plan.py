@@ -36,7 +36,7 @@ UNKNOWN = "unknown"
     "--permissions",
     "job",
     type=click.Choice(JOBS),
-    help="Print only the policy of people who do this: see docs/how-to/people.md.",
+    help="Print only the policy of people who do this: see `shoal docs how-to/people`.",
 )
 @click.pass_obj
 @answers(
