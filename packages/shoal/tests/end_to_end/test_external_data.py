@@ -43,6 +43,7 @@ def test_a_pipeline_trains_on_another_accounts_data(checkout: Checkout, tmp_path
             s3.put_object(Bucket=BUCKET, Key=f"{name}/1.txt", Body=TEXT.encode() * 20, **sealed)
         (own.root / "environments" / "lab.yaml").write_text(environment(key))
         own.succeed("deploy", "lab", "--local")
+        assert "nothing is to upload" in own.succeed("data", "upload", "lab", "--local")
 
         refused = own.run("run", "lab", "--local", "--follow")
         assert refused.exit_code != 0

@@ -51,6 +51,9 @@ def upload_workload(
     uri, channels = Names(environment).dataset_uri, dict[str, Channel](environment.data.in_dataset)
     if environment.scoring:
         channels[ROWS] = Channel(optional=True)
+    if not channels:
+        report(Note("nothing is to upload: data.channels says where every channel lies"))
+        return 0
     if folder:
         return upload_folder(target, folder, uri, channels, report)
     script = require(environment, root)
