@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from shoal.launch import tables
-from shoal.settings.sections.regions import az_id_prefixes
+from shoal.settings.regions import az_id_prefixes
 
 
 @cache

@@ -15,7 +15,7 @@ import yaml
 from shoal.pipelines.checks.check import check
 from shoal.settings.loading.loader import load
 from shoal.settings.parsing.errors import ConfigError
-from shoal.settings.sections.regions import az_id_prefixes
+from shoal.settings.regions import az_id_prefixes
 from tests.matrix.valid import zones
 from tests.repository import ROOT
 from tests.settings.environment_file import VALID, write

@@ -21,7 +21,7 @@ from cfnlint.runner import Runner
 from cfnlint.schema import PROVIDER_SCHEMA_MANAGER
 
 from shoal.constructs.node import use_installed_node
-from shoal.settings.sections.regions import az_id_prefixes, resource_types_not_in
+from shoal.settings.regions import az_id_prefixes, resource_types_not_in
 from tests.matrix.regions import smddp_regions
 from tests.matrix.valid import CASES, environment
 

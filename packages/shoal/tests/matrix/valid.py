@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal.settings.loading.loader import load
-from shoal.settings.sections.regions import az_id_prefixes
+from shoal.settings.regions import az_id_prefixes
 from shoal.settings.settings import Environment
 from tests.matrix.regions import smddp_regions
 from tests.settings.environment_file import write_settings

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from shoal.pipelines.checks.script_options import problems_of, risks_of
-from shoal.settings.sections.hyperparameters import as_argument, as_sent
+from shoal.settings.hyperparameters import as_argument, as_sent
 from shoal.settings.settings import Training
 from tests.tables import table
 

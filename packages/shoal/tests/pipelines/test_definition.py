@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from shoal.pipelines import shapes
 from shoal.pipelines.infrastructure import MountedFileSystem
+from shoal.pipelines.validation import shapes
 from shoal.settings.parsing.errors import LaunchError
 from shoal.settings.settings import WorkloadSettings
 from tests.pipelines.inputs import (

@@ -10,12 +10,12 @@ import pytest
 
 from shoal.launch import launch_of
 from shoal.launch.errors import GraphError
-from shoal.pipelines import shapes
 from shoal.pipelines.expressions import Property
 from shoal.pipelines.graph import Pipeline
 from shoal.pipelines.limits import Limits, limits, queue_names
 from shoal.pipelines.own_pipeline import definition_of
 from shoal.pipelines.steps import Lambda
+from shoal.pipelines.validation import shapes
 from shoal.settings.parsing.errors import ConfigError
 from tests.pipelines.inputs import environment, golden, infrastructure, set_at
 from tests.repository import CHECKOUT

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from shoal.pipelines import shapes
 from shoal.pipelines.scoring import scoring_pipeline
+from shoal.pipelines.validation import shapes
 from shoal.settings.names import Names
 from shoal.settings.sections.scoring import Scoring
 from tests.pipelines.inputs import environment

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shoal.launch.errors import ArgumentsError
-from shoal.pipelines import shapes
+from shoal.pipelines.validation import shapes
 from tests.pipelines.inputs import definition, set_at
 from tests.tables import table
 

@@ -13,6 +13,7 @@ import pytest
 import yaml
 from cfnlint.schema import PROVIDER_SCHEMA_MANAGER, ResourceNotFoundError
 
+from shoal.settings import regions
 from shoal.settings.frameworks import Framework
 from shoal.settings.loading.loader import load
 from shoal.settings.loading.rules import (
@@ -22,8 +23,7 @@ from shoal.settings.loading.rules import (
     problems_between,
 )
 from shoal.settings.names import Names
-from shoal.settings.sections import regions
-from shoal.settings.sections.regions import az_id_prefixes, resource_types_not_in
+from shoal.settings.regions import az_id_prefixes, resource_types_not_in
 from shoal.settings.settings import Environment
 from tests.settings.environment_file import VALID, lines_with, write
 from tests.settings.releases import CONTENT

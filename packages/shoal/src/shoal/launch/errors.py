@@ -3,7 +3,7 @@
 DefinitionError         it cannot be sent to SageMaker; one line per mistake, each names the step
 ├── GraphError          names, references, cycles, branches, retries, limits
 (`shoal.pipelines.graph`) └── ArgumentsError      a step's Arguments are not a Create call's
-request (`shoal.pipelines.shapes`)
+request (`shoal.pipelines.validation.shapes`)
 """
 
 from __future__ import annotations

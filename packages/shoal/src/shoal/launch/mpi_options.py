@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 
 from shoal.launch import tables
 from shoal.launch.contract import OPTIMIZE_SDP, Contract
-from shoal.settings.sections.hyperparameters import shell_characters
+from shoal.settings.hyperparameters import shell_characters
 
 Mistake = tuple[str, str]
 """What would happen, and what to write instead."""

@@ -13,10 +13,10 @@ from shoal.launch.case import SMDDP, Case
 from shoal.launch.contract import Contract
 from shoal.launch.notices import notices_of
 from shoal.settings.frameworks import CLASSICAL, Framework
+from shoal.settings.hyperparameters import HyperparameterValue
 from shoal.settings.loading.loader import environment_file
 from shoal.settings.loading.rules import MAX_HYPERPARAMETERS
 from shoal.settings.parsing.errors import LaunchError
-from shoal.settings.sections.hyperparameters import HyperparameterValue
 from shoal.settings.sections.serving import Endpoint
 from shoal.settings.settings import Environment, Strategy, Training
 

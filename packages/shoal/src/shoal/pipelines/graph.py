@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from shoal.launch.errors import GraphError
-from shoal.pipelines import graph_rules
 from shoal.pipelines.expressions import Parameter
 from shoal.pipelines.steps import Step
+from shoal.pipelines.validation import graph_rules
 
 
 @dataclass(frozen=True)

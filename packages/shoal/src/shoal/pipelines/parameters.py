@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from shoal.launch import Launch
 from shoal.pipelines.expressions import Parameter
 from shoal.pipelines.infrastructure import Infrastructure
-from shoal.settings.names import Names
-from shoal.settings.sections.channels import MANIFEST_PARAMETER, path_parameter, uri_parameter
-from shoal.settings.sections.gates import Bound, bounds
-from shoal.settings.sections.hyperparameters import (
+from shoal.settings.hyperparameters import (
     HyperparameterValue,
     as_text,
     parameter_name,
     parameter_type,
 )
+from shoal.settings.names import Names
+from shoal.settings.sections.channels import MANIFEST_PARAMETER, path_parameter, uri_parameter
+from shoal.settings.sections.gates import Bound, bounds
 from shoal.settings.settings import Environment
 
 # what the registry keeps of an execution that a person or a schedule started: it takes no empty

@@ -25,6 +25,7 @@ from shoal.settings.parsing.base import (
     Settings,
     Slug,
 )
+from shoal.settings.regions import resource_types_not_in
 from shoal.settings.sections.channels import Data
 from shoal.settings.sections.delivery import Delivery
 from shoal.settings.sections.evaluation import Evaluation
@@ -33,14 +34,13 @@ from shoal.settings.sections.gates import Direction, LogMetricName, Metric, dire
 from shoal.settings.sections.mlflow import Mlflow
 from shoal.settings.sections.network import InterfaceEndpoint, Network
 from shoal.settings.sections.observability import Observability
-from shoal.settings.sections.regions import resource_types_not_in
 from shoal.settings.sections.release import Release
 from shoal.settings.sections.schedules import Schedule
 from shoal.settings.sections.scoring import Scoring
 from shoal.settings.sections.secrets import SecretName, SecretVariable, interface_endpoints
 from shoal.settings.sections.serving import NO_RECIPE, Endpoint, Serving, default_recipe
-from shoal.settings.sections.tags import AllocationTags, RequiredTags, Tags
 from shoal.settings.strategies import Defaults, defaults
+from shoal.settings.tags import AllocationTags, RequiredTags, Tags
 
 PolicyName = Annotated[
     str, StringConstraints(pattern=r"^([A-Za-z0-9_+=,.@-]+/)*[A-Za-z0-9_+=,.@-]{1,128}$")

@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from shoal.costs import prices
-from shoal.pipelines.shapes import values_of
+from shoal.pipelines.validation.shapes import values_of
+from shoal.settings.regions import az_id_prefixes
 from shoal.settings.sections.file_system import THROUGHPUTS, DeploymentType, FileSystem
-from shoal.settings.sections.regions import az_id_prefixes
 from tests.repository import ROOT
 from tests.tables import rows
 

@@ -9,7 +9,7 @@ import pytest
 
 from shoal.launch import fabric
 from shoal.launch.source_code import SourceCode, read
-from shoal.pipelines.shapes import values_of
+from shoal.pipelines.validation.shapes import values_of
 from shoal.settings.frameworks import Framework
 from shoal.settings.settings import Strategy, Training
 from tests.pipelines.launch.shipped import shipped

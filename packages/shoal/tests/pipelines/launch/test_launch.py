@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shoal.launch import Launch, tables
-from shoal.settings.sections.hyperparameters import HyperparameterValue
+from shoal.settings.hyperparameters import HyperparameterValue
 from shoal.settings.settings import Training
 from tests.pipelines.inputs import definition_for, environment, golden, infrastructure
 from tests.pipelines.launch import shipped

@@ -12,7 +12,7 @@ import pytest
 
 from shoal.launch import recipes, tables
 from shoal.launch.recipes import ami_of, build_arguments, content_tag
-from shoal.pipelines import shapes
+from shoal.pipelines.validation import shapes
 from shoal.settings.sections.serving import default_recipe
 from shoal.settings.settings import Environment
 from tests.pipelines.launch.shipped import launch

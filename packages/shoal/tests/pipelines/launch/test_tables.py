@@ -12,11 +12,11 @@ import pytest
 
 from shoal.launch import tables, watch
 from shoal.launch.image_uri import aws_image
-from shoal.pipelines import shapes
+from shoal.pipelines.validation import shapes
 from shoal.settings.frameworks import CLASSICAL, Framework
 from shoal.settings.loading.workload import load_workload
 from shoal.settings.parsing.shared_code import python_files
-from shoal.settings.sections.regions import az_id_prefixes
+from shoal.settings.regions import az_id_prefixes
 from shoal.settings.settings import Strategy
 from tests.pipelines.launch.shipped import launch
 from tests.repository import ROOT

@@ -16,8 +16,8 @@ import pytest
 import yaml
 
 from shoal.launch import resolve, tables
+from shoal.settings.hyperparameters import HyperparameterValue
 from shoal.settings.loading.loader import load_environment, strategy_names
-from shoal.settings.sections.hyperparameters import HyperparameterValue
 from shoal.settings.settings import Training
 from shoal_local.runtimes.build import build
 from shoal_local.runtimes.catalog import runtimes

@@ -13,9 +13,9 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from shoal.constructs.functions.python_function import PythonFunction
+from shoal.settings.hyperparameters import as_text
 from shoal.settings.names import Names
 from shoal.settings.sections.channels import MANIFEST_PARAMETER, uri_parameter
-from shoal.settings.sections.hyperparameters import as_text
 
 _RETRIES = 2
 _OLDEST = cdk.Duration.hours(1)

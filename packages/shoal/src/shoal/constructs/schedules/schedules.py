@@ -19,8 +19,8 @@ from shoal.constructs.roles.acknowledge import acknowledge
 from shoal.constructs.roles.actor_role import ActorRole
 from shoal.constructs.schedules.manifest_start import manifest_variables, start_on_manifest
 from shoal.constructs.teardown.sweeper import NAMESPACE
+from shoal.settings.hyperparameters import as_text
 from shoal.settings.names import Names
-from shoal.settings.sections.hyperparameters import as_text
 from shoal.settings.sections.schedules import DELIVERY_MINUTES, Schedule
 
 PURPOSE = "start"

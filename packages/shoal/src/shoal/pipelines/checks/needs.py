@@ -16,10 +16,10 @@ from pydantic import Field, ValidationError
 
 from shoal.launch import launch_of, tables
 from shoal.settings.capacity import Capacity
+from shoal.settings.hyperparameters import HyperparameterValue, as_text
 from shoal.settings.loading.workload import FOLDER, load_workload, workload_file, workload_folder
 from shoal.settings.parsing.base import Settings
 from shoal.settings.parsing.errors import ConfigError, Problem
-from shoal.settings.sections.hyperparameters import HyperparameterValue, as_text
 from shoal.settings.settings import Environment
 
 NAME = "plan"

@@ -1,5 +1,5 @@
 """The rules of a definition that a user wrote: it must fit the roles and the teardown guard around
-it. Before, `shoal.pipelines.graph_rules` checks its graph and `shoal.pipelines.shapes` the requests
+it. Before, `graph_rules` of shoal.pipelines.validation checks its graph, and `shapes` the requests
 of its steps.
 """
 
@@ -22,7 +22,7 @@ from shoal.pipelines.limits import (
     run_time,
 )
 from shoal.pipelines.requests import TRANSFORM_FOLDER, artifacts
-from shoal.pipelines.shapes import CREATE_CALLS
+from shoal.pipelines.validation.shapes import CREATE_CALLS
 from shoal.settings.names import Names
 from shoal.settings.settings import Environment
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from shoal.pipelines.checks.parsers import Added, Parser, modules_of, parser_of
+from shoal.settings.hyperparameters import as_argument, as_sent, parameter_name
 from shoal.settings.parsing.errors import Problem
-from shoal.settings.sections.hyperparameters import as_argument, as_sent, parameter_name
 from shoal.settings.settings import Training
 
 _OF_JOB = ("-dir", "_dir")

@@ -6,6 +6,13 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
+from shoal.settings import regions, tags
+from shoal.settings.hyperparameters import (
+    PIPELINE_PARAMETERS,
+    as_text,
+    parameter_name,
+    shell_characters,
+)
 from shoal.settings.names import SEALED, Names
 from shoal.settings.parsing.errors import Problem, with_values
 from shoal.settings.sections import (
@@ -15,20 +22,12 @@ from shoal.settings.sections import (
     mlflow,
     network,
     observability,
-    regions,
     release,
     schedules,
     secrets,
     serving,
-    tags,
 )
 from shoal.settings.sections.channels import MANIFEST_PARAMETER, path_parameter, uri_parameter
-from shoal.settings.sections.hyperparameters import (
-    PIPELINE_PARAMETERS,
-    as_text,
-    parameter_name,
-    shell_characters,
-)
 from shoal.settings.settings import Environment, GuardRails
 
 MAX_BUCKET_NAME = 63  # https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html

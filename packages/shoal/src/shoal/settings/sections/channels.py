@@ -15,10 +15,10 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
+from shoal.settings.hyperparameters import parameter_name
 from shoal.settings.parsing.base import AccountId, MediaType, Settings, Slug
 from shoal.settings.parsing.errors import Problem
 from shoal.settings.parsing.yaml_file import read_table
-from shoal.settings.sections.hyperparameters import parameter_name
 
 ChannelName = Annotated[
     str, StringConstraints(pattern=r"^[a-z][a-z0-9]*(_[a-z0-9]+)*$", max_length=24)

@@ -13,9 +13,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
+from shoal.settings.hyperparameters import parameter_name
 from shoal.settings.parsing.base import Settings
 from shoal.settings.parsing.errors import Problem
-from shoal.settings.sections.hyperparameters import parameter_name
 
 LogMetricName = Annotated[
     str,

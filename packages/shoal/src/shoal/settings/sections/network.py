@@ -22,7 +22,7 @@ from pydantic import Field, StringConstraints
 
 from shoal.settings.parsing.base import AzId, Settings
 from shoal.settings.parsing.errors import Problem
-from shoal.settings.sections.regions import az_id_prefixes, region_of_az_id
+from shoal.settings.regions import az_id_prefixes, region_of_az_id
 
 VpcId = Annotated[str, StringConstraints(pattern=r"^vpc-([0-9a-f]{8}|[0-9a-f]{17})$")]
 SubnetId = Annotated[str, StringConstraints(pattern=r"^subnet-([0-9a-f]{8}|[0-9a-f]{17})$")]

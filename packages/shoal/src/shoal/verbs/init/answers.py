@@ -16,7 +16,7 @@ from shoal.settings.loading.pydantic_errors import typed
 from shoal.settings.parsing.base import AccountId, Settings, Slug
 from shoal.settings.parsing.errors import ConfigError, Problem
 from shoal.settings.parsing.yaml_file import parse_file
-from shoal.settings.sections.regions import problems_of_region
+from shoal.settings.regions import problems_of_region
 from shoal.verbs.new_workload import TASKS, TRAINERS, require_name
 
 FILE = ".shoal-answers.yaml"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from shoal.errors import ToolMissingError
 from shoal.settings.loading.schema import schema_texts
-from shoal.settings.sections.regions import az_id_prefixes
+from shoal.settings.regions import az_id_prefixes
 from shoal.top_level import TOP_LEVEL
 from shoal.verbs.init import answers
 from shoal.verbs.init.answers import Answers, read_answers, text_of

@@ -72,7 +72,7 @@ def problems_of_region(key: str, region: str) -> Iterator[Problem]:
             "is not a region of the partition `aws` that this project knows; known:"
             f" {', '.join(regions)}"
         )
-        advice = "choose one, or add it to Shoal's settings/sections/regions.yaml"
+        advice = "choose one, or add it to Shoal's settings/regions.yaml"
         # letters that changed places, first: us-esat-1 is as near to us-west-1 as to us-east-1
         anagrams = [each for each in regions if sorted(each) == sorted(region)]
         close = difflib.get_close_matches(region, regions, n=3)

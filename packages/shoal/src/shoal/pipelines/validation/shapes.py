@@ -15,8 +15,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from shoal.launch.errors import ArgumentsError
-from shoal.pipelines.graph_rules import references_in
 from shoal.pipelines.limits import every_step
+from shoal.pipelines.validation.graph_rules import references_in
 
 if TYPE_CHECKING:
     from botocore.model import ServiceModel
