@@ -70,10 +70,11 @@ class Judge:
         ranks = [(now - at, rank) for at, rank in heard if "gone" not in rank]
         if not ranks or "end" in self._order:
             return
-        ticks, slowest_s, collectives, is_grouped = (
-            max(rank.get(name, 0) for _, rank in ranks)
-            for name in ("ticks", "slowest_s", "collectives", "is_grouped")
+        ticks, slowest_s, collectives = (  # also of those that have ended, as rank 0 may
+            max(rank.get(name, 0) for _, rank in heard)
+            for name in ("ticks", "slowest_s", "collectives")
         )
+        is_grouped = any(rank.get("is_grouped") for _, rank in ranks)
         budget_s, is_known = max(self._config["stall_s"], 3 * slowest_s), ticks >= KNOWN_TICKS
         quiet_s = min(rank["quiet_s" if is_known else "silent_s"] + age for age, rank in ranks)
         self._next_s = self._next_s if quiet_s >= self._quiet_s else 0.0
@@ -93,6 +94,8 @@ class Judge:
             )
             return
         dumps = self._dumps()
+        if all("gone" in rank for _, rank in self._heard.values()):  # the job has ended meanwhile
+            return
         behind, sentence = diagnosis(dumps)
         blamed = [dumps[number] for number in behind or dumps]
         names = (name for rank in blamed for _, _, name in rank.get("stack", ()))
