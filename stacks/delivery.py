@@ -1,8 +1,6 @@
 """Lets GitHub's workflows deploy without a secret: an account's identity provider, and roles for
-each of its environments.
-
-There is one stack per account and project, outside the stages, because it must exist before any
-workflow can deploy. A person deploys it once.
+each of its environments. One stack per account and project, outside the stages: a person deploys it
+once, before any workflow can deploy.
 """
 
 from __future__ import annotations
@@ -30,7 +28,6 @@ class DeliveryStack(cdk.Stack):
             stack_name=f"shoal-{first.project}-delivery",
             env=cdk.Environment(account=first.account, region=first.region),
             termination_protection=any(each.protect for each in environments),
-            tags=first.tags,
         )
         tag(self, first.tags)
         provider = identity_provider(self, "GitHub", environments)

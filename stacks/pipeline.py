@@ -95,8 +95,7 @@ class PipelineStack(ShoalStack):
             self, "TrainingPipeline", names=names, definition=definition, role=role
         )
         pipeline.node.add_dependency(jobs, *self._parts, registry)
-        image_uri = readable.get(refers_to.endpoint_image_uri or "", launch.inference_image_uri)
-        add_scoring(self, names=names, place=hosting, key=data.key, images=[image_uri])
+        add_scoring(self, names=names, place=hosting, key=data.key, launch=launch, built=readable)
 
         self.step_names = step_names(definition)
         self.functions = functions.all

@@ -175,7 +175,7 @@ TRAINING = [
     (of(XGBOOST) | {"HyperParameters": {"num_round": "5"}}, f"built-in algorithm of {XGBOOST}"),
 ]
 PROCESSING = [
-    ({"ProcessingResources": CLUSTER}, "ClusterConfig.InstanceCount is required"),
+    ({"ProcessingResources": CLUSTER}, "ClusterConfig.InstanceType is required"),
     ({"AppSpecification": FAR_PROCESSING}, f"region eu-west-1 in image URI {FAR_TRAINING}. Please"),
     (
         {"ProcessingOutputConfig": ROLLING},

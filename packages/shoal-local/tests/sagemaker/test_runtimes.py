@@ -123,7 +123,7 @@ DIGEST = f"@sha256:{64 * '0'}"
         ("sagemaker-xgboost:1.7-1", "processing", True),
         ("sagemaker-scikit-learn:1.2-1", "training", False),
         ("sagemaker-scikit-learn:latest", "training", False),
-        ("sagemaker-xgboost:1.7-1", "inference", False),
+        ("sagemaker-xgboost:1.7-1", "inference", True),
         ("sagemaker-xgboost:1.0-1-cpu-py3", "training", True),
         ("sagemaker-xgboost:latest", "training", False),
         ("pytorch-training:1.8.0-cpu-py3", "training", True),

@@ -31,9 +31,11 @@ def tag_workload(stack: cdk.Stack, names: Names) -> None:
 
 
 def tag(scope: Construct, tags: Mapping[str, str]) -> None:
-    """Tag everything in `scope`; what is nearer to a resource counts."""
+    """Tag everything in `scope`, and a stack itself; what is nearer to a resource counts."""
     for key, value in tags.items():
         cdk.Tags.of(scope).add(key, value)
+        if isinstance(scope, cdk.Stack):
+            scope.tags.set_tag(key, value, _OVER_THE_STACKS)
 
 
 def _of_all(environment: Environment) -> dict[str, str]:

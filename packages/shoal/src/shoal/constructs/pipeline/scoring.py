@@ -6,7 +6,7 @@ neither training nor registration. What it makes carries its own name and tag.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import aws_cdk as cdk
 from aws_cdk import aws_kms as kms
@@ -19,6 +19,7 @@ from shoal.constructs.roles.guard_rails import Place
 from shoal.constructs.roles.sagemaker_role import SageMakerRole
 from shoal.constructs.schedules.schedules import Schedules
 from shoal.constructs.teardown.teardown_guard import TeardownGuard
+from shoal.launch import Launch
 from shoal.pipelines.requests import TRANSFORM_FOLDER
 from shoal.pipelines.scoring import scoring_pipeline
 from shoal.settings.names import SEALED, Names
@@ -78,9 +79,17 @@ class ScoringPipeline(Construct):
 
 
 def add_scoring(
-    scope: Construct, *, names: Names, place: Place, key: kms.IKey, images: Iterable[str]
+    scope: Construct,
+    *,
+    names: Names,
+    place: Place,
+    key: kms.IKey,
+    launch: Launch,
+    built: Mapping[str, str],
 ) -> None:
-    """Make what scores, where the environment has a section `scoring`."""
+    """Make what scores, where the environment has a section `scoring`; an older version may answer
+    in AWS's image or in one that was built.
+    """
     if settings := names.environment.scoring:
         ScoringPipeline(
             scope,
@@ -89,7 +98,7 @@ def add_scoring(
             settings=settings,
             place=place,
             key=key,
-            images=images,
+            images=[launch.inference_image_uri, *built.values()],
         )
 
 

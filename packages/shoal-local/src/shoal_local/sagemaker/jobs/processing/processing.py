@@ -46,6 +46,7 @@ class ProcessingJobs(Jobs):
                 "processing jobs on this machine: they need files at /opt/ml/processing, and"
                 f" namespaces are refused ({reason})"
             )
+        capacity.candidates(request)  # raises where type or number is not said
         check_processing(request)
         uri, core = request["AppSpecification"]["ImageUri"], self._core
         image = image_for(uri, "processing", core.settings.images, core.context.region)
@@ -53,7 +54,6 @@ class ProcessingJobs(Jobs):
         check_network(core, request.get("NetworkConfig", {}).get("VpcConfig"))
         volume_key = request["ProcessingResources"]["ClusterConfig"].get("VolumeKmsKeyId")
         check_keys(core, request.get("ProcessingOutputConfig", {}).get("KmsKeyId"), volume_key)
-        capacity.candidates(request)  # raises where type or number is not said
         job = self._keep_job(request)
         return self._start(ProcessingRun(job, image), job)
 

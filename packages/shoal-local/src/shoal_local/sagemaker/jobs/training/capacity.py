@@ -96,14 +96,16 @@ def candidates(request: Document) -> list[Candidate]:
     """Return the instances that a request accepts, in its order. Raise ValidationException for a
     request that says none.
     """
-    resources = request.get("ResourceConfig") or request["ProcessingResources"]["ClusterConfig"]
+    place, resources = "ResourceConfig", request.get("ResourceConfig")
+    if resources is None:
+        place, resources = "ClusterConfig", request["ProcessingResources"]["ClusterConfig"]
     count, plan = resources.get("InstanceCount"), resources.get("TrainingPlanArn")
     found = []
     for each in resources.get("InstancePreferences") or [resources]:
         own = each | {"InstanceCount": each.get("InstanceCount", count)}
         for field in ("InstanceType", "InstanceCount"):
             if own.get(field) is None:
-                raise invalid(f"ResourceConfig.{field} is required")
+                raise invalid(f"{place}.{field} is required")
         named = next(iter(each.get("TrainingPlanArns", ())), plan)
         found.append(Candidate(own["InstanceType"], own["InstanceCount"], named))
     return found
