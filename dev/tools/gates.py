@@ -50,7 +50,12 @@ WITHOUT_AWS = {
 """Tests that start neither shoal-local nor a training job."""
 WITH_PACKAGES = {
     SHOAL_LOCAL: ("tests",),
-    SHOAL: ("tests/workflows", "tests/verbs/upgrade", "tests/test_wheel.py"),
+    SHOAL: (
+        "tests/end_to_end/test_scoring.py",
+        "tests/test_wheel.py",
+        "tests/verbs/upgrade",
+        "tests/workflows",
+    ),
 }
 """Tests that install from the package registry."""
 _WORKERS = str((os.cpu_count() or 1) + 1)

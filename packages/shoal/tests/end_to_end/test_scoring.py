@@ -24,6 +24,7 @@ def succeeded(pipeline: Pipeline) -> int:
     return [each["PipelineExecutionStatus"] for each in pipeline.executions()].count("Succeeded")
 
 
+@pytest.mark.registry  # the runtime of scikit-learn
 @pytest.mark.nightly
 @pytest.mark.timeout(1200)
 def test_an_approved_version_scores_by_hand_and_by_schedule(
