@@ -19,6 +19,8 @@ FAST = (
     "CreateEndpointConfig-answer-lost-only-tags",
 )
 _TABLE = table(__file__, "cases.yaml")
+CAPACITY: dict[str, Any] = _TABLE["capacity"]
+"""What the emulator's capacity file says."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,16 @@ class Trouble:
     packages: tuple[int, int] = (0, 0)
     """How few and how many versions may be registered."""
     max_runtime_s: int | None = None
+    types: tuple[str, ...] = ()
+    """The instance types that the training job asks for, in this order."""
+    max_pending_s: int | None = None
+    told: str = ""
+    """What the page says of it, besides the texts of `rules`."""
     startup_s: int | None = None
     """How long the endpoint's container may take to answer; AWS takes no less than 60."""
+
+
+NOTHING_WRONG = Trouble("nothing", "wrong", "Succeeded", packages=(1, 1))
 
 
 @dataclass(frozen=True)
@@ -110,8 +120,9 @@ def troubles() -> Iterator[Trouble]:
             words = {"STEP": step, "CREATE": _TABLE["creates"].get(step)}
             for row in group["rows"]:
                 fields = _filled(shared | row, words)
-                packages = tuple(fields.get("packages", (0, 0)))
-                yield Trouble(step, **fields | {"packages": packages})
+                lists = {"packages": (0, 0), "types": ()}
+                tuples = {key: tuple(fields.get(key, none)) for key, none in lists.items()}
+                yield Trouble(step, **fields | tuples)
 
 
 def _filled(row: dict[str, Any], words: dict[str, Any]) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from shoal.settings.loading.loader import load_workloads
 from shoal.settings.names import Names
 from shoal.settings.sections.serving import NO_RECIPE, Endpoint
 from shoal.settings.settings import Environment
+from tests.chaos.cases import CAPACITY
 from tests.functions.make_digits import digits_file
 from tests.repository import ROOT, link_checkout
 
@@ -111,11 +112,12 @@ def with_small_jobs(dev: Environment) -> Environment:
     """Return `dev` with small jobs; everything that tears down is as it is."""
     pools = Capacity(keep_alive_s=3600)  # longer than a case: who ends them is the teardown
     small = {"source_dir": SOURCE, "hyperparameters": {"fault": 0}, "capacity": pools}
+    others = {"other_instance_types": tuple(CAPACITY)}  # what the roles let a variant ask for
     # the bystander's job waits longer than all cases take
     long = {"max_runtime_s": 24 * 3600}
     return dev.model_copy(
         update={
-            "training": dev.training.model_copy(update=small),
+            "training": dev.training.model_copy(update=small | others),
             "evaluation": dev.evaluation.model_copy(update=long),
             "endpoint": Endpoint(max_latency_ms=60_000, ttl_minutes=10, build_image=NO_RECIPE),
         }

@@ -20,7 +20,7 @@ from typing import Any
 from local_kit.control import eventually
 from shoal.settings.names import WORKLOAD_TAG, Names
 from tests.chaos.bystanders import with_wait
-from tests.chaos.cases import Case, Circumstance, Trouble, cases
+from tests.chaos.cases import NOTHING_WRONG, Case, Circumstance, cases
 from tests.chaos.rig import (
     CLEAN_LIMIT_S,
     END_LIMIT_S,
@@ -33,9 +33,7 @@ from tests.chaos.world import World
 
 _POLL_S = 0.2
 _GO, _OUTPUT = "/tmp/go", "/opt/ml/processing/output/evaluation/went"
-_SUCCEEDS = Case(
-    Trouble("nothing", "wrong", "Succeeded", packages=(1, 1)), Circumstance("all layers")
-)
+_SUCCEEDS = Case(NOTHING_WRONG, Circumstance("all layers"))
 _DELETIONS = ("DeleteEndpoint", "DeleteEndpointConfig", "DeleteModel")
 _READS = ("BatchGet", "Describe", "Filter", "Get", "Head", "List", "Query")
 _HELD = (

@@ -20,7 +20,7 @@ from local_kit.control import eventually
 from shoal.page.record import record
 from shoal.settings.names import EXECUTION_TAG
 from tests.chaos.bystanders import Bystanders
-from tests.chaos.cases import JOBS, Case
+from tests.chaos.cases import JOBS, NOTHING_WRONG, Case, Trouble
 from tests.chaos.world import World
 
 TERMINAL = {"Succeeded", "Failed", "Stopped", "CompletedWithFailures"}
@@ -147,8 +147,7 @@ class _Run:
         definition = variant(
             self.world.definition,
             circumstance.step,
-            trouble.max_runtime_s,
-            trouble.startup_s,
+            trouble,
             f"{self.world.names.pipeline}-x" if circumstance.nameless else None,
         )
         self._arn = self.world.begin(definition, self._label, trouble.script)
@@ -245,7 +244,7 @@ class _Run:
         told = f"{verdict['reason']} {verdict['line']}"
         failing = [rule for rule in trouble.rules if rule["do"] in ("refuse", "fail")]
         words = [str(rule.get("message") or rule["code"]) for rule in failing]
-        words += WORDS.get(trouble.script, ())
+        words += [*WORDS.get(trouble.script, ()), trouble.told]
         if trouble.step in ("SmokeTest", "Teardown"):
             words += [ENDS[rule["do"]] for rule in trouble.rules if rule["do"] in ENDS]
             message = (verdict["line"] or "").partition(": ")[2]
@@ -308,22 +307,27 @@ def _is_tagged(sagemaker: Any, arn: str, execution_id: str) -> bool:
 def variant(
     definition: dict[str, Any],
     step: str,
-    max_runtime_s: int | None = None,
-    startup_s: int | None = None,
+    trouble: Trouble = NOTHING_WRONG,
     config_name: str | None = None,
 ) -> dict[str, Any]:
     """The deployed definition with another Teardown step, pauses of a second between attempts, and
-    perhaps shorter limits.
+    the limits and instances of the trouble.
     """
     changed = copy.deepcopy(definition)
     for each in all_steps(changed["Steps"]):
         arguments = each.get("Arguments", {})
         for policy in each.get("RetryPolicies", []):
             policy.update(IntervalSeconds=1, BackoffRate=1.0)
-        if max_runtime_s and "StoppingCondition" in arguments:
-            arguments["StoppingCondition"]["MaxRuntimeInSeconds"] = max_runtime_s
-        for served in arguments.get("ProductionVariants", []) if startup_s else []:
-            served["ContainerStartupHealthCheckTimeoutInSeconds"] = startup_s
+        if trouble.max_runtime_s and "StoppingCondition" in arguments:
+            arguments["StoppingCondition"]["MaxRuntimeInSeconds"] = trouble.max_runtime_s
+        if trouble.types and each["Name"] == "Train":
+            del arguments["ResourceConfig"]["InstanceType"]
+            listed = [{"InstanceType": kind} for kind in trouble.types]
+            arguments["ResourceConfig"]["InstancePreferences"] = listed
+        if trouble.max_pending_s and each["Name"] == "Train":
+            arguments["StoppingCondition"]["MaxPendingTimeInSeconds"] = trouble.max_pending_s
+        for served in arguments.get("ProductionVariants", []) if trouble.startup_s else []:
+            served["ContainerStartupHealthCheckTimeoutInSeconds"] = trouble.startup_s
         if config_name and each["Type"] == "EndpointConfig":
             arguments["EndpointConfigName"] = config_name
         if each["Name"] == "Teardown":

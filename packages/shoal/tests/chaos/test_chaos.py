@@ -14,7 +14,7 @@ import pytest
 from tests.chaos import rig
 from tests.chaos.__main__ import summarise
 from tests.chaos.bystanders import Bystanders
-from tests.chaos.cases import FAST, Case, Circumstance, Trouble, cases, troubles
+from tests.chaos.cases import FAST, NOTHING_WRONG, Case, Circumstance, Trouble, cases, troubles
 from tests.chaos.deployment import synthesise
 from tests.chaos.rig import Result, variant
 from tests.chaos.world import World
@@ -114,7 +114,7 @@ def test_without_deleter_and_sweeper_cases_fail_whether_the_step_is_there_or_not
     by_name = {(trouble.step, trouble.fault): trouble for trouble in troubles()}
     fails = by_name["CreateEndpoint", "fails"]
     leaky = [
-        Case(Trouble("nothing", "wrong", "Succeeded", packages=(1, 1)), UNPROTECTED),
+        Case(NOTHING_WRONG, UNPROTECTED),
         Case(fails, ONLY_THE_STEP),
     ]
     world.layers(rule=False, sweeper=False)

@@ -21,6 +21,7 @@ from shoal.aws.target import Target
 from shoal.settings.names import Names
 from shoal.verbs.workspace import Session, Workspace
 from shoal_local.testing import LocalEmulator, clean_up, listener, processes_with
+from tests.chaos.cases import CAPACITY
 from tests.chaos.deployment import Deployment
 from tests.chaos.source.misbehaviour import FAULTS
 from tests.repository import ROOT
@@ -54,6 +55,7 @@ class World:
         self.state = folder / "state"
         self.scratch = folder / "tmp"
         self._faults = folder / "faults.jsonl"
+        self._capacity = folder / "capacity.json"
         self._clients: dict[str, Any] = {}
         self._lock = threading.RLock()
 
@@ -61,9 +63,11 @@ class World:
         """An emulator that answers, with the same state directory as the one before it."""
         self.scratch.mkdir(parents=True, exist_ok=True)
         self._faults.write_text("")
+        self._capacity.write_text(json.dumps(CAPACITY))
         self._clients.clear()
         options = ["--account", self.names.environment.account, "--enforce-iam"]
         options += ["--schedule-speed", str(SPEED), "--faults", str(self._faults)]
+        options += ["--capacity", str(self._capacity)]
         for name, seconds in DURATIONS.items():
             options += ["--duration", f"{name}={seconds}"]
         environment = {
