@@ -45,6 +45,12 @@ training:
   instance_count: 2
   hyperparameters: {gib: GIB, shared: SHARED}
 """
+LISTED = """
+  capacity:
+    preferences:
+      - {instance_type: ml.p4d.24xlarge, instance_count: 2}
+      - {instance_type: ml.p4de.24xlarge, instance_count: 1}
+"""
 
 
 def repository(root: Path, gib: int, *, shared: bool = False, plan: str = PLAN) -> Path:
@@ -179,14 +185,17 @@ def test_the_plan_says_where_it_would_run_how_long_and_for_how_much(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = repository(tmp_path, 30)
+    file = root / "environments" / "lab.yaml"
+    file.write_text(file.read_text().rstrip() + LISTED)
     assert main(["--root", str(root), "plan", "lab"]) == 0
     printed = capsys.readouterr().out.splitlines()
     rows = {line.split()[0]: line.split()[1:] for line in printed if line.strip()}
     assert any(line.startswith("note: training.max_runtime_s: the steps") for line in printed)
     assert rows["together"] == ["31.0"]
-    assert rows["ml.g5.48xlarge"] == ["A10G", "22", "31.0", "too", "small"]
-    assert rows["ml.p4d.24xlarge"] == ["A100", "40", "31.0", "2.00", "~101.01"]  # 2 h of 2 nodes
-    assert rows["ml.p6-b200.48xlarge"] == ["B200", "179", "31.0", "unknown", "unknown"]
+    assert rows["ml.g5.48xlarge"] == ["2", "A10G", "22", "31.0", "too", "small"]
+    assert rows["ml.p4d.24xlarge"] == ["2", "A100", "40", "31.0", "2.00", "~101.01"]  # 2 h
+    assert rows["ml.p4de.24xlarge"][0] == "1"
+    assert rows["ml.p6-b200.48xlarge"] == ["2", "B200", "179", "31.0", "unknown", "unknown"]
     assert rows["a"] == ["step", "on", "ml.p4de.24xlarge:", "a", "stopwatch"]
     price = prices.instance("ml.p4de.24xlarge", "us-east-1")
     assert price is not None

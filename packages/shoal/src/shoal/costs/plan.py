@@ -72,7 +72,6 @@ class Run:
     """The training on one instance type."""
 
     place: Place
-    nodes: int
     each: Price | None
     """Price of one instance; None where the table has none."""
 
@@ -86,7 +85,7 @@ class Run:
     def usd(self) -> float | None:
         if self.hours is None or self.each is None:
             return None
-        return self.hours * self.nodes * self.each.usd_per_hour
+        return self.hours * self.place.nodes * self.each.usd_per_hour
 
 
 @dataclass(frozen=True)
@@ -181,7 +180,7 @@ def _room(environment: Environment, root: Path) -> Room | str:
     except Unknown as error:
         return str(error)
     runs = [
-        Run(each, training.instance_count, prices.instance(each.instance_type, region))
+        Run(each, prices.instance(each.instance_type, region))
         for each in places(environment, root, check)
     ]
     return Room(here, runs)

@@ -57,9 +57,10 @@ class Need(Settings):
 
 @dataclass(frozen=True)
 class Place:
-    """An instance type, and what a rank needs there."""
+    """An instance type, how many of them, and what a rank needs there."""
 
     instance_type: str
+    nodes: int
     gpu: tables.GpuMemory
     need: Need
 
@@ -88,7 +89,7 @@ def place_of(environment: Environment, root: Path) -> Place:
     if script is None:
         raise Unknown(f"{file} names no `plan`, which says what a rank needs")
     answer = _ask(workload_folder(environment.workload, root) / script, environment, gpu, root)
-    return Place(training.instance_type, gpu, answer)
+    return Place(training.instance_type, training.instance_count, gpu, answer)
 
 
 def _ask(script: Path, environment: Environment, gpu: tables.GpuMemory, root: Path) -> Need:
@@ -196,14 +197,15 @@ def _changed(environment: Environment, **changes: Any) -> Environment:
 
 def places(environment: Environment, root: Path, runs: Runs) -> Iterator[Place]:
     """Yield the instance types with as many GPUs a node on which the environment runs, those with
-    less memory first.
+    less memory first; each with the nodes that `capacity.preferences` says of it.
 
     Raises as `place_of` does.
     """
-    here = place_of(environment, root)
+    here, counts = place_of(environment, root), environment.training.candidates
     types = tables.with_gpus(here.gpu.count)
     for name in sorted(types, key=lambda each: types[each].gib):
-        other = _changed(environment, instance_type=name)
+        nodes = counts.get(name, here.nodes)
+        other = _changed(environment, instance_type=name, instance_count=nodes)
         try:
             runs(other)
             yield place_of(other, root)

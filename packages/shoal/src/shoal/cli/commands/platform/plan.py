@@ -157,6 +157,7 @@ def _memory(room: Room) -> dict[str, Any]:
         "places": [
             {
                 "instance_type": run.place.instance_type,
+                "instance_count": run.place.nodes,
                 "gpu": run.place.gpu.gpu,
                 "gib": run.place.gpu.gib,
                 "fits": run.place.fits,
@@ -214,11 +215,9 @@ def _of_gpus(plan: Plan) -> Iterator[str]:
     rows = [(what, f"{size / 2**30:.1f}") for what, size in here.need.memory.items()]
     rows.append(("together", f"{here.need.gib:.1f}"))
     yield from columns(rows, indent="  ", right=True)
-    count = plan.environment.training.instance_count
-    nodes = f"{count} node{'s' if count > 1 else ''}"
-    yield f"\nwhere the training would run, on {nodes} of {here.gpu.count} GPUs"
+    yield f"\nwhere the training would run, on nodes of {here.gpu.count} GPUs"
     steps = f"{here.need.steps:,} steps, " if here.need.steps else ""
-    head = ("", "GPU", "GiB", "it needs", "seconds a step", f"{steps}USD")
+    head = ("", "nodes", "GPU", "GiB", "it needs", "seconds a step", f"{steps}USD")
     yield from columns([head, *map(_run, room.runs)], indent="  ", right=True)
     yield from dict.fromkeys(
         f"  a step on {run.place.instance_type}: {run.place.need.source}"
@@ -231,7 +230,8 @@ def _run(run: Run) -> tuple[str, ...]:
     place, need = run.place, run.place.need
     step = UNKNOWN if need.step_s is None else f"{need.step_s:.2f}"
     times = (step, _money(run.usd, run.each)) if place.fits else ("too small", "")
-    return (place.instance_type, place.gpu.gpu, str(place.gpu.gib), f"{need.gib:.1f}", *times)
+    kind = (place.instance_type, str(place.nodes), place.gpu.gpu, str(place.gpu.gib))
+    return (*kind, f"{need.gib:.1f}", *times)
 
 
 def _totals(plan: Plan) -> Iterator[str]:
