@@ -124,7 +124,7 @@ def check_doctor(target: Target, settings: Environment, foretold: str | None) ->
     is_plan = foretold in ("WARNING", "FAILED")
     expected = {"training plan: p4d": foretold} if is_plan else {f"quota: {foretold}": "FAILED"}
     assert findings == (expected if foretold else {})
-    if foretold and "training job usage" in foretold:
+    if foretold and "job usage" in foretold:
         with pytest.raises(UsageError, match=f"{foretold}: .* nothing would ever start"):
             refuse_short(target, settings)
     else:

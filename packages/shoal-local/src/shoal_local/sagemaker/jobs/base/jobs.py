@@ -23,6 +23,8 @@ from shoal_local.sagemaker.jobs.base.storage import DataError
 from shoal_local.sagemaker.resources import Resources
 from shoal_local.sagemaker.shapes import Document
 
+_HOLDS = ("InProgress", "Stopping")
+
 
 class JobRun:
     """The life of one job; `run()` returns when it has ended, whichever way."""
@@ -75,6 +77,11 @@ class Jobs(Resources):
         super().__init__(core)
         self._running: dict[str, tuple[Job, threading.Thread]] = {}
         self._lock = threading.Lock()
+
+    def holding(self) -> list[Document]:
+        """Return the jobs that have instances, or wait for them."""
+        key = self.kind.status_key
+        return self._core.store.select(self.kind.store, lambda job: job[key] in _HOLDS)
 
     def _keep_job(self, request: Document, **members: Any) -> Job:
         """Add a job that has not begun."""

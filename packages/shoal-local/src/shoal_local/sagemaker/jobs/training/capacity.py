@@ -96,9 +96,7 @@ def candidates(request: Document) -> list[Candidate]:
     """Return the instances that a request accepts, in its order. Raise ValidationException for a
     request that says none.
     """
-    place, resources = "ResourceConfig", request.get("ResourceConfig")
-    if resources is None:
-        place, resources = "ClusterConfig", request["ProcessingResources"]["ClusterConfig"]
+    place, resources = _resources(request)
     count, plan = resources.get("InstanceCount"), resources.get("TrainingPlanArn")
     found = []
     for each in resources.get("InstancePreferences") or [resources]:
@@ -111,6 +109,13 @@ def candidates(request: Document) -> list[Candidate]:
     return found
 
 
+def _resources(document: Document) -> tuple[str, Document]:
+    """Return what says the instances of a training or processing job, and its name."""
+    if "ResourceConfig" in document:
+        return "ResourceConfig", document["ResourceConfig"]
+    return "ClusterConfig", document["ProcessingResources"]["ClusterConfig"]
+
+
 def check_quotas(
     request: Document, quota: Callable[[str], float | None], running: Iterable[Document]
 ) -> None:
@@ -119,13 +124,15 @@ def check_quotas(
     A plan's instances need none of their type (assumed).
     """
     spot = "spot " if request.get("EnableManagedSpotTraining") else ""
+    place, resources = _resources(request)
+    use = f"{spot}training job" if place == "ResourceConfig" else "processing job"
     busy = [instances(each) for each in running]
     for each in candidates(request):
         used = sum(count for kind, count in busy if kind == each.instance_type)
-        rows = {f"Maximum number of instances per {spot}training job": 0}
+        rows = {f"Maximum number of instances per {use}": 0}
         if each.plan is None:
-            rows[f"{each.instance_type} for {spot}training job usage"] = used
-        if request["ResourceConfig"].get("KeepAlivePeriodInSeconds"):
+            rows[f"{each.instance_type} for {use} usage"] = used
+        if resources.get("KeepAlivePeriodInSeconds"):
             rows[f"{each.instance_type} for training warm pool usage"] = used
         for name, in_use in rows.items():
             limit = quota(name)
@@ -151,6 +158,6 @@ def waits(request: Document) -> float:
 
 def instances(document: Document) -> tuple[str, int]:
     """Return the type and the number of the instances that a job has, or asks for first."""
-    first, resources = candidates(document)[0], document["ResourceConfig"]
+    first, (_, resources) = candidates(document)[0], _resources(document)
     kind = resources.get("SelectedInstanceType", first.instance_type)
     return kind, resources.get("SelectedInstanceCount", first.count)

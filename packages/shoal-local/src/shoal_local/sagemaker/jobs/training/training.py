@@ -22,8 +22,6 @@ from shoal_local.sagemaker.references import assume, check_keys, check_network
 from shoal_local.sagemaker.shapes import Document
 
 EMPTY: Mapping[str, Any] = MappingProxyType({})
-_HOLDS = ("InProgress", "Stopping")
-"""Statuses of a job that has instances, or waits for them."""
 
 
 class TrainingJobs(Jobs):
@@ -39,8 +37,7 @@ class TrainingJobs(Jobs):
         """
         check_training(request)
         uri, core = request["AlgorithmSpecification"]["TrainingImage"], self._core
-        running = core.store.select(TRAINING.store, lambda job: job[TRAINING.status_key] in _HOLDS)
-        check_quotas(request, core.context.quota, running)
+        check_quotas(request, core.context.quota, self.holding())
         image = image_for(uri, "training", core.settings.images, core.context.region)
         role, name = request["RoleArn"], request["TrainingJobName"]
         credentials = assume(core, role, f"SageMaker-{name}")
