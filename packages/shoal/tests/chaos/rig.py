@@ -209,10 +209,10 @@ class _Run:
         return left()
 
     def _warm_pools(self) -> list[str]:
-        """Return the jobs whose instances are kept; without the rule they end by themselves, within
-        the hour at most.
+        """Return the jobs whose instances are kept; with neither rule nor sweeper they end by
+        themselves, within the hour at most.
         """
-        if not self.case.circumstance.rule:
+        if not (self.case.circumstance.rule or self.case.circumstance.sweeper):
             return []
         wanted = {"NameContains": f"pipelines-{self._id}-", "WarmPoolStatusEquals": "Available"}
         jobs = self._sagemaker.list_training_jobs(**wanted)["TrainingJobSummaries"]

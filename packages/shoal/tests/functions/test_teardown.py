@@ -161,6 +161,22 @@ def test_the_warm_pools_of_the_execution_end_and_no_others(
     assert ended is (left == "Terminated")
 
 
+@pytest.mark.parametrize(
+    ("status", "left"), [("Failed", "Terminated"), ("Executing", "Available"), ("", "Available")]
+)
+def test_the_sweeper_ends_the_pool_of_an_execution_that_left_nothing_else(
+    account: Account, status: str, left: str
+) -> None:
+    own = f"pipelines-{EXECUTION_ID}-Train-x"
+    account.sagemaker.pools, account.sagemaker.status = {own: "Available"}, status
+    for kind in (account.sagemaker.endpoints, account.sagemaker.configs, account.sagemaker.models):
+        kind.clear()
+    account.more = {"WARM_POOLS": "1"}
+    deleted = account.sweep().result["deleted"]
+    assert account.sagemaker.pools == {own: left}
+    assert (f"warm-pool/{own}" in deleted) is (left == "Terminated")
+
+
 def test_what_the_container_said_is_kept_for_a_time_and_other_logs_are_left_alone(
     account: Account,
 ) -> None:

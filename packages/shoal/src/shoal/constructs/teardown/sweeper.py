@@ -12,7 +12,7 @@ from aws_cdk import aws_events_targets as targets
 from constructs import Construct
 
 from shoal.constructs.functions.python_function import PythonFunction
-from shoal.constructs.teardown.teardown_guard import SCALED, log_retention
+from shoal.constructs.teardown.teardown_guard import SCALED, log_retention, warm_pools
 from shoal.settings.names import Names
 from shoal.settings.sections.schedules import rare
 
@@ -36,6 +36,7 @@ class Sweeper(Construct):
             "PIPELINE_NAME": names.pipeline,
             "PIPELINE_ARN": names.pipeline_arn,
             **log_retention(names),
+            **warm_pools(names),
             "TTL_MINUTES": str(names.environment.ttl_minutes),
         }
         if silent_hours:
@@ -64,6 +65,8 @@ class Sweeper(Construct):
         )
         role = self.cleaner.role
         role.allow_part("teardown", scaled=[*SCALED])
+        if warm_pools(names):
+            role.allow_part("warm-pools")
         role.allow_part("measure", namespace=NAMESPACE)
         if silent_hours:
             role.allow_part("watch-schedules", rare=list(silent_hours))

@@ -44,7 +44,6 @@ class TeardownGuard(Construct):
     def __init__(self, scope: Construct, construct_id: str, *, names: Names) -> None:
         super().__init__(scope, construct_id)
         self._names = names
-        keeps_pools = names.environment.training.capacity.keep_alive_s is not None
         self.deleter = PythonFunction(
             self,
             "Deleter",
@@ -59,12 +58,12 @@ class TeardownGuard(Construct):
             environment={
                 "PIPELINE_NAME": names.pipeline,
                 **log_retention(names),
-                **({"WARM_POOLS": "1"} if keeps_pools else {}),
+                **warm_pools(names),
                 "RETRY_AFTER_S": str(int(_RETRY_AFTER.to_seconds())),
             },
         )
         self.deleter.role.allow_part("teardown", scaled=[*SCALED])
-        if keeps_pools:
+        if warm_pools(names):
             self.deleter.role.allow_part("warm-pools")
         self.dead_letters = sqs.Queue(
             self,
@@ -107,6 +106,12 @@ def execution_ended(names: Names) -> events.EventPattern:
             "currentPipelineExecutionStatus": [*TERMINAL_STATUSES],
         },
     )
+
+
+def warm_pools(names: Names) -> dict[str, str]:
+    """Return the variable that says that jobs keep instances warm, where they do."""
+    keeps = names.environment.training.capacity.keep_alive_s is not None
+    return {"WARM_POOLS": "1"} if keeps else {}
 
 
 def log_retention(names: Names) -> dict[str, str]:

@@ -41,10 +41,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Resource:
-    """An endpoint, endpoint configuration or model."""
+    """An endpoint, endpoint configuration or model, or a job with a warm pool."""
 
     kind: str
-    """A key of KINDS."""
+    """A key of KINDS, or "warm pool"."""
     name: str
     created_at: datetime | None = field(default=None, compare=False)
     """None where only a step or a reference says that it was made: it may be deleted by now."""
@@ -143,6 +143,19 @@ class Search:
         The executions are of any pipeline.
         """
         return self._by_name(GENERATED, ["model"])
+
+    def by_warm_pools(self) -> dict[str, set[Resource]]:
+        """Return the jobs whose instances are kept warm, by the execution's id, of any pipeline."""
+        resources = defaultdict(set)
+        pages = self._sagemaker.get_paginator("list_training_jobs")
+        kept = {"NameContains": f"{GENERATED}-", "WarmPoolStatusEquals": "Available"}
+        with self.attempt(NAMES, "warm pools"):
+            for page in pages.paginate(**kept):
+                for job in page["TrainingJobSummaries"]:
+                    name, created_at = job["TrainingJobName"], job["CreationTime"]
+                    if execution_id := named_execution(GENERATED, name):
+                        resources[execution_id].add(Resource("warm pool", name, created_at))
+        return dict(resources)
 
     def by_tags(self) -> dict[str, set[Resource]]:
         """Return what is named after the pipeline, and after an execution in its tags only, by the

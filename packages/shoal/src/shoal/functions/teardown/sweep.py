@@ -116,9 +116,9 @@ def _by_execution(
 ) -> Iterator[tuple[str, set[Resource]]]:
     """Yield what each execution left, by its id.
 
-    Models that SageMaker named come last, because other pipelines have them, too, and each costs a
-    call. An account may have thousands, which cost nothing else: those long past `limit`, a
-    timestamp, were looked at before.
+    Models and jobs that SageMaker named come last, because other pipelines have them, too, and each
+    costs a call. An account may have thousands of models, which cost nothing else: those long past
+    `limit`, a timestamp, were looked at before.
     """
     resources: defaultdict[str, set[Resource]] = defaultdict(set)
     for search_result in (search.by_names(), tagged):
@@ -127,13 +127,17 @@ def _by_execution(
     generated = search.by_generated_names()
     for execution_id in sorted(resources):
         yield execution_id, resources[execution_id] | generated.pop(execution_id, set())
-    for execution_id, models in sorted(generated.items()):
+    recent = {
+        each: models for each, models in generated.items() if _oldest(models) > limit - _MODELS_S
+    }
+    pools = search.by_warm_pools() if "WARM_POOLS" in os.environ else {}
+    alone = {each: jobs for each, jobs in pools.items() if each not in resources}
+    for execution_id, several in sorted((alone | recent).items()):
         is_ours = False
-        if _oldest(models) > limit - _MODELS_S:
-            with search.attempt(NAMES, f"execution {execution_id}"):
-                is_ours = status_of(sagemaker, _arn(execution_id)) is not None
+        with search.attempt(NAMES, f"execution {execution_id}"):
+            is_ours = status_of(sagemaker, _arn(execution_id)) is not None
         if is_ours:
-            yield execution_id, models
+            yield execution_id, several
 
 
 def _oldest(resources: set[Resource]) -> float:
