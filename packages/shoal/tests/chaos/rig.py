@@ -318,7 +318,7 @@ def variant(
         arguments = each.get("Arguments", {})
         for policy in each.get("RetryPolicies", []):
             policy.update(IntervalSeconds=1, BackoffRate=1.0)
-        if trouble.max_runtime_s and "StoppingCondition" in arguments:
+        if trouble.max_runtime_s and each["Name"] == trouble.step:
             arguments["StoppingCondition"]["MaxRuntimeInSeconds"] = trouble.max_runtime_s
         if trouble.types and each["Name"] == "Train":
             del arguments["ResourceConfig"]["InstanceType"]
