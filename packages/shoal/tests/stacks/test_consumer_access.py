@@ -255,7 +255,7 @@ def test_images_of_an_own_recipe_can_be_pulled_by_consumers_and_pushed_by_the_bu
     assert (push["Effect"], push["Sid"]) == ("Deny", "OnlyTheBuildPushes")
     assert (pull["Effect"], pull["Action"]) == (
         "Allow",
-        ["ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"],
+        ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"],
     )
     accounts = [json.dumps(each) for each in pull["Principal"]["AWS"]]
     assert [STAGING.account in accounts[0], PROD.account in accounts[1]] == [True, True]

@@ -65,9 +65,11 @@ def key_statements(names: Names, consumers: Sequence[Consumer]) -> list[iam.Poli
 def image_statements(consumers: Sequence[Consumer]) -> list[iam.PolicyStatement]:
     """Return the statements for a repository of images: consumers' containers are pulled from it.
 
-    Source: Amazon ECR user guide, "Private repository policy examples".
+    Source: Amazon ECR user guide, "Private repository policy examples"; what SageMaker's roles need
+    for a model besides (developer guide, "SageMaker AI execution roles") is allowed here, too.
     """
-    actions = ["ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
+    words = ("BatchCheckLayerAvailability", "BatchGetImage", "GetDownloadUrlForLayer")
+    actions = [f"ecr:{each}" for each in words]
     return [_statement("PullImages", consumers, actions)] if consumers else []
 
 
