@@ -29,7 +29,7 @@ _COPIED = (
 )
 _SHARED = (".venv", "node_modules")
 _TIMEOUT_S = 60.0
-_GIT = {
+GIT = {
     "GIT_AUTHOR_NAME": "Ada",
     "GIT_AUTHOR_EMAIL": "ada@example.com",
     "GIT_COMMITTER_NAME": "Ada",
@@ -113,7 +113,7 @@ class GitCheckout:
     def environment(self) -> dict[str, str]:
         """Return the environment variables for git, and for `shoal`, which calls it."""
         rest = {name: value for name, value in self.environ.items() if not name.startswith("GIT_")}
-        return rest | _GIT
+        return rest | GIT
 
     def head(self) -> str:
         return self.git("rev-parse", "HEAD")
