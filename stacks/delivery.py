@@ -27,6 +27,7 @@ class DeliveryStack(cdk.Stack):
             f"delivery-{first.account}",
             stack_name=f"shoal-{first.project}-delivery",
             env=cdk.Environment(account=first.account, region=first.region),
+            synthesizer=cdk.DefaultStackSynthesizer(qualifier=Names(first).qualifier),
             termination_protection=any(each.protect for each in environments),
         )
         tag(self, first.tags)

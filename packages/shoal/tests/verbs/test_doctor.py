@@ -384,7 +384,14 @@ def test_another_qualifier_needs_a_second_bootstrap(target: Target) -> None:
         finding = examined(target, changed())["bootstrap"]
     assert finding.state is State.FAILED
     assert "with the qualifier team1 only" in finding.message
+    assert "set organisation.bootstrap_qualifier to team1" in finding.advice
     assert "--toolkit-stack-name CDKToolkit-shoal --qualifier hnb659fds" in finding.advice
+
+
+def test_the_bootstrap_of_the_organisation_is_used(target: Target) -> None:
+    with bootstrapped(target, qualifier="team1"):
+        environment = changed(organisation={"bootstrap_qualifier": "team1"})
+        assert examined(target, environment)["bootstrap"].state is State.OK
 
 
 def test_a_bucket_under_a_key_that_only_the_account_may_use_is_refused(target: Target) -> None:

@@ -20,10 +20,9 @@ from shoal import node_packages
 from shoal.aws.target import Target, offline_environment
 from shoal.errors import ToolMissingError
 from shoal.processes import Command, run
+from shoal.settings.organisation import DEFAULT_QUALIFIER, toolkit_stack
 
-TOOLKIT_STACK = "CDKToolkit"
-QUALIFIER = "hnb659fds"
-"""The default bootstrap qualifier; part of the names of everything that `cdk bootstrap` makes."""
+TOOLKIT_STACK = toolkit_stack(DEFAULT_QUALIFIER)
 _SYNTH_TIMEOUT_S = 300.0
 _DEPLOY_TIMEOUT_S = 3600.0
 _NO_DIFFERENCES = re.compile(r"^\S+ +Number of stacks with differences: 0$", re.MULTILINE)
@@ -59,12 +58,15 @@ class Cdk:
         variables = offline_environment(self.inherited) | self._home
         self._cdk("synth", arguments, variables, _SYNTH_TIMEOUT_S)
 
-    def bootstrap(self, target: Target, *options: str) -> None:
+    def bootstrap(self, target: Target, qualifier: str, *options: str) -> None:
         """Create or update the bootstrap stack of the target's account and region."""
         account = f"aws://{target.account}/{target.region}"
         # Not from the checkout: where the CLI finds an app, it synthesises all of it first, to look
         # for further accounts.
         variables = self._variables(target)
+        if qualifier != DEFAULT_QUALIFIER:
+            stack = toolkit_stack(qualifier)
+            options = (*options, f"--qualifier={qualifier}", f"--toolkit-stack-name={stack}")
         self._cdk("bootstrap", (account, *options), variables, _DEPLOY_TIMEOUT_S, cwd=self.scratch)
 
     def deploy(

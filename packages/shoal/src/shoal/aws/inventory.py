@@ -12,9 +12,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from shoal.aws.cdk import QUALIFIER, TOOLKIT_STACK
 from shoal.aws.target import Target
 from shoal.settings.names import SHARED_PARTS, WORKLOAD_TAG, Names
+from shoal.settings.organisation import DEFAULT_QUALIFIER, toolkit_stack
 
 
 @dataclass(frozen=True, order=True)
@@ -166,12 +166,12 @@ def of_environment(
     return tuple(sorted(resources))
 
 
-def of_bootstrap(target: Target) -> tuple[Resource, ...]:
+def of_bootstrap(target: Target, qualifier: str = DEFAULT_QUALIFIER) -> tuple[Resource, ...]:
     """Return everything that `cdk bootstrap` made."""
-    path = f"/cdk-bootstrap/{QUALIFIER}"
+    path = f"/cdk-bootstrap/{qualifier}"
     resources = {
-        *of_environment(target, Owner(TOOLKIT_STACK), ["stack"]),
-        *of_environment(target, Owner(f"cdk-{QUALIFIER}"), ["bucket", "role", "image repository"]),
+        *of_environment(target, Owner(toolkit_stack(qualifier)), ["stack"]),
+        *of_environment(target, Owner(f"cdk-{qualifier}"), ["bucket", "role", "image repository"]),
         *(Resource("parameter", item["Name"]) for item in _parameters(target, path)),
     }
     return tuple(sorted(resources))

@@ -17,12 +17,12 @@ from typing import Any, TypeVar
 from botocore.exceptions import ClientError, WaiterError
 
 from shoal.aws import inventory
-from shoal.aws.cdk import TOOLKIT_STACK
 from shoal.aws.events import Note, Report
 from shoal.aws.objects import has_files
 from shoal.aws.target import Target
 from shoal.errors import LeftBehindError, error_code
 from shoal.settings.names import RUNS, SEALED, SHARED_PARTS, Names
+from shoal.settings.organisation import toolkit_stack
 
 ORDER = ("serving", "monitoring", "pipeline", "file-system", "image", "network", "data")
 """Users before what they use. A part that is not named here uses others and is used by none."""
@@ -145,7 +145,7 @@ class Stacks:
         if vpc := self.names.environment.network.existing:
             kept.append(f"vpc {vpc.vpc_id}, with its subnets: it was there before")
         users = "every CDK app of the account and region uses them"
-        return [*kept, f"stack {TOOLKIT_STACK}, with its bucket: {users}"]
+        return [*kept, f"stack {toolkit_stack(self.names.qualifier)}, with its bucket: {users}"]
 
     def _kept_objects(self) -> Iterator[str]:
         """Yield a line for each place in the shared buckets in which the workload has objects."""

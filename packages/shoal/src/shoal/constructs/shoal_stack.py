@@ -24,6 +24,7 @@ class ShoalStack(cdk.Stack):
             names.stack_id(part),
             stack_name=names.stack(part),
             env=cdk.Environment(account=environment.account, region=environment.region),
+            synthesizer=cdk.DefaultStackSynthesizer(qualifier=names.qualifier),
             termination_protection=environment.protect and not is_replaceable,
             tags=environment.tags,  # of the stack itself; constructs/tags.py has the resources'
         )

@@ -134,6 +134,16 @@ class Names:
         return f"{self.shared_prefix}-{purpose}-{environment.account}-{environment.region}"
 
     @property
+    def qualifier(self) -> str:
+        """Part of the names of everything that the account's `cdk bootstrap` made."""
+        return self.environment.organisation.bootstrap_qualifier
+
+    @property
+    def code_bucket(self) -> str:
+        """Name of the bootstrap's bucket, where code archives lie."""
+        return f"cdk-{self.qualifier}-assets-{self.environment.account}-{self.environment.region}"
+
+    @property
     def every(self) -> Names:
         """The names of all workloads of the environment, as patterns for policies: one that is
         added later changes none of them.

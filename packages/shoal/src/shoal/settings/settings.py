@@ -14,6 +14,7 @@ from pydantic import Field, StringConstraints
 
 from shoal.settings.capacity import Capacity, of_first
 from shoal.settings.frameworks import Framework, Local
+from shoal.settings.organisation import Organisation
 from shoal.settings.parsing.base import (
     AccountId,
     FrameworkVersion,
@@ -292,6 +293,8 @@ class Environment(WorkloadSettings):
     """Name (with its path) of a managed policy in the account that bounds every role made here; it
     must exist before the first deploy.
     """
+    organisation: Organisation = Organisation()
+    """What an organisation prescribes; see `shoal docs how-to/tags`."""
     guard_rails: GuardRails = GuardRails.ENFORCE
     """Whether conditions tie the pipeline's role to the requests of its definition: enforce, or off
     to find out whether one of them is why AWS denies a job. Off needs `protect: false`.

@@ -138,8 +138,8 @@ class Demo:
         """Return all that is in the account and is the demo's."""
         ids, target = (self.arn.rpartition("/")[2],) if self.arn else (), self.session.target
         owner = Owner.of(self.all_names, ids, workloads=[Names(self.environment)])
-        own = inventory.of_environment(target, owner)
-        return (*own, *inventory.of_bootstrap(target))
+        own, names = inventory.of_environment(target, owner), self.all_names
+        return (*own, *inventory.of_bootstrap(target, names.qualifier))
 
     def _clear(self) -> None:
         """Remove what an earlier demo wrote, and nothing else in the folder."""
@@ -199,10 +199,10 @@ class Demo:
             raise LeftBehindError(f"still there after everything was removed: {names}")
 
     def _bootstrap(self) -> None:
-        self.cdk.bootstrap(self.session.target)
+        self.cdk.bootstrap(self.session.target, self.all_names.qualifier)
 
     def _remove_bootstrap(self) -> None:
-        remove_bootstrap(self.session.target)
+        remove_bootstrap(self.session.target, self.all_names.qualifier)
 
     def _synth(self) -> None:
         self.cdk.synth(self.environment.name, self.strategy)

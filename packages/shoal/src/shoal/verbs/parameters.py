@@ -9,13 +9,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from shoal.aws import execution
-from shoal.aws.cdk import QUALIFIER
 from shoal.errors import ParameterError
 from shoal.launch import launch_of
 from shoal.pipelines.checks.schedules import instance_type_mistake
 from shoal.pipelines.checks.script_options import parameters_of
 from shoal.pipelines.infrastructure import placeholder_infrastructure
 from shoal.pipelines.own_pipeline import definition_of
+from shoal.settings.names import Names
 from shoal.settings.sections.gates import bounds
 from shoal.settings.settings import Environment
 
@@ -66,7 +66,7 @@ def _mistake_in(name: str, value: str, environment: Environment) -> str | None:
     A definition can declare a type, and no limits. What code the jobs' roles may read is in
     packages/shoal/src/shoal/constructs/pipeline/job_roles.py.
     """
-    bucket = f"cdk-{QUALIFIER}-assets-{environment.account}-{environment.region}"
+    bucket = Names(environment).code_bucket
     if name == "InstanceType":
         return instance_type_mistake(value, environment)
     if name == "CodeUri" and not re.fullmatch(rf"s3://{bucket}/\S+\.gz", value):

@@ -19,6 +19,7 @@ def policy_for(job: str, each: Sequence[Names]) -> dict[str, Any]:
     values = {
         "account": names.environment.account,
         "artifacts": names.bucket("artifacts"),
+        "code": names.code_bucket,
         "data": names.bucket("data"),
         "folders": [one.folder(kind) for one in each for kind in ("evaluation", RUNS)],
         "datasets": [one.environment.data.dataset for one in each],

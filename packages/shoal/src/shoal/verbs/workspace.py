@@ -198,10 +198,10 @@ class Session:
     def prepared(self, report: Report, *bootstrap_options: str) -> Cdk:
         """Return the CLI for a bootstrapped account, with the environment synthesised."""
         cdk = self.cdk(report)
-        if not is_bootstrapped(self.target):
+        if not is_bootstrapped(self.target, self.names.qualifier):
             tags = [f"--tags={key}={value}" for key, value in self.environment.tags.items()]
             with phase(f"bootstrap {self.target.description}", report):
-                cdk.bootstrap(self.target, *bootstrap_options, *tags)
+                cdk.bootstrap(self.target, self.names.qualifier, *bootstrap_options, *tags)
         with phase(f"synth {self.environment.name}", report):
             cdk.synth(self.environment.name)
         return cdk

@@ -89,13 +89,13 @@ class PrivateNetwork(Construct):
         )
         # An instance in the VPC loads its archive through this endpoint (developer guide, "Give
         # SageMaker AI Hosted Endpoints Access to Resources in Your Amazon VPC").
-        account, region = self._names.environment.account, self._names.environment.region
+        account = self._names.environment.account
         buckets = [
             f"arn:aws:s3:::{bucket}"
             for bucket in (
                 self._names.bucket("data"),
                 self._names.bucket("artifacts"),
-                f"cdk-hnb659fds-assets-{account}-{region}",
+                self._names.code_bucket,
             )
         ]
         endpoint.add_to_policy(

@@ -40,7 +40,7 @@ class JobRoles(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         self._names, self._environment, self._key = names, names.environment, key
-        self._code = f"cdk-hnb659fds-assets-{names.environment.account}-{names.environment.region}"
+        self._code = names.code_bucket
         self.training = self._role("training", "Runs training jobs.", "TrainingJobs", "training")
         self.evaluation = self._role(
             "evaluation", "Runs evaluation jobs.", "ProcessingJobs", "processing"

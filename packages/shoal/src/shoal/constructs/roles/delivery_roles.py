@@ -17,7 +17,6 @@ _SESSION_HOURS = {DEPLOY: 2, LOOK: 1, PROMOTE: 1}
 needs its first session to the end.
 """
 _BOOTSTRAP_ROLES = ("deploy", "file-publishing", "image-publishing", "lookup")
-_QUALIFIER = cdk.DefaultStackSynthesizer.DEFAULT_QUALIFIER
 
 
 class DeliveryRoles:
@@ -55,14 +54,14 @@ class DeliveryRoles:
             groups=[names.model_package_group for names in each],
             pipelines=[names.pipeline for names in each],
             ends=["", "/execution/*"],
-            qualifier=_QUALIFIER,
+            code=self._names.code_bucket,
         )
 
     def _add_assuming_role(
         self, actor: str, construct_id: str, suffix: str, kinds: Sequence[str]
     ) -> GitHubRole:
         role = self._role(actor, construct_id, suffix)
-        role.allow_part("deliver", kinds=kinds, qualifier=_QUALIFIER)
+        role.allow_part("deliver", kinds=kinds, qualifier=self._names.qualifier)
         return role
 
     def _role(self, actor: str, prefix: str, suffix: str) -> GitHubRole:

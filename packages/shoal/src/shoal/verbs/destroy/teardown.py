@@ -31,11 +31,11 @@ from shoal.errors import (
     ShoalError,
 )
 from shoal.settings.names import Names
+from shoal.settings.organisation import DEFAULT_QUALIFIER, bootstrap_version
 from shoal.settings.settings import Environment
 from shoal.verbs.destroy.leftovers import Leftovers
 from shoal.verbs.destroy.schedules import Schedules
 from shoal.verbs.destroy.serving_removal import ServingRemoval
-from shoal.verbs.doctor.bootstrap_check import BOOTSTRAP_PARAMETER
 from shoal.verbs.doctor.image import remove_parameters
 
 _STOP_TIMEOUT_S = 900.0
@@ -283,7 +283,9 @@ def refuse_if_protected(environment: Environment) -> None:
         )
 
 
-def remove_bootstrap(target: Target, *, is_ours: bool = False) -> None:
+def remove_bootstrap(
+    target: Target, qualifier: str = DEFAULT_QUALIFIER, *, is_ours: bool = False
+) -> None:
     """Removes what `cdk bootstrap` made.
 
     Only for a loopback target, or where it `is_ours`: on AWS every CDK app of the account shares
@@ -295,7 +297,7 @@ def remove_bootstrap(target: Target, *, is_ours: bool = False) -> None:
             " here"
         )
     cloudformation, s3 = target.client("cloudformation"), target.client("s3")
-    resources = inventory.of_bootstrap(target)
+    resources = inventory.of_bootstrap(target, qualifier)
     stacks, buckets = (
         [each.name for each in resources if each.kind == kind] for kind in ("stack", "bucket")
     )
@@ -309,7 +311,7 @@ def remove_bootstrap(target: Target, *, is_ours: bool = False) -> None:
         s3.delete_bucket(Bucket=bucket)
 
 
-def is_bootstrapped(target: Target) -> bool:
+def is_bootstrapped(target: Target, qualifier: str = DEFAULT_QUALIFIER) -> bool:
     """Return whether the account and region have what deployments read of a bootstrap.
 
     That is its version. A stack proves nothing: one that could not be created stays, as
@@ -317,7 +319,7 @@ def is_bootstrapped(target: Target) -> bool:
     """
     ssm = target.client("ssm")
     try:
-        ssm.get_parameter(Name=BOOTSTRAP_PARAMETER)
+        ssm.get_parameter(Name=bootstrap_version(qualifier))
     except ssm.exceptions.ParameterNotFound:
         return False
     return True

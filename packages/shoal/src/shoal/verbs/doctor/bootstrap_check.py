@@ -1,7 +1,7 @@
 """Ask AWS whether the account's CDK bootstrap is one that Shoal's jobs can read their code from.
 
 Training and evaluation read the code archive in the bootstrap's bucket of file assets. Its name has
-the default qualifier in it, and no role has a statement for a key of that bucket. So the key's own
+the qualifier in it, and no role has a statement for a key of that bucket. So the key's own
 policy must admit them, as the policy of `cdk bootstrap --bootstrap-customer-key` does: it admits
 everybody in the account through S3. Source: aws-cdk 2, lib/api/bootstrap/bootstrap-template.yaml.
 """
@@ -12,13 +12,11 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from shoal.aws.cdk import QUALIFIER
 from shoal.aws.target import Target
 from shoal.errors import error_code
 from shoal.settings.names import Names
 from shoal.settings.settings import Environment
 
-BOOTSTRAP_PARAMETER = f"/cdk-bootstrap/{QUALIFIER}/version"
 _READERS = ("training", "evaluation")
 _DECRYPT = {"kms:Decrypt", "kms:*", "*"}
 
@@ -26,8 +24,8 @@ Mistake = tuple[str, str]
 """What is wrong, and what to do."""
 
 
-def other_qualifiers(target: Target) -> list[str]:
-    """Return the qualifiers of the bootstraps that are not Shoal's."""
+def other_qualifiers(target: Target, qualifier: str) -> list[str]:
+    """Return the qualifiers of the bootstraps that Shoal does not use."""
     pages = target.client("ssm").get_paginator("get_parameters_by_path")
     names = [
         parameter["Name"].split("/")[2]
@@ -35,12 +33,12 @@ def other_qualifiers(target: Target) -> list[str]:
         for parameter in page["Parameters"]
         if parameter["Name"].endswith("/version")
     ]
-    return sorted(set(names) - {QUALIFIER})
+    return sorted(set(names) - {qualifier})
 
 
 def asset_mistakes(target: Target, environment: Environment) -> Iterator[Mistake]:
     """Yield why the jobs could not read the code archive. Raises ClientError."""
-    bucket = f"cdk-{QUALIFIER}-assets-{environment.account}-{environment.region}"
+    bucket = Names(environment).code_bucket
     s3 = target.client("s3")
     try:
         answer = s3.get_bucket_encryption(Bucket=bucket)

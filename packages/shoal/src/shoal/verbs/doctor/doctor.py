@@ -17,15 +17,15 @@ from botocore.exceptions import (
     EndpointConnectionError,
 )
 
-from shoal.aws.cdk import QUALIFIER
 from shoal.aws.objects import EcrImage, has_files
 from shoal.aws.target import Target
 from shoal.errors import error_code, refusal
 from shoal.launch import Launch
 from shoal.pipelines.checks import capacity
 from shoal.settings.names import Names
+from shoal.settings.organisation import bootstrap_version
 from shoal.settings.settings import Environment
-from shoal.verbs.doctor.bootstrap_check import BOOTSTRAP_PARAMETER, asset_mistakes, other_qualifiers
+from shoal.verbs.doctor.bootstrap_check import asset_mistakes, other_qualifiers
 from shoal.verbs.doctor.external_check import external_findings
 from shoal.verbs.doctor.findings import Finding, State, failed, ok
 from shoal.verbs.doctor.image import Image
@@ -162,9 +162,9 @@ class Doctor:
             yield failed(f"{name} is {status}", advice)
 
     def _bootstrap(self) -> Iterator[Finding]:
-        ssm = self.target.client("ssm")
+        ssm, name = self.target.client("ssm"), bootstrap_version(self._qualifier)
         try:
-            version = int(ssm.get_parameter(Name=BOOTSTRAP_PARAMETER)["Parameter"]["Value"])
+            version = int(ssm.get_parameter(Name=name)["Parameter"]["Value"])
         except ssm.exceptions.ParameterNotFound:
             yield self._not_bootstrapped()
             return
@@ -180,14 +180,19 @@ class Doctor:
         if not mistakes:
             yield ok(f"version {version}")
 
+    @property
+    def _qualifier(self) -> str:
+        return self.environment.organisation.bootstrap_qualifier
+
     def _not_bootstrapped(self) -> Finding:
-        if others := other_qualifiers(self.target):
+        if others := other_qualifiers(self.target, self._qualifier):
             place = f"aws://{self.environment.account}/{self.environment.region}"
             return failed(
-                f"the CDK is bootstrapped with the qualifier {', '.join(others)} only; Shoal uses"
-                f" {QUALIFIER}",
-                f"bootstrap a second time: .venv/bin/cdk bootstrap {place} --toolkit-stack-name"
-                f" CDKToolkit-shoal --qualifier {QUALIFIER}",
+                f"the CDK is bootstrapped with the qualifier {', '.join(others)} only, not with"
+                f" {self._qualifier}",
+                f"set organisation.bootstrap_qualifier to {others[0]}, or bootstrap a second time:"
+                f" .venv/bin/cdk bootstrap {place} --toolkit-stack-name CDKToolkit-shoal"
+                f" --qualifier {self._qualifier}",
             )
         advice = (
             "`shoal deploy` bootstraps it; `shoal docs operate` shows how to do it with restricted"

@@ -1,0 +1,34 @@
+"""The section `organisation` of an environment file: what a customer's organisation prescribes, or
+has already.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import StringConstraints
+
+from shoal.settings.parsing.base import Settings
+
+DEFAULT_QUALIFIER = "hnb659fds"
+"""The CDK's default; part of the names of everything that `cdk bootstrap` makes."""
+
+# aws-cdk 2, bootstrap-template.yaml: at most ten characters; a bucket's name has no others
+Qualifier = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]{0,8}[a-z0-9])?$")]
+
+
+class Organisation(Settings):
+    """What the organisation prescribes, or has already."""
+
+    bootstrap_qualifier: Qualifier = DEFAULT_QUALIFIER
+    """The qualifier that the CDK is bootstrapped with in the account."""
+
+
+def toolkit_stack(qualifier: str) -> str:
+    """Return the name of the bootstrap's stack where Shoal makes it: never another qualifier's."""
+    return "CDKToolkit" if qualifier == DEFAULT_QUALIFIER else f"CDKToolkit-{qualifier}"
+
+
+def bootstrap_version(qualifier: str) -> str:
+    """Return the name of the parameter that has the bootstrap's version."""
+    return f"/cdk-bootstrap/{qualifier}/version"
