@@ -111,7 +111,8 @@ def _is(name: str, key: str, resource: dict[str, Any]) -> bool:
 
 def _roles(every: Resources, name: str) -> list[tuple[str, dict[str, Any]]]:
     roles = {key: each["Properties"] for key, each in _of_type(every, "AWS::IAM::Role").items()}
-    return [(key, each) for key, each in roles.items() if each.get("RoleName") == name]
+    called = (name, f"ml-{name}")
+    return [(key, each) for key, each in roles.items() if each.get("RoleName") in called]
 
 
 def _statements(every: Resources, name: str) -> dict[str, Any]:

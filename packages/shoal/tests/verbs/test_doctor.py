@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from local_kit.control import allow, trust
 from shoal.aws.target import Target
 from shoal.launch import launch_of
 from shoal.pipelines.checks.quotas import table
@@ -392,6 +393,25 @@ def test_the_bootstrap_of_the_organisation_is_used(target: Target) -> None:
     with bootstrapped(target, qualifier="team1"):
         environment = changed(organisation={"bootstrap_qualifier": "team1"})
         assert examined(target, environment)["bootstrap"].state is State.OK
+
+
+@pytest.mark.parametrize(
+    ("resource", "state"),
+    [("role/shoal-*", State.WARNING), ("role/ml/ml-shoal-*", State.OK)],
+)
+def test_the_bootstraps_role_must_be_allowed_the_organisations_roles(
+    target: Target, resource: str, state: State
+) -> None:
+    iam, own = target.client("iam"), f"arn:aws:iam::{target.account}:"
+    name = f"cdk-hnb659fds-cfn-exec-role-{target.account}-{target.region}"
+    iam.create_role(RoleName=name, AssumeRolePolicyDocument=trust({"AWS": target.account}))
+    policy = json.dumps(allow(["iam:*"], own + resource))
+    iam.put_role_policy(RoleName=name, PolicyName="roles", PolicyDocument=policy)
+    environment = changed(organisation={"role_path": "/ml/", "role_prefix": "ml-"})
+    finding = examined(target, environment)["roles"]
+    iam.delete_role_policy(RoleName=name, PolicyName="roles")
+    iam.delete_role(RoleName=name)
+    assert (finding.state, f"{own}role/ml/ml-shoal-mnist-dev" in finding.message) == (state, True)
 
 
 def test_a_bucket_under_a_key_that_only_the_account_may_use_is_refused(target: Target) -> None:

@@ -45,6 +45,8 @@ class Owner:
     """Prefixes of an environment's workloads, where it has several."""
     kept: frozenset[str] = frozenset()
     """Names that are not owned, whatever they begin with."""
+    role_prefix: str = ""
+    """What an organisation has before the names of roles."""
 
     @classmethod
     def of(
@@ -58,13 +60,17 @@ class Owner:
         """Return the owner for an environment with its `workloads`, or for one of them."""
         own = ((WORKLOAD_TAG, names.prefix),) if names.is_one_of_several else ()
         tags, prefixes = (*_environment_tags(names), *own), (each.prefix for each in workloads)
-        return cls(names.prefix, execution_ids, tags, others, tuple(prefixes), kept)
+        before = names.environment.organisation.role_prefix
+        return cls(names.prefix, execution_ids, tags, others, tuple(prefixes), kept, before)
 
     def owns(self, name: str) -> bool:
         has_prefix = any(_starts(name, each) for each in self.prefixes) and not (
             name in self.kept or any(_starts(name, other) for other in self.others)
         )
         return has_prefix or any(mark in name for mark in self.execution_ids)
+
+    def owns_role(self, name: str) -> bool:
+        return name not in self.kept and self.owns(name.removeprefix(self.role_prefix))
 
     def owns_tagged(self, item: Mapping[str, Any]) -> bool:
         """Return whether something without a name has the owner's tags."""
@@ -251,8 +257,13 @@ class _RunningJobs:
         for status in ("InProgress", "Stopping"):
             for item in _pages(target, *listing, StatusEquals=status):
                 role = describe(**{name_key: item[name_key]})["RoleArn"]
-                if owner.owns(role.rpartition("/")[2]):
+                if owner.owns_role(role.rpartition("/")[2]):
                     yield item[name_key]
+
+
+def _roles(target: Target, owner: Owner) -> Iterator[str]:
+    names = (str(item["RoleName"]) for item in _pages(target, "iam", "list_roles", "Roles"))
+    yield from filter(owner.owns_role, names)
 
 
 def _queues(target: Target, owner: Owner) -> Iterator[str]:
@@ -293,7 +304,7 @@ KINDS: dict[str, Lister] = {
         "cloudformation", "describe_stacks", "Stacks", "StackName", parts=_existing_stack
     ),
     "bucket": _Listing("s3", "list_buckets", "Buckets", "Name"),
-    "role": _Listing("iam", "list_roles", "Roles", "RoleName"),
+    "role": _roles,
     "function": _Listing("lambda", "list_functions", "Functions", "FunctionName"),
     "log group": _Listing("logs", "describe_log_groups", "logGroups", "logGroupName", parts=_path),
     "queue": _queues,

@@ -10,6 +10,7 @@ to use a KMS key"). Run against shoal-local; only read for AWS.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -130,8 +131,9 @@ def _statement(
     verb: str, role: str, action: str, resource: str | list[str], conditions: dict[str, Any]
 ) -> dict[str, Any]:
     account, name = role.split(":")[4], role.rpartition("/")[2]
+    words = re.split(r"[^A-Za-z0-9]+", name)
     return {
-        "Sid": verb + "".join(word.capitalize() for word in name.split("-")),
+        "Sid": verb + "".join(word.capitalize() for word in words),
         "Effect": "Allow",
         "Principal": {"AWS": f"arn:aws:iam::{account}:root"},
         "Action": action,

@@ -182,7 +182,8 @@ class Names:
 
         Role names are global in the account, so the region is in it.
         """
-        return f"{self.pipeline}-{self.environment.region}-{actor}"
+        prefix = self.environment.organisation.role_prefix
+        return f"{prefix}{self.pipeline}-{self.environment.region}-{actor}"
 
     def function(self, purpose: str) -> str:
         """Return the name of the Lambda function for `purpose`: smoke-test, teardown."""
@@ -274,7 +275,8 @@ class Names:
         return f"arn:aws:{service}:{self.environment.region}:{self.environment.account}:{resource}"
 
     def role_arn(self, actor: str) -> str:
-        return f"arn:aws:iam::{self.environment.account}:role/{self.role(actor)}"
+        path = self.environment.organisation.role_path
+        return f"arn:aws:iam::{self.environment.account}:role{path}{self.role(actor)}"
 
     @property
     def pipeline_arn(self) -> str:

@@ -15,6 +15,9 @@ DEFAULT_QUALIFIER = "hnb659fds"
 
 # aws-cdk 2, bootstrap-template.yaml: at most ten characters; a bucket's name has no others
 Qualifier = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]{0,8}[a-z0-9])?$")]
+# IAM takes more characters; ARNs with these need no quotes in a policy or a shell
+RolePath = Annotated[str, StringConstraints(pattern=r"^/([A-Za-z0-9+=,.@_-]+/)*$", max_length=512)]
+RolePrefix = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9+=,.@_-]*$", max_length=32)]
 
 
 class Organisation(Settings):
@@ -22,6 +25,10 @@ class Organisation(Settings):
 
     bootstrap_qualifier: Qualifier = DEFAULT_QUALIFIER
     """The qualifier that the CDK is bootstrapped with in the account."""
+    role_path: RolePath = "/"
+    """The IAM path of every role that is made here."""
+    role_prefix: RolePrefix = ""
+    """What the names of these roles begin with, before `shoal-`."""
 
 
 def toolkit_stack(qualifier: str) -> str:

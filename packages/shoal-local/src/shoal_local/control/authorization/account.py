@@ -192,6 +192,11 @@ class AccountState:
         roles = iam_backends[self.account][PARTITION].roles.values()
         return next((role for role in roles if role.name == name), None)
 
+    def path_of_role(self, name: str) -> str:
+        """Return the path in the role's ARN; / where there is no such role."""
+        role = self._role(name)
+        return str(role.path) if role else "/"
+
     def caller_context(self, caller_arn: str) -> dict[str, ContextValue]:
         """Return `aws:PrincipalArn` of a role session.
 

@@ -74,6 +74,10 @@ class RuleFunctions:
         """Return the ARN of a subscription's topic."""
         return str(subscription or "").rpartition(":")[0] or None
 
+    def role_path(self, name: Any) -> str:
+        """Return the path of the role of this name; / for a new one."""
+        return self._input.resources.path_of_role(str(name))
+
     def without_scheme(self, url: Any) -> str | None:
         return str(url).removeprefix("https://") if url else None
 

@@ -211,7 +211,8 @@ def _credentials(session: AssumedRole) -> RoleCredentials:
 
 def _aliases(caller_arn: str, account: str) -> tuple[str, ...]:
     match = re.match(r"^arn:aws:sts::\d{12}:assumed-role/([^/]+)/", caller_arn)
-    roles = (f"arn:aws:iam::{account}:role/{match.group(1)}",) if match else ()
+    every = iam_backends[account][PARTITION].roles.values() if match else ()
+    roles = tuple(str(role.arn) for role in every if match and role.name == match.group(1))
     return (*roles, f"arn:aws:iam::{account}:root", account)
 
 

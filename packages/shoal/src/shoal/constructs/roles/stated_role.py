@@ -37,7 +37,9 @@ class StatedRole(iam.Role):
         self, scope: Construct, construct_id: str, *, names: Names, actor: str, **options: Any
     ) -> None:
         """`options` are those of iam.Role."""
-        super().__init__(scope, construct_id, role_name=names.role(actor), **options)
+        path = names.environment.organisation.role_path
+        options |= {"role_name": names.role(actor), "path": None if path == "/" else path}
+        super().__init__(scope, construct_id, **options)
         self._names = names
 
     def allow_part(self, part: str, **values: Any) -> None:

@@ -17,7 +17,8 @@ _DENIED = ("AccessDenied", "AuthorizationError", "UnauthorizedOperation")
 
 
 def calls_in(log: Path, prefix: str, since: datetime, until: datetime) -> list[dict[str, Any]]:
-    """Return how often each role whose name begins with `prefix` made each call, the denied first.
+    """Return how often each role whose name has `prefix` made each call, the denied first: an
+    organisation's prefix may stand before it.
 
     The log is requests.jsonl of a shoal-local.
     """
@@ -25,7 +26,7 @@ def calls_in(log: Path, prefix: str, since: datetime, until: datetime) -> list[d
     for entry in _between(log, since, until):
         _, _, role = entry["caller"].partition(":assumed-role/")
         role = role.partition("/")[0]
-        if role.startswith(prefix):
+        if prefix in role:
             call = f"{entry['service']}:{entry['operation']}"
             counts[str(entry.get("error")).startswith(_DENIED), role, call] += 1
     rows = sorted(counts.items(), key=lambda item: (not item[0][0], item[0][1], -item[1]))

@@ -150,13 +150,15 @@ def _name_lengths(environment: Environment) -> Iterator[Problem]:
                 " allowed"
             )
             key, value = _word_of(environment, name)
-            advice = f"shorten `{key}` or `name` by {len(name) - limit}"
+            prefix = environment.organisation.role_prefix if kind == "role" else ""
+            others = "`name` or `organisation.role_prefix`" if prefix else "`name`"
+            advice = f"shorten `{key}`{',' if prefix else ' or'} {others} by {len(name) - limit}"
             yield Problem(key, message, advice, value, ("name", "region", "account"))
 
 
 def _word_of(environment: Environment, name: str) -> tuple[str, str]:
     """Return the key, and its value, that gives a name the word before the environment's."""
-    if environment.workloads and not name.startswith(Names(environment).shared_prefix):
+    if environment.workloads and Names(environment).shared_prefix not in name:
         return f"workloads.{environment.workload}", environment.workload
     return "project", environment.project
 

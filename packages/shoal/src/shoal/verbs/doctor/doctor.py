@@ -30,6 +30,7 @@ from shoal.verbs.doctor.external_check import external_findings
 from shoal.verbs.doctor.findings import Finding, State, failed, ok
 from shoal.verbs.doctor.image import Image
 from shoal.verbs.doctor.network_check import Demand, check_network
+from shoal.verbs.doctor.organisation_check import role_findings
 from shoal.verbs.doctor.plan_check import plan_findings
 from shoal.verbs.doctor.quota_check import (
     Use,
@@ -107,6 +108,7 @@ class Doctor:
             ("quota: builds", partial(build_findings, self.target, self.environment)),
             ("images", self._images),
             ("permissions boundary", self._boundary),
+            ("roles", partial(role_findings, self.target, self.environment)),
             ("dataset", self._dataset),
             ("channels", partial(external_findings, self.target, self.environment)),
             ("secrets", self._secrets),
