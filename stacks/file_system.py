@@ -41,7 +41,7 @@ class FileSystemStack(ShoalStack):
             self, "Lustre", names=names, settings=settings, place=network.training
         )
         lustre.encrypt(data.key)
-        lustre.show_datasets(data.key)
+        lustre.show_datasets()
         # The association names the bucket without referring to it.
         self.add_stack_dependency(data)
         for construct_id, name, value in (

@@ -144,6 +144,8 @@ class Stacks:
             return [*kept, *self._kept_objects()]
         if vpc := self.names.environment.network.existing:
             kept.append(f"vpc {vpc.vpc_id}, with its subnets: it was there before")
+        if key := self.names.environment.organisation.kms_key_arn:
+            kept.append(f"key {key}: it is the organisation's")
         users = "every CDK app of the account and region uses them"
         return [*kept, f"stack {toolkit_stack(self.names.qualifier)}, with its bucket: {users}"]
 

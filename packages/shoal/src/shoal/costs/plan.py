@@ -239,19 +239,18 @@ def _stacks(environment: Environment) -> Iterator[Stack]:
 
 def _at_rest(environment: Environment) -> Iterator[Line]:
     """Yield what is paid while nothing trains; of one of several workloads, what it adds."""
-    images = len(environment.built_images)
+    images, key = len(environment.built_images), environment.organisation.kms_key_arn
     if not environment.workloads:
-        key, *shared = _shared_at_rest(environment)
-        yield replace(key, quantity=1 + images)
-        yield from shared
-    elif images:
+        yield from _shared_at_rest(environment, keys=1 + images)
+    elif images and not key:
         yield Line("KMS key of the image", images, prices.kms_key(environment.region))
     yield from _serving_instances(environment)
 
 
-def _shared_at_rest(environment: Environment) -> Iterator[Line]:
+def _shared_at_rest(environment: Environment, keys: int = 1) -> Iterator[Line]:
     network, settings, region = environment.network, environment.file_system, environment.region
-    yield Line("KMS key", 1, prices.kms_key(region))
+    if not environment.organisation.kms_key_arn:
+        yield Line("KMS key", keys, prices.kms_key(region))
     if settings:
         per_tib = settings.throughput_mbps_per_tib
         throughput = f", {per_tib} MB/s per TiB" if per_tib else ""

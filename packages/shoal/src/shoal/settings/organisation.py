@@ -4,11 +4,14 @@ has already.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated
 
 from pydantic import StringConstraints
 
 from shoal.settings.parsing.base import Settings
+from shoal.settings.parsing.errors import Problem
+from shoal.settings.sections.channels import KeyArn
 
 DEFAULT_QUALIFIER = "hnb659fds"
 """The CDK's default; part of the names of everything that `cdk bootstrap` makes."""
@@ -29,6 +32,19 @@ class Organisation(Settings):
     """The IAM path of every role that is made here."""
     role_prefix: RolePrefix = ""
     """What the names of these roles begin with, before `shoal-`."""
+    kms_key_arn: KeyArn | None = None
+    """A key of the same account and region that encrypts everything in place of Shoal's own;
+    `shoal plan` prints what its policy must allow.
+    """
+
+
+def problems(organisation: Organisation, *place: str) -> Iterator[Problem]:
+    """Yield what is wrong with the section of an environment in `place`, region and account."""
+    arn = organisation.kms_key_arn
+    if arn and arn.split(":")[3:5] != [*place]:
+        message = f"is not in {' of account '.join(place)}, whose logs and topics it encrypts"
+        advice = "name a key that is there, for example a replica"
+        yield Problem("organisation.kms_key_arn", message, advice, related=("region", "account"))
 
 
 def toolkit_stack(qualifier: str) -> str:

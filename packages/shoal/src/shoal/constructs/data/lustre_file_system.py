@@ -12,7 +12,6 @@ from typing import Any
 import aws_cdk as cdk
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_fsx as fsx
-from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
@@ -24,7 +23,6 @@ LUSTRE_VERSION = "2.15"
 # Lustre user guide, "File system access control with Amazon VPC": between the servers, and between
 # them and clients, both ways.
 LUSTRE_PORTS = ((988, 988), (1018, 1023))
-_KEY_USES = ("Decrypt", "DescribeKey", "Encrypt", "GenerateDataKey*", "ReEncrypt*")
 _IMPORTED = ["NEW", "CHANGED", "DELETED"]
 # Never DELETED: cleaning a scratch disk must not delete the data of record.
 _EXPORTED = ["NEW", "CHANGED"]
@@ -90,12 +88,9 @@ class LustreFileSystem(Construct):
         if self._settings.deployment_type is DeploymentType.PERSISTENT_2:
             self._resource.kms_key_id = key.key_arn
 
-    def show_datasets(self, key: kms.Key) -> None:
-        """Let the file system show the data bucket's prefix `datasets/`; `key` encrypts the
-        bucket's objects.
-        """
+    def show_datasets(self) -> None:
+        """Let the file system show the data bucket's prefix `datasets/`."""
         bucket = self._names.bucket("data")
-        key.add_to_resource_policy(_use_through_s3(self._names, bucket))
         properties = fsx.CfnDataRepositoryAssociation
         export = properties.AutoExportPolicyProperty(events=_EXPORTED)
         association = fsx.CfnDataRepositoryAssociation(
@@ -157,33 +152,3 @@ def _both_ways(
             scope, f"{name}Out{first}", destination_security_group_id=peer, **same
         ),
     ]
-
-
-def _use_through_s3(names: Names, bucket: str) -> iam.PolicyStatement:
-    """Let the role that FSx creates for each file system use the key for this bucket's objects.
-
-    The role's name ends in the file system's id, which is not known before, and a principal cannot
-    have a wildcard: hence the condition. Source: Lustre user guide, "Working with server-side
-    encrypted Amazon S3 buckets".
-    """
-    environment = names.environment
-    role = "role/aws-service-role/s3.data-source.lustre.fsx.amazonaws.com/AWSServiceRoleForFSxS3Access_fs-*"  # noqa: E501
-    return iam.PolicyStatement(
-        sid="FileSystemsThroughS3",
-        principals=[iam.AnyPrincipal()],
-        actions=[f"kms:{each}" for each in _KEY_USES],
-        resources=["*"],
-        conditions={
-            "StringEquals": {
-                "kms:CallerAccount": environment.account,
-                "kms:ViaService": f"s3.{environment.region}.amazonaws.com",
-            },
-            "StringLike": {
-                "kms:EncryptionContext:aws:s3:arn": [
-                    f"arn:aws:s3:::{bucket}",
-                    f"arn:aws:s3:::{bucket}/*",
-                ]
-            },
-            "ArnLike": {"aws:PrincipalArn": f"arn:aws:iam::{environment.account}:{role}"},
-        },
-    )

@@ -9,10 +9,11 @@ import aws_cdk as cdk
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from shoal.constructs.data.data_key import DataKey
+from shoal.constructs.data.data_key import environment_key
 from shoal.constructs.data.seal import sealing_statements
 from shoal.constructs.roles.consumer_access import bucket_statements
 from shoal.constructs.roles.removal_policy import removal_policy
+from shoal.settings.key_policy import key_statements
 from shoal.settings.loading.consumers import Consumer
 from shoal.settings.names import CANDIDATES, RUNS, Names
 
@@ -40,7 +41,13 @@ class Storage(Construct):
         self._names = names
         protect = names.environment.protect
         self._removal = removal_policy(protect)
-        self.key = DataKey(self, "Key", names=names, consumers=consumers)
+        self.key = environment_key(
+            self,
+            names,
+            alias=names.shared_prefix,
+            description=f"Data and artifacts of {names.shared_prefix}",
+            statements=key_statements(names, consumers),
+        )
         self.logs = self._bucket(
             "logs", [_clean_up(after_days=30), _expire("", days=365)], encryption=_LOG_ENCRYPTION
         )

@@ -5,11 +5,11 @@ from __future__ import annotations
 import aws_cdk as cdk
 from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from shoal.constructs.data.data_key import ADMINISTRATION, Row, account_statements
+from shoal.constructs.data.data_key import environment_key
 from shoal.constructs.roles.removal_policy import removal_policy
+from shoal.settings.key_policy import image_key_statements
 from shoal.settings.names import BUILDERS, Names
 
 KEPT_IMAGES = 100
@@ -34,15 +34,12 @@ class ImageRepository(Construct):
         part = "images" if use == "training" else f"{use}-images"
         protect = names.environment.protect
         removal = removal_policy(protect)
-        self.key = kms.Key(
+        self.key = environment_key(
             self,
-            "Key",
-            alias=f"alias/{names.prefix}-{part}",
+            names,
+            alias=f"{names.prefix}-{part}",
             description=f"Container images of {names.prefix}",
-            enable_key_rotation=True,
-            pending_window=cdk.Duration.days(30 if protect else 7),
-            removal_policy=removal,
-            policy=iam.PolicyDocument(statements=_key_statements(names, builder)),
+            statements=image_key_statements(names, use),
         )
         self.repository = ecr.Repository(
             self,
@@ -72,21 +69,3 @@ class ImageRepository(Construct):
                 conditions={"ArnNotEquals": {"aws:PrincipalArn": builder}},
             )
         )
-
-
-def _key_statements(names: Names, builder: str) -> list[iam.PolicyStatement]:
-    """Let the account administer the key, the registry use it for the account, and the build use
-    it. A role that pulls needs no permission for it.
-
-    Source: Amazon ECR user guide, "Encryption at rest" (the key policy that lends a key to the
-    registry).
-    """
-    through_ecr = {"kms:ViaService": f"ecr.{names.environment.region}.amazonaws.com"}
-    lend = ["kms:CreateGrant", "kms:RetireGrant"]
-    build = ["kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey"]
-    rows: list[Row] = [
-        ("AdministerKey", [*ADMINISTRATION], {}),
-        ("LendKeyToRegistry", lend, {"StringEquals": through_ecr}),
-        ("UseKeyInBuilds", build, {"ArnEquals": {"aws:PrincipalArn": builder}}),
-    ]
-    return account_statements(names, rows)

@@ -14,10 +14,10 @@ from constructs import Construct
 
 from shoal.constructs.monitoring.alarm import Alarm, metric
 from shoal.constructs.teardown.sweeper import EVERY, NAMESPACE
+from shoal.settings.key_policy import PUBLISHERS
 from shoal.settings.names import Names
 
 PIPELINES = "AWS/Sagemaker/ModelBuildingPipeline"
-_PUBLISHERS = ("cloudwatch.amazonaws.com", "budgets.amazonaws.com")
 _SUM, _MAX = cloudwatch.Stats.SUM, cloudwatch.Stats.MAXIMUM
 
 
@@ -35,13 +35,13 @@ class Alarms(Construct):
     and settings take functions and queues away (docs/decisions/stacks.md).
     """
 
-    def __init__(self, scope: Construct, construct_id: str, *, names: Names, key: kms.Key) -> None:
+    def __init__(self, scope: Construct, construct_id: str, *, names: Names, key: kms.IKey) -> None:
         super().__init__(scope, construct_id)
         self._names = names
         self.topic = sns.Topic(
             self, "Topic", topic_name=names.topic, master_key=key, enforce_ssl=True
         )
-        self._let_services_publish(key)
+        self._let_services_publish()
         for address in names.environment.observability.alert_emails:
             self.topic.add_subscription(subscriptions.EmailSubscription(address))
         self.alarms: dict[str, Alarm] = {}
@@ -123,28 +123,18 @@ class Alarms(Construct):
         )
         self.add(purpose, alarm)
 
-    def _let_services_publish(self, key: kms.Key) -> None:
-        """Name the services in the policies of topic and key, on behalf of this account only: they
-        publish without a role.
-
-        Sources: SNS developer guide, "Enable compatibility between event sources from AWS services
-        and encrypted topics", for the actions; AWS's modern-data-architecture-accelerator,
-        grantCloudWatchAlarmsTopicAccess, for aws:SourceAccount in the key's policy: "supported and
-        correct" for alarms, unlike for EventBridge.
+    def _let_services_publish(self) -> None:
+        """Name the services in the topic's policy, on behalf of this account only: they publish
+        without a role. settings/key_policy.py has the key's.
         """
         own_account = {"StringEquals": {"aws:SourceAccount": self._names.environment.account}}
-        for service in _PUBLISHERS:
-            sid = f"{service.partition('.')[0].capitalize()}Publishes"
-            for policed, suffix, actions, resource in (
-                (self.topic, "", ["sns:Publish"], self.topic.topic_arn),
-                (key, "Encrypted", ["kms:Decrypt", "kms:GenerateDataKey*"], "*"),
-            ):
-                policed.add_to_resource_policy(
-                    iam.PolicyStatement(
-                        sid=f"{sid}{suffix}",
-                        principals=[iam.ServicePrincipal(service)],
-                        actions=actions,
-                        resources=[resource],
-                        conditions=own_account,
-                    )
+        for service in PUBLISHERS:
+            self.topic.add_to_resource_policy(
+                iam.PolicyStatement(
+                    sid=f"{service.partition('.')[0].capitalize()}Publishes",
+                    principals=[iam.ServicePrincipal(service)],
+                    actions=["sns:Publish"],
+                    resources=[self.topic.topic_arn],
+                    conditions=own_account,
                 )
+            )

@@ -1,4 +1,4 @@
-"""Statements for registry, bucket and key that let environments in other accounts bring releases.
+"""Statements for registry and bucket that let environments in other accounts bring releases.
 
 The role that brings archives to a consumer reads sealed ones, and lists them where models are kept
 as files. Everybody in its account whom its account lets may see a version and its approval. Nothing
@@ -46,20 +46,6 @@ def bucket_statements(names: Names, consumers: Sequence[Consumer]) -> list[iam.P
         return read
     sealed = {"StringLike": {"s3:prefix": f"{SEALED}/*"}}
     return [*read, *_for_roles("ListSealedFiles", consumers, ["s3:ListBucket"], bucket, sealed)]
-
-
-def key_statements(names: Names, consumers: Sequence[Consumer]) -> list[iam.PolicyStatement]:
-    """Return the statements for the bucket's key.
-
-    S3 names the bucket, not the object, to KMS where bucket keys are on; the bucket's policy names
-    the objects.
-    """
-    bucket = f"arn:aws:s3:::{names.bucket('artifacts')}"
-    conditions = {
-        "StringEquals": {"kms:ViaService": f"s3.{names.environment.region}.amazonaws.com"},
-        "StringLike": {"kms:EncryptionContext:aws:s3:arn": [bucket, f"{bucket}/{SEALED}/*"]},
-    }
-    return _for_roles("DecryptSealedArchives", consumers, ["kms:Decrypt"], "*", conditions)
 
 
 def image_statements(consumers: Sequence[Consumer]) -> list[iam.PolicyStatement]:

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from shoal.settings import regions, tags
+from shoal.settings import organisation, regions, tags
 from shoal.settings.hyperparameters import (
     PIPELINE_PARAMETERS,
     as_text,
@@ -78,6 +78,7 @@ def _sections(environment: Environment) -> Iterator[Problem]:
     yield from regions.problems(of.region, _asks_of_regions(of))
     yield from network.problems(of.network, of.region)
     yield from mlflow.problems(of.mlflow, of.network, of.region, of.account)
+    yield from organisation.problems(of.organisation, of.region, of.account)
     yield from file_system.problems(of.file_system, of.data)
     yield from schedules.problems(of.schedules, of.data)
     yield from serving.problems(

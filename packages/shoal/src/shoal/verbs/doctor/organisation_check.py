@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from typing import Any
 
 from shoal.aws.target import Target
+from shoal.settings.key_policy import organisation_key_policy
 from shoal.settings.names import Names
 from shoal.settings.settings import Environment
-from shoal.verbs.doctor.findings import Finding, State, ok
+from shoal.verbs.doctor.findings import Finding, State, failed, ok
 
 _MAKE_ROLES = ("iam:CreateRole", "iam:PutRolePolicy", "iam:PassRole")
 
@@ -46,3 +50,49 @@ def role_findings(target: Target, environment: Environment) -> Iterator[Finding]
         yield Finding("", State.WARNING, message, advice)
     else:
         yield ok(f"{maker} may make {made}")
+
+
+def key_findings(target: Target, environment: Environment) -> Iterator[Finding]:
+    """Yield whether the organisation's key can encrypt, and its policy has statements for whom it
+    must serve; conditions are not judged.
+    """
+    arn, kms = environment.organisation.kms_key_arn, target.client("kms")
+    if arn is None:
+        return
+    try:
+        key = kms.describe_key(KeyId=arn)["KeyMetadata"]
+    except kms.exceptions.NotFoundException:
+        yield failed(f"there is no key {arn}", "correct organisation.kms_key_arn")
+        return
+    if (key["KeyState"], key["KeySpec"]) != ("Enabled", "SYMMETRIC_DEFAULT"):
+        message = f"{arn} is {key['KeyState']} and {key['KeySpec']}"
+        yield failed(message, "name an enabled symmetric key: services encrypt with no other")
+        return
+    policy = json.loads(kms.get_key_policy(KeyId=arn, PolicyName="default")["Policy"])
+    needed = organisation_key_policy(Names(environment), ())
+    if missing := [each["Sid"] for each in needed if not _is_in(policy, each)]:
+        message = f"the policy of {arn} has nothing like {', '.join(missing)}"
+        advice = f"`shoal plan {environment.title}` prints what its owner adds"
+        yield failed(message, advice)
+    else:
+        yield ok(f"{arn} is enabled, and its policy names whom it serves")
+
+
+def _is_in(policy: dict[str, Any], needed: dict[str, Any]) -> bool:
+    """Return whether one statement allows the principal all actions of `needed`."""
+    ((kind, principal),) = needed["Principal"].items()
+    actions = needed["Action"]
+    return any(
+        each["Effect"] == "Allow"
+        and {"*", principal} & _texts(_of_kind(each.get("Principal"), kind))
+        and all(any(fnmatchcase(a, b) for b in _texts(each.get("Action"))) for a in actions)
+        for each in policy["Statement"]
+    )
+
+
+def _of_kind(principal: Any, kind: str) -> Any:
+    return principal.get(kind) if isinstance(principal, dict) else principal
+
+
+def _texts(value: Any) -> set[str]:
+    return {value} if isinstance(value, str) else set(value or ())

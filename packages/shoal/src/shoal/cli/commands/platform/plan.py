@@ -21,6 +21,8 @@ from shoal.costs.prices import HOURS_A_MONTH, Price
 from shoal.page.record import json_text
 from shoal.pipelines.checks.check import check
 from shoal.settings.external_data import Grant, grants
+from shoal.settings.key_policy import organisation_key_policy
+from shoal.settings.loading.consumers import consumers_of
 from shoal.settings.loading.loader import load_environment, load_workloads
 from shoal.settings.names import Names
 from shoal.verbs.permission_sets import JOBS, policy_for
@@ -51,6 +53,7 @@ UNKNOWN = "unknown"
     testing=dict[str, Any] | None,
     training_subnet=dict[str, Any] | None,
     grants=list[Grant],
+    key_policy=list[dict[str, Any]],
     permissions=dict[str, Any] | None,
 )
 def plan(
@@ -80,6 +83,11 @@ def plan(
     is_whole = workload is None and bool(views[0].workloads)
     data = _data_of_all(plans) if is_whole else _data(plans[0])
     tell("\n".join(_text(plans, shared_plan(plans) if is_whole else plans[0])), **data)
+    if key := views[0].organisation.kms_key_arn:
+        consumers = consumers_of(views[0], root)
+        statements = organisation_key_policy(Names(views[0]), consumers)
+        text = f"\nfor the owner of {key} to add to its policy\n"
+        tell(text + json.dumps(statements, indent=2), key_policy=statements)
     for grant in grants(views):
         tell("\n".join(_grant(grant)), grants=[grant])
 
