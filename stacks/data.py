@@ -28,9 +28,7 @@ class DataStack(ShoalStack):
         storage = Storage(self, "Storage", names=names, consumers=consumers)
         self.key = storage.key
         if not names.environment.protect:
-            EmptyOnDelete(self, "EmptyOnDelete", names=names).buckets(
-                {"data": storage.data, "artifacts": storage.artifacts, "logs": storage.logs}
-            )
+            EmptyOnDelete(self, "EmptyOnDelete", names=names).buckets(storage.own)
         self.mlflow_app: MlflowApp | None = None
         if names.environment.mlflow and names.environment.mlflow.create:
             self.mlflow_app = MlflowApp(self, "Mlflow", names=names, key=storage.key)

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from local_kit.control import allow
+from local_kit.sagemaker_account import ACCOUNT_ID
 from shoal.aws.inventory import Owner, of_environment
 from shoal.aws.target import Target
 from shoal.verbs.workspace import Workspace
@@ -27,8 +29,13 @@ training:
   instance_type: ml.m5.xlarge
   instance_count: 1
   hyperparameters: {epochs: 1, batch-size: 256, learning-rate: 0.01, seed: 1}
-organisation: {bootstrap_qualifier: acme1, role_path: /ml/, role_prefix: ml-}
+organisation:
+  bootstrap_qualifier: acme1
+  role_path: /ml/
+  role_prefix: ml-
+  data_bucket: acme-lake
 """
+BUCKET = "acme-lake"
 ROLES = "arn:aws:iam::111122223333:role/ml/ml-*"
 ONLY_THERE: dict[str, Any] = {
     "Effect": "Deny",
@@ -49,6 +56,28 @@ def keep_roles_under_the_path(target: Target) -> None:
     target.client("iam").put_role_policy(RoleName=role, PolicyName="scp", PolicyDocument=document)
 
 
+def give_key_and_bucket(own: Checkout, target: Target) -> str:
+    """Make the organisation's key, whose policy allows what `plan` prints besides its
+    administration, and its bucket; return the key's ARN.
+    """
+    kms, s3, file = target.client("kms"), target.client("s3"), own.root / "environments/ruled.yaml"
+    arn: str = kms.create_key()["KeyMetadata"]["Arn"]
+    file.write_text(f"{ENVIRONMENT}  kms_key_arn: {arn}\n")
+    administration = allow(["kms:Describe*", "kms:Get*", "kms:Put*"], Principal={"AWS": ACCOUNT_ID})
+    statements = own.document("plan", "ruled")["key_policy"]
+    document = policy(*administration["Statement"], *statements)
+    kms.put_key_policy(KeyId=arn, PolicyName="default", Policy=document)
+    s3.create_bucket(Bucket=BUCKET)
+    default = {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": arn}
+    rules = [{"ApplyServerSideEncryptionByDefault": default, "BucketKeyEnabled": True}]
+    s3.put_bucket_encryption(Bucket=BUCKET, ServerSideEncryptionConfiguration={"Rules": rules})
+    return arn
+
+
+def objects(s3: Any) -> list[str]:
+    return [each["Key"] for each in s3.list_objects_v2(Bucket=BUCKET).get("Contents", [])]
+
+
 @pytest.mark.nightly
 @pytest.mark.timeout(1200)
 def test_it_lives_by_the_rules_of_its_organisation(checkout: Checkout, tmp_path: Path) -> None:
@@ -57,12 +86,20 @@ def test_it_lives_by_the_rules_of_its_organisation(checkout: Checkout, tmp_path:
         target = own.local_target
         Workspace(own.root, os.environ).open("ruled", local=True).prepared(lambda _: None)
         keep_roles_under_the_path(target)
+        key = give_key_and_bucket(own, target)
         for words in ("deploy ruled", "data upload ruled", "run ruled --follow"):
             own.succeed(*words.split(), "--local")
         roles = target.client("iam").list_roles()["Roles"]
         ours = [each["Arn"] for each in roles if "shoal-mnist-ruled" in each["RoleName"]]
         assert ours
         assert all(arn.startswith(ROLES.rstrip("*")) for arn in ours)
-        own.succeed("destroy", "ruled", "--local")
+        kms, s3 = target.client("kms"), target.client("s3")
+        assert [each["KeyArn"] for each in kms.list_keys()["Keys"]] == [key]  # and no other is made
+        before = objects(s3)
+        kept = own.succeed("destroy", "ruled", "--local")
+        assert f"key {key}: it was there before" in kept
+        assert f"bucket {BUCKET}: it was there before" in kept
+        assert (objects(s3), bool(before)) == (before, True)
+        assert kms.describe_key(KeyId=key)["KeyMetadata"]["KeyState"] == "Enabled"
         owner = Owner("shoal", tags=(("shoal:project", "mnist"),), role_prefix="ml-")
         assert [each for each in of_environment(target, owner) if each.kind != "log group"] == []

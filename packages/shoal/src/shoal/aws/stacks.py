@@ -144,8 +144,9 @@ class Stacks:
             return [*kept, *self._kept_objects()]
         if vpc := self.names.environment.network.existing:
             kept.append(f"vpc {vpc.vpc_id}, with its subnets: it was there before")
-        if key := self.names.environment.organisation.kms_key_arn:
-            kept.append(f"key {key}: it is the organisation's")
+        organisation = self.names.environment.organisation
+        theirs = {"key": organisation.kms_key_arn, "bucket": organisation.data_bucket}
+        kept += [f"{kind} {name}: it was there before" for kind, name in theirs.items() if name]
         users = "every CDK app of the account and region uses them"
         return [*kept, f"stack {toolkit_stack(self.names.qualifier)}, with its bucket: {users}"]
 

@@ -128,9 +128,11 @@ class Names:
     def bucket(self, purpose: str) -> str:
         """Return the name of the bucket for `purpose`: data, artifacts, logs.
 
-        Bucket names are global, so account and region are in it.
+        Bucket names are global, so account and region are in it, unless it is an organisation's.
         """
         environment = self.environment
+        if purpose == "data" and (existing := environment.organisation.data_bucket):
+            return existing
         return f"{self.shared_prefix}-{purpose}-{environment.account}-{environment.region}"
 
     @property

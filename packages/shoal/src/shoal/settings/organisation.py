@@ -4,7 +4,7 @@ has already.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 from pydantic import StringConstraints
@@ -20,6 +20,8 @@ DEFAULT_QUALIFIER = "hnb659fds"
 Qualifier = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]{0,8}[a-z0-9])?$")]
 # IAM takes more characters; ARNs with these need no quotes in a policy or a shell
 RolePath = Annotated[str, StringConstraints(pattern=r"^/([A-Za-z0-9+=,.@_-]+/)*$", max_length=512)]
+# S3 user guide, "General purpose bucket naming rules"; jobs read no directory bucket
+BucketName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$")]
 RolePrefix = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9+=,.@_-]*$", max_length=32)]
 
 
@@ -36,10 +38,28 @@ class Organisation(Settings):
     """A key of the same account and region that encrypts everything in place of Shoal's own;
     `shoal plan` prints what its policy must allow.
     """
+    data_bucket: BucketName | None = None
+    """An existing bucket of the same account and region in which datasets lie, in place of one that
+    Shoal makes; nothing here creates, changes, empties or deletes it.
+    """
 
 
-def problems(organisation: Organisation, *place: str) -> Iterator[Problem]:
-    """Yield what is wrong with the section of an environment in `place`, region and account."""
+def problems(
+    organisation: Organisation, *place: str, own: Sequence[str], has_file_system: bool
+) -> Iterator[Problem]:
+    """Yield what is wrong with the section of an environment in `place`, region and account, whose
+    `own` buckets have these names.
+    """
+    key, bucket = "organisation.data_bucket", organisation.data_bucket
+    if bucket in own:
+        yield Problem(key, "is a bucket that is made here", "name another, or leave it out")
+    if bucket and bucket.endswith("--x-s3"):
+        message = "is a directory bucket, which datasets and events do not work with"
+        yield Problem(key, message, "name a general purpose bucket")
+    if bucket and has_file_system:
+        message = "would get notifications of FSx for Lustre, and is not changed from here"
+        advice = "remove it, or file_system with data.input_mode: FSx"
+        yield Problem(key, message, advice, related=("file_system",))
     arn = organisation.kms_key_arn
     if arn and arn.split(":")[3:5] != [*place]:
         message = f"is not in {' of account '.join(place)}, whose logs and topics it encrypts"

@@ -23,7 +23,7 @@ _LOG_ENCRYPTION = s3.BucketEncryption.S3_MANAGED
 
 
 class Storage(Construct):
-    """`key`, `data`, `artifacts` and `logs`.
+    """`key`, `data`, `artifacts` and `logs`; `own` are the buckets that are made here.
 
     They stay when the stack of a protected environment is deleted; otherwise they are deleted with
     it.
@@ -51,10 +51,14 @@ class Storage(Construct):
         self.logs = self._bucket(
             "logs", [_clean_up(after_days=30), _expire("", days=365)], encryption=_LOG_ENCRYPTION
         )
-        self.data = self._encrypted("data", [_clean_up(after_days=90)])
-        # Always: CloudFormation writes a bucket's notifications whole, so a later change would take
-        # away those of FSx for Lustre (github.com/aws/aws-cdk/issues/29653; read).
-        _enable_events(self.data)
+        existing, self.own = names.environment.organisation.data_bucket, dict[str, s3.Bucket]()
+        if existing:
+            self.data = s3.Bucket.from_bucket_name(self, "Data", existing)
+        else:
+            self.data = self.own["data"] = self._encrypted("data", [_clean_up(after_days=90)])
+            # Always: CloudFormation writes a bucket's notifications whole, so a later change would
+            # take away those of FSx for Lustre (github.com/aws/aws-cdk/issues/29653; read).
+            _enable_events(self.own["data"])
         self.artifacts = self._encrypted(
             "artifacts",
             [
@@ -67,9 +71,10 @@ class Storage(Construct):
         )
         for statement in (*sealing_statements(names.every), *bucket_statements(names, consumers)):
             self.artifacts.add_to_resource_policy(statement)
+        self.own |= {"artifacts": self.artifacts, "logs": self.logs}
         # Those that outlive their stack stay closed to requests without TLS, and open to the log
         # service.
-        for bucket in (self.logs, self.data, self.artifacts):
+        for bucket in self.own.values():
             if bucket.policy:
                 bucket.policy.apply_removal_policy(self._removal)
 

@@ -78,7 +78,13 @@ def _sections(environment: Environment) -> Iterator[Problem]:
     yield from regions.problems(of.region, _asks_of_regions(of))
     yield from network.problems(of.network, of.region)
     yield from mlflow.problems(of.mlflow, of.network, of.region, of.account)
-    yield from organisation.problems(of.organisation, of.region, of.account)
+    yield from organisation.problems(
+        of.organisation,
+        of.region,
+        of.account,
+        own=[names.bucket("artifacts"), names.bucket("logs")],
+        has_file_system=of.file_system is not None,
+    )
     yield from file_system.problems(of.file_system, of.data)
     yield from schedules.problems(of.schedules, of.data)
     yield from serving.problems(

@@ -30,7 +30,7 @@ from shoal.verbs.doctor.external_check import external_findings
 from shoal.verbs.doctor.findings import Finding, State, failed, ok
 from shoal.verbs.doctor.image import Image
 from shoal.verbs.doctor.network_check import Demand, check_network
-from shoal.verbs.doctor.organisation_check import key_findings, role_findings
+from shoal.verbs.doctor.organisation_check import bucket_findings, key_findings, role_findings
 from shoal.verbs.doctor.plan_check import plan_findings
 from shoal.verbs.doctor.quota_check import (
     Use,
@@ -110,6 +110,7 @@ class Doctor:
             ("permissions boundary", self._boundary),
             ("roles", partial(role_findings, self.target, self.environment)),
             ("key", partial(key_findings, self.target, self.environment)),
+            ("data bucket", partial(bucket_findings, self.target, self.environment)),
             ("dataset", self._dataset),
             ("channels", partial(external_findings, self.target, self.environment)),
             ("secrets", self._secrets),

@@ -7,12 +7,17 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from typing import Any
 
+from botocore.exceptions import ClientError
+
 from shoal.aws.target import Target
+from shoal.errors import error_code
 from shoal.settings.key_policy import organisation_key_policy
 from shoal.settings.names import Names
 from shoal.settings.settings import Environment
 from shoal.verbs.doctor.findings import Finding, State, failed, ok
 
+Mistake = tuple[str, str]
+"""What is wrong, and what to do."""
 _MAKE_ROLES = ("iam:CreateRole", "iam:PutRolePolicy", "iam:PassRole")
 
 
@@ -76,6 +81,56 @@ def key_findings(target: Target, environment: Environment) -> Iterator[Finding]:
         yield failed(message, advice)
     else:
         yield ok(f"{arn} is enabled, and its policy names whom it serves")
+
+
+def bucket_findings(target: Target, environment: Environment) -> Iterator[Finding]:
+    """Yield whether jobs can read the organisation's bucket, and its events are sent if needed."""
+    bucket, s3 = environment.organisation.data_bucket, target.client("s3")
+    if bucket is None:
+        return
+    try:
+        answer = s3.head_bucket(Bucket=bucket, ExpectedBucketOwner=environment.account)
+    except ClientError as error:
+        if error_code(error) == "404":
+            yield failed(f"there is no bucket {bucket}", "correct organisation.data_bucket")
+        else:
+            message = f"{bucket} is not of account {environment.account}, or you may not see it"
+            advice = "name it as data.channels.NAME.uri with its account: then it is only read"
+            yield failed(message, advice)
+        return
+    region = answer["ResponseMetadata"]["HTTPHeaders"].get("x-amz-bucket-region", target.region)
+    elsewhere = (f"{bucket} is in {region}", "name one in the environment's region")
+    mistakes = [
+        *([elsewhere] if region != target.region else []),
+        *_encryption_mistakes(s3, environment, bucket),
+        *_event_mistakes(s3, environment, bucket),
+    ]
+    yield from (failed(*each) for each in mistakes) if mistakes else [ok(f"{bucket} can be used")]
+
+
+def _encryption_mistakes(s3: Any, environment: Environment, bucket: str) -> Iterator[Mistake]:
+    try:
+        answer = s3.get_bucket_encryption(Bucket=bucket)["ServerSideEncryptionConfiguration"]
+    except ClientError as error:
+        if error_code(error) != "ServerSideEncryptionConfigurationNotFoundError":
+            raise
+        return
+    for rule in answer["Rules"]:
+        default = rule["ApplyServerSideEncryptionByDefault"]
+        ours = environment.organisation.kms_key_arn
+        key = default.get("KMSMasterKeyID", "aws/s3")
+        if default["SSEAlgorithm"] != "AES256" and key not in {ours, str(ours).split("/")[-1]}:
+            message = f"{bucket} is encrypted with {key}, which no job may use"
+            yield message, "set organisation.kms_key_arn to its key, or encrypt it with AES256"
+
+
+def _event_mistakes(s3: Any, environment: Environment, bucket: str) -> Iterator[Mistake]:
+    every = (environment, *environment.workloads.values())
+    if any(each.data.on_manifest for each in every):
+        events = s3.get_bucket_notification_configuration(Bucket=bucket)
+        if "EventBridgeConfiguration" not in events:
+            message = f"{bucket} sends no events to EventBridge, which data.on_manifest waits for"
+            yield message, "let its owner enable them"
 
 
 def _is_in(policy: dict[str, Any], needed: dict[str, Any]) -> bool:
