@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.exceptions import WaiterError
 
-from local_kit.control import allow
-from local_kit.sagemaker_account import ACCOUNT_ID
+from local_kit.control import allow, trust
 from shoal.aws.inventory import Owner, of_environment
 from shoal.aws.target import Target
 from shoal.verbs.workspace import Workspace
@@ -43,6 +43,7 @@ ONLY_THERE: dict[str, Any] = {
     "NotResource": ROLES,
 }
 """As a service control policy says it."""
+TRUST = json.loads(trust({"Service": "lambda.amazonaws.com"}))
 
 
 def policy(*statements: dict[str, Any]) -> str:
@@ -56,6 +57,25 @@ def keep_roles_under_the_path(target: Target) -> None:
     target.client("iam").put_role_policy(RoleName=role, PolicyName="scp", PolicyDocument=document)
 
 
+def reason_without_path(target: Target) -> str:
+    """Return why CloudFormation makes no role elsewhere."""
+    role = {"Type": "AWS::IAM::Role", "Properties": {"AssumeRolePolicyDocument": TRUST}}
+    name, cloudformation = "elsewhere", target.client("cloudformation")
+    maker = f"cdk-acme1-cfn-exec-role-{target.account}-{target.region}"
+    cloudformation.create_stack(
+        StackName=name,
+        TemplateBody=json.dumps({"Resources": {"Role": role}}),
+        RoleARN=f"arn:aws:iam::{target.account}:role/{maker}",
+        Capabilities=["CAPABILITY_IAM"],
+    )
+    with pytest.raises(WaiterError):
+        cloudformation.get_waiter("stack_create_complete").wait(
+            StackName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 60}
+        )
+    events = cloudformation.describe_stack_events(StackName=name)["StackEvents"]
+    return " ".join(str(each.get("ResourceStatusReason")) for each in events)
+
+
 def give_key_and_bucket(own: Checkout, target: Target) -> str:
     """Make the organisation's key, whose policy allows what `plan` prints besides its
     administration, and its bucket; return the key's ARN.
@@ -63,7 +83,9 @@ def give_key_and_bucket(own: Checkout, target: Target) -> str:
     kms, s3, file = target.client("kms"), target.client("s3"), own.root / "environments/ruled.yaml"
     arn: str = kms.create_key()["KeyMetadata"]["Arn"]
     file.write_text(f"{ENVIRONMENT}  kms_key_arn: {arn}\n")
-    administration = allow(["kms:Describe*", "kms:Get*", "kms:Put*"], Principal={"AWS": ACCOUNT_ID})
+    owner = {"AWS": f"arn:aws:iam::{target.account}:root"}
+    administration = allow(["kms:DescribeKey", "kms:GetKeyPolicy", "kms:PutKeyPolicy"])
+    administration["Statement"][0]["Principal"] = owner
     statements = own.document("plan", "ruled")["key_policy"]
     document = policy(*administration["Statement"], *statements)
     kms.put_key_policy(KeyId=arn, PolicyName="default", Policy=document)
@@ -86,6 +108,7 @@ def test_it_lives_by_the_rules_of_its_organisation(checkout: Checkout, tmp_path:
         target = own.local_target
         Workspace(own.root, os.environ).open("ruled", local=True).prepared(lambda _: None)
         keep_roles_under_the_path(target)
+        assert "not authorized to perform: iam:CreateRole" in reason_without_path(target)
         key = give_key_and_bucket(own, target)
         for words in ("deploy ruled", "data upload ruled", "run ruled --follow"):
             own.succeed(*words.split(), "--local")

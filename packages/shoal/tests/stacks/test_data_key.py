@@ -12,7 +12,8 @@ import aws_cdk as cdk
 import pytest
 from aws_cdk.assertions import Template
 
-from shoal.constructs.data.data_key import DataKey
+from shoal.constructs.data.data_key import environment_key
+from shoal.settings.key_policy import key_statements
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.names import Names
 from shoal.settings.sections.file_system import DeploymentType, FileSystem
@@ -54,7 +55,9 @@ def _policy(
     stack = cdk.Stack(
         app, "Stack", env=cdk.Environment(account=environment.account, region=environment.region)
     )
-    DataKey(stack, "Key", names=Names(environment))
+    names = Names(environment)
+    statements = key_statements(names, ())
+    environment_key(stack, names, alias="data", description="Data", statements=statements)
     (key,) = properties(Template.from_stack(stack), "AWS::KMS::Key")
     return {statement["Sid"]: statement for statement in key["KeyPolicy"]["Statement"]}
 
@@ -72,11 +75,13 @@ def _statements(policies: Policies) -> list[dict[str, Any]]:
     return [statement for policy in policies.values() for statement in policy.values()]
 
 
-def test_the_key_itself_names_this_account_only_and_nobody_has_every_action(
+def test_the_key_itself_names_this_account_and_services_for_it_only_and_nobody_has_every_action(
     policies: Policies,
 ) -> None:
     for statement in _statements(policies):
-        assert statement["Principal"] == ACCOUNT_ROOT
+        is_limited = "Condition" in statement and statement["Principal"].keys() <= {"Service"}
+        is_for_fsx = statement["Sid"] == "FileSystemsThroughS3"
+        assert statement["Principal"] == ACCOUNT_ROOT or is_limited or is_for_fsx
         assert not {"*", "kms:*"} & {*as_list(statement["Action"])}
 
 
@@ -101,7 +106,7 @@ def test_the_key_decrypts_through_s3_and_for_our_buckets_only(policies: Policies
     decrypting = {
         sid: entry
         for sid, entry in policies["none"].items()
-        if "kms:Decrypt" in as_list(entry["Action"])
+        if "kms:Decrypt" in as_list(entry["Action"]) and entry["Principal"] == ACCOUNT_ROOT
     }
     assert decrypting.keys() == {"ReadAndWriteBuckets"}
     assert decrypting["ReadAndWriteBuckets"]["Condition"] == {

@@ -18,7 +18,9 @@ from shoal.aws.target import Target
 from shoal.launch import launch_of
 from shoal.pipelines.checks.quotas import table
 from shoal.settings.capacity import Capacity
+from shoal.settings.key_policy import organisation_key_policy
 from shoal.settings.loading.loader import load_environment
+from shoal.settings.names import Names
 from shoal.settings.sections.serving import Autoscaling, Serverless, Serving
 from shoal.settings.settings import Environment, Strategy
 from shoal.verbs.doctor import plan_check, quota_check
@@ -412,6 +414,41 @@ def test_the_bootstraps_role_must_be_allowed_the_organisations_roles(
     iam.delete_role_policy(RoleName=name, PolicyName="roles")
     iam.delete_role(RoleName=name)
     assert (finding.state, f"{own}role/ml/ml-shoal-mnist-dev" in finding.message) == (state, True)
+
+
+@pytest.mark.parametrize(
+    ("needed", "state", "says"),
+    [(True, State.OK, "names whom it serves"), (False, State.FAILED, "nothing like")],
+)
+def test_the_organisations_key_must_allow_what_plan_prints(
+    target: Target, needed: bool, state: State, says: str
+) -> None:
+    statements = organisation_key_policy(Names(changed()), ()) if needed else []
+    arn = key_with_policy(target, *statements)
+    finding = examined(target, changed(organisation={"kms_key_arn": arn}))["key"]
+    assert (finding.state, says in finding.message) == (state, True)
+
+
+@pytest.mark.parametrize(
+    ("bucket", "encryption", "says"),
+    [
+        ("lake-plain", {"SSEAlgorithm": "AES256"}, "can be used"),
+        ("lake-other", {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": "other"}, "no job may use"),
+        ("lake-of-nobody", {}, "there is no bucket"),
+    ],
+)
+def test_the_organisations_bucket_must_be_one_that_jobs_can_read(
+    target: Target, bucket: str, encryption: dict[str, str], says: str
+) -> None:
+    s3 = target.client("s3")
+    if encryption:
+        s3.create_bucket(Bucket=bucket)
+        rules = [{"ApplyServerSideEncryptionByDefault": encryption}]
+        configuration = {"Rules": rules}
+        s3.put_bucket_encryption(Bucket=bucket, ServerSideEncryptionConfiguration=configuration)
+    finding = examined(target, changed(organisation={"data_bucket": bucket}))["data bucket"]
+    assert says in finding.message
+    assert (finding.state is State.OK) == (bucket == "lake-plain")
 
 
 def test_a_bucket_under_a_key_that_only_the_account_may_use_is_refused(target: Target) -> None:

@@ -111,6 +111,15 @@ def test_a_key_may_name_the_roles_at_a_path(strict: Account) -> None:
     assert refused(other.describe_key, KeyId=key)[0] == "AccessDeniedException"
 
 
+def test_what_is_done_with_a_role_is_asked_with_its_path(strict: Account) -> None:
+    theirs = strict.role({"AWS": ROOT_ARN}, Path="/team/")
+    maker = role(strict, allow("iam:PutRolePolicy", f"arn:aws:iam::{ACCOUNT_ID}:role/team/*"))
+    iam, policy = strict.as_role("iam", maker), json.dumps(allow("s3:ListBucket"))
+    iam.put_role_policy(RoleName=theirs.rpartition("/")[2], PolicyName="own", PolicyDocument=policy)
+    other = {"RoleName": maker.rpartition("/")[2], "PolicyName": "own", "PolicyDocument": policy}
+    assert refused(iam.put_role_policy, **other)[0] == "AccessDenied"
+
+
 def test_a_listing_is_limited_by_its_prefix(strict: Account, bucket: str) -> None:
     strict.client("s3").put_object(Bucket=bucket, Key="listed/one", Body=b"")
     condition = {"StringLike": {"s3:prefix": "listed/*"}}

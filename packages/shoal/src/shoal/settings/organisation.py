@@ -35,12 +35,12 @@ class Organisation(Settings):
     role_prefix: RolePrefix = ""
     """What the names of these roles begin with, before `shoal-`."""
     kms_key_arn: KeyArn | None = None
-    """A key of the same account and region that encrypts everything in place of Shoal's own;
-    `shoal plan` prints what its policy must allow.
+    """A key of the same account and region, in place of Shoal's own; `shoal plan` prints what its
+    policy must allow.
     """
     data_bucket: BucketName | None = None
-    """An existing bucket of the same account and region in which datasets lie, in place of one that
-    Shoal makes; nothing here creates, changes, empties or deletes it.
+    """A bucket of the same account and region, in place of Shoal's own for datasets; it is never
+    made, changed, emptied or deleted.
     """
 
 

@@ -88,8 +88,11 @@ class LustreFileSystem(Construct):
         if self._settings.deployment_type is DeploymentType.PERSISTENT_2:
             self._resource.kms_key_id = key.key_arn
 
-    def show_datasets(self) -> None:
-        """Let the file system show the data bucket's prefix `datasets/`."""
+    def show_datasets(self, _key: kms.IKey | None = None) -> None:
+        """Let the file system show the data bucket's prefix `datasets/`.
+
+        Stacks of before give the key, whose policy settings/key_policy.py has now.
+        """
         bucket = self._names.bucket("data")
         properties = fsx.CfnDataRepositoryAssociation
         export = properties.AutoExportPolicyProperty(events=_EXPORTED)

@@ -38,7 +38,7 @@ class ImageBuild(Construct):
         names: Names,
         use: str,
         root: Path,
-        key: kms.IKey,
+        key: kms.Key | kms.IKey,
     ) -> None:
         super().__init__(scope, construct_id)
         image = names.environment.built_images[use]

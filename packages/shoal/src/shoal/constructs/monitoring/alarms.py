@@ -35,7 +35,9 @@ class Alarms(Construct):
     and settings take functions and queues away (docs/decisions/stacks.md).
     """
 
-    def __init__(self, scope: Construct, construct_id: str, *, names: Names, key: kms.IKey) -> None:
+    def __init__(
+        self, scope: Construct, construct_id: str, *, names: Names, key: kms.Key | kms.IKey
+    ) -> None:
         super().__init__(scope, construct_id)
         self._names = names
         self.topic = sns.Topic(

@@ -9,7 +9,7 @@ from constructs import IConstruct
 from shoal.settings.names import Names
 
 
-def configure_log_groups(scope: IConstruct, *, names: Names, key: kms.IKey) -> None:
+def configure_log_groups(scope: IConstruct, *, names: Names, key: kms.Key | kms.IKey) -> None:
     """Call it when everything below `scope` exists.
 
     The log groups of SageMaker's jobs belong to the account and are not here.
