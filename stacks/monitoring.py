@@ -10,6 +10,7 @@ from shoal.constructs.monitoring.alarms import Alarms
 from shoal.constructs.monitoring.budget import MonthlyBudget
 from shoal.constructs.monitoring.dashboard import Dashboard
 from shoal.constructs.monitoring.page_keeper import PageKeeper
+from shoal.constructs.monitoring.scoring_watch import ScoringWatch
 from shoal.constructs.schedules.schedule_alarms import ScheduleAlarms
 from shoal.constructs.shoal_stack import ShoalStack
 from shoal.constructs.teardown.sweeper import Sweeper
@@ -45,6 +46,16 @@ class MonitoringStack(ShoalStack):
         alarms.watch_functions(each.purpose for each in watched)
         if pipeline.schedules:
             ScheduleAlarms(self, "Schedules", names=names, alarms=alarms)
+        if pipeline.scoring:
+            watch = ScoringWatch(
+                self,
+                "Scoring",
+                names=names.scoring,
+                key=data.key,
+                functions=pipeline.scoring.functions,
+                topic=self.topic,
+            )
+            alarms.alarms.update(watch.alarms)
         if budget is not None:
             MonthlyBudget(self, "Budget", names=names, amount_usd=budget, topic=self.topic)
         Dashboard(self, "Dashboard", names=names, steps=pipeline.step_names, alarms=alarms.alarms)

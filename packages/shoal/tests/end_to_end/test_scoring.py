@@ -9,8 +9,9 @@ import pytest
 from local_kit.control import eventually
 from shoal.aws import inventory
 from shoal.aws.execution import Pipeline
+from shoal.aws.objects import has_files
 from shoal.settings.loading.loader import load_environment
-from shoal.settings.names import Names
+from shoal.settings.names import RUNS, Names
 from shoal.verbs.new_workload import write_workload
 from shoal_local.runtimes.build import build
 from shoal_local.runtimes.catalog import runtimes
@@ -22,6 +23,29 @@ SCORING = "scoring:\n  join: input\n  schedules: [{name: often, expression: rate
 def succeeded(pipeline: Pipeline) -> int:
     """Return how many executions ended well."""
     return [each["PipelineExecutionStatus"] for each in pipeline.executions()].count("Succeeded")
+
+
+def watched(own: Checkout, names: Names, pipeline: Pipeline) -> None:
+    """Assert that the schedule's execution is seen as a training's is, though nobody follows."""
+    arn = str(pipeline.executions()[0]["PipelineExecutionArn"])
+    run = arn.rpartition("/")[2]
+    key = f"{names.folder(RUNS)}/{run}/run.html"
+    bucket = names.bucket("artifacts")
+    assert eventually(lambda: has_files(own.local_target, f"s3://{bucket}/{key}"), 120.0)
+    (schedule,) = own.document("schedule", "list", "late", "--local")["schedules"]
+    assert (schedule["name"], schedule["rings"]) == ("often", True)
+    own.succeed("schedule", "pause", "late", "often", "--local")
+    listed = own.document("status", "late", "--local")["executions"]
+    assert run in {each["execution"] for each in listed["late scoring"]}
+    assert own.document("status", "late", run, "--local")["run"]["id"] == run
+    assert "often, rate(1 minute)" in own.succeed("plan", "late")
+    cloudwatch = own.local_target.client("cloudwatch")
+    alarms = {each["AlarmName"] for each in cloudwatch.describe_alarms()["MetricAlarms"]}
+    failed = ("execution-failed", "find-errors", "schedule-often-missed", "not-torn-down")
+    assert {names.scoring.alarm(each) for each in failed} <= alarms
+    body = cloudwatch.get_dashboard(DashboardName=names.dashboard)["DashboardBody"]
+    assert "Ends of scoring" in body
+    assert f":alarm:{names.scoring.alarm('execution-failed')}" in body
 
 
 @pytest.mark.registry  # the runtime of scikit-learn
@@ -59,6 +83,7 @@ def test_an_approved_version_scores_by_hand_and_by_schedule(
         assert [row.rpartition(",")[0] for row in scored["rows"]] == ["10,2,100", "40,9,10"]
         pipeline = Pipeline(own.local_target, names.scoring.pipeline)
         assert eventually(lambda: succeeded(pipeline) > 1, 180.0)  # the schedule's
+        watched(own, names, pipeline)
         own.succeed("destroy", "late", "--local")
         owner = inventory.owner_in(own.local_target, names)
         assert inventory.of_environment(own.local_target, owner) == ()

@@ -41,7 +41,8 @@ def test_each_role_does_its_part_and_nothing_of_a_training(templates: Templates)
     policies = templates.identity_policies()
     own = {name: each for name, each in policies.items() if name.startswith(ROLE)}
     parts = {name.removeprefix(ROLE) for name in own}
-    assert parts == {"model", "find", "teardown", "pipeline", "start", "scheduler"}
+    watching = {"pages", "sweep"}
+    assert parts == {"model", "find", "teardown", "pipeline", "start", "scheduler", *watching}
     rows = [row for each in own.values() for of in each.values() for row in of["Statement"]]
     text = json.dumps([row for row in rows if row["Effect"] == "Allow"])
     allowed = set(re.findall(r"sagemaker:Create\w+", text))

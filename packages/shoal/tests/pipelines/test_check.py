@@ -11,6 +11,7 @@ import pytest
 from shoal.pipelines.checks.check import check
 from shoal.settings.loading.loader import load, load_environment
 from shoal.settings.parsing.errors import ConfigError, LaunchError
+from shoal.settings.sections.schedules import Schedule
 from shoal.settings.sections.serving import Endpoint
 from shoal.settings.settings import Environment
 from tests.pipelines.inputs import changed, environment
@@ -32,6 +33,8 @@ def write_scripts(folder: Path) -> None:
 def environment_of(row: dict[str, Any]) -> Environment:
     """Return the golden environment with the changes of a row."""
     keys = dict(row["change"])
+    if "schedules" in keys:
+        keys["schedules"] = tuple(map(Schedule.model_validate, keys["schedules"]))
     if "release" in keys:
         keys["release"] = RELEASE.model_copy(update=keys["release"])
     return changed(**keys)

@@ -30,7 +30,7 @@ EVERYTHING: dict[str, Any] = {
     "promoted_from": "dev",
     "release": CONTENT,
     "schedules": [{"name": "nightly", "expression": "cron(0 3 * * ? *)"}],
-    "scoring": {"schedules": [{"name": "nightly", "expression": "cron(0 4 * * ? *)"}]},
+    "scoring": {"schedules": [{"name": "scores", "expression": "cron(0 4 * * ? *)"}]},
     "serving": {"autoscaling": {"min": 2, "max": 4, "invocations_per_instance": 600}},
     "training": {"build_image": "pytorch-smddp"},
 }

@@ -79,6 +79,7 @@ def test_a_deployed_schedule_is_as_the_file_says(schedules: Schedules) -> None:
     assert schedules.all() == [
         LiveSchedule(
             "nightly",
+            NAMES.pipeline,
             "cron(0 3 * * ? *)",
             "Europe/Berlin",
             paused=False,

@@ -224,6 +224,7 @@ def _stacks(environment: Environment) -> Iterator[Stack]:
     vpc += ["interface endpoints"] if environment.interface_endpoints else []
     own = "security groups in an existing VPC" if network.existing else ", ".join(vpc)
     guard = ", teardown guard" if environment.endpoint else ""
+    guard += ", the same of scoring" if environment.scoring else ""
     parts = {"data": "key, buckets", "network": own}
     if environment.file_system:
         parts["file-system"] = "FSx for Lustre, linked to the data bucket"
@@ -294,6 +295,13 @@ def _notes(environment: Environment) -> Iterator[str]:
             " `shoal deploy` waits for, and less than one USD"
         )
     yield from _serving_notes(environment)
+    if scoring := environment.scoring:
+        line = _instances("scoring", scoring.instance_type, scoring.instance_count, environment)
+        hourly = line.usd_per_hour
+        price = "an unknown price" if hourly is None else f"{hourly:.2f} USD"
+        times = [f"{each.name}, {each.expression}" for each in scoring.schedules]
+        starts = "; ".join(["by `shoal score`", *times])
+        yield f"{line.what} x {line.quantity} costs {price} an hour while it runs, started {starts}"
     if environment.training.capacity.preferences:
         listed = environment.training.candidates.items()
         lines = [(_instances("training", *each, environment), *each) for each in listed]

@@ -270,7 +270,7 @@ class Names:
 
     def alarm(self, what: str) -> str:
         """Return the name of the alarm that watches `what`: execution-failed, not-torn-down, ..."""
-        return f"{self.prefix}-{what}"
+        return f"{self.pipeline}-{what}"
 
     def arn(self, service: str, resource: str) -> str:
         """Return the ARN of a resource in this environment's account and region."""

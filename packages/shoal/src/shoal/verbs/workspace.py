@@ -115,6 +115,22 @@ class Session:
         return replace(self, scores=True)
 
     @property
+    def pipelines(self) -> tuple[Session, ...]:
+        """The workload with each of its pipelines: that which trains first."""
+        return (self, self.scoring) if self.environment.scoring else (self,)
+
+    def find(self, execution: str) -> tuple[Session, str]:
+        """Return the execution's ARN, and the same with the pipeline that has it: the one that
+        scores for an ARN or id there, else the one that trains. Raises as `Pipeline.find`.
+        """
+        for own in self.pipelines[1:]:
+            for each in own.pipeline.executions():
+                arn = str(each["PipelineExecutionArn"])
+                if execution in {arn, arn.rpartition("/")[2]}:
+                    return own, arn
+        return self, self.pipeline.find(execution)
+
+    @property
     def names(self) -> Names:
         """The workload's names; of the whole, those of what its workloads share."""
         names = Names(self.environment)

@@ -36,19 +36,29 @@ class Alarms(Construct):
     """
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, names: Names, key: kms.Key | kms.IKey
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        names: Names,
+        key: kms.Key | kms.IKey,
+        topic: sns.Topic | None = None,
     ) -> None:
+        """`topic` is one that is there already."""
         super().__init__(scope, construct_id)
         self._names = names
-        self.topic = sns.Topic(
-            self, "Topic", topic_name=names.topic, master_key=key, enforce_ssl=True
-        )
-        self._let_services_publish()
-        for address in names.environment.observability.alert_emails:
-            self.topic.add_subscription(subscriptions.EmailSubscription(address))
+        self.topic = topic or self._own_topic(key)
         self.alarms: dict[str, Alarm] = {}
         self._watch_executions()
         self._watch_sweeps()
+
+    def _own_topic(self, key: kms.Key | kms.IKey) -> sns.Topic:
+        names = self._names
+        topic = sns.Topic(self, "Topic", topic_name=names.topic, master_key=key, enforce_ssl=True)
+        self._let_services_publish(topic)
+        for address in names.environment.observability.alert_emails:
+            topic.add_subscription(subscriptions.EmailSubscription(address))
+        return topic
 
     def add(self, purpose: str, alarm: Alarm) -> None:
         """Send `alarm` to the topic."""
@@ -57,10 +67,12 @@ class Alarms(Construct):
 
     def watch_teardown(self, purpose: str) -> None:
         """Ring when the function for `purpose` has given up an execution."""
+        pipeline = self._names.pipeline
+        what = f"A model of {pipeline}" if self._names.part else f"An endpoint of {pipeline}"
         self._add(
             "not-torn-down",
-            f"An endpoint of {self._names.pipeline} may still run: its teardown gave up. See the"
-            " dead-letter queue.",
+            f"{what} may still {'exist' if self._names.part else 'run'}: its teardown gave up. See"
+            " the dead-letter queue.",
             waiting(self._names.dead_letters(purpose)),
         )
 
@@ -79,21 +91,23 @@ class Alarms(Construct):
         self._add(
             "execution-failed",
             f"An execution of {self._names.pipeline} has failed: `shoal status"
-            f" {self._names.environment.name} latest` says at which step.",
+            f" {self._names.environment.name} {'ID' if self._names.part else 'latest'}` says at"
+            " which step.",
             metric(PIPELINES, "ExecutionFailed", ours, _SUM, minutes=5),
         )
 
     def _watch_sweeps(self) -> None:
         pipeline, every = self._names.pipeline, EVERY.to_minutes()
         ours = {"Pipeline": pipeline}
-        self._add(
-            "endpoint-past-ttl",
-            f"An endpoint of {pipeline} is older than {self._names.environment.ttl_minutes} minutes"
-            " and costs money.",
-            metric(NAMESPACE, "EndpointsPastTtl", ours, _MAX, minutes=2 * every),
-            # Two sweeps in a row: the first one that sees an endpoint past its time deletes it.
-            periods=2,
-        )
+        if not self._names.part:  # scoring makes no endpoints
+            self._add(
+                "endpoint-past-ttl",
+                f"An endpoint of {pipeline} is older than {self._names.environment.ttl_minutes}"
+                " minutes and costs money.",
+                metric(NAMESPACE, "EndpointsPastTtl", ours, _MAX, minutes=2 * every),
+                # Two sweeps in a row: the first one that sees an endpoint past its time deletes it.
+                periods=2,
+            )
         # CloudWatch prefers older values that are there to ones that are missing: one period of an
         # hour rang after three (CloudWatch user guide, "Configuring how CloudWatch alarms treat
         # missing data"). With FILL no period lacks a value.
@@ -125,18 +139,18 @@ class Alarms(Construct):
         )
         self.add(purpose, alarm)
 
-    def _let_services_publish(self) -> None:
+    def _let_services_publish(self, topic: sns.Topic) -> None:
         """Name the services in the topic's policy, on behalf of this account only: they publish
         without a role. settings/key_policy.py has the key's.
         """
         own_account = {"StringEquals": {"aws:SourceAccount": self._names.environment.account}}
         for service in PUBLISHERS:
-            self.topic.add_to_resource_policy(
+            topic.add_to_resource_policy(
                 iam.PolicyStatement(
                     sid=f"{service.partition('.')[0].capitalize()}Publishes",
                     principals=[iam.ServicePrincipal(service)],
                     actions=["sns:Publish"],
-                    resources=[self.topic.topic_arn],
+                    resources=[topic.topic_arn],
                     conditions=own_account,
                 )
             )

@@ -27,7 +27,7 @@ from shoal.settings.sections.scoring import FOLDER, Scoring
 
 
 class ScoringPipeline(Construct):
-    """Role of the model -> functions -> pipeline -> schedules."""
+    """Role of the model -> functions -> pipeline -> schedules; `functions` are all of its own."""
 
     def __init__(
         self,
@@ -74,8 +74,11 @@ class ScoringPipeline(Construct):
         )
         made = TrainingPipeline(self, "Pipeline", names=names, definition=definition, role=starter)
         made.node.add_dependency(role, finder, guard)
+        self.functions = [finder, guard.deleter]
         if settings.schedules:
-            Schedules(self, "Schedules", names=names).node.add_dependency(made)
+            schedules = Schedules(self, "Schedules", names=names)
+            schedules.node.add_dependency(made)
+            self.functions.append(schedules.starter)
 
 
 def add_scoring(
@@ -86,20 +89,22 @@ def add_scoring(
     key: kms.IKey,
     launch: Launch,
     built: Mapping[str, str],
-) -> None:
+) -> ScoringPipeline | None:
     """Make what scores, where the environment has a section `scoring`; an older version may answer
     in AWS's image or in one that was built.
     """
-    if settings := names.environment.scoring:
-        ScoringPipeline(
-            scope,
-            "Scoring",
-            names=names.scoring,
-            settings=settings,
-            place=place,
-            key=key,
-            images=[launch.inference_image_uri, *built.values()],
-        )
+    settings = names.environment.scoring
+    if settings is None:
+        return None
+    return ScoringPipeline(
+        scope,
+        "Scoring",
+        names=names.scoring,
+        settings=settings,
+        place=place,
+        key=key,
+        images=[launch.inference_image_uri, *built.values()],
+    )
 
 
 def _model_role(scope: Construct, names: Names, place: Place, key: kms.IKey) -> SageMakerRole:

@@ -122,6 +122,7 @@ def _before_launch(environment: Environment, root: Path | None) -> Iterator[Prob
     yield from scoring.problems(
         environment.scoring,
         environment.data.channels,
+        environment.schedules,
         serves=environment.endpoint is not None,
         keeps_files=training.keeps_files,
     )

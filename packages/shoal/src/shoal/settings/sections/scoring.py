@@ -40,7 +40,12 @@ class Scoring(Settings):
 
 
 def problems(
-    scoring: Scoring | None, channels: Collection[str], *, serves: bool, keeps_files: bool
+    scoring: Scoring | None,
+    channels: Collection[str],
+    schedules: Collection[Schedule],
+    *,
+    serves: bool,
+    keeps_files: bool,
 ) -> Iterator[Problem]:
     """Yield what is wrong with the section."""
     if scoring is None:
@@ -58,7 +63,11 @@ def problems(
         yield Problem("scoring.join", message, "use split: line, or remove it", "input")
     yield from expression_problems(scoring.schedules, "scoring.schedules")
     declared = (VERSION_PARAMETER, DATA_PARAMETER)
+    taken = {each.name for each in schedules}
     for index, schedule in enumerate(scoring.schedules):
+        if schedule.name in taken:  # `shoal schedule pause ENV NAME` means one
+            key = f"scoring.schedules[{index}].name"
+            yield Problem(key, "is a training's schedule too", "rename one", schedule.name)
         for name in sorted(schedule.parameters.keys() - {*declared}):
             key = f"scoring.schedules[{index}].parameters.{name}"
             yield Problem(key, "is no parameter of scoring", f"use {' or '.join(declared)}")

@@ -35,6 +35,8 @@ class LiveSchedule:
     """One deployed schedule."""
 
     name: str
+    pipeline: str
+    """Name of the one that it starts."""
     expression: str
     time_zone: str
     paused: bool
@@ -68,14 +70,14 @@ class Schedules:
 
     def all(self) -> list[LiveSchedule]:
         """Return all deployed schedules, by name."""
-        return [self._live(name) for name in self._deployed()]
+        return [self._live(name) for name in self.deployed()]
 
     def set_paused(self, name: str, paused: bool) -> LiveSchedule:
         """Pause or resume a schedule, and its alarm, which would ring for the silence.
 
         Raises NotFoundError.
         """
-        deployed = self._deployed()
+        deployed = self.deployed()
         if name not in deployed:
             raise NotFoundError(
                 f"there is no schedule {name!r} in {self._target.description}; deployed are:"
@@ -99,7 +101,8 @@ class Schedules:
     def _alarm(self, name: str) -> str:
         return self._names.alarm(self._names.missed_schedule(name))
 
-    def _deployed(self) -> list[str]:
+    def deployed(self) -> list[str]:
+        """Return the names of all deployed schedules."""
         pages = self._client.get_paginator("list_schedules")
         try:
             found = list(pages.paginate(GroupName=self._names.schedule_group))
@@ -114,6 +117,7 @@ class Schedules:
         schedule, in_file = self._get(name), self._names.environment.schedules
         return LiveSchedule(
             name,
+            self._names.pipeline,
             schedule["ScheduleExpression"],
             schedule.get("ScheduleExpressionTimezone", "UTC"),
             schedule["State"] == _DISABLED,

@@ -98,7 +98,7 @@ def run(
 @_followed
 def watch(session: Session, execution: str) -> None:
     """Follow EXECUTION (an ARN, an id, or `latest`) to its end. Ctrl-C leaves it running."""
-    _follow(session, session.pipeline.find(execution))
+    _follow(*session.find(execution))
 
 
 @click.command()
@@ -120,8 +120,7 @@ def status(
     where a pipeline is not deployed; those of other workloads are shown.
     """
     if execution:
-        session = workspace.open(environment, local, workload)
-        arn = session.pipeline.find(execution)
+        session, arn = workspace.open(environment, local, workload).find(execution)
         if is_json():
             tell(**record(session.place, arn, with_logs=False))
             return
@@ -175,12 +174,19 @@ def _print_executions(session: Session) -> None:
         told = one_line(f"{endpoint}{failure}")
         tell(f"serving: {told}", serving={session.title: told})
     session.pipeline.definition()
+    _print_table(session, session.title)
+    for each in session.pipelines[1:]:
+        tell("scoring:")
+        _print_table(each, f"{session.title} scoring")
+
+
+def _print_table(session: Session, title: str) -> None:
     executions = _executions(session)
-    tell(executions={session.title: executions})
+    tell(executions={title: executions})
     if not executions:
         tell(
-            f"pipeline {session.names.pipeline} has had no executions; start one with `shoal run"
-            f" {session.arguments}`"
+            f"pipeline {session.names.pipeline} has had no executions; start one with `shoal"
+            f" {'score' if session.scores else 'run'} {session.arguments}`"
         )
         return
     rows = [("execution", "status", "started")]
@@ -196,7 +202,7 @@ def _print_executions(session: Session) -> None:
 @answers(execution=str)
 def stop(session: Session, execution: str) -> None:
     """Ask EXECUTION (an ARN, an id, or `latest`) to stop."""
-    arn = session.pipeline.find(execution)
+    session, arn = session.find(execution)
     state = session.pipeline.look(arn)
     if state.has_ended:
         raise UsageError(
@@ -241,7 +247,7 @@ def logs(
 
     EXECUTION is an ARN, an id, or `latest`.
     """
-    arn = session.pipeline.find(execution)
+    session, arn = session.find(execution)
     state = session.pipeline.look(arn)
     match = state.step(step)
     if match is None:

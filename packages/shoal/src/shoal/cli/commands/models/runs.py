@@ -88,7 +88,7 @@ def report(session: Session, run: str, output: Path | None, is_kept: bool, uri: 
     if uri:
         _export(session, run, uri)
         return
-    arn = session.pipeline.find(run)
+    session, arn = session.find(run)
     file = output if output or is_json() else Path("run.html")
     is_page = file is not None and file.suffix != ".json"
     shown = (history.with_others if is_page or is_kept else record)(session.place, arn)

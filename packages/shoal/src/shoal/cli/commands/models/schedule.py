@@ -25,17 +25,17 @@ def schedule() -> None:
 @_answers
 def show(session: Session) -> None:
     """Show the deployed schedules of ENV, and where they differ from its file."""
-    schedules = Schedules(session.target, session.names).all()
+    schedules = [schedule for each in _all(session) for schedule in each.all()]
     if not schedules:
         tell(
             "no schedules are deployed; write some in"
             f" {environment_file(session.environment.name)}, section `schedules`, and deploy"
         )
         return
-    rows = [("schedule", "expression", "time zone", "live", "file")]
+    rows = [("schedule", "pipeline", "expression", "time zone", "live", "file")]
     for each in schedules:
         states = (_state(each.paused), _state(each.paused_in_file))
-        rows.append((each.name, each.expression, each.time_zone, *states))
+        rows.append((each.name, each.pipeline, each.expression, each.time_zone, *states))
     tell("\n".join(columns(rows)), schedules=schedules)
     _warn(session, [each for each in schedules if each.differs])
     for each in schedules:
@@ -64,8 +64,15 @@ def resume(session: Session, name: str) -> None:
     _change(session, name, False)
 
 
+def _all(session: Session) -> list[Schedules]:
+    """Return the schedules of each pipeline of the workload."""
+    return [Schedules(each.target, each.names) for each in session.pipelines]
+
+
 def _change(session: Session, name: str, paused: bool) -> None:
-    schedule = Schedules(session.target, session.names).set_paused(name, paused)
+    first, *others = _all(session)
+    owner = next((each for each in others if name in each.deployed()), first)
+    schedule = owner.set_paused(name, paused)
     tell(f"schedule {name}: {_state(schedule.paused)}", schedules=[schedule])
     _warn(session, [schedule] if schedule.differs else [])
 
