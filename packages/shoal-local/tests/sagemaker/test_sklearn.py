@@ -166,4 +166,5 @@ def test_xgboost_answers_by_a_script_with_all_functions(
             EndpointName=name, ContentType="text/csv", Body=b"0.1\n0.9\n", Accept="text/csv"
         )
         assert answer["Body"].read().split() == [b"0", b"1"], log
+        assert answer["ContentType"] == "text/csv; charset=utf-8"
     remove(sklearn, name)

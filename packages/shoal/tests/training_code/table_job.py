@@ -28,12 +28,18 @@ import json, sys
 from pathlib import Path
 import inference
 
+def text_of(answer):
+    return answer if isinstance(answer, str) else answer[0]
+
+
 model = inference.model_fn(sys.argv[1])
 requests = json.loads(Path(sys.argv[2]).read_text())
 answers = [
-    inference.output_fn(
-        inference.predict_fn(inference.input_fn(each["body"], each["content_type"]), model),
-        each["accept"],
+    text_of(
+        inference.output_fn(
+            inference.predict_fn(inference.input_fn(each["body"], each["content_type"]), model),
+            each["accept"],
+        )
     )
     for each in requests
 ]

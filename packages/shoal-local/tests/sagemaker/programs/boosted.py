@@ -20,8 +20,8 @@ def predict_fn(rows: xgboost.DMatrix, model: xgboost.Booster) -> Any:
     return model.predict(rows)
 
 
-def output_fn(predicted: Any, accept: str) -> str:
-    return "\n".join(str(round(float(each))) for each in predicted)
+def output_fn(predicted: Any, accept: str) -> tuple[str, str]:
+    return "\n".join(str(round(float(each))) for each in predicted), accept
 
 
 if __name__ == "__main__":

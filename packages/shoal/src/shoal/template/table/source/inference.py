@@ -24,7 +24,8 @@ def predict_fn(rows: list[list[float]], model: SavedModel) -> dict[str, Any]:
     return {"outputs": model.predict(rows), "model": model.identity}
 
 
-def output_fn(prediction: dict[str, Any], accept: str) -> str:
-    """Return the answer in the format that the client accepts."""
-    text, _ = text_of(prediction["outputs"], prediction["model"], accept)
-    return text
+def output_fn(prediction: dict[str, Any], accept: str) -> tuple[str, str]:
+    """Return the answer in the format that the client accepts, and its media type: scikit-learn's
+    and XGBoost's containers would call a text alone HTML.
+    """
+    return text_of(prediction["outputs"], prediction["model"], accept)
