@@ -58,12 +58,13 @@ def training_pipeline(
     retries = of_training(environment.training.capacity.retry_for_s)
     train = Training(step_names.TRAIN, requests.training(), retries=retries)
 
+    patience_s = environment.evaluation.capacity.retry_for_s
     report = ReportFile("EvaluationReport", output=EVALUATION_OUTPUT, path=EVALUATION_FILE)
     evaluate = Processing(
         step_names.EVALUATE,
         requests.evaluation(),
         report_files=(report,),
-        retries=(CREATE_CALL, JOB),
+        retries=of_training(patience_s) if patience_s else (CREATE_CALL, JOB),
     )
 
     # The model's identity is what evaluation computed from the archive that it measured.

@@ -68,7 +68,7 @@ JOB = RetryPolicy(
 
 
 def of_training(retry_for_s: int | None) -> tuple[RetryPolicy, ...]:
-    """Return the policies of a training step that looks for instances as long as JOB does, or for
+    """Return the policies of a job that looks for instances as long as JOB does, or for
     `retry_for_s`: then at a fixed pace, since a doubled pause would sleep through free capacity.
 
     RESOURCE_LIMIT waits, too, for a sibling's job may hold the quota. A policy cannot tell that

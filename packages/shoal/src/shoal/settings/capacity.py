@@ -1,5 +1,5 @@
 """The section `training.capacity`: where a training job's instances come from, and how long it
-waits for them.
+waits for them; and that of the evaluation.
 
 Sources: SageMaker developer guide, "Instance preference lists for training jobs", "Managed Warm
 Pools" (at most 3600 s, not with spot); botocore 1.44.5, sagemaker ResourceConfig,
@@ -28,6 +28,7 @@ PlanArn = Annotated[
         max_length=2048,
     ),
 ]
+RetryForS = Annotated[int, Field(ge=60, le=864_000)]
 
 
 class Preference(Settings):
@@ -52,7 +53,7 @@ class Capacity(Settings):
     """The job's training plan; in a list, for the type that is the plan's."""
     max_pending_s: Annotated[int, Field(ge=1800, le=2_419_200)] | None = None
     """The longest wait of one job, all types together; accelerated types only."""
-    retry_for_s: Annotated[int, Field(ge=60, le=864_000)] | None = None
+    retry_for_s: RetryForS | None = None
     """How long a job without capacity is started again, every five minutes; left out, 31 minutes.
     """
     keep_alive_s: Annotated[int, Field(ge=60, le=3600)] | None = None
@@ -81,6 +82,8 @@ class EvaluationCapacity(Settings):
 
     preferences: Annotated[tuple[EvaluationPreference, ...], Field(max_length=5)] = ()
     """Types in order, as of training; on demand only."""
+    retry_for_s: RetryForS | None = None
+    """As of training."""
 
 
 def of_first(key: str, default: Any) -> Any:

@@ -112,7 +112,8 @@ class ProcessingRun(JobRun):
 
     def _take_instances(self) -> None:
         """Take the first type of a list that has capacity; no page names a wait."""
-        found = capacity.Offers(self._job.core.settings.capacity).first(self._request)
+        settings = self._job.core.settings
+        found = capacity.Offers(settings.capacity, settings.hosting_speed).first(self._request)
         if found is None:
             raise JobFailedError(capacity.NO_CAPACITY)
         self._kind = found.instance_type

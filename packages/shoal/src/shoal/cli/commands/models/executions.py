@@ -84,7 +84,8 @@ def run(
         raise
     if notice := require_uploaded(session, values):
         click.echo(notice, err=True)
-    if settings.training.capacity.retry_for_s:
+    waiting = (settings.training.capacity, settings.evaluation.capacity)
+    if any(each.retry_for_s for each in waiting):
         refuse_short(session.target, settings)
     arn = session.pipeline.start(values)
     tell(f"started: {arn}", execution=arn)
