@@ -19,6 +19,7 @@ from shoal.settings.loading.loader import (
 )
 from shoal.settings.names import Names
 from shoal.settings.parsing.errors import ConfigError
+from shoal.settings.sections.scoring import Scoring
 from tests.settings.environment_file import copy_workloads
 from tests.settings.releases import CONTENT, RELEASE
 
@@ -260,3 +261,7 @@ def test_a_workload_of_one_has_the_names_of_another_of_the_other(root: Path) -> 
         require_own_names(both)
     elsewhere = both[1].model_copy(update={"region": "eu-west-1"})
     require_own_names([both[0], elsewhere])
+    scoring = both[0].model_copy(update={"scoring": Scoring()})
+    named = {"name": "score", "workload": "fraud-eu-dev"}
+    with pytest.raises(ConfigError, match="begin with shoal-fraud-eu-dev-score, as those of dev"):
+        require_own_names([scoring, both[0].model_copy(update=named)])

@@ -88,14 +88,16 @@ def require_own_names(environments: Iterable[Environment]) -> None:
     """Refuse names that two environments would share: each would change the resources of the other.
 
     Raises ConfigError if names of two of the environments in one account and region begin alike:
-    `fraud` in `eu-dev` and `fraud-eu` in `dev` are both `shoal-fraud-eu-dev`.
+    `fraud` in `eu-dev` and `fraud-eu` in `dev` are both `shoal-fraud-eu-dev`; scoring of `fraud` in
+    `dev` is `shoal-fraud-dev-score`.
 
     Each environment is there once for each of its workloads.
     """
     owners: dict[tuple[str, str, str], str] = {}
     for environment in environments:
         names = Names(environment)
-        for prefix in dict.fromkeys((names.shared_prefix, names.prefix)):
+        scores = (names.scoring.pipeline,) if environment.scoring else ()
+        for prefix in dict.fromkeys((names.shared_prefix, names.prefix, *scores)):
             place = (environment.account, environment.region, prefix)
             other = owners.setdefault(place, environment.name)
             if other != environment.name:
