@@ -17,7 +17,7 @@ DEFAULT_QUALIFIER = "hnb659fds"
 """The CDK's default; part of the names of everything that `cdk bootstrap` makes."""
 
 # aws-cdk 2, bootstrap-template.yaml: at most ten characters; a bucket's name has no others
-Qualifier = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]{0,8}[a-z0-9])?$")]
+Qualifier = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,9}$")]
 # IAM takes more characters; ARNs with these need no quotes in a policy or a shell
 RolePath = Annotated[str, StringConstraints(pattern=r"^/([A-Za-z0-9+=,.@_-]+/)*$", max_length=512)]
 # S3 user guide, "General purpose bucket naming rules"; jobs read no directory bucket
