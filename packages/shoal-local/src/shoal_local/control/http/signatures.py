@@ -28,8 +28,6 @@ from shoal_local.control.http.loopback_guard import MAX_IN_MEMORY_BYTES, SIGNED_
 from shoal_local.control.http.protocol import CREDENTIAL, Signature, buffer_body
 from shoal_local.errors import AwsError
 
-CHUNKS = "shoal.chunks"
-"""Key of the WSGI environment: the signatures that the chunks of the body must have."""
 AUTHORIZATION = re.compile(
     r"^AWS4-HMAC-SHA256 +Credential=\S+?, *SignedHeaders=(?P<headers>[^,\s]+),"
     r" *Signature=(?P<signature>[0-9a-f]{64})$"
@@ -38,11 +36,11 @@ TIMESTAMP = "%Y%m%dT%H%M%SZ"
 MAX_SKEW = timedelta(minutes=15)
 MAX_EXPIRES_S = 604_800
 UNSIGNED = "UNSIGNED-PAYLOAD"
+UNSIGNED_CHUNKS = "STREAMING-UNSIGNED-PAYLOAD-TRAILER"
 EXPIRED = "Request has expired"
 NOT_SUPPORTED = (
     "The authorization mechanism you have provided is not supported. Please use AWS4-HMAC-SHA256."
 )
-EMPTY = hashlib.sha256(b"").hexdigest()
 SHA256 = re.compile(r"^[0-9a-f]{64}$")
 
 
@@ -72,8 +70,6 @@ def check_signature(
     if not _equal(expected, signed.signature):
         raise _mismatch()
     _check_time(signed, is_s3)
-    if signed.payload.startswith("STREAMING-AWS4-HMAC-SHA256-PAYLOAD"):
-        environ[CHUNKS] = ChunkSignatures(signer, request, expected)
 
 
 @dataclass(frozen=True)
@@ -145,31 +141,6 @@ class _Version2(HmacV1QueryAuth):
 
     def _get_date(self) -> str:
         return self._expires_at
-
-
-class ChunkSignatures:
-    """The signatures of a body's chunks, each of which signs the one before (S3 API reference,
-    "Transferring Payload in Multiple Chunks").
-    """
-
-    def __init__(self, signer: _Signer, request: AWSRequest, seed: str) -> None:
-        self._signer, self._request, self._previous = signer, request, seed
-
-    def check(self, signature: str, chunk_sha256: str) -> None:
-        """Raise AwsError unless the next chunk, with this hash, is signed so."""
-        text = "\n".join(
-            (
-                "AWS4-HMAC-SHA256-PAYLOAD",
-                self._request.context["timestamp"],
-                self._signer.credential_scope(self._request),
-                self._previous,
-                EMPTY,
-                chunk_sha256,
-            )
-        )
-        self._previous = self._signer.signature(text, self._request)
-        if not _equal(self._previous, signature):
-            raise _mismatch()
 
 
 def _signed(environ: dict[str, Any], is_s3: bool) -> _Signed:
@@ -265,6 +236,9 @@ def _payload(environ: dict[str, Any], is_s3: bool, *, presigned: bool) -> str:
         raise AwsError(
             "InvalidRequest", "Missing required header for this request: x-amz-content-sha256"
         )
+    if named.startswith("STREAMING-") and named != UNSIGNED_CHUNKS:
+        message = f"Shoal's emulator takes uploads in chunks as {UNSIGNED_CHUNKS}, not {named[:40]}"
+        raise AwsError("NotImplemented", message, 501)
     is_small = int(environ.get("CONTENT_LENGTH") or 0) <= MAX_IN_MEMORY_BYTES
     if SHA256.match(named) and is_small and named != _sha256(environ):
         message = "The provided 'x-amz-content-sha256' header does not match what was computed."
