@@ -1,10 +1,9 @@
 """Application Auto Scaling: targets and policies of endpoints' variants are kept, not done.
 
 The API registers, describes, tags and deletes them, so that stacks and teardown work as on AWS.
-Nothing scales by itself: no metric is watched, no alarm and no service-linked role is made, and
-DescribeScalingActivities is always empty.
+Nothing scales by itself: no metric is watched, no alarm and no service-linked role is made.
 
-The store is ours, not moto's: moto lacks tags and activities, keeps a target's policies after
+The store is ours, not moto's: moto lacks tags, keeps a target's policies after
 deregistration, and says ValidationException where AWS says ObjectNotFoundException.
 """
 
@@ -32,10 +31,6 @@ ROLE = (
     "/AWSServiceRoleForApplicationAutoScaling_SageMakerEndpoint"
 )
 _RESOURCE_ID = re.compile(r"endpoint/(?P<endpoint>[^/]+)/variant/(?P<variant>[^/]+)")
-_SUSPENDED_STATE = dict.fromkeys(
-    (f"{kind}Suspended" for kind in ("DynamicScalingIn", "DynamicScalingOut", "ScheduledScaling")),
-    False,
-)
 _TRACKING = "TargetTrackingScaling"
 _CONFIGURATION = "TargetTrackingScalingPolicyConfiguration"
 Document = dict[str, Any]
@@ -68,7 +63,6 @@ class AutoScaling:
             "PutScalingPolicy": self._put_policy,
             "DeleteScalingPolicy": self._delete_policy,
             "DescribeScalingPolicies": self._describe_policies,
-            "DescribeScalingActivities": lambda _call: {"ScalingActivities": []},
             **Tagging(self._tags).operations,
         }
 
@@ -106,7 +100,6 @@ class AutoScaling:
                 raise _invalid(f"Maximum capacity cannot be less than minimum capacity ({bounds})")
             self._check_variant(resource_id)
             target.document |= bounds
-            target.document["SuspendedState"] |= request.get("SuspendedState", {})
             target.tags |= request.get("Tags") or {}
             self._targets[resource_id] = target
         return {"ScalableTargetARN": target.document["ScalableTargetARN"]}
@@ -118,7 +111,6 @@ class AutoScaling:
             "ScalableDimension": DIMENSION,
             "RoleARN": f"arn:aws:iam::{self._identity.account}:role/{ROLE}",
             "CreationTime": datetime.now(UTC),
-            "SuspendedState": dict(_SUSPENDED_STATE),
             "ScalableTargetARN": self._arn(
                 "application-autoscaling", f"scalable-target/{uuid.uuid4().hex[:24]}"
             ),
@@ -230,7 +222,9 @@ def _invalid(message: str) -> AwsError:
 
 
 def _check_scope(request: Mapping[str, Any]) -> None:
-    """Refuse what can be scaled on AWS and is not kept here."""
+    """Refuse what can be scaled or suspended on AWS and is not kept here."""
+    if "SuspendedState" in request:
+        raise _invalid("Shoal's emulator keeps no SuspendedState of targets")
     dimension = request.get("ScalableDimension", DIMENSION)
     if request["ServiceNamespace"] != NAMESPACE or dimension != DIMENSION:
         what = f"{request['ServiceNamespace']} {request.get('ScalableDimension', '')}"
