@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 from moto.s3.models import s3_backends
 
 from shoal_local.control.cloudformation.resources.api_calls import as_bool
-from shoal_local.control.cloudformation.resources.base import Created, Request, ResourceError, names
+from shoal_local.control.cloudformation.resources.base import Request, ResourceError, names
 from shoal_local.control.cloudformation.resources.plain import Facts, PlainType
 
 Properties = Mapping[str, Any]
@@ -40,7 +40,6 @@ class Bucket(PlainType):
         convert: dict[str, Callable[[Any], Any]] = {
             "BucketEncryption": _encryption,
             "LifecycleConfiguration": _lifecycle,
-            "CorsConfiguration": _cors,
             "LoggingConfiguration": _logging,
             "NotificationConfiguration": _notifications,
             "AccessControl": _canned,
@@ -112,12 +111,6 @@ def _rule(rule: Properties, number: int) -> dict[str, Any]:
     return s3_rule
 
 
-def _cors(configuration: Properties) -> Any:
-    renamed = {"ExposedHeaders": "ExposeHeaders", "MaxAge": "MaxAgeSeconds"}
-    rules = configuration["CorsRules"]
-    return {"CORSRules": [{renamed.get(key, key): rule[key] for key in rule} for rule in rules]}
-
-
 def _logging(configuration: Properties) -> Any:
     return {
         "TargetBucket": configuration.get("DestinationBucketName"),
@@ -146,25 +139,6 @@ def _canned(access_control: str) -> str:
     return "".join(
         f"-{letter.lower()}" if letter.isupper() else letter for letter in access_control
     ).lstrip("-")
-
-
-_FIFO_ONLY = ("FifoQueue", "ContentBasedDeduplication", "DeduplicationScope", "FifoThroughputLimit")
-
-
-class Queue(PlainType):
-    """AWS::SQS::Queue. The name that a FIFO queue is given ends as SQS wants it."""
-
-    def create(self, request: Request) -> Created:
-        """Refuse what SQS does not know of a standard queue, `FifoQueue: false` too."""
-        for name in () if as_bool(request.get("FifoQueue")) else _FIFO_ONLY:
-            if request.get(name) is not None:
-                raise ResourceError(f"Unknown Attribute {name}.")
-        return super().create(request)
-
-    def _name(self, request: Request) -> str:
-        if request.get("QueueName") or not as_bool(request.get("FifoQueue")):
-            return super()._name(request)
-        return f"{request.generated_name(75)}.fifo"
 
 
 class Function(PlainType):
@@ -213,7 +187,6 @@ class Pipeline(PlainType):
 
 CONVERTED: Mapping[str, type[PlainType]] = {
     "AWS::S3::Bucket": Bucket,
-    "AWS::SQS::Queue": Queue,
     "AWS::Lambda::Function": Function,
     "AWS::ApplicationAutoScaling::ScalingPolicy": ScalingPolicy,
     "AWS::SageMaker::Pipeline": Pipeline,
