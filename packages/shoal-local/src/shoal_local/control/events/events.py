@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from botocore.exceptions import BotoCoreError, ClientError
-from moto.events.models import EventPattern, Rule, events_backends
+from moto.events.models import Rule, events_backends
 from moto.events.utils import EventMessageType
 
 from shoal_local.control.events import event_patterns
@@ -36,9 +36,7 @@ from shoal_local.faults import Faults
 
 EVENTS = "events.amazonaws.com"
 DEFAULT_BUS = "default"
-TARGET_MEMBERS = frozenset(
-    {"Id", "Arn", "Input", "InputPath", "DeadLetterConfig", "RetryPolicy", "SqsParameters"}
-)
+TARGET_MEMBERS = frozenset({"Id", "Arn", "Input", "DeadLetterConfig", "RetryPolicy"})
 DELIVERABLE = re.compile(r"^arn:aws:(lambda:[\w-]+:\d{12}:function:|sqs:)")
 MAX_THREADS = 8
 
@@ -68,7 +66,7 @@ class Events:
     @property
     def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:
         """Return the handlers of the operations answered here; moto answers the others."""
-        return {"PutEvents": self._put_events, "TestEventPattern": test_pattern}
+        return {"PutEvents": self._put_events}
 
     @property
     def guards(self) -> dict[str, Callable[[ApiCall], None]]:
@@ -189,10 +187,10 @@ class Events:
         return list(backend.event_buses[DEFAULT_BUS].rules.values())
 
     def _deliver(self, rule: Rule, target: Mapping[str, Any], event: Mapping[str, Any]) -> None:
-        payload = target_input(target, event)
+        payload = json.loads(target["Input"]) if target.get("Input") else event
         try:
             if target["Arn"].startswith("arn:aws:sqs:"):
-                self._to_queue(target["Arn"], rule.arn, payload, target.get("SqsParameters") or {})
+                self._to_queue(target["Arn"], rule.arn, payload)
             else:
                 self._to_function(target, rule.arn, payload)
         except (AwsError, ClientError, BotoCoreError) as error:
@@ -203,9 +201,7 @@ class Events:
             raise _denied("function", "invoke it", rule_arn)
         self.functions.invoke_later(target["Arn"], payload)
 
-    def _to_queue(
-        self, queue_arn: str, rule_arn: str, payload: Any, parameters: Mapping[str, Any]
-    ) -> None:
+    def _to_queue(self, queue_arn: str, rule_arn: str, payload: Any) -> None:
         sqs, action = self.clients("sqs"), "sqs:SendMessage"
         url = sqs.get_queue_url(QueueName=queue_arn.rpartition(":")[2])["QueueUrl"]
         answer = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["Policy"])
@@ -214,8 +210,7 @@ class Events:
         context = {**principal.context, "aws:SourceArn": rule_arn, "aws:SecureTransport": "true"}
         if not allows(policy, principal, action, queue_arn, context):
             raise _denied("queue", "send to it", rule_arn)
-        group = {name: value for name, value in parameters.items() if value}
-        sqs.send_message(QueueUrl=url, MessageBody=json.dumps(payload), **group)
+        sqs.send_message(QueueUrl=url, MessageBody=json.dumps(payload))
 
     def _undelivered(
         self, target: Mapping[str, Any], rule_arn: str, payload: Any, reason: str
@@ -224,7 +219,7 @@ class Events:
         dead_letter = (target.get("DeadLetterConfig") or {}).get("Arn")
         if dead_letter and dead_letter != target["Arn"]:
             try:
-                self._to_queue(dead_letter, rule_arn, payload, {})
+                self._to_queue(dead_letter, rule_arn, payload)
             except (AwsError, ClientError, BotoCoreError) as error:
                 log.warning("dead letter of %s not delivered: %s", rule_arn, error)
 
@@ -247,29 +242,6 @@ def matches(rule: Rule, event: dict[str, Any]) -> bool:
     """Return whether the event matches the rule's pattern; a rule without one matches nothing."""
     pattern = rule.event_pattern
     return bool(pattern.get_pattern()) and pattern.matches_event(cast(EventMessageType, event))
-
-
-def target_input(target: Mapping[str, Any], event: Mapping[str, Any]) -> Any:
-    """Return what a target gets: its constant `Input`, the part of the event at `InputPath`, else
-    the event.
-    """
-    if target.get("Input"):
-        return json.loads(target["Input"])
-    value: Any = event
-    for name in (target.get("InputPath") or "$").removeprefix("$").split("."):
-        if name:
-            value = value.get(name) if isinstance(value, Mapping) else None
-    return value
-
-
-def test_pattern(call: ApiCall) -> Mapping[str, Any]:
-    """Answer TestEventPattern."""
-    text = call.parameters["EventPattern"]
-    event_patterns.check(text)
-    event = _parsed_object(call.parameters["Event"])
-    if event is None:
-        raise _invalid("Parameter Event is not valid.")
-    return {"Result": EventPattern.load(text).matches_event(cast(EventMessageType, event))}
 
 
 def check_targets(call: ApiCall) -> None:

@@ -28,7 +28,7 @@ from shoal_local.control.identity.clients import Clients
 from shoal_local.control.identity.identity import Identity
 from shoal_local.errors import AwsError
 
-QUEUE_ARN = re.compile(r"^arn:aws:sqs:[\w-]+:\d{12}:([\w-]+(?:\.fifo)?)$")
+QUEUE_ARN = re.compile(r"^arn:aws:sqs:[\w-]+:\d{12}:([\w-]+)$")
 DEFAULTS: Mapping[str, Any] = {
     "BatchSize": 10,
     "MaximumBatchingWindowInSeconds": 0,
@@ -103,7 +103,6 @@ class EventSources:
         """Return the handlers of operations on event source mappings."""
         return {
             "CreateEventSourceMapping": self._create,
-            "GetEventSourceMapping": lambda call: self._get(call).describe(),
             "UpdateEventSourceMapping": self._update,
             "DeleteEventSourceMapping": self._delete,
             "ListEventSourceMappings": self._list,
@@ -147,7 +146,7 @@ class EventSources:
         request = call.parameters
         queue_arn = request.get("EventSourceArn") or "no EventSourceArn"
         if not QUEUE_ARN.match(queue_arn):
-            raise invalid(f"Shoal's emulator maps SQS queues only, not {queue_arn}")
+            raise invalid(f"Shoal's emulator maps standard SQS queues only, not {queue_arn}")
         function, settings = self.functions.get(request["FunctionName"]), settings_of(request)
         self._check_visibility(queue_arn, function.timeout_s)
         self._check_role(queue_arn, function)
