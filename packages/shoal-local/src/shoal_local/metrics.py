@@ -1,8 +1,4 @@
-"""A measurement of a service inside the emulator, as CloudWatch keeps it.
-
-Services may write to the namespaces that AWS reserves (`AWS/...`); PutMetricData refuses them to
-everybody else.
-"""
+"""A measurement of a service inside the emulator, as CloudWatch keeps it."""
 
 from __future__ import annotations
 

@@ -77,12 +77,6 @@ def test_a_handler_that_raises_is_a_model_error_with_its_own_status_and_measured
     assert max(measured("ModelLatency", "p99")) > 100
 
 
-def test_nobody_else_writes_metrics_into_awss_namespaces(account: Account) -> None:
-    datum = {"MetricName": "Invocations", "Value": 1}
-    with pytest.raises(ClientError, match="AWS/ for parameter Namespace is invalid"):
-        account.client("cloudwatch").put_metric_data(Namespace="AWS/SageMaker", MetricData=[datum])
-
-
 def test_an_unknown_endpoint_is_a_validation_error(account: Account) -> None:
     message = r"ValidationError.*Endpoint nobody of account 123456789012 not found"
     with pytest.raises(ClientError, match=message):

@@ -11,8 +11,6 @@ from collections.abc import Iterable, Sequence
 
 from moto.cloudwatch.models import cloudwatch_backends
 
-from shoal_local.control.http.protocol import ApiCall
-from shoal_local.errors import AwsError
 from shoal_local.metrics import Measurement
 
 RESERVED = "AWS/"
@@ -27,17 +25,6 @@ def keep(account: str, region: str, measurements: Iterable[Measurement]) -> None
     finite = (each for each in measurements if math.isfinite(each.value))
     for namespace, group in itertools.groupby(finite, lambda each: each.namespace):
         backend.put_metric_data(namespace, [each.datum() for each in group])
-
-
-def check_namespace(call: ApiCall) -> None:
-    """Raise AwsError for a namespace of AWS (CloudWatch API reference, PutMetricData: "cannot begin
-    with AWS/").
-    """
-    namespace = str(call.parameters.get("Namespace", ""))
-    if namespace.startswith(RESERVED):
-        raise AwsError(
-            "InvalidParameterValue", f"The value {RESERVED} for parameter Namespace is invalid."
-        )
 
 
 def nearest_rank(values: Sequence[float], statistic: str) -> float | None:

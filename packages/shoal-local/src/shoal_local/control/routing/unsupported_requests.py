@@ -11,7 +11,6 @@ from typing import Any
 
 from shoal_local.control.http.guards import Guard, OnlyThese, refuse
 from shoal_local.control.http.protocol import ApiCall
-from shoal_local.control.metrics.metric_store import check_namespace
 from shoal_local.errors import AwsError
 
 
@@ -84,7 +83,6 @@ GUARDS: Mapping[str, Mapping[str, Guard]] = {
         "StartQuery": refuse("has no Logs Insights queries (logs:StartQuery)"),
         "CreateExportTask": refuse("exports no logs (logs:CreateExportTask)"),
     },
-    "cloudwatch": {"PutMetricData": check_namespace},
     "s3": {
         "*": OnlyThese(frozenset(_OF_S3.split())),
         "PutBucketNotificationConfiguration": _notification,
