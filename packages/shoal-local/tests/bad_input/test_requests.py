@@ -212,10 +212,6 @@ def test_an_operation_that_breaks_is_a_500_which_these_tests_do_not_let_pass(
         require_refusal_or_success(answer, "DescribeLogGroups")
 
 
-def test_a_list_of_no_build_projects_is_an_answer(wire: Wire) -> None:
-    assert ask(wire, "codebuild", "ListProjects", {}).status == 200
-
-
 GROUP_POLICY = ("sagemaker", "PutModelPackageGroupPolicy")
 THERE = {"ModelPackageGroupName": "there"}
 BROKEN_INPUT = {"Id": "1", "Arn": "arn:aws:sqs:us-east-1:123456789012:q", "Input": "{"}

@@ -33,9 +33,6 @@ class BuildProjects:
             "UpdateProject": self._update,
             "DeleteProject": self._delete,
             "BatchGetProjects": self._get,
-            "ListProjects": lambda _call: (
-                {"projects": sorted(self._projects)} if self._projects else {}
-            ),
             "StartBuild": self._refuse_build,
         }
 
