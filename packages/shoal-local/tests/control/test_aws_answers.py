@@ -7,14 +7,13 @@ documentation.
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from local_kit.control import Account, allow, unique, zipped
+from local_kit.control import Account, unique, zipped
 
 SOURCE = "def handler(event, context):\n    return event\n"
 QUEUE = "arn:aws:sqs:us-east-1:111122223333:nothing"
@@ -189,33 +188,3 @@ def test_a_mapping_needs_a_queue_a_window_and_a_role_and_there_is_one(account: A
     client.create_event_source_mapping(**mapping, Enabled=False)
     with pytest.raises(client.exceptions.ResourceConflictException):
         client.create_event_source_mapping(**mapping)
-
-
-def test_packages_are_listed_oldest_first(account: Account) -> None:
-    """SageMaker API reference, ListModelPackages."""
-    client, name = account.client("sagemaker"), unique("versions")
-    client.create_model_package_group(ModelPackageGroupName=name)
-    image = "111122223333.dkr.ecr.us-east-1.amazonaws.com/a:1"
-    specification = {
-        "Containers": [{"Image": image}],
-        "SupportedContentTypes": ["text/csv"],
-        "SupportedResponseMIMETypes": ["text/csv"],
-    }
-    for _ in range(2):
-        client.create_model_package(
-            ModelPackageGroupName=name, InferenceSpecification=specification
-        )
-    packages = client.list_model_packages(ModelPackageGroupName=name)["ModelPackageSummaryList"]
-    assert [each["ModelPackageVersion"] for each in packages] == [1, 2]
-
-
-def test_a_queue_gets_of_a_topic_what_its_policy_lets_in(account: Account) -> None:
-    """SNS developer guide, subscribing a queue to a topic."""
-    sns, sqs, (url, arn) = account.client("sns"), account.client("sqs"), account.queue()
-    topic = sns.create_topic(Name=unique("topic"))["TopicArn"]
-    sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
-    sns.publish(TopicArn=topic, Message='"refused"')
-    policy = allow("sqs:SendMessage", arn, Principal={"Service": "sns.amazonaws.com"})
-    sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": json.dumps(policy)})
-    sns.publish(TopicArn=topic, Message='"let in"')
-    assert [json.loads(each["Message"]) for each in account.received(url)] == ["let in"]

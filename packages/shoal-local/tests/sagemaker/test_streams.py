@@ -67,11 +67,6 @@ def test_an_error_before_the_first_part_is_a_model_error(account: Account, endpo
     assert "server error (500)" in str(caught.value)
 
 
-def test_an_endpoint_that_is_not_there_is_a_validation_error(account: Account) -> None:
-    with pytest.raises(ClientError, match=r"ValidationError.*Endpoint nobody of account"):
-        speak(account, "nobody", parts=["one"])
-
-
 def test_a_client_that_leaves_leaves_the_endpoint_to_others(
     account: Account, endpoint: str
 ) -> None:
