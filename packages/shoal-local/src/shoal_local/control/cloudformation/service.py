@@ -65,6 +65,7 @@ class CloudFormation:
             "DescribeChangeSet": lambda request: self._change_set(request).describe(),
             "DeleteChangeSet": self._delete_change_set,
             "ExecuteChangeSet": self._execute_change_set,
+            "ListChangeSets": self._list_change_sets,
         }
         return {name: _handler(handle) for name, handle in handlers.items()}
 
@@ -233,6 +234,11 @@ class CloudFormation:
         else:
             self.stacks.update(change_set.stack, change_set.template, options)
         return {}
+
+    def _list_change_sets(self, request: Request) -> Mapping[str, Any]:
+        stack = self.stacks.find(request["StackName"])
+        change_sets = [each for each in self._change_sets if each.stack is stack]
+        return {"Summaries": [each.summary() for each in change_sets]}
 
     def _template(self, request: Request, stack: Stack | None = None) -> Template:
         if request.get("UsePreviousTemplate") and stack and stack.template:
