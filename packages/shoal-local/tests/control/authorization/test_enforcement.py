@@ -204,16 +204,6 @@ def test_a_permissions_boundary_limits_a_role(strict: Account, bucket: str) -> N
     )
 
 
-def test_a_session_policy_limits_a_session(strict: Account, bucket: str) -> None:
-    arn = role(strict, allow("s3:*"))
-    limits = json.dumps(allow("s3:PutObject"))
-    session = {"RoleArn": arn, "RoleSessionName": "limited", "Policy": limits}
-    credentials = strict.client("sts").assume_role(**session)["Credentials"]
-    keys = ("AccessKeyId", "SecretAccessKey", "SessionToken")
-    s3 = strict.client_of("s3", *(credentials[key] for key in keys))
-    assert "no session policy allows" in refused(s3.get_object, Bucket=bucket, Key="in/digits")[1]
-
-
 def test_a_user_is_asked_too(strict: Account) -> None:
     strict.client("iam").create_user(UserName="ada")
     access_key = strict.client("iam").create_access_key(UserName="ada")["AccessKey"]

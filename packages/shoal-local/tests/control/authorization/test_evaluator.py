@@ -53,7 +53,6 @@ CLOSED = policy(Effect="Deny", Principal="*", Action="s3:*")
             "an explicit deny in a resource-based policy",
         ),
         (ALLOW, {"boundary": WRITE}, (), "because no permissions boundary allows"),
-        (ALLOW, {"session_policy": WRITE}, (), "because no session policy allows"),
     ],
 )
 def test_what_is_denied_is_so_in_the_words_of_aws(

@@ -166,12 +166,10 @@ class AccountState:
         pairs = tags.values() if isinstance(tags, Mapping) else tags
         return {str(pair["Key"]): str(pair["Value"]) for pair in pairs}
 
-    def policies(
-        self, principal_arn: str, question: Question, session: Policy | None = None
-    ) -> Policies:
+    def policies(self, principal_arn: str, question: Question) -> Policies:
         """Return the policies for this role session or user and for the question's resource."""
         identity, boundary = self._identity_policies(principal_arn)
-        return Policies(identity, boundary, self.policy_on(question), session)
+        return Policies(identity, boundary, self.policy_on(question))
 
     def policy_on(self, question: Question) -> Policy | None:
         """Return the policy on the question's resource, in the account that owns it.

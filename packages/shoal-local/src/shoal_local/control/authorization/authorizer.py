@@ -205,8 +205,7 @@ class Authorizer:
         if unlimited:
             policies = Policies(ALLOW_ALL, resource=self.state.policy_on(question))
         else:
-            session = self.identity.session_policy(call.access_key_id)
-            policies = self.state.policies(call.caller_arn, question, session)
+            policies = self.state.policies(call.caller_arn, question)
         subnets = self._subnets.get(call.access_key_id, ()) if question.service == "s3" else ()
         context = {**self.state.caller_context(call.caller_arn), **question.context}
         question = replace(question, context=context)
@@ -217,7 +216,6 @@ class Authorizer:
                 policies.identity,
                 policies.boundary,
                 policies.resource,
-                policies.session,
                 self.state.s3_gateway_policy(subnets),
             )
         except EmulatorError as error:  # better a refusal by name than a permission by accident

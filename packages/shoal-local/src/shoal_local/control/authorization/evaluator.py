@@ -68,7 +68,6 @@ class Policies:
     identity: Mapping[str, Policy]
     boundary: Policy | None = None
     resource: Policy | None = None
-    session: Policy | None = None
     gateway: Policy | None = None
     """Of the VPC endpoint through which the request travels."""
 
@@ -98,7 +97,6 @@ class Evaluator:
         identity_policies: Mapping[str, Policy],
         boundary: Policy | None = None,
         resource_policy: Policy | None = None,
-        session_policy: Policy | None = None,
         gateway_policy: Policy | None = None,
     ) -> Decision:
         """Return what IAM answers when `principal_arn` (a role session, role or user) asks.
@@ -108,9 +106,7 @@ class Evaluator:
         Raise EmulatorError for a question that IAM does not know: the action does not exist, it
         does not take such a resource, or a policy is not valid.
         """
-        policies = Policies(
-            identity_policies, boundary, resource_policy, session_policy, gateway_policy
-        )
+        policies = Policies(identity_policies, boundary, resource_policy, gateway_policy)
         line = json.dumps(_simulation(question, principal_arn, policies), sort_keys=True)
         decision = self._decisions.get(line)
         if decision is None:
@@ -203,7 +199,6 @@ def _simulation(question: Question, principal_arn: str, policies: Policies) -> d
         "serviceControlPolicies": [],
         "resourceControlPolicies": [],
         "resourcePolicy": resource,
-        "sessionPolicy": policies.session,
     }
     if policies.boundary:
         boundary = {"name": "boundary", "policy": policies.boundary}
@@ -278,14 +273,13 @@ KINDS = {
     "identity": ("an identity-based policy", "identity-based policy"),
     "resource": ("a resource-based policy", "resource-based policy"),
     "boundary": ("a permissions boundary", "permissions boundary"),
-    "session": ("a session policy", "session policy"),
     "gateway": ("a VPC endpoint policy", "VPC endpoint policy"),
 }
 
 
 def _missing_policy_kind(analyses: Mapping[str, Any]) -> str:
     """Return the kind of policy that should have allowed it, as AWS's messages name it."""
-    for kind in ("gateway", "identity", "boundary", "session"):
+    for kind in ("gateway", "identity", "boundary"):
         if kind in analyses and analyses[kind]["result"] != "Allowed":
             return KINDS[kind][1]
     return KINDS["resource" if analyses else "identity"][1]

@@ -35,7 +35,6 @@ function verdictOf(answer) {
     identity: partOf(analysis.identityAnalysis),
     resource: partOf(analysis.resourceAnalysis),
     boundary: partOf(analysis.permissionBoundaryAnalysis),
-    session: partOf(analysis.sessionAnalysis),
     gateway: partOf(analysis.endpointAnalysis),
     ignored: (ignoredContextKeys ?? []).map((key) => key.replace(CARRIER, CONTEXT)),
   }

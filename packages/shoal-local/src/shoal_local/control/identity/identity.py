@@ -37,7 +37,6 @@ class Identity:
     region: str
     root: RoleCredentials
     _sessions: dict[str, AssumedRole] = field(default_factory=dict)
-    _session_policies: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def root_arn(self) -> str:
@@ -65,12 +64,6 @@ class Identity:
             return str(session.arn)
         user = iam_backends[self.account][PARTITION].get_user_from_access_key_id(access_key_id)
         return str(user.arn) if user else self.root_arn
-
-    def session_policy(self, access_key_id: str) -> Mapping[str, Any] | None:
-        """Return the policy that limits a session in addition to its role's, if AssumeRole
-        got one.
-        """
-        return self._session_policies.get(access_key_id)
 
     def assume_role(
         self, role_arn: str, session_name: str, principal: Principal, external_id: str | None = None
@@ -181,12 +174,12 @@ class Identity:
     def _assume_role_api(self, call: ApiCall) -> Mapping[str, Any]:
         request = call.parameters
         principal = self.caller_principal(call.caller_arn)
-        limits = _session_policy(request)
+        if request.get("Policy") or request.get("PolicyArns"):
+            message = "Shoal's emulator limits no session by a policy (Policy, PolicyArns)"
+            raise AwsError("ValidationError", message)
         session = self.assume_role(
             request["RoleArn"], request["RoleSessionName"], principal, request.get("ExternalId")
         )
-        if limits is not None:
-            self._session_policies[session.access_key_id] = limits
         credentials = {
             "AccessKeyId": session.access_key_id,
             "SecretAccessKey": session.secret_access_key,
@@ -214,20 +207,6 @@ def _aliases(caller_arn: str, account: str) -> tuple[str, ...]:
     every = iam_backends[account][PARTITION].roles.values() if match else ()
     roles = tuple(str(role.arn) for role in every if match and role.name == match.group(1))
     return (*roles, f"arn:aws:iam::{account}:root", account)
-
-
-def _session_policy(request: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the inline session policy of an AssumeRole; refuse managed ones by name."""
-    if request.get("PolicyArns"):
-        raise AwsError(
-            "ValidationError",
-            "Shoal's emulator takes a session policy inline (Policy), not as PolicyArns",
-        )
-    try:
-        return dict(json.loads(request["Policy"])) if request.get("Policy") else None
-    except (ValueError, TypeError, RecursionError) as error:
-        message = f"The session policy is not JSON: {error}"
-        raise AwsError("MalformedPolicyDocument", message) from error
 
 
 def error_of(error: ClientError) -> AwsError:
