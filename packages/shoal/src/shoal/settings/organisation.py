@@ -45,9 +45,13 @@ class Organisation(Settings):
 
 
 def problems(
-    organisation: Organisation, *place: str, own: Sequence[str], has_file_system: bool
+    organisation: Organisation,
+    region: str,
+    account: str,
+    own: Sequence[str],
+    file_system: object | None,
 ) -> Iterator[Problem]:
-    """Yield what is wrong with the section of an environment in `place`, region and account, whose
+    """Yield what is wrong with the section of an environment in `region` of `account`, whose
     `own` buckets have these names.
     """
     key, bucket = "organisation.data_bucket", organisation.data_bucket
@@ -56,13 +60,13 @@ def problems(
     if bucket and bucket.endswith("--x-s3"):
         message = "is a directory bucket, which datasets and events do not work with"
         yield Problem(key, message, "name a general purpose bucket")
-    if bucket and has_file_system:
+    if bucket and file_system:
         message = "would get notifications of FSx for Lustre, and is not changed from here"
         advice = "remove it, or file_system with data.input_mode: FSx"
         yield Problem(key, message, advice, related=("file_system",))
     arn = organisation.kms_key_arn
-    if arn and arn.split(":")[3:5] != [*place]:
-        message = f"is not in {' of account '.join(place)}, whose logs and topics it encrypts"
+    if arn and arn.split(":")[3:5] != [region, account]:
+        message = f"is not in {region} of account {account}, whose logs and topics it encrypts"
         advice = "name a key that is there, for example a replica"
         yield Problem("organisation.kms_key_arn", message, advice, related=("region", "account"))
 

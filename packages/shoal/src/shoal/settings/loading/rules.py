@@ -78,13 +78,8 @@ def _sections(environment: Environment) -> Iterator[Problem]:
     yield from regions.problems(of.region, _asks_of_regions(of))
     yield from network.problems(of.network, of.region)
     yield from mlflow.problems(of.mlflow, of.network, of.region, of.account)
-    yield from organisation.problems(
-        of.organisation,
-        of.region,
-        of.account,
-        own=[names.bucket("artifacts"), names.bucket("logs")],
-        has_file_system=of.file_system is not None,
-    )
+    own = [names.bucket(each) for each in ("artifacts", "logs")]
+    yield from organisation.problems(of.organisation, of.region, of.account, own, of.file_system)
     yield from file_system.problems(of.file_system, of.data)
     yield from schedules.problems(of.schedules, of.data)
     yield from serving.problems(
@@ -152,14 +147,10 @@ def _name_lengths(environment: Environment) -> Iterator[Problem]:
     )
     for kind, name, limit in dict.fromkeys(names_and_limits):
         if len(name) > limit:
-            message = (
-                f"the {kind} name {name} would have {len(name)} characters; at most {limit} are"
-                " allowed"
-            )
+            message = f"the {kind} name {name} would have {len(name)} characters"
+            message += f"; at most {limit} are allowed"
             key, value = _word_of(environment, name)
-            prefix = environment.organisation.role_prefix if kind == "role" else ""
-            others = "`name` or `organisation.role_prefix`" if prefix else "`name`"
-            advice = f"shorten `{key}`{',' if prefix else ' or'} {others} by {len(name) - limit}"
+            advice = f"shorten `{key}` or `name` by {len(name) - limit}"
             yield Problem(key, message, advice, value, ("name", "region", "account"))
 
 
