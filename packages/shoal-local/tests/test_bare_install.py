@@ -45,14 +45,25 @@ def account(errors: Path) -> Iterator[Account]:
     assert left == []
 
 
-def test_a_role_without_policies_may_do_everything(account: Account) -> None:
+@pytest.mark.parametrize(
+    ("actions", "resources"),
+    [
+        ([TRAIN], []),
+        ([TRAIN, "ecr:GetAuthorizationToken"], ["arn:aws:s3:::one/*", "arn:aws:s3:::two/*"]),
+        (["of-no:Service"], ["*"]),
+    ],
+)
+def test_a_role_without_policies_may_do_everything(
+    account: Account, actions: list[str], resources: list[str]
+) -> None:
     results = account.client("iam").simulate_principal_policy(
-        PolicySourceArn=account.role,
-        ActionNames=[TRAIN, "of-no:Service"],
-        ResourceArns=["arn:aws:s3:::one/*", "arn:aws:s3:::two/*"],
+        PolicySourceArn=account.role, ActionNames=actions, ResourceArns=resources
     )["EvaluationResults"]
-    decided = {each["EvalActionName"]: each["EvalDecision"] for each in results}
-    assert decided == dict.fromkeys((TRAIN, "of-no:Service"), "allowed")
+    assert [each["EvalActionName"] for each in results] == actions
+    for each in results:
+        named = [one["EvalResourceDecision"] for one in each.get("ResourceSpecificResults", [])]
+        assert {each["EvalDecision"], *named} == {"allowed"}
+        assert len(named) == (len(resources) if resources not in ([], ["*"]) else 0)
 
 
 def tuning(account: Account) -> dict[str, Any]:

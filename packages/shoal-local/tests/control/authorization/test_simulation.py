@@ -9,59 +9,87 @@ import pytest
 
 from local_kit.control import Account, allow, refused, unique
 
-PUT = "s3:PutObject"
-MINE, OTHER = "arn:aws:s3:::mine/*", "arn:aws:s3:::other/*"
+TRAIN = "sagemaker:CreateTrainingJob"
 
 
 def role(account: Account, *policies: dict[str, Any], **settings: str) -> str:
     return account.role({"Service": "sagemaker.amazonaws.com"}, *policies, **settings)
 
 
-def simulate(account: Account, arn: str, actions: list[str], *resources: str) -> dict[str, str]:
-    """Return the decision of each action."""
-    results = account.client("iam").simulate_principal_policy(
-        PolicySourceArn=arn, ActionNames=actions, ResourceArns=list(resources)
-    )["EvaluationResults"]
+def simulate(account: Account, arn: str, *actions: str, **request: Any) -> list[dict[str, Any]]:
+    answer = account.client("iam").simulate_principal_policy(
+        PolicySourceArn=arn, ActionNames=list(actions), **request
+    )
+    return list(answer["EvaluationResults"])
+
+
+def decisions(results: list[dict[str, Any]]) -> dict[str, str]:
     return {each["EvalActionName"]: each["EvalDecision"] for each in results}
 
 
 def test_each_action_has_the_decision_of_the_roles_policies(account: Account) -> None:
-    deny = allow("s3:DeleteObject")
+    deny = allow("sagemaker:CreateEndpoint")
     deny["Statement"][0]["Effect"] = "Deny"
-    arn = role(account, allow([PUT, "s3:DeleteObject"]), deny)
-    assert simulate(account, arn, [PUT, "s3:DeleteObject", "s3:GetObject"], MINE) == {
-        PUT: "allowed",
-        "s3:DeleteObject": "explicitDeny",
-        "s3:GetObject": "implicitDeny",
+    arn = role(account, allow(["sagemaker:*", "ecr:*"]), deny)
+    results = simulate(account, arn, TRAIN, "sagemaker:CreateEndpoint", "logs:CreateLogGroup")
+    assert decisions(results) == {
+        TRAIN: "allowed",
+        "sagemaker:CreateEndpoint": "explicitDeny",
+        "logs:CreateLogGroup": "implicitDeny",
     }
+    matched = [each["MatchedStatements"] for each in results]
+    assert [[one["SourcePolicyId"] for one in each] for each in matched] == [
+        ["policy-0"],
+        ["policy-1"],
+        [],
+    ]
 
 
-def test_the_most_restrictive_resource_decides(account: Account) -> None:
-    arn = role(account, allow(PUT, MINE))
-    assert simulate(account, arn, [PUT], MINE) == {PUT: "allowed"}
-    assert simulate(account, arn, [PUT], MINE, OTHER) == {PUT: "implicitDeny"}
+def test_a_policy_about_some_resources_does_not_allow_an_action_on_all(account: Account) -> None:
+    arn = role(account, allow("s3:PutObject", "arn:aws:s3:::mine/*"))
+    assert decisions(simulate(account, arn, "s3:PutObject")) == {"s3:PutObject": "implicitDeny"}
+
+
+def test_resources_have_results_of_their_own_below_the_most_restrictive(account: Account) -> None:
+    arn = role(account, allow("s3:PutObject", "arn:aws:s3:::mine/*"))
+    resources = ["arn:aws:s3:::mine/*", "arn:aws:s3:::other/*"]
+    (result,) = simulate(account, arn, "s3:PutObject", ResourceArns=resources)
+    assert result["EvalDecision"] == "implicitDeny"
+    assert result["EvalResourceName"] == resources[1]
+    assert [
+        (each["EvalResourceName"], each["EvalResourceDecision"])
+        for each in result["ResourceSpecificResults"]
+    ] == list(zip(resources, ["allowed", "implicitDeny"], strict=True))
 
 
 def test_a_boundary_counts(account: Account) -> None:
     boundary = account.client("iam").create_policy(
-        PolicyName=unique("boundary"), PolicyDocument=json.dumps(allow("sagemaker:*"))
+        PolicyName=unique("boundary"), PolicyDocument=json.dumps(allow("s3:*"))
     )["Policy"]["Arn"]
     arn = role(account, allow("*"), PermissionsBoundary=boundary)
-    assert simulate(account, arn, [PUT], MINE) == {PUT: "implicitDeny"}
+    (result,) = simulate(account, arn, TRAIN)
+    assert result["EvalDecision"] == "implicitDeny"
+
+
+def test_context_entries_decide_conditions(account: Account) -> None:
+    condition = {"ForAnyValue:StringEquals": {"sagemaker:InstanceTypes": "ml.m5.xlarge"}}
+    arn = role(account, allow(TRAIN, Condition=condition))
+    entry = {
+        "ContextKeyName": "sagemaker:InstanceTypes",
+        "ContextKeyType": "stringList",
+        "ContextKeyValues": ["ml.m5.xlarge"],
+    }
+    assert decisions(simulate(account, arn, TRAIN)) == {TRAIN: "implicitDeny"}
+    assert decisions(simulate(account, arn, TRAIN, ContextEntries=[entry])) == {TRAIN: "allowed"}
 
 
 @pytest.mark.parametrize(
-    ("name", "action", "resources", "code"),
-    [
-        ("nobody", PUT, [MINE], "NoSuchEntity"),
-        ("", "s3:NoSuchAction", [MINE], "InvalidInput"),
-        ("", PUT, [], "InvalidInput"),
-        ("", PUT, ["*"], "InvalidInput"),
-    ],
+    ("name", "action", "code"),
+    [("nobody", TRAIN, "NoSuchEntity"), ("", "sagemaker:NoSuchAction", "InvalidInput")],
 )
-def test_what_cannot_be_decided_is_refused(
-    account: Account, name: str, action: str, resources: list[str], code: str
+def test_what_does_not_exist_is_refused(
+    account: Account, name: str, action: str, code: str
 ) -> None:
     arn = role(account) if not name else f"arn:aws:iam::{account.number}:role/{name}"
-    request = {"PolicySourceArn": arn, "ActionNames": [action], "ResourceArns": resources}
+    request = {"PolicySourceArn": arn, "ActionNames": [action]}
     assert refused(account.client("iam").simulate_principal_policy, **request)[0] == code

