@@ -153,13 +153,29 @@ ACTIVE = {
 }
 
 
+HERE = [{"InstanceType": P5, "AvailabilityZoneId": "use1-az4"}]
+ELSEWHERE = [{"InstanceType": P5, "AvailabilityZoneId": "use1-az6"}]
+
+
 @pytest.mark.parametrize(
     ("plan", "needed", "state", "message"),
     [
-        ({}, {P5: 2}, State.OK, "Active, 2026-11-26 23:00 UTC to 2026-11-27 05:00 UTC: 2 of 4"),
+        (
+            {"ReservedCapacitySummaries": HERE},
+            {P5: 2},
+            State.OK,
+            "Active, 2026-11-26 23:00 UTC to 2026-11-27 05:00 UTC: 2 of 4",
+        ),
         ({"Status": "Scheduled"}, {P5: 2}, State.WARNING, "Scheduled, 2026-11-26 23:00 UTC to"),
         ({}, {P5: 3}, State.WARNING, "2 of 4 instances free, and 3 needed"),
-        ({"EndTime": NOW + timedelta(minutes=9)}, {P5: 1}, State.WARNING, "2 of 4 instances free"),
+        (
+            {"EndTime": NOW + timedelta(minutes=89)},
+            {P5: 1},
+            State.WARNING,
+            "it ends jobs 30 minutes",
+        ),
+        ({"Status": "Pending"}, {P5: 1}, State.WARNING, "no job before it is Scheduled"),
+        ({"ReservedCapacitySummaries": ELSEWHERE}, {P5: 1}, State.WARNING, "it is in use1-az6"),
         ({"Status": "Expired"}, {P5: 1}, State.FAILED, "Expired: it has no instances"),
         ({}, {P5: 5}, State.FAILED, "it has 4 instances in all, and 5 needed"),
         ({}, {P4D: 1}, State.FAILED, f"it has {P5}, and {P4D} is asked for"),
@@ -169,9 +185,9 @@ ACTIVE = {
 def test_a_plan_says_when_it_serves(
     plan: dict[str, Any], needed: dict[str, int], state: State, message: str
 ) -> None:
-    finding = plan_check.finding_of(ACTIVE | plan, needed, "training-job", 3600, NOW)
+    finding = plan_check.finding_of(ACTIVE | plan, needed, "training-job", 3600, NOW, "use1-az4")
     assert finding.state is state
-    assert message in finding.message
+    assert message in f"{finding.message}; {finding.advice}"
 
 
 def test_plans_are_asked_about_and_offerings_where_none_is_named(target: Target) -> None:

@@ -5,9 +5,10 @@ Sources: SageMaker developer guide, "Instance preference lists for training jobs
 Pools" (at most 3600 s, not with spot); botocore 1.44.5, sagemaker ResourceConfig,
 InstancePreference and StoppingCondition.
 
-Whether Pipelines passes them on is written nowhere: the integration tests of SDK v3 (a2481266) send
-KeepAlivePeriodInSeconds, its Processor (05c4019b) makes steps with a list, and the JSON schema
-(2025-04) lacks all as it lacks Environment. The guides to both lists do not name Pipelines.
+Pipelines passes KeepAlivePeriodInSeconds on (guide to the step decorator; the integration tests of
+SDK v3, a2481266). Of the others it is written nowhere: SDK v3's Processor (05c4019b) makes steps
+with a list, and the JSON schema (2025-04) lacks all as it lacks Environment. The guides to both
+lists do not name Pipelines.
 docs/first-aws-run.md has the lines that show it.
 """
 

@@ -82,7 +82,18 @@ def needs(environment: Environment) -> Iterator[Need]:
 
 
 def notices(environment: Environment) -> Iterator[str]:
-    """Yield the keys that ask for more than a new account has, one line for each quota."""
+    """Yield the keys that ask for more than a new account has, one line for each quota, and a wait
+    that ends another.
+
+    Source: AWS Batch user guide on jobs that wait for capacity ("times out: STOPPED"); SageMaker
+    developer guide, "Retry Policy for Pipeline Steps", whose exceptions name no stopped job.
+    """
+    capacity = environment.training.capacity
+    if capacity.max_pending_s and capacity.retry_for_s:
+        yield (
+            "training.capacity.retry_for_s: SageMaker stops a job after max_pending_s"
+            f" ({capacity.max_pending_s}), and no retry follows a stopped job; keep one of the two"
+        )
     for need in needs(environment):
         is_idle = need.is_for_training and environment.promoted_from is not None
         if need.count > need.quota.default and not is_idle:

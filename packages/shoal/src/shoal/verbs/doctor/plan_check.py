@@ -18,6 +18,12 @@ _RARE = "ReservedCapacityInstanceType"
 """The shape of the API that names the types of which there are plans: those that are rarely free
 on demand.
 """
+_DRAIN_S = 1800
+"""SageMaker ends the jobs of a plan half an hour before its end (developer guide, "Training plans
+utilization for SageMaker training jobs").
+"""
+_OFFERED = (1, 2, 4, 8, 16, 32, 64)
+"""How many instances a plan can have (same guide, "Search training plan offerings")."""
 _ANOTHER = "name another plan: `aws sagemaker list-training-plans`"
 
 
@@ -28,13 +34,13 @@ def plan_findings(target: Target, environment: Environment) -> Iterator[Finding]
     if endpoint and endpoint.capacity_reservation_arn:
         instances = {endpoint.instance_type: endpoint.instance_count}
         named[endpoint.capacity_reservation_arn] = (instances, _ENDPOINT)
-    client = target.client("sagemaker")
+    client, now = target.client("sagemaker"), datetime.now(UTC)
     for arn, (needed, use) in named.items():
         name = arn.rpartition("/")[2]
         try:
             plan = client.describe_training_plan(TrainingPlanName=name)
-            runtime_s = training.max_runtime_s if use == _TRAINING else 0
-            finding = finding_of(plan, needed, use, runtime_s, datetime.now(UTC))
+            zone = environment.network.training_az_id if use == _TRAINING else None
+            finding = finding_of(plan, needed, use, training.max_runtime_s, now, zone)
         except client.exceptions.ResourceNotFound:
             finding = failed("there is no such plan in this account and region", _ANOTHER)
         yield Finding(f"training plan: {name}", finding.state, finding.message, finding.advice)
@@ -44,16 +50,26 @@ def plan_findings(target: Target, environment: Environment) -> Iterator[Finding]
     for kind, count in training.candidates.items():
         if kind in rare:
             hours = math.ceil(training.max_runtime_s / 3600)
-            wanted = {"InstanceType": kind, "InstanceCount": count, "DurationHours": hours}
+            number = next((each for each in _OFFERED if each >= count), count)
+            wanted = {"InstanceType": kind, "InstanceCount": number, "DurationHours": hours}
             answer = client.search_training_plan_offerings(**wanted, TargetResources=[_TRAINING])
             yield _offered(answer["TrainingPlanOfferings"], kind, count)
 
 
 def finding_of(
-    plan: Mapping[str, Any], needed: Mapping[str, int], use: str, runtime_s: int, now: datetime
+    plan: Mapping[str, Any],
+    needed: Mapping[str, int],
+    use: str,
+    runtime_s: int,
+    now: datetime,
+    zone: str | None = None,
 ) -> Finding:
-    """Return whether a plan (DescribeTrainingPlan) serves one of the `needed` types and numbers."""
-    types = [each["InstanceType"] for each in plan.get("ReservedCapacitySummaries", ())]
+    """Return whether a plan (DescribeTrainingPlan) serves one of the `needed` types and numbers,
+    for jobs of `runtime_s` seconds at most in the zone of this id.
+    """
+    summaries = plan.get("ReservedCapacitySummaries", ())
+    types = [each["InstanceType"] for each in summaries]
+    zones = {each["AvailabilityZoneId"] for each in summaries if "AvailabilityZoneId" in each}
     count = max((needed[kind] for kind in types if kind in needed), default=0)
     total, free = plan.get("TotalInstanceCount", 0), plan.get("AvailableInstanceCount", 0)
     window = f"{plan['Status']}, {_minute(plan.get('StartTime'))} to {_minute(plan.get('EndTime'))}"
@@ -67,11 +83,28 @@ def finding_of(
     ):
         if is_wrong:
             return failed(why, _ANOTHER)
-    if plan["Status"] != "Active" or free < count:
-        return Finding("", State.WARNING, message, "jobs wait for it until then")
-    if "EndTime" in plan and (plan["EndTime"] - now).total_seconds() < runtime_s:
-        advice = f"it ends before a job that takes {runtime_s} s (training.max_runtime_s)"
-        return Finding("", State.WARNING, message, advice)
+    begins = max(now, plan.get("StartTime", now))
+    left_s = (
+        (plan["EndTime"] - begins).total_seconds() - _DRAIN_S if "EndTime" in plan else math.inf
+    )
+    waits = "jobs wait for it until then"
+    if use == _ENDPOINT:
+        waits = "an endpoint waits for no plan: it must be Active when the endpoint is created"
+    for is_doubtful, advice in (
+        (plan["Status"] == "Pending", "it takes no job before it is Scheduled"),
+        (
+            zone and zones and zone not in zones,
+            f"it is in {', '.join(sorted(zones))}, and network.training_az_id is {zone}",
+        ),
+        (
+            use == _TRAINING and left_s < runtime_s,
+            f"it ends jobs {_DRAIN_S // 60} minutes before its end, and one may take {runtime_s} s"
+            " (training.max_runtime_s)",
+        ),
+        (plan["Status"] != "Active" or free < count, waits),
+    ):
+        if is_doubtful:
+            return Finding("", State.WARNING, message, advice)
     return ok(message)
 
 
