@@ -26,9 +26,9 @@ from shoal.page.readings.gates import GateResult, gates_of
 from shoal.page.readings.lineage import code_of, image_of, lineage_of
 from shoal.page.readings.money import money_of
 from shoal.page.readings.report import answers_of, evaluation_of, package_of
-from shoal.page.readings.resources import instances_of, resources_of, uses_of
+from shoal.page.readings.resources import instances_of, resources_of, terms_of, uses_of
 from shoal.page.readings.step_log import StepLog
-from shoal.page.readings.waits import terms_of, waited
+from shoal.page.readings.waits import waited
 from shoal.pipelines import step_names
 
 VERSION = 1

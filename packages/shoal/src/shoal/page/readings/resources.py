@@ -122,7 +122,9 @@ def _job_uses(look: Look, step: Step, job: Job) -> Iterator[Use]:
     if seconds is None:
         seconds = seconds_between(began, ended or look.now) or 0.0
     kind, count = instances_of(cluster)
-    yield Use(step.name, kind, count, float(seconds), ended is None)
+    terms = terms_of(job)
+    what = step.name if terms == "on demand" else f"{step.name}, {terms} at the list price"
+    yield Use(what, kind, count, float(seconds), ended is None)
     pool = job.get("WarmPoolStatus")  # billed from the job's end on (API reference, of that name)
     if pool and ended and pool["Status"] != "InUse":
         waits, idle = pool["Status"] == "Available", pool.get(_RETAINED)
@@ -159,3 +161,22 @@ def _described(look: Look, step: Step, last: Job) -> Iterator[Job | None]:
             yield job
         return
     yield None
+
+
+def terms_of(job: Mapping[str, Any]) -> str:
+    """Return `spot`, `on demand` or the training plan; both where the job does not say which.
+
+    A job-level plan is for the type of a list that is the plan's (developer guide, "Instance
+    preference lists for training jobs").
+    """
+    if job.get("EnableManagedSpotTraining"):
+        return "spot"
+    cluster = job.get("ResourceConfig", {})
+    listed, plan = cluster.get("InstancePreferences", ()), cluster.get("TrainingPlanArn")
+    selected = cluster.get("SelectedInstanceType")
+    arns = [plan] if plan else []
+    for each in listed:
+        arns += each.get("TrainingPlanArns", ()) if selected in (None, each["InstanceType"]) else ()
+    terms = [f"training plan {arn.rpartition('/')[2]}" for arn in arns]
+    is_known = terms and (not listed or (selected and not plan))
+    return " or ".join(terms if is_known else [*terms, "on demand"])

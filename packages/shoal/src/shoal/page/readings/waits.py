@@ -7,29 +7,10 @@ from typing import Any
 
 from shoal.aws.execution import Step
 from shoal.page.look import Look, seconds_between
-from shoal.page.readings.resources import earlier_jobs, instances_of
+from shoal.page.readings.resources import earlier_jobs, instances_of, terms_of
 
 _WAITS = ("Starting", "Pending", "LaunchingMLInstances", "PreparingTrainingStack", "Interrupted")
 """Secondary statuses of a job that has no instances yet, or lost them (botocore 1.44.5)."""
-
-
-def terms_of(job: Mapping[str, Any]) -> str:
-    """Return `spot`, `on demand` or the training plan; both where the job does not say which.
-
-    A job-level plan is for the type of a list that is the plan's (developer guide, "Instance
-    preference lists for training jobs").
-    """
-    if job.get("EnableManagedSpotTraining"):
-        return "spot"
-    cluster = job.get("ResourceConfig", {})
-    listed, plan = cluster.get("InstancePreferences", ()), cluster.get("TrainingPlanArn")
-    selected = cluster.get("SelectedInstanceType")
-    arns = [plan] if plan else []
-    for each in listed:
-        arns += each.get("TrainingPlanArns", ()) if selected in (None, each["InstanceType"]) else ()
-    terms = [f"training plan {arn.rpartition('/')[2]}" for arn in arns]
-    is_known = terms and (not listed or (selected and not plan))
-    return " or ".join(terms if is_known else [*terms, "on demand"])
 
 
 def waited(look: Look, step: Step | None, job: Mapping[str, Any]) -> dict[str, Any] | None:
