@@ -24,7 +24,7 @@ from shoal.pipelines.graph import Pipeline
 from shoal.pipelines.infrastructure import Infrastructure
 from shoal.pipelines.parameters import declare
 from shoal.pipelines.requests import EVALUATION_FILE, EVALUATION_OUTPUT, Requests
-from shoal.pipelines.retries import CREATE_CALL, JOB, of_training
+from shoal.pipelines.retries import CREATE_CALL, of_training
 from shoal.pipelines.steps import (
     After,
     Condition,
@@ -58,13 +58,12 @@ def training_pipeline(
     retries = of_training(environment.training.capacity.retry_for_s)
     train = Training(step_names.TRAIN, requests.training(), retries=retries)
 
-    patience_s = environment.evaluation.capacity.retry_for_s
     report = ReportFile("EvaluationReport", output=EVALUATION_OUTPUT, path=EVALUATION_FILE)
     evaluate = Processing(
         step_names.EVALUATE,
         requests.evaluation(),
         report_files=(report,),
-        retries=of_training(patience_s) if patience_s else (CREATE_CALL, JOB),
+        retries=of_training(environment.evaluation.capacity.retry_for_s),
     )
 
     # The model's identity is what evaluation computed from the archive that it measured.

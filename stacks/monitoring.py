@@ -26,12 +26,7 @@ class MonitoringStack(ShoalStack):
     """
 
     def __init__(
-        self,
-        scope: Construct,
-        *,
-        names: Names,
-        data: DataStack,
-        pipeline: PipelineStack,
+        self, scope: Construct, *, names: Names, data: DataStack, pipeline: PipelineStack
     ) -> None:
         super().__init__(scope, "monitoring", names=names)
         environment, budget = names.environment, names.environment.observability.monthly_budget_usd
@@ -47,15 +42,7 @@ class MonitoringStack(ShoalStack):
         if pipeline.schedules:
             ScheduleAlarms(self, "Schedules", names=names, alarms=alarms)
         if pipeline.scoring:
-            watch = ScoringWatch(
-                self,
-                "Scoring",
-                names=names.scoring,
-                key=data.key,
-                functions=pipeline.scoring.functions,
-                topic=self.topic,
-            )
-            alarms.alarms.update(watch.alarms)
+            ScoringWatch(self, "Scoring", scoring=pipeline.scoring, key=data.key, alarms=alarms)
         if budget is not None:
             MonthlyBudget(self, "Budget", names=names, amount_usd=budget, topic=self.topic)
         Dashboard(self, "Dashboard", names=names, steps=pipeline.step_names, alarms=alarms.alarms)

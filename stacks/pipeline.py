@@ -95,9 +95,7 @@ class PipelineStack(ShoalStack):
             self, "TrainingPipeline", names=names, definition=definition, role=role
         )
         pipeline.node.add_dependency(jobs, *self._parts, registry)
-        self.scoring = add_scoring(
-            self, names=names, place=hosting, key=data.key, launch=launch, built=readable
-        )
+        self.scoring = add_scoring(self, names, hosting, data.key, launch=launch, built=readable)
 
         self.step_names = step_names(definition)
         self.functions = functions.all

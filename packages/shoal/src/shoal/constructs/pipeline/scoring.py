@@ -27,7 +27,7 @@ from shoal.settings.sections.scoring import FOLDER, Scoring
 
 
 class ScoringPipeline(Construct):
-    """Role of the model -> functions -> pipeline -> schedules; `functions` are all of its own."""
+    """Role of the model -> functions -> pipeline -> schedules; `names` and all its `functions`."""
 
     def __init__(
         self,
@@ -42,6 +42,7 @@ class ScoringPipeline(Construct):
     ) -> None:
         """`names` are those of scoring; `images` are what models of the registry answer in."""
         super().__init__(scope, construct_id)
+        self.names = names
         role = _model_role(self, names, place, key)
         role.allow_pull(images)
         finder = PythonFunction(
@@ -83,10 +84,10 @@ class ScoringPipeline(Construct):
 
 def add_scoring(
     scope: Construct,
-    *,
     names: Names,
     place: Place,
     key: kms.IKey,
+    *,
     launch: Launch,
     built: Mapping[str, str],
 ) -> ScoringPipeline | None:

@@ -25,7 +25,5 @@ def predict_fn(rows: list[list[float]], model: SavedModel) -> dict[str, Any]:
 
 
 def output_fn(prediction: dict[str, Any], accept: str) -> tuple[str, str]:
-    """Return the answer in the format that the client accepts, and its media type: scikit-learn's
-    and XGBoost's containers would call a text alone HTML.
-    """
+    """Return the answer in the format that the client accepts, and its media type."""
     return text_of(prediction["outputs"], prediction["model"], accept)
