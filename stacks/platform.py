@@ -17,6 +17,7 @@ from constructs import Construct
 from shoal.constructs.app import Deployment
 from shoal.constructs.monitoring.log_settings import configure_log_groups
 from shoal.constructs.pipeline.smoke_test_file import smoke_test_file
+from shoal.constructs.shoal_stack import come_after
 from shoal.constructs.tags import tag_environment, tag_workload
 from shoal.settings.loading.consumers import Consumer
 from shoal.settings.names import Names
@@ -66,6 +67,7 @@ class EnvironmentStage(cdk.Stage):
                 data=self.data,
             )
         self.workloads = [WorkloadStacks(self, each) for each in workloads]
+        come_after(self.data, self)
         configure_log_groups(self, names=names, key=self.data.key)
         tag_environment(self, environment)
 

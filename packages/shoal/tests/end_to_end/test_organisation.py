@@ -118,7 +118,17 @@ def test_it_lives_by_the_rules_of_its_organisation(checkout: Checkout, tmp_path:
         assert all(arn.startswith(ROLES.rstrip("*")) for arn in ours)
         kms, s3 = target.client("kms"), target.client("s3")
         assert [each["KeyArn"] for each in kms.list_keys()["Keys"]] == [key]  # and no other is made
-        before = objects(s3)
+        before, file = objects(s3), own.root / "environments" / "ruled.yaml"
+        kept_settings = file.read_text()
+        for line in (
+            f"  kms_key_arn: {key}\n",
+            f"  data_bucket: {BUCKET}\n",
+            "  role_path: /ml/\n",
+        ):
+            file.write_text(kept_settings.replace(line, ""))
+            refused = own.run("deploy", "ruled", "--local")
+            assert "would take its place; take the key back" in refused.output, refused.output
+        file.write_text(kept_settings)
         kept = own.succeed("destroy", "ruled", "--local")
         assert f"key {key}: it was there before" in kept
         assert f"bucket {BUCKET}: it was there before" in kept

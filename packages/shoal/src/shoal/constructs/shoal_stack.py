@@ -64,3 +64,12 @@ class ShoalStack(cdk.Stack):
             description=description,
         )
         return parameter.value_as_string
+
+
+def come_after(first: ShoalStack, stage: cdk.Stage) -> None:
+    """Let the stage's other stacks come after `first`, and go before it: nothing else ties them to
+    it where the key is an organisation's.
+    """
+    for stack in stage.node.children:
+        if isinstance(stack, ShoalStack) and stack is not first:
+            stack.add_stack_dependency(first)

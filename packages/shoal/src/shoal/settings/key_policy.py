@@ -95,7 +95,10 @@ def organisation_key_policy(names: Names, consumers: Sequence[Consumer]) -> list
         for use in each.environment.built_images
         for statement in image_key_statements(each, use)
     ]
-    every = [*key_statements(names.shared, consumers), *images]
+    account = {"AWS": f"arn:aws:iam::{names.environment.account}:root"}
+    # ECR asks before it makes a repository (its user guide, "Encryption at rest"), and roles do
+    look = _allow("SeeKey", account, ["kms:DescribeKey"], {})
+    every = [look, *key_statements(names.shared, consumers), *images]
     return [each for number, each in enumerate(every) if each not in every[:number]]
 
 

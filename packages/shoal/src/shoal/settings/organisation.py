@@ -4,7 +4,7 @@ has already.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Annotated
 
 from pydantic import StringConstraints
@@ -21,6 +21,9 @@ Qualifier = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,9}$"
 # IAM takes more characters; ARNs with these need no quotes in a policy or a shell
 RolePath = Annotated[str, StringConstraints(pattern=r"^/([A-Za-z0-9+=,.@_-]+/)*$", max_length=512)]
 # S3 user guide, "General purpose bucket naming rules"; jobs read no directory bucket
+# Besides: what people upload must be no code of a deployment (cdk-), nor what `destroy` empties
+_RESERVED = ("cdk-", "shoal-", "xn--", "sthree-", "amzn-s3-demo-")
+_RESERVED_ENDS = ("-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3")
 BucketName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$")]
 RolePrefix = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9+=,.@_-]*$", max_length=32)]
 
@@ -48,18 +51,17 @@ def problems(
     organisation: Organisation,
     region: str,
     account: str,
-    own: Sequence[str],
     file_system: object | None,
 ) -> Iterator[Problem]:
-    """Yield what is wrong with the section of an environment in `region` of `account`, whose
-    `own` buckets have these names.
-    """
+    """Yield what is wrong with the section of an environment in `region` of `account`."""
     key, bucket = "organisation.data_bucket", organisation.data_bucket
-    if bucket in own:
-        yield Problem(key, "is a bucket that is made here", "name another, or leave it out")
-    if bucket and bucket.endswith("--x-s3"):
-        message = "is a directory bucket, which datasets and events do not work with"
-        yield Problem(key, message, "name a general purpose bucket")
+    if bucket and (bucket.startswith(_RESERVED) or bucket.endswith(_RESERVED_ENDS)):
+        words = ", ".join((*(f"{each}..." for each in _RESERVED), *_RESERVED_ENDS))
+        message = f"is a name that AWS, the CDK or Shoal gives ({words})"
+        yield Problem(key, message, "name a general purpose bucket of your own")
+    if bucket and (".." in bucket or bucket.replace(".", "").isdigit()):
+        message = "is no name that S3 takes: two dots follow each other, or it is an address"
+        yield Problem(key, message, "correct it")
     if bucket and file_system:
         message = "would get notifications of FSx for Lustre, and is not changed from here"
         advice = "remove it, or file_system with data.input_mode: FSx"

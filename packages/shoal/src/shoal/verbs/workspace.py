@@ -13,12 +13,13 @@ from shoal.aws.execution import Pipeline
 from shoal.aws.stacks import ORDER, Stacks
 from shoal.aws.target import Target
 from shoal.costs import prices
-from shoal.errors import WrongAccountError
+from shoal.errors import UsageError, WrongAccountError
 from shoal.page.commit import commit_of
 from shoal.page.place import Place
 from shoal.repository import Repository
 from shoal.settings.loading.loader import load_environment, load_workloads
 from shoal.settings.names import RUNS, SHARED_PARTS, Names
+from shoal.settings.organisation import DEFAULT_QUALIFIER, toolkit_stack
 from shoal.settings.settings import Environment
 from shoal.settings.settings import Target as TargetKind
 from shoal.verbs.destroy.serving_removal import ServingRemoval
@@ -214,10 +215,16 @@ class Session:
     def prepared(self, report: Report, *bootstrap_options: str) -> Cdk:
         """Return the CLI for a bootstrapped account, with the environment synthesised."""
         cdk = self.cdk(report)
-        if not is_bootstrapped(self.target, self.names.qualifier):
+        if not is_bootstrapped(self.target, qualifier := self.names.qualifier):
+            if qualifier != DEFAULT_QUALIFIER and not self.target.is_local:
+                raise UsageError(
+                    f"organisation.bootstrap_qualifier: {self.target.description} has no bootstrap"
+                    f" of {qualifier}; correct it, or make it by `.venv/bin/cdk bootstrap"
+                    f" --qualifier {qualifier} --toolkit-stack-name {toolkit_stack(qualifier)}`"
+                )
             tags = [f"--tags={key}={value}" for key, value in self.environment.tags.items()]
             with phase(f"bootstrap {self.target.description}", report):
-                cdk.bootstrap(self.target, self.names.qualifier, *bootstrap_options, *tags)
+                cdk.bootstrap(self.target, qualifier, *bootstrap_options, *tags)
         with phase(f"synth {self.environment.name}", report):
             cdk.synth(self.environment.name)
         return cdk

@@ -78,8 +78,7 @@ def _sections(environment: Environment) -> Iterator[Problem]:
     yield from regions.problems(of.region, _asks_of_regions(of))
     yield from network.problems(of.network, of.region)
     yield from mlflow.problems(of.mlflow, of.network, of.region, of.account)
-    own = [names.bucket(each) for each in ("artifacts", "logs")]
-    yield from organisation.problems(of.organisation, of.region, of.account, own, of.file_system)
+    yield from organisation.problems(of.organisation, of.region, of.account, of.file_system)
     yield from file_system.problems(of.file_system, of.data)
     yield from schedules.problems(of.schedules, of.data)
     yield from serving.problems(

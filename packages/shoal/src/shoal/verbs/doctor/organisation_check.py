@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from typing import Any
 
 from botocore.exceptions import ClientError
 
+from shoal.aws.stacks import describe_stack
 from shoal.aws.target import Target
-from shoal.errors import error_code
+from shoal.errors import UsageError, error_code
 from shoal.settings.key_policy import organisation_key_policy
+from shoal.settings.loading.loader import environment_file
 from shoal.settings.names import Names
 from shoal.settings.settings import Environment
 from shoal.verbs.doctor.findings import Finding, State, failed, ok
@@ -55,6 +58,40 @@ def role_findings(target: Target, environment: Environment) -> Iterator[Finding]
         yield Finding("", State.WARNING, message, advice)
     else:
         yield ok(f"{maker} may make {made}")
+
+
+def refuse_change(target: Target, environment: Environment) -> None:
+    """Refuse another key, bucket or path of roles than what is deployed: CloudFormation deletes
+    what leaves a template, with what lies in it, and replaces nothing that keeps its name.
+
+    Raises UsageError.
+    """
+    names, organisation = Names(environment).shared, environment.organisation
+    stack = describe_stack(target, names.stack("data")) or {}
+    outputs = {each["OutputKey"]: each["OutputValue"] for each in stack.get("Outputs", ())}
+    if "DataBucketName" not in outputs:
+        return
+    cloudformation, iam = target.client("cloudformation"), target.client("iam")
+    listed = cloudformation.get_paginator("list_stack_resources")
+    pages = listed.paginate(StackName=names.stack("data"))
+    kinds = {each["ResourceType"] for page in pages for each in page["StackResourceSummaries"]}
+    path = organisation.role_path
+    with suppress(iam.exceptions.NoSuchEntityException):
+        path = iam.get_role(RoleName=Names(environment).role("training"))["Role"]["Path"]
+    own = "Shoal's own key"
+    deployed_key = own if "AWS::KMS::Key" in kinds else outputs["KeyArn"]
+    for key, deployed, asked in (
+        ("kms_key_arn", deployed_key, organisation.kms_key_arn or own),
+        ("data_bucket", outputs["DataBucketName"], names.bucket("data")),
+        ("role_path", path, organisation.role_path),
+    ):
+        if deployed != asked:
+            raise UsageError(
+                f"{environment_file(environment.name)}: organisation.{key}: {environment.name} is"
+                f" deployed with {deployed}, and {asked} would take its place; take the key back,"
+                f" or keep what you need and `shoal destroy {environment.name}` first"
+                + (", or change role_prefix, too" if key == "role_path" else "")
+            )
 
 
 def key_findings(target: Target, environment: Environment) -> Iterator[Finding]:
@@ -134,15 +171,18 @@ def _event_mistakes(s3: Any, environment: Environment, bucket: str) -> Iterator[
 
 
 def _is_in(policy: dict[str, Any], needed: dict[str, Any]) -> bool:
-    """Return whether one statement allows the principal all actions of `needed`."""
+    """Return whether statements allow the principal all actions of `needed`, whatever denies."""
     ((kind, principal),) = needed["Principal"].items()
-    actions = needed["Action"]
-    return any(
-        each["Effect"] == "Allow"
+    statements = policy["Statement"]
+    allowed = {
+        action.lower()
+        for each in ([statements] if isinstance(statements, dict) else statements)
+        if each["Effect"] == "Allow"
         and {"*", principal} & _texts(_of_kind(each.get("Principal"), kind))
-        and all(any(fnmatchcase(a, b) for b in _texts(each.get("Action"))) for a in actions)
-        for each in policy["Statement"]
-    )
+        for action in _texts(each.get("Action"))
+    }
+    needs = [each.lower() for each in needed["Action"]]
+    return all(any(fnmatchcase(action, each) for each in allowed) for action in needs)
 
 
 def _of_kind(principal: Any, kind: str) -> Any:

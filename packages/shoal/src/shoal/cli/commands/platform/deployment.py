@@ -17,6 +17,7 @@ from shoal.settings.loading.loader import environment_file, load_workloads, plac
 from shoal.settings.sections.serving import timeout_s
 from shoal.verbs.build_images import build_missing
 from shoal.verbs.doctor.network_check import require_fit
+from shoal.verbs.doctor.organisation_check import refuse_change
 from shoal.verbs.flow import phase
 from shoal.verbs.workspace import Session, Workspace
 
@@ -50,6 +51,7 @@ def deploy(session: Session) -> None:
     in_file = places(session.environment.name, session.workspace.root)
     if notice := require_fit(session.target, session.environment, in_file):
         _warn(notice)
+    refuse_change(session.target, session.environment)
     with deploying(session) as view:
         cdk = session.prepared(view)
         session.stacks(view).settle()
