@@ -11,19 +11,20 @@ import pytest
 from tests.repository import ROOT
 
 PROGRAM = """
-import sys, time
+import select, sys, time
 from shoal.cli.interrupts import interrupted_once
 with interrupted_once("ends within a minute") as shield:
     if "shielded" in sys.argv:
         shield()
     try:
         print("up", flush=True)
-        while True:  # a signal just before a long sleep would be seen after it only
+        while True:  # a signal just before a long wait would be seen after it only
             time.sleep(0.1)
     except KeyboardInterrupt:
         print("interrupted", flush=True)
         if sys.argv[1] == "until told":
-            sys.stdin.read()
+            while not select.select([sys.stdin], [], [], 0.1)[0]:
+                pass
         print("cleaned up", flush=True)
 """
 
