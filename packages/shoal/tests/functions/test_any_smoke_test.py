@@ -112,11 +112,12 @@ def test_csv_and_bytes_go_out_as_they_are_and_a_csv_answer_is_a_list_of_rows(
 
     def answer(request: Request) -> tuple[int, bytes]:
         requests.append(request)
-        return 200, b"152.3,low\n" if request.headers["Accept"] == "text/csv" else _bytes({})
+        return 200, b"152.3,low,0\n" if request.headers["Accept"] == "text/csv" else _bytes({})
 
     csv_request = {"body": "row.csv", "content_type": "text/csv", "accept": "text/csv"}
     npy_request = {"body": "row.npy", "content_type": "application/x-npy"}
     expected = {"[0][0]": {"near": 150, "within": 3}, "[0][1]": "low", "length(@)": 1}
+    expected["[0][2]"] = "0"  # a label that looks like a number
     outcome = workload.outcome(
         {"requests": [csv_request | {"expect": expected}, npy_request]}, answer
     )

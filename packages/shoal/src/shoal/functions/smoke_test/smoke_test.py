@@ -145,11 +145,12 @@ def _ask(runtime: Any, endpoint_name: str, request: dict[str, Any], test: dict[s
             f"{endpoint_name} answered {request['name']} with what is not {request['accept']}"
             f" ({error!r}): {body[:500]!r}"
         ) from error
+    expected = request["expect"] if is_json else _cells(request["expect"])
     shown = ((name, _value(expression, answer)) for name, expression in test["show"].items())
     return Answer(
         request["name"],
         tuple(violations(test["every_answer"], answer)),
-        tuple(violations(request["expect"], answer)),
+        tuple(violations(expected, answer)),
         {name: value for name, value in shown if value is not None},
         _source(answer) if is_json else None,
         latency_ms,
@@ -178,6 +179,15 @@ def _number(cell: str) -> str | float:
         return float(cell)
     except ValueError:
         return cell
+
+
+def _cells(value: Any) -> Any:
+    """Return what is expected as `_rows` reads it: labels that look like numbers are numbers."""
+    if isinstance(value, dict):
+        return {key: _cells(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_cells(each) for each in value]
+    return _number(value) if isinstance(value, str) else value
 
 
 def _value(expression: str, answer: Any) -> Any:
