@@ -46,9 +46,10 @@ class ProcessingJobs(Jobs):
                 "processing jobs on this machine: they need files at /opt/ml/processing, and"
                 f" namespaces are refused ({reason})"
             )
+        # raises where type or number is not said
+        capacity.check_quotas(request, self._core.context.quota, self.holding())
         check_processing(request)
         uri, core = request["AppSpecification"]["ImageUri"], self._core
-        capacity.check_quotas(request, core.context.quota, self.holding())
         image = image_for(uri, "processing", core.settings.images, core.context.region)
         assume(core, request["RoleArn"], f"SageMaker-{request['ProcessingJobName']}")
         check_network(core, request.get("NetworkConfig", {}).get("VpcConfig"))
