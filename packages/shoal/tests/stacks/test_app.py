@@ -65,7 +65,7 @@ def _run(checkout: Path, outdir: Path, **environment: str) -> subprocess.Complet
         env=minimal | environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=540,
         check=False,
     )
 
@@ -143,7 +143,7 @@ def test_every_template_passes_cfn_lint_in_every_region_of_smddp(assembly: Path)
         [cfn_lint, *options, "--", *templates],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=540,
         check=False,
     )
     assert (process.stdout + process.stderr, process.returncode) == ("", 0)
