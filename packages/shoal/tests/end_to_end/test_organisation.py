@@ -127,7 +127,7 @@ def test_it_lives_by_the_rules_of_its_organisation(checkout: Checkout, tmp_path:
         ):
             file.write_text(kept_settings.replace(line, ""))
             refused = own.run("deploy", "ruled", "--local")
-            assert "would take its place; take the key back" in refused.output, refused.output
+            assert "would take its place; put it back" in refused.output, refused.output
         file.write_text(kept_settings)
         kept = own.succeed("destroy", "ruled", "--local")
         assert f"key {key}: it was there before" in kept

@@ -20,8 +20,8 @@ DEFAULT_QUALIFIER = "hnb659fds"
 Qualifier = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,9}$")]
 # IAM takes more characters; ARNs with these need no quotes in a policy or a shell
 RolePath = Annotated[str, StringConstraints(pattern=r"^/([A-Za-z0-9+=,.@_-]+/)*$", max_length=512)]
-# S3 user guide, "General purpose bucket naming rules"; jobs read no directory bucket
-# Besides: what people upload must be no code of a deployment (cdk-), nor what `destroy` empties
+# S3 user guide, "General purpose bucket naming rules". What people upload must be no code of a
+# deployment (cdk-), nor what `destroy` empties (shoal-).
 _RESERVED = ("cdk-", "shoal-", "xn--", "sthree-", "amzn-s3-demo-")
 _RESERVED_ENDS = ("-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3")
 BucketName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$")]
@@ -45,6 +45,17 @@ class Organisation(Settings):
     """A bucket of the same account and region, in place of Shoal's own for datasets; it is never
     made, changed, emptied or deleted.
     """
+
+    @property
+    def outputs(self) -> dict[str, str]:
+        """Return what the data stack tells of it, so that a deployment with another is refused."""
+        path = None if self.role_path == "/" else self.role_path
+        told = {
+            "OrganisationKeyArn": self.kms_key_arn,
+            "RolePath": path,
+            "RolePrefix": self.role_prefix,
+        }
+        return {name: value for name, value in told.items() if value}
 
 
 def problems(

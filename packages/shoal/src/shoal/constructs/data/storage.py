@@ -48,6 +48,8 @@ class Storage(Construct):
             description=f"Data and artifacts of {names.shared_prefix}",
             statements=key_statements(names, consumers),
         )
+        for name, value in names.environment.organisation.outputs.items():
+            cdk.CfnOutput(cdk.Stack.of(self), name, value=value)
         self.logs = self._bucket(
             "logs", [_clean_up(after_days=30), _expire("", days=365)], encryption=_LOG_ENCRYPTION
         )

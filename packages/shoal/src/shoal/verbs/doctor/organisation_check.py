@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import suppress
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -68,28 +67,23 @@ def refuse_change(target: Target, environment: Environment) -> None:
     """
     names, organisation = Names(environment).shared, environment.organisation
     stack = describe_stack(target, names.stack("data")) or {}
-    outputs = {each["OutputKey"]: each["OutputValue"] for each in stack.get("Outputs", ())}
-    if "DataBucketName" not in outputs:
+    deployed = {each["OutputKey"]: each["OutputValue"] for each in stack.get("Outputs", ())}
+    asked = {"DataBucketName": names.bucket("data"), **organisation.outputs}
+    if "DataBucketName" not in deployed:
         return
-    cloudformation, iam = target.client("cloudformation"), target.client("iam")
-    listed = cloudformation.get_paginator("list_stack_resources")
-    pages = listed.paginate(StackName=names.stack("data"))
-    kinds = {each["ResourceType"] for page in pages for each in page["StackResourceSummaries"]}
-    path = organisation.role_path
-    with suppress(iam.exceptions.NoSuchEntityException):
-        path = iam.get_role(RoleName=Names(environment).role("training"))["Role"]["Path"]
-    own = "Shoal's own key"
-    deployed_key = own if "AWS::KMS::Key" in kinds else outputs["KeyArn"]
-    for key, deployed, asked in (
-        ("kms_key_arn", deployed_key, organisation.kms_key_arn or own),
-        ("data_bucket", outputs["DataBucketName"], names.bucket("data")),
-        ("role_path", path, organisation.role_path),
+    if deployed.get("RolePrefix") != asked.get("RolePrefix"):  # then each role has another name
+        asked["RolePath"] = deployed.get("RolePath", "/")
+    for key, output, default in (
+        ("kms_key_arn", "OrganisationKeyArn", "Shoal's own key"),
+        ("data_bucket", "DataBucketName", ""),
+        ("role_path", "RolePath", "/"),
     ):
-        if deployed != asked:
+        before, after = deployed.get(output, default), asked.get(output, default)
+        if before != after:
             raise UsageError(
                 f"{environment_file(environment.name)}: organisation.{key}: {environment.name} is"
-                f" deployed with {deployed}, and {asked} would take its place; take the key back,"
-                f" or keep what you need and `shoal destroy {environment.name}` first"
+                f" deployed with {before}, and {after} would take its place; put it back, or keep"
+                f" what you need and `shoal destroy {environment.name}` first"
                 + (", or change role_prefix, too" if key == "role_path" else "")
             )
 
