@@ -124,7 +124,12 @@ def gone(now: set[Item]) -> list[Item]:
 def is_importable(group: str, word: str) -> bool:
     """Return whether a value that we import no more is still there for a team's copy."""
     module, _, name = group.rpartition(".")
-    return word == "-" and module.startswith("shoal.") and hasattr(import_module(module), name)
+    if word != "-" or not module.startswith("shoal."):
+        return False
+    try:
+        return hasattr(import_module(module), name)
+    except ModuleNotFoundError:
+        return False
 
 
 def is_widened(group: str, word: str, now: set[Item]) -> bool:
