@@ -308,7 +308,8 @@ def _notes(environment: Environment) -> Iterator[str]:
         # cheapest first
         for line, kind, count in sorted(lines, key=lambda each: each[0].usd_per_hour or math.inf):
             usd = line.usd_per_hour
-            price = "an unknown price" if usd is None else f"{usd:.2f} USD"
+            mark = "~" if line.each and line.each.is_estimate else ""
+            price = "an unknown price" if usd is None else f"{mark}{usd:.2f} USD"
             yield f"{count} x {kind}, if training gets it, costs {price} an hour"
         yield "the sums have the dearest of these; what SageMaker selects is billed"
     if environment.training.spot:
