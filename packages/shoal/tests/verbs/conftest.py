@@ -30,9 +30,13 @@ def started(folder: Path, *other_accounts: str) -> Iterator[LocalServer]:
 
 
 @pytest.fixture(scope="session")
-def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    for local_server in started(tmp_path_factory.mktemp("emulator")):
-        yield local_server.require().target
+def local_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
+    yield from started(tmp_path_factory.mktemp("emulator"))
+
+
+@pytest.fixture(scope="session")
+def target(local_server: LocalServer) -> Target:
+    return local_server.require().target
 
 
 @pytest.fixture

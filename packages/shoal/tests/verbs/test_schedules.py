@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,8 @@ from shoal.settings.names import Names
 from shoal.settings.sections.schedules import Schedule
 from shoal.verbs.destroy.schedules import LiveSchedule, Schedules
 from shoal.verbs.destroy.teardown import Teardown
+from shoal.verbs.local_server import LocalServer
+from tests.cli.trained import Checkout
 from tests.repository import ROOT
 
 SCHEDULE = Schedule(name="nightly", expression="cron(0 3 * * ? *)", time_zone="Europe/Berlin")
@@ -124,6 +127,16 @@ def test_a_teardown_pauses_schedules(schedules: Schedules, target: Target) -> No
         Teardown(target, NAMES, events.append, poll_s=0.05).pause_schedules()
     assert schedules.all()[0].paused
     assert events == [Note("pausing schedule nightly")]
+
+
+def test_a_destruction_pauses_before_a_synth_that_fails(
+    schedules: Schedules, local_server: LocalServer, tmp_path: Path
+) -> None:
+    checkout = Checkout.new(tmp_path, local_server.state)  # without an app.py
+    with (checkout.root / "environments/dev.yaml").open("a") as file:
+        file.write("\nproject: timed\n")
+    assert checkout.shoal("destroy", "dev") == 1
+    assert schedules.all()[0].paused
 
 
 def test_an_environment_without_schedules_has_none(target: Target) -> None:

@@ -97,12 +97,8 @@ class Teardown:
         self.require_allowed()
         stacks = Stacks(self.target, self.names, self.report, self.poll_s)
         stacks.settle()
-        workloads = [
-            replace(self, names=names) for names in inventory.workloads_of(self.target, self.names)
-        ]
-        pipelines = [*workloads, *(replace(each, names=each.names.scoring) for each in workloads)]
-        for each in pipelines:
-            each.pause_schedules()
+        pipelines = self.pause_schedules()  # also those that a deployment has just made
+        workloads = [each for each in pipelines if not each.names.part]
         if failures := [failure for each in pipelines if (failure := each._failure_to_empty())]:
             raise failures[0]
         for each in workloads:
@@ -183,13 +179,23 @@ class Teardown:
         stacks.delete_rest()
         return failure if failure and stacks.left() else None
 
-    def pause_schedules(self) -> None:
-        """Lets no schedule start an execution while the others are stopped and removed."""
-        schedules = Schedules(self.target, self.names)
-        for schedule in schedules.all():
-            if not schedule.paused:
-                self.report(Note(f"pausing schedule {schedule.name}"))
-                schedules.set_paused(schedule.name, True)
+    def pause_schedules(self) -> list[Teardown]:
+        """Let no schedule start an execution while the others are stopped and removed; return each
+        deployed workload, and what scores of each.
+
+        It needs names alone, so a checkout that cannot be synthesised pauses them, too.
+        """
+        workloads = [
+            replace(self, names=names) for names in inventory.workloads_of(self.target, self.names)
+        ]
+        pipelines = [*workloads, *(replace(each, names=each.names.scoring) for each in workloads)]
+        for each in pipelines:
+            schedules = Schedules(each.target, each.names)
+            for schedule in schedules.all():
+                if not schedule.paused:
+                    self.report(Note(f"pausing schedule {schedule.name}"))
+                    schedules.set_paused(schedule.name, True)
+        return pipelines
 
     def stop_executions(self) -> None:
         """Stop what runs, and what begins meanwhile: somebody's, or a start that was under way."""

@@ -74,6 +74,7 @@ def destroy(
     with open_view() as view:
         cdk, teardown = session.cdk(view), session.teardown(view)
         teardown.require_allowed()
+        teardown.pause_schedules()  # before a synth that may take a minute, or fail
         if not session.names.is_one_of_several:
             with phase(f"synth {environment}", view):
                 cdk.synth(environment)
