@@ -23,6 +23,7 @@ from shoal.verbs import invoke
 from shoal.verbs.promote.promotion import Verification
 from shoal.verbs.promote.promotion_path import PromotionStep, package_arn, release_targets
 from shoal.verbs.promote.release_status import Answer, compare
+from shoal.verbs.promote.smoke_result import smoke_result
 from shoal.verbs.workspace import Session, Workspace
 
 _MARKS = {True: "ok      ", False: "DIFFERS ", None: "unknown "}
@@ -38,11 +39,18 @@ class _Answer(Answer):
 @session_command
 @click.argument("package", metavar="[PACKAGE]", required=False)
 @click.option("--comment", help="Why, in your words; the registry keeps it.")
-@answers(package=str, changed_by=str, was_approved=bool)
+@answers(
+    package=str,
+    changed_by=str,
+    was_approved=bool,
+    smoke_test=str | None,
+    warning=str | None,
+)
 def approve(session: Session, package: str | None, comment: str | None) -> None:
     """Approve a version of ENV's registry, as yourself.
 
-    PACKAGE is an ARN or a version's number; by default it is the newest.
+    PACKAGE is an ARN or a version's number; by default it is the newest. Warns where its smoke test
+    did not pass.
     """
     arn = package_arn(session, package) if package else _newest(session)
     before = registry.describe(session.target, arn)
@@ -52,6 +60,10 @@ def approve(session: Session, package: str | None, comment: str | None) -> None:
             " was approved; to approve it all the same, name it: `shoal approve"
             f" {session.arguments} {before.version}`"
         )
+    smoke = smoke_result(session, before)
+    if smoke.doubt:
+        warning = f"version {before.version} {smoke.doubt}"
+        tell(f"warning: {warning}", err=True, warning=warning)
     if before.approval == APPROVED:
         tell(f"approved already: {arn}, by {before.changed_by}")
         after = before
@@ -59,6 +71,7 @@ def approve(session: Session, package: str | None, comment: str | None) -> None:
         after = registry.approve(session.target, arn, comment)
         tell(f"approved: {after.arn}, by {after.changed_by}")
     tell(package=arn, changed_by=after.changed_by, was_approved=before.approval == APPROVED)
+    tell(smoke_test=smoke.status)
 
 
 @click.command()
