@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 
 from shoal.aws import registry
 from shoal.aws.execution import Execution
@@ -27,11 +30,15 @@ class Scored:
     objects: int
     rows: list[str]
     """The first rows of the first result."""
+    scored_at: datetime | None = None
+    """When the transform job ended."""
 
     @property
     def lines(self) -> list[str]:
         """Return what a person reads."""
-        return [f"version {self.version} scored {self.objects} object(s): {self.uri}", *self.rows]
+        when = f", {self.scored_at.astimezone():%Y-%m-%d %H:%M:%S}" if self.scored_at else ""
+        first = f"version {self.version} scored {self.objects} object(s){when}: {self.uri}"
+        return [first, *self.rows]
 
 
 def start(session: Session, version: int | None) -> str:
@@ -59,11 +66,34 @@ def start(session: Session, version: int | None) -> str:
     return session.scoring.pipeline.start({VERSION_PARAMETER: str(wanted)} if wanted else {})
 
 
+def scored_by(session: Session, execution: str) -> Execution:
+    """Return an execution that scored: an ARN, an id or `latest`, also one that a schedule started.
+
+    Raises NotFoundError, and UsageError for one that has not succeeded.
+    """
+    own, command = session.scoring, f"shoal score {session.arguments}"
+    summaries = own.pipeline.executions()
+    if not summaries:
+        own.pipeline.definition()  # raises where there is no pipeline
+        raise NotFoundError(f"nothing has scored yet; `{command}` starts it")
+    found = own.pipeline.look(own.pipeline.find(execution))
+    if found.status == "Succeeded":
+        return found
+    ended = [str(each["PipelineExecutionArn"]) for each in summaries if _succeeded(each)]
+    way = f"the newest that scored: `{command} --show {ended[0].rpartition('/')[2]}`"
+    why = f"`shoal status {session.arguments} {found.id}` says why"
+    raise UsageError(f"execution {found.id} is {found.status}; {way if ended else why}")
+
+
+def _succeeded(summary: Mapping[str, Any]) -> bool:
+    return bool(summary["PipelineExecutionStatus"] == "Succeeded")
+
+
 def results(session: Session, execution: Execution) -> Scored:
     """Return what an execution that succeeded has left. Raises NotFoundError if it is gone."""
     target, score, find = session.target, execution.step(SCORE), execution.step(FIND)
     job = score and score.resource("TransformJob")
-    if not (job and find):
+    if not (score and job and find):
         raise NotFoundError(f"execution {execution.id} has run no transform job")
     described = target.client("sagemaker").describe_transform_job(
         TransformJobName=job.rpartition("/")[2]
@@ -75,4 +105,4 @@ def results(session: Session, execution: Execution) -> Scored:
         body = target.client("s3").get_object(**object_at(f"{uri}{keys[0]}"))["Body"]
         text = body.read(_READ_BYTES).decode("utf-8", errors="replace")
         rows = text.splitlines()[:_SHOWN_ROWS]
-    return Scored(find.output("version") or "", uri, len(keys), rows)
+    return Scored(find.output("version") or "", uri, len(keys), rows, score.ended_at)

@@ -331,10 +331,8 @@ def _follow(session: Session, arn: str) -> None:
     try:
         with open_view() as view:
             view(Planned(pipeline.planned_steps()))
-            command, metrics = (
-                f"shoal logs {session.arguments}",
-                session.environment.training.metrics,
-            )
+            command = f"shoal logs {session.arguments}"
+            metrics = session.environment.training.metrics
             follower = Follower(
                 pipeline, arn, view, session.poll_s, logs_command=command, metrics=metrics
             )
@@ -370,6 +368,8 @@ def _print_result(session: Session, execution: Execution) -> None:
     for gate in gates_of(session.target, execution):
         tell(one_line(f"gate: {gate}"), gates=[one_line(str(gate))])
     commands = [f"shoal report {session.arguments} {execution.id} -o run.html"]
+    if session.scores and execution.status == "Succeeded":
+        commands.insert(0, f"shoal score {session.arguments} --show {execution.id}")
     try:
         package = package_of(session.target, execution)
     except (NotFoundError, *AWS_ERRORS) as error:  # deleted, or not to be read by these credentials

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import UTC
+
 import click
 
+from shoal.aws.execution import Execution
 from shoal.cli.answers import Verdict, answers, tell
 from shoal.cli.commands.models.executions import keep_page
 from shoal.cli.options import session_command
@@ -22,6 +25,12 @@ from shoal.verbs.workspace import Session
     metavar="N",
     help="This approved version instead of the file's, or the newest.",
 )
+@click.option(
+    "--show",
+    "shown",
+    metavar="EXECUTION",
+    help="Start nothing: show what EXECUTION (an ARN, an id, or `latest`) scored.",
+)
 @answers(
     execution=str,
     status=str | None,
@@ -29,10 +38,18 @@ from shoal.verbs.workspace import Session
     version=str | None,
     results=str | None,
     rows=list[str],
+    scored_at=str | None,
     page=str | None,
 )
-def score(session: Session, version: int | None) -> None:
+def score(session: Session, version: int | None, shown: str | None) -> None:
     """Score the rows of ENV's dataset with an approved model. Ctrl-C leaves it running."""
+    if shown:
+        if version:
+            raise click.UsageError("--show and --version exclude each other")
+        execution = scoring.scored_by(session, shown)
+        tell(execution=execution.arn, status=execution.status)
+        _print(session, execution)
+        return
     arn, own = scoring.start(session, version), session.scoring
     tell(f"started: {arn}", execution=arn)
     with open_view() as view:
@@ -41,6 +58,12 @@ def score(session: Session, version: int | None) -> None:
     tell(status=execution.status)
     keep_page(own, arn)
     follower.raise_unless_succeeded(execution)
-    scored = scoring.results(own, execution)
-    tell(version=scored.version, results=scored.uri, rows=scored.rows)
+    _print(session, execution)
+
+
+def _print(session: Session, execution: Execution) -> None:
+    scored = scoring.results(session, execution)
+    ended_at = scored.scored_at and scored.scored_at.astimezone(UTC)
+    at = ended_at and ended_at.isoformat(timespec="milliseconds")
+    tell(version=scored.version, results=scored.uri, rows=scored.rows, scored_at=at)
     tell("\n".join(map(one_line, scored.lines)))
