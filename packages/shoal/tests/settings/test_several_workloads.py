@@ -79,6 +79,25 @@ def test_each_workload_has_its_own_sections_over_those_of_all(root: Path) -> Non
     assert [each.evaluation.gates[0].metric for each in (mnist, houses)] == ["accuracy", "rmse"]
 
 
+@pytest.mark.parametrize(
+    ("of_all", "of_one"),
+    [({}, {}), ({"owner": "all", "team": "t"}, {}), ({"owner": "all"}, {"owner": "one"})],
+)
+def test_a_workloads_file_has_tags_between_those_of_all_and_of_one(
+    root: Path, of_all: dict[str, str], of_one: dict[str, str]
+) -> None:
+    ours = {"owner": "vision", "stage": "a"}
+    with (root / "training_code/mnist/workload.yaml").open("a") as file:
+        file.write("tags: {owner: vision, stage: a}\n")
+    write(root, tags=of_all, workloads={"mnist": {"tags": of_one}, "houses": {}})
+    mnist, houses = load_workloads("team", root)
+    assert mnist.tags == houses.workload_tags == of_all
+    assert mnist.workload_tags == of_all | ours | of_one
+    write(root, tags=of_all | of_one, workloads=None, workload="mnist")
+    (alone,) = load_workloads("team", root)
+    assert alone.tags == alone.workload_tags == ours | of_all | of_one
+
+
 def test_names_tell_what_is_shared_from_what_is_a_workloads(root: Path) -> None:
     write(root)
     names = Names(load_environment("team", root, workload="houses"))

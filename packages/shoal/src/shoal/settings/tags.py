@@ -37,8 +37,8 @@ def problems(
     (_, of_all), (place, of_one) = sections.items()
     own = {key: value for key, value in of_one.items() if of_all.get(key) != value}
     for section, tags in (("tags", of_all), (place, own)):
+        yield from mistakes(section, tags)
         for key, value in tags.items():
-            yield from _mistakes(f"{section}.{key}", key, value)
             if (allowed := required.get(key)) and value not in allowed:
                 message = f"is not what required_tags allows: {', '.join(allowed)}"
                 yield Problem(f"{section}.{key}", message, "write one of them", value)
@@ -60,13 +60,16 @@ def problems(
             yield Problem("cost_allocation_tags", message, "add it to tags, or remove it here", key)
 
 
-def _mistakes(place: str, key: str, value: str) -> Iterator[Problem]:
-    if key.lower().startswith(_RESERVED):
-        message = "keys that begin with aws: are AWS's, those with shoal: Shoal's own"
-        yield Problem(place, message, "rename it")
-    # The CDK's command line splits KEY=VALUE at the first =.
-    for text, what, allowed in ((key, "the key", _IN_KEYS), (value, "the value", _IN_VALUES)):
-        characters = {each for each in text if not (each.isalnum() or each in f" {allowed}")}
-        if characters or text != text.strip():
-            message = f"{what} takes letters, digits, {allowed} and spaces inside"
-            yield Problem(place, message, "write it with those alone", text)
+def mistakes(section: str, tags: Mapping[str, str]) -> Iterator[Problem]:
+    """Yield what AWS would not take of the tags in a section."""
+    for key, value in tags.items():
+        place = f"{section}.{key}"
+        if key.lower().startswith(_RESERVED):
+            message = "keys that begin with aws: are AWS's, those with shoal: Shoal's own"
+            yield Problem(place, message, "rename it")
+        # The CDK's command line splits KEY=VALUE at the first =.
+        for text, what, allowed in ((key, "the key", _IN_KEYS), (value, "the value", _IN_VALUES)):
+            characters = {each for each in text if not (each.isalnum() or each in f" {allowed}")}
+            if characters or text != text.strip():
+                message = f"{what} takes letters, digits, {allowed} and spaces inside"
+                yield Problem(place, message, "write it with those alone", text)

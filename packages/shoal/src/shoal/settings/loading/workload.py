@@ -36,6 +36,7 @@ from shoal.settings.sections.smoke_test import (
     SmokeTest,
     problems_of_smoke_test,
 )
+from shoal.settings.tags import Tags, mistakes
 
 FOLDER = "training_code"
 FILE = "workload.yaml"
@@ -111,6 +112,8 @@ class Workload(Settings):
     endpoint: Literal["none"] | None = None
     """`none` for a workload that only trains: its models are registered, and nothing serves them.
     """
+    tags: Tags = Field(default_factory=dict)
+    """Your own tags on what only this workload has; an environment's for it alone count more."""
     smoke_test: SmokeTest | None = None
     """What is asked of an endpoint that serves the model, before anybody relies on it; needed
     unless `endpoint` is none.
@@ -253,6 +256,9 @@ def beneath(document: dict[str, Any], root: Path) -> tuple[dict[str, Any], list[
         "evaluation": workload.evaluation.model_dump(exclude_none=True)
         | {"gates": [gate.model_dump(exclude_unset=True) for gate in workload.gates]},
     }
+    if own := {"tags": dict(workload.tags)} if workload.tags else {}:
+        several = document.get("workloads")
+        layer |= {"workloads": {workload.name: own}} if several else own
     return layer, list(_misfits(workload, document))
 
 
@@ -327,6 +333,7 @@ def _rule_problems(workload: Workload, name: str, folder: Path) -> list[Problem]
         *gates.problems_of(workload.gates, "gates", workload.metrics),
         *gates.metric_problems(workload.metrics, "metrics"),
         *secrets.problems_of(workload.secrets, "secrets"),
+        *mistakes("tags", workload.tags),
         *_smoke_test_problems(workload, folder),
     ]
     if workload.name != name:
