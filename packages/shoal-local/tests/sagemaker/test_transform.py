@@ -119,8 +119,11 @@ def test_an_object_that_fails_fails_the_job_and_keeps_no_other_from_its_result(
     job = transform(account, "score-lines", lines)
     assert job["TransformJobStatus"] == "Failed"
     assert job["FailureReason"].startswith(
-        "AlgorithmError: 1 of 2 objects failed; the first: lines/bad: the model answered 500: "
+        "AlgorithmError: 1 of 2 objects failed; the first: lines/bad: Bad HTTP status received from"
+        " algorithm: 500: "
     )
+    logged = "\n".join(account.log(GROUP, f"{job['TransformJobName']}/"))
+    assert f":[sagemaker logs]: {BUCKET}/lines/bad: Bad HTTP status received from" in logged
     assert account.keys("scored/lines/") == ["scored/lines/good.out"]
     scored = account.get(f"s3://{BUCKET}/scored/lines/good.out")
     assert scored == b'{"y": 3.0}\n{"y": 6.0}\n{"y": 9.0}\n'

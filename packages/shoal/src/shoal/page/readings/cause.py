@@ -30,6 +30,9 @@ _SIGNAL = re.compile(
     rf"\bsignal (?!15\b)\d+ \(|{_PREFIXES}(?:exitcode\s*: -(?!15\b)\d|ExitCode -(?!15\b)\d"
     r"|Killed$|Out of memory)"
 )
+# Batch transform's data-log names the object that the container did not answer; its error does not
+# (issue 93 of aws/sagemaker-tensorflow-serving-container has such a log; read).
+_OF_OBJECT = re.compile(r"\[sagemaker logs\]: (?P<object>.+?): (?P<message>\S.*)$")
 _ROOT_CAUSE = "Root Cause (first observed failure)"
 _LINES_OF_A_REPORT = 6
 """torchrun says that it is the root cause, and of which rank, up to five lines above the signal;
@@ -88,6 +91,8 @@ class CauseSearch:
         """
         self._reason = reason
         self._earliest: dict[int, tuple[datetime, Cause]] = {}
+        self._object: re.Match[str] | None = None
+        """What batch transform says of the first object that failed."""
         self._last: dict[str, LogLine] = {}
         """The line of each stream that the next one may continue."""
         self._windows = defaultdict[str, deque[str]](lambda: deque(maxlen=_LINES_OF_A_REPORT))
@@ -116,9 +121,14 @@ class CauseSearch:
         for line in self._last.values():
             self._judge(line)
         self._last.clear()
-        return self._earliest[min(self._earliest)][1] if self._earliest else None
+        found = self._earliest[min(self._earliest)][1] if self._earliest else None
+        if match := self._object:
+            found = found or Cause(match["message"])
+            return replace(found, line=f"{match['object']}: {found.line}")
+        return found
 
     def _judge(self, line: LogLine) -> None:
+        self._object = self._object or _OF_OBJECT.search(line.text)
         if match := _ERROR.search(line.text):
             cause = Cause(match[1].strip(), line.host, _rank(line.text, _RANKS_IN_FRONT))
             message = cause.line.partition(": ")[2]

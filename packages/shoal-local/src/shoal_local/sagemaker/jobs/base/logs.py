@@ -18,7 +18,9 @@ _MAX_EVENT_BYTES = 250_000
 
 
 class LogStreams:
-    """Writes one log stream per host, `PREFIX/HOST-EPOCH` in the group. `close()` flushes."""
+    """Writes one log stream per host, `PREFIX/HOST-EPOCH` in the group; `HOST/data-log` goes behind
+    it. `close()` flushes.
+    """
 
     def __init__(self, logs: Any, group: str, prefix: str, file: Path) -> None:
         self._logs, self._group, self._prefix = logs, group, prefix
@@ -85,7 +87,8 @@ class LogStreams:
         return batch, False
 
     def _put(self, host: str, events: list[dict[str, Any]]) -> None:
-        stream = f"{self._prefix}/{host}-{self._epoch}"
+        name, slash, rest = host.partition("/")
+        stream = f"{self._prefix}/{name}-{self._epoch}{slash}{rest}"
         try:
             if stream not in self._streams:
                 self._create(stream)

@@ -15,6 +15,7 @@ import io
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -109,6 +110,7 @@ class TransformRun(JobRun):
         try:
             self._transform(source, result)
         except _InvocationError as error:
+            self._server.log_data(f"{bucket}/{key}: {error}")
             return f"{key}: {error}"
         output = self._request["TransformOutput"]
         name = f"{storage.relative_key(key, prefix)}.out"
@@ -146,7 +148,7 @@ class TransformRun(JobRun):
             if answer.status == http.client.OK:
                 return answer.body
             text = answer.body.decode(errors="replace")[:_SHOWN]
-            reason = f"the model answered {answer.status}: {text}"
+            reason = f"Bad HTTP status received from algorithm: {answer.status}: {text}"
         raise _InvocationError(reason)
 
 
@@ -161,6 +163,12 @@ class _TransformServer(ModelServer):
         super().__init__(job.core, job.name, {"VariantName": "transform"}, model)
         self._job, self._transform = job, request
         self._closing = job.orders.stop  # a stop ends the wait for the container, too
+
+    def log_data(self, line: str) -> None:
+        """Write into the stream `data-log`, which says what became of objects."""
+        at = datetime.now(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00")
+        if self._log:
+            self._log.write(f"{self._host}/data-log", f"{at}:[sagemaker logs]: {line}")
 
     def _created_by(self) -> tuple[str, Document]:
         return "transform-job", {**self._model, **self._transform}
