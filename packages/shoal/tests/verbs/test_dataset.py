@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -20,8 +23,10 @@ from shoal.settings.sections.channels import (
     path_parameter,
     uri_parameter,
 )
+from shoal.settings.sections.scoring import Scoring
 from shoal.settings.settings import Environment
 from shoal.verbs import dataset
+from shoal.verbs.score_rows import require_rows
 from shoal.verbs.workspace import Session, Workspace
 from tests.letters import FOLDER as LETTERS
 from tests.letters import write_environment
@@ -106,6 +111,37 @@ def test_a_folder_is_uploaded_as_it_is(target: Target, bucket: str, tmp_path: Pa
     assert Note(told) in events
     keys = {item["Key"] for item in target.client("s3").list_objects_v2(Bucket=bucket)["Contents"]}
     assert keys == {"d/train/a.csv", "d/train/more/b.csv", "d/test/c.csv"}
+
+
+@pytest.mark.parametrize(
+    ("content", "keys", "says"),
+    [
+        ({"a.csv": "1,n\n", "b.csv": "2,s\n3,s"}, {}, ""),
+        ({"a.csv": "x,s\n", "b.csv": "2,s\n"}, {}, ""),
+        ({"a.csv": "km,way\n1,n\n"}, {"split": "none"}, ""),
+        ({"a.json": "[1"}, {"content_type": "application/json", "split": "none"}, ""),
+        ({"a.csv": "1,2\n", "b.csv": "\n \n"}, {}, "score/b.csv has no rows; it would fail every"),
+        ({"a.csv": "1,2\n", "b/c.csv": "1\n"}, {}, "score/b/c.csv has 1 columns, and score/a.csv"),
+        ({"a.csv": "km,way\n1,n\n"}, {}, 'its first line is a header ("km,way"), and rows need'),
+        ({"a.csv": "\udcff,1\n"}, {}, "score/a.csv cannot be read as text/csv: "),
+        ({"a.l": '{"km": 1}\n{'}, {"content_type": "application/jsonlines"}, ""),
+        ({"a.l": "{"}, {"content_type": "application/jsonlines"}, "score/a.l cannot be read as"),
+        (
+            {"a.l": '{"km": 1}', "b.l": '{"m": 1}'},
+            {"content_type": "application/jsonlines"},
+            "score/b.l has the keys m, and score/a.l has the keys km",
+        ),
+    ],
+)
+def test_rows_that_would_fail_every_execution_are_refused(
+    tmp_path: Path, content: dict[str, str], keys: dict[str, Any], says: str
+) -> None:
+    for name, text in content.items():
+        file = tmp_path / "score" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, errors="surrogateescape")
+    with pytest.raises(DatasetError, match=re.escape(says)) if says else nullcontext():
+        require_rows(tmp_path, content, Scoring(**keys))
 
 
 @pytest.mark.parametrize("name", ["train/a.csv", "train/.hidden", "train/deep/b", "train", "test"])

@@ -30,7 +30,9 @@ from shoal.settings.names import Names
 from shoal.settings.parsing.plain_files import problems_in
 from shoal.settings.sections.channels import Channel, path_parameter, uri_parameter
 from shoal.settings.sections.scoring import FOLDER as ROWS
+from shoal.settings.sections.scoring import Scoring
 from shoal.settings.settings import Environment
+from shoal.verbs.score_rows import require_rows
 from shoal.verbs.workspace import Session
 
 _md5 = partial(hashlib.md5, usedforsecurity=False)
@@ -55,12 +57,12 @@ def upload_workload(
         report(Note("nothing is to upload: data.channels says where every channel lies"))
         return 0
     if folder:
-        return upload_folder(target, folder, uri, channels, report)
+        return upload_folder(target, folder, uri, channels, report, environment.scoring)
     script = require(environment, root)
     report(Note(f"{script.relative_to(root)} writes the dataset, which may take a minute"))
     with tempfile.TemporaryDirectory(prefix="shoal-data-") as prepared:
         _prepare(script, Path(prepared), channels)
-        return upload_folder(target, Path(prepared), uri, channels, report)
+        return upload_folder(target, Path(prepared), uri, channels, report, environment.scoring)
 
 
 def upload_notices(environment: Environment, root: Path) -> Iterator[str]:
@@ -149,18 +151,25 @@ def _script(environment: Environment, root: Path) -> Path | None:
 
 
 def upload_folder(
-    target: Target, folder: Path, uri: str, channels: Mapping[str, Channel], report: Report
+    target: Target,
+    folder: Path,
+    uri: str,
+    channels: Mapping[str, Channel],
+    report: Report,
+    scoring: Scoring | None = None,
 ) -> int:
     """Upload the files below `folder`/CHANNEL/ that S3 lacks; returns their number.
 
     A channel that has files neither in the folder nor in S3 is an error, or a note if it is
-    optional.
+    optional. With `scoring` the rows to score are looked at before anything is sent.
     """
     for name in channels:
         for link in problems_in("", folder / name, folder, is_read=bool):
             raise DatasetError(f"{folder}: {link.message}; {link.advice}")
     found = {name: sorted(_files(folder / name)) for name in channels}
     files = {name: [each for each in some if not _is_litter(each)] for name, some in found.items()}
+    if scoring:
+        require_rows(folder, files[ROWS], scoring)
     litter = [f"{name}/{each}" for name in channels for each in found[name] if _is_litter(each)]
     if litter:
         more = f" and {len(litter) - 1} more" if litter[1:] else ""
