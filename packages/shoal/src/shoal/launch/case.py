@@ -10,6 +10,7 @@ from shoal.launch.contract import Contract, contract_of
 from shoal.launch.image_uri import AwsImage, aws_image
 from shoal.launch.source_code import SourceCode, script_of
 from shoal.settings.frameworks import Framework
+from shoal.settings.package_index import PackageIndex
 from shoal.settings.settings import Strategy, Training
 from shoal.settings.strategies import strategies_of
 
@@ -62,6 +63,8 @@ class Case:
     """Framework version to what AWS's pages said of smddp in its image, and no longer say."""
     last_horovod: str
     """The last framework version whose image for `device` contains Horovod."""
+    package_index: PackageIndex | None = None
+    """The organisation's, which requirements.txt is installed from."""
 
     @classmethod
     def of(cls, training: Training, region: str, code: SourceCode, strategy: Strategy) -> Case:

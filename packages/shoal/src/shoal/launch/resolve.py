@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from shoal.launch import recipes, source_code, tables
@@ -176,7 +176,7 @@ def _built(recipe: str | None, region: str) -> str | None:
 def launch_of(environment: Environment, root: Path | None = None) -> Launch:
     """Return what trains in `environment`. Raises LaunchError."""
     file = environment_file(environment.name)
-    return resolve(
+    launch = resolve(
         environment.training,
         environment.region,
         file,
@@ -184,6 +184,8 @@ def launch_of(environment: Environment, root: Path | None = None) -> Launch:
         endpoint=environment.endpoint,
         recipe=environment.built_images.get("endpoint"),
     )
+    index = environment.organisation.package_index
+    return replace(launch, case=replace(launch.case, package_index=index)) if index else launch
 
 
 def _backend(case: Case) -> str | None:

@@ -115,7 +115,11 @@ class Requests:
             "VpcConfig": self._training_vpc(),
             "Tags": step_tags(self.names),
         }
-        if variables := fabric.environment(settings) | secrets.variables(settings.secrets):
+        variables = fabric.environment(settings) | secrets.variables(settings.secrets)
+        index = self.environment.organisation.package_index
+        if index and index.url:  # whoever calls pip asks there; a password is in no variable
+            variables = {"PIP_INDEX_URL": index.url} | variables
+        if variables:
             request["Environment"] = variables
         training_request.add_tracking(request, self.names, self.infrastructure.mlflow_app_arn)
         return request | training_request.switches(settings)

@@ -9,6 +9,7 @@ from typing import Annotated
 
 from pydantic import StringConstraints
 
+from shoal.settings.package_index import PackageIndex
 from shoal.settings.parsing.base import Settings
 from shoal.settings.parsing.errors import Problem
 from shoal.settings.sections.channels import KeyArn
@@ -44,6 +45,9 @@ class Organisation(Settings):
     data_bucket: BucketName | None = None
     """A bucket of the same account and region, in place of Shoal's own for datasets; it is never
     made, changed, emptied or deleted.
+    """
+    package_index: PackageIndex | None = None
+    """Where requirements.txt and builds of images install from; left out, where pip asks by itself.
     """
 
     @property

@@ -14,6 +14,8 @@ import aws_cdk as cdk
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
+from shoal.launch import watch
+from shoal.launch.source_code import REQUIREMENTS
 from shoal.settings.parsing.shared_code import archive_files
 
 
@@ -60,7 +62,10 @@ def deterministic_tar(folder: Path, others: Mapping[str, bytes] | None = None) -
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
         files = {name: path.read_bytes() for name, path in archive_files(folder).items()}
-        for name, content in sorted((files | dict(others or {})).items()):
+        files |= dict(others or {})
+        if watch.MOVED in files:
+            del files[REQUIREMENTS]
+        for name, content in sorted(files.items()):
             member = tarfile.TarInfo(name)
             member.size = len(content)
             member.mode = 0o644

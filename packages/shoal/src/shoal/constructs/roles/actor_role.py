@@ -5,6 +5,8 @@ See docs/identity.md for why each actor has its own role, and what each may do.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
@@ -56,6 +58,14 @@ class ActorRole(StatedRole):
                 conditions=_trust(self._service, self._account, source),
             )
         )
+
+    def allow_index(self, secrets: Iterable[str] = ()) -> None:
+        """Allow what the organisation's package index takes, and reading `secrets` besides."""
+        index = self._names.environment.organisation.package_index
+        if index and index.codeartifact:
+            self.allow_part("package-index", repository=index.codeartifact, domain=index.domain_arn)
+        if read := {*secrets, *filter(None, [index.secret if index else None])}:
+            self.allow_part("secrets", secrets=sorted(read))
 
     def deny_approval(self) -> None:
         """Deny approving model versions, when they are registered and later: what makes or judges

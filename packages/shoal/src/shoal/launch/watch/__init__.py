@@ -1,7 +1,8 @@
 """The watch over a training job: what its code archive carries, and which program starts then.
 
 The toolkit starts `run.py` in each rank, as any entry point, and that runs the user's script;
-`judge.py` is the process beside rank 0. See docs/how-to/a-job-that-stands-still.md.
+`judge.py` is the process beside rank 0. See docs/how-to/a-job-that-stands-still.md. Before the
+script, `install.py` installs its requirements where the organisation has a package index.
 """
 
 from __future__ import annotations
@@ -12,36 +13,53 @@ from pathlib import Path
 
 from shoal.launch import tables
 from shoal.launch.case import Case
+from shoal.launch.source_code import REQUIREMENTS
 from shoal.settings.frameworks import Framework
 from shoal.settings.parsing.errors import Problem
 from shoal.settings.settings import Training
 
 FOLDER = "shoal_watch"
 PROGRAM, CONFIG = f"{FOLDER}/run.py", f"{FOLDER}/watch.json"
+MOVED = f"{FOLDER}/{REQUIREMENTS}"
+"""Where requirements.txt is in an archive of which the toolkit must not install it."""
 _MIN_PYTHON = "3.9"
 _TIMES = {"poll_s": 2, "burst_s": 1, "grace_s": 60}
 
 
-def sources() -> dict[str, bytes]:
+def sources(*, installs: bool = False) -> dict[str, bytes]:
     """Return the programs, by their paths in the archive."""
-    programs = (Path(__file__).with_name(name) for name in ("judge.py", "run.py"))
+    names = ("judge.py", "run.py", *(["install.py"] if installs else []))
+    programs = (Path(__file__).with_name(name) for name in names)
     return {f"{FOLDER}/{program.name}": program.read_bytes() for program in programs}
 
 
-def files(case: Case) -> dict[str, bytes]:
-    """Return what the archive carries for the watch; nothing with `stall_s: off`, in images whose
-    Python is too old, and for what is started as a module: a package, and any script in XGBoost's
-    image (aws/sagemaker-xgboost-container, training.py: `modules.run_module`; read).
+def starts(case: Case) -> bool:
+    """Return whether run.py can start the script: not in images whose Python is too old, nor what
+    is started as a module: a package, and any script in XGBoost's image
+    (aws/sagemaker-xgboost-container, training.py: `modules.run_module`; read).
     """
-    training, metrics = case.training, case.training.metrics.values()
     is_old = case.python is not None and tables.is_older(case.python, _MIN_PYTHON)
-    is_module = case.code.is_package or training.framework is Framework.XGBOOST
-    if training.stall_s == "off" or is_module or is_old:
+    is_module = case.code.is_package or case.training.framework is Framework.XGBOOST
+    return not (is_old or is_module)
+
+
+def files(case: Case) -> dict[str, bytes]:
+    """Return what the archive carries for the watch, and to install its requirements from the
+    organisation's index; nothing where neither is to be done.
+    """
+    training, metrics, folder = case.training, case.training.metrics.values(), case.code.folder
+    index = case.package_index if case.code.needs_index else None
+    if not starts(case) or (training.stall_s == "off" and index is None):
         return {}
     progress = [each.regex for each in metrics if each.progress]
     progress = progress or [each.regex for each in metrics]
     config = {"script": case.script, "progress": progress, "stall_s": training.stall_s, **_TIMES}
-    return {**sources(), CONFIG: json.dumps(config, sort_keys=True).encode()}
+    moved = {}
+    if index and folder:
+        config["index"] = {"region": case.region, **index.model_dump(exclude_none=True)}
+        moved[MOVED] = (folder / REQUIREMENTS).read_bytes()
+    programs = sources(installs=bool(moved))
+    return {**programs, **moved, CONFIG: json.dumps(config, sort_keys=True).encode()}
 
 
 def without(archive: dict[str, bytes]) -> dict[str, bytes]:
@@ -53,8 +71,11 @@ def without(archive: dict[str, bytes]) -> dict[str, bytes]:
         script = json.loads(archive[CONFIG])["script"]
     except (LookupError, TypeError, ValueError):
         return archive
-    watch = {name: archive[name] for name in archive.keys() - own.keys() - {CONFIG}}
-    return own if watch == sources() and script in own else archive
+    watch = {name: archive[name] for name in archive.keys() - own.keys() - {CONFIG, MOVED}}
+    if installs := MOVED in archive and REQUIREMENTS not in archive:
+        own[REQUIREMENTS] = archive[MOVED]
+    is_ours = watch == sources(installs=installs) and installs == (MOVED in archive)
+    return own if is_ours and script in own else archive
 
 
 def problems(training: Training) -> Iterator[Problem]:

@@ -1,17 +1,20 @@
 """The entry point of a watched job: it runs the user's script, and tells judge.py how far that is.
 
 It travels in the code archive, with judge.py and watch.json, which names the script. The script
-never waits for the watch, and runs without one where that fails or Python is older than 3.9.
+never waits for the watch, and runs without one where that fails or Python is older than 3.9. What
+it waits for is install.py, where that is there.
 """
 
 from __future__ import annotations
 
 import faulthandler
 import hashlib
+import importlib
 import json
 import os
 import re
 import signal
+import site
 import socket
 import subprocess
 import sys
@@ -251,10 +254,30 @@ def begin(config: dict[str, Any]) -> Rank:
     return rank
 
 
+def install() -> None:
+    """Let install.py install the requirements, in a process of its own: what it is told to get at
+    them stays there. Raise SystemExit with the reason if it fails, which SageMaker quotes.
+    """
+    program = [sys.executable, "-I", str(HERE / "install.py")]
+    done = subprocess.run(program, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
+    if done.returncode:
+        reason = done.stdout.decode(errors="replace").strip()[-900:] or f"exit {done.returncode}"
+        reason = f"PackageIndexError: requirements.txt was not installed: {reason}"
+        with suppress(OSError), Path(place(dict(os.environ))["failure"]).open("x") as file:
+            file.write(reason)
+        raise SystemExit(reason)
+    for folder in site.getsitepackages():  # what a *.pth there names, too
+        site.addsitedir(folder)
+    importlib.invalidate_caches()
+
+
 def main() -> None:
     config, rank = json.loads((HERE / "watch.json").read_text()), None
+    if "index" in config:
+        install()
+    is_watched = config["stall_s"] != "off" and sys.version_info >= (3, 9)
     try:
-        rank = begin(config) if sys.version_info >= (3, 9) else None
+        rank = begin(config) if is_watched else None
     except Exception as error:  # noqa: BLE001 (no job fails for its watch's sake)
         print(f"shoal: no watch over this rank: {error!r}", file=sys.stderr)
     script = HERE.parent / config["script"]

@@ -90,6 +90,7 @@ def check(
         advice = "correct the value it came from"
         raise ConfigError(file, [Problem("", line, advice) for line in lines]) from error
     refuse(_unreachable_index(environment, launch))
+    refuse(_index(environment, launch))
     options = script_options.parameters_of(training, launch.entry_point, root)
     refuse(schedules.problems(environment, definition, options))
     if environment.pipeline is None:
@@ -181,7 +182,13 @@ def _notices(environment: Environment, launch: Launch) -> Iterator[str]:
         )
     if network.nat:
         yield NAT_NOTICE
-    elif network.existing and launch.case.code.needs_index:
+    index, needs_index = environment.organisation.package_index, launch.case.code.needs_index
+    if index and needs_index and index.url and not network.nat and not index.is_local:
+        yield Risk(
+            f"organisation.package_index.url: the VPC needs a way to {index.url}, which nothing"
+            " here makes"
+        )
+    elif network.existing and needs_index:
         yield Risk(
             "requirements.txt is installed at the start of a job: the existing VPC needs a way to a"
             " package index"
@@ -214,6 +221,31 @@ def _serving_notices(environment: Environment) -> Iterator[str]:
         )
 
 
+def _index(environment: Environment, launch: Launch) -> Iterator[Problem]:
+    """Yield where requirements would not come from the organisation's index, or serving's would
+    not: AWS's serving images install code/requirements.txt without asking who asks.
+    """
+    case, key = launch.case, "organisation.package_index"
+    if environment.organisation.package_index is None or not case.code.needs_index:
+        return
+    endpoint, advice = environment.endpoint, "put wheels into the folder and write --no-index and"
+    advice += " --find-links for them in requirements.txt, or install the packages in an image"
+    if not watch.starts(case):
+        message = (
+            "is for scripts in images of Python 3.9 or later, and what this one starts as a module"
+            f" would install requirements.txt before: {case.title} {case.version}"
+            f"{', a package (setup.py)' if case.code.is_package else ''}"
+        )
+        yield Problem(key, message, advice, related=("training.source_dir",))
+    is_aws_image = endpoint and not (endpoint.image_uri or "endpoint" in environment.built_images)
+    if is_aws_image and any(case.code.says(f"{each}requirements.txt{each}") for each in "'\""):
+        message = (
+            "is not asked by AWS's serving image, and a script names requirements.txt, which that"
+            " would install"
+        )
+        yield Problem(key, message, f"{advice} (endpoint.build_image)")
+
+
 def _unreachable_index(environment: Environment, launch: Launch) -> Iterator[Problem]:
     """The toolkit runs `pip install -r requirements.txt` in the container, which is in the VPC.
 
@@ -221,8 +253,8 @@ def _unreachable_index(environment: Environment, launch: Launch) -> Iterator[Pro
     Amazon VPC". On shoal-local a job has this machine's network.
     """
     network, source_dir = environment.network, environment.training.source_dir
-    on_aws = environment.target is Target.AWS
-    if on_aws and launch.case.code.needs_index and not network.nat and network.existing is None:
+    has_way = network.nat or network.existing or environment.organisation.package_index
+    if environment.target is Target.AWS and launch.case.code.needs_index and not has_way:
         message = (
             "has a requirements.txt, which every instance installs at the start of a job, and from"
             " this VPC there is no way to a package index: the job would fail after its instances"
@@ -230,6 +262,7 @@ def _unreachable_index(environment: Environment, launch: Launch) -> Iterator[Pro
         )
         advice = (
             "put wheels into the folder and write --no-index and --find-links for them, install the"
-            " packages in an image (training.build_image), or set network.nat: true"
+            " packages in an image (training.build_image), name organisation.package_index, or set"
+            " network.nat: true"
         )
         yield Problem("training.source_dir", message, advice, source_dir, ("network.nat",))

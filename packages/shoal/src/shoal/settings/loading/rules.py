@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from shoal.settings import organisation, regions, tags
+from shoal.settings import organisation, package_index, regions, tags
 from shoal.settings.hyperparameters import (
     PIPELINE_PARAMETERS,
     as_text,
@@ -28,7 +28,7 @@ from shoal.settings.sections import (
     serving,
 )
 from shoal.settings.sections.channels import MANIFEST_PARAMETER, path_parameter, uri_parameter
-from shoal.settings.settings import Environment, GuardRails
+from shoal.settings.settings import Environment, GuardRails, Target
 
 MAX_BUCKET_NAME = 63  # https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html
 MAX_ENDPOINT_NAME = 63  # botocore, sagemaker EndpointName
@@ -79,6 +79,9 @@ def _sections(environment: Environment) -> Iterator[Problem]:
     yield from network.problems(of.network, of.region)
     yield from mlflow.problems(of.mlflow, of.network, of.region, of.account)
     yield from organisation.problems(of.organisation, of.region, of.account, of.file_system)
+    yield from package_index.problems(
+        of.organisation.package_index, of.network, of.region, on_aws=of.target is Target.AWS
+    )
     yield from file_system.problems(of.file_system, of.data)
     yield from schedules.problems(of.schedules, of.data)
     yield from serving.problems(

@@ -60,6 +60,8 @@ class InterfaceEndpoint(StrEnum):
     SNS = "sns"
     SQS = "sqs"
     STEP_FUNCTIONS = "states"
+    CODEARTIFACT = "codeartifact.api"
+    CODEARTIFACT_REPOSITORIES = "codeartifact.repositories"
     EXPERIMENTS = "sagemaker.experiments"  # MLflow tracking servers
 
     def service_name(self, region: str) -> str:

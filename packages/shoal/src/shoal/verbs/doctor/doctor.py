@@ -301,7 +301,9 @@ class Doctor:
             )
 
     def _secrets(self) -> Iterator[Finding]:
-        for name in sorted(set(self.environment.training.secrets.values())):
+        index = self.environment.organisation.package_index
+        own = [index.secret] if index and index.secret else []
+        for name in sorted({*self.environment.training.secrets.values(), *own}):
             yield from self._answers(f"secret {name}", partial(self._secret, name))
 
     def _secret(self, name: str) -> Iterator[Finding]:

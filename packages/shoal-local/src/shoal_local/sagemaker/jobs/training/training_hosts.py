@@ -26,7 +26,8 @@ from shoal_local.sagemaker.jobs.training import warm_pools
 from shoal_local.sagemaker.jobs.training.capacity import instances
 from shoal_local.sagemaker.jobs.training.training_request import (
     kept_notice,
-    tracking_ports,
+    named_ports,
+    pip_variables,
     variables_of,
 )
 from shoal_local.sagemaker.shapes import Document
@@ -152,7 +153,7 @@ class TrainingHosts:
                 sync = FolderSync(self._s3, self._checkpoints(self._paths.host(name)), uri)
                 syncs.callback(sync.close)
             hosts = [self._host(name) for name in self._hosts]
-            ports = tracking_ports(self._request)
+            ports = named_ports(self._request)
             yield containers.start(
                 self._job.core, self._image, self._paths.folder, hosts, self._write_line, ports
             )
@@ -170,15 +171,17 @@ class TrainingHosts:
             **warm_pools.cache_variable(self._request, paths),
             **variables_of(self._request),
         }
+        environment = containers.environment(
+            self._job.core.context, self._image, paths, self._credentials, variables
+        )
+        environment |= pip_variables(self._request, environment["HOME"])
         toolkit = [str(self._image.runtime.python()), "-P", containers.tool(self._image.program)]
         entry_point = self._algorithm.get("ContainerEntrypoint", toolkit)
         return Host(
             name,
             paths.folder,
             [*entry_point, *self._algorithm.get("ContainerArguments", [])],
-            containers.environment(
-                self._job.core.context, self._image, paths, self._credentials, variables
-            ),
+            environment,
             address=self._addresses.get(name),
             read_only=self._channels.read_only(paths),
         )

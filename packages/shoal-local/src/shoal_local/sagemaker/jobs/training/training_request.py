@@ -5,6 +5,7 @@ starts.
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 from shoal_local.runtimes.catalog import image
@@ -19,7 +20,7 @@ from shoal_local.sagemaker.jobs.training.capacity import candidates
 from shoal_local.sagemaker.jobs.training.metrics import compile_regex
 from shoal_local.sagemaker.shapes import Document
 
-_TRACKING = "MLFLOW_TRACKING_URI"
+_TRACKING, _INDEX = "MLFLOW_TRACKING_URI", "PIP_INDEX_URL"
 _ONLY_KEPT = ("DebugHookConfig", "ProfilerConfig", "MlflowConfig")
 """What SageMaker's SDK v2 sends with every job, and where SageMaker's MLflow would track it."""
 _OF_INSTANCES = ("InfraCheckConfig", "RemoteDebugConfig")  # there are none to look at
@@ -70,11 +71,22 @@ def variables_of(request: Document) -> Document:
     return {name: text for name, text in variables.items() if name != _TRACKING or not is_managed}
 
 
-def tracking_ports(request: Document) -> list[int]:
-    """Return the port of the tracking server on this machine's loopback that the job names."""
-    found = _LOOPBACK.match(variables_of(request).get(_TRACKING, ""))
-    port = int(found[1] or 80) if found else 0
-    return [port] if 0 < port < 65536 else []
+def named_ports(request: Document) -> list[int]:
+    """Return the ports of this machine's loopback where the job tracks, and pip's index is."""
+    variables = variables_of(request)
+    found = (_LOOPBACK.match(variables.get(name, "")) for name in (_TRACKING, _INDEX))
+    ports = (int(each[1] or 80) for each in found if each)
+    return [port for port in ports if 0 < port < 65536]
+
+
+def pip_variables(request: Document, home: str) -> dict[str, str]:
+    """Return what lets pip install from an index on loopback: into the container, as the runtime
+    is for all of them.
+    """
+    if not _LOOPBACK.match(request.get("Environment", {}).get(_INDEX, "")):
+        return {}
+    prefix, version = f"{home}/packages", "{}.{}".format(*sys.version_info)
+    return {"PIP_PREFIX": prefix, "PYTHONPATH": f"{prefix}/lib/python{version}/site-packages"}
 
 
 def _check_resources(request: Document) -> None:

@@ -1,0 +1,76 @@
+"""A job installs its requirements from an index that asks who asks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from local_kit.sagemaker_account import Account
+from shoal.aws.target import Target
+from tests.end_to_end.conftest import Checkout
+from tests.end_to_end.test_workloads import HOUSES
+from tests.private_index import PACKAGE, VERSION, private_index
+
+PASSWORDS = ('pa"ss\\w0rd/with@signs', "n0t-the-passw0rd")
+"""The index's, and another one."""
+TRAIN = f"""
+import os
+import pathlib
+import {PACKAGE}
+
+print("version", {PACKAGE}.VERSION, os.environ.get("NETRC"), os.environ["PIP_INDEX_URL"])
+pathlib.Path(os.environ["SM_MODEL_DIR"], "model.txt").write_text({PACKAGE}.VERSION)
+"""
+SCRIPTS = {"train.py": TRAIN, "requirements.txt": f"{PACKAGE}=={VERSION}\n"}
+SCRIPTS |= dict.fromkeys(("evaluate.py", "inference.py"), "print()  # rmse r2\n")
+
+
+def trained(target: Target, folder: Path) -> list[tuple[dict[str, Any], str]]:
+    """Return what is known of each training job, the first one first, and all that was logged."""
+    account = Account(str(target.endpoint_url), folder, "111122223333")
+    sagemaker = target.client("sagemaker")
+    by_age = {"SortBy": "CreationTime", "SortOrder": "Ascending"}
+    jobs = sagemaker.list_training_jobs(**by_age)["TrainingJobSummaries"]
+    names = [each["TrainingJobName"] for each in jobs]
+    described = [sagemaker.describe_training_job(TrainingJobName=name) for name in names]
+    logged = (account.log("/aws/sagemaker/TrainingJobs", name) for name in names)
+    return list(zip(described, map("\n".join, logged), strict=True))
+
+
+@pytest.mark.nightly
+def test_requirements_come_from_a_private_index_and_no_log_has_its_password(
+    checkout: Checkout, tmp_path: Path
+) -> None:
+    """Deployed with the policies of every role applied, and the watch off."""
+    training = "training: {strategy: none, source_dir: mine, stall_s: off, "
+    text = HOUSES.replace("training: {strategy: torchrun, ", training)
+    text = text.replace("count: 2", "count: 1")
+    with private_index("team", PASSWORDS[0]) as url:
+        index = f"{{url: '{url}', secret: team/index}}"
+        text += f"\ntarget: local\norganisation: {{package_index: {index}}}\n"
+        own = checkout.with_environment(tmp_path, "houses", text)
+        (own.root / "mine").mkdir()
+        for name, content in SCRIPTS.items():
+            (own.root / "mine" / name).write_text(content)
+        with own.emulator("houses"):
+            secrets = own.local_target.client("secretsmanager")
+            values = [json.dumps({"username": "team", "password": each}) for each in PASSWORDS]
+            secrets.create_secret(Name="team/index", SecretString=values[0])
+            own.succeed("deploy", "houses", "--local")
+            own.succeed("data", "upload", "houses", "--local")
+            outputs = [own.run("run", "houses", "--local", "--follow").output]
+            secrets.put_secret_value(SecretId="team/index", SecretString=values[1])
+            outputs += [own.run("run", "houses", "--local", "--follow").output]
+            (installed, first), (refused, second) = trained(own.local_target, tmp_path)
+    print(first, "=====\n", second, "\n====", refused["FailureReason"])
+    assert installed["TrainingJobStatus"] == "Completed", outputs[0]
+    assert f"version {VERSION} None {url}" in first
+    reason = refused["FailureReason"]
+    assert "PackageIndexError: requirements.txt was not installed: pip ended with 1" in reason
+    assert f"No matching distribution found for {PACKAGE}=={VERSION}" in reason
+    kept = "".join([*outputs, first, second, *map(str, (installed, refused))])
+    assert second.count("shoal: installing requirements.txt from") == 1
+    assert [each for each in PASSWORDS if each in kept or json.dumps(each)[1:-1] in kept] == []
