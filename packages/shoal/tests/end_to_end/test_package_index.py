@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from local_kit.sagemaker_account import Account
 from shoal.aws.target import Target
 from tests.end_to_end.conftest import Checkout
 from tests.end_to_end.test_workloads import HOUSES
@@ -28,16 +27,18 @@ SCRIPTS = {"train.py": TRAIN, "requirements.txt": f"{PACKAGE}=={VERSION}\n"}
 SCRIPTS |= dict.fromkeys(("evaluate.py", "inference.py"), "print()  # rmse r2\n")
 
 
-def trained(target: Target, folder: Path) -> list[tuple[dict[str, Any], str]]:
+def trained(target: Target) -> list[tuple[dict[str, Any], str]]:
     """Return what is known of each training job, the first one first, and all that was logged."""
-    account = Account(str(target.endpoint_url), folder, "111122223333")
-    sagemaker = target.client("sagemaker")
+    sagemaker, logs = target.client("sagemaker"), target.client("logs")
     by_age = {"SortBy": "CreationTime", "SortOrder": "Ascending"}
-    jobs = sagemaker.list_training_jobs(**by_age)["TrainingJobSummaries"]
-    names = [each["TrainingJobName"] for each in jobs]
-    described = [sagemaker.describe_training_job(TrainingJobName=name) for name in names]
-    logged = (account.log("/aws/sagemaker/TrainingJobs", name) for name in names)
-    return list(zip(described, map("\n".join, logged), strict=True))
+    group, answers = {"logGroupName": "/aws/sagemaker/TrainingJobs"}, list[Any]()
+    for job in sagemaker.list_training_jobs(**by_age)["TrainingJobSummaries"]:
+        name = job["TrainingJobName"]
+        streams = logs.describe_log_streams(**group, logStreamNamePrefix=name)["logStreams"]
+        pages = (logs.get_log_events(**group, logStreamName=s["logStreamName"]) for s in streams)
+        lines = "\n".join(each["message"] for page in pages for each in page["events"])
+        answers.append((sagemaker.describe_training_job(TrainingJobName=name), lines))
+    return answers
 
 
 @pytest.mark.nightly
@@ -64,12 +65,12 @@ def test_requirements_come_from_a_private_index_and_no_log_has_its_password(
             outputs = [own.run("run", "houses", "--local", "--follow").output]
             secrets.put_secret_value(SecretId="team/index", SecretString=values[1])
             outputs += [own.run("run", "houses", "--local", "--follow").output]
-            (installed, first), (refused, second) = trained(own.local_target, tmp_path)
-    print(first, "=====\n", second, "\n====", refused["FailureReason"])
+            (installed, first), (refused, second) = trained(own.local_target)
     assert installed["TrainingJobStatus"] == "Completed", outputs[0]
     assert f"version {VERSION} None {url}" in first
     reason = refused["FailureReason"]
     assert "PackageIndexError: requirements.txt was not installed: pip ended with 1" in reason
+    assert "; the index answers team 401" in reason
     assert f"No matching distribution found for {PACKAGE}=={VERSION}" in reason
     kept = "".join([*outputs, first, second, *map(str, (installed, refused))])
     assert second.count("shoal: installing requirements.txt from") == 1
