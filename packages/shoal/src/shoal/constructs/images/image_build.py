@@ -18,6 +18,7 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
+from shoal.constructs.images.index_login import BUILD_OPTION, index_login
 from shoal.constructs.roles.actor_role import ActorRole
 from shoal.launch import recipes, tables
 from shoal.settings.names import BUILDERS, Names
@@ -111,6 +112,8 @@ class ImageBuild(Construct):
         options = [
             part for key, value in arguments.items() for part in ("--build-arg", f"{key}={value}")
         ]
+        index = self._names.environment.organisation.package_index
+        build = [shlex.join([*_BUILD, *options]), *([BUILD_OPTION] if index else [])]
         lines = _SCRIPT.read_text(encoding="utf-8").splitlines(keepends=True)
         return "".join(line for line in lines if not line.startswith("#")).format(
             repository=self._names.repository(self._image),
@@ -119,7 +122,8 @@ class ImageBuild(Construct):
             parameter=self.parameter,
             tagged=self._tagged(f'{uri}@"$found"'),
             registries=shlex.join(sorted({uri.partition("/")[0], *self._base_registries()})),
-            build=shlex.join([*_BUILD, *options, "--tag", f"{uri}:{tag}", "."]),
+            index=index_login(index),
+            build=" ".join([*build, shlex.join(["--tag", f"{uri}:{tag}", "."])]),
         )
 
     def _tagged(self, value: str) -> str:
@@ -168,6 +172,7 @@ class ImageBuild(Construct):
             parameter=self.parameter,
             key=self._key.key_arn,
         )
+        role.allow_index()
         if names.environment.workload_tags:
             role.allow_part("tag-image", parameter=self.parameter)
         return role

@@ -6,7 +6,7 @@ log_in() {{ aws ecr get-login-password | docker login --username AWS --password-
 found=$(digest)
 if [ "$found" = None ]; then
   for registry in {registries}; do log_in "$registry"; done
-  DOCKER_BUILDKIT=1 {build}
+  {index}DOCKER_BUILDKIT=1 {build}
   docker push {uri}:{tag}
   found=$(digest)
 fi

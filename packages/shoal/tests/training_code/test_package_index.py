@@ -1,0 +1,105 @@
+"""The program that installs requirements asks AWS and pip as they want to be asked, once a host."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from botocore.stub import Stubber
+
+from shoal.launch import watch
+from shoal.launch.watch import install
+from tests.private_index import PACKAGE, VERSION, private_index
+
+REPOSITORY = "arn:aws:codeartifact:eu-west-1:444455556666:repository/acme/pypi"
+PLACE = "https://acme-444455556666.d.codeartifact.eu-west-1.amazonaws.com/pypi/pypi/"
+DOMAIN = {"domain": "acme", "domainOwner": "444455556666"}
+AT_URL = {"url": "https://nexus.example.com/simple/", "secret": "team/index", "region": "us-east-1"}
+FORMS = {
+    '{"username": "u", "password": "p"}': ("u", "p"),
+    "a-token\n": ("__token__", "a-token"),
+    "12345": ("__token__", "12345"),
+    '{"username": "u"}': None,
+}
+
+
+class Stubs:
+    """Clients whose requests botocore compares with the service's shapes and with what follows."""
+
+    def __init__(self, *calls: tuple[str, dict[str, Any], dict[str, Any]]) -> None:
+        self.calls, self.regions = calls, set[str]()
+
+    def __call__(self, service: str, region_name: str) -> Any:
+        keys = {"aws_access_key_id": "k", "aws_secret_access_key": "s"}
+        self.regions.add(region_name)
+        client = boto3.client(service, region_name=region_name, **keys)  # type: ignore[call-overload]
+        stubber = Stubber(client)
+        for method, request, answer in self.calls:
+            stubber.add_response(method, answer, request)
+        stubber.activate()
+        return client
+
+
+def test_a_token_of_codeartifact_is_for_its_domain_and_short() -> None:
+    token = DOMAIN | {"durationSeconds": install.TOKEN_S}
+    place = DOMAIN | {"repository": "pypi", "format": "pypi"}
+    stubs = Stubs(
+        ("get_authorization_token", token, {"authorizationToken": "t0ken"}),
+        ("get_repository_endpoint", place, {"repositoryEndpoint": PLACE}),
+    )
+    index = {"codeartifact": REPOSITORY, "region": "us-east-1"}
+    assert install.login(index, stubs) == (f"{PLACE}simple/", "aws", "t0ken")
+    assert stubs.regions == {"eu-west-1"}
+
+
+@pytest.mark.parametrize("text", FORMS)
+def test_a_secret_is_a_pair_or_a_token(text: str) -> None:
+    stubs = Stubs(("get_secret_value", {"SecretId": "team/index"}, {"SecretString": text}))
+    if (pair := FORMS[text]) is None:
+        with pytest.raises(ValueError, match="team/index has no username and password"):
+            install.login(AT_URL, stubs)
+    else:
+        assert install.login(AT_URL, stubs) == (AT_URL["url"], *pair)
+
+
+@pytest.mark.parametrize("password", ['a"b\\c#d', "#1", '"quoted"', "p:a@s/s%20", "two words", "ü"])
+def test_pip_finds_the_password_in_its_file_and_the_log_has_it_in_no_form(
+    tmp_path: Path, password: str
+) -> None:
+    file = tmp_path / "netrc"
+    if password in {"two words", "ü"} and sys.version_info < (3, 11):
+        pytest.skip("older Pythons cannot read it")
+    try:
+        install.write_login(file, "nexus.example.com", "me", password)
+    except ValueError as error:
+        assert (password in {"two words"}, password in str(error)) == (True, False)
+    assert file.stat().st_mode & 0o077 == 0
+    for form in (password, install.quote(password, safe="")):
+        assert form not in install.masked(f"GET https://me:{form}@nexus/", "me", password)
+
+
+@pytest.mark.parametrize("version", [VERSION, "9.9"])
+def test_one_rank_of_a_host_installs_and_the_others_wait(tmp_path: Path, version: str) -> None:
+    (tmp_path / watch.FOLDER).mkdir()
+    with private_index() as url:
+        files = {**watch.sources(installs=True), watch.MOVED: f"{PACKAGE}=={version}\n".encode()}
+        files[watch.CONFIG] = json.dumps({"index": {"url": url, "region": "us-east-1"}}).encode()
+        for name, content in files.items():
+            (tmp_path / name).write_bytes(content)
+        command = [sys.executable, "-I", str(tmp_path / watch.FOLDER / "install.py")]
+        variables = {"PATH": os.environ["PATH"], "PIP_TARGET": str(tmp_path / "packages")}
+        options: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        ranks = [subprocess.Popen(command, env=variables, text=True, **options) for _ in range(3)]
+        said = [rank.communicate(timeout=100) for rank in ranks]
+    is_there = version == VERSION
+    assert [rank.returncode for rank in ranks] == [0 if is_there else 1] * 3
+    assert "".join(log for _, log in said).count("shoal: installing") == 1
+    assert (tmp_path / "packages" / f"{PACKAGE}.py").is_file() is is_there
+    assert {f"found for {PACKAGE}==9.9" in reason for reason, _ in said} == {not is_there}
+    assert (tmp_path / "requirements.txt").read_bytes() == files[watch.MOVED]
