@@ -6,8 +6,10 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import boto3
 import pytest
@@ -68,19 +70,15 @@ def test_a_secret_is_a_pair_or_a_token(text: str) -> None:
         assert install.login(AT_URL, stubs) == (AT_URL["url"], *pair)
 
 
-@pytest.mark.parametrize("password", ['a"b\\c#d', "#1", '"quoted"', "p:a@s/s%20", "two words", "ü"])
+@pytest.mark.parametrize("password", ['a"b\\c#d', "#1", '"quoted"', "p:a@s/s%20", "two words"])
 def test_pip_finds_the_password_in_its_file_and_the_log_has_it_in_no_form(
     tmp_path: Path, password: str
 ) -> None:
-    file = tmp_path / "netrc"
-    if password in {"two words", "ü"} and sys.version_info < (3, 11):
-        pytest.skip("older Pythons cannot read it")
-    try:
+    file, is_taken = tmp_path / "netrc", " " not in password
+    with nullcontext() if is_taken else pytest.raises(ValueError, match="has white space"):
         install.write_login(file, "nexus.example.com", "me", password)
-    except ValueError as error:
-        assert (password in {"two words"}, password in str(error)) == (True, False)
     assert file.stat().st_mode & 0o077 == 0
-    for form in (password, install.quote(password, safe="")):
+    for form in (password, quote(password, safe="")):
         assert form not in install.masked(f"GET https://me:{form}@nexus/", "me", password)
 
 

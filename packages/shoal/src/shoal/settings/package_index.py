@@ -10,7 +10,7 @@ from pydantic import StringConstraints
 from shoal.settings.parsing.base import Settings
 from shoal.settings.parsing.errors import Problem
 from shoal.settings.sections.network import InterfaceEndpoint, Network
-from shoal.settings.sections.secrets import SecretName, problems_of
+from shoal.settings.sections.secrets import SecretName
 
 # botocore 1.44.5, codeartifact DomainName and RepositoryName; the toolkit's own expression
 RepositoryArn = Annotated[
@@ -82,8 +82,6 @@ def problems(
     if index.secret and index.codeartifact:
         message = "is for an index at a url: the job's role gets the token of CodeArtifact"
         yield Problem(f"{_KEY}.secret", message, "remove it")
-    if index.secret:
-        yield from problems_of({"secret": index.secret}, _KEY)
     if index.is_local and on_aws:
         message = "is this machine, which no job on AWS reaches"
         advice = "name an index at https://, or write `target: local`"

@@ -377,8 +377,9 @@ class Environment(WorkloadSettings):
         listed = interface_endpoints(
             self.network, self.training.secrets, is_shared=bool(self.workloads)
         )
-        askers = filter(None, (self.mlflow, self.organisation.package_index))
-        others = (each for asker in askers for each in asker.interface_endpoints(self.network))
+        others = self.mlflow.interface_endpoints(self.network) if self.mlflow else ()
+        if index := self.organisation.package_index:
+            others += index.interface_endpoints(self.network)
         return tuple(dict.fromkeys((*listed, *others)))
 
     @property

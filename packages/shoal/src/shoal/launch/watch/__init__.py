@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from shoal.launch import tables
 from shoal.launch.case import Case
@@ -53,8 +54,8 @@ def files(case: Case) -> dict[str, bytes]:
         return {}
     progress = [each.regex for each in metrics if each.progress]
     progress = progress or [each.regex for each in metrics]
-    config = {"script": case.script, "progress": progress, "stall_s": training.stall_s, **_TIMES}
-    moved = {}
+    config: dict[str, Any] = {"script": case.script, "progress": progress, **_TIMES}
+    config["stall_s"], moved = training.stall_s, {}
     if index and folder:
         config["index"] = {"region": case.region, **index.model_dump(exclude_none=True)}
         moved[MOVED] = (folder / REQUIREMENTS).read_bytes()

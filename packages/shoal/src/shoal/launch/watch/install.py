@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -141,9 +142,9 @@ def install(index: dict[str, str]) -> str:
     requirements, password = HERE / "requirements.txt", ""
     (HERE.parent / requirements.name).write_bytes(requirements.read_bytes())
     try:
-        import boto3  # an image of your own may lack it
-
-        url, user, password = login(index, boto3.client)
+        url, user, password = login(
+            index, lambda *of, **more: import_module("boto3").client(*of, **more)
+        )
         print(f"shoal: installing requirements.txt from {url}", file=sys.stderr, flush=True)
         return "\n".join(run_pip(url, user, password))
     except Exception as error:  # noqa: BLE001 (boto3's, of the secret's form, of this machine)
