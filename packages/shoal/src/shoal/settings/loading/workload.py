@@ -256,9 +256,9 @@ def beneath(document: dict[str, Any], root: Path) -> tuple[dict[str, Any], list[
         "evaluation": workload.evaluation.model_dump(exclude_none=True)
         | {"gates": [gate.model_dump(exclude_unset=True) for gate in workload.gates]},
     }
-    if own := {"tags": dict(workload.tags)} if workload.tags else {}:
-        several = document.get("workloads")
-        layer |= {"workloads": {workload.name: own}} if several else own
+    if workload.tags:
+        own = {"tags": dict(workload.tags)}
+        layer |= {"workloads": {workload.name: own}} if document.get("workloads") else own
     return layer, list(_misfits(workload, document))
 
 
