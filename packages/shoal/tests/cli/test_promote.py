@@ -290,49 +290,47 @@ def test_approving_twice_changes_nothing(
     assert capsys.readouterr().out.startswith(f"approved already: {good.arn}")
 
 
-def smoke_step(error: str | None) -> dict[str, Any]:
-    """Return a smoke test that fails with a message, or one that passes."""
-    if error:
-        return {"Name": "SmokeTest", "Type": "Fail", "Arguments": {"ErrorMessage": error}}
-    condition = {"Type": "Equals", "LeftValue": 1, "RightValue": 1}
-    arguments = {"Conditions": [condition], "IfSteps": [], "ElseSteps": []}
-    return {"Name": "SmokeTest", "Type": "Condition", "Arguments": arguments}
+FAILS = {"Name": "SmokeTest", "Type": "Fail", "Arguments": {"ErrorMessage": "answered 7"}}
+PASSES = {"Name": "SmokeTest", "Type": "Condition"} | {
+    "Arguments": {
+        "Conditions": [{"Type": "Equals", "LeftValue": 1, "RightValue": 1}],
+        "IfSteps": [],
+        "ElseSteps": [],
+    }
+}
 
 
 @pytest.mark.parametrize(
-    ("step", "metadata", "status", "warning"),
+    ("origin", "status", "warning"),
     [
-        (smoke_step(None), None, "Succeeded", None),
-        (smoke_step("answered 7"), None, "Failed", "did not pass its smoke test, which is Failed"),
-        (None, None, None, "was asked nothing: its smoke test never ran; see `shoal status dev"),
-        (None, {"made_by": "hand"}, None, "names no execution, so nobody knows"),
-        (None, {"execution_id": "abcdefghijkl"}, None, "its smoke test, which is unread: "),
+        (PASSES, "Succeeded", ""),
+        (FAILS, "Failed", "did not pass its smoke test, which is Failed"),
+        (None, None, "was asked nothing: its smoke test never ran; see `shoal status dev"),
+        ({"made_by": "hand"}, None, "names no execution, so nobody knows"),
+        ({"execution_id": "abcdefghijkl"}, None, "its smoke test, which is unread: "),
     ],
 )
 def test_an_approver_is_warned_of_a_smoke_test_that_did_not_pass(
     released: Checkout,
     registry: Registry,
     capsys: pytest.CaptureFixture[str],
-    step: dict[str, Any] | None,
-    metadata: dict[str, str] | None,
+    origin: dict[str, Any] | None,
     status: str | None,
-    warning: str | None,
+    warning: str,
 ) -> None:
     client, name = registry.sagemaker, registry.names.pipeline
     before = client.describe_pipeline(PipelineName=name)["PipelineDefinition"]
-    if step:
-        changed = json.dumps(json.loads(before) | {"Steps": [step]})
+    if origin in (PASSES, FAILS):
+        changed = json.dumps(json.loads(before) | {"Steps": [origin]})
         client.update_pipeline(PipelineName=name, PipelineDefinition=changed)
         arn = registry.pipeline.start({})
         assert eventually(lambda: registry.pipeline.look(arn).has_ended)
-        metadata = {"execution_id": arn.rpartition("/")[2]}
+        origin = {"execution_id": arn.rpartition("/")[2]}
         client.update_pipeline(PipelineName=name, PipelineDefinition=before)
-    version = registry.register(metadata=metadata).version
+    version = registry.register(metadata=origin).version
     capsys.readouterr()
     assert released.shoal("approve", "dev", version, "--json") == 0
     document = document_in(capsys.readouterr().out)
     assert document["smoke_test"] == status
-    assert warning is None or f"version {version} " in document["warning"]
-    assert (warning or "") in (document["warning"] or "")
-    assert released.shoal("approve", "dev", version) == 0
-    assert ("warning: " in capsys.readouterr().err) == bool(warning)
+    assert warning in (document["warning"] or "")
+    assert bool(document["warning"]) == bool(warning)

@@ -12,6 +12,7 @@ from tests.docs.tutorials import typed, writable_checkout
 HOW_TO = [page for page in pages() if page.startswith("docs/how-to/")]
 GUIDES = {
     "docs/guides/your-own-model.md": "environments/heat.yaml: ok",
+    "docs/guides/classical-model.md": "environments/rent.yaml: ok",
     "docs/guides/language-model.md": "environments/pages.yaml: ok",
     "docs/guides/trainers.md": "environments/chat.yaml: ok",
     "docs/environments.md": "",
@@ -22,8 +23,6 @@ ENDS = tuple(page for page in GUIDES if page.startswith("docs/guides/"))
 SESSIONS = {
     "first run": ("docs/first-run.md", "docs/guides/runs.md"),
     "strategy": ("docs/environments.md",),
-    "own model": ("docs/bring-your-model.md",),
-    "scoring": ("docs/how-to/score.md",),
 }
 """Pages whose longer blocks are typed in one checkout, those that end it last."""
 DESTROY = ".venv/bin/shoal destroy "

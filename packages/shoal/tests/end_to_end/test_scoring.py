@@ -38,6 +38,11 @@ def watched(own: Checkout, names: Names, pipeline: Pipeline) -> None:
     listed = own.document("status", "late", "--local")["executions"]
     assert run in {each["execution"] for each in listed["late scoring"]}
     assert own.document("status", "late", run, "--local")["run"]["id"] == run
+    assert f"next:\n  shoal score late --local --show {run}" in own.succeed(
+        "status", "late", run, "--local"
+    )
+    shown = own.document("score", "late", "--local", "--show", run)
+    assert (shown["execution"], shown["version"], len(shown["rows"])) == (arn, "1", 2)
     assert "often, rate(1 minute)" in own.succeed("plan", "late")
     cloudwatch = own.local_target.client("cloudwatch")
     alarms = {each["AlarmName"] for each in cloudwatch.describe_alarms()["MetricAlarms"]}
@@ -46,6 +51,20 @@ def watched(own: Checkout, names: Names, pipeline: Pipeline) -> None:
     body = cloudwatch.get_dashboard(DashboardName=names.dashboard)["DashboardBody"]
     assert "Ends of scoring" in body
     assert f":alarm:{names.scoring.alarm('execution-failed')}" in body
+
+
+def one_bad_file(own: Checkout, names: Names, rows: Path) -> None:
+    """Assert that it is refused, and named in the failure where it is there all the same."""
+    (rows / "bad.csv").write_text("10,2\n")
+    refused = own.run("data", "upload", "late", "--local", "--from", "rows").output
+    assert "rows/score/new.csv: it has 3 columns, and score/bad.csv has 2 columns" in refused
+    place = {"Bucket": names.bucket("data"), "Key": "datasets/late/score/bad.csv"}
+    own.local_target.client("s3").put_object(**place, Body=b"10,2\n")
+    failed = own.run("score", "late", "--local").output
+    assert f"{place['Bucket']}/{place['Key']}: ValueError: send rows of" in failed
+    shown = own.run("score", "late", "--local", "--show", "latest").output
+    assert "version 1 scored 1 object(s), " in shown
+    assert "a newer one is Failed: `shoal status late --local " in shown
 
 
 @pytest.mark.registry  # the runtime of scikit-learn
@@ -84,6 +103,7 @@ def test_an_approved_version_scores_by_hand_and_by_schedule(
         pipeline = Pipeline(own.local_target, names.scoring.pipeline)
         assert eventually(lambda: succeeded(pipeline) > 1, 180.0)  # the schedule's
         watched(own, names, pipeline)
+        one_bad_file(own, names, rows)
         own.succeed("destroy", "late", "--local")
         owner = inventory.owner_in(own.local_target, names)
         assert inventory.of_environment(own.local_target, owner) == ()

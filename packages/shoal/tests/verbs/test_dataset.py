@@ -31,6 +31,7 @@ from shoal.verbs.workspace import Session, Workspace
 from tests.letters import FOLDER as LETTERS
 from tests.letters import write_environment
 from tests.repository import ROOT, copy_folder
+from tests.tables import table
 from tests.verbs.conftest import make_pipeline
 
 TOTAL_BYTES = 54_950_048
@@ -113,35 +114,16 @@ def test_a_folder_is_uploaded_as_it_is(target: Target, bucket: str, tmp_path: Pa
     assert keys == {"d/train/a.csv", "d/train/more/b.csv", "d/test/c.csv"}
 
 
-@pytest.mark.parametrize(
-    ("content", "keys", "says"),
-    [
-        ({"a.csv": "1,n\n", "b.csv": "2,s\n3,s"}, {}, ""),
-        ({"a.csv": "x,s\n", "b.csv": "2,s\n"}, {}, ""),
-        ({"a.csv": "km,way\n1,n\n"}, {"split": "none"}, ""),
-        ({"a.json": "[1"}, {"content_type": "application/json", "split": "none"}, ""),
-        ({"a.csv": "1,2\n", "b.csv": "\n \n"}, {}, "score/b.csv has no rows; it would fail every"),
-        ({"a.csv": "1,2\n", "b/c.csv": "1\n"}, {}, "score/b/c.csv has 1 columns, and score/a.csv"),
-        ({"a.csv": "km,way\n1,n\n"}, {}, 'its first line is a header ("km,way"), and rows need'),
-        ({"a.csv": "\udcff,1\n"}, {}, "score/a.csv cannot be read as text/csv: "),
-        ({"a.l": '{"km": 1}\n{'}, {"content_type": "application/jsonlines"}, ""),
-        ({"a.l": "{"}, {"content_type": "application/jsonlines"}, "score/a.l cannot be read as"),
-        (
-            {"a.l": '{"km": 1}', "b.l": '{"m": 1}'},
-            {"content_type": "application/jsonlines"},
-            "score/b.l has the keys m, and score/a.l has the keys km",
-        ),
-    ],
-)
+@pytest.mark.parametrize("row", table(__file__, "score_rows.yaml"), ids=str)
 def test_rows_that_would_fail_every_execution_are_refused(
-    tmp_path: Path, content: dict[str, str], keys: dict[str, Any], says: str
+    tmp_path: Path, row: dict[str, Any]
 ) -> None:
-    for name, text in content.items():
-        file = tmp_path / "score" / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, errors="surrogateescape")
+    for name, text in row["files"].items():
+        (file := tmp_path / "score" / name).parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="latin-1")
+    says = row.get("says")
     with pytest.raises(DatasetError, match=re.escape(says)) if says else nullcontext():
-        require_rows(tmp_path, content, Scoring(**keys))
+        require_rows(tmp_path, row["files"], Scoring(**row.get("keys", {})))
 
 
 @pytest.mark.parametrize("name", ["train/a.csv", "train/.hidden", "train/deep/b", "train", "test"])

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from local_kit.control import trust
-from shoal.aws.events import Event, Note
 from shoal.aws.inventory import Owner, Resource, of_environment
 from shoal.aws.target import Target
 from shoal.errors import NotFoundError
@@ -17,7 +16,6 @@ from shoal.settings.loading.loader import load_environment
 from shoal.settings.names import Names
 from shoal.settings.sections.schedules import Schedule
 from shoal.verbs.destroy.schedules import LiveSchedule, Schedules
-from shoal.verbs.destroy.teardown import Teardown
 from shoal.verbs.local_server import LocalServer
 from tests.cli.trained import Checkout
 from tests.repository import ROOT
@@ -121,22 +119,18 @@ def test_an_unknown_schedule_is_refused_with_those_there_are(schedules: Schedule
         schedules.set_paused("weekly", True)
 
 
-def test_a_teardown_pauses_schedules(schedules: Schedules, target: Target) -> None:
-    events: list[Event] = []
-    for _ in range(2):
-        Teardown(target, NAMES, events.append, poll_s=0.05).pause_schedules()
-    assert schedules.all()[0].paused
-    assert events == [Note("pausing schedule nightly")]
-
-
 def test_a_destruction_pauses_before_a_synth_that_fails(
-    schedules: Schedules, local_server: LocalServer, tmp_path: Path
+    schedules: Schedules,
+    local_server: LocalServer,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     checkout = Checkout.new(tmp_path, local_server.state)  # without an app.py
     with (checkout.root / "environments/dev.yaml").open("a") as file:
         file.write("\nproject: timed\n")
-    assert checkout.shoal("destroy", "dev") == 1
+    assert [checkout.shoal("destroy", "dev") for _ in range(2)] == [1, 1]
     assert schedules.all()[0].paused
+    assert "".join(capfd.readouterr()).count("pausing schedule nightly") == 1
 
 
 def test_an_environment_without_schedules_has_none(target: Target) -> None:

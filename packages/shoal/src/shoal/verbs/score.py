@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from shoal.aws import registry
 from shoal.aws.execution import Execution
@@ -66,27 +64,27 @@ def start(session: Session, version: int | None) -> str:
     return session.scoring.pipeline.start({VERSION_PARAMETER: str(wanted)} if wanted else {})
 
 
-def scored_by(session: Session, execution: str) -> Execution:
-    """Return an execution that scored: an ARN, an id or `latest`, also one that a schedule started.
+def scored_by(session: Session, execution: str) -> tuple[Execution, str]:
+    """Return an execution that scored, whoever started it: by its ARN or id, or the `latest`; and a
+    notice where that is not the newest one.
 
     Raises NotFoundError, and UsageError for one that has not succeeded.
     """
-    own, command = session.scoring, f"shoal score {session.arguments}"
-    summaries = own.pipeline.executions()
-    if not summaries:
+    own, arguments = session.scoring, session.arguments
+    known = {
+        str(each["PipelineExecutionArn"]): str(each["PipelineExecutionStatus"])
+        for each in own.pipeline.executions()
+    }
+    if not known:
         own.pipeline.definition()  # raises where there is no pipeline
-        raise NotFoundError(f"nothing has scored yet; `{command}` starts it")
-    found = own.pipeline.look(own.pipeline.find(execution))
-    if found.status == "Succeeded":
-        return found
-    ended = [str(each["PipelineExecutionArn"]) for each in summaries if _succeeded(each)]
-    way = f"the newest that scored: `{command} --show {ended[0].rpartition('/')[2]}`"
-    why = f"`shoal status {session.arguments} {found.id}` says why"
-    raise UsageError(f"execution {found.id} is {found.status}; {way if ended else why}")
-
-
-def _succeeded(summary: Mapping[str, Any]) -> bool:
-    return bool(summary["PipelineExecutionStatus"] == "Succeeded")
+        raise NotFoundError(f"nothing has scored yet; `shoal score {arguments}` starts it")
+    arn = newest = own.pipeline.find(execution)
+    if execution == "latest":
+        arn = next((each for each, status in known.items() if status == "Succeeded"), newest)
+    found, says = own.pipeline.look(arn), f"`shoal status {arguments} {newest.rpartition('/')[2]}`"
+    if found.status != "Succeeded":
+        raise UsageError(f"execution {found.id} is {found.status}; {says} has its steps")
+    return found, "" if arn == newest else f"a newer one is {known[newest]}: {says} has its steps"
 
 
 def results(session: Session, execution: Execution) -> Scored:

@@ -60,9 +60,9 @@ def approve(session: Session, package: str | None, comment: str | None) -> None:
             " was approved; to approve it all the same, name it: `shoal approve"
             f" {session.arguments} {before.version}`"
         )
-    smoke = smoke_result(session, before)
-    if smoke.doubt:
-        warning = f"version {before.version} {smoke.doubt}"
+    smoke_test, doubt = smoke_result(session, before)
+    if doubt:
+        warning = f"version {before.version} {doubt}"
         tell(f"warning: {warning}", err=True, warning=warning)
     if before.approval == APPROVED:
         tell(f"approved already: {arn}, by {before.changed_by}")
@@ -71,7 +71,7 @@ def approve(session: Session, package: str | None, comment: str | None) -> None:
         after = registry.approve(session.target, arn, comment)
         tell(f"approved: {after.arn}, by {after.changed_by}")
     tell(package=arn, changed_by=after.changed_by, was_approved=before.approval == APPROVED)
-    tell(smoke_test=smoke.status)
+    tell(smoke_test=smoke_test)
 
 
 @click.command()

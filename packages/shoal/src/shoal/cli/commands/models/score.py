@@ -29,7 +29,7 @@ from shoal.verbs.workspace import Session
     "--show",
     "shown",
     metavar="EXECUTION",
-    help="Start nothing: show what EXECUTION (an ARN, an id, or `latest`) scored.",
+    help="Start nothing: show what EXECUTION (an ARN, an id, or the `latest` that did) scored.",
 )
 @answers(
     execution=str,
@@ -46,9 +46,11 @@ def score(session: Session, version: int | None, shown: str | None) -> None:
     if shown:
         if version:
             raise click.UsageError("--show and --version exclude each other")
-        execution = scoring.scored_by(session, shown)
+        execution, notice = scoring.scored_by(session, shown)
         tell(execution=execution.arn, status=execution.status)
         _print(session, execution)
+        if notice:
+            click.echo(notice, err=True)
         return
     arn, own = scoring.start(session, version), session.scoring
     tell(f"started: {arn}", execution=arn)

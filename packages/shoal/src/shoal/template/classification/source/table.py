@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 FEATURES = ("width_cm", "height_cm", "weight_kg")
+TEXTS: tuple[str, ...] = ()  # features that are no numbers: model.py encodes them
 TARGET = "kind"
 CLASSES = ("letter", "box", "pallet")
 
@@ -29,11 +30,16 @@ def read(folder: Path) -> tuple[list[list[float]], list[int]]:
             for row in table:
                 if row[TARGET] not in CLASSES:
                     raise ValueError(f"{file}: {row[TARGET]!r} is not one of {', '.join(CLASSES)}")
-                rows.append([float(row[name]) for name in FEATURES])
+                rows.append(row_of([row[name] for name in FEATURES]))
                 targets.append(CLASSES.index(row[TARGET]))
     if not rows:
         raise ValueError(f"there are no rows in {folder}")
     return rows, targets
+
+
+def row_of(cells: list[Any]) -> list[Any]:
+    """Return a row of a table or of a request, in the order of FEATURES."""
+    return [x if name in TEXTS else float(x) for name, x in zip(FEATURES, cells, strict=True)]
 
 
 def measure(outputs: list[list[float]], targets: list[int]) -> dict[str, float]:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from typing import Any
 
 FEATURES = ("distance_km", "stops", "load_kg")
+TEXTS: tuple[str, ...] = ()  # features that are no numbers: model.py encodes them
 TARGET = "minutes"
 
 
@@ -24,11 +26,16 @@ def read(folder: Path) -> tuple[list[list[float]], list[float]]:
             if missing := {*FEATURES, TARGET} - set(table.fieldnames or ()):
                 raise ValueError(f"{file} has no column {', '.join(sorted(missing))}")
             for row in table:
-                rows.append([float(row[name]) for name in FEATURES])
+                rows.append(row_of([row[name] for name in FEATURES]))
                 targets.append(float(row[TARGET]))
     if not rows:
         raise ValueError(f"there are no rows in {folder}")
     return rows, targets
+
+
+def row_of(cells: list[Any]) -> list[Any]:
+    """Return a row of a table or of a request, in the order of FEATURES."""
+    return [x if name in TEXTS else float(x) for name, x in zip(FEATURES, cells, strict=True)]
 
 
 def measure(outputs: list[list[float]], targets: list[float]) -> dict[str, float]:

@@ -1,6 +1,4 @@
-"""Requests and answers of the endpoint: JSON `{"instances": [[number, ...], ...]}` or CSV without a
-header. The standard library alone, because TensorFlow's serving container may have nothing else.
-"""
+"""Requests and answers: JSON `{"instances": [[number, ...], ...]}` or CSV without a header."""
 
 from __future__ import annotations
 
@@ -9,7 +7,7 @@ import io
 import json
 from typing import Any
 
-from table import FEATURES, answer
+from table import FEATURES, answer, row_of
 
 JSON, CSV = "application/json", "text/csv"
 
@@ -24,16 +22,14 @@ def rows_of(body: str, content_type: str | None) -> list[list[float]]:
     else:
         raise ValueError(f"content type {content_type!r} is not supported; send {JSON} or {CSV}")
     if not rows or any(len(row) != len(FEATURES) for row in rows):
-        raise ValueError(f"send rows of the numbers {', '.join(FEATURES)}")
-    return [[float(cell) for cell in row] for row in rows]
+        raise ValueError(f"send rows of {', '.join(FEATURES)}")
+    return [row_of(row) for row in rows]
 
 
 def text_of(
     outputs: list[list[float]], model: dict[str, str], accept: str | None
 ) -> tuple[str, str]:
-    """Return the answer and its media type. `model` says which model gave it: JSON has that, CSV
-    has no place for it. Raise ValueError if the client accepts neither.
-    """
+    """Return the answer, which in JSON names its model, and its media type, or raise ValueError."""
     predictions = [answer(output) for output in outputs]
     kind = _media_type(accept) or JSON
     if kind in (JSON, "*/*", "application/*"):
