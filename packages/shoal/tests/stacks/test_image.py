@@ -18,7 +18,9 @@ import pytest
 from aws_cdk.assertions import Template
 
 from local_kit.control import Account, running, trust
+from shoal.constructs.images.index_login import BUILD_OPTION, index_login
 from shoal.launch.recipes import content_tag
+from shoal.settings.package_index import PackageIndex
 from tests.repository import ROOT
 from tests.stacks.conftest import TemplateOf
 from tests.stacks.reading import definition, only, statements
@@ -34,6 +36,7 @@ PARAMETER = f"/shoal/shoal-mnist-built/images/{RECIPE}/{TAG}"
 DOCKER = """#!/bin/bash
 echo "docker $*" >> "$CALLS"
 if [ "$1" = login ]; then cat > /dev/null; fi
+for each in "$@"; do if [ "${each%%,*}" = id=pip ]; then cat "${each#*src=}" Dockerfile >> "$CALLS"; fi; done
 if [ "$1" = push ]; then
   repository=${2#*/}
   manifest='{"schemaVersion": 2, "mediaType": "application/vnd.docker.distribution.manifest.v2+json", "config": {"digest": "'$2'"}}'
@@ -113,6 +116,7 @@ class Build:
         }
         return subprocess.run(
             ["bash", "-c", self.script],
+            cwd=self.folder,
             env=environment,
             capture_output=True,
             text=True,
@@ -215,3 +219,31 @@ def test_a_build_that_would_publish_elsewhere_is_denied(build: Build, tmp_path: 
     ).run()
     assert other.returncode != 0
     assert "is not authorized to perform: ssm:PutParameter" in other.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "login"),
+    [
+        ('{"username": "me", "password": "p@ss/w%rd"}', "me:p%40ss%2Fw%25rd"),
+        ("tok", "__token__:tok"),
+    ],
+)
+def test_pip_in_a_build_asks_the_organisations_index_by_a_secret_of_buildkits(
+    build: Build, tmp_path: Path, text: str, login: str
+) -> None:
+    secrets, name = build.client("secretsmanager"), f"team/{len(text)}"
+    secrets.create_secret(Name=name, SecretString=text)
+    index = PackageIndex(url="https://nexus.example.com/simple/", secret=name)
+    start = "  DOCKER_BUILDKIT=1 docker build"
+    assert start in build.script
+    script = build.script.replace(start, f"  {index_login(index)}{start.lstrip()} {BUILD_OPTION}")
+    (tmp_path / "Dockerfile").write_text("FROM x\nRUN pip install \\\n  einops\n")
+    keys = {"AWS_ACCESS_KEY_ID": build.account.key, "AWS_SECRET_ACCESS_KEY": build.account.secret}
+    build.client("ecr").batch_delete_image(repositoryName=REPOSITORY, imageIds=[{"imageTag": TAG}])
+    process = replace(build, folder=tmp_path, script=script, credentials=keys).run()
+    assert process.returncode == 0, process.stderr
+    called = (tmp_path / "calls").read_text()
+    assert f"index-url = https://{login}@nexus.example.com/simple/\n" in called
+    assert "RUN --mount=type=secret,id=pip,target=/etc/pip.conf pip install" in called
+    commands = [each for each in called.splitlines() if each.startswith("docker ")]
+    assert not [each for each in (*commands, process.stdout, process.stderr) if login in each]

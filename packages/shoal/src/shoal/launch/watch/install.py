@@ -59,6 +59,11 @@ def login(index: dict[str, str], client: Any) -> tuple[str, str, str]:
     return index["url"], str(value["username"]), str(value["password"])
 
 
+def aws_client(service: str, region_name: str) -> Any:
+    """Return boto3's, which an image of your own may lack."""
+    return import_module("boto3").client(service, region_name=region_name)
+
+
 def write_login(file: Path, host: str, user: str, password: str) -> None:
     """Write the file in which pip looks up who asks. Raise ValueError for what it cannot have.
 
@@ -142,9 +147,7 @@ def install(index: dict[str, str]) -> str:
     requirements, password = HERE / "requirements.txt", ""
     (HERE.parent / requirements.name).write_bytes(requirements.read_bytes())
     try:
-        url, user, password = login(
-            index, lambda *of, **more: import_module("boto3").client(*of, **more)
-        )
+        url, user, password = login(index, aws_client)
         print(f"shoal: installing requirements.txt from {url}", file=sys.stderr, flush=True)
         return "\n".join(run_pip(url, user, password))
     except Exception as error:  # noqa: BLE001 (boto3's, of the secret's form, of this machine)
