@@ -47,8 +47,7 @@ class Organisation(Settings):
     made, changed, emptied or deleted.
     """
     package_index: PackageIndex | None = None
-    """Where requirements.txt and builds of images install from; left out, where pip asks by itself.
-    """
+    """Where trainings and builds of images install from."""
 
     @property
     def outputs(self) -> dict[str, str]:

@@ -31,16 +31,14 @@ _KEY = "organisation.package_index"
 
 
 class PackageIndex(Settings):
-    """Where packages come from: one key says it, `codeartifact` or `url`."""
+    """Where packages come from: `codeartifact` or `url`."""
 
     codeartifact: RepositoryArn | None = None
-    """ARN of a repository of CodeArtifact's, which the role of a job gets a short token for."""
+    """ARN of a repository of CodeArtifact's."""
     url: IndexUrl | None = None
-    """Address of a simple index, as in https://nexus.example.com/repository/pypi/simple/; one at
-    http:// is for this machine only.
-    """
+    """Address of a simple index; one at http:// is for this machine only."""
     secret: SecretName | None = None
-    """Name of a secret in Secrets Manager, `{"username": ..., "password": ...}` or a token."""
+    """Name of the index's secret in Secrets Manager."""
 
     @property
     def domain_arn(self) -> str:
