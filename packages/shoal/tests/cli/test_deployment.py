@@ -7,13 +7,15 @@ import os
 import signal
 
 import pytest
+from click.testing import CliRunner
 
 from shoal.cli.commands.platform.deployment import reporting_unfinished_work
 from shoal.cli.interrupts import interrupted_once
+from shoal.cli.main import shoal
 from shoal.errors import CommandError
 from shoal.verbs.workspace import Workspace
 from tests.cli.trained import Checkout
-from tests.verbs.conftest import delete_stack
+from tests.verbs.conftest import delete_stack, make_stack
 from tests.verbs.slow_stack import slow
 
 
@@ -50,3 +52,21 @@ def test_a_deployment_that_failed_by_itself_has_nothing_going_on(
     with pytest.raises(CommandError), reporting_unfinished_work(session):
         raise failed
     assert capsys.readouterr().err == ""
+
+
+def test_a_workflow_is_told_what_a_deployment_refuses_before_it_changes_anything(
+    released: Checkout,
+) -> None:
+    session = Workspace(released.root, dict(os.environ)).open("staging", local=True)
+    outputs = {"DataBucketName": {"Value": "acme-lake"}}
+    stack = make_stack(session.target, session.names.shared.stack("data"), Outputs=outputs)
+    command = ["--root", str(released.root), "deploy", "staging", "--check", "--local"]
+    refused = CliRunner().invoke(shoal, command)
+    delete_stack(session.target, stack)
+    allowed = CliRunner().invoke(shoal, command)
+    says = "staging is deployed with acme-lake"
+    assert (refused.exit_code != 0, says in str(refused.exception or refused.output)) == (
+        True,
+        True,
+    )
+    assert (allowed.exit_code, allowed.output) == (0, "nothing refuses a deployment of staging\n")

@@ -94,6 +94,7 @@ def test_a_role_is_for_one_repository_in_one_environment(
     ("file", "name", "actor"),
     [
         ("deploy-environment", "deploy", "deliver"),
+        ("deploy-environment", "check", "look"),
         ("deploy-environment", "look", "look"),
         ("drift", "look", "look"),
         ("promote-workload", "verify", "promote"),

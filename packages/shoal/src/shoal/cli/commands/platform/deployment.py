@@ -40,9 +40,10 @@ def synth(workspace: Workspace, environment: str | None) -> None:
 
 
 @click.command()
+@click.option("--check", is_flag=True, help="Only refuse what is refused before; change nothing.")
 @whole_command
 @answers(pipelines=list[str], serving=list[str], notices=list[str])
-def deploy(session: Session) -> None:
+def deploy(session: Session, check: bool) -> None:
     """Deploy the stacks of ENV, with all that they need.
 
     That is a bootstrap, and images that it builds. The cdk CLI does it; with WORKLOAD, for its own
@@ -52,6 +53,9 @@ def deploy(session: Session) -> None:
     if notice := require_fit(session.target, session.environment, in_file):
         _warn(notice)
     refuse_change(session.target, session.environment)
+    if check:
+        tell(f"nothing refuses a deployment of {session.title}")
+        return
     with deploying(session) as view:
         cdk = session.prepared(view)
         session.stacks(view).settle()
