@@ -1,6 +1,6 @@
-"""Lets GitHub's workflows deploy without a secret: an account's identity provider, and roles for
-each of its environments. One stack per account and project, outside the stages: a person deploys it
-once, before any workflow can deploy.
+"""Lets workflows of GitHub or GitLab deploy without a secret: each host's identity provider, and
+roles for each environment of an account. One stack per account and project, outside the stages: a
+person deploys it once, before any workflow can deploy.
 """
 
 from __future__ import annotations
@@ -31,10 +31,16 @@ class DeliveryStack(cdk.Stack):
             termination_protection=any(each.protect for each in environments),
         )
         tag(self, first.tags)
-        provider = identity_provider(self, "GitHub", environments)
-        for environment in environments:
-            roles = DeliveryRoles(self, names=Names(environment).shared, provider=provider)
-            roles.add_deploy_role()
-            roles.add_look_role()
-            if environment.promoted_from is None:
-                roles.add_promotion_role()
+        by_host: dict[str, list[Environment]] = {}
+        for each in environments:
+            gitlab = each.delivery and each.delivery.gitlab
+            host = gitlab.host if gitlab else "GitHub"
+            by_host.setdefault(host, []).append(each)
+        for host, in_host in by_host.items():
+            provider = identity_provider(self, host, in_host)
+            for environment in in_host:
+                roles = DeliveryRoles(self, names=Names(environment).shared, provider=provider)
+                roles.add_deploy_role()
+                roles.add_look_role()
+                if environment.promoted_from is None:
+                    roles.add_promotion_role()

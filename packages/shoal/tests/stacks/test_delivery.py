@@ -22,17 +22,27 @@ from shoal.settings.settings import Environment
 from tests.app import ShoalApp
 from tests.identity.reference import mistakes
 from tests.repository import ROOT
-from tests.stacks.reading import as_list, only, properties, role, statements
+from tests.stacks.reading import as_list, properties, role, statements
 from tests.stacks.test_app import _checkout as copied
 from tests.stacks.test_app import _run as run_app
 
 REPOSITORY = "my-team/my-models"
+GITHUB = "token.actions.githubusercontent.com"
+GITLAB: dict[str, Any] = {"project": "my-team/ml/my-models", "host": "git.acme.example"}
+SUBJECT = "project_path:my-team/ml/my-models:ref_type:branch:ref:main"
 BOOTSTRAP = "arn:aws:iam::111122223333:role/cdk-hnb659fds"
+DEPLOYS = ["deploy", "file-publishing", "image-publishing", "lookup"]
+BUILDS = {"codebuild:BatchGetBuilds", "codebuild:StartBuild", "ssm:GetParameter"}
+FOLLOWS = {"logs:DescribeLogStreams", "logs:GetLogEvents"}
 
 
-def _environment(name: str, **changes: Any) -> Environment:
-    delivery = Delivery(repository=REPOSITORY, create_provider=changes.pop("create_provider", True))
-    return load_environment(name, ROOT).model_copy(update={"delivery": delivery, **changes})
+def _environment(file: str, /, **changes: Any) -> Environment:
+    section = {"gitlab": changes.pop("gitlab", None)}
+    if section["gitlab"] is None:
+        section["repository"] = REPOSITORY
+    section["create_provider"] = changes.pop("create_provider", True)
+    delivery = Delivery.model_validate(section)
+    return load_environment(file, ROOT).model_copy(update={"delivery": delivery, **changes})
 
 
 def _synthesised(
@@ -48,13 +58,14 @@ def _synthesised(
 def document(
     tmp_path_factory: pytest.TempPathFactory, cdk_context: dict[str, Any]
 ) -> dict[str, Any]:
-    """dev and staging in one account."""
+    """dev and staging in one account by GitHub, and qa there by GitLab."""
     account = {"account": "111122223333"}
     templates = _synthesised(
         tmp_path_factory.mktemp("delivery"),
         cdk_context,
         _environment("dev"),
         _environment("staging", **account),
+        _environment("staging", **account, name="qa", gitlab=GITLAB, promoted_from=None),
     )
     return templates["shoal-mnist-delivery"]
 
@@ -65,29 +76,25 @@ def template(document: dict[str, Any]) -> Template:
 
 
 @pytest.mark.parametrize(
-    ("actor", "workflow_environment"),
+    ("actor", "host", "subject"),
     [
-        ("dev-us-east-1-deliver", "dev"),
-        ("staging-us-east-1-deliver", "staging"),
-        ("dev-us-east-1-promote", "dev-promotion"),
-        ("staging-us-east-1-look", "staging-look"),
+        ("dev-us-east-1-deliver", GITHUB, f"repo:{REPOSITORY}:environment:dev"),
+        ("staging-us-east-1-deliver", GITHUB, f"repo:{REPOSITORY}:environment:staging"),
+        ("dev-us-east-1-promote", GITHUB, f"repo:{REPOSITORY}:environment:dev-promotion"),
+        ("staging-us-east-1-look", GITHUB, f"repo:{REPOSITORY}:environment:staging-look"),
+        *((f"qa-us-east-1-{each}", GITLAB["host"], SUBJECT) for each in ("deliver", "look")),
+        ("qa-us-east-1-promote", GITLAB["host"], SUBJECT),
     ],
 )
-def test_a_role_is_for_one_repository_in_one_environment(
-    template: Template, actor: str, workflow_environment: str
+def test_a_role_is_for_one_repository_in_one_environment_or_project_on_one_branch(
+    template: Template, actor: str, host: str, subject: str
 ) -> None:
     (statement,) = role(template, f"shoal-mnist-{actor}")[1]["AssumeRolePolicyDocument"][
         "Statement"
     ]
     assert statement["Action"] == "sts:AssumeRoleWithWebIdentity"
-    assert statement["Condition"] == {
-        "StringEquals": {
-            "token.actions.githubusercontent.com:aud": "sts.amazonaws.com",
-            "token.actions.githubusercontent.com:sub": (
-                f"repo:{REPOSITORY}:environment:{workflow_environment}"
-            ),
-        }
-    }
+    trusted = {f"{host}:aud": "sts.amazonaws.com", f"{host}:sub": subject}
+    assert statement["Condition"] == {"StringEquals": trusted}
 
 
 @pytest.mark.parametrize(
@@ -116,24 +123,28 @@ def test_a_session_may_last_as_long_as_the_job_that_takes_it(
 
 
 @pytest.mark.parametrize(
-    ("actor", "kinds"),
+    ("actor", "kinds", "others"),
     [
-        ("deliver", ["deploy", "file-publishing", "image-publishing", "lookup"]),
-        ("look", ["lookup"]),
+        ("staging-us-east-1-deliver", DEPLOYS, BUILDS),
+        ("staging-us-east-1-look", ["lookup"], set()),
+        (
+            "qa-us-east-1-deliver",
+            DEPLOYS,
+            {*BUILDS, "logs:DescribeLogStreams", "logs:GetLogEvents"},
+        ),
+        ("qa-us-east-1-look", ["lookup"], set()),
     ],
 )
 def test_who_deploys_and_who_looks_may_assume_these_roles_and_one_may_build_images(
-    template: Template, actor: str, kinds: list[str]
+    template: Template, actor: str, kinds: list[str], others: set[str]
 ) -> None:
-    allowed = statements(template, f"shoal-mnist-staging-us-east-1-{actor}")
+    allowed = statements(template, f"shoal-mnist-{actor}")
     statement = allowed.pop("AssumeBootstrapRoles")
     assert statement["Action"] == "sts:AssumeRole"
     assert as_list(statement["Resource"]) == [
         f"{BOOTSTRAP}-{kind}-role-111122223333-us-east-1" for kind in kinds
     ]
-    builds = {action for each in allowed.values() for action in as_list(each["Action"])}
-    expected = {"codebuild:BatchGetBuilds", "codebuild:StartBuild", "ssm:GetParameter"}
-    assert builds == (expected if actor == "deliver" else set())
+    assert {action for each in allowed.values() for action in as_list(each["Action"])} == others
 
 
 def test_who_promotes_reads_only(template: Template) -> None:
@@ -159,10 +170,11 @@ def test_only_where_models_are_trained_is_there_a_role_that_promotes(template: T
     names = {each["RoleName"] for each in properties(template, "AWS::IAM::Role")}
     every = {
         f"shoal-mnist-{name}-us-east-1-{actor}"
-        for name in ("dev", "staging")
+        for name in ("dev", "staging", "qa")
         for actor in ("deliver", "look")
     }
-    assert names == {*every, "shoal-mnist-dev-us-east-1-promote"}
+    trainers = {f"shoal-mnist-{name}-us-east-1-promote" for name in ("dev", "qa")}
+    assert names == every | trainers
 
 
 def test_every_action_takes_the_resources_and_conditions_of_its_statement(
@@ -177,24 +189,27 @@ def test_every_action_takes_the_resources_and_conditions_of_its_statement(
     ] == []
 
 
-def test_the_account_has_the_identity_provider_once(template: Template) -> None:
-    provider = only(template, "AWS::IAM::OIDCProvider")
-    assert provider["Url"] == "https://token.actions.githubusercontent.com"
-    assert provider["ClientIdList"] == ["sts.amazonaws.com"]
+def test_the_account_has_the_identity_provider_of_each_host_once(template: Template) -> None:
+    providers = properties(template, "AWS::IAM::OIDCProvider")
+    assert {each["Url"] for each in providers} == {f"https://{GITHUB}", f"https://{GITLAB['host']}"}
+    assert [each["ClientIdList"] for each in providers] == [["sts.amazonaws.com"]] * 2
 
 
+@pytest.mark.parametrize(
+    ("section", "host"), [({}, GITHUB), ({"gitlab": {"project": "my-team/models"}}, "gitlab.com")]
+)
 def test_a_provider_that_is_there_already_is_used(
-    tmp_path: Path, cdk_context: dict[str, Any]
+    tmp_path: Path, cdk_context: dict[str, Any], section: dict[str, Any], host: str
 ) -> None:
-    environment = _environment("prod", create_provider=False, permissions_boundary="team-boundary")
+    section |= {"create_provider": False, "permissions_boundary": "team-boundary"}
+    environment = _environment("prod", **section)
     template = Template.from_json(
         _synthesised(tmp_path, cdk_context, environment)["shoal-mnist-delivery"]
     )
     first, _ = properties(template, "AWS::IAM::Role")
     (trust,) = first["AssumeRolePolicyDocument"]["Statement"]
-    provider = "arn:aws:iam::333344445555:oidc-provider/token.actions.githubusercontent.com"
     assert properties(template, "AWS::IAM::OIDCProvider") == []
-    assert trust["Principal"]["Federated"] == provider
+    assert trust["Principal"]["Federated"] == f"arn:aws:iam::333344445555:oidc-provider/{host}"
     assert "policy/team-boundary" in json.dumps(first["PermissionsBoundary"])
 
 
@@ -242,11 +257,12 @@ def test_it_deploys_in_the_emulator_and_goes_without_a_trace(
         stack = account.stack(document["Resources"], "delivery", **sections)
         assert stack["StackStatus"] == "CREATE_COMPLETE", account.failures("delivery")
         iam = account.client("iam")
-        (provider,) = iam.list_open_id_connect_providers()["OpenIDConnectProviderList"]
+        providers = iam.list_open_id_connect_providers()["OpenIDConnectProviderList"]
         trust = iam.get_role(RoleName="shoal-mnist-dev-us-east-1-look")["Role"][
             "AssumeRolePolicyDocument"
         ]
-        assert trust["Statement"][0]["Principal"] == {"Federated": provider["Arn"]}
+        (arn,) = [each["Arn"] for each in providers if each["Arn"].endswith(GITHUB)]
+        assert trust["Statement"][0]["Principal"] == {"Federated": arn}
         account.client("cloudformation").delete_stack(StackName="delivery")
         assert eventually(
             lambda: not iam.list_open_id_connect_providers()["OpenIDConnectProviderList"]

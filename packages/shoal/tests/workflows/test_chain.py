@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from botocore.session import Session
 from click.testing import CliRunner
 
 from dev.tools.promotable import main
@@ -16,8 +17,9 @@ from shoal.verbs.init.rendering import render
 from shoal.verbs.promote.chain import chain, workflow
 from tests.repository import link_checkout
 from tests.verbs.test_init import answers
+from tests.workflows.calls import calls, refusal
 from tests.workflows.rules import mistakes
-from tests.workflows.test_workflows import FILES, schema_mistakes, zizmor
+from tests.workflows.test_workflows import FILES, run_script, schema_mistakes, zizmor
 
 EDITS = {
     "qa": (
@@ -65,19 +67,17 @@ def test_each_is_after_the_one_that_it_takes_releases_from(root: Path) -> None:
 
 @pytest.mark.parametrize("host", ["github", "gitlab"])
 def test_a_workflow_deploys_all_in_order(root: Path, tmp_path: Path, host: str) -> None:
+    for name in AFTER if host == "gitlab" else ():
+        deliver(root, name, GITLAB)
     result = CliRunner().invoke(shoal, ["--root", str(root), "chain", f"--{host}"])
     assert (result.exit_code, result.output) == (0, workflow(chain(root), host))
     (file := tmp_path / f"{host}.yml").write_text(result.output)
     document = yaml.safe_load(result.output)
-    jobs = document["jobs"] if host == "github" else document
-    jobs = {name.removeprefix("deploy:"): job for name, job in jobs.items() if name[0] != "."}
-    assert {name: str(job.get("needs", "")).strip("[]'") for name, job in jobs.items()} == {
-        name: f"deploy:{each}" if each and host == "gitlab" else each
-        for name, each in AFTER.items()
-    }
     if host == "github":
-        calls = {path.name: path.read_text() for path in FILES if path.name != "deploy.yml"}
-        for name, text in (calls | {"deploy.yml": result.output}).items():
+        needs = {name: job.get("needs", "") for name, job in document["jobs"].items()}
+        assert needs == AFTER
+        others = {path.name: path.read_text() for path in FILES if path.name != "deploy.yml"}
+        for name, text in (others | {"deploy.yml": result.output}).items():
             (tmp_path / ".github/workflows").mkdir(parents=True, exist_ok=True)
             (tmp_path / ".github/workflows" / name).write_text(text)
         assert schema_mistakes("github-workflows", file) == ""
@@ -86,6 +86,80 @@ def test_a_workflow_deploys_all_in_order(root: Path, tmp_path: Path, host: str) 
     else:
         render(answers(ci="gitlab"), tmp_path / "team")
         assert schema_mistakes("gitlab-ci", file, tmp_path / "team/.gitlab-ci.yml") == ""
+        for name, after in AFTER.items():
+            check, deploy, look = (
+                document[f"{each}:{name}"] for each in ("check", "deploy", "look")
+            )
+            assert check["needs"] == ([f"look:{after}"] if after else [])
+            assert (deploy["needs"], look["needs"]) == ([f"check:{name}"], [f"deploy:{name}"])
+            assert deploy.get("when") == ("manual" if after else None)
+            region = "eu-west-1" if name.endswith("-eu") else "us-east-1"
+            for job, actor in ((check, "look"), (deploy, "deliver"), (look, "look")):
+                variables = job["variables"]
+                assert (variables["ENVIRONMENT"], variables["AWS_REGION"]) == (name, region)
+                own = f":role/shoal-mnist-{name}-{region}-{actor}"
+                assert variables["AWS_ROLE_ARN"].endswith(own)
+
+
+STEPS = ("check", "deploy", "look")
+GITLAB = "{gitlab: {project: acme/models}}"
+
+
+def deliver(root: Path, name: str, section: str) -> None:
+    edit(root, name, name, {"protect: ": f"delivery: {section}\nprotect: "})
+
+
+@pytest.mark.parametrize(
+    ("host", "sections", "says"),
+    [
+        ("github", {"qa": GITLAB}, "environments/qa.yaml: delivery.gitlab.project = acme/models:"),
+        ("gitlab", {}, "environments/dev.yaml: delivery.gitlab: is missing"),
+        ("gitlab", {"dev": GITLAB, "qa": "{repository: acme/models}"}, "qa.yaml: delivery.gitlab:"),
+        (
+            "gitlab",
+            {"dev": GITLAB, "staging": "{gitlab: {project: acme/models, branch: prod}}"},
+            "environments/staging.yaml: delivery.gitlab: differs from that of dev",
+        ),
+    ],
+)
+def test_a_host_deploys_only_what_names_it(
+    root: Path, host: str, sections: dict[str, str], says: str
+) -> None:
+    for name, section in sections.items():
+        deliver(root, name, section)
+    result = CliRunner().invoke(shoal, ["--root", str(root), "chain", f"--{host}"])
+    assert result.exit_code != 0
+    with pytest.raises(UsageError) as refused:
+        workflow(chain(root), host)
+    assert says in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_gitlabs_jobs_call_what_exists_and_change_things_with_one_role_only(root: Path) -> None:
+    built = "delivery: {gitlab: {project: acme/models}}\n"
+    recipe = "training:\n  build_image: pytorch-efa\n"
+    edit(root, "dev", "dev", {"protect: ": f"{built}protect: ", "training:\n": recipe})
+    document = yaml.safe_load(workflow(chain(root), "gitlab"))
+    scripts = {name: "\n".join(job.get("script", ())) for name, job in document.items()}
+    commands = [words for script in scripts.values() for words in calls(script)]
+    assert ["image", "build", "dev"] in commands
+    assert [(words, reason) for words in commands if (reason := refusal(words))] == []
+    changing = {name for name, each in scripts.items() if "$CDK deploy" in each}
+    assert changing == {"deploy:dev"}
+    begin = "; ".join(document[".shoal"]["before_script"][1:])
+    variables = document["check:dev"]["variables"] | {"AWS_TOKEN": "token"}
+    paths = {
+        name: str(root / name.lower())
+        for name in ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONFIG_FILE")
+    }
+    process = run_script(begin, root, variables | paths)
+    assert process.returncode == 0, process.stderr
+    profiles = Session(profile="look")
+    profiles.set_config_variable("config_file", paths["AWS_CONFIG_FILE"])
+    look, token = (profiles.full_config["profiles"][each] for each in ("look", "token"))
+    assert (look["role_arn"], look["source_profile"]) == (variables["LOOKUP_ROLE_ARN"], "token")
+    assert token["role_arn"] == variables["AWS_ROLE_ARN"]
+    assert Path(token["web_identity_token_file"]).read_text() == "token"
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 
 import aws_cdk as cdk
 
-from shoal.constructs.roles.github_role import GitHubRole
+from shoal.constructs.roles.github_role import WorkflowRole
 from shoal.settings.names import BUILDERS, SEALED, Names
+from shoal.settings.organisation import bootstrap_version
 
 DEPLOY, LOOK, PROMOTE = "deliver", "look", "promote"
 _SESSION_HOURS = {DEPLOY: 2, LOOK: 1, PROMOTE: 1}
@@ -20,7 +21,7 @@ _BOOTSTRAP_ROLES = ("deploy", "file-publishing", "image-publishing", "lookup")
 
 
 class DeliveryRoles:
-    """Adds them to `stack`; `provider` is the ARN of GitHub's identity provider."""
+    """Adds them to `stack`; `provider` is the ARN of the host's identity provider."""
 
     def __init__(self, stack: cdk.Stack, *, names: Names, provider: str) -> None:
         self._stack, self._names, self._provider = stack, names, provider
@@ -29,11 +30,20 @@ class DeliveryRoles:
         """Add a role that may assume the roles of `cdk bootstrap` in this account and region, start
         the builds of images, and nothing else.
         """
-        self._add_assuming_role(DEPLOY, "Deploy", "", _BOOTSTRAP_ROLES).allow_part(
+        role = self._add_assuming_role(DEPLOY, "Deploy", "", _BOOTSTRAP_ROLES)
+        role.allow_part(
             "build-images",
             projects=[names.build_project(use) for names in self._names.each for use in BUILDERS],
             parameters=[names.image_parameters for names in self._names.each],
         )
+        if (delivery := self._names.environment.delivery) and delivery.gitlab:
+            role.allow_part(
+                "follow-builds",
+                parameter=bootstrap_version(self._names.qualifier),
+                projects=[
+                    names.build_project(use) for names in self._names.each for use in BUILDERS
+                ],
+            )
 
     def add_look_role(self) -> None:
         """Add a role that may assume the bootstrap's read-only role: for the nightly drift check,
@@ -59,18 +69,18 @@ class DeliveryRoles:
 
     def _add_assuming_role(
         self, actor: str, construct_id: str, suffix: str, kinds: Sequence[str]
-    ) -> GitHubRole:
+    ) -> WorkflowRole:
         role = self._role(actor, construct_id, suffix)
         role.allow_part("deliver", kinds=kinds, qualifier=self._names.qualifier)
         return role
 
-    def _role(self, actor: str, prefix: str, suffix: str) -> GitHubRole:
+    def _role(self, actor: str, prefix: str, suffix: str) -> WorkflowRole:
         """Return the actor's role, whose ARN is an output of the stack.
 
         `suffix` follows the environment's name in that of the workflow's environment.
         """
         name = self._names.environment.name
-        role = GitHubRole(
+        role = WorkflowRole(
             self._stack,
             f"{prefix}-{name}",
             names=self._names,

@@ -17,6 +17,7 @@ from shoal.settings.names import SEALED, Names
 from shoal.settings.parsing.errors import Problem, with_values
 from shoal.settings.sections import (
     channels,
+    delivery,
     file_system,
     gates,
     mlflow,
@@ -98,6 +99,7 @@ def _sections(environment: Environment) -> Iterator[Problem]:
     yield from gates.metric_problems(training.metrics, "training.metrics")
     yield from secrets.problems(training.secrets, of.network, is_shared=bool(of.workloads))
     yield from observability.problems(of.observability)
+    yield from delivery.problems(of.delivery)
     yield from tags.problems(
         {"tags": of.tags, f"workloads.{of.workload}.tags": of.workload_tags},
         required=of.required_tags,

@@ -17,7 +17,7 @@ from shoal.verbs.workspace import Workspace
 def chain(workspace: Workspace, host: str | None) -> None:
     """Print the environments, each after the one that it takes releases from."""
     links = of.chain(workspace.root)
-    tell(environments=[vars(link) for link in links])
+    tell(environments=[link.facts for link in links])
     if host:
         text = of.workflow(links, host)
         tell(text.rstrip(), workflow=text)
