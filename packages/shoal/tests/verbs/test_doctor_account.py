@@ -14,8 +14,10 @@ import pytest
 from local_kit.control import allow, trust
 from shoal.aws.target import Target
 from shoal.settings.key_policy import organisation_key_policy
+from shoal.settings.loading.consumers import Consumer
 from shoal.settings.names import Names
 from shoal.verbs.doctor.findings import State
+from shoal.verbs.doctor.organisation_check import key_findings
 from tests.verbs.test_doctor import changed, examined
 
 
@@ -88,17 +90,93 @@ def test_the_bootstraps_role_must_be_allowed_the_organisations_roles(
     assert (finding.state, f"{own}role/ml/ml-shoal-mnist-dev" in finding.message) == (state, True)
 
 
+ROLE = "arn:aws:iam::222233334444:role/shoal-mnist-prod-us-east-1-bring"
+CONSUMER = Consumer("prod", "222233334444", ROLE)
+ACCOUNT = "arn:aws:iam::111122223333"
+BUDGETS = {"Service": "budgets.amazonaws.com"}
+ROLES = ("shoal-mnist-dev-us-east-1-training", "other")
+INSECURE = {"Bool": {"aws:SecureTransport": "false"}}
+
+
+def deny(action: str = "kms:Decrypt", **others: Any) -> dict[str, Any]:
+    statement = {"Sid": "Never", "Effect": "Deny", "Principal": "*", "Resource": "*"}
+    return statement | ({} if "NotAction" in others else {"Action": action}) | others
+
+
 @pytest.mark.parametrize(
-    ("needed", "state", "says"),
-    [(True, State.OK, "names whom it serves"), (False, State.FAILED, "nothing like")],
+    ("others", "state", "says"),
+    [
+        ([], State.OK, "names whom it serves"),
+        (None, State.FAILED, "nothing like"),
+        ([deny()], State.FAILED, "or denies it"),
+        ([deny("kms:Decr*", Principal={"AWS": "*"})], State.FAILED, "or denies it"),
+        ([deny(Principal={"AWS": f"{ACCOUNT}:root"})], State.FAILED, "or denies it"),
+        (
+            [deny(Principal={"AWS": f"{ACCOUNT}:role/{ROLES[0]}"})],
+            State.FAILED,
+            "ReadAndWriteBuckets",
+        ),
+        ([deny(Principal=BUDGETS)], State.FAILED, "BudgetsPublishes"),
+        ([deny(NotAction=["kms:*Policy", "kms:Describe*"])], State.FAILED, "or denies it"),
+        ([deny("kms:CancelKeyDeletion")], State.OK, "names whom it serves"),
+        ([deny(Principal={"AWS": f"{ACCOUNT}:role/other"})], State.OK, "names whom it serves"),
+        ([deny(Condition=INSECURE)], State.UNKNOWN, "not judged here: Never"),
+    ],
 )
-def test_the_organisations_key_must_allow_what_plan_prints(
-    target: Target, needed: bool, state: State, says: str
+def test_the_organisations_key_must_allow_what_plan_prints_and_never_deny_it(
+    target: Target, others: list[dict[str, Any]] | None, state: State, says: str
 ) -> None:
-    statements = organisation_key_policy(Names(changed()), ()) if needed else []
+    iam = target.client("iam")
+    for role in ROLES:  # a policy names no role that is not there
+        trusted = trust({"AWS": target.account})
+        iam.create_role(RoleName=role, AssumeRolePolicyDocument=trusted)
+    statements = [] if others is None else [*organisation_key_policy(Names(changed()), ()), *others]
     arn = key_with_policy(target, *statements)
+    for role in ROLES:
+        iam.delete_role(RoleName=role)
     finding = examined(target, changed(organisation={"kms_key_arn": arn}))["key"]
-    assert (finding.state, says in finding.message) == (state, True)
+    assert (finding.state, says in finding.message) == (state, True), finding.message
+
+
+@pytest.mark.parametrize(
+    ("named", "state"),
+    [
+        ([ROLE], State.OK),
+        ([], State.FAILED),
+        ([ROLE.replace("prod", "other")], State.FAILED),
+        ([ROLE.replace("bring", "*")], State.OK),
+    ],
+)
+def test_the_organisations_key_must_allow_the_consumers_that_there_are(
+    target: Target, named: list[str], state: State
+) -> None:
+    consumers = [Consumer("prod", CONSUMER.account, each) for each in named]
+    arn = key_with_policy(target, *organisation_key_policy(Names(changed()), consumers))
+    (finding,) = key_findings(target, changed(organisation={"kms_key_arn": arn}), [CONSUMER])
+    assert finding.state is state
+    assert (f"DecryptSealedArchives for {ROLE}" in finding.message) == (state is State.FAILED)
+
+
+@pytest.mark.parametrize("form", ["arn", "id", "alias/lake", "alias-arn", "alias/other"])
+def test_a_bucket_under_the_organisations_key_can_be_used_whatever_names_the_key(
+    target: Target, form: str
+) -> None:
+    kms, s3, bucket = target.client("kms"), target.client("s3"), f"lake-{form.replace('/', '-')}"
+    arn = key_with_policy(target)
+    aliases = {"alias/lake": arn, "alias/other": key_with_policy(target)}
+    for alias, key in aliases.items():
+        kms.create_alias(AliasName=alias, TargetKeyId=key)
+    names = {"arn": arn, "id": arn.split("/")[-1]}
+    names["alias-arn"] = f"arn:aws:kms:{target.region}:{target.account}:alias/lake"
+    rule = {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": names.get(form, form)}
+    s3.create_bucket(Bucket=bucket)
+    configuration = {"Rules": [{"ApplyServerSideEncryptionByDefault": rule}]}
+    s3.put_bucket_encryption(Bucket=bucket, ServerSideEncryptionConfiguration=configuration)
+    organisation = {"data_bucket": bucket, "kms_key_arn": arn}
+    finding = examined(target, changed(organisation=organisation))["data bucket"]
+    for alias in aliases:
+        kms.delete_alias(AliasName=alias)
+    assert (finding.state is State.OK) == (form != "alias/other"), finding.message
 
 
 @pytest.mark.parametrize(
@@ -140,8 +218,12 @@ def test_a_bucket_under_a_key_that_only_the_account_may_use_is_refused(target: T
         "Resource": "*",
         "Condition": {"StringEquals": through_s3},
     }
-    with bootstrapped(target, KMSMasterKeyID=key_with_policy(target, everybody)):
-        assert examined(target, changed())["bootstrap"].state is State.OK
+    kms, alias, denied = target.client("kms"), "alias/bootstrap", [everybody, deny()]
+    for statements, state in (([everybody], State.OK), (denied, State.FAILED)):
+        kms.create_alias(AliasName=alias, TargetKeyId=key_with_policy(target, *statements))
+        with bootstrapped(target, KMSMasterKeyID=alias):
+            assert examined(target, changed())["bootstrap"].state is state
+        kms.delete_alias(AliasName=alias)
 
 
 def test_a_bootstrap_whose_bucket_has_another_name_is_refused(target: Target) -> None:

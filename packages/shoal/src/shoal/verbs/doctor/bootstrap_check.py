@@ -8,17 +8,15 @@ everybody in the account through S3. Source: aws-cdk 2, lib/api/bootstrap/bootst
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from typing import Any
 
 from shoal.aws.target import Target
 from shoal.errors import error_code
 from shoal.settings.names import Names
 from shoal.settings.settings import Environment
+from shoal.verbs.doctor.key_policy_check import KeyPolicy, Use
 
 _READERS = ("training", "evaluation")
-_DECRYPT = {"kms:Decrypt", "kms:*", "*"}
 
 Mistake = tuple[str, str]
 """What is wrong, and what to do."""
@@ -57,9 +55,12 @@ def asset_mistakes(target: Target, environment: Environment) -> Iterator[Mistake
 
 
 def _key_mistakes(target: Target, environment: Environment, key: str) -> Iterator[Mistake]:
-    policy = target.client("kms").get_key_policy(KeyId=key, PolicyName="default")["Policy"]
+    kms = target.client("kms")
+    arn = kms.describe_key(KeyId=key)["KeyMetadata"]["Arn"]  # `key` may be an alias
+    policy = KeyPolicy.of(kms, arn)
+    # That the account is admitted is not enough: the roles have no statement for this key.
     readers = [Names(environment).role_arn(actor) for actor in _READERS]
-    missing = [reader for reader in readers if not _admits(json.loads(policy), reader)]
+    missing = [each for each in readers if not policy.allows(Use("AWS", each, "kms:Decrypt"))]
     if missing:
         yield (
             f"its bucket is encrypted with {key}, whose policy does not let {', '.join(missing)}"
@@ -68,24 +69,3 @@ def _key_mistakes(target: Target, environment: Environment, key: str) -> Iterato
             " that of `cdk bootstrap --bootstrap-customer-key` does, or to these roles after the"
             " first deployment",
         )
-
-
-def _admits(policy: dict[str, Any], role_arn: str) -> bool:
-    """Return whether a statement allows the role itself to decrypt; conditions are not judged.
-
-    That the account is admitted is not enough: the roles have no statement for this key.
-    """
-    return any(
-        statement["Effect"] == "Allow"
-        and _DECRYPT & _texts(statement.get("Action"))
-        and {"*", role_arn} & _principals(statement.get("Principal"))
-        for statement in policy["Statement"]
-    )
-
-
-def _principals(principal: Any) -> set[str]:
-    return _texts(principal.get("AWS") if isinstance(principal, dict) else principal)
-
-
-def _texts(value: Any) -> set[str]:
-    return {value} if isinstance(value, str) else set(value or ())

@@ -22,6 +22,7 @@ from shoal.aws.target import Target
 from shoal.errors import error_code, refusal
 from shoal.launch import Launch
 from shoal.pipelines.checks import capacity
+from shoal.settings.loading.consumers import Consumer
 from shoal.settings.names import Names
 from shoal.settings.organisation import bootstrap_version
 from shoal.settings.settings import Environment
@@ -90,6 +91,8 @@ class Doctor:
     target: Target
     environment: Environment
     needs: Needs
+    consumers: tuple[Consumer, ...] = ()
+    """The environments of other accounts that an organisation's key must serve, too."""
 
     def findings(self) -> Iterator[Finding]:
         """Yield every answer in order; with wrong credentials, ask nothing else."""
@@ -109,7 +112,7 @@ class Doctor:
             ("images", self._images),
             ("permissions boundary", self._boundary),
             ("roles", partial(role_findings, self.target, self.environment)),
-            ("key", partial(key_findings, self.target, self.environment)),
+            ("key", partial(key_findings, self.target, self.environment, self.consumers)),
             ("data bucket", partial(bucket_findings, self.target, self.environment)),
             ("dataset", self._dataset),
             ("channels", partial(external_findings, self.target, self.environment)),

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from fnmatch import fnmatchcase
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -13,10 +11,12 @@ from shoal.aws.stacks import describe_stack
 from shoal.aws.target import Target
 from shoal.errors import UsageError, error_code
 from shoal.settings.key_policy import organisation_key_policy
+from shoal.settings.loading.consumers import Consumer
 from shoal.settings.loading.loader import environment_file
 from shoal.settings.names import Names
 from shoal.settings.settings import Environment
 from shoal.verbs.doctor.findings import Finding, State, failed, ok
+from shoal.verbs.doctor.key_policy_check import KeyPolicy, uses
 
 Mistake = tuple[str, str]
 """What is wrong, and what to do."""
@@ -88,9 +88,11 @@ def refuse_change(target: Target, environment: Environment) -> None:
             )
 
 
-def key_findings(target: Target, environment: Environment) -> Iterator[Finding]:
+def key_findings(
+    target: Target, environment: Environment, consumers: Sequence[Consumer] = ()
+) -> Iterator[Finding]:
     """Yield whether the organisation's key can encrypt, and its policy has statements for whom it
-    must serve; conditions are not judged.
+    must serve, and nothing against them; other conditions than who asks are not judged.
     """
     arn, kms = environment.organisation.kms_key_arn, target.client("kms")
     if arn is None:
@@ -104,12 +106,22 @@ def key_findings(target: Target, environment: Environment) -> Iterator[Finding]:
         message = f"{arn} is {key['KeyState']} and {key['KeySpec']}"
         yield failed(message, "name an enabled symmetric key: services encrypt with no other")
         return
-    policy = json.loads(kms.get_key_policy(KeyId=arn, PolicyName="default")["Policy"])
-    needed = organisation_key_policy(Names(environment), ())
-    if missing := [each["Sid"] for each in needed if not _is_in(policy, each)]:
-        message = f"the policy of {arn} has nothing like {', '.join(missing)}"
-        advice = f"`shoal plan {environment.title}` prints what its owner adds"
+    policy, names = KeyPolicy.of(kms, arn), Names(environment)
+    missing, denials = dict[str, None](), dict[str, None]()
+    for statement in organisation_key_policy(names, consumers):
+        for use in uses(statement, names.role_arn("*")):
+            if not policy.allows(use):
+                role = f" for {use.role_arn}" if use.role_arn else ""
+                missing[f"{statement['Sid']}{role}"] = None
+            for each in policy.denials(use):
+                denials[str(each.get("Sid", "a statement"))] = None
+    if missing:
+        message = f"the policy of {arn} has nothing like {', '.join(missing)}, or denies it"
+        advice = f"`shoal plan {environment.title}` prints what must be allowed"
         yield failed(message, advice)
+    elif denials:
+        message = f"the policy of {arn} denies on conditions, not judged here: {', '.join(denials)}"
+        yield Finding("", State.UNKNOWN, message, "ask its owner whether they hold for these roles")
     else:
         yield ok(f"{arn} is enabled, and its policy names whom it serves")
 
@@ -133,26 +145,37 @@ def bucket_findings(target: Target, environment: Environment) -> Iterator[Findin
     elsewhere = (f"{bucket} is in {region}", "name one in the environment's region")
     mistakes = [
         *([elsewhere] if region != target.region else []),
-        *_encryption_mistakes(s3, environment, bucket),
+        *_encryption_mistakes(target, environment, bucket),
         *_event_mistakes(s3, environment, bucket),
     ]
     yield from (failed(*each) for each in mistakes) if mistakes else [ok(f"{bucket} can be used")]
 
 
-def _encryption_mistakes(s3: Any, environment: Environment, bucket: str) -> Iterator[Mistake]:
+def _encryption_mistakes(
+    target: Target, environment: Environment, bucket: str
+) -> Iterator[Mistake]:
     try:
-        answer = s3.get_bucket_encryption(Bucket=bucket)["ServerSideEncryptionConfiguration"]
+        answer = target.client("s3").get_bucket_encryption(Bucket=bucket)
     except ClientError as error:
         if error_code(error) != "ServerSideEncryptionConfigurationNotFoundError":
             raise
         return
-    for rule in answer["Rules"]:
+    for rule in answer["ServerSideEncryptionConfiguration"]["Rules"]:
         default = rule["ApplyServerSideEncryptionByDefault"]
         ours = environment.organisation.kms_key_arn
         key = default.get("KMSMasterKeyID", "aws/s3")
-        if default["SSEAlgorithm"] != "AES256" and key not in {ours, str(ours).split("/")[-1]}:
+        if default["SSEAlgorithm"] != "AES256" and (not ours or _arn_of(target, key) != ours):
             message = f"{bucket} is encrypted with {key}, which no job may use"
             yield message, "set organisation.kms_key_arn to its key, or encrypt it with AES256"
+
+
+def _arn_of(target: Target, key: str) -> str:
+    """Return the ARN of the key that an id, an ARN or an alias names; `key` where none is seen."""
+    kms = target.client("kms")
+    try:
+        return str(kms.describe_key(KeyId=key)["KeyMetadata"]["Arn"])
+    except kms.exceptions.ClientError:
+        return key
 
 
 def _event_mistakes(s3: Any, environment: Environment, bucket: str) -> Iterator[Mistake]:
@@ -162,26 +185,3 @@ def _event_mistakes(s3: Any, environment: Environment, bucket: str) -> Iterator[
         if "EventBridgeConfiguration" not in events:
             message = f"{bucket} sends no events to EventBridge, which data.on_manifest waits for"
             yield message, "let its owner enable them"
-
-
-def _is_in(policy: dict[str, Any], needed: dict[str, Any]) -> bool:
-    """Return whether statements allow the principal all actions of `needed`, whatever denies."""
-    ((kind, principal),) = needed["Principal"].items()
-    statements = policy["Statement"]
-    allowed = {
-        action.lower()
-        for each in ([statements] if isinstance(statements, dict) else statements)
-        if each["Effect"] == "Allow"
-        and {"*", principal} & _texts(_of_kind(each.get("Principal"), kind))
-        for action in _texts(each.get("Action"))
-    }
-    needs = [each.lower() for each in needed["Action"]]
-    return all(any(fnmatchcase(action, each) for each in allowed) for action in needs)
-
-
-def _of_kind(principal: Any, kind: str) -> Any:
-    return principal.get(kind) if isinstance(principal, dict) else principal
-
-
-def _texts(value: Any) -> set[str]:
-    return {value} if isinstance(value, str) else set(value or ())

@@ -11,6 +11,7 @@ import click
 from shoal.cli.answers import answers, tell
 from shoal.cli.options import environment_argument, local_option
 from shoal.pipelines.checks.check import check
+from shoal.settings.loading.consumers import consumers_of
 from shoal.settings.loading.loader import load_environment, load_workloads
 from shoal.verbs.doctor.doctor import Doctor, Needs
 from shoal.verbs.doctor.findings import Finding, State
@@ -51,7 +52,8 @@ def doctor(workspace: Workspace, environment: str, workload: str | None, local: 
     findings: dict[Finding, list[str]] = {}
     for view, launch in zip(views, launches, strict=True):
         needs = Needs.of(view, launch, built_images(view, target, workspace.root))
-        for finding in Doctor(target, view, needs).findings():
+        consumers = consumers_of(view, workspace.root)
+        for finding in Doctor(target, view, needs, consumers).findings():
             findings.setdefault(finding, []).append(view.workload)
     for finding, workloads in findings.items():
         line = _line(finding, workloads if len(workloads) < len(views) else ())
