@@ -16,6 +16,11 @@ from shoal.aws.target import Target
 from shoal.settings.names import SHARED_PARTS, WORKLOAD_TAG, Names
 from shoal.settings.organisation import DEFAULT_QUALIFIER, toolkit_stack
 
+# aws-cdk 2, bootstrap-template.yaml
+_BOOTSTRAP_PARTS = (
+    "assets|container-assets|(cfn-exec|deploy|file-publishing|image-publishing|lookup)-role"
+)
+
 
 @dataclass(frozen=True, order=True)
 class Resource:
@@ -173,11 +178,17 @@ def of_environment(
 
 
 def of_bootstrap(target: Target, qualifier: str = DEFAULT_QUALIFIER) -> tuple[Resource, ...]:
-    """Return everything that `cdk bootstrap` made."""
-    path = f"/cdk-bootstrap/{qualifier}"
+    """Return everything that `cdk bootstrap` made in the account and region.
+
+    Whole names: one of another region, or with a qualifier that continues this one's, is another's.
+    """
+    path, place = f"/cdk-bootstrap/{qualifier}", f"{target.account}-{target.region}"
+    stack, prefix = Owner(toolkit_stack(qualifier)), Owner(f"cdk-{qualifier}")
+    own = re.compile(rf"{prefix.prefix}-({_BOOTSTRAP_PARTS})-{place}")
+    named = of_environment(target, prefix, ["bucket", "role", "image repository"])
     resources = {
-        *of_environment(target, Owner(toolkit_stack(qualifier)), ["stack"]),
-        *of_environment(target, Owner(f"cdk-{qualifier}"), ["bucket", "role", "image repository"]),
+        *(each for each in of_environment(target, stack, ["stack"]) if each.name == stack.prefix),
+        *(each for each in named if own.fullmatch(each.name)),
         *(Resource("parameter", item["Name"]) for item in _parameters(target, path)),
     }
     return tuple(sorted(resources))

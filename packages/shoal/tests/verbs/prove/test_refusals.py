@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from local_kit.control import trust
 from shoal.aws import inventory
 from shoal.aws.target import Target
 from shoal.cli.main import main
@@ -90,6 +91,27 @@ def test_a_bucket_of_a_bootstrap_that_is_gone_is_nobodys_to_delete(
     code, printed = prove(ACCOUNT, "--local")
     assert (code, f"left bucket {bucket}" in printed) == (2, True), printed
     account.client("s3").delete_bucket(Bucket=bucket)
+
+
+def test_what_another_bootstrap_made_is_not_this_ones(account: Target) -> None:
+    s3, iam, stack = account.client("s3"), account.client("iam"), "CDKToolkit-x"
+    place = f"{ACCOUNT}-{REGION}"
+    buckets = [
+        f"cdk-hnb659fds-{each}" for each in (f"x-assets-{place}", f"assets-{ACCOUNT}-eu-x-1")
+    ]
+    roles = [f"cdk-hnb659fds-{each}" for each in (f"x-deploy-role-{place}", f"own-role-{place}")]
+    make_stack(account, stack)
+    for bucket in buckets:
+        s3.create_bucket(Bucket=bucket)
+    for role in roles:
+        iam.create_role(RoleName=role, AssumeRolePolicyDocument=trust({"AWS": ACCOUNT}))
+    found = inventory.of_bootstrap(account)
+    delete_stack(account, stack)
+    for bucket in buckets:
+        s3.delete_bucket(Bucket=bucket)
+    for role in roles:
+        iam.delete_role(RoleName=role)
+    assert found == ()
 
 
 def test_a_quota_of_0_stops_it_before_anything_is_made(

@@ -107,7 +107,7 @@ class Proof:
         if made_bootstrap:
             session.stacks(self.report).wait_until_settled(TOOLKIT_STACK)
             remove_bootstrap(target, is_ours=True)
-            self.kept = [each for each in self.kept if TOOLKIT_STACK not in each]
+            self.kept = [each for each in self.kept if f"stack {TOOLKIT_STACK}," not in each]
             self._look(also=inventory.of_bootstrap(target))
         if self.left:
             again = f"`shoal prove {target.account} --region {target.region} --clean-up`"
