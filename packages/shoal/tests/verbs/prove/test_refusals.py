@@ -96,9 +96,7 @@ def test_a_bucket_of_a_bootstrap_that_is_gone_is_nobodys_to_delete(
 def test_what_another_bootstrap_made_is_not_this_ones(account: Target) -> None:
     s3, iam, stack = account.client("s3"), account.client("iam"), "CDKToolkit-x"
     place = f"{ACCOUNT}-{REGION}"
-    buckets = [
-        f"cdk-hnb659fds-{each}" for each in (f"x-assets-{place}", f"assets-{ACCOUNT}-eu-x-1")
-    ]
+    buckets = [f"cdk-hnb659fds-{each}" for each in (f"x-assets-{place}", f"assets-{ACCOUNT}-x-1")]
     roles = [f"cdk-hnb659fds-{each}" for each in (f"x-deploy-role-{place}", f"own-role-{place}")]
     make_stack(account, stack)
     for bucket in buckets:

@@ -39,13 +39,11 @@ class GitLab(Settings):
     """A role that GitLab's pipelines assume without a secret; see `shoal docs gitops`."""
 
     project: Project
-    """The project's full path: group/name, or group/subgroup/name."""
+    """The project's full path."""
     host: Host = "gitlab.com"
     """The instance, which AWS must reach by https."""
     branch: Branch = "main"
-    """The protected branch whose pipelines may deploy: AWS sees no environment in GitLab's
-    tokens.
-    """
+    """The protected branch whose pipelines may deploy."""
 
 
 class Delivery(Settings):
