@@ -33,9 +33,8 @@ class DeliveryStack(cdk.Stack):
         tag(self, first.tags)
         by_host: dict[str, list[Environment]] = {}
         for each in environments:
-            gitlab = each.delivery and each.delivery.gitlab
-            host = gitlab.host if gitlab else "GitHub"
-            by_host.setdefault(host, []).append(each)
+            if each.delivery:
+                by_host.setdefault(each.delivery.host, []).append(each)
         for host, in_host in by_host.items():
             provider = identity_provider(self, host, in_host)
             for environment in in_host:

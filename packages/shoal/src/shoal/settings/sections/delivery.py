@@ -61,6 +61,11 @@ class Delivery(Settings):
     """
 
     @property
+    def host(self) -> str:
+        """GitHub, or the host of GitLab."""
+        return self.gitlab.host if self.gitlab else "GitHub"
+
+    @property
     def issuer(self) -> str:
         """The host that signs the tokens."""
         return self.gitlab.host if self.gitlab else "token.actions.githubusercontent.com"

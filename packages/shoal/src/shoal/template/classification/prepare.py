@@ -1,9 +1,8 @@
 """Writes the dataset: parcels of three kinds, invented, so that this workload runs at once. Put
 your own data in their place.
 
-    python prepare.py --out FOLDER
-
-writes FOLDER/train/parcels.csv and FOLDER/test/parcels.csv, the same files each time.
+`python prepare.py --out FOLDER` writes FOLDER/train/parcels.csv and FOLDER/test/parcels.csv, the
+same files each time.
 """
 
 from __future__ import annotations

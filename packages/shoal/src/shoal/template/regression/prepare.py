@@ -1,9 +1,8 @@
 """Writes the dataset: trips of a van, invented, so that this workload runs at once. Put your own
 data in their place.
 
-    python prepare.py --out FOLDER
-
-writes FOLDER/train/trips.csv and FOLDER/test/trips.csv, the same files each time.
+`python prepare.py --out FOLDER` writes FOLDER/train/trips.csv and FOLDER/test/trips.csv, the same
+files each time.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-import json
+import json  # no other package: TensorFlow's serving container may have none
 from typing import Any
 
 from table import FEATURES, answer, row_of
