@@ -15,8 +15,7 @@ from pathlib import Path
 COLUMNS = ("distance_km", "stops", "load_kg", "minutes")
 ROWS = {"train": 2000, "test": 400}
 SEED = 1
-NOISE = 5.0
-"""Standard deviation, in minutes, of what no model can know."""
+NOISE = 5.0  # minutes: standard deviation of what no model can know
 
 
 def trip(generator: random.Random) -> tuple[float, ...]:

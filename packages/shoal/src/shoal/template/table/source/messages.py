@@ -30,17 +30,14 @@ def text_of(
     outputs: list[list[float]], model: dict[str, str], accept: str | None
 ) -> tuple[str, str]:
     """Return the answer, which in JSON names its model, and its media type, or raise ValueError."""
-    predictions = [answer(output) for output in outputs]
+    predictions: list[Any] = [answer(output) for output in outputs]
     kind = _media_type(accept) or JSON
     if kind in (JSON, "*/*", "application/*"):
         return json.dumps({"predictions": predictions, "model": model}), JSON
     if kind == CSV:
-        return "".join(f"{','.join(map(str, _cells(each)))}\n" for each in predictions), CSV
+        rows = (each.values() if isinstance(each, dict) else [each] for each in predictions)
+        return "".join(f"{','.join(map(str, row))}\n" for row in rows), CSV
     raise ValueError(f"accept {accept!r} is not supported; ask for {JSON} or {CSV}")
-
-
-def _cells(prediction: Any) -> list[Any]:
-    return list(prediction.values()) if isinstance(prediction, dict) else [prediction]
 
 
 def _media_type(header: str | None) -> str:
