@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated
 
-from pydantic import StringConstraints
+from pydantic import AfterValidator, StringConstraints
 
-from shoal.settings.package_index import PackageIndex
+from shoal.settings.package_index import PackageIndex, named
 from shoal.settings.parsing.base import Settings
 from shoal.settings.parsing.errors import Problem
 from shoal.settings.sections.channels import KeyArn
@@ -46,7 +46,7 @@ class Organisation(Settings):
     """A bucket of the same account and region, in place of Shoal's own for datasets; it is never
     made, changed, emptied or deleted.
     """
-    package_index: PackageIndex | None = None
+    package_index: Annotated[PackageIndex | None, AfterValidator(named)] = None
     """Where trainings and builds of images install from."""
 
     @property

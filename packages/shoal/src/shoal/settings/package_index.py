@@ -68,6 +68,11 @@ class PackageIndex(Settings):
         return tuple(each for each, needed in services.items() if needed and each not in known)
 
 
+def named(index: PackageIndex | None) -> PackageIndex | None:
+    """Return None for a section without a key, or whose only key is wrong, which is told."""
+    return index if index and index.model_fields_set else None
+
+
 def problems(
     index: PackageIndex | None, network: Network, region: str, *, on_aws: bool
 ) -> Iterator[Problem]:
