@@ -148,18 +148,19 @@ def test_gitlabs_jobs_call_what_exists_and_change_things_with_one_role_only(root
     assert changing == {"deploy:dev"}
     begin = "; ".join(document[".shoal"]["before_script"][1:])
     variables = document["check:dev"]["variables"] | {"AWS_TOKEN": "token"}
-    paths = {
-        name: str(root / name.lower())
-        for name in ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONFIG_FILE")
-    }
-    process = run_script(begin, root, variables | paths)
+    kept = root / "kept"
+    begin += f'; cp -r "$login" {kept}; echo "$AWS_CONFIG_FILE"'
+    process = run_script(begin, root, variables)
     assert process.returncode == 0, process.stderr
+    assert not Path(process.stdout.strip()).parent.exists()  # no other job finds the token
     profiles = Session(profile="look")
-    profiles.set_config_variable("config_file", paths["AWS_CONFIG_FILE"])
+    profiles.set_config_variable("config_file", str(kept / "config"))
     look, token = (profiles.full_config["profiles"][each] for each in ("look", "token"))
     assert (look["role_arn"], look["source_profile"]) == (variables["LOOKUP_ROLE_ARN"], "token")
     assert token["role_arn"] == variables["AWS_ROLE_ARN"]
-    assert Path(token["web_identity_token_file"]).read_text() == "token"
+    file = Path(token["web_identity_token_file"])
+    assert file.parent == Path(process.stdout.strip()).parent
+    assert (kept / file.name).read_text() == "token"
 
 
 @pytest.mark.parametrize(
