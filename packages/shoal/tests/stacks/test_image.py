@@ -237,13 +237,16 @@ def test_pip_in_a_build_asks_the_organisations_index_by_a_secret_of_buildkits(
     start = "  DOCKER_BUILDKIT=1 docker build"
     assert start in build.script
     script = build.script.replace(start, f"  {index_login(index)}{start.lstrip()} {BUILD_OPTION}")
-    (tmp_path / "Dockerfile").write_text("FROM x\nRUN pip install \\\n  einops\n")
+    (tmp_path / "Dockerfile").write_text("FROM x\n run pip install \\\n  einops\n")
     keys = {"AWS_ACCESS_KEY_ID": build.account.key, "AWS_SECRET_ACCESS_KEY": build.account.secret}
     build.client("ecr").batch_delete_image(repositoryName=REPOSITORY, imageIds=[{"imageTag": TAG}])
     process = replace(build, folder=tmp_path, script=script, credentials=keys).run()
     assert process.returncode == 0, process.stderr
     called = (tmp_path / "calls").read_text()
     assert f"index-url = https://{login}@nexus.example.com/simple/\n" in called
-    assert "RUN --mount=type=secret,id=pip,target=/etc/pip.conf pip install" in called
+    assert (
+        "RUN --mount=type=secret,id=pip,target=/etc/pip.conf,required=true,mode=0444 pip in"
+        in called
+    )
     commands = [each for each in called.splitlines() if each.startswith("docker ")]
     assert not [each for each in (*commands, process.stdout, process.stderr) if login in each]

@@ -17,6 +17,7 @@ from shoal.settings.key_policy import organisation_key_policy
 from shoal.settings.loading.consumers import Consumer
 from shoal.settings.names import Names
 from shoal.verbs.doctor.findings import State
+from shoal.verbs.doctor.key_policy_check import KeyPolicy, Use
 from shoal.verbs.doctor.organisation_check import key_findings
 from tests.verbs.test_doctor import changed, examined
 
@@ -155,6 +156,26 @@ def test_the_organisations_key_must_allow_the_consumers_that_there_are(
     (finding,) = key_findings(target, changed(organisation={"kms_key_arn": arn}), [CONSUMER])
     assert finding.state is state
     assert (f"DecryptSealedArchives for {ROLE}" in finding.message) == (state is State.FAILED)
+
+
+@pytest.mark.parametrize(
+    ("operator", "role", "allowed"),
+    [
+        ("ArnLike", "shoal-*", True),
+        ("ArnLike", "*", True),
+        ("ArnEquals", "shoal-mnist-dev-us-east-1-training", True),
+        ("ForAnyValue:ArnLike", "other", False),
+        ("ArnEqualsIfExists", "other", False),
+    ],
+)
+def test_a_key_for_other_roles_of_the_account_is_not_for_ours(
+    operator: str, role: str, allowed: bool
+) -> None:
+    account, named = "arn:aws:iam::111122223333", f"arn:aws:iam::111122223333:role/{role}"
+    condition = {operator: {"aws:PrincipalArn": named}}
+    root = {"Effect": "Allow", "Principal": {"AWS": f"{account}:root"}, "Action": "kms:*"}
+    use = Use("AWS", f"{account}:root", "kms:Decrypt", roles=f"{account}:role/shoal-mnist-*")
+    assert KeyPolicy(({**root, "Condition": condition},)).allows(use) is allowed
 
 
 @pytest.mark.parametrize("form", ["arn", "id", "alias/lake", "alias-arn", "alias/other"])

@@ -116,14 +116,16 @@ def ami_of(instance_type: str, image_uri: str) -> str | None:
     return [ami for ami, cuda in tables.inference_amis().items() if cuda[:2] == generation][-1]
 
 
-def content_tag(name: str, region: str, root: Path) -> str:
-    """Return the tag of the image that the recipe of the repository at `root` gives in `region`.
+def content_tag(name: str, region: str, root: Path, index: str = "") -> str:
+    """Return the tag of the image that the recipe of the repository at `root` gives in `region`,
+    with packages of the organisation's `index`.
 
     Raises UnknownRecipeError.
     """
     digest = hashlib.sha256()
     for key, value in sorted(build_arguments(name, region).items()):
         digest.update(f"{key}={value}\n".encode())
+    digest.update(f"index={index}\n".encode() if index else b"")
     files = folder(name, root)
     for path in sorted(files.rglob("*"), key=lambda path: path.relative_to(files).as_posix()):
         if path.is_file() and "__pycache__" not in path.parts:

@@ -41,6 +41,11 @@ class PackageIndex(Settings):
     """Name of the index's secret in Secrets Manager."""
 
     @property
+    def place(self) -> str:
+        """Return where it is, which an image that was built from it depends on."""
+        return self.codeartifact or self.url or ""
+
+    @property
     def domain_arn(self) -> str:
         """Return the ARN of the domain that the repository is in: tokens are for domains."""
         place, _, path = str(self.codeartifact).partition(":repository/")

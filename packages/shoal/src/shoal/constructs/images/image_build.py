@@ -18,7 +18,7 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
-from shoal.constructs.images.index_login import BUILD_OPTION, index_login
+from shoal.constructs.images.index_login import BUILD_OPTION, BUILD_S, index_login
 from shoal.constructs.roles.actor_role import ActorRole
 from shoal.launch import recipes, tables
 from shoal.settings.names import BUILDERS, Names
@@ -47,8 +47,9 @@ class ImageBuild(Construct):
         self._names, self._image, self._key = names, image, key
         self._project_name, self._actor = names.build_project(use), BUILDERS[use]
         self._region = names.environment.region
+        index = names.environment.organisation.package_index
         self.parameter = names.image_parameter(
-            image, recipes.content_tag(image, self._region, root)
+            image, recipes.content_tag(image, self._region, root, index.place if index else "")
         )
         self._source = assets.Asset(
             self,
@@ -101,7 +102,7 @@ class ImageBuild(Construct):
                 )
             ),
             concurrent_build_limit=1,
-            timeout_in_minutes=120,
+            timeout_in_minutes=BUILD_S // 60,
             queued_timeout_in_minutes=60,
         )
 

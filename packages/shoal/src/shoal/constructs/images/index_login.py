@@ -8,6 +8,8 @@ import shlex
 
 from shoal.settings.package_index import PackageIndex
 
+BUILD_S = 7200
+"""How long a build may take, and a token of CodeArtifact's is good for."""
 BUILD_OPTION = '--secret id=pip,src="$settings"'
 """How `docker build` gets it."""
 _LOGIN = """\
@@ -28,12 +30,13 @@ def index_login(index: PackageIndex | None) -> str:
     """
     if index is None:
         return ""
-    mount = "--mount=type=secret,id=pip,target=/etc/pip.conf"
+    # who cannot read it would install from the public index
+    mount = "--mount=type=secret,id=pip,target=/etc/pip.conf,required=true,mode=0444"
     lines = [
         *(_of_codeartifact(index.codeartifact) if index.codeartifact else _of_url(index)),
         "settings=$(mktemp)",
         'printf \'[global]\\nindex-url = %s\\n\' "$scheme://$login$place" > "$settings"',
-        f"sed -i 's#^RUN #RUN {mount} #' Dockerfile",
+        f"sed -i -E 's#^[[:space:]]*run[[:space:]]#RUN {mount} #I' Dockerfile",
     ]
     return "\n  ".join([*lines, ""])
 
@@ -43,7 +46,7 @@ def _of_codeartifact(arn: str) -> list[str]:
     _, domain, repository = path.split("/")
     of = ["--region", region, "--domain", domain, "--domain-owner", owner, "--output", "text"]
     ask = ["aws", "codeartifact"]
-    token = [*ask, "get-authorization-token", *of, "--duration-seconds", "1800"]
+    token = [*ask, "get-authorization-token", *of, "--duration-seconds", str(BUILD_S)]
     place = [*ask, "get-repository-endpoint", *of, "--repository", repository, "--format", "pypi"]
     return [
         f"token=$({shlex.join([*token, '--query', 'authorizationToken'])})",

@@ -261,8 +261,10 @@ def install() -> None:
     program = [sys.executable, "-I", str(HERE / "install.py")]
     done = subprocess.run(program, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
     if done.returncode:
-        reason = done.stdout.decode(errors="replace").strip()[-900:] or f"exit {done.returncode}"
-        reason = f"PackageIndexError: requirements.txt was not installed: {reason}"
+        text = done.stdout.decode(errors="replace").strip() or f"exit {done.returncode}"
+        cause, _, more = text.partition("\n")
+        reason = f"PackageIndexError: requirements.txt was not installed: {cause[:300]}"
+        reason = f"{reason}\n{more[-600:]}".strip()
         with suppress(OSError), Path(place(dict(os.environ))["failure"]).open("x") as file:
             file.write(reason)
         raise SystemExit(reason)

@@ -188,7 +188,12 @@ def _notices(environment: Environment, launch: Launch) -> Iterator[str]:
             f"organisation.package_index.url: the VPC needs a way to {index.url}, which nothing"
             " here makes"
         )
-    elif network.existing and needs_index:
+    if index and index.url and environment.built_images:
+        yield Risk(
+            "organisation.package_index.url: images are built outside of the VPC, and ask"
+            f" {index.url} from there"
+        )
+    if network.existing and needs_index and not (index and index.url):
         yield Risk(
             "requirements.txt is installed at the start of a job: the existing VPC needs a way to a"
             " package index"

@@ -132,9 +132,10 @@ def remove_parameters(target: Target, path: str) -> None:
 
 def built_images(environment: Environment, target: Target, root: Path) -> tuple[Image, ...]:
     """Return the images that the environment of the repository at `root` wants built."""
-    names = Names(environment)
+    names, index = Names(environment), environment.organisation.package_index
+    place = index.place if index else ""
     tags = {
-        use: (recipe, recipes.content_tag(recipe, environment.region, root))
+        use: (recipe, recipes.content_tag(recipe, environment.region, root, place))
         for use, recipe in environment.built_images.items()
     }
     return tuple(

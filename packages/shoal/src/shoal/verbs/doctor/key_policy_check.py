@@ -61,7 +61,7 @@ class KeyPolicy:
             each["Effect"] == "Allow"
             and own & _principals(each.get("Principal"), use.kind)
             and _is_about(each, use.action)
-            and _is_for(each, use.role_arn)
+            and _is_for(each, use)
             for each in self.statements
         ) and all(each.get("Condition") for each in self.denials(use))
 
@@ -97,12 +97,13 @@ def _is_about(statement: Statement, action: str) -> bool:
     return is_named != ("NotAction" in statement)
 
 
-def _is_for(statement: Statement, role_arn: str) -> bool:
-    conditions = _role_conditions(statement) if role_arn else {}
-    return all(
-        any(fnmatchcase(role_arn, each) for each in arns)
-        for operator, arns in conditions.items()
-        if operator in _EQUAL
+def _is_for(statement: Statement, use: Use) -> bool:
+    """Return whether the conditions name the role, or some that are meant by its pattern."""
+    role = use.role_arn or use.roles
+    return not role or all(
+        any(fnmatchcase(role, each) or fnmatchcase(each, role) for each in arns)
+        for operator, arns in _role_conditions(statement).items()
+        if operator.rpartition(":")[2].removesuffix("IfExists") in _EQUAL
     )
 
 
