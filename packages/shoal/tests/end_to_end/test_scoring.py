@@ -57,7 +57,9 @@ def one_bad_file(own: Checkout, names: Names, rows: Path) -> None:
     """Assert that it is refused, and named in the failure where it is there all the same."""
     (rows / "bad.csv").write_text("10,2\n")
     refused = own.run("data", "upload", "late", "--local", "--from", "rows").output
-    assert "rows/score/new.csv: it has 3 columns, and score/bad.csv has 2 columns" in refused
+    assert (
+        "rows/score/new.csv: it has 3 columns, score/bad.csv has 2 columns: one is wrong" in refused
+    )
     place = {"Bucket": names.bucket("data"), "Key": "datasets/late/score/bad.csv"}
     own.local_target.client("s3").put_object(**place, Body=b"10,2\n")
     failed = own.run("score", "late", "--local").output

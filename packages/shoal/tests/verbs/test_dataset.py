@@ -94,7 +94,7 @@ def test_what_was_uploaded_before_and_is_read_too_is_told(target: Target) -> Non
     s3.delete_object(Bucket=bucket, Key=f"{prefix}/train/more/old.csv")
     assert events[-1] == Note(
         f"the job will also read more/old.csv, which was at s3://{bucket}/{prefix}/train/ before:"
-        " delete what it should not read, or name another `data.dataset`"
+        " delete what it should not read (`aws s3 rm`), or name another `data.dataset`"
     )
 
 

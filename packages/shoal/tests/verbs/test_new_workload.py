@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -88,7 +89,22 @@ def test_an_image_whose_python_is_too_old_is_refused(tmp_path: Path) -> None:
 def test_nothing_of_the_templates_own_name_is_left(tmp_path: Path) -> None:
     write_workload(tmp_path, "fresh", "regression")
     texts = [(tmp_path / path).read_text() for path in files(tmp_path)]
-    assert [text for text in texts if "my-model" in text or "my-framework" in text] == []
+    assert [text for text in texts if re.search("my-(model|framework|empty)", text)] == []
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_an_empty_cell_is_nan_where_trees_take_it_and_an_error_elsewhere(
+    tmp_path: Path, framework: str
+) -> None:
+    write_workload(tmp_path, "fresh", "regression", framework)
+    row_of = runpy.run_path(str(tmp_path / f"training_code/fresh/{framework}/table.py"))["row_of"]
+    assert row_of([0, "1.5", 2]) == [0, 1.5, 2]
+    for empty in ("", None):
+        if framework == "pytorch":
+            with pytest.raises(ValueError, match="could not convert"):
+                row_of([empty, 1, 2])
+        else:
+            assert str(row_of([empty, 1, 2])) == "[nan, 1.0, 2.0]"
 
 
 def test_the_longest_name_has_an_environment(tmp_path: Path) -> None:

@@ -190,14 +190,15 @@ def upload_folder(
     count = _upload(target, folder, paths, uri, there, report)
     for name in empty:
         report(Note(f"no files are at {uri}/{name}/ yet; `--from` a folder with {name}/ has some"))
-    for name in channels.keys() - {ROWS}:
+    for name in channels:
         before = {key.removeprefix(f"{name}/") for key in there if key.startswith(f"{name}/")}
         if files[name] and (others := before - {*files[name]}):
             more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+            who = "what scores" if name == ROWS else "the job"
             report(
                 Note(
-                    f"the job will also read {min(others)}{more}, which was at {uri}/{name}/"
-                    " before: delete what it should not read, or name another `data.dataset`"
+                    f"{who} will also read {min(others)}{more}, which was at {uri}/{name}/ before:"
+                    " delete what it should not read (`aws s3 rm`), or name another `data.dataset`"
                 )
             )
     return count

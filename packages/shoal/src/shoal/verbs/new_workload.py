@@ -45,6 +45,7 @@ MAX_NAME_CHARACTERS = 20
 _NAME = re.compile("[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _NAME_THERE, _FRAMEWORK_THERE, _OPTION_THERE = "my-model", "my-framework", "    my-option: 0\n"
 """What the templates say instead of the workload's name and framework, and a trainer's option."""
+_EMPTY_THERE = "my-empty"
 
 
 def write_workload(
@@ -98,7 +99,9 @@ def workload_files(name: str, kind: str, framework: str = DEFAULT_FRAMEWORK) -> 
                 path = file.relative_to(folder).as_posix()
                 if path not in {_ENVIRONMENT, SETTINGS}:
                     path = f"{FOLDER}/{name}/{path.replace('source/', f'{framework}/')}"
-                files[path] = _filled(file, name, kind).replace(_FRAMEWORK_THERE, framework)
+                text = _filled(file, name, kind).replace(_FRAMEWORK_THERE, framework)
+                empty = "" if framework == DEFAULT_FRAMEWORK else "nan"  # trees take none
+                files[path] = text.replace(_EMPTY_THERE, empty)
     return files
 
 

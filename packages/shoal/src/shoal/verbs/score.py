@@ -11,7 +11,7 @@ from shoal.aws.objects import has_files, object_at, objects_at
 from shoal.errors import DatasetError, NotFoundError, UsageError
 from shoal.pipelines.scoring import FIND, SCORE
 from shoal.settings.loading.loader import environment_file
-from shoal.settings.sections.scoring import FOLDER, VERSION_PARAMETER
+from shoal.settings.sections.scoring import FOLDER, VERSION_PARAMETER, Scoring
 from shoal.verbs.workspace import Session
 
 _SHOWN_ROWS, _READ_BYTES = 5, 4096
@@ -36,7 +36,16 @@ class Scored:
         """Return what a person reads."""
         when = f", {self.scored_at.astimezone():%Y-%m-%d %H:%M:%S}" if self.scored_at else ""
         first = f"version {self.version} scored {self.objects} object(s){when}: {self.uri}"
-        return [first, *self.rows]
+        more = f"the first rows of one; all of them: `aws s3 cp --recursive {self.uri} scored/`"
+        return [first, *self.rows, more]
+
+
+def require_section(session: Session) -> Scoring:
+    """Return the section `scoring`. Raises UsageError without one."""
+    if (scoring := session.environment.scoring) is None:
+        file = environment_file(session.environment.name)
+        raise UsageError(f"{file} has no section `scoring`: add one; see `shoal docs how-to/score`")
+    return scoring
 
 
 def start(session: Session, version: int | None) -> str:
@@ -45,10 +54,7 @@ def start(session: Session, version: int | None) -> str:
     Raises UsageError without `scoring`, and for a version that is not approved.
     Raises NothingToPromoteError where none is approved, DatasetError where there are no rows.
     """
-    scoring, names = session.environment.scoring, session.names
-    if scoring is None:
-        file = environment_file(session.environment.name)
-        raise UsageError(f"{file} has no section `scoring`: add one; see `shoal docs how-to/score`")
+    scoring, names = require_section(session), session.names
     target, group, wanted = session.target, names.model_package_group, version or scoring.version
     entries = [(registry.version_of(arn), word) for arn, word in registry.versions(target, group)]
     approved = [number for number, word in entries if word == registry.APPROVED]
@@ -70,6 +76,7 @@ def scored_by(session: Session, execution: str) -> tuple[Execution, str]:
 
     Raises NotFoundError, and UsageError for one that has not succeeded.
     """
+    require_section(session)
     own, arguments = session.scoring, session.arguments
     known = {
         str(each["PipelineExecutionArn"]): str(each["PipelineExecutionStatus"])

@@ -31,7 +31,7 @@ def require_rows(folder: Path, files: Iterable[str], scoring: Scoring) -> None:
                 columns = _columns(file.read(_HEAD_BYTES), scoring)
             first = first if first[1] else (name, columns)
             differs = columns and columns != first[1]
-            why = f"it has {columns}, and {first[0]} has {first[1]}" if differs else ""
+            why = f"it has {columns}, {first[0]} has {first[1]}: one is wrong" if differs else ""
         except (OSError, ValueError, csv.Error) as error:
             why = str(error)
         if why:

@@ -11,6 +11,7 @@ from typing import Any
 
 FEATURES = ("distance_km", "stops", "load_kg")
 TEXTS: tuple[str, ...] = ()  # features that are no numbers: model.py encodes them
+EMPTY = "my-empty"  # what an empty cell of a number is: "nan", or "" to refuse it
 TARGET = "minutes"
 
 
@@ -35,15 +36,15 @@ def read(folder: Path) -> tuple[list[list[float]], list[float]]:
 
 def row_of(cells: list[Any]) -> list[Any]:
     """Return a row of a table or of a request, in the order of FEATURES."""
-    return [x if name in TEXTS else float(x) for name, x in zip(FEATURES, cells, strict=True)]
+    pairs = zip(FEATURES, cells, strict=True)
+    return [x if name in TEXTS else float(EMPTY if x in ("", None) else x) for name, x in pairs]
 
 
 def measure(outputs: list[list[float]], targets: list[float]) -> dict[str, float]:
     """Return the numbers that the gates of workload.yaml judge."""
     mean = sum(targets) / len(targets)
-    residual = sum(
-        (answer(output) - target) ** 2 for output, target in zip(outputs, targets, strict=True)
-    )
+    pairs = zip(outputs, targets, strict=True)
+    residual = sum((answer(output) - target) ** 2 for output, target in pairs)
     total = sum((target - mean) ** 2 for target in targets)
     return {
         "rmse": (residual / len(targets)) ** 0.5,
