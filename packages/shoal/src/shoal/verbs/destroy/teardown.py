@@ -193,7 +193,8 @@ class Teardown:
             schedules = Schedules(each.target, each.names)
             for schedule in schedules.all():
                 if not schedule.paused:
-                    self.report(Note(f"pausing schedule {schedule.name}"))
+                    again = f"shoal schedule resume {each.names.environment.name} {schedule.name}"
+                    self.report(Note(f"pausing schedule {schedule.name}; again by `{again}`"))
                     schedules.set_paused(schedule.name, True)
         return pipelines
 
