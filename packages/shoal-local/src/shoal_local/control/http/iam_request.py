@@ -37,11 +37,7 @@ class Question:
     resource: str = ANY
     context: Mapping[str, ContextValue] = field(default_factory=dict)
     source: str = ""
-
-    @property
-    def implied(self) -> bool:
-        """Whether AWS asks this for what it does itself in the caller's name."""
-        return bool(self.source)
+    """What AWS does itself in the caller's name, if it asks this for that."""
 
     @property
     def service(self) -> str:
