@@ -117,7 +117,7 @@ class Requests:
         }
         variables = fabric.environment(settings) | secrets.variables(settings.secrets)
         index = self.environment.organisation.package_index
-        if index and index.url:  # whoever calls pip asks there; a password is in no variable
+        if index and index.url:  # for a script's own pip, too; a password is in no variable
             variables = {"PIP_INDEX_URL": index.url} | variables
         if variables:
             request["Environment"] = variables

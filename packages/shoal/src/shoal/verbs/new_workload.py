@@ -46,6 +46,7 @@ _NAME = re.compile("[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _NAME_THERE, _FRAMEWORK_THERE, _OPTION_THERE = "my-model", "my-framework", "    my-option: 0\n"
 """What the templates say instead of the workload's name and framework, and a trainer's option."""
 _EMPTY_THERE = "my-empty"
+"""What they say instead of an empty cell: trees take NaN, a network takes none."""
 
 
 def write_workload(
@@ -99,12 +100,11 @@ def workload_files(name: str, kind: str, framework: str = DEFAULT_FRAMEWORK) -> 
                 path = file.relative_to(folder).as_posix()
                 if path not in {_ENVIRONMENT, SETTINGS}:
                     path = f"{FOLDER}/{name}/{path.replace('source/', f'{framework}/')}"
-                text = _filled(file, name, kind).replace(_FRAMEWORK_THERE, framework)
-                empty = "" if framework == DEFAULT_FRAMEWORK else "nan"  # trees take none
-                files[path] = text.replace(_EMPTY_THERE, empty)
+                files[path] = _filled(file, name, kind, framework)
     return files
 
 
-def _filled(file: Path, name: str, kind: str) -> str:
+def _filled(file: Path, name: str, kind: str, framework: str) -> str:
     text = file.read_text(encoding="utf-8").replace(_OPTION_THERE, _OPTIONS.get(kind, ""))
-    return text.replace(_NAME_THERE, name)
+    text = text.replace(_NAME_THERE, name).replace(_FRAMEWORK_THERE, framework)
+    return text.replace(_EMPTY_THERE, "" if framework == "pytorch" else "nan")

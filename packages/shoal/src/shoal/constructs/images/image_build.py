@@ -173,7 +173,7 @@ class ImageBuild(Construct):
             parameter=self.parameter,
             key=self._key.key_arn,
         )
-        role.allow_index()
+        role.allow_secrets_and_index()
         if names.environment.workload_tags:
             role.allow_part("tag-image", parameter=self.parameter)
         return role

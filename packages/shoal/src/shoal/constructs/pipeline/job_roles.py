@@ -144,7 +144,7 @@ class JobRoles(Construct):
         self._write(role, "training")
         role.allow_part("checkpoints", folder=self._names.folder("checkpoints"))
         role.allow_part("code", code=self._code)
-        role.allow_index(environment.training.secrets.values())
+        role.allow_secrets_and_index(environment.training.secrets.values())
         if environment.training.framework is Framework.TENSORFLOW:
             role.allow_part("locate-artifacts")
         if environment.training.capacity.remote_debug:

@@ -59,8 +59,8 @@ class ActorRole(StatedRole):
             )
         )
 
-    def allow_index(self, secrets: Iterable[str] = ()) -> None:
-        """Allow what the organisation's package index takes, and reading `secrets` besides."""
+    def allow_secrets_and_index(self, secrets: Iterable[str] = ()) -> None:
+        """Allow reading `secrets`, and what the organisation's package index takes."""
         index = self._names.environment.organisation.package_index
         if index and index.codeartifact:
             self.allow_part("package-index", repository=index.codeartifact, domain=index.domain_arn)

@@ -193,8 +193,8 @@ class Teardown:
             schedules = Schedules(each.target, each.names)
             for schedule in schedules.all():
                 if not schedule.paused:
-                    again = f"shoal schedule resume {each.names.environment.name} {schedule.name}"
-                    self.report(Note(f"pausing schedule {schedule.name}; again by `{again}`"))
+                    again = "`shoal schedule resume` starts it again"
+                    self.report(Note(f"pausing schedule {schedule.name}; {again}"))
                     schedules.set_paused(schedule.name, True)
         return pipelines
 
