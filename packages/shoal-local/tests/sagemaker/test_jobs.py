@@ -5,13 +5,18 @@ from __future__ import annotations
 import importlib
 import runpy
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
+import boto3
+import moto
 import pytest
+from botocore.config import Config
 
 from shoal_local.sagemaker.container import host
 from shoal_local.sagemaker.jobs.base.job import failure_reason
+from shoal_local.sagemaker.jobs.base.logs import LogStreams
 from shoal_local.sagemaker.jobs.training.metrics import Metrics
 
 INSIDE = Path(host.__file__).parent / "inside"
@@ -74,3 +79,31 @@ def test_a_model_whose_code_does_not_name_pytorch_does_not_wait_for_it(
         (tmp_path / "inference.py").write_text(code)
     needs_pytorch: Any = runpy.run_path(str(INSIDE / "serve_model.py"))["needs_pytorch"]
     assert needs_pytorch(tmp_path) is needed
+
+
+@moto.mock_aws
+def test_a_log_is_delivered_whole_though_the_clock_steps_back(tmp_path: Path) -> None:
+    logs = boto3.client("logs", region_name="us-east-1")
+    base = time.time()
+    ticks = iter([base, base, base - 0.5, base + 0.1])
+    stream = LogStreams(logs, "jobs", "job", tmp_path / "log", lambda: next(ticks))
+    for line in ("first", "second", "third"):
+        stream.write("algo-1", line)
+    stream.close()
+    stream.write("algo-1", "after the end")
+    name = {"logGroupName": "jobs", "logStreamName": f"job/algo-1-{int(base)}"}
+    events = logs.get_log_events(**name, startFromHead=True)["events"]
+    assert [each["message"] for each in events] == ["first", "second", "third"]
+    assert stream.tail(9) == ["algo-1 first", "algo-1 second", "algo-1 third"]
+
+
+def test_a_log_that_is_refused_says_so_in_its_file(tmp_path: Path) -> None:
+    values = {"aws_access_key_id": "key", "aws_secret_access_key": "secret"}
+    config = Config(region_name="us-east-1", retries={"total_max_attempts": 1})
+    logs = boto3.client("logs", endpoint_url="http://127.0.0.1:1", config=config, **values)
+    stream = LogStreams(logs, "jobs", "job", tmp_path / "log")
+    stream.write("algo-1", "first")
+    stream.close()
+    first, refusal = stream.tail(9)
+    assert first == "algo-1 first"
+    assert "has not all lines: Could not connect to the endpoint URL" in refusal

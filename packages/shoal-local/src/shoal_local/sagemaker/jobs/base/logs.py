@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,16 @@ _MAX_EVENT_BYTES = 250_000
 
 class LogStreams:
     """Writes one log stream per host, `PREFIX/HOST-EPOCH` in the group; `HOST/data-log` goes behind
-    it. `close()` flushes.
+    it. `close()` flushes; what comes after it is not the job's.
     """
 
-    def __init__(self, logs: Any, group: str, prefix: str, file: Path) -> None:
-        self._logs, self._group, self._prefix = logs, group, prefix
-        self._epoch = int(time.time())
+    def __init__(
+        self, logs: Any, group: str, prefix: str, file: Path, now: Callable[[], float] = time.time
+    ) -> None:
+        self._logs, self._group, self._prefix, self._now = logs, group, prefix, now
+        self._epoch, self._at_ms = int(now()), 0
         self._streams: set[str] = set()
+        self._incomplete: set[str] = set()
         self._queue: queue.SimpleQueue[tuple[str, int, str] | None] = queue.SimpleQueue()
         self._file = file.open("a", encoding="utf-8", buffering=1)
         self._writing, self._closing = threading.Lock(), threading.Event()
@@ -35,9 +39,11 @@ class LogStreams:
     def write(self, host: str, line: str) -> None:
         """Write one line of a host; may be called from any thread."""
         with self._writing:
-            if not self._file.closed:
+            if not self._closing.is_set():
                 self._file.write(f"{host} {line}\n")
-        self._queue.put((host, int(time.time() * 1000), line[:_MAX_EVENT_BYTES] or " "))
+                # a batch out of order is refused as a whole, and a clock may step back
+                self._at_ms = max(self._at_ms, int(self._now() * 1000))
+                self._queue.put((host, self._at_ms, line[:_MAX_EVENT_BYTES] or " "))
 
     def notice(self, line: str) -> None:
         """Write a line of ours, in a stream that is not a host's."""
@@ -55,8 +61,9 @@ class LogStreams:
         return text.splitlines()[-lines:]
 
     def close(self) -> None:
-        self._queue.put(None)
-        self._closing.set()
+        with self._writing:
+            self._queue.put(None)
+            self._closing.set()
         self._thread.join(timeout=30)
         with self._writing:
             self._file.close()
@@ -95,8 +102,12 @@ class LogStreams:
             self._logs.put_log_events(
                 logGroupName=self._group, logStreamName=stream, logEvents=events
             )
-        except (ClientError, BotoCoreError):
-            pass  # a job does not fail because its log cannot be delivered; the file has it all
+        except (ClientError, BotoCoreError) as error:
+            # a job does not fail because its log cannot be delivered; the file has it all
+            with self._writing:
+                if stream not in self._incomplete and not self._file.closed:
+                    self._file.write(f"emulator {stream} has not all lines: {error}\n")
+            self._incomplete.add(stream)
 
     def _create(self, stream: str) -> None:
         for create, names in (
