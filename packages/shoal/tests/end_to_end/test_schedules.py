@@ -137,13 +137,19 @@ def test_it_starts_executions_again_and_again_and_never_two_at_once(account: Acc
     assert all(ended <= began for (_, ended), (began, _) in itertools.pairwise(spans))
 
 
-def test_each_was_started_by_the_schedule_with_its_parameters(account: Account) -> None:
+def test_each_was_started_by_the_schedule_with_its_parameters(
+    root: Path, account: Account, capsys: pytest.CaptureFixture[str]
+) -> None:
     (*_, first) = eventually(lambda: executions(account), 60.0)
     given = account.client("sagemaker").list_pipeline_parameters_for_execution(
         PipelineExecutionArn=first["PipelineExecutionArn"]
     )
     assert first["PipelineExecutionDisplayName"].startswith("often-20")
     assert {"Name": "Epochs", "Value": "3"} in given["PipelineParameters"]
+    assert main(["--root", str(root), "status", "dev", "--local"]) == 0
+    run = first["PipelineExecutionArn"].rpartition("/")[2]
+    (row,) = (row for row in capsys.readouterr().out.splitlines() if row.startswith(run))
+    assert row.endswith(first["PipelineExecutionDisplayName"])
 
 
 def test_what_came_while_one_ran_started_nothing_and_says_so(account: Account) -> None:

@@ -158,12 +158,16 @@ def _print_trainings(session: Session, execution: Execution) -> None:
 
 
 def _executions(session: Session) -> list[dict[str, str]]:
-    """Return id, status and start of each execution, newest first; none if nothing is deployed."""
+    """Return id, status, start and name of each execution, newest first; none before a deployment.
+
+    One that a schedule or a manifest started is named after it.
+    """
     return [
         {
             "execution": str(each["PipelineExecutionArn"]).rpartition("/")[2],
             "status": each["PipelineExecutionStatus"],
             "started_at": each["StartTime"].astimezone(UTC).isoformat(timespec="milliseconds"),
+            "name": each.get("PipelineExecutionDisplayName", ""),
         }
         for each in session.pipeline.executions()
     ]
@@ -190,10 +194,11 @@ def _print_table(session: Session, title: str) -> None:
             f" {'score' if session.scores else 'run'} {session.arguments}`"
         )
         return
-    rows = [("execution", "status", "started")]
+    rows = [("execution", "status", "started", "name")]
     for each in executions:
         started_at = datetime.fromisoformat(each["started_at"]).astimezone()
-        rows.append((each["execution"], each["status"], f"{started_at:%Y-%m-%d %H:%M:%S}"))
+        at = f"{started_at:%Y-%m-%d %H:%M:%S}"
+        rows.append((each["execution"], each["status"], at, each["name"]))
     tell("\n".join(columns(rows)))
 
 
