@@ -27,10 +27,9 @@ import torch
 from common import checkpoint, cpu, precision
 from common.archive import save_code
 from common.averaging import averaged
-from common.fabric import joined_with_proof
 from common.graphed import graphed, new_rate, set_rate
 from common.options import global_batch, parse_run, positive, positive_number, share
-from common.ranks import Ranks
+from common.ranks import Ranks, joined
 from common.stopping import EXIT_CODE, StopRequest
 from data import Digits
 from model import NETWORK_VERSION, new_network, prepare, save
@@ -134,7 +133,7 @@ class Run:
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
     """Run one rank, from joining the job to leaving it."""
     options = parse_options(arguments, environ)
-    with joined_with_proof(options.backend, environ) as ranks:
+    with joined(options.backend, environ) as ranks:
         learn(options, ranks)
 
 

@@ -17,7 +17,6 @@ from typing import Any
 import common.quick_torch  # noqa: F401 (before the others)
 import horovod.torch as hvd
 import torch
-from common import fabric
 from common.ranks import Ranks, choose_device, share_cores
 from train import finish, parse_options, resume, set_up, train
 
@@ -33,7 +32,6 @@ class HorovodRanks(Ranks):
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
     """Run one rank, from joining the job to leaving it."""
     options = parse_options(arguments, environ)
-    fabric.listen()
     hvd.init()
     try:
         device = choose_device(hvd.local_rank())
@@ -41,7 +39,6 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
             share_cores(hvd.local_size(), environ)
         place = (hvd.rank(), hvd.size(), hvd.local_rank(), hvd.local_size())
         ranks = HorovodRanks(*place, "horovod", device)
-        fabric.prove(ranks, environ)
         run = set_up(options, ranks)
         # A new optimizer, without the state of the first: a checkpoint is read afterwards.
         named = run.network.named_parameters()

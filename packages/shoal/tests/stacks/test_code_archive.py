@@ -206,12 +206,12 @@ def test_the_commit_of_a_run_is_the_one_that_has_the_very_files_of_its_archive(
         watched = deterministic_tar(tmp_path / CODE, {**watch.sources(), **files})
         assert (case, found(watched) is not None) == (case, case == "ours")
     commit(f"{CODE}/requirements.txt", "einops")
-    moved = {watch.MOVED: b"einops", watch.CONFIG: _CONFIG}
-    installing = deterministic_tar(tmp_path / CODE, {**watch.sources(installs=True), **moved})
+    moved = {watch.MOVED: b"einops", watch.CONFIG: b'{"index": {}, "script": "train.py"}'}
+    installing = deterministic_tar(tmp_path / CODE, {**watch.sources(["index"]), **moved})
     assert found(installing) is not None
     with tarfile.open(fileobj=io.BytesIO(installing)) as opened:
         assert "requirements.txt" not in opened.getnames()
-    other = {**watch.sources(installs=True), **moved, watch.MOVED: b"another"}
+    other = {**watch.sources(["index"]), **moved, watch.MOVED: b"another"}
     assert found(deterministic_tar(tmp_path / CODE, other)) is None
     # tar and AWS's toolkit unpack what is before the first end, and nothing behind it
     with pytest.raises(ArchiveError, match=r"it has two files train\.py"):

@@ -86,7 +86,7 @@ def test_pip_finds_the_password_in_its_file_and_the_log_has_it_in_no_form(
 def test_one_rank_of_a_host_installs_and_the_others_wait(tmp_path: Path, version: str) -> None:
     (tmp_path / watch.FOLDER).mkdir()
     with private_index() as url:
-        files = {**watch.sources(installs=True), watch.MOVED: f"{PACKAGE}=={version}\n".encode()}
+        files = {**watch.sources(["index"]), watch.MOVED: f"{PACKAGE}=={version}\n".encode()}
         files[watch.CONFIG] = json.dumps({"index": {"url": url, "region": "us-east-1"}}).encode()
         for name, content in files.items():
             (tmp_path / name).write_bytes(content)

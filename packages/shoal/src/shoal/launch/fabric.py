@@ -9,7 +9,6 @@ from typing import Any
 
 from shoal.launch.errors import Risk
 from shoal.launch.mpi_options import variables_in
-from shoal.launch.source_code import SourceCode
 from shoal.settings.parsing.errors import Problem
 from shoal.settings.parsing.yaml_file import read_table
 from shoal.settings.settings import Training
@@ -17,7 +16,6 @@ from shoal.settings.settings import Training
 PROVIDER = "FI_PROVIDER"
 REQUIRE = "SHOAL_REQUIRE_EFA"
 """The variable by which a script knows that it has to prove EFA, or end."""
-LOG = "NCCL_DEBUG_FILE"
 _NETWORK = "NCCL_NET"
 _NETWORKS = ("AWS Libfabric", "Libfabric", "OFI")
 """Names of aws-ofi-nccl's network, over the years; NCCL compares without case."""
@@ -67,8 +65,8 @@ def environment(training: Training) -> dict[str, str]:
     return variables(training.instance_type) | training.environment | required
 
 
-def problems(training: Training, code: SourceCode) -> Iterator[Problem]:
-    """Yield why a job with this code that requires EFA would always fail, or would not look."""
+def problems(training: Training, *, is_looked_at: bool) -> Iterator[Problem]:
+    """Yield why a job that requires EFA would always fail, or why nothing would look."""
     if not training.require_efa:
         return
     key, types = "training.require_efa", efa_instance_types()
@@ -79,12 +77,13 @@ def problems(training: Training, code: SourceCode) -> Iterator[Problem]:
         )
         advice = "choose one of them, or leave require_efa out"
         yield Problem(key, message, advice, True, ("training.instance_type",))
-    elif code.folder and not code.says(REQUIRE):
+    elif not is_looked_at:
         message = (
-            f"no script in {training.source_dir} reads {REQUIRE} to look which network it uses, so"
-            " nothing would be required"
+            f"nothing in the job would look which network it uses: our watch does in PyTorch's"
+            f" images with Python 3.9 or later, and no script in {training.source_dir} reads"
+            f" {REQUIRE}"
         )
-        advice = "let it look (`shoal docs bring-your-model`), or leave require_efa out"
+        advice = "let a script look (`shoal docs bring-your-model`), or leave require_efa out"
         related = ("training.source_dir", "training.framework")
         yield Problem(key, message, advice, True, related)
     else:
@@ -112,9 +111,6 @@ def _opposing(environment: Mapping[str, str]) -> Iterator[tuple[str, str, str, s
         yield PROVIDER, provider, off, f"remove {PROVIDER}"
     if (network := environment.get(_NETWORK, "OFI")).lower() not in networks:
         yield _NETWORK, network, off, f"remove {_NETWORK}"
-    if "%p" not in (log := environment.get(LOG, "%p")):
-        why = "is the same for all processes, and each must read what its own NCCL says"
-        yield LOG, log, why, f"remove {LOG}, write %p into it as in /tmp/nccl.%h.%p.log"
 
 
 def notices(training: Training) -> Iterator[str]:

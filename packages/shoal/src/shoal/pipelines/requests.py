@@ -36,8 +36,8 @@ FABRIC_METRICS = {
     "fabric:efa": "efa=([01])",
     "fabric:allreduce_gigabytes_per_second": f"allreduce_gigabytes_per_second={_NUMBER}",
 }
-"""CloudWatch metric to the part of a log line (of rank 0) that has its value: what a script that
-calls `fabric.prove` prints, whatever it trains.
+"""CloudWatch metric to the part of a log line (of rank 0) that has its value: what the watch's
+network.py prints, whatever is trained.
 """
 
 

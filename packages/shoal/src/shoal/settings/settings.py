@@ -195,8 +195,8 @@ class Training(Settings):
     file count too.
     """
     require_efa: bool = False
-    """Fail the job at its start unless EFA carries its traffic; the script has to look, see
-    `shoal docs bring-your-model`.
+    """Fail the job before its script unless EFA carries its traffic; see `shoal docs
+    bring-your-model`.
     """
     environment: dict[str, str] = Field(default_factory=dict)
     """Extra environment variables of the training container.

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from shoal.launch import fabric
-from shoal.launch.source_code import SourceCode, read
+from shoal.launch import fabric, watch
+from shoal.launch.source_code import SourceCode
 from shoal.pipelines.validation.shapes import values_of
-from shoal.settings.frameworks import Framework
 from shoal.settings.settings import Strategy, Training
-from tests.pipelines.launch.shipped import shipped
-from tests.repository import ROOT
 from tests.tables import rows
 
 EFA = {"FI_PROVIDER": "efa", "FI_EFA_USE_HUGE_PAGE": "0"}
@@ -49,47 +45,39 @@ def test_the_containers_environment(keys: dict[str, Any], variables: dict[str, s
     assert fabric.environment(Training(**keys)) == variables
 
 
-@pytest.mark.parametrize(
-    "environment",
-    [
-        {"NCCL_NET": "aws libfabric"},
-        {"NCCL_DEBUG_FILE": "/tmp/mine.%p.log"},
-        {"FI_PROVIDER": "efa"},
-    ],
-)
+@pytest.mark.parametrize("environment", [{"NCCL_NET": "aws libfabric"}, {"FI_PROVIDER": "efa"}])
 def test_variables_with_which_efa_can_be_proven_are_accepted(environment: dict[str, str]) -> None:
     training = Training(require_efa=True, environment=environment)
-    assert list(fabric.problems(training, SourceCode())) == []
+    assert list(fabric.problems(training, is_looked_at=True)) == []
 
 
-def test_efa_is_not_required_of_scripts_that_do_not_look(tmp_path: Path) -> None:
-    training = Training(require_efa=True, source_dir="mine")
-    (tmp_path / "mine").mkdir()
-    (problem,) = fabric.problems(training, read(tmp_path, training))
-    assert problem.message.startswith("no script in mine reads SHOAL_REQUIRE_EFA")
-    (tmp_path / "mine" / "network.py").write_text('REQUIRE = "SHOAL_REQUIRE_EFA"\n')
-    assert list(fabric.problems(training, read(tmp_path, training))) == []
+def test_efa_is_not_required_where_nothing_looks() -> None:
+    (problem,) = fabric.problems(Training(require_efa=True), is_looked_at=False)
+    assert problem.message.startswith("nothing in the job would look which network it uses")
 
 
-@pytest.mark.parametrize(("framework", "problems"), [("pytorch", 0), ("tensorflow", 1)])
-def test_the_shipped_pytorch_scripts_look(framework: str, problems: int) -> None:
-    training = shipped(framework=Framework(framework), require_efa=True)
-    assert len(list(fabric.problems(training, read(ROOT, training)))) == problems
-
-
-def test_what_is_told_is_what_the_script_reads() -> None:
-    assert (
-        f'REQUIRE = "{fabric.REQUIRE}"'
-        in (ROOT / "training_code" / "common" / "fabric.py").read_text()
-    )
+@pytest.mark.parametrize(
+    ("keys", "looks"),
+    [
+        ({}, True),
+        ({"instance_type": "ml.g5.xlarge"}, False),
+        ({"framework": "tensorflow"}, False),
+        ({"framework_version": "1.8.1"}, False),  # Python 3.6
+    ],
+)
+def test_the_watch_looks_with_pytorch_where_there_may_be_efa(
+    keys: dict[str, Any], *, looks: bool
+) -> None:
+    training = Training(stall_s="off", **keys)
+    assert watch.proves_network(training, SourceCode()) is looks
 
 
 @pytest.mark.parametrize(("keys", "message"), rows(__file__, "fabric.yaml", "refused"))
 def test_efa_is_not_required_where_it_cannot_be(keys: dict[str, Any], message: str) -> None:
-    (problem,) = fabric.problems(Training(require_efa=True, **keys), SourceCode())
+    (problem,) = fabric.problems(Training(require_efa=True, **keys), is_looked_at=True)
     assert problem.message.startswith(message)
 
 
 def test_nothing_is_wrong_where_efa_is_not_required() -> None:
     training = Training(instance_type="ml.m5.xlarge", strategy=Strategy.NONE)
-    assert list(fabric.problems(training, SourceCode())) == []
+    assert list(fabric.problems(training, is_looked_at=False)) == []

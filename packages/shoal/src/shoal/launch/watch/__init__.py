@@ -2,19 +2,20 @@
 
 The toolkit starts `run.py` in each rank, as any entry point, and that runs the user's script;
 `judge.py` is the process beside rank 0. See docs/how-to/a-job-that-stands-still.md. Before the
-script, `install.py` installs its requirements where the organisation has a package index.
+script, `install.py` installs its requirements where the organisation has a package index, and
+`network.py` proves which network the ranks have where that may be EFA.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from shoal.launch import tables
+from shoal.launch import fabric, tables
 from shoal.launch.case import Case
-from shoal.launch.source_code import REQUIREMENTS
+from shoal.launch.source_code import REQUIREMENTS, SourceCode
 from shoal.settings.frameworks import Framework
 from shoal.settings.parsing.errors import Problem
 from shoal.settings.settings import Training
@@ -24,24 +25,37 @@ PROGRAM, CONFIG = f"{FOLDER}/run.py", f"{FOLDER}/watch.json"
 MOVED = f"{FOLDER}/{REQUIREMENTS}"
 """Where requirements.txt is in an archive of which the toolkit must not install it."""
 _MIN_PYTHON = "3.9"
+_BEFORE = {"index": "install.py", "network": "network.py"}
+"""Programs that run before the script, by the key of the configuration that asks for each."""
 _TIMES = {"poll_s": 2, "burst_s": 1, "grace_s": 60}
 
 
-def sources(*, installs: bool = False) -> dict[str, bytes]:
-    """Return the programs, by their paths in the archive."""
-    names = ("judge.py", "run.py", *(["install.py"] if installs else []))
+def sources(config: Iterable[str] = ()) -> dict[str, bytes]:
+    """Return the programs that a configuration with these keys needs, by their paths in the
+    archive.
+    """
+    names = ("judge.py", "run.py", *(_BEFORE[key] for key in _BEFORE if key in config))
     programs = (Path(__file__).with_name(name) for name in names)
     return {f"{FOLDER}/{program.name}": program.read_bytes() for program in programs}
 
 
-def starts(case: Case) -> bool:
+def starts(training: Training, code: SourceCode) -> bool:
     """Return whether run.py can start the script: not in images whose Python is too old, nor what
     is started as a module: a package, and any script in XGBoost's image
     (aws/sagemaker-xgboost-container, training.py: `modules.run_module`; read).
     """
-    is_old = case.python is not None and tables.is_older(case.python, _MIN_PYTHON)
-    is_module = case.code.is_package or case.training.framework is Framework.XGBOOST
+    python = tables.python_of(training.framework, training.framework_version)
+    is_old = python is not None and tables.is_older(python, _MIN_PYTHON)
+    is_module = code.is_package or training.framework is Framework.XGBOOST
     return not (is_old or is_module)
+
+
+def proves_network(training: Training, code: SourceCode) -> bool:
+    """Return whether network.py can say which network the ranks have: by PyTorch, where it may be
+    EFA.
+    """
+    is_pytorch = training.framework is Framework.PYTORCH
+    return is_pytorch and fabric.has_efa(training.instance_type) and starts(training, code)
 
 
 def files(case: Case) -> dict[str, bytes]:
@@ -50,7 +64,9 @@ def files(case: Case) -> dict[str, bytes]:
     """
     training, metrics, folder = case.training, case.training.metrics.values(), case.code.folder
     index = case.package_index if case.code.needs_index else None
-    if not starts(case) or (training.stall_s == "off" and index is None):
+    proves = proves_network(training, case.code)
+    is_needed = training.stall_s != "off" or index is not None or proves
+    if not (is_needed and starts(training, case.code)):
         return {}
     progress = [each.regex for each in metrics if each.progress]
     progress = progress or [each.regex for each in metrics]
@@ -59,8 +75,9 @@ def files(case: Case) -> dict[str, bytes]:
     if index and folder:
         config["index"] = {"region": case.region, **index.model_dump(exclude_none=True)}
         moved[MOVED] = (folder / REQUIREMENTS).read_bytes()
-    programs = sources(installs=bool(moved))
-    return {**programs, **moved, CONFIG: json.dumps(config, sort_keys=True).encode()}
+    if proves:
+        config["network"] = {"required": training.require_efa}
+    return {**sources(config), **moved, CONFIG: json.dumps(config, sort_keys=True).encode()}
 
 
 def without(archive: dict[str, bytes]) -> dict[str, bytes]:
@@ -69,13 +86,14 @@ def without(archive: dict[str, bytes]) -> dict[str, bytes]:
     """
     own = {name: content for name, content in archive.items() if not name.startswith(f"{FOLDER}/")}
     try:
-        script = json.loads(archive[CONFIG])["script"]
+        config = json.loads(archive[CONFIG])
+        script = config["script"]
     except (LookupError, TypeError, ValueError):
         return archive
     watch = {name: archive[name] for name in archive.keys() - own.keys() - {CONFIG, MOVED}}
     if installs := MOVED in archive and REQUIREMENTS not in archive:
         own[REQUIREMENTS] = archive[MOVED]
-    is_ours = watch == sources(installs=installs) and installs == (MOVED in archive)
+    is_ours = watch == sources(config) and installs == (MOVED in archive) == ("index" in config)
     return own if is_ours and script in own else archive
 
 

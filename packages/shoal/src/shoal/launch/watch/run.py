@@ -2,7 +2,7 @@
 
 It travels in the code archive, with judge.py and watch.json, which names the script. The script
 never waits for the watch, and runs without one where that fails or Python is older than 3.9. What
-it waits for is install.py, where that is there.
+it waits for is install.py and network.py, where those are there.
 """
 
 from __future__ import annotations
@@ -26,10 +26,12 @@ from contextlib import suppress
 from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 HERE = Path(__file__).resolve().parent
 ANSWER_S, MAX_LINE, MAX_FRAMES = 5, 1000, 40
+NETWORK_S = 600
+"""Seconds that network.py may take; its ranks wait for each other for less."""
 LONG = 4
 """So many budgets may pass without progress where the host of judge.py does not answer."""
 _PHASE = re.compile(r"\b(?:eval|valid|test|compil|checkpoint|sav)", re.IGNORECASE)
@@ -218,7 +220,7 @@ def place(environ: dict[str, str]) -> dict[str, Any]:
     if "OMPI_COMM_WORLD_RANK" in environ:
         rank = int(environ["OMPI_COMM_WORLD_RANK"])
         host = hosts[min(rank // int(environ["OMPI_COMM_WORLD_LOCAL_SIZE"]), len(hosts) - 1)]
-    # four above the job's own port: common/fabric.py meets two above it
+    # four above the job's own port: network.py meets two above it
     port = int(environ.get("MASTER_PORT", "29500")) + 4
     # Open MPI's other hosts have only what the toolkit hands on, which is SM_*
     job = json.loads(environ.get("SM_TRAINING_ENV", "{}")).get("job_name")
@@ -254,29 +256,57 @@ def begin(config: dict[str, Any]) -> Rank:
     return rank
 
 
-def install() -> None:
-    """Let install.py install the requirements, in a process of its own: what it is told to get at
-    them stays there. Raise SystemExit with the reason if it fails, which SageMaker quotes.
+def run_before(program: str, *words: str, timeout_s: float | None = None) -> tuple[bool, str]:
+    """Run a program beside this one, in a process of its own: what it is told and what it loads
+    stays there. Return whether it succeeded, and what it printed.
     """
-    program = [sys.executable, "-I", str(HERE / "install.py")]
-    done = subprocess.run(program, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
-    if done.returncode:
-        text = done.stdout.decode(errors="replace").strip() or f"exit {done.returncode}"
+    command = [sys.executable, "-I", str(HERE / program), *words]
+    pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
+    try:
+        done = subprocess.run(command, check=False, timeout=timeout_s, **pipes)
+    except subprocess.TimeoutExpired:
+        return False, f"no end after {timeout_s:.0f} s"
+    text = done.stdout.decode(errors="replace").strip()
+    return not done.returncode, text or f"exit {done.returncode}" * bool(done.returncode)
+
+
+def fail(reason: str) -> NoReturn:
+    """End with a reason, which SageMaker quotes."""
+    with suppress(OSError), Path(place(dict(os.environ))["failure"]).open("x") as file:
+        file.write(reason)
+    raise SystemExit(reason)
+
+
+def install() -> None:
+    """Let install.py install the requirements, or fail."""
+    is_done, text = run_before("install.py")
+    if not is_done:
         cause, _, more = text.partition("\n")
         reason = f"PackageIndexError: requirements.txt was not installed: {cause[:300]}"
-        reason = f"{reason}\n{more[-600:]}".strip()
-        with suppress(OSError), Path(place(dict(os.environ))["failure"]).open("x") as file:
-            file.write(reason)
-        raise SystemExit(reason)
+        fail(f"{reason}\n{more[-600:]}".strip())
     for folder in site.getsitepackages():  # what a *.pth there names, too
         site.addsitedir(folder)
     importlib.invalidate_caches()
+
+
+def prove_network(*, required: bool) -> None:
+    """Let network.py say which network carries the gradients; fail if it must be EFA and is not."""
+    hosts = len(json.loads(os.environ.get("SM_HOSTS", "[1]")))
+    if hosts == 1 and not required:
+        return
+    is_done, text = run_before("network.py", *["required"] * required, timeout_s=NETWORK_S)
+    if required and not is_done:
+        fail(f"require_efa: {text[:900]}")
+    if text:
+        print(text if is_done else f"fabric=unknown efa=unknown evidence={text[-300:]!r}")
 
 
 def main() -> None:
     config, rank = json.loads((HERE / "watch.json").read_text()), None
     if "index" in config:
         install()
+    if "network" in config:
+        prove_network(required=config["network"]["required"])
     is_watched = config["stall_s"] != "off" and sys.version_info >= (3, 9)
     try:
         rank = begin(config) if is_watched else None

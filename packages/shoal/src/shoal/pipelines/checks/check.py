@@ -119,7 +119,9 @@ def _before_launch(environment: Environment, root: Path | None) -> Iterator[Prob
     yield from pins.problems(environment, root)
     yield from slow_expressions.problems(environment)
     if training.require_efa:
-        yield from fabric.problems(training, source_code.read(root, training))
+        code = source_code.read(root, training)
+        is_looked_at = watch.proves_network(training, code) or code.says(fabric.REQUIRE)
+        yield from fabric.problems(training, is_looked_at=is_looked_at or root is None)
     yield from scoring.problems(
         environment.scoring,
         environment.data.channels,
@@ -235,7 +237,7 @@ def _index(environment: Environment, launch: Launch) -> Iterator[Problem]:
         return
     endpoint, advice = environment.endpoint, "put wheels into the folder and write --no-index and"
     advice += " --find-links for them in requirements.txt, or install the packages in an image"
-    if not watch.starts(case):
+    if not watch.starts(case.training, case.code):
         message = (
             "is for scripts in images of Python 3.9 or later, and what this one starts as a module"
             f" would install requirements.txt before: {case.title} {case.version}"

@@ -1,0 +1,117 @@
+"""A job proves which network carries its gradients, before its script: by what NCCL logged."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from local_kit.runtime import Outcome, Runtime
+from shoal.launch import watch
+from shoal.launch.watch import network
+from shoal.launch.watch.network import Place
+from tests.tables import table
+
+TABLE = table(__file__, "nccl_logs.yaml")
+SAYS_ALL = """
+import dataclasses, os
+import network
+place = network.Place.of(dict(os.environ))
+print(network.look(place, 2, has_gpu=True).evidence + "\\n", end="", flush=True)
+print(f"probed {dataclasses.asdict(network.probe(place, 'gloo', 'cpu'))}\\n", end="", flush=True)
+"""
+
+
+@pytest.mark.parametrize(("logs", "provider", "evidence"), TABLE["proves"])
+def test_the_provider_is_what_nccls_log_proves(
+    logs: list[str], provider: str, evidence: str
+) -> None:
+    read = network.parse("".join(TABLE["logs"][name] for name in logs))
+    assert read.provider == provider
+    assert evidence in read.evidence
+
+
+@pytest.mark.parametrize(
+    ("environ", "place"),
+    [
+        ({}, Place(0, 1, 0, "127.0.0.1", 29502)),
+        (
+            {
+                "RANK": "9",
+                "WORLD_SIZE": "16",
+                "LOCAL_RANK": "1",
+                "MASTER_ADDR": "algo-1",
+                "MASTER_PORT": "7777",
+            },
+            Place(9, 16, 1, "algo-1", 7779),
+        ),
+        (
+            {
+                "OMPI_COMM_WORLD_RANK": "3",
+                "OMPI_COMM_WORLD_SIZE": "4",
+                "OMPI_COMM_WORLD_LOCAL_RANK": "1",
+                "SMDATAPARALLEL_SERVER_ADDR": "algo-1",
+                "SMDATAPARALLEL_SERVER_PORT": "7592",
+            },
+            Place(3, 4, 1, "algo-1", 7596),
+        ),
+    ],
+)
+def test_ranks_meet_above_the_jobs_own_port(environ: dict[str, str], place: Place) -> None:
+    assert Place.of(environ) == place
+
+
+def job(runtime: Runtime, folder: Path, hosts: int, *, required: bool) -> Outcome:
+    """Run a script that knows nothing of it, as one rank of a job on CPUs."""
+    config = {"script": "train.py", "stall_s": "off", "network": {"required": required}}
+    files = {**watch.sources(config), watch.CONFIG: json.dumps(config).encode()}
+    files["train.py"] = b"import sys\nprint('as it is', *sys.argv[1:], flush=True)\n"
+    (folder / watch.FOLDER).mkdir()
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    names = json.dumps([f"algo-{number + 1}" for number in range(hosts)])
+    variables = {"SM_HOSTS": names, "SM_OUTPUT_DIR": str(folder)}
+    return runtime.run(runtime.alone(folder / watch.PROGRAM, "x"), folder, variables)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "required", "said"),
+    [
+        (1, False, ""),
+        (1, True, "fabric=loopback efa=0 hosts=1 ranks=1 evidence='the CPUs of one host'\n"),
+        (2, False, "fabric=tcp efa=0 hosts=2 ranks=1 evidence='the CPUs of 2 hosts'\n"),
+    ],
+)
+def test_any_script_runs_behind_the_proof(
+    runtime: Runtime, tmp_path: Path, hosts: int, *, required: bool, said: str
+) -> None:
+    outcome = job(runtime, tmp_path, hosts, required=required)
+    assert (outcome.returncode, outcome.output) == (0, f"{said}as it is x\n")
+
+
+def test_a_job_that_requires_efa_fails_on_tcp_before_its_script(
+    runtime: Runtime, tmp_path: Path
+) -> None:
+    outcome = job(runtime, tmp_path, 2, required=True)
+    assert outcome.returncode == 1
+    reason = "require_efa: 1 of 1 ranks do not use EFA; rank 0 uses tcp (the CPUs of 2 hosts). "
+    assert (tmp_path / "failure").read_text().startswith(reason)
+    assert reason in outcome.output
+    assert "as it is" not in outcome.output
+
+
+@pytest.mark.parametrize(
+    "launcher", ["torchrun", pytest.param("mpirun", marks=pytest.mark.nightly)]
+)
+def test_the_ranks_reduce_and_leave_before_the_job(
+    runtime: Runtime, tmp_path: Path, launcher: str
+) -> None:
+    script = tmp_path / "says.py"
+    script.write_text(SAYS_ALL)
+    paths = {"PYTHONPATH": str(Path(network.__file__).parent)}
+    outcome = runtime.run(getattr(runtime, launcher)(2, script), tmp_path, paths)
+    assert outcome.returncode == 0, outcome.output
+    assert outcome.output.count("NCCL's probe failed: ") == 2  # there is no GPU
+    assert outcome.output.count("probed {'provider': 'unknown', 'evidence': 'NCCL has logged") == 2
+    assert outcome.output.count("'efa_ranks': 0, 'gb_per_s': ") == 2
