@@ -1,8 +1,8 @@
-"""What a rank of the training job needs of its GPU, and how long a step takes, without torch.
+"""What a rank of the training job needs of its GPU, without torch.
 
 `shoal plan` and `shoal check` ask it (`plan` in workload.yaml). Memory is counted, tensor by
-tensor, from what `pytorch/` keeps; no number here is fitted. Tokens are taken to be bytes. Time is
-that of another model of the same size, where somebody published one.
+tensor, from what `pytorch/` keeps; no number here is fitted. Tokens are taken to be bytes. How long
+a step takes is not said: nobody has measured this model on AWS's GPUs.
 """
 
 from __future__ import annotations
@@ -87,12 +87,6 @@ class Shape:
     def weights(self) -> int:
         """Numbers in the model."""
         return self.num_hidden_layers * self.layer_weights + self.other_weights
-
-    def flops_per_token(self, context: int) -> float:
-        """Return the operations of forward and backward, as `pytorch/speed.py` does."""
-        looked_up = 0 if self.tie_word_embeddings else self.vocab_size * self.hidden_size
-        attention = self.num_hidden_layers * self.hidden_size * context
-        return 6.0 * (self.weights - looked_up) + 12.0 * attention
 
 
 @dataclass(frozen=True)
@@ -191,62 +185,6 @@ def memory(
     return parts
 
 
-@dataclass(frozen=True)
-class Published:
-    """A published training of a model of the same size."""
-
-    gpu: str
-    gpu_gib: int
-    weights: float
-    context: int
-    gpus: int
-    checkpointing: bool
-    mfu: float
-
-
-LLM_FOUNDRY = "github.com/mosaicml/llm-foundry at 4952183, scripts/train/benchmarking/README.md"
-PUBLISHED = (
-    Published("A100", 40, 1.32e9, 2048, 8, checkpointing=False, mfu=0.5623),
-    Published("A100", 40, 1.33e9, 8192, 8, checkpointing=False, mfu=0.5529),
-    Published("A100", 40, 6.66e9, 2048, 8, checkpointing=True, mfu=0.5092),
-    Published("A100", 40, 6.68e9, 8192, 8, checkpointing=True, mfu=0.4904),
-    Published("A100", 80, 1.32e9, 2048, 8, checkpointing=False, mfu=0.5986),
-    Published("A100", 80, 1.33e9, 8192, 8, checkpointing=False, mfu=0.5669),
-    Published("A100", 80, 6.66e9, 2048, 8, checkpointing=False, mfu=0.6423),
-    Published("A100", 80, 6.68e9, 8192, 8, checkpointing=True, mfu=0.5447),
-    Published("H100", 80, 1.32e9, 2048, 8, checkpointing=False, mfu=0.4182),
-    Published("H100", 80, 1.32e9, 2048, 16, checkpointing=False, mfu=0.4236),
-    Published("H100", 80, 1.32e9, 2048, 32, checkpointing=False, mfu=0.4152),
-    Published("H100", 80, 1.32e9, 2048, 64, checkpointing=False, mfu=0.4085),
-    Published("H100", 80, 1.33e9, 8192, 8, checkpointing=False, mfu=0.3773),
-    Published("H100", 80, 6.66e9, 2048, 8, checkpointing=False, mfu=0.4644),
-    Published("H100", 80, 6.66e9, 2048, 128, checkpointing=False, mfu=0.4571),
-    Published("H100", 80, 6.68e9, 8192, 8, checkpointing=True, mfu=0.3714),
-)
-"""Rows of LLM_FOUNDRY's tables in bf16: MPT with FSDP and flash attention, not compiled. On A100 of
-40 GB even the optimizer is bf16 there. Several nodes of A100 are left out: they had 1,600 Gb/s, p4d
-has 400. Utilization is of the operations that `flops_per_token` counts."""
-PEAK_FLOPS = {"A100": 312e12, "H100": 989e12}
-SAME_SIZE = 1.4
-"""A published model counts as of the same size up to this ratio of weights."""
-
-
-def published(
-    shape: Shape, context: int, job: Mapping[str, Any], *, checkpointing: bool
-) -> Published | None:
-    """Return the row for this size on these GPUs, if there is one."""
-    return next(
-        (
-            row
-            for row in PUBLISHED
-            if (row.gpu, row.gpu_gib, row.gpus) == (job["gpu"], job["gpu_gib"], job["ranks"])
-            and (row.context, row.checkpointing) == (context, checkpointing)
-            and 1 / SAME_SIZE <= row.weights / shape.weights <= SAME_SIZE
-        ),
-        None,
-    )
-
-
 def plan(job: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a rank of `job` needs; raise ValueError if its ranks could not start.
 
@@ -267,17 +205,9 @@ def plan(job: Mapping[str, Any]) -> dict[str, Any]:
             f" accumulation {options['accumulation']}"
         )
     needed = _needed(options, job)
-    shape = Shape.of_depth(options["depth"])
-    row = published(shape, options["context"], job, checkpointing=options["checkpointing"])
-    step_s = None
-    if row and options["sharding"] == "fsdp" and options["precision"] in ("auto", "bf16"):
-        flops = options["batch-size"] * options["context"] * shape.flops_per_token(row.context)
-        step_s = flops / (row.mfu * PEAK_FLOPS[row.gpu] * job["ranks"])
     return {
         "memory": needed,
         "steps": options["steps"],
-        "step_s": step_s,
-        "source": _source(row) if row and step_s else "",
         "smaller": list(_smaller(options, job, sum(needed.values()))),
     }
 
@@ -302,13 +232,6 @@ def _needed(options: Mapping[str, Any], job: Mapping[str, Any]) -> dict[str, int
     if options["checkpointing"]:
         kept, again = numbers.hidden * shape.hidden_size, kept
     return memory(shape, numbers, _sharing(options, job), tokens, kept, again, passes)
-
-
-def _source(row: Published) -> str:
-    return (
-        f"{row.mfu:.1%} of peak, as MPT of {row.weights / 1e9:.2g} billion weights on {row.gpus}"
-        f" {row.gpu} of {row.gpu_gib} GB ({LLM_FOUNDRY})"
-    )
 
 
 def _sharing(options: Mapping[str, Any], job: Mapping[str, Any]) -> int:

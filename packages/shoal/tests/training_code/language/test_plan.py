@@ -76,30 +76,6 @@ def test_memory_is_within_a_twentieth_of_what_was_measured(
     assert counted / 2**30 == pytest.approx(gib, rel=0.05)
 
 
-@pytest.mark.parametrize(
-    ("weights", "layers", "width", "mfu", "tokens_per_second"),
-    [(1_315_950_592, 24, 2048, 0.4182, 45455), (6_658_859_008, 32, 4096, 0.4644, 10643)],
-)
-def test_utilization_means_what_it_does_where_it_was_published(
-    weights: int, layers: int, width: int, mfu: float, tokens_per_second: int
-) -> None:
-    rows = [row for row in plans.PUBLISHED if (row.gpu, row.mfu) == ("H100", mfu)]
-    assert [(row.context, row.gpus) for row in rows] == [(2048, 8)]
-    flops = 6 * weights + 12 * layers * width * 2048
-    assert mfu * plans.PEAK_FLOPS["H100"] / flops == pytest.approx(tokens_per_second, rel=0.002)
-
-
-def test_a_step_has_a_time_only_where_one_of_its_size_was_published() -> None:
-    large = {"depth": 18, "context": 2048}
-    one = answer(hyperparameters=large)
-    assert one["source"].startswith("41.8% of peak, as MPT of 1.3 billion weights on 8 H100")
-    flops = 16 * 2048 * plans.Shape.of_depth(18).flops_per_token(2048)
-    assert one["step_s"] == pytest.approx(flops / (0.4182 * 8 * 989e12))
-    others = ({"depth": 2}, {"context": 300}, {"precision": "float32"}, {"checkpointing": True})
-    assert {answer(hyperparameters=large | each)["step_s"] for each in others} == {None}
-    assert answer(hyperparameters=large, gpu="B200", gpu_gib=179)["step_s"] is None
-
-
 @pytest.mark.parametrize(("options", "changes", "says"), TABLE["refused"])
 def test_what_the_script_would_refuse_is_refused(
     options: dict[str, Any], changes: dict[str, Any], says: str

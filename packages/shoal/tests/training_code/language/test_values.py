@@ -50,13 +50,13 @@ def test_gradients_are_clipped_to_a_norm_of_one(answers: dict[str, Any]) -> None
     assert short["changes"] == [[-0.3, 0], [-0.4]]
 
 
-def test_operations_of_a_token_are_those_of_the_plan(answers: dict[str, Any]) -> None:
+def test_operations_of_a_token_follow_from_the_weights(answers: dict[str, Any]) -> None:
     shape = SimpleNamespace(**run_path(str(PLAN))).Shape
     assert answers["flops"]["2 256"] == 6 * 1_770_752 + 12 * 2 * 256 * 256
-    assert answers["flops"] == {
-        f"{depth} {context}": shape.of_depth(depth).flops_per_token(context)
-        for depth, context in ((1, 8), (2, 256), (24, 2048))  # tied, tied and untied
-    }
+    tied, untied = shape.of_depth(1), shape.of_depth(24)
+    assert answers["flops"]["1 8"] == 6 * tied.weights + 12 * tied.hidden_size * 8
+    multiplied = untied.weights - untied.vocab_size * untied.hidden_size
+    assert answers["flops"]["24 2048"] == 6 * multiplied + 12 * 24 * untied.hidden_size * 2048
 
 
 def test_utilization_is_what_rate_operations_and_peak_of_the_log_give(
