@@ -64,7 +64,7 @@ class Checkout:
         """In the empty `folder`; its synths run without the gates, which take half of their time.
 
         With them run the app in packages/shoal/tests/stacks/test_app.py and the CLI in
-        packages/shoal/tests/verbs/test_cdk.py.
+        packages/shoal/tests/verbs/test_processes.py.
         """
         link_checkout(folder)
         app = (folder / "app.py").read_text()

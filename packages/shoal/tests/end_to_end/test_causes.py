@@ -14,7 +14,7 @@ from local_kit.sagemaker_account import Account, archive
 from shoal.aws.logs import LogLocation, LogTail
 from shoal.launch import watch
 from shoal.page.readings.cause import Cause
-from tests.verbs.test_step_log import cause_in
+from tests.verbs.test_readings import cause_in
 
 PROGRAM = Path(__file__).parent / "programs" / "failing.py"
 SMDDP = {"sagemaker_distributed_dataparallel_enabled": "true", "meet": "smddp"}

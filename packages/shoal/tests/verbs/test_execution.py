@@ -1,16 +1,22 @@
-"""Start, find and stop executions, against shoal-local's API."""
+"""Executions against shoal-local's API, their parameters, and the phases of a verb."""
 
 from __future__ import annotations
 
 import time
 import uuid
+from functools import partial
 from typing import Any
 
 import pytest
 
+from shoal.aws.events import Event, PhaseEnded
 from shoal.aws.execution import Execution, Pipeline, Step, check_parameters
 from shoal.aws.target import Target
-from shoal.errors import NotFoundError, ParameterError
+from shoal.errors import NotFoundError, ParameterError, ShoalError
+from shoal.settings.loading.loader import load_environment
+from shoal.verbs.flow import Phase, run_phases
+from shoal.verbs.parameters import check_declared, check_values, parse_parameters
+from tests.repository import ROOT
 from tests.verbs.conftest import make_pipeline
 
 REFUSE: dict[str, Any] = {
@@ -141,3 +147,129 @@ def test_a_step_knows_its_outputs_and_what_it_made() -> None:
     step = Step("S", "Lambda", "Succeeded", metadata={"Lambda": made})
     assert (step.output("status"), step.output("other")) == ("ok", None)
     assert (step.resource("Lambda"), step.resource("Model")) == ("a:b", None)
+
+
+DEV = load_environment("dev", ROOT)
+ASSETS = f"s3://cdk-hnb659fds-assets-{DEV.account}-{DEV.region}"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "mistake"),
+    [
+        ("MinAccuracy", "nan", "is not allowed; it must be a finite number"),
+        ("MinAccuracy", "-inf", "is not allowed; it must be a finite number"),
+        ("InstanceCount", "0", "is not allowed; it must be 1 or more"),
+        ("Epochs", "0", "is refused by the script: 0 is not a positive number"),
+        ("BatchSize", "-1", "is refused by the script: -1 is not a positive number"),
+    ],
+)
+def test_a_value_that_fails_in_the_job_is_refused(name: str, value: str, mistake: str) -> None:
+    with pytest.raises(ParameterError, match=f"^parameter '{name}': '{value}' {mistake}$"):
+        check_values(DEV, {name: value}, ROOT)
+
+
+def test_a_parameter_that_is_given_twice_is_refused() -> None:
+    with pytest.raises(ParameterError, match=r"^parameter 'Epochs' is given twice; give it once$"):
+        parse_parameters(("Epochs=1", "Epochs=2"))
+
+
+def test_an_instance_type_that_the_role_would_refuse_is_refused() -> None:
+    says = r"'ml\.p5\.48xlarge' is none that the pipeline's role"
+    with pytest.raises(ParameterError, match=says):
+        check_values(DEV, {"InstanceType": "ml.p5.48xlarge"}, ROOT)
+    check_values(DEV, {"InstanceType": DEV.training.instance_type}, ROOT)
+
+
+@pytest.mark.parametrize("uri", ["s3://nope/nope", "", f"{ASSETS}.gz", f"{ASSETS}/code.zip"])
+def test_code_that_no_job_may_read_is_refused(uri: str) -> None:
+    with pytest.raises(ParameterError, match="is no code archive that a job may read"):
+        check_values(DEV, {"CodeUri": uri}, ROOT)
+
+
+def test_a_code_archive_of_the_bootstraps_bucket_is_taken() -> None:
+    check_values(DEV, {"CodeUri": f"{ASSETS}/0123.tar.gz"}, ROOT)
+
+
+def test_a_users_own_pipeline_may_mean_something_else_by_the_same_names() -> None:
+    own = DEV.model_copy(update={"pipeline": "examples.sdk_pipeline:pipeline"})
+    check_values(own, {"MinAccuracy": "95", "Epochs": "0"}, ROOT)
+
+
+def test_values_that_can_run_are_taken() -> None:
+    parameters = {"MinAccuracy": "0.5", "Epochs": "1", "LearningRate": "1e-3"}
+    check_declared(DEV, parameters, ROOT)
+    check_values(DEV, parameters, ROOT)
+
+
+Log = list[str]
+
+
+@pytest.fixture
+def log() -> Log:
+    return []
+
+
+def note(log: Log, text: str) -> Phase:
+    return Phase(text, partial(log.append, text), partial(log.append, f"undo {text}"))
+
+
+def fail(log: Log, error: BaseException) -> Phase:
+    def work() -> None:
+        raise error
+
+    return Phase("bad", work, partial(log.append, "undo bad"))
+
+
+def ignore(_event: Event) -> None:
+    """Ignore the event, in tests that do not look at events."""
+
+
+def test_phases_run_in_order_and_are_undone_in_reverse(log: Log) -> None:
+    phases = [note(log, "a"), note(log, "b")]
+    run_phases(phases, ignore, partial(log.append, "shield"))
+    assert log == ["a", "b", "shield", "undo b", "undo a"]
+
+
+def test_after_a_failure_nothing_more_is_run_and_everything_begun_is_undone(log: Log) -> None:
+    phases = [note(log, "a"), fail(log, ShoalError("no")), note(log, "c")]
+    outcome = run_phases(phases, ignore, lambda: None)
+    assert log == ["a", "undo bad", "undo a"]
+    assert [failure.phase for failure in outcome.failures] == ["bad"]
+
+
+def test_an_interruption_is_an_outcome_and_is_undone(log: Log) -> None:
+    phases = [note(log, "a"), fail(log, KeyboardInterrupt())]
+    outcome = run_phases(phases, ignore, lambda: None)
+    assert outcome.interrupted
+    assert log[-1] == "undo a"
+
+
+def test_an_undoing_that_fails_does_not_stop_the_others(log: Log) -> None:
+
+    def refuse() -> None:
+        raise ShoalError("stuck")
+
+    outcome = run_phases([note(log, "a"), Phase("b", None, refuse)], ignore, lambda: None)
+    assert log[-1] == "undo a"
+    assert str(outcome.failures[0].error) == "stuck"
+
+
+def test_a_bug_is_raised_after_the_undoing(log: Log) -> None:
+    phases = [note(log, "a"), fail(log, ZeroDivisionError())]
+    with pytest.raises(ZeroDivisionError):
+        run_phases(phases, ignore, lambda: None)
+    assert log[-1] == "undo a"
+
+
+def test_only_phases_that_ended_well_have_seconds(log: Log) -> None:
+    phases = [note(log, "a"), fail(log, ShoalError("no"))]
+    outcome = run_phases(phases, ignore, lambda: None)
+    assert "a" in outcome.seconds
+    assert "bad" not in outcome.seconds
+
+
+def test_each_end_says_whether_it_failed(log: Log) -> None:
+    events: list[Event] = []
+    run_phases([Phase("a", lambda: None), fail(log, ShoalError("no"))], events.append, lambda: None)
+    ends = [event.failed for event in events if isinstance(event, PhaseEnded)]
+    assert ends == [False, True, False]

@@ -1,18 +1,23 @@
-"""Reading a step's log from CloudWatch Logs."""
+"""A step's log in CloudWatch Logs, its last lines, and an execution that is followed to its end."""
 
 from __future__ import annotations
 
 import time
 import uuid
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
-from shoal.aws.execution import Step
+from shoal.aws.events import Event, ExecutionChanged, StepLogged
+from shoal.aws.execution import Execution, Step
 from shoal.aws.logs import LogLocation, LogTail, lines_of, location_of
 from shoal.aws.target import Target
-from shoal.errors import NotFoundError
+from shoal.errors import ExecutionError, NotFoundError
+from shoal.verbs.follow import Follower, LastLines
+from tests.verbs.conftest import make_pipeline
+from tests.verbs.test_execution import gate
 
 JOB = "arn:aws:sagemaker:us-east-1:111122223333:training-job/pipelines-abc-train-1"
 FUNCTION = "arn:aws:lambda:us-east-1:111122223333:function:shoal-mnist-dev-smoke-test"
@@ -185,3 +190,139 @@ def test_a_condition_logs_nowhere(target: Target) -> None:
     gate = Step("Gate", "Condition", "Succeeded", metadata={"Condition": {"Outcome": "True"}})
     assert location_of(target, gate) is None
     assert list(lines_of(target, gate)) == []
+
+
+TOOLKIT = "2026-11-23 04:31:08,123 sagemaker-training-toolkit"
+TORCHRUN = "E1123 11:51:25.723000 20892 torch/distributed/elastic/multiprocessing/api.py:1002]"
+OWN = ["reading data", "dataset has no column price"]
+REPORT = [
+    f"{TOOLKIT} INFO     Waiting for the process to finish and give a return code.",
+    f"{TOOLKIT} INFO     Done waiting for a return code. Received 1 from exiting process.",
+    f"{TOOLKIT} ERROR    Reporting training FAILURE",
+    f"{TOOLKIT} ERROR    ExecuteUserScriptError:",
+    "ExitCode 1",
+    'ErrorMessage ""',
+    'Command "torchrun --nnodes 1 --nproc_per_node 2 train.py"',
+    f"{TOOLKIT} ERROR    Encountered exit_code 1",
+]
+ELASTIC = [
+    f"{TORCHRUN} failed (exitcode: 1) local_rank: 0 (pid: 20976) of binary: /usr/bin/python",
+    "Traceback (most recent call last):",
+    *(f"  line {number} of the launcher" for number in range(20)),
+    "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ",
+]
+
+
+def last(*lines: str) -> list[str]:
+    kept = LastLines()
+    for line in lines:
+        kept.add(line)
+    return list(kept.lines)
+
+
+def test_what_torchrun_and_the_toolkit_say_of_the_end_is_left_out() -> None:
+    assert last(*OWN, *ELASTIC, *REPORT) == OWN
+
+
+def test_the_toolkits_report_alone_is_left_out_too() -> None:
+    assert last(*OWN, *REPORT) == OWN
+
+
+def test_of_a_job_whose_script_printed_nothing_the_report_is_shown() -> None:
+    assert last(*REPORT) == REPORT
+
+
+def test_no_more_lines_are_kept_than_fit_a_message() -> None:
+    assert last(*map(str, range(100)), *REPORT) == [str(number) for number in range(85, 100)]
+
+
+def follow(target: Target, met: bool, folder: Path) -> tuple[Follower, list[Event]]:
+    pipeline = make_pipeline(target, [gate(met)])
+    events: list[Event] = []
+    return Follower(pipeline, pipeline.start({}), events.append, 0.05, folder), events
+
+
+def test_every_change_is_told_until_the_execution_has_ended(target: Target, tmp_path: Path) -> None:
+    follower, events = follow(target, True, tmp_path)
+    execution = follower.follow()
+    executions = [event.execution for event in events if isinstance(event, ExecutionChanged)]
+    assert executions[-1].status == execution.status == "Succeeded"
+    assert len(executions) == len(
+        {(now.status, tuple((step.name, step.status) for step in now.steps)) for now in executions}
+    )
+
+
+def test_success_raises_nothing(target: Target, tmp_path: Path) -> None:
+    follower, _ = follow(target, True, tmp_path)
+    follower.raise_unless_succeeded(follower.follow())
+
+
+def test_a_failure_names_the_step_and_the_reason(target: Target, tmp_path: Path) -> None:
+    follower, _ = follow(target, False, tmp_path)
+    says = r"step Refuse failed, .* ended as Failed: .*not today"
+    with pytest.raises(ExecutionError, match=says) as caught:
+        follower.raise_unless_succeeded(follower.follow())
+    assert caught.value.step == "Refuse"
+
+
+def test_a_failures_reason_is_one_line_that_steers_no_terminal(target: Target) -> None:
+    pipeline = make_pipeline(target, [gate(False)])
+    steps = (Step("Train", "Training", "Failed", failure_reason="\x1b[2Ja\nb"),)
+    follower = Follower(pipeline, "arn:aws:x/abc", lambda _: None, 0.05)
+    with pytest.raises(ExecutionError, match=r"ended as Failed: \\x1b\[2Ja\\nb$"):
+        follower.raise_unless_succeeded(Execution("arn:aws:x/abc", "Failed", "", None, steps))
+
+
+def test_a_failure_shows_what_the_script_printed_last(target: Target) -> None:
+    function = f"test-{uuid.uuid4().hex}"
+    group = f"/aws/lambda/{function}"
+    target.client("logs").create_log_group(logGroupName=group)
+    target.client("logs").create_log_stream(logGroupName=group, logStreamName="s")
+    write(target, group, "s", *OWN, *REPORT)
+    arn = f"arn:aws:lambda:us-east-1:111122223333:function:{function}"
+    step = Step("Train", "Lambda", "Failed", metadata={"Lambda": {"Arn": arn}})
+    execution = Execution("arn:aws:x/abc", "Failed", "", None, (step,))
+    follower = Follower(make_pipeline(target, [gate(False)]), execution.arn, lambda _: None, 0.05)
+    follower._read_logs(execution)
+    with pytest.raises(ExecutionError, match=f"{OWN[-1]}\nwhole log: "):
+        follower.raise_unless_succeeded(execution)
+
+
+def test_a_failure_begins_with_the_exception_of_the_rank_that_raised_it(target: Target) -> None:
+    group = make_group(target, "job/algo-1-1", "job/algo-2-1")
+    write(target, group, "job/algo-2-1", "[rank1]: ValueError: no price in 17 rows")
+    write(target, group, "job/algo-1-1", "[rank0]: RuntimeError: Connection closed by peer")
+    step = Step("Train", "Training", "Failed", failure_reason="AlgorithmError: ExitCode 1")
+    follower = Follower(make_pipeline(target, [gate(False)]), "a:x/abc", lambda _: None, 0.05)
+    follower._tails["Train"] = LogTail(target.client("logs"), LogLocation(group, "job/"))
+    follower._read_log(step)
+    says = r"^step Train failed: ValueError: no price in 17 rows \(algo-2, rank 1\); execution abc "
+    with pytest.raises(ExecutionError, match=says):
+        follower.raise_unless_succeeded(Execution("a:x/abc", "Failed", "", None, (step,)))
+
+
+def test_a_step_is_followed_to_another_job(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    group, events = make_group(target, "one/algo-1", "two/algo-1"), list[Event]()
+    follower = Follower(make_pipeline(target, [gate(False)]), "arn:aws:x/abc", events.append, 0.05)
+    for job, line in (("one", "no capacity"), ("two", "trained")):
+        location = LogLocation(group, f"{job}/")
+        monkeypatch.setattr("shoal.verbs.follow.location_of", lambda *_, at=location: at)
+        write(target, group, f"{job}/algo-1", line)
+        follower._read_log(Step("Train", "Training", "Executing"))
+    lines = [each.line for each in events if isinstance(each, StepLogged)]
+    assert (lines, follower._last["Train"].lines) == (["no capacity", "trained"], ("trained",))
+
+
+def test_a_failure_names_the_command_that_prints_the_log(target: Target) -> None:
+    pipeline = make_pipeline(target, [gate(False)])
+    steps = (Step("Train", "Training", "Failed"),)
+    execution = Execution("arn:aws:x/abc", "Failed", "", None, steps)
+    command, location = "shoal logs dev --local", LogLocation("/aws/sagemaker/TrainingJobs", "job/")
+    follower = Follower(pipeline, execution.arn, lambda _: None, 0.05, logs_command=command)
+    follower._tails["Train"] = LogTail(target.client("logs"), location)
+    message = (
+        r"whole log: `shoal logs dev --local abc Train` \(CloudWatch Logs, group"
+        r" /aws/sagemaker/TrainingJobs, streams job/\*\)$"
+    )
+    with pytest.raises(ExecutionError, match=message):
+        follower.raise_unless_succeeded(execution)

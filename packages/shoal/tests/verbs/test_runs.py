@@ -22,7 +22,7 @@ from shoal.page.readings.calls import calls_in
 from shoal.page.readings.cause import Cause, rank_of
 from shoal.page.readings.report import answers_of
 from tests.repository import ROOT
-from tests.verbs.test_step_log import BEGAN, cause_in, line, log_of
+from tests.verbs.test_readings import BEGAN, cause_in, line, log_of
 
 if TYPE_CHECKING:
     from shoal.verbs.workspace import Session

@@ -1,14 +1,34 @@
-"""Where requests go."""
+"""Where requests go, endpoints that are asked, and numbers that are read from log lines."""
 
 from __future__ import annotations
 
+import json
 import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from shoal.aws.metrics import (
+    Parts,
+    Position,
+    Progress,
+    Reading,
+    parse,
+    progress_metrics,
+    trained_text,
+)
 from shoal.aws.objects import object_at
 from shoal.aws.target import Target, loopback_variables, offline_environment
-from shoal.errors import UsageError
+from shoal.errors import NotFoundError, ShoalError, UsageError
+from shoal.settings.sections.gates import Metric
+from shoal.settings.sections.smoke_test import Request
+from shoal.verbs.invoke import find_endpoint, model_of, send, stream
+from shoal_local.sagemaker.hosting.streams import event
 
 AWS = Target("111122223333", "eu-west-1")
 LOCAL = Target("111122223333", "eu-west-1", "http://localhost:4566", secret="a secret")
@@ -77,3 +97,176 @@ def test_a_local_client_ignores_an_unknown_profile(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("AWS_PROFILE", "no-such-profile")
     client = Target("111122223333", "eu-west-1", "http://localhost:4566").client("s3")
     assert client.meta.endpoint_url == "http://localhost:4566"
+
+
+Answer = Callable[[Any], Any]
+
+
+@contextmanager
+def endpoint(answer: Answer) -> Iterator[Target]:
+    """Start a server that answers each invocation with `answer(request body)`: bytes, or JSON."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.end_headers()
+            content = answer(body)
+            is_json = not isinstance(content, bytes)
+            self.wfile.write(json.dumps(content).encode() if is_json else content)
+
+        def log_message(self, *_: Any) -> None:
+            """Print nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield Target("111122223333", "us-east-1", f"http://localhost:{server.server_port}")
+        server.shutdown()
+        thread.join()
+
+
+def test_a_body_is_sent_as_it_is() -> None:
+    with endpoint(lambda body: {"sum": sum(body)}) as target:
+        answer = send(target, "e", b"[1, 2]", "application/json", "application/json")
+    assert json.loads(answer) == {"sum": 3}
+
+
+def test_the_parts_of_a_stream_are_passed_on_one_by_one() -> None:
+    headers = {":event-type": "PayloadPart", ":message-type": "event"}
+    with endpoint(
+        lambda parts: b"".join(event(headers, part.encode()) for part in parts)
+    ) as target:
+        parts = list(stream(target, "e", b'["The ", "shoal"]', "application/json", "*/*"))
+    assert parts == [b"The ", b"shoal"]
+
+
+def test_a_workloads_request_is_answered_with_the_model(tmp_path: Path) -> None:
+    (tmp_path / "row.json").write_text("[1]")
+    request = Request(body="row.json")
+    with endpoint(lambda _: {"model": {"content_sha256": "4f"}}) as target:
+        assert model_of(target, "e", request, tmp_path) == {"content_sha256": "4f"}
+    with endpoint(lambda _: {}) as target:
+        assert model_of(target, "e", request, tmp_path) == {}
+    with endpoint(lambda _: 7) as target, pytest.raises(ShoalError, match="no JSON object: b'7'"):
+        model_of(target, "e", request, tmp_path)
+
+
+def test_without_an_endpoint_in_service_there_is_nothing_to_ask(target: Target) -> None:
+    with pytest.raises(NotFoundError, match="no endpoint shoal-none-dev-\\* is in service"):
+        find_endpoint(target, "shoal-none-dev-")
+
+
+def _in_service(*names: str) -> dict[str, Any]:
+    """Return the answer of ListEndpoints."""
+    times = {"CreationTime": 0, "LastModifiedTime": 0}
+    common = {"EndpointArn": "arn", "EndpointStatus": "InService", **times}
+    return {"Endpoints": [{"EndpointName": name, **common} for name in names]}
+
+
+@pytest.mark.parametrize(
+    ("there", "asked"),
+    [
+        (("shoal-mnist-prod", "shoal-mnist-prod-abcdefghijkl"), "shoal-mnist-prod-abcdefghijkl"),
+        (("another-shoal-mnist-prod", "shoal-mnist-prod"), "shoal-mnist-prod"),
+    ],
+)
+def test_the_serving_endpoint_is_asked_last(there: tuple[str, ...], asked: str) -> None:
+    with endpoint(lambda _: _in_service(*there)) as target:
+        assert find_endpoint(target, "shoal-mnist-prod-", "shoal-mnist-prod") == asked
+
+
+def test_where_nothing_is_served_the_error_names_both(target: Target) -> None:
+    says = r"no endpoint shoal-none-dev-\* is in service .*, nor shoal-none-dev, which would serve"
+    with pytest.raises(NotFoundError, match=says):
+        find_endpoint(target, "shoal-none-dev-", "shoal-none-dev")
+
+
+METRICS = {
+    "train:loss": Metric(regex="train_loss=([0-9.eE+-]+)"),
+    "train:rows_per_second": Metric(regex="rows_per_second=([0-9.eE+-]+)", unit="rows/s"),
+}
+LINE = (
+    "epoch=1 step=120/470 train_loss=0.1234 learning_rate=0.003 rows_per_second=3456.7"
+    " elapsed_s=4.1 world_size=2"
+)
+READINGS = (Reading("train:loss", 0.1234), Reading("train:rows_per_second", 3456.7, "rows/s"))
+
+
+def test_the_workloads_own_numbers_are_read_with_what_the_line_says_of_its_place() -> None:
+    assert parse(LINE, METRICS) == Progress(READINGS, Position(1, 120, 470), 4.1, 2)
+
+
+def test_a_line_with_nothing_but_a_number_is_enough() -> None:
+    assert parse("now train_loss=3", METRICS) == Progress((Reading("train:loss", 3),))
+
+
+def test_an_epoch_without_steps_is_a_place_too() -> None:
+    metrics = parse("epoch=7 train_loss=0.5", METRICS)
+    assert isinstance(metrics, Progress)
+    assert metrics.position == Position(7)
+
+
+def test_steps_without_epochs_are_a_place_too() -> None:
+    metrics = parse(LINE.removeprefix("epoch=1 "), METRICS)
+    assert isinstance(metrics, Progress)
+    assert metrics.position == Position(0, 120, 470)
+    assert (metrics.position.steps_done, str(metrics.position)) == (120, "step 120/470")
+
+
+def test_mpi_may_write_the_rank_before_the_line() -> None:
+    assert parse(f"[1,mpirank:0,algo-1]<stdout>:{LINE}", METRICS) == parse(LINE, METRICS)
+
+
+@pytest.mark.parametrize("text", ["nan", "e", "1e999", "--"])
+def test_what_is_no_finite_number_is_left_out(text: str) -> None:
+    metrics = parse(LINE.replace("0.1234", text), METRICS)
+    assert isinstance(metrics, Progress)
+    assert metrics.readings == READINGS[1:]
+
+
+def test_a_training_is_followed_by_what_is_marked_or_else_by_everything() -> None:
+    marked = METRICS | {"test:rmse": Metric(regex="rmse=([0-9.]+)", progress=True)}
+    assert [*progress_metrics(marked)] == ["test:rmse"]
+    assert progress_metrics(METRICS) == METRICS
+
+
+def test_numbers_are_said_with_their_units_and_who_trains() -> None:
+    said = "train:loss 0.1234, train:rows_per_second 3,457 rows/s"
+    progress = Progress(READINGS, None, 4.1, 2)
+    assert trained_text(READINGS, None) == said
+    assert trained_text(READINGS, None, progress) == f"{said} on a world of 2, 4 s"
+    assert trained_text(READINGS, Parts(2, (("ranks", 2),)), progress) == f"{said} on 2 ranks, 4 s"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("processes=2 ranks=2", "2 ranks"),
+        ("processes=1 ranks=1", "1 process"),
+        ("processes=1", "1 process"),
+        ("processes=1 replicas=2", "2 replicas in one process"),
+        ("processes=2 workers=2", "2 workers"),
+        ("processes=2 workers=2 replicas=16", "2 workers, 16 replicas in 2 processes"),
+        (
+            "[1,mpirank:0,algo-1]<stdout>:processes=6 chiefs=1 parameter_servers=3 workers=2",
+            "1 chief, 3 parameter servers, 2 workers",
+        ),
+    ],
+)
+def test_who_trains_is_said_in_words(line: str, said: str) -> None:
+    parts = parse(line, METRICS)
+    assert isinstance(parts, Parts)
+    assert str(parts) == said
+
+
+@pytest.mark.parametrize(
+    "line", ["Downloading code", "", LINE[:20], "subprocesses=2", "processes=2 of 4"]
+)
+def test_other_lines_have_no_metrics(line: str) -> None:
+    assert parse(line, METRICS) is None
+
+
+def test_steps_count_on_over_epochs() -> None:
+    assert Position(3, 10, 470).steps_done == 950
