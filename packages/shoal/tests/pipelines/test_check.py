@@ -8,13 +8,20 @@ from typing import Any
 
 import pytest
 
+from shoal.aws.metrics import MAX_MATCHED
+from shoal.pipelines.checks import capacity, quotas
 from shoal.pipelines.checks.check import check
+from shoal.pipelines.checks.slow_expressions import LENGTH, is_slow, problems
+from shoal.pipelines.limits import limits, training_plans
 from shoal.settings.loading.loader import load, load_environment
 from shoal.settings.package_index import PackageIndex
 from shoal.settings.parsing.errors import ConfigError, LaunchError
+from shoal.settings.sections.file_system import FileSystem
+from shoal.settings.sections.gates import Metric
+from shoal.settings.sections.network import InterfaceEndpoint, Network
 from shoal.settings.sections.schedules import Schedule
 from shoal.settings.sections.serving import Endpoint
-from shoal.settings.settings import Environment
+from shoal.settings.settings import Environment, Training
 from tests.pipelines.inputs import changed, environment
 from tests.repository import ROOT
 from tests.settings.environment_file import VALID, write
@@ -165,3 +172,120 @@ def test_what_an_image_lacks_may_stand_in_requirements_of_the_source_folder(tmp_
     (tmp_path / "code" / "requirements.txt").write_text("horovod==0.28.1\n", encoding="utf-8")
     told = "horovod in requirements.txt is compiled on every instance"
     assert any(told in notice for notice in check(settings, root=tmp_path).notices)
+
+
+TABLE = table(__file__, "slow_expressions.yaml")
+SLOW, FAST = TABLE["slow"], TABLE["fast"]
+
+
+@pytest.mark.parametrize("expression", [*SLOW, *FAST])
+def test_an_expression_that_a_line_keeps_busy_is_slow(expression: str) -> None:
+    assert is_slow(expression) is (expression in SLOW)
+
+
+def test_a_slow_expression_is_one_problem() -> None:
+    metrics = {"loss": Metric(regex=SLOW[0]), "acc": Metric(regex=FAST[0])}
+    training = environment().training.model_copy(update={"metrics": metrics})
+    (problem,) = problems(environment().model_copy(update={"training": training}))
+    assert problem.key == "training.metrics.loss.regex"
+    assert MAX_MATCHED == LENGTH  # so long is a line that was tried
+
+
+def _environment(
+    count: int, cidr: str = "10.20.0.0/20", instance_type: str = "ml.p5.48xlarge", **network: Any
+) -> Environment:
+    training = Training(instance_type=instance_type, instance_count=count)
+    return environment().model_copy(
+        update={"training": training, "network": Network(cidr=cidr, **network)}
+    )
+
+
+@pytest.mark.parametrize(
+    ("count", "subnet"),
+    [(1, "10.20.0.0/22"), (15, "10.20.0.0/22"), (16, "10.20.8.0/21"), (63, "10.20.8.0/21")],
+)
+def test_the_subnet_grows_with_the_nodes(count: int, subnet: str) -> None:
+    assert capacity.subnets(_environment(count)).training == subnet
+    assert list(capacity.problems(_environment(count))) == []
+
+
+def test_one_node_too_many_is_refused_with_the_number_that_fits() -> None:
+    (problem,) = capacity.problems(_environment(64))
+    line = problem.line("environments/test.yaml")
+    assert (
+        "training.instance_count = 64: 64 nodes of ml.p5.48xlarge take 2048 addresses (32 each)"
+        in line
+    )
+    assert line.endswith(
+        "2041 are left for them; use at most 63 nodes, or a network.cidr that ends in /19"
+    )
+
+
+def test_the_vpc_that_it_names_is_large_enough() -> None:
+    assert list(capacity.problems(_environment(64, cidr="10.20.0.0/19"))) == []
+
+
+def test_the_largest_job_that_can_be_asked_for_fits_into_the_default_vpc_twice() -> None:
+    large = _environment(128, cidr="10.20.0.0/16")
+    assert capacity.subnets(large).training == "10.20.0.0/18"
+    assert capacity.addresses(large).comfortable < 16_379
+
+
+def test_nodes_without_efa_take_two_addresses() -> None:
+    assert capacity.addresses(_environment(10, instance_type="ml.m5.xlarge")).job == 20
+
+
+def test_the_type_that_takes_the_most_counts() -> None:
+    environment = _environment(10, instance_type="ml.p4d.24xlarge")
+    training = environment.training.model_copy(update={"other_instance_types": ("ml.p5.48xlarge",)})
+    assert capacity.addresses(environment.model_copy(update={"training": training})).job == 320
+
+
+def test_what_else_is_in_the_subnet_counts() -> None:
+    environment = _environment(
+        1, interface_endpoints=(InterfaceEndpoint.STS, InterfaceEndpoint.KMS)
+    )
+    assert capacity.addresses(environment).others == 2 + 2
+    assert (
+        capacity.addresses(
+            environment.model_copy(update={"file_system": FileSystem(storage_capacity_gib=2400)})
+        ).others
+        == 2 + 2 + 3
+    )
+
+
+P4D, P4DE, CPU = "ml.p4d.24xlarge", "ml.p4de.24xlarge", "ml.m5.xlarge"
+PLAN = "arn:aws:sagemaker:us-east-1:111122223333:training-plan/p4d"
+KEYS = ("instance_type", "instance_count", "training_plan_arns")
+
+
+def with_capacity(*preferences: tuple[Any, ...]) -> Environment:
+    """Return the golden environment with this list, whose first type it trains on."""
+    listed = [dict(zip(KEYS, each, strict=False)) for each in preferences]
+    training = {"new": True, "strategy": "torchrun", "capacity": {"preferences": listed}}
+    return changed(training=training)
+
+
+def test_a_list_tells_its_types_and_plans_to_the_pipelines_role() -> None:
+    settings = with_capacity((P4D, 2, [PLAN]), (P4DE, 1))
+    definition = check(settings).definition
+    allowed = limits(definition, "Training")
+    assert training_plans(definition) == [PLAN]
+    assert allowed is not None
+    assert set(allowed.instance_types) == set(settings.training.candidates)
+
+
+def test_a_type_that_an_execution_may_choose_runs_the_same_request() -> None:
+    definition = check(changed(training={"other_instance_types": [P4DE]})).definition
+    (parameter,) = [each for each in definition["Parameters"] if each["Name"] == "InstanceType"]
+    assert parameter["EnumValues"] == [P4D, P4DE]
+    with pytest.raises(ConfigError, match=f'other_instance_types = "{CPU}": cannot run there'):
+        check(changed(training={"other_instance_types": [CPU]}))
+
+
+def test_the_type_with_the_most_nodes_needs_room_and_quota() -> None:
+    listed = with_capacity((P4D, 1), (P4DE, 7))
+    alone = with_capacity((P4DE, 7))
+    assert capacity.addresses(listed).job == capacity.addresses(alone).job
+    counts = {need.quota.name: need.count for need in quotas.needs(listed)}
+    assert counts["Maximum number of instances per training job"] == 7

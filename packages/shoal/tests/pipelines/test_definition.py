@@ -1,6 +1,4 @@
-"""The definition is the graph of docs/architecture.md, and equal to what SageMaker's own SDK makes
-of it.
-"""
+"""Definitions: equal to the SDK's, with limits for the role, schedules that fit, and scoring."""
 
 from __future__ import annotations
 
@@ -10,14 +8,29 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from datetime import date
 from typing import Any
 
 import pytest
 
+from shoal.aws.execution import Execution, Step
+from shoal.page.readings.gates import conditions
+from shoal.page.readings.report import answers_of
+from shoal.pipelines import step_names
+from shoal.pipelines.checks.check import check
+from shoal.pipelines.checks.parsers import Added
+from shoal.pipelines.checks.schedules import notices, outdated, problems
+from shoal.pipelines.checks.script_options import Option
 from shoal.pipelines.infrastructure import MountedFileSystem
+from shoal.pipelines.limits import Limits, limits
+from shoal.pipelines.scoring import scoring_pipeline
 from shoal.pipelines.validation import shapes
-from shoal.settings.parsing.errors import LaunchError
-from shoal.settings.settings import WorkloadSettings
+from shoal.settings.loading.loader import load_environment
+from shoal.settings.names import Names
+from shoal.settings.parsing.errors import ConfigError, LaunchError
+from shoal.settings.sections.schedules import Schedule
+from shoal.settings.sections.scoring import Scoring
+from shoal.settings.settings import Environment, WorkloadSettings
 from tests.pipelines.inputs import (
     GOLDENS,
     changed,
@@ -31,7 +44,7 @@ from tests.pipelines.inputs import (
     value_at,
 )
 from tests.repository import PYTHONPATH, ROOT
-from tests.tables import table
+from tests.tables import rows, table
 
 SDK_ONLY = {
     "MlflowConfig": (
@@ -164,3 +177,196 @@ def test_whatever_a_step_makes_has_the_workloads_tags() -> None:
     for each in tagged.values():
         assert each.items() >= {("cost-center", "2"), ("owner", "ml")}
         assert {"shoal:pipeline", "shoal:execution", "shoal:workload"} < each.keys()
+
+
+NAMES = [name for name in vars(step_names) if name.isupper()]
+ANSWERS = '[{"request": "a", "passed": true, "shown": {}}]'
+
+
+@pytest.mark.parametrize("constant", NAMES)
+def test_a_renamed_step_is_found_by_whoever_looks_for_it(
+    constant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, old = list(conditions(compared())), getattr(step_names, constant)
+    monkeypatch.setattr(step_names, constant, "Renamed")
+    definition = compared()
+    text = json.dumps(definition)
+    assert '"Name": "Renamed"' in text
+    assert not re.search(rf'"Name": "{old}"|\bSteps\.{old}\b', text)
+    assert before == list(conditions(definition))
+    output = {"OutputParameters": [{"Name": "answers", "Value": ANSWERS}]}
+    smoke_test = Step(step_names.SMOKE_TEST, "Lambda", "Succeeded", metadata={"Lambda": output})
+    (answer,) = answers_of(Execution("arn", "Succeeded", "", None, (smoke_test,)))
+    assert answer["passed"]
+
+
+def _training(name: str, seconds: Any, instance_type: Any, **output: str) -> dict[str, Any]:
+    arguments = {
+        "ResourceConfig": {"InstanceType": instance_type},
+        "StoppingCondition": {"MaxRuntimeInSeconds": seconds} if seconds else {},
+        "OutputDataConfig": output,
+    }
+    return {"Name": name, "Type": "Training", "Arguments": arguments}
+
+
+def _of(*steps: dict[str, Any]) -> Limits | None:
+    parameters = [
+        {"Name": "Kind", "Type": "String", "DefaultValue": "ml.p4d.24xlarge"},
+        {"Name": "Other", "Type": "String"},
+    ]
+    return limits({"Parameters": parameters, "Steps": list(steps)}, "Training")
+
+
+def test_the_golden_environments_training_asks_for_what_its_file_says() -> None:
+    assert limits(definition(), "Training") == Limits(
+        ("ml.p4d.24xlarge",), 3600, encrypts_output=True
+    )
+
+
+def test_a_volume_key_counts_wherever_the_step_type_has_it() -> None:
+    allowed = [limits(definition(), kind) for kind in ("Processing", "EndpointConfig")]
+    assert [each.encrypts_volumes for each in allowed if each] == [True, True]
+
+
+def test_a_definition_without_such_steps_has_no_limits() -> None:
+    assert _of() is None
+
+
+def test_the_longest_time_and_every_type_count_those_of_branches_too() -> None:
+    inner = _training("B", 900, "ml.g5.xlarge", KmsKeyId="key")
+    choice = {
+        "Name": "Choice",
+        "Type": "Condition",
+        "Arguments": {"Conditions": [], "IfSteps": [], "ElseSteps": [inner]},
+    }
+    allowed = _of(_training("A", 600, {"Get": "Parameters.Kind"}, KmsKeyId="key"), choice)
+    assert allowed == Limits(("ml.g5.xlarge", "ml.p4d.24xlarge"), 900, encrypts_output=True)
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [
+        (
+            _training("A", None, "ml.g5.xlarge", KmsKeyId="key"),
+            Limits(("ml.g5.xlarge",), None, encrypts_output=True),
+        ),
+        (_training("A", 600, "ml.g5.xlarge"), Limits(("ml.g5.xlarge",), 600)),
+        (
+            _training("A", 600, {"Get": "Parameters.Other"}, KmsKeyId="key"),
+            Limits((), 600, encrypts_output=True),
+        ),
+    ],
+)
+def test_what_a_step_leaves_open_is_no_limit(step: dict[str, Any], expected: Limits) -> None:
+    assert _of(step) == expected
+
+
+KEY = "arn:aws:kms:us-east-1:111122223333:key/k"
+VPC = {"Subnets": ["subnet-1"], "SecurityGroupIds": ["sg-1"]}
+
+
+def scoring_definition(**keys: Any) -> dict[str, Any]:
+    settings = Scoring(**keys)
+    names = Names(environment().model_copy(update={"scoring": settings})).scoring
+    return scoring_pipeline(names, settings, key_arn=KEY, vpc=VPC).to_dict()
+
+
+@pytest.mark.parametrize(
+    ("keys", "version", "processing"),
+    [
+        ({}, "newest", None),
+        ({"version": 3, "join": "input"}, "3", {"JoinSource": "Input"}),
+        ({"split": "none", "content_type": "application/json"}, "newest", None),
+    ],
+)
+def test_every_request_is_one_that_sagemaker_takes(
+    keys: dict[str, Any], version: str, processing: dict[str, str] | None
+) -> None:
+    document = scoring_definition(**keys)
+    shapes.check(document)
+    find, model, score, teardown = document["Steps"]
+    data, wanted = document["Parameters"]
+    assert (data["DefaultValue"][-6:], wanted["DefaultValue"]) == ("score/", version)
+    assert find["Arguments"]["version"] == {"Get": "Parameters.ModelVersion"}
+    assert list(model["Arguments"]["PrimaryContainer"]) == ["ModelPackageName"]
+    assert score["Arguments"].get("DataProcessing") == processing
+    assert score["Arguments"]["TransformInput"]["SplitType"] == keys.get("split", "Line").title()
+    tags = {each["Key"]: each["Value"] for each in score["Arguments"]["Tags"]}
+    assert str(tags["shoal:pipeline"]).endswith("-score")
+    assert teardown["DependsOn"] == ["Score"]
+
+
+DEFINITION = {
+    "Parameters": [
+        {"Name": "Epochs", "Type": "Integer"},
+        {"Name": "Rate", "Type": "Float"},
+        {"Name": "Shuffle", "Type": "Boolean"},
+        {"Name": "InstanceType", "Type": "String", "EnumValues": ["ml.p4d.24xlarge"]},
+    ]
+}
+
+
+def scheduled(**changes: Any) -> Environment:
+    schedule = Schedule.model_validate(
+        {"name": "nightly", "expression": "cron(0 3 * * ? *)", **changes}
+    )
+    return Environment(name="dev", workload="mnist", account="111122223333", schedules=(schedule,))
+
+
+@pytest.mark.parametrize(("parameters", "text"), rows(__file__, "schedules.yaml", "parameters"))
+def test_a_parameter_that_executions_would_refuse_is_one_problem(
+    parameters: dict[str, Any], text: str
+) -> None:
+    (problem,) = problems(scheduled(parameters=parameters), DEFINITION)
+    assert problem.key == f"schedules[0].parameters.{next(iter(parameters))}"
+    assert text in problem.message
+
+
+@pytest.mark.parametrize("epochs", [0, -5, "0"])
+def test_a_parameter_that_the_training_script_would_refuse_is_a_problem_of_the_file(
+    epochs: int | str,
+) -> None:
+    (schedule,) = scheduled(parameters={"Epochs": epochs}).schedules
+    dev = load_environment("dev", ROOT).model_copy(update={"schedules": (schedule,)})
+    line = r"schedules\[0\]\.parameters\.Epochs.* is not a positive number"
+    with pytest.raises(ConfigError, match=line):
+        check(dev, ROOT)
+
+
+def test_true_is_checked_as_the_script_gets_it() -> None:
+    declared = {"Parameters": [{"Name": "Fast", "Type": "String", "EnumValues": ["true", "false"]}]}
+    choices = {"choices": ("true", "false")}
+    options = {"Fast": Option(Added(("--fast",), choices, frozenset(), str, None, True))}
+    (problem,) = problems(scheduled(parameters={"Fast": True}), declared, options)
+    assert problem.message == (
+        "is refused by the script: invalid choice: 'True' (choose from 'true', 'false')"
+    )
+
+
+def test_parameters_of_a_pipeline_of_one_s_own_mean_what_they_mean_there() -> None:
+    own = scheduled(parameters={"InstanceCount": 500}).model_copy(update={"pipeline": "mine:build"})
+    assert list(problems(own, {"Parameters": [{"Name": "InstanceCount", "Type": "Integer"}]})) == []
+
+
+def test_parameters_that_fit_are_none() -> None:
+    fitting = {"Epochs": 3, "Rate": 0.1, "Shuffle": True, "InstanceType": "ml.p4d.24xlarge"}
+    assert list(problems(scheduled(parameters=fitting), DEFINITION)) == []
+
+
+RARE = "names its years, or is rarer than every 400 days, so no alarm waits for its signs"
+
+
+@pytest.mark.parametrize(("changes", "text"), rows(__file__, "schedules.yaml", "notices"))
+def test_what_nobody_may_expect_is_said(changes: dict[str, Any], text: str | None) -> None:
+    told = list(notices(scheduled(**changes)))
+    assert [text in each if text else each for each in told] == [True] * bool(text)
+
+
+@pytest.mark.parametrize(
+    ("expression", "text"),
+    [("cron(0 3 * * ? 2027)", 0), ("cron(0 3 * * ? 2025)", 1), ("rate(1 day)", 0)],
+)
+def test_a_schedule_whose_last_year_is_past_is_told_on_the_day_it_is_looked_at(
+    expression: str, text: int
+) -> None:
+    assert len(list(outdated(scheduled(expression=expression), date(2026, 11, 20)))) == text

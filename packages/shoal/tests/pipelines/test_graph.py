@@ -1,4 +1,4 @@
-"""A pipeline that SageMaker would refuse, or that would fail at run time, is refused here."""
+"""Graph, expressions, retries and arguments that SageMaker would refuse are refused here."""
 
 from __future__ import annotations
 
@@ -6,10 +6,17 @@ from typing import Any
 
 import pytest
 
-from shoal.launch.errors import GraphError
-from shoal.pipelines.expressions import EXECUTION_ID, Join, Parameter, Property, PropertyFile
+from shoal.launch.errors import ArgumentsError, GraphError
+from shoal.pipelines.expressions import (
+    EXECUTION_ID,
+    Join,
+    Parameter,
+    Property,
+    PropertyFile,
+    render,
+)
 from shoal.pipelines.graph import Pipeline
-from shoal.pipelines.retries import CREATE_CALL, JOB
+from shoal.pipelines.retries import CREATE_CALL, JOB, RetryOn, RetryPolicy, of_training
 from shoal.pipelines.steps import (
     After,
     Condition,
@@ -26,6 +33,9 @@ from shoal.pipelines.steps import (
     Training,
     Trigger,
 )
+from shoal.pipelines.validation import shapes
+from tests.pipelines.inputs import definition, set_at
+from tests.tables import table
 
 THRESHOLD = Parameter("Threshold", "Float", 0.5)
 
@@ -219,3 +229,153 @@ def test_an_output_that_a_function_does_not_give_is_refused() -> None:
     seal = Lambda("Seal", function_arn="arn", outputs={"status": "String"})
     lines = mistakes(seal, Model("A", {"X": Property("Seal", "OutputParameters['size']")}))
     assert lines == ["step A: step Seal has no output size; it has status"]
+
+
+EPOCHS = Parameter("Epochs", "Integer", 2)
+
+
+def test_expressions_are_written_at_any_depth() -> None:
+    assert render({"A": [Property("S", "X.Y"), {"B": (EPOCHS, 1)}]}) == {
+        "A": [{"Get": "Steps.S.X.Y"}, {"B": [{"Get": "Parameters.Epochs"}, 1]}]
+    }
+
+
+def test_a_value_of_a_report_is_read_from_its_property_file() -> None:
+    assert render(PropertyFile("Evaluate", "Report", "a.b")) == {
+        "Std:JsonGet": {
+            "PropertyFile": {"Get": "Steps.Evaluate.PropertyFiles.Report"},
+            "Path": "a.b",
+        }
+    }
+
+
+def test_numbers_become_text_where_text_is_needed() -> None:
+    assert render(EPOCHS.as_text()) == {
+        "Std:Join": {"On": "", "Values": [{"Get": "Parameters.Epochs"}]}
+    }
+    assert Parameter("Name", "String", "x").as_text().to_json() == {"Get": "Parameters.Name"}
+
+
+def test_a_policy_is_written_in_the_definition_language() -> None:
+    assert RetryPolicy(
+        (RetryOn.THROTTLING,), max_attempts=3, interval_s=7, backoff_rate=1.5
+    ).to_json() == {
+        "ExceptionType": ["Step.THROTTLING"],
+        "IntervalSeconds": 7,
+        "BackoffRate": 1.5,
+        "MaxAttempts": 3,
+    }
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"on": ()}, "at least one exception type"),
+        ({"max_attempts": 0}, "max_attempts must be 1 to 20, not 0"),
+        ({"max_attempts": 21}, "max_attempts must be 1 to 20, not 21"),
+        ({"interval_s": 0}, "interval_s must be 1 to 43200, not 0"),
+        ({"interval_s": 43201}, "interval_s must be 1 to 43200, not 43201"),
+        ({"max_attempts": None}, "either max_attempts or expire_after_min"),
+        ({"expire_after_min": 1}, "either max_attempts or expire_after_min"),
+    ],
+)
+def test_limits_of_the_documentation_hold(wrong: dict[str, Any], message: str) -> None:
+    valid: dict[str, Any] = {"on": (RetryOn.THROTTLING,), "max_attempts": 1}
+    with pytest.raises(ValueError, match=message):
+        RetryPolicy(**valid | wrong)
+
+
+@pytest.mark.parametrize(
+    ("retry_for_s", "interval_s", "minutes"),
+    [(60, 60, 1), (301, 300, 6), (86_400, 300, 1440), (864_000, 300, 14_400)],
+)
+def test_capacity_is_looked_for_as_long_as_said_and_nothing_else(
+    retry_for_s: int, interval_s: int, minutes: int
+) -> None:
+    _, waiting, lost = of_training(retry_for_s)
+    assert waiting.to_json() == {
+        "ExceptionType": ["SageMaker.CAPACITY_ERROR", "SageMaker.RESOURCE_LIMIT"],
+        "IntervalSeconds": interval_s,
+        "BackoffRate": 1.0,
+        "ExpireAfterMin": minutes,
+    }
+    assert (lost.on, lost.max_attempts) == ((RetryOn.JOB_INTERNAL_ERROR,), JOB.max_attempts)
+    assert of_training(None) == (CREATE_CALL, JOB)
+
+
+def test_a_failing_script_is_never_tried_again() -> None:
+    """Our policies have faults of the service only: any other failure ends the job, on AWS as
+    locally.
+    """
+    ours = {kind for policy in (CREATE_CALL, JOB) for kind in policy.on}
+    assert ours == {
+        RetryOn.SERVICE_FAULT,
+        RetryOn.THROTTLING,
+        RetryOn.CAPACITY_ERROR,
+        RetryOn.JOB_INTERNAL_ERROR,
+    }
+
+
+def mistakes_with(**changes: Any) -> list[str]:
+    """Return the mistakes in the golden definition with other values at these paths."""
+    document = definition()
+    for path, value in changes.items():
+        set_at(document, path, value)
+    return list(shapes.mistakes_in(document))
+
+
+@pytest.mark.parametrize("row", table(__file__, "shapes.yaml"), ids=lambda row: row["line"])
+def test_a_spoilt_argument_is_found_at_its_path(row: dict[str, Any]) -> None:
+    (mistake,) = mistakes_with(**{row["at"]: row["is"]})
+    assert row["line"] in mistake
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "line"),
+    [
+        (f"Train.HyperParameters.{'x' * 257}", "1", "257 characters; allowed are 0 to 256"),
+        ("Train.HyperParameters", {f"h{n}": "1" for n in range(101)}, "entries; allowed are 0 to"),
+        ("/Metadata", {"padding": "x" * shapes.MAX_DEFINITION}, "SageMaker allows 1048576"),
+    ],
+)
+def test_what_is_too_long_is_told_with_the_limit(path: str, value: Any, line: str) -> None:
+    (mistake,) = mistakes_with(**{path: value})
+    assert line in mistake
+
+
+def test_expressions_and_cdk_tokens_stand_for_anything() -> None:
+    token = "arn:${Token[AWS.Partition.3]}:iam::${Token[AWS.AccountId.0]}:role/x"
+    condition = {"Get": "Steps.Evaluate.StoppingCondition"}
+    assert mistakes_with(**{"Train.RoleArn": token, "Train.StoppingCondition": condition}) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        ("ModelArtifacts.S3ModelArtifacts", ""),
+        ("FinalMetricDataList['loss'].Value", ""),
+        ("FinalMetricDataList[0].Value", ""),
+        ("HyperParameters.epochs", ""),
+        ("HyperParameters['epochs']", ""),
+        ("ModelArtifacts.S3ModelArtifact", "answers no S3ModelArtifact; it has S3ModelArtifacts"),
+        ("ModelArtifact", "DescribeTrainingJob answers no ModelArtifact; it has"),
+        ("TrainingJobName.More", "answers a string before .More"),
+        ("FinalMetricDataList.Value", "answers a list before .Value"),
+        ("FinalMetricDataList[0].Values", "answers no Values; it has Value"),
+        ("TrainingJobName[", "answers nothing at ["),
+    ],
+)
+def test_a_property_is_one_that_the_job_has(path: str, line: str) -> None:
+    value = {"Std:Join": {"On": "/", "Values": ["s3:/", {"Get": f"Steps.Train.{path}"}]}}
+    mistakes = mistakes_with(**{"Evaluate.Environment": {"FROM": value}})
+    assert len(mistakes) == bool(line)
+    assert line in "".join(mistakes)
+
+
+def test_checking_raises_all_mistakes_at_once() -> None:
+    document = definition()
+    for step in ("Train", "Evaluate"):
+        set_at(document, f"{step}.RoleArn", None)
+    with pytest.raises(ArgumentsError) as caught:
+        shapes.check(document)
+    assert len(caught.value.mistakes) == 2

@@ -1,9 +1,10 @@
-"""What a workload says that its ranks need decides where they run, whatever the workload."""
+"""What a workload says of its ranks and channels decides where they run and what they read."""
 
 from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,8 @@ from shoal.pipelines.checks.needs import Unknown, place_of
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.parsing.errors import ConfigError
 from tests.cli.documents import document_in
-from tests.letters import FOLDER
+from tests.letters import BASE_MODEL, ENVIRONMENT, FOLDER, IMAGE, add_letters, write_environment
+from tests.pipelines.inputs import steps_by_name
 from tests.tables import rows
 
 PLAN = """
@@ -32,7 +34,7 @@ def plan(job):
         "smaller": [{"gib": options["gib"] // 2}, {"shared": True}],
     }
 """
-ENVIRONMENT = """
+RANKS = """
 name: lab
 workload: letters
 account: "111122223333"
@@ -61,7 +63,7 @@ def repository(root: Path, gib: int, *, shared: bool = False, plan: str = PLAN) 
         file.write("plan: needs.py\n")
     (folder / "needs.py").write_text(plan)
     (root / "environments").mkdir()
-    text = ENVIRONMENT.replace("GIB", str(gib)).replace("SHARED", str(shared).lower())
+    text = RANKS.replace("GIB", str(gib)).replace("SHARED", str(shared).lower())
     (root / "environments" / "lab.yaml").write_text(text)
     return root
 
@@ -210,3 +212,79 @@ def test_json_has_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     places = {place["instance_type"]: place for place in memory["places"]}
     assert (places["ml.g5.48xlarge"]["fits"], places["ml.p4d.24xlarge"]["usd"]) == (False, 101.0051)
     assert places["ml.p4de.24xlarge"]["price"]["date"] == "2026-07-01"
+
+
+DATASET = "s3://shoal-letters-lab-data-111122223333-us-east-1/datasets/letters"
+SEALED = f"s3://shoal-letters-lab-artifacts-111122223333-us-east-1/models/{'0' * 64}/"
+
+
+def checked(root: Path, text: str = ENVIRONMENT) -> dict[str, Any]:
+    """Return the definition of the environment `lab` with this text, once `shoal check` is past."""
+    add_letters(root)
+    write_environment(root, text)
+    return check(load_environment("lab", root), root).definition
+
+
+def channels(definition: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    training = steps_by_name(definition)["Train"]["Arguments"]
+    return {each["ChannelName"]: each for each in training["InputDataConfig"]}
+
+
+def defaults(definition: dict[str, Any]) -> dict[str, Any]:
+    return {each["Name"]: each.get("DefaultValue") for each in definition["Parameters"]}
+
+
+def test_training_gets_the_channels_of_the_map(tmp_path: Path) -> None:
+    definition = checked(tmp_path)
+    assert list(channels(definition)) == ["pages", "holdout"]
+    assert channels(definition)["pages"] == {
+        "ChannelName": "pages",
+        "ContentType": "text/plain",
+        "InputMode": "File",
+        "DataSource": {
+            "S3DataSource": {
+                "S3DataType": "S3Prefix",
+                "S3Uri": {"Get": "Parameters.PagesDataUri"},
+                "S3DataDistributionType": "FullyReplicated",
+            }
+        },
+    }
+    assert defaults(definition)["PagesDataUri"] == f"{DATASET}/pages/"
+    assert "BaseModelDataUri" not in defaults(definition)
+
+
+def test_an_optional_channel_is_one_more_input_and_parameter(tmp_path: Path) -> None:
+    definition = checked(tmp_path, BASE_MODEL)
+    assert list(channels(definition)) == ["pages", "holdout", "base_model"]
+    assert defaults(definition)["BaseModelDataUri"] == f"{DATASET}/base_model/"
+
+
+def test_the_evaluation_reads_the_channel_that_it_names(tmp_path: Path) -> None:
+    evaluation = steps_by_name(checked(tmp_path))["Evaluate"]["Arguments"]
+    (holdout,) = [each for each in evaluation["ProcessingInputs"] if each["InputName"] == "holdout"]
+    assert holdout["S3Input"]["S3Uri"] == {"Get": "Parameters.HoldoutDataUri"}
+    assert evaluation["AppSpecification"]["ImageUri"] == IMAGE
+    arguments = evaluation["AppSpecification"]["ContainerArguments"]
+    position = arguments.index("--test-dir")
+    assert arguments[position + 1] == holdout["S3Input"]["LocalPath"]
+
+
+def test_beside_a_file_system_a_channel_with_a_uri_is_copied_from_s3(tmp_path: Path) -> None:
+    data = f"data: {{input_mode: FSx, channels: {{base_model: {{uri: {SEALED}}}}}}}\n"
+    found = checked(tmp_path, f"{ENVIRONMENT}file_system: {{}}\n{data}")
+    assert "FileSystemDataSource" in channels(found)["pages"]["DataSource"]
+    assert "S3DataSource" in channels(found)["base_model"]["DataSource"]
+    assert defaults(found)["PagesDataPath"] == "/00000000/datasets/letters/pages"
+    assert defaults(found)["BaseModelDataUri"] == SEALED
+
+
+@pytest.mark.parametrize(("change", "line"), rows(__file__, "channels.yaml", "refused"))
+def test_what_is_missing_or_wrong_is_one_line(tmp_path: Path, change: str, line: str) -> None:
+    small = 'name: lab\nworkload: letters\naccount: "111122223333"\n'
+    if "training" not in change:
+        small += "training: {strategy: none, instance_type: ml.m5.large}\n"
+    with pytest.raises(ConfigError) as error:
+        checked(tmp_path, f"{small}{change}\n")
+    (told,) = error.value.lines
+    assert told.startswith("environments/lab.yaml:")
+    assert line in told

@@ -1,17 +1,21 @@
-"""The launch contract: what runs, how and in which image, and what the fallback changes."""
+"""Launches: their contract with the toolkits, options of mpirun, and the proof of the fabric."""
 
 from __future__ import annotations
 
+import argparse
 from typing import Any
 
 import pytest
 
-from shoal.launch import Launch, tables
+from shoal.launch import Launch, fabric, tables, watch
+from shoal.launch.mpi_options import mistakes_in, variables_in
+from shoal.launch.source_code import SourceCode
+from shoal.pipelines.validation.shapes import values_of
 from shoal.settings.hyperparameters import HyperparameterValue
-from shoal.settings.settings import Training
+from shoal.settings.settings import Strategy, Training
 from tests.pipelines.inputs import definition_for, environment, golden, infrastructure
 from tests.pipelines.launch import shipped
-from tests.tables import rows
+from tests.tables import rows, table
 
 REGISTRY = "763104351884.dkr.ecr.us-east-1.amazonaws.com"
 OPTIONS = {"custom_mpi_options": "-verbose --NCCL_DEBUG VERSION"}
@@ -192,3 +196,162 @@ def test_a_value_with_spaces_is_refused_or_started_without_a_shell(
     switch = "sagemaker_toolkit_native_launcher_enabled"
     assert not is_taken or launch(**keys).hyperparameters[switch] == "true"
     assert switch not in launch(**keys | {"hyperparameters": {}}).hyperparameters
+
+
+SMDDP = tables.passed_by_toolkit("smddp", "ml.p4d.24xlarge")
+HOROVOD = tables.passed_by_toolkit("horovod", "ml.p4d.24xlarge")
+
+WORKING = [
+    "",
+    "-verbose",
+    "-verbose --NCCL_DEBUG VERSION",
+    "--NCCL_DEBUG=INFO -x A=1 -x B --x C=d",
+    "--timeout 60 -map-by ppr:4:socket --report-bindings -x HOROVOD_FUSION_THRESHOLD=16777216",
+    "-mca btl_vader_single_copy_mechanism none --mca rmaps_base_verbose 5",
+    "--an-option-of-tomorrow value -output-filename out",
+    "-x SMDATAPARALLEL_SOMETHING=1",
+    "-x A=a:b,c@d%e^f",
+]
+
+
+def reaches_mpirun(options: str) -> list[str]:
+    """Return what the toolkit's parser leaves for mpirun, set up as in sagemaker-training 5.1.4."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--NCCL_DEBUG", default="INFO", type=str)
+    return parser.parse_known_args(options.split())[1]
+
+
+@pytest.mark.parametrize("options", WORKING)
+def test_options_that_work_are_accepted(options: str) -> None:
+    assert list(mistakes_in(options, SMDDP)) == []
+
+
+@pytest.mark.parametrize("options", WORKING)
+def test_accepted_options_reach_mpirun_but_for_the_toolkits_own(options: str) -> None:
+    toolkits_own = ("--NCCL_DEBUG VERSION", "--NCCL_DEBUG=INFO")
+    for own in toolkits_own:
+        options = options.replace(own, "")
+    assert reaches_mpirun(options) == options.split()
+
+
+@pytest.mark.parametrize("options", ["-h", "--he", "-hostfile x", "-x A=1 -host a"])
+def test_options_that_look_like_help_would_end_the_job_and_are_refused(options: str) -> None:
+    with pytest.raises(SystemExit):
+        reaches_mpirun(options)
+    assert "the job ends without training" in next(mistakes_in(options, SMDDP))[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "what", "instead"),
+    [tuple(row.values()) for row in table(__file__, "traps.yaml")],
+)
+def test_a_trap_is_named_with_what_to_write(options: str, what: str, instead: str) -> None:
+    ((message, advice),) = mistakes_in(options, SMDDP)
+    assert what in message
+    assert instead in advice
+
+
+@pytest.mark.parametrize(
+    ("passed", "names"),
+    [
+        (
+            SMDDP,
+            "FI_PROVIDER RDMAV_FORK_SAFE NCCL_PROTO FI_EFA_USE_DEVICE_RDMA SAGEMAKER_INSTANCE_TYPE",
+        ),
+        (
+            HOROVOD,
+            "FI_PROVIDER NCCL_MIN_NRINGS NCCL_PROTO FI_EFA_USE_DEVICE_RDMA SM_HOSTS PYTHONPATH",
+        ),
+    ],
+)
+def test_what_a_runner_passes_on_p4d_cannot_be_given_again(
+    passed: tuple[str, ...], names: str
+) -> None:
+    for name in names.split():
+        assert list(mistakes_in(f"-verbose -x {name}=1", passed)) == [
+            (
+                f"`-x {name}` is the second one: the toolkit passes {name} itself",
+                "leave it out",
+            )
+        ]
+
+
+@pytest.mark.parametrize("name", ["FI_PROVIDER", "NCCL_PROTO", "RDMAV_FORK_SAFE"])
+def test_elsewhere_a_user_may_set_them(name: str) -> None:
+    passed = tables.passed_by_toolkit("horovod", "ml.g5.12xlarge")
+    assert list(mistakes_in(f"-x {name}=1", passed)) == []
+
+
+def test_the_variables_that_options_set_are_found() -> None:
+    assert variables_in("-verbose -x A=1 --x B=c=d -x C -map-by slot") == {"A": "1", "B": "c=d"}
+
+
+EFA = {"FI_PROVIDER": "efa", "FI_EFA_USE_HUGE_PAGE": "0"}
+
+
+def test_every_row_is_a_training_instance_type_of_sagemaker() -> None:
+    assert set(fabric.efa_instance_types()) - set(values_of("TrainingInstanceType")) == set()
+
+
+@pytest.mark.parametrize(("instance_type", "addresses"), rows(__file__, "fabric.yaml", "addresses"))
+def test_a_node_takes_one_address_per_network_card(instance_type: str, addresses: int) -> None:
+    assert fabric.addresses_per_node(instance_type) == addresses
+
+
+def test_no_type_with_efa_takes_fewer_addresses_than_sagemaker_documents() -> None:
+    assert min(fabric.addresses_per_node(name) for name in fabric.efa_instance_types()) == 5
+
+
+@pytest.mark.parametrize(("instance_type", "expected"), rows(__file__, "fabric.yaml", "variables"))
+def test_efa_variables_are_set_on_types_with_efa_only(
+    instance_type: str, expected: dict[str, str]
+) -> None:
+    assert fabric.variables(instance_type) == expected
+
+
+@pytest.mark.parametrize(("keys", "notices"), rows(__file__, "fabric.yaml", "notices"))
+def test_what_contradicts_efa_is_told(keys: dict[str, Any], notices: list[str]) -> None:
+    assert list(fabric.notices(Training(**keys))) == notices
+
+
+@pytest.mark.parametrize(("keys", "variables"), rows(__file__, "fabric.yaml", "environments"))
+def test_the_containers_environment(keys: dict[str, Any], variables: dict[str, str]) -> None:
+    assert fabric.environment(Training(**keys)) == variables
+
+
+@pytest.mark.parametrize("environment", [{"NCCL_NET": "aws libfabric"}, {"FI_PROVIDER": "efa"}])
+def test_variables_with_which_efa_can_be_proven_are_accepted(environment: dict[str, str]) -> None:
+    training = Training(require_efa=True, environment=environment)
+    assert list(fabric.problems(training, is_looked_at=True)) == []
+
+
+def test_efa_is_not_required_where_nothing_looks() -> None:
+    (problem,) = fabric.problems(Training(require_efa=True), is_looked_at=False)
+    assert problem.message.startswith("nothing in the job would look which network it uses")
+
+
+@pytest.mark.parametrize(
+    ("keys", "looks"),
+    [
+        ({}, True),
+        ({"instance_type": "ml.g5.xlarge"}, False),
+        ({"framework": "tensorflow"}, False),
+        ({"framework_version": "1.8.1"}, False),  # Python 3.6
+    ],
+)
+def test_the_watch_looks_with_pytorch_where_there_may_be_efa(
+    keys: dict[str, Any], *, looks: bool
+) -> None:
+    training = Training(stall_s="off", **keys)
+    assert watch.proves_network(training, SourceCode()) is looks
+
+
+@pytest.mark.parametrize(("keys", "message"), rows(__file__, "fabric.yaml", "refused"))
+def test_efa_is_not_required_where_it_cannot_be(keys: dict[str, Any], message: str) -> None:
+    (problem,) = fabric.problems(Training(require_efa=True, **keys), is_looked_at=True)
+    assert problem.message.startswith(message)
+
+
+def test_nothing_is_wrong_where_efa_is_not_required() -> None:
+    training = Training(instance_type="ml.m5.xlarge", strategy=Strategy.NONE)
+    assert list(fabric.problems(training, is_looked_at=False)) == []
