@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.matrix.regions import smddp_regions
+from tests.matrix.valid import smddp_regions
 from tests.repository import CHECKOUT, ROOT
 
 SOURCES = (

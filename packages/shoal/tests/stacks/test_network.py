@@ -1,17 +1,23 @@
-"""What of the network is more than a row of templates.yaml."""
+"""What of network, data, key and file system is more than a row of templates.yaml."""
 
 from __future__ import annotations
 
-import json
+import fnmatch
 from pathlib import Path
+from typing import Any
 
+import aws_cdk as cdk
+import pytest
+from aws_cdk.assertions import Template
+
+from shoal.constructs.data.data_key import environment_key
+from shoal.settings.key_policy import key_statements
+from shoal.settings.loading.loader import environment_names, load_environment
+from shoal.settings.names import Names
+from shoal.settings.sections.file_system import DeploymentType, FileSystem
+from tests.repository import ROOT
 from tests.stacks.conftest import StageOf, TemplateOf
-from tests.stacks.reading import properties
-
-
-def test_synth_asks_for_no_context(stage_of: StageOf) -> None:
-    manifest = json.loads(Path(stage_of("dev").synth().directory, "manifest.json").read_text())
-    assert "missing" not in manifest
+from tests.stacks.reading import as_list, definition, only, properties, resources
 
 
 def test_every_private_subnet_reaches_the_internet_through_the_nat_gateway_only(
@@ -39,3 +45,210 @@ def test_subnets_lie_in_the_zones_of_the_settings(template_of: TemplateOf) -> No
     assert zones == ["use1-az4", "use1-az1", "use1-az2"]
     services = properties(template_of("connected", "network"), "AWS::EC2::VPCEndpoint")
     assert len(services) == 4  # S3 and the three that are named
+
+
+def test_nobody_is_allowed_into_a_bucket_by_its_policy_but_the_log_service(data: Template) -> None:
+    allowed = [
+        entry
+        for policy in properties(data, "AWS::S3::BucketPolicy")
+        for entry in policy["PolicyDocument"]["Statement"]
+        if entry["Effect"] == "Allow"
+    ]
+    assert allowed
+    for entry in allowed:
+        assert entry["Principal"] == {"Service": "logging.s3.amazonaws.com"}
+        assert entry["Condition"]["StringEquals"] == {"aws:SourceAccount": "111122223333"}
+
+
+def test_a_service_uses_the_key_for_this_account_or_its_log_groups_only(data: Template) -> None:
+    entries = only(data, "AWS::KMS::Key")["KeyPolicy"]["Statement"]
+    for entry in (each for each in entries if "Service" in each["Principal"]):
+        assert "111122223333" in str(entry["Condition"])
+        assert not {"kms:CreateGrant", "kms:*"} & {*as_list(entry["Action"])}
+
+
+def test_every_environment_but_dev_is_protected() -> None:
+    names = environment_names(ROOT)
+    assert [name for name in names if not load_environment(name, ROOT).protect] == ["dev"]
+
+
+@pytest.mark.parametrize(("name", "protected"), [("dev", False), ("prod", True)])
+def test_stacks_of_a_protected_environment_are_protected_from_deletion(
+    stage_of: StageOf, name: str, protected: bool
+) -> None:
+    stage = stage_of(name)
+    stacks = (stage.network, stage.data, stage.workloads[0].pipeline)
+    assert [stack.termination_protection for stack in stacks] == [protected] * 3
+
+
+def test_every_bucket_of_a_throw_away_environment_is_emptied_before_it_goes(data: Template) -> None:
+    emptied = {
+        entry["Properties"]["BucketName"]["Ref"]: entry["DependsOn"]
+        for entry in resources(data, "Custom::EmptyBucket").values()
+    }
+    assert emptied.keys() == resources(data, "AWS::S3::Bucket").keys()
+    assert all(bucket in depends_on for bucket, depends_on in emptied.items())
+
+
+ACCOUNT_ROOT = {"AWS": "arn:aws:iam::111122223333:root"}
+USES = (
+    "Decrypt",
+    "Encrypt",
+    "GenerateDataKey",
+    "GenerateDataKeyWithoutPlaintext",
+    "ReEncryptFrom",
+    "ReEncryptTo",
+    "CreateGrant",
+    "Sign",
+)
+BUCKET_OBJECTS = [
+    f"arn:aws:s3:::shoal-mnist-dev-{purpose}-111122223333-us-east-1{objects}"
+    for purpose in ("data", "artifacts")
+    for objects in ("", "/*")
+]
+Policies = dict[str, dict[str, dict[str, Any]]]
+FILE_SYSTEMS = {
+    "none": None,
+    "scratch": FileSystem(),
+    "persistent": FileSystem(
+        deployment_type=DeploymentType.PERSISTENT_2, throughput_mbps_per_tib=125
+    ),
+}
+
+
+def _policy(
+    file_system: FileSystem | None, context: dict[str, Any], folder: Path
+) -> dict[str, dict[str, Any]]:
+    """Return the statements of dev's key, alone in a stack, by Sid."""
+    environment = load_environment("dev", ROOT).model_copy(update={"file_system": file_system})
+    app = cdk.App(outdir=str(folder), context=context)
+    stack = cdk.Stack(
+        app, "Stack", env=cdk.Environment(account=environment.account, region=environment.region)
+    )
+    names = Names(environment)
+    statements = key_statements(names, ())
+    environment_key(stack, names, alias="data", description="Data", statements=statements)
+    (key,) = properties(Template.from_stack(stack), "AWS::KMS::Key")
+    return {statement["Sid"]: statement for statement in key["KeyPolicy"]["Statement"]}
+
+
+@pytest.fixture(scope="module")
+def policies(tmp_path_factory: pytest.TempPathFactory, cdk_context: dict[str, Any]) -> Policies:
+    """Without a file system, and with one of each kind."""
+    return {
+        name: _policy(kind, cdk_context, tmp_path_factory.mktemp(name))
+        for name, kind in FILE_SYSTEMS.items()
+    }
+
+
+def _statements(policies: Policies) -> list[dict[str, Any]]:
+    return [statement for policy in policies.values() for statement in policy.values()]
+
+
+def test_the_key_itself_names_this_account_and_services_for_it_only_and_nobody_has_every_action(
+    policies: Policies,
+) -> None:
+    for statement in _statements(policies):
+        is_limited = "Condition" in statement and statement["Principal"].keys() <= {"Service"}
+        is_for_fsx = statement["Sid"] == "FileSystemsThroughS3"
+        assert statement["Principal"] == ACCOUNT_ROOT or is_limited or is_for_fsx
+        assert not {"*", "kms:*"} & {*as_list(statement["Action"])}
+
+
+def test_administration_does_not_use_the_key(policies: Policies) -> None:
+    granted = policies["none"]["AdministerKey"]["Action"]
+    assert [
+        use for use in USES if any(fnmatch.fnmatch(f"kms:{use}", action) for action in granted)
+    ] == []
+
+
+def test_the_account_can_always_change_the_policy_or_the_key_would_be_lost(
+    policies: Policies,
+) -> None:
+    statement = policies["none"]["AdministerKey"]
+    assert (statement["Principal"], "Condition" in statement) == (ACCOUNT_ROOT, False)
+    assert {"kms:PutKeyPolicy", "kms:ScheduleKeyDeletion", "kms:DescribeKey"} <= set(
+        statement["Action"]
+    )
+
+
+def test_the_key_decrypts_through_s3_and_for_our_buckets_only(policies: Policies) -> None:
+    decrypting = {
+        sid: entry
+        for sid, entry in policies["none"].items()
+        if "kms:Decrypt" in as_list(entry["Action"]) and entry["Principal"] == ACCOUNT_ROOT
+    }
+    assert decrypting.keys() == {"ReadAndWriteBuckets"}
+    assert decrypting["ReadAndWriteBuckets"]["Condition"] == {
+        "StringEquals": {"kms:ViaService": "s3.us-east-1.amazonaws.com"},
+        "StringLike": {"kms:EncryptionContext:aws:s3:arn": BUCKET_OBJECTS},
+    }
+
+
+def test_grants_are_for_aws_services_only(policies: Policies) -> None:
+    conditions = [
+        entry["Condition"]
+        for entry in _statements(policies)
+        if "kms:CreateGrant" in as_list(entry["Action"])
+    ]
+    assert conditions == [{"Bool": {"kms:GrantIsForAWSResource": "true"}}] * len(policies)
+
+
+def test_only_a_persistent_file_system_is_encrypted_with_the_key(policies: Policies) -> None:
+    assert [name for name, policy in policies.items() if "EncryptFileSystem" in policy] == [
+        "persistent"
+    ]
+    condition = policies["persistent"]["EncryptFileSystem"]["Condition"]
+    assert condition == {"StringEquals": {"kms:ViaService": "fsx.us-east-1.amazonaws.com"}}
+
+
+@pytest.mark.parametrize(
+    ("direction", "peer"),
+    [("Ingress", "SourceSecurityGroupId"), ("Egress", "DestinationSecurityGroupId")],
+)
+def test_lustres_ports_are_open_between_servers_and_training_nodes_in_both_directions(
+    template_of: TemplateOf, direction: str, peer: str
+) -> None:
+    rules = properties(template_of("lustre", "file-system"), f"AWS::EC2::SecurityGroup{direction}")
+    ends = {
+        (_end(rule["GroupId"]), _end(rule[peer]), rule["FromPort"], rule["ToPort"])
+        for rule in rules
+    }
+    pairs = [("servers", "servers"), ("servers", "clients"), ("clients", "servers")]
+    assert ends == {(*pair, *ports) for pair in pairs for ports in ((988, 988), (1018, 1023))}
+
+
+def _end(group: dict[str, Any]) -> str:
+    return "clients" if "Fn::ImportValue" in group else "servers"
+
+
+def test_it_is_made_after_its_security_groups_rules_without_which_fsx_refuses_it(
+    template_of: TemplateOf,
+) -> None:
+    file_system = template_of("lustre", "file-system")
+    rules = {
+        key
+        for kind in ("Ingress", "Egress")
+        for key in resources(file_system, f"AWS::EC2::SecurityGroup{kind}")
+    }
+    (resource,) = resources(file_system, "AWS::FSx::FileSystem").values()
+    assert rules
+    assert rules <= set(resource["DependsOn"])
+
+
+def test_the_pipeline_reads_its_id_from_a_parameter_so_that_it_can_be_replaced(
+    template_of: TemplateOf,
+) -> None:
+    template = template_of("lustre", "pipeline")
+    parameters = template.to_json()["Parameters"]
+    assert parameters["FileSystemId"]["Default"] == "/shoal/shoal-mnist-lustre/file-system/id"
+    train, *_ = definition(template)["Steps"]
+    (source,) = {
+        channel["DataSource"]["FileSystemDataSource"]["FileSystemId"]
+        for channel in train["Arguments"]["InputDataConfig"]
+    }
+    assert "FileSystemId" in source
+
+
+def test_without_the_section_there_is_no_such_stack(stage_of: StageOf) -> None:
+    assert [stage_of(name).file_system for name in ("dev", "prod")] == [None, None]

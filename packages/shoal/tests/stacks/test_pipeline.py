@@ -1,16 +1,32 @@
-"""The pipeline as CloudFormation gets it, and what stands around it to clean up."""
+"""The pipeline's stack: its definition, schedules, channels and plan."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
+import aws_cdk as cdk
 import pytest
-from aws_cdk.assertions import Template
+from aws_cdk.assertions import Match, Template
+from aws_cdk.cx_api import CloudFormationStackArtifact
 
+from shoal.constructs.app import Deployment
 from shoal.constructs.pipeline.training_pipeline import images
-from tests.stacks.conftest import TemplateOf
+from shoal.constructs.schedules.manifest_start import manifest_variables
+from shoal.costs.plan import plan
+from shoal.launch import launch_of
+from shoal.settings.loading.loader import load_environment
+from shoal.settings.names import Names
+from shoal.settings.sections.channels import OnManifest
+from shoal.settings.settings import Environment
+from stacks.platform import EnvironmentStage
+from tests.app import ShoalApp
+from tests.letters import ENVIRONMENT, add_letters
+from tests.repository import ROOT, link_checkout
+from tests.settings.releases import CONTENT
+from tests.stacks.conftest import MakeStage, StageOf, TemplateOf
 from tests.stacks.reading import definition, named, properties, resources, statements
+from tests.stacks.variants import variant
 
 BRANCH = (
     "Seal",
@@ -151,3 +167,179 @@ def test_a_job_gets_the_names_of_its_secrets_and_only_its_role_may_ask_for_them(
     assert "Training" in asking
     for part in ("pipeline", "network"):
         assert "secretsmanager" not in str(template_of("dev", part).to_json()["Resources"])
+
+
+def test_the_function_is_told_which_schedule_for_when_and_with_what(
+    template_of: TemplateOf,
+) -> None:
+    pipeline = template_of("scheduled", "pipeline")
+    nightly = named(pipeline, "AWS::Scheduler::Schedule", "nightly")
+    arn = "arn:aws:scheduler:us-east-1:111122223333:schedule/shoal-mnist-scheduled/nightly"
+    assert json.loads(nightly["Target"]["Input"]) == {
+        "schedule": "nightly",
+        "schedule_arn": arn,
+        "scheduled_time": "<aws.scheduler.scheduled-time>",
+        "parameters": {"Epochs": "3"},
+    }
+
+
+def test_a_schedule_that_ends_has_no_alarm(template_of: TemplateOf) -> None:
+    alarms = properties(template_of("scheduled", "monitoring"), "AWS::CloudWatch::Alarm")
+    assert not [each for each in alarms if "schedule-ending" in each["AlarmName"]]
+
+
+def test_without_a_rare_schedule_nothing_looks(template_of: TemplateOf) -> None:
+    template, name = template_of("manifest", "monitoring"), "shoal-mnist-manifest"
+    names = {each["FunctionName"] for each in properties(template, "AWS::Lambda::Function")}
+    assert names == {f"{name}-sweep", f"{name}-pages"}
+    assert "SeeSchedules" not in statements(template, f"{name}-us-east-1-sweep")
+
+
+def test_an_environment_without_schedules_has_no_function_that_starts(pipeline: Template) -> None:
+    start = {"FunctionName": Match.string_like_regexp(".*-start")}
+    assert not pipeline.find_resources("AWS::Lambda::Function", {"Properties": start})
+
+
+@pytest.mark.parametrize(
+    ("declared", "channels"),
+    [
+        (["DataManifest", "TrainDataUri"], {"TrainDataUri": "{folder}/train/"}),
+        (["DataManifest"], {}),
+    ],
+)
+def test_a_pipeline_of_ones_own_gets_the_manifests_channels_that_it_declares(
+    declared: list[str], channels: dict[str, str]
+) -> None:
+    settings = load_environment("dev", ROOT)
+    data = settings.data.model_copy(update={"on_manifest": OnManifest(file="ready.json")})
+    own = settings.model_copy(update={"data": data, "pipeline": "mine:build"})
+    variables = manifest_variables(Names(own), declared)
+    parameters = {"DataManifest": "{manifest}", **channels}
+    assert json.loads(variables["MANIFEST_PARAMETERS"]) == parameters
+
+
+ARTIFACTS = "shoal-letters-lab-artifacts-111122223333-us-east-1"
+DATA = "shoal-letters-lab-data-111122223333-us-east-1"
+TEXT = f"""{ENVIRONMENT}data:
+  on_manifest: {{}}
+  channels:
+    base_model: {{uri: "s3://{ARTIFACTS}/models/{"0" * 64}/"}}
+"""
+ROLE = "shoal-letters-lab-us-east-1-"
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory, cdk_context: dict[str, Any]) -> Template:
+    root = link_checkout(tmp_path_factory.mktemp("letters"))
+    add_letters(root)
+    for file in (root / "environments").glob("*.yaml"):
+        file.unlink()
+    (root / "environments" / "lab.yaml").write_text(TEXT)
+    environment = load_environment("lab", root)
+    outdir = str(tmp_path_factory.mktemp("cdk.out"))
+    app = ShoalApp(outdir=outdir, context=cdk_context, checked=False)
+    launch = launch_of(environment, root)
+    return Template.from_stack(
+        EnvironmentStage(app, workloads=[Deployment(environment, launch)], root=root)
+        .workloads[0]
+        .pipeline
+    )
+
+
+@pytest.mark.parametrize("actor", ["training", "evaluation"])
+def test_a_job_pulls_the_image_of_its_own_and_no_other(template: Template, actor: str) -> None:
+    pull = statements(template, ROLE + actor)["PullImage"]
+    assert pull["Resource"] == "arn:aws:ecr:us-east-1:111122223333:repository/letters"
+
+
+def test_training_reads_datasets_and_the_sealed_models_that_a_channel_names(
+    template: Template,
+) -> None:
+    allowed = statements(template, f"{ROLE}training")
+    assert allowed["ReadData"]["Resource"] == f"arn:aws:s3:::{DATA}/datasets/*"
+    assert allowed["ReadArtifacts"]["Resource"] == f"arn:aws:s3:::{ARTIFACTS}/models/*"
+
+
+def test_the_evaluation_reads_no_sealed_models(template: Template) -> None:
+    assert "/models/" not in json.dumps(statements(template, f"{ROLE}evaluation"))
+
+
+def test_a_manifest_moves_the_channels_of_the_dataset_only(template: Template) -> None:
+    (variables,) = [
+        each["Environment"]["Variables"]
+        for each in properties(template, "AWS::Lambda::Function")
+        if each["FunctionName"] == "shoal-letters-lab-start"
+    ]
+    assert json.loads(variables["MANIFEST_PARAMETERS"]) == {
+        "DataManifest": "{manifest}",
+        "HoldoutDataUri": "{folder}/holdout/",
+        "PagesDataUri": "{folder}/pages/",
+    }
+
+
+def _stacks(stage: EnvironmentStage) -> dict[str, cdk.Stack]:
+    return {
+        child.stack_name: child for child in stage.node.children if isinstance(child, cdk.Stack)
+    }
+
+
+def _shown(environment: Environment) -> list[str]:
+    return [stack.name for stack in plan(environment).stacks]
+
+
+def _too_early(stage: EnvironmentStage, shown: list[str]) -> list[tuple[str, str]]:
+    """Yield each stack that is shown before one it needs, and that one; the assembly's manifest has
+    the dependencies that the CLI follows.
+    """
+    artifacts = stage.synth().stacks
+    needs = {
+        each.stack_name: [
+            other.stack_name
+            for other in each.dependencies
+            if isinstance(other, CloudFormationStackArtifact)
+        ]
+        for each in artifacts
+    }
+    assert any(needs.values())
+    return [
+        (name, other)
+        for name, others in needs.items()
+        for other in others
+        if shown.index(other) > shown.index(name)
+    ]
+
+
+@pytest.mark.parametrize("name", ["dev", "prod"])
+def test_the_plan_names_the_stacks_of_an_environment(stage_of: StageOf, name: str) -> None:
+    assert set(_shown(load_environment(name, ROOT))) == set(_stacks(stage_of(name)))
+
+
+@pytest.fixture(scope="module")
+def full(
+    tmp_path_factory: pytest.TempPathFactory, make_stage: MakeStage
+) -> tuple[Environment, EnvironmentStage]:
+    """An environment with all optional stacks."""
+    environment = variant(
+        tmp_path_factory.mktemp("full"),
+        "full",
+        data={"input_mode": "FSx"},
+        file_system={},
+        training={"build_image": "pytorch-smddp"},
+        release=CONTENT,
+        serving={},
+    )
+    return environment, make_stage(environment)
+
+
+def test_the_plan_names_stacks_that_are_there_only_when_asked_for(
+    full: tuple[Environment, EnvironmentStage],
+) -> None:
+    environment, stage = full
+    assert set(_shown(environment)) == set(_stacks(stage))
+
+
+def test_the_plan_shows_no_stack_before_one_that_it_needs(
+    full: tuple[Environment, EnvironmentStage],
+) -> None:
+    environment, stage = full
+    assert _too_early(stage, _shown(environment)) == []
