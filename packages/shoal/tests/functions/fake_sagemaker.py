@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.functions.loopback import Request
+from tests.functions.invocation import Request
 
 ARN = "arn:aws:sagemaker:us-east-1:111122223333:"
 IN_PROGRESS = ("Creating", "Updating", "SystemUpdating", "RollingBack", "Deleting")

@@ -11,9 +11,8 @@ import pytest
 import yaml
 
 from shoal.constructs.pipeline.smoke_test_file import REQUESTS, packed_files, smoke_test_file
-from tests.functions.invocation import Outcome, invoke
-from tests.functions.loopback import Request, serving
-from tests.functions.smoke_test_package import package
+from tests.functions.invocation import Outcome, Request, invoke, serving
+from tests.functions.test_smoke_test import package
 from tests.repository import CHECKOUT
 
 CONTENT = "4f" * 32

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.functions.custom_resource import answer_of
-from tests.functions.loopback import Request, serving
+from tests.functions.invocation import Request, answer_of, serving
 
 BUCKET = "shoal-mnist-dev-data-111122223333-us-east-1"
 GROUP_ARN = "arn:aws:sagemaker:us-east-1:111122223333:model-package-group/shoal-mnist-dev"

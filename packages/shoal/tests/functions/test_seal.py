@@ -13,8 +13,7 @@ import pytest
 
 from shoal.aws.model_archive import content_sha256
 from tests.cli.trained import archive
-from tests.functions.invocation import FUNCTIONS, Outcome, invoke
-from tests.functions.loopback import Request, serving
+from tests.functions.invocation import FUNCTIONS, Outcome, Request, invoke, serving
 
 BUCKET = "shoal-mnist-dev-artifacts-111122223333-us-east-1"
 KEY = "training/abcdefghijkl/pipelines-abcdefghijkl-Train/output/model.tar.gz"

@@ -20,9 +20,9 @@ from shoal.constructs.pipeline.smoke_test_file import FUNCTION
 from shoal_local.runtimes.build import build
 from shoal_local.runtimes.catalog import runtimes
 from shoal_local.testing import ACCOUNT_ID
-from tests.functions.custom_resource import answer_of
+from tests.functions.invocation import answer_of
 from tests.functions.make_digits import digits_file
-from tests.functions.smoke_test_package import package as smoke_test_package
+from tests.functions.test_smoke_test import package as smoke_test_package
 
 IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference:2.3.0-cpu-py311-ubuntu20.04-sagemaker"  # noqa: E501
 OWN_REPOSITORY = f"{ACCOUNT_ID}.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference"

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from tests.functions.fake_sagemaker import ARN, IN_PROGRESS, FakeSageMaker
-from tests.functions.invocation import Outcome, invoke
-from tests.functions.loopback import serving
+from tests.functions.invocation import Outcome, invoke, serving
 
 EXECUTION_ID = "abcdefghijkl"
 EXECUTION = f"{ARN}pipeline/shoal-mnist-dev/execution/{EXECUTION_ID}"

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from tests.functions.fake_sagemaker import FakeSageMaker
-from tests.functions.loopback import Request, serving
+from tests.functions.invocation import Request, serving
 from tests.functions.test_teardown import DELETED, ENDPOINT, TAGS, Account, whole
 
 BACK = {"batchItemFailures": [{"itemIdentifier": "message-1"}]}

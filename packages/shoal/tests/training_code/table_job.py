@@ -15,9 +15,8 @@ from typing import Any
 from local_kit.runtime import Runtime
 from shoal.page.readings.evaluation import Evaluation
 from shoal.settings.loading.workload import load_workload, workload_folder
-from tests.functions.invocation import Outcome, invoke
-from tests.functions.loopback import Request, serving
-from tests.functions.smoke_test_package import package
+from tests.functions.invocation import Outcome, Request, invoke, serving
+from tests.functions.test_smoke_test import package
 from tests.training_code.training import pack
 
 JSON = "application/json"
