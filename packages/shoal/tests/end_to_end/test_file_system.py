@@ -18,7 +18,7 @@ from shoal.aws.target import Target
 from shoal.verbs.local_server import port_answers
 from tests.end_to_end.conftest import Checkout, Finished
 from tests.processes import mentioning
-from tests.training_code.mnist import write_subset
+from tests.training_code.training import write_subset
 
 pytestmark = pytest.mark.nightly
 PIPELINE = "shoal-mnist-fsx"

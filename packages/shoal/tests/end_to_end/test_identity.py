@@ -18,8 +18,8 @@ from shoal.settings.loading.loader import load_environment
 from shoal.settings.names import Names
 from shoal_local.control.authorization.evaluator import Evaluator
 from tests.end_to_end.conftest import Checkout, Finished
+from tests.identity.permissions import Roles, named
 from tests.identity.recorded import Recorded, every, recorded
-from tests.identity.roles import Roles, named
 from tests.identity.synth import synthesised
 from tests.identity.templates import like
 from tests.repository import ROOT

@@ -21,7 +21,7 @@ from shoal.settings.parsing.shared_code import archive_files
 from shoal_local.runtimes.build import build
 from shoal_local.runtimes.catalog import runtimes
 from tests.repository import ROOT
-from tests.training_code.mnist import write_subset
+from tests.training_code.training import write_subset
 
 CODE = ROOT / "training_code" / "mnist" / "pytorch"
 PROGRAM = Path(__file__).parent / "programs" / "held.py"

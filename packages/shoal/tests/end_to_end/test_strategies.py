@@ -30,7 +30,7 @@ from shoal_local.runtimes.build import build
 from shoal_local.runtimes.catalog import runtimes
 from shoal_local.sagemaker.container.launch import networks_refused
 from tests.repository import ROOT
-from tests.training_code.mnist import write_subset
+from tests.training_code.training import write_subset
 
 GROUP = "/aws/sagemaker/TrainingJobs"
 NAMES = strategy_names(ROOT)

@@ -22,7 +22,7 @@ from shoal.aws.target import Target
 from tests.cli.documents import document_in
 from tests.end_to_end.conftest import Checkout, Finished
 from tests.repository import ROOT
-from tests.training_code.mnist import write_subset
+from tests.training_code.training import write_subset
 
 PIPELINE = "shoal-mnist-dev"
 DATA, ARTIFACTS = (f"{PIPELINE}-{use}-111122223333-us-east-1" for use in ("data", "artifacts"))

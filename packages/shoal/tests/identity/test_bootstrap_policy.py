@@ -1,9 +1,4 @@
-"""The restricted policy for CloudFormation: enough for every resource of every stack, and too
-little to become an administrator.
-
-What CloudFormation calls for a type of resource is in the type's own schema (`handlers`), of which
-cfn-lint has a copy.
-"""
+"""What the bootstrap may do at most, and what people may do by their permission sets."""
 
 from __future__ import annotations
 
@@ -17,11 +12,14 @@ from typing import Any
 import pytest
 from cfnlint.schema import PROVIDER_SCHEMA_MANAGER
 
+from shoal.settings.loading.loader import load_environment
+from shoal.settings.names import Names
+from shoal.verbs.permission_sets import JOBS, policy_for
 from shoal_local.control.authorization.evaluator import Evaluator
 from shoal_local.control.http.iam_request import Question
-from tests.identity.permissions import question, read
-from tests.identity.roles import TO_ACCOUNT
+from tests.identity.permissions import TO_ACCOUNT, question, read
 from tests.identity.templates import Templates
+from tests.repository import ROOT
 
 FILE = Path(__file__).resolve().parents[4] / "docs" / "bootstrap-policy.json"
 EXECUTION_ROLE = "arn:aws:iam::111122223333:role/cdk-hnb659fds-cfn-exec-role-111122223333-us-east-1"
@@ -193,3 +191,25 @@ def test_what_a_deployment_does_is_allowed(
     permits: Callable[[Question], bool], row: dict[str, str]
 ) -> None:
     assert permits(question(row))
+
+
+PEOPLE: list[dict[str, Any]] = read("people.yaml")["rows"]
+POLICIES = {job: policy_for(job, [Names(load_environment("dev", ROOT))]) for job in JOBS}
+SOMEBODY = "arn:aws:iam::111122223333:role/somebody"
+
+
+@pytest.mark.parametrize("row", PEOPLE, ids=lambda row: f"{row['action']} {row['may']}")
+def test_a_job_may_do_its_own_and_no_other(evaluator: Evaluator, row: dict[str, Any]) -> None:
+    asked = question({key: row[key] for key in row if key != "may"})
+    on_key = {"Statement": [TO_ACCOUNT]} if asked.service == "kms" else None
+    allowed = [
+        job
+        for job, policy in POLICIES.items()
+        if evaluator.decide(asked, SOMEBODY, {"people": policy}, resource_policy=on_key).allowed
+    ]
+    assert allowed == row["may"]
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_a_policy_of_one_workload_fits_into_a_managed_policy(job: str) -> None:
+    assert len(json.dumps(POLICIES[job], separators=(",", ":"))) <= MAX_LENGTH

@@ -19,8 +19,7 @@ from shoal.settings.loading.loader import load_environment
 from shoal.settings.names import Names
 from shoal_local.control.authorization.evaluator import Evaluator
 from shoal_local.control.http.iam_request import Question
-from tests.identity.permissions import Refused, permissions
-from tests.identity.roles import TO_ACCOUNT, Roles
+from tests.identity.permissions import TO_ACCOUNT, Refused, Roles, permissions
 from tests.identity.templates import Templates
 from tests.repository import ROOT
 

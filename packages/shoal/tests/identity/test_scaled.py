@@ -20,8 +20,8 @@ from shoal.constructs.teardown.teardown_guard import SCALED
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.names import Names
 from tests.functions.invocation import Outcome, invoke
+from tests.identity.permissions import without
 from tests.identity.recorded import recorded
-from tests.identity.roles import without
 from tests.identity.templates import Templates
 from tests.repository import ROOT
 

@@ -14,8 +14,7 @@ import pytest
 from shoal.settings.loading.loader import load_workloads
 from shoal_local.control.authorization.evaluator import Evaluator
 from shoal_local.control.http.iam_request import Question
-from tests.identity.permissions import question, read
-from tests.identity.roles import Roles
+from tests.identity.permissions import Roles, question, read
 from tests.identity.synth import templates_of
 from tests.identity.templates import Templates
 from tests.repository import CHECKOUT, copy_folder, link_checkout
