@@ -27,9 +27,7 @@ TOGETHER = {
         "tests/end_to_end/test_identity.py",
     ),
     "TensorFlow's undisturbed runs": (
-        "tests/training_code/tensorflow/test_inference.py",
         "tests/training_code/tensorflow/test_resume.py",
-        "tests/training_code/tensorflow/test_strategies.py",
         "tests/training_code/tensorflow/test_both.py",
     ),
 }

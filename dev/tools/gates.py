@@ -43,7 +43,6 @@ WITHOUT_AWS = {
         "tests/pipelines",
         "tests/workflows",
         "tests/test_architecture.py",
-        "tests/test_readme.py",
         "--ignore=tests/pipelines/launch/test_toolkit.py",
     )
 }
@@ -53,7 +52,7 @@ WITH_PACKAGES = {
     SHOAL: (
         "tests/end_to_end/test_scoring.py",
         "tests/test_wheel.py",
-        "tests/verbs/upgrade",
+        "tests/verbs/test_three_versions.py",
         "tests/workflows",
     ),
 }

@@ -1,13 +1,17 @@
-"""The pages that people read, and what is in them: commands, code in a line, links, headings."""
+"""The pages that people read, what is in them, and a checkout to type their commands into."""
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
+import sys
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
+
+from tests.repository import CHECKOUT, link_checkout
 
 ROOT = Path(__file__).resolve().parents[4]
 NEEDS_AWS = "# needs AWS"
@@ -97,3 +101,36 @@ def links(text: str) -> list[str]:
 
 def headings(text: str) -> list[str]:
     return _HEADING.findall(_FENCE.sub("", text))
+
+
+def writable_checkout(folder: Path) -> Path:
+    """Make the empty `folder` a checkout to write into, whose `.venv` has the commands that pages
+    type; return it.
+    """
+    link_checkout(folder)
+    (folder / ".venv").unlink()
+    (folder / ".venv" / "bin").mkdir(parents=True)
+    for name in ("aws", "hadolint"):
+        (folder / ".venv" / "bin" / name).symlink_to(Path(sys.executable).parent / name)
+    for name, arguments in (("python", ""), ("shoal", f" -m shoal.cli --root '{folder}'")):
+        program = folder / ".venv" / "bin" / name
+        program.write_text(f"#!/bin/sh\nexec '{sys.executable}'{arguments} \"$@\"\n")
+        program.chmod(0o755)
+    return folder
+
+
+def typed(checkout: Path, text: str, timeout_s: float = 120) -> str:
+    """Run the blocks of a text in one shell, up to the first command that fails."""
+    result = subprocess.run(
+        ["bash", "-e"],
+        input="".join(scripts(text)),
+        cwd=checkout,
+        env={"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], "PYTHONPATH": str(CHECKOUT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=timeout_s,
+    )
+    assert result.returncode == 0, result.stdout
+    return result.stdout

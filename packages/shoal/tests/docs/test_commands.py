@@ -1,8 +1,9 @@
-"""The commands that pages show are commands that exist, with options that they take."""
+"""The commands that pages show are commands that exist, README's two among them."""
 
 from __future__ import annotations
 
 import re
+import subprocess
 from importlib.util import find_spec
 
 import click
@@ -11,7 +12,7 @@ import pytest
 from shoal.cli.lazy import Deferred
 from shoal.cli.main import shoal
 from tests.docs.pages import ROOT, code_spans, commands, pages, text_of
-from tests.workflows.calls import refusal
+from tests.workflows.rules import refusal
 
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 _MAKE = re.compile(r"make ((?!help)[a-z][a-z-]+)")
@@ -58,3 +59,21 @@ def test_every_verb_and_target_in_a_line_exists(page: str) -> None:
     verbs = {span: unknown_verb(span) for span in spans if span.startswith("shoal ")}
     assert targets - TARGETS == set()
     assert {span: word for span, word in verbs.items() if word} == {}
+
+
+COMMANDS = list(commands(text_of("README.md")))
+
+
+@pytest.mark.parametrize("target", ["demo", "test"])
+def test_readme_has_the_two_commands_and_make_knows_them(target: str) -> None:
+    assert ["make", target] in COMMANDS
+    command = ["make", "-n", target]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+
+
+def test_the_command_that_readme_shows_is_installed() -> None:
+    (program,) = {words[0] for words in COMMANDS if words[0].endswith("bin/shoal")}
+    command = [str(ROOT / program), "--help"]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert result.stdout.startswith("Usage: shoal"), result.stderr

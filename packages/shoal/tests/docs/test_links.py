@@ -1,6 +1,9 @@
-"""Links and their headings lead somewhere, every page is in the index, and keys are current."""
+"""Links lead somewhere, every page is in an index, keys are current, and attacks have tests."""
 
 from __future__ import annotations
+
+import ast
+import re
 
 import pytest
 
@@ -8,6 +11,7 @@ from dev.tools.reference import COMMAND, FOLDER, anchor
 from dev.tools.reference import pages as reference_pages
 from shoal.settings.loading.loader import strategy_names
 from tests.docs.pages import ROOT, headings, links, pages, text_of
+from tests.repository import CHECKOUT
 
 
 def leads_somewhere(link: str, page: str) -> bool:
@@ -44,3 +48,18 @@ def test_keys_are_current(name: str) -> None:
 def test_every_strategy_has_a_page() -> None:
     pages = {path.stem for path in (ROOT / "docs" / "strategies").glob("*.md")}
     assert set(strategy_names(ROOT)) - pages == set()
+
+
+TABLE = (CHECKOUT / "packages/shoal/tests/red_team/README.md").read_text()
+TESTS = re.findall(r"`(packages/shoal(?:-local)?/tests/[\w/]+\.py)::(test_\w+)`", TABLE)
+
+
+def test_each_attack_has_one_test() -> None:
+    rows = [line for line in TABLE.splitlines() if line.startswith("| ")][2:]
+    assert len(rows) == len(TESTS) > 0
+
+
+@pytest.mark.parametrize(("file", "name"), TESTS)
+def test_it_exists(file: str, name: str) -> None:
+    tree = ast.parse((CHECKOUT / file).read_text())
+    assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}

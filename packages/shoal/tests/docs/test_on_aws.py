@@ -12,8 +12,15 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.docs.pages import TAKES_A_MINUTE, marked, page_of, scripts, text_of
-from tests.docs.tutorials import typed, writable_checkout
+from tests.docs.pages import (
+    TAKES_A_MINUTE,
+    marked,
+    page_of,
+    scripts,
+    text_of,
+    typed,
+    writable_checkout,
+)
 
 README = [each for each in scripts(text_of("README.md")) if "/shoal " in each]
 FIRST_RUN = text_of("docs/first-aws-run.md")

@@ -6,8 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import TAKES_A_MINUTE, marked, page_of, pages, scripts, text_of, unmarked
-from tests.docs.tutorials import typed, writable_checkout
+from tests.docs.pages import (
+    TAKES_A_MINUTE,
+    marked,
+    page_of,
+    pages,
+    scripts,
+    text_of,
+    typed,
+    unmarked,
+    writable_checkout,
+)
 
 HOW_TO = [page for page in pages() if page.startswith("docs/how-to/")]
 GUIDES = {

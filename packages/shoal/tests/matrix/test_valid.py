@@ -22,8 +22,7 @@ from cfnlint.schema import PROVIDER_SCHEMA_MANAGER
 
 from shoal.constructs.node import use_installed_node
 from shoal.settings.regions import az_id_prefixes, resource_types_not_in
-from tests.matrix.regions import smddp_regions
-from tests.matrix.valid import CASES, environment
+from tests.matrix.valid import CASES, environment, smddp_regions
 
 use_installed_node()
 

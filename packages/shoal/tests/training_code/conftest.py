@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from local_kit.runtime import Outcome, Runtime, find_runtime
-from tests.training_code.mnist import write_subset
-from tests.training_code.training import Job
+from tests.training_code.training import Job, write_subset
 
 IMAGES = 2560
 GLOBAL_BATCH = 256

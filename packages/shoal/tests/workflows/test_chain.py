@@ -17,8 +17,7 @@ from shoal.verbs.init.rendering import render
 from shoal.verbs.promote.chain import chain, workflow
 from tests.repository import link_checkout
 from tests.verbs.test_init import answers
-from tests.workflows.calls import calls, refusal
-from tests.workflows.rules import mistakes
+from tests.workflows.rules import calls, mistakes, refusal
 from tests.workflows.test_workflows import FILES, run_script, schema_mistakes, zizmor
 
 EDITS = {

@@ -17,8 +17,7 @@ import yaml
 from shoal.verbs.promote.chain import chain, workflow
 from tests.cli.several import checkout_of_two
 from tests.repository import ROOT
-from tests.workflows.calls import calls, refusal
-from tests.workflows.rules import mistakes, steps
+from tests.workflows.rules import calls, mistakes, refusal, steps
 
 FILES = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 

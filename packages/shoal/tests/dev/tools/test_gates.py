@@ -1,16 +1,21 @@
-"""Lanes run side by side, the gates of a lane one after the other, and every failure is named."""
+"""The gates, the tests' own network, locked packages, and rounds of the benchmark."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import re
+import socket
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from dev.bench.rounds import Column, Contender, Metrics, compare
 from dev.tools.gate_report import TOGETHER, unit_of
 from dev.tools.gates import PACKAGES, WITH_PACKAGES, Gate, failures, gates_of, main
+from dev.tools.lock import CHOSEN, SETS
 
 ROOT = Path(__file__).resolve().parents[5]
 
@@ -130,3 +135,62 @@ def test_files_that_share_a_fixture_exist_and_stay_together() -> None:
     units = {unit_of(f"{file}::test_something") for file in files}
     assert units == set(TOGETHER)
     assert unit_of("tests/settings/test_names.py::test_it") == "tests/settings/test_names.py"
+
+
+@pytest.mark.parametrize("name", [*SETS, *CHOSEN])
+def test_every_locked_package_has_a_hash(name: str) -> None:
+    text = (ROOT / f"{name}.txt").read_text()
+    packages = re.findall(r"^[\w.\[\]-]+==\S+(.*(?:\n[ ]+\S.*)*)", text, re.MULTILINE)
+    assert packages
+    assert all(re.search(r"--hash=sha256:[0-9a-f]{64}", package) for package in packages)
+    assert "://" not in text
+
+
+PROGRAM = """
+import socket
+server = socket.create_server(("127.0.0.1", 0))
+socket.create_connection(server.getsockname()).close()
+print([name for _, name in socket.if_nameindex()])
+"""
+
+
+def _run(program: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "dev.tools.loopback", sys.executable, "-c", program]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_a_command_has_loopback_and_no_other_interface_that_is_up() -> None:
+    outcome = _run(PROGRAM)
+    if "no network of its own" in outcome.stderr:
+        pytest.skip(outcome.stderr.strip())
+    assert outcome.stdout.strip() == "['lo']", outcome.stderr
+
+
+def test_the_exit_code_is_the_commands() -> None:
+    assert _run("raise SystemExit(7)").returncode == 7
+
+
+def test_the_network_of_the_caller_stays_as_it_is() -> None:
+    before = socket.if_nameindex()
+    _run(PROGRAM)
+    assert socket.if_nameindex() == before
+
+
+def test_contenders_alternate_and_ratios_stay_within_a_round(tmp_path: Path) -> None:
+    turns: list[str] = []
+    speeds = {"ours": [20.0, 90.0, 40.0], "theirs": [10.0, 30.0, 20.0]}
+
+    def contender(name: str) -> Contender:
+        def measure() -> Metrics:
+            turns.append(name)
+            return {"speed": speeds[name].pop(0)}
+
+        return Contender(name, measure)
+
+    columns = [Column("speed", "speed", digits=0), Column("over theirs", "speed", "theirs")]
+    both = [contender("ours"), contender("theirs")]
+    comparison = compare("training", "Training", both, columns, rounds=3)
+    assert turns == ["ours", "theirs", "theirs", "ours", "ours", "theirs"]
+    assert "| ours | 40 (20-90) | 2.00 (2.00-3.00) |" in comparison.table()
+    comparison.write(tmp_path)
+    assert json.loads((tmp_path / "training.json").read_text())["machine"]["cores"]

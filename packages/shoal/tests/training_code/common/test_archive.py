@@ -1,4 +1,4 @@
-"""The reader of a model's archive says which model it is, and refuses what is none."""
+"""What scripts share without ranks: models' archives, MNIST's files, and lines for MLflow."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import base64
 import hashlib
 import io
 import json
+import struct
+import subprocess
+import sys
 import tarfile
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -14,8 +17,11 @@ from typing import Any
 import pytest
 from common import archive
 from common.evaluation import evaluate
+from common.mnist_files import read_digits
 
+from local_kit.runtime import Runtime
 from shoal.aws.model_archive import content_sha256, sha256
+from tests.repository import ROOT as REPOSITORY
 
 ROOT = Path(__file__).parents[5]
 STRANGE = "does not belong into a model"
@@ -149,3 +155,95 @@ def test_a_missing_or_damaged_archive_is_named(
         (tmp_path / "model.tar.gz").write_bytes(content)
     with pytest.raises(ValueError, match=f"model.tar.gz {message}"):
         archive.unpack(tmp_path / "model.tar.gz", tmp_path / "model")
+
+
+COUNT = 3
+IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
+PIXELS = bytes(range(256)) * 10
+GOOD = {
+    IMAGES: struct.pack(">4I", 0x803, COUNT, 28, 28) + PIXELS[: COUNT * 784],
+    LABELS: struct.pack(">2I", 0x801, COUNT) + b"\7\2\1",
+}
+
+
+def write(folder: Path, files: dict[str, bytes]) -> Path:
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def test_good_files_are_their_pixels_and_labels(tmp_path: Path) -> None:
+    pixels, labels = read_digits(write(tmp_path, GOOD), "train")
+    assert (bytes(pixels), bytes(labels)) == (PIXELS[: COUNT * 784], b"\7\2\1")
+    assert not pixels.readonly
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        (IMAGES, b"", "train-images-idx3-ubyte is empty: 0 bytes, the header alone has 16"),
+        (IMAGES, b"\0\0\x08\x03", "is truncated: 4 bytes, the header alone has 16"),
+        (LABELS, struct.pack(">2I", 0x801, 0), "train-labels-idx1-ubyte is empty: it holds 0"),
+        (IMAGES, GOOD[IMAGES][:-1], r"is truncated: 2351 bytes for shape \(3, 28, 28\)"),
+        (IMAGES, GOOD[IMAGES] + b"\0", "is too long: 2353 bytes"),
+        (IMAGES, b"\0\0\x08\x01" + GOOD[IMAGES][4:], "magic number 0x00000801, not 0x00000803"),
+        (IMAGES, b"\x1f\x8b\x08\0" + GOOD[IMAGES][4:], "it is gzip-compressed: unpack it first"),
+        (LABELS, GOOD[LABELS][:-1] + b"\x0a", "label 10 is outside 0..9"),
+        (LABELS, struct.pack(">2I", 0x801, 2) + b"\1\2", "3 images but 2 labels"),
+        (
+            IMAGES,
+            struct.pack(">4I", 0x803, COUNT * 2, 14, 28) + PIXELS[: COUNT * 784],
+            "images are 14x28 pixels, not 28x28",
+        ),
+    ],
+)
+def test_a_damaged_file_is_named(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        read_digits(write(tmp_path, {**GOOD, name: content}), "train")
+
+
+def test_what_the_folder_holds_instead_is_said(tmp_path: Path) -> None:
+    write(tmp_path, {IMAGES: GOOD[IMAGES]})
+    with pytest.raises(ValueError, match=f"{LABELS} does not exist; the folder holds {IMAGES}"):
+        read_digits(tmp_path, "train")
+
+
+CODE = str(REPOSITORY / "training_code")
+SAY = "from common import tracking; [tracking.log(f'epoch={each} loss=0.5') for each in (1, 2, 3)]"
+MEASURE = "from common import tracking; import sys; print(tracking.measured(sys.argv[1]))"
+
+
+def said(python: str, program: str, *arguments: str, **variables: str) -> str:
+    """Return what a program prints that ends well."""
+    command, environment = [python, "-c", program, *arguments], {"PYTHONPATH": CODE, **variables}
+    output = subprocess.check_output(command, env=environment, stderr=subprocess.STDOUT, text=True)
+    return output.strip()
+
+
+@pytest.mark.parametrize(
+    ("line", "measured"),
+    [
+        ("epoch=2 step=3/9 loss=0.5 lr=1e-3", "({'epoch': 2.0, 'loss': 0.5, 'lr': 0.001}, 12)"),
+        ("step=40/120 loss=-1.25", "({'loss': -1.25}, 40)"),
+        ("epoch=3 test_accuracy=0.9914", "({'epoch': 3.0, 'test_accuracy': 0.9914}, 3)"),
+        ("epoch=1 loss=nan images=1,000", "({'epoch': 1.0}, 1)"),
+        ("saved the model in /opt/ml/model", "({}, 0)"),
+    ],
+)
+def test_a_line_has_numbers_and_a_step_over_all_epochs(line: str, measured: str) -> None:
+    assert said(sys.executable, MEASURE, line) == measured
+
+
+def test_without_an_address_nothing_is_sent_or_said() -> None:
+    assert said(sys.executable, SAY) == ""
+
+
+@pytest.mark.parametrize("has_client", [False, True])
+def test_without_server_or_client_a_training_goes_on_after_one_line(
+    runtime: Runtime, has_client: bool, tmp_path: Path
+) -> None:
+    python = str(runtime.python) if has_client else sys.executable
+    unused = {"MLFLOW_TRACKING_URI": "http://127.0.0.1:9", "HOME": str(tmp_path)}
+    lines = [each for each in said(python, SAY, **unused).splitlines() if "no more of this" in each]
+    assert len(lines) == 1
+    assert ("No module named 'mlflow'" in lines[0]) is not has_client

@@ -1,4 +1,4 @@
-"""Ranks join, wait for each other, share their gradients and agree on a precision."""
+"""Ranks join, share gradients and agree on a precision."""
 
 from __future__ import annotations
 

@@ -1,17 +1,27 @@
-"""Every way to shard computes the same steps, and what a rank keeps is its share of the whole.
+"""The language model's numbers: its network, other libraries' answers, values and speed.
 
-In float64, where the order of additions is all that differs.
+Every way to shard computes the same steps, and what a rank keeps is its share of the whole, in
+float64, where the order of additions is all that differs. The transformer computes Llama's
+formulas; the reference is in scripts/answer_questions.py, written without the model's code.
 """
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from local_kit.runtime import Runtime
+from tests.repository import CHECKOUT
 from tests.training_code.language.jobs import (
     SMALL,
+    TOLERANCE,
     Compute,
     Job,
     Options,
@@ -92,3 +102,158 @@ def test_gradients_that_are_no_numbers_end_all_ranks_at_the_next_line(
     assert result.statuses == [1, 1]
     # at step 2 where steps take seconds, for then a line comes early
     assert re.search("the loss is nan at step [23]: try a smaller --learning-rate", result.output)
+
+
+SCRIPT = Path(__file__).with_name("scripts") / "answer_questions.py"
+
+
+ZERO = pytest.approx(0, abs=TOLERANCE)
+EXPECTED = {
+    "products": ZERO,  # what attention by products gathers, to torch's kernel
+    "norms": [ZERO, pytest.approx(0, abs=2**-7)],  # to one bit of torch's in bf16
+    "with caches": ZERO,  # logits of one token after the other
+    "same weights": True,  # of a saved model
+    "depths": {"2": 1_770_752, "16": 873_007_104, "32": 6_981_685_248},  # depth sets all sizes
+    "wrong depth": "depth 65 is not between 1 and 64",
+    "split": True,  # ranks that share a batch learn what one would
+    "shifted": True,
+    "next epoch": False,  # has other sequences
+    "row": [*"\0one\0två\0drei".encode()],  # documents in the order of their files
+}
+REFUSED = {
+    "no sum": "smddp gives 0 as the sum of the numbers of 2 ranks: use --backend nccl",
+    "without smddprun": "mpirun started this process without smddprun",
+    "cut": "holds a damaged model: model.safetensors has ",
+    "nothing": "holds no model: config.json is missing",
+    "not finite": "is not finite, no model is saved",
+}
+TEXTS = {
+    "utf-8.txt": "utf-8.txt is not UTF-8 at byte 2: convert it",
+    "zero.txt": "zero.txt has a zero byte",
+    "no-text.jsonl": 'no-text.jsonl line 2 has no string "text"',
+    "no-json.jsonl": "no-json.jsonl line 1 is not JSON",
+    "short.txt": "has 6 tokens of text, --context 16 needs 32",
+    "empty.txt": "has no *.txt or *.jsonl with text",
+    "no folder": "there is no folder",
+}
+"""What is wrong with a text -> what is said."""
+
+
+def test_the_model_is_llamas_and_refuses_others(runtime: Runtime, tmp_path: Path) -> None:
+    command = runtime.alone(SCRIPT, tmp_path, tmp_path / "answers.json")
+    answers: dict[str, Any] = runtime.answer(command, tmp_path)
+    assert {name: answers[name] for name in EXPECTED} == EXPECTED
+    assert max(answers["differences"]) < TOLERANCE  # of logits, to the plain formulas
+    assert answers["different"] == answers["sequences"]  # in an epoch
+    first, again, other, likeliest, likeliest_of_other = answers["texts"]
+    # a seed completes a prompt in one way
+    assert (first == again, first == other, likeliest == likeliest_of_other) == (True, False, True)
+    assert [text for name, text in REFUSED.items() if text not in answers[name]] == []
+    assert [text for name, text in TEXTS.items() if text not in answers["errors"][name]] == []
+
+
+COMPARE = Path(__file__).with_name("scripts") / "compare_with_transformers.py"
+TOLERATED = 2e-5
+"""In float64 too: transformers computes norms and the angles of positions in float32."""
+
+
+@pytest.fixture(scope="module")
+def answers(
+    peers: Runtime, alone: Result, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("models")
+    shutil.copytree(alone.job.folder / "model", folder / "tied")
+    file = folder / "answers.json"
+    return peers.answer(peers.alone(COMPARE, folder, file), folder, {"HF_HUB_OFFLINE": "1"})
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("model", ["tied", "untied"])
+def test_transformers_computes_the_same_logits(answers: dict[str, Any], model: str) -> None:
+    answer = answers[model]
+    assert (answer["class"], answer["loading"]) == ("LlamaForCausalLM", {})
+    assert answer["spread"] > 0.1, answer
+    assert max(answer["float32"], answer["float64"]) < TOLERATED
+
+
+ANSWER = Path(__file__).with_name("scripts") / "answer_values.py"
+PLAN = CHECKOUT / "training_code" / "language" / "plan.py"
+_LINE = re.compile(r"tokens_per_second=(\S+) mfu=(\S+) .* world_size=(\d+)$", re.MULTILINE)
+_PEAK = re.compile(r" peak_flops_per_rank=(\S+) ")
+
+
+@pytest.fixture(scope="module")
+def values(runtime: Runtime, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("values")
+    return runtime.answer(runtime.alone(ANSWER, folder / "answers.json"), folder)
+
+
+def test_the_rate_warms_up_on_a_line_and_falls_along_a_cosine(values: dict[str, Any]) -> None:
+    """By steps or by time, whichever ends first."""
+    # at 0, 0.025, 0.05, 0.5, 0.525 and 1; a half is 9/19 of the way down
+    shares = [0.05, 0.525, 1, 0.541290, 0.5, 0]
+    assert values["shares"] == pytest.approx(shares, abs=1e-6)
+    half = pytest.approx(2 * 0.541290, abs=2e-6)
+    assert values["rates"] == {
+        "half of the steps": half,
+        "half of the time": half,
+        "later by time than by steps": half,
+        "more time than there was": 0,
+    }
+
+
+def test_gradients_are_clipped_to_a_norm_of_one(values: dict[str, Any]) -> None:
+    """Those with a lower norm stay as they are."""
+    long, short = values["clipped"]["long"], values["clipped"]["short"]
+    assert long["norm"] == 13
+    assert long["changes"][0] == pytest.approx([-3 / 13, -4 / 13], rel=1e-6)
+    assert long["changes"][1] == pytest.approx([-12 / 13], rel=1e-6)
+    assert short["norm"] == pytest.approx(0.5, rel=1e-15)
+    assert short["changes"] == [[-0.3, 0], [-0.4]]
+
+
+def test_operations_of_a_token_follow_from_the_weights(values: dict[str, Any]) -> None:
+    shape = SimpleNamespace(**run_path(str(PLAN))).Shape
+    assert values["flops"]["2 256"] == 6 * 1_770_752 + 12 * 2 * 256 * 256
+    tied, untied = shape.of_depth(1), shape.of_depth(24)
+    assert values["flops"]["1 8"] == 6 * tied.weights + 12 * tied.hidden_size * 8
+    multiplied = untied.weights - untied.vocab_size * untied.hidden_size
+    assert values["flops"]["24 2048"] == 6 * multiplied + 12 * 24 * untied.hidden_size * 2048
+
+
+def test_utilization_is_what_rate_operations_and_peak_of_the_log_give(
+    values: dict[str, Any], alone: Result, compute: Compute, tmp_path: Path
+) -> None:
+    (pair,) = compute(Job(tmp_path, SMALL, ranks=2))
+    for result, ranks in ((alone, 1), (pair, 2)):
+        (peak,) = map(float, _PEAK.findall(result.output))
+        lines = [tuple(map(float, line)) for line in _LINE.findall(result.output)]
+        assert [world_size for _, _, world_size in lines] == [ranks] * 4
+        for rate, mfu, _ in lines:
+            expected = rate * values["flops"]["1 8"] / (peak * ranks)
+            assert mfu == pytest.approx(expected, rel=0.01, abs=1e-4)  # of three and four digits
+
+
+PARTS = ["data", "forward", "backward", "optimizer", "metrics", "checkpoint", "other"]
+
+
+def test_goodput_counts_from_the_first_start_and_a_profile_names_the_parts_of_a_step(
+    alone: Result, compute: Compute, tmp_path: Path
+) -> None:
+    shutil.copytree(alone.job.folder / "checkpoints", tmp_path / "checkpoints")
+    shutil.rmtree(tmp_path / "checkpoints" / "step-00000004")
+    summary = tmp_path / "checkpoints" / "step-00000002" / "checkpoint.json"
+    content = json.loads(summary.read_text())
+    assert 0 < content["productive_s"] <= content["trained_s"]
+    content["first_started_at"] -= 1_000_000
+    content["productive_s"] = 750_000
+    summary.write_text(json.dumps(content))
+    (resumed,) = compute(Job(tmp_path, SMALL | {"profile-steps": 1}))
+    assert resumed.goodput == pytest.approx([0.75, 0.75], abs=0.01)
+    assert all(share < 1 for share in alone.goodput)
+    *parts, whole = resumed.parts_ms
+    assert parts == PARTS
+    assert whole == "whole"
+    sum_ms = sum(resumed.parts_ms[part] for part in PARTS)
+    assert resumed.parts_ms["whole"] == pytest.approx(sum_ms, abs=0.1)
+    assert min(resumed.parts_ms[part] for part in PARTS[:6]) > 0

@@ -1,29 +1,39 @@
-"""What the PyTorch and the TensorFlow script of the digits have in common: what a job prints and
-writes, which files, archives and options are refused, and what the model answers.
+"""What the PyTorch and the TensorFlow script of the digits have in common, and what TensorFlow's
+distributed scripts learn, evaluate and serve.
+
+The watch reads the progress of jobs without a collective of PyTorch: it leaves them alone while
+they go on, and ends one of which a process stands still.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
-from collections.abc import Callable
+import signal
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from local_kit.runtime import Outcome, Runtime
+from local_kit.ports import unused_ports
+from local_kit.runtime import Outcome, Runtime, finish
 from shoal.aws.model_archive import content_sha256
+from shoal.launch import watch
 from shoal.settings.parsing.shared_code import archive_files
 from tests.tables import table
 from tests.training_code import training
 from tests.training_code.conftest import GLOBAL_BATCH, STEPS
 from tests.training_code.conftest import Trained as TorchTrained
-from tests.training_code.mnist import DATA
 from tests.training_code.tensorflow import job
+from tests.training_code.tensorflow.conftest import Trained
 from tests.training_code.tensorflow.conftest import Trained as TensorFlowTrained
-from tests.training_code.training import EPOCH, PROGRESS, accuracies, losses, pack
+from tests.training_code.tensorflow.job import CODE, OPTIONS, Job, parameter_server, start
+from tests.training_code.training import DATA, EPOCH, PROGRESS, accuracies, children, losses, pack
 
 SCRIPTS = Path(training.__file__).with_name("scripts")
 TENSORFLOW_SCRIPTS = Path(__file__).with_name("scripts")
@@ -231,3 +241,158 @@ def test_endpoints_answer_and_refuse(framework: Framework, dataset: Path, tmp_pa
     assert (answers["npy"]["dtype"], answers["npy"]["shape"]) == ("float32", [10, 10])
     for reasons in (EXPECTED["refused"]["both"], EXPECTED["refused"][framework.name]):
         assert [text for name, text in reasons.items() if text not in answers[name]] == []
+
+
+EQUAL = {"rel": 2e-3, "abs": 2e-4}
+ROUNDED = {"rel": 0.5, "abs": 0.1}
+"""bfloat16 has 8 bits: of a learning that begins, only the course stays the same."""
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("strategy", "flags", "replicas", "close"),
+    [
+        ("smddp", "", 2, EQUAL),
+        ("horovod", "", 2, EQUAL),
+        ("mirrored", "", 2, EQUAL),
+        ("multi_worker_mirrored", "", 2, EQUAL),
+        ("mirrored", "--precision bf16", 2, ROUNDED),
+        ("none", "--xla True", 1, EQUAL),
+        ("none", "--deterministic False", 1, EQUAL),
+    ],
+)
+def test_every_way_learns_what_one_process_learns(
+    alone: Trained,
+    undisturbed: Callable[..., Trained],
+    strategy: str,
+    flags: str,
+    replicas: int,
+    close: dict[str, Any],
+) -> None:
+    """One process prints metrics and saves the model."""
+    trained = undisturbed(strategy, *flags.split())
+    expected, output = alone.outcome.output, trained.outcome.output
+    assert len(losses(expected)) == 2 * STEPS
+    assert losses(output) == pytest.approx(losses(expected), **close)
+    assert accuracies(output) == pytest.approx(accuracies(expected), abs=close["rel"])
+    lines = PROGRESS.findall(output)
+    assert (len(lines), {match[-1] for match in lines}) == (2 * STEPS, {str(replicas)})
+    metadata = json.loads((trained.job.model_dir / "model.json").read_text())
+    assert metadata["world_size"] == replicas
+    assert (trained.job.model_dir / "1" / "saved_model.pb").is_file()
+
+
+@pytest.mark.nightly
+def test_parameter_servers_train_asynchronously_and_end_with_the_chief(job: Job) -> None:
+    with parameter_server(job, "--epochs", "6") as (chief, others):
+        outcome = finish(chief)
+        assert outcome.returncode == 0, outcome.output
+        assert [finish(process).returncode for process in others] == [0, 0, 0]
+    assert accuracies(outcome.output)[-1] > 0.7
+    assert json.loads((job.model_dir / "model.json").read_text())["world_size"] == 2
+
+
+def test_a_parameter_server_job_of_one_host_is_refused(job: Job) -> None:
+    outcome = job.alone("train_parameter_server.py")
+    assert outcome.returncode != 0
+    assert (
+        "TF_CONFIG is not set: the toolkit starts parameter servers only in jobs of two or more"
+        in outcome.output.splitlines()[-1]
+    )
+
+
+def evaluated(change: Callable[[Path], object], alone: Trained, folder: Path) -> Outcome:
+    """Evaluate a copy of the model that was changed."""
+    model = Path(shutil.copytree(alone.job.model_dir, folder / "model"))
+    change(model)
+    pack(model, folder / "model.tar.gz")
+    options = ("--model-dir", folder, "--output-dir", folder, "--test-dir")
+    test_dir, runtime = alone.job.dataset / "test", alone.job.runtime
+    return runtime.run(runtime.alone(CODE / "evaluate.py", *options, test_dir), folder)
+
+
+def test_another_graph_with_the_same_variables_is_another_model(
+    alone: Trained, tmp_path: Path
+) -> None:
+    unknown_field = b"\x82\x7d\x00"  # number 2000, empty: the graph computes the same
+    outcome = evaluated(
+        lambda model: (model / "1/saved_model.pb").open("ab").write(unknown_field), alone, tmp_path
+    )
+    assert outcome.returncode == 0, outcome.output
+    report: dict[str, Any] = json.loads((tmp_path / "evaluation.json").read_text())
+    pack(alone.job.model_dir, tmp_path / "honest.tar.gz")
+    digests = []
+    for name in ("model.tar.gz", "honest.tar.gz"):
+        with (tmp_path / name).open("rb") as archive:
+            digests.append(content_sha256(archive))
+    assert report["model"]["content_sha256"] == digests[0] != digests[1]
+
+
+def test_a_second_version_that_could_serve_is_refused(alone: Trained, tmp_path: Path) -> None:
+    outcome = evaluated(lambda model: shutil.copytree(model / "1", model / "2"), alone, tmp_path)
+    assert outcome.output.splitlines()[-1].endswith("holds versions 1, 2: which one serves?")
+
+
+STALL_S = 15
+
+
+@dataclass(frozen=True)
+class Watched(Job):
+    """A job whose scripts the watch starts."""
+
+    port: int = 0
+
+    def start(
+        self, command: Sequence[str], extra: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[str]:
+        script = next((each for each in command if each.startswith(str(CODE))), "")
+        config = {"script": script, "progress": ["train_loss=([0-9.]+)"], "stall_s": STALL_S}
+        config |= {"burst_s": 0.02, "poll_s": 0.2, "grace_s": 1}
+        (self.folder / watch.FOLDER).mkdir(exist_ok=True)
+        for name, content in {**watch.sources(), watch.CONFIG: json.dumps(config).encode()}.items():
+            (self.folder / name).write_bytes(content)
+        place = {"SM_OUTPUT_DIR": str(self.folder), "MASTER_ADDR": "127.0.0.1"}
+        place["MASTER_PORT"] = str(self.port)
+        if "TF_CONFIG" in (extra or {}):
+            known = json.loads(dict(extra or {})["TF_CONFIG"])
+            first = {"ps": 1, "worker": 3 if "master" in known["cluster"] else 0}
+            place["RANK"] = str(first.get(known["task"]["type"], 0) + known["task"]["index"])
+        program = str(self.folder / watch.PROGRAM)
+        watched = [program if each == script else each for each in command]
+        return super().start(watched, {**(extra or {}), **place})
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("strategy", "stands_still"),
+    [
+        ("horovod", False),
+        ("multi_worker_mirrored", False),
+        ("parameter_server", False),
+        ("horovod", True),
+        ("parameter_server", True),
+    ],
+)
+def test_a_job_of_tensorflow_is_watched(
+    tensorflow: Runtime, dataset: Path, tmp_path: Path, strategy: str, stands_still: bool
+) -> None:
+    job = Watched(tensorflow, dataset, tmp_path, OPTIONS, next(unused_ports()))
+    with ExitStack() as stack:
+        if strategy == "parameter_server":
+            chief, others = stack.enter_context(parameter_server(job))
+        else:
+            chief, *others = start(job, strategy)
+        assert chief.stdout
+        head = ""
+        if stands_still:
+            while "step=4/" not in head:
+                head += (line := chief.stdout.readline())
+                assert line, head
+            os.kill(others[0].pid if others else children(chief)[-1], signal.SIGSTOP)
+        outcome = finish(chief)
+    output = head + outcome.output
+    failure = tmp_path / "failure"
+    assert "shoal: no watch" not in output
+    assert (outcome.returncode != 0, failure.exists()) == (stands_still, stands_still), output
+    if stands_still:
+        assert " s after steps of at most " in failure.read_text()  # so it read the lines

@@ -1,1 +1,0 @@
-"""Tests of the benchmark harness; nothing here is timed."""

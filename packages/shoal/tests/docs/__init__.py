@@ -1,1 +1,0 @@
-"""Tests of the pages: the commands and links in them work."""

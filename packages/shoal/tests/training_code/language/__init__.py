@@ -1,1 +1,0 @@
-"""Tests of training_code/language, which run its scripts as its jobs would."""
