@@ -44,10 +44,17 @@ class Cdk:
     """A folder for temporary files; on shoal-local also for what the CLI keeps at home."""
     on_line: Callable[[str], None] | None = None
 
-    def synth(self, environment: str | None = None, strategy: str | None = None) -> None:
+    def synth(
+        self,
+        environment: str | None = None,
+        strategy: str | None = None,
+        *,
+        for_aws: bool = False,
+    ) -> None:
         """Write the cloud assembly of one environment or of all, without network and credentials.
 
-        `strategy` names an overlay in environments/strategies/ to lay over the environment.
+        `strategy` names an overlay in environments/strategies/ to lay over the environment. The
+        CDK's own validation of templates, half of the time, is for those that go to AWS.
         """
         context = {"environment": environment, "strategy": strategy}
         options = [f"--context={key}={value}" for key, value in context.items() if value]
@@ -56,6 +63,8 @@ class Cdk:
         # the CLI keeps the assets of earlier synths
         shutil.rmtree(self.assembly, ignore_errors=True)
         variables = offline_environment(self.inherited) | self._home
+        if not for_aws:  # read by aws-cdk-lib (AppProps.builtinCloudFormationValidation)
+            variables["CDK_VALIDATION"] = "false"
         self._cdk("synth", arguments, variables, _SYNTH_TIMEOUT_S)
 
     def bootstrap(self, target: Target, qualifier: str, *options: str) -> None:

@@ -226,7 +226,7 @@ class Session:
             with phase(f"bootstrap {self.target.description}", report):
                 cdk.bootstrap(self.target, qualifier, *bootstrap_options, *tags)
         with phase(f"synth {self.environment.name}", report):
-            cdk.synth(self.environment.name)
+            cdk.synth(self.environment.name, for_aws=not self.target.is_local)
         return cdk
 
     @property

@@ -35,7 +35,7 @@ def synth(workspace: Workspace, environment: str | None) -> None:
         load_workloads(environment, workspace.root)
     assembly, folder = workspace.root / "cdk.out", workspace.root / ".shoal" / "cdk"
     with open_view() as view, phase("synth", view):
-        workspace.cdk(assembly, folder, folder / "tmp", view).synth(environment)
+        workspace.cdk(assembly, folder, folder / "tmp", view).synth(environment, for_aws=True)
     tell(f"written: {assembly}", assembly=assembly)
 
 
