@@ -10,7 +10,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from shoal.constructs.node import use_installed_node
+from shoal.constructs import use_installed_node
 from shoal.launch import launch_of
 from shoal.settings.loading.loader import load_environment
 from tests.repository import ROOT

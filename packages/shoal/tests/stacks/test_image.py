@@ -18,7 +18,7 @@ import pytest
 from aws_cdk.assertions import Template
 
 from local_kit.control import Account, running, trust
-from shoal.constructs.images.index_login import BUILD_OPTION, index_login
+from shoal.constructs.images.image_build import BUILD_OPTION, index_login
 from shoal.launch.recipes import content_tag
 from shoal.settings.package_index import PackageIndex
 from tests.repository import ROOT

@@ -7,7 +7,7 @@ import json
 import pytest
 from aws_cdk.assertions import Match, Template
 
-from shoal.constructs.schedules.manifest_start import manifest_variables
+from shoal.constructs.schedules.schedules import manifest_variables
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.names import Names
 from shoal.settings.sections.channels import OnManifest

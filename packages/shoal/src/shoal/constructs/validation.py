@@ -1,5 +1,5 @@
-"""Our own rules on templates as CloudFormation gets them, for mistakes that its schema, cfn-lint and
-cdk-nag accept.
+"""Our own rules on templates as CloudFormation gets them, for mistakes that its schema, cfn-lint
+and cdk-nag accept.
 
 - Security groups: what a group allows itself it must allow both ways, and nothing may come in from
   everywhere. EFA's traffic needs both directions, and the CDK drops the egress rule where all

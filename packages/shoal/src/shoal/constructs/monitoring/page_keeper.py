@@ -18,7 +18,7 @@ from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from shoal.constructs.functions.python_function import PythonFunction
+from shoal.constructs.python_function import PythonFunction
 from shoal.constructs.teardown.sweeper import PURPOSE as SWEEP
 from shoal.constructs.teardown.teardown_guard import PURPOSE as TEARDOWN
 from shoal.constructs.teardown.teardown_guard import execution_ended

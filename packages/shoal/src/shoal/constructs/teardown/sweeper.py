@@ -11,7 +11,7 @@ from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from constructs import Construct
 
-from shoal.constructs.functions.python_function import PythonFunction
+from shoal.constructs.python_function import PythonFunction
 from shoal.constructs.teardown.teardown_guard import SCALED, log_retention, warm_pools
 from shoal.settings.names import Names
 from shoal.settings.sections.schedules import rare

@@ -14,7 +14,7 @@ from aws_cdk import aws_lambda_event_sources as event_sources
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from shoal.constructs.functions.python_function import PythonFunction
+from shoal.constructs.python_function import PythonFunction
 from shoal.settings.names import Names
 
 PURPOSE = "teardown"

@@ -19,7 +19,7 @@ from shoal.constructs.roles.actor_role import ActorRole
 from shoal.settings.names import Names
 from shoal.settings.parsing.plain_files import require_plain
 
-FUNCTIONS = Path(__file__).resolve().parents[2] / "functions"
+FUNCTIONS = Path(__file__).resolve().parents[1] / "functions"
 """The library's own folder of functions, wherever the app's checkout is."""
 
 
