@@ -19,7 +19,7 @@ from shoal.settings.capacity import Capacity
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.sections.serving import Autoscaling, Serverless, Serving
 from shoal.settings.settings import Environment, Strategy
-from shoal.verbs.doctor import plan_check, quota_check
+from shoal.verbs.doctor import capacity_check
 from shoal.verbs.doctor.doctor import Doctor, Needs
 from shoal.verbs.doctor.findings import Finding, State
 from shoal.verbs.doctor.image import Image
@@ -134,7 +134,7 @@ PLAN = "arn:aws:sagemaker:us-east-1:111122223333:training-plan/p5"
 def test_a_run_is_not_refused_for_a_type_that_it_does_not_take(target: Target) -> None:
     sections = {"training": {"instance_type": P4D, "other_instance_types": (P4DE,)}}
     with quota(target, f"{P4DE} for training job usage", 0):
-        quota_check.refuse_short(target, changed(**sections))
+        capacity_check.refuse_short(target, changed(**sections))
 
 
 NOW = datetime(2026, 11, 27, tzinfo=UTC)
@@ -181,7 +181,9 @@ ELSEWHERE = [{"InstanceType": P5, "AvailabilityZoneId": "use1-az6"}]
 def test_a_plan_says_when_it_serves(
     plan: dict[str, Any], needed: dict[str, int], state: State, message: str
 ) -> None:
-    finding = plan_check.finding_of(ACTIVE | plan, needed, "training-job", 3600, NOW, "use1-az4")
+    finding = capacity_check.plan_finding(
+        ACTIVE | plan, needed, "training-job", 3600, NOW, "use1-az4"
+    )
     assert finding.state is state
     assert message in f"{finding.message}; {finding.advice}"
 
@@ -205,7 +207,7 @@ def test_plans_are_asked_about_and_offerings_where_none_is_named(target: Target)
 def test_a_quota_without_an_applied_value_is_unknown_and_its_default_is_told(
     name: str, message: str
 ) -> None:
-    finding = quota_check.finding_of(name, None, 7)
+    finding = capacity_check.quota_finding(name, None, 7)
     assert finding.state is State.UNKNOWN
     assert finding.message == f"Service Quotas {message}"
 

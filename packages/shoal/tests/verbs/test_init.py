@@ -15,9 +15,9 @@ from shoal.errors import UsageError
 from shoal.pipelines.checks.check import check
 from shoal.settings.loading.loader import load_workloads
 from shoal.settings.parsing.errors import ConfigError
-from shoal.verbs.init.answers import FILE, KINDS, answers_of
-from shoal.verbs.init.rendering import COPIED, Answers, read_answers, render
-from shoal.verbs.init.wheels import WHEELS, folder_of, take_wheels
+from shoal.verbs.init.answers import FILE, KINDS, Answers, answers_of, read_answers
+from shoal.verbs.init.locking import WHEELS, folder_of, take_wheels
+from shoal.verbs.init.repository import COPIED, render
 from shoal.verbs.new_workload import TASKS
 from tests.repository import CHECKOUT
 

@@ -12,8 +12,7 @@ import yaml
 from botocore.exceptions import ClientError
 
 from shoal.aws.target import Target
-from shoal.verbs.prove.recording import Recorder
-from shoal.verbs.prove.redaction import MAX_ITEMS, Redaction
+from shoal.verbs.prove.recording import MAX_ITEMS, Recorder, Redaction
 
 REDACTION = Redaction("444455556666", "prove-ab12", Path("/work/somebody/shoal"))
 

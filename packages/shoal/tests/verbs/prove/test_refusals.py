@@ -12,7 +12,7 @@ from shoal.aws import inventory
 from shoal.aws.target import Target
 from shoal.cli.main import main
 from shoal.verbs.local_server import LocalServer
-from shoal.verbs.prove.report import PAGE
+from shoal.verbs.prove.proof import PAGE
 from tests.repository import link_checkout
 from tests.verbs.conftest import ACCOUNT, REGION, delete_stack, make_stack, started
 

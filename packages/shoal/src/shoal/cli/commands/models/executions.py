@@ -32,7 +32,7 @@ from shoal.page.record import checkpoint_of, record
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.parsing.errors import one_line
 from shoal.verbs.dataset import require_uploaded
-from shoal.verbs.doctor.quota_check import refuse_short
+from shoal.verbs.doctor.capacity_check import refuse_short
 from shoal.verbs.follow import Follower
 from shoal.verbs.parameters import check_declared, check_values, parse_parameters
 from shoal.verbs.workspace import Session, Workspace

@@ -21,9 +21,13 @@ from shoal.settings.sections.smoke_test import Accept
 from shoal.settings.settings import Environment
 from shoal.verbs import invoke
 from shoal.verbs.promote.promotion import Verification
-from shoal.verbs.promote.promotion_path import PromotionStep, package_arn, release_targets
+from shoal.verbs.promote.promotion_path import (
+    PromotionStep,
+    package_arn,
+    release_targets,
+    smoke_result,
+)
 from shoal.verbs.promote.release_status import Answer, compare
-from shoal.verbs.promote.smoke_result import smoke_result
 from shoal.verbs.workspace import Session, Workspace
 
 _MARKS = {True: "ok      ", False: "DIFFERS ", None: "unknown "}

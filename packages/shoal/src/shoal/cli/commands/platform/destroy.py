@@ -15,7 +15,7 @@ from shoal.cli.view import open_view
 from shoal.errors import LeftBehindError, UsageError
 from shoal.settings.loading.loader import workloads_of
 from shoal.verbs.build_images import serve_from
-from shoal.verbs.destroy.sweep import Swept, sweep
+from shoal.verbs.destroy.leftovers import Swept, sweep
 from shoal.verbs.flow import phase
 from shoal.verbs.workspace import Session, Workspace
 
