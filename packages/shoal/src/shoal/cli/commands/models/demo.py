@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from shoal.cli.answers import Verdict, answers, exit_as, tell
-from shoal.cli.interrupts import ENDS, interrupted_once
+from shoal.cli.endings import ENDS, interrupted_once
 from shoal.cli.options import strategy_option
 from shoal.cli.view import open_view
 from shoal.settings.loading.loader import load_environment

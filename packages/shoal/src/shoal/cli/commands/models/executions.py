@@ -15,8 +15,7 @@ from shoal.aws.events import Planned
 from shoal.aws.execution import Execution
 from shoal.aws.logs import LogTail, location_of
 from shoal.aws.registry import APPROVED
-from shoal.cli.answers import Verdict, answers, is_json, tell
-from shoal.cli.columns import columns
+from shoal.cli.answers import Verdict, answers, columns, is_json, tell
 from shoal.cli.options import environment_argument, local_option, session_command
 from shoal.cli.view import open_view
 from shoal.errors import AWS_ERRORS, NotFoundError, ShoalError, UsageError, refusal

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import click
 
 from shoal.cli.answers import answers, exit_as, tell
-from shoal.cli.interrupts import ENDS, interrupted_once
+from shoal.cli.endings import ENDS, interrupted_once
 from shoal.cli.options import local_option
 from shoal.cli.view import open_view
 from shoal.repository import Repository
