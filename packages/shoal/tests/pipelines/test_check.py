@@ -10,7 +10,7 @@ import pytest
 
 from shoal.pipelines.checks.check import check
 from shoal.settings.loading.loader import load, load_environment
-from shoal.settings.package_index import PackageIndex
+from shoal.settings.organisation import PackageIndex
 from shoal.settings.parsing.errors import ConfigError, LaunchError
 from shoal.settings.sections.schedules import Schedule
 from shoal.settings.sections.serving import Endpoint

@@ -23,7 +23,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from shoal.constructs.data.lustre_file_system import LUSTRE_VERSION
 from shoal.settings.parsing.schedule_expressions import mistakes_in
+from shoal.settings.sections.file_system import SMALLEST_GIB, STEP_GIB, THROUGHPUTS
 
 Template = Mapping[str, Any]
 
@@ -136,9 +138,6 @@ def _ports_text(ports: Ports) -> str:
 
 COMBINATION = "SHOAL-FileSystemCombination"
 NO_DELETIONS = "SHOAL-FileSystemDeletions"
-THROUGHPUTS = (125, 250, 500, 1000)
-MIN_GIB, STEP_GIB = 1200, 2400
-LUSTRE_VERSION = "2.15"
 
 
 def check_file_systems(template: Template) -> Iterator[Finding]:
@@ -162,8 +161,8 @@ def _mistakes(properties: Mapping[str, Any]) -> Iterator[str]:
     capacity, version = properties.get("StorageCapacity"), properties.get("FileSystemTypeVersion")
     if kind not in ("SCRATCH_2", "PERSISTENT_2"):
         yield f"DeploymentType is {kind}; use SCRATCH_2 or PERSISTENT_2"
-    if not isinstance(capacity, int) or (capacity != MIN_GIB and capacity % STEP_GIB):
-        yield f"StorageCapacity is {capacity}; use {MIN_GIB} or a multiple of {STEP_GIB}"
+    if not isinstance(capacity, int) or (capacity != SMALLEST_GIB and capacity % STEP_GIB):
+        yield f"StorageCapacity is {capacity}; use {SMALLEST_GIB} or a multiple of {STEP_GIB}"
     if kind == "SCRATCH_2" and throughput is not None:
         yield f"PerUnitStorageThroughput is {throughput}; SCRATCH_2 takes none"
     if kind == "PERSISTENT_2" and throughput not in THROUGHPUTS:

@@ -9,10 +9,9 @@ from shoal.launch import tables
 from shoal.launch.contract import Contract, contract_of
 from shoal.launch.image_uri import AwsImage, aws_image
 from shoal.launch.source_code import SourceCode, script_of
-from shoal.settings.frameworks import Framework
-from shoal.settings.package_index import PackageIndex
+from shoal.settings.frameworks import Framework, strategies_of
+from shoal.settings.organisation import PackageIndex
 from shoal.settings.settings import Strategy, Training
-from shoal.settings.strategies import strategies_of
 
 TITLES = {
     "pytorch": "PyTorch",

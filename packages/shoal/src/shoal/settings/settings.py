@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints
 
 from shoal.settings.capacity import Capacity, of_first
-from shoal.settings.frameworks import Framework, Local
+from shoal.settings.frameworks import Defaults, Framework, Local, defaults
 from shoal.settings.organisation import Organisation
 from shoal.settings.parsing.base import (
     AccountId,
@@ -40,7 +40,6 @@ from shoal.settings.sections.schedules import Schedule
 from shoal.settings.sections.scoring import Scoring
 from shoal.settings.sections.secrets import SecretName, SecretVariable, interface_endpoints
 from shoal.settings.sections.serving import NO_RECIPE, Endpoint, Serving, default_recipe
-from shoal.settings.strategies import Defaults, defaults
 from shoal.settings.tags import AllocationTags, RequiredTags, Tags
 
 PolicyName = Annotated[

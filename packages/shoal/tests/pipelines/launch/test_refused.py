@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from shoal.launch import tables
-from shoal.settings.frameworks import CLASSICAL, Framework
+from shoal.settings.frameworks import CLASSICAL, Framework, strategies_of
 from shoal.settings.settings import Strategy
-from shoal.settings.strategies import strategies_of
 from tests.pipelines.launch.shipped import launch, refusals
 from tests.tables import table
 

@@ -21,7 +21,7 @@ from constructs import Construct
 from shoal.constructs.roles.actor_role import ActorRole
 from shoal.launch import recipes, tables
 from shoal.settings.names import BUILDERS, Names
-from shoal.settings.package_index import PackageIndex
+from shoal.settings.organisation import PackageIndex
 from shoal.settings.parsing.plain_files import require_plain
 
 _BUILD = ("docker", "build", "--platform", "linux/amd64")

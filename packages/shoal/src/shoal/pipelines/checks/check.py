@@ -25,9 +25,8 @@ from shoal.pipelines.checks import (
 )
 from shoal.pipelines.infrastructure import placeholder_infrastructure
 from shoal.pipelines.own_pipeline import STEPS, definition_of, standard_steps
-from shoal.settings.loading import pins
+from shoal.settings.loading.consumers import is_placeholder_account, pin_problems
 from shoal.settings.loading.loader import environment_file, places
-from shoal.settings.loading.rules import is_placeholder_account
 from shoal.settings.parsing.errors import ConfigError, Problem
 from shoal.settings.parsing.plain_files import problems_in
 from shoal.settings.parsing.shared_code import carried_folder
@@ -116,7 +115,7 @@ def _before_launch(environment: Environment, root: Path | None) -> Iterator[Prob
     yield from instances.problems(environment)
     yield from capacity.problems(environment)
     yield from watch.problems(training)
-    yield from pins.problems(environment, root)
+    yield from pin_problems(environment, root)
     yield from slow_expressions.problems(environment)
     if training.require_efa:
         yield from fabric.problems(training, source_code.read(root, training))

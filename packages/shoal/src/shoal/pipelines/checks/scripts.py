@@ -15,10 +15,10 @@ from pathlib import Path
 from shoal.launch import recipes
 from shoal.pipelines.checks import checkpoints, script_options
 from shoal.pipelines.checks.parsers import modules_of, tree_of
-from shoal.settings.loading.container_code import ENTRY_POINT
 from shoal.settings.loading.workload import load_workload, workload_file
 from shoal.settings.parsing.errors import Problem
 from shoal.settings.parsing.shared_code import python_files
+from shoal.settings.sections.release import ENTRY_POINT
 from shoal.settings.settings import Environment
 
 PAGE = "`shoal docs bring-your-model`"

@@ -26,9 +26,8 @@ from shoal.launch import tables
 from shoal.page.commit import archived_files, files_of, newest_commit
 from shoal.page.readings.evaluation import MAX_BYTES, Evaluation
 from shoal.repository import Repository
-from shoal.settings.loading.container_code import foreign_code_variable
 from shoal.settings.names import SEALED, Names
-from shoal.settings.sections.release import Release
+from shoal.settings.sections.release import Release, foreign_code_variable
 from shoal.settings.sections.serving import Severity
 from shoal.verbs.promote.served_code import CommittedCode, Members, members_of, mistake_in_files
 
