@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shoal.pipelines.checks import capacity, quotas
+from shoal.pipelines.checks import capacity
 from shoal.pipelines.checks.check import check
 from shoal.pipelines.limits import limits, training_plans
 from shoal.settings.parsing.errors import ConfigError
@@ -46,5 +46,5 @@ def test_the_type_with_the_most_nodes_needs_room_and_quota() -> None:
     listed = with_capacity((P4D, 1), (P4DE, 7))
     alone = with_capacity((P4DE, 7))
     assert capacity.addresses(listed).job == capacity.addresses(alone).job
-    counts = {need.quota.name: need.count for need in quotas.needs(listed)}
+    counts = {need.quota.name: need.count for need in capacity.needs(listed)}
     assert counts["Maximum number of instances per training job"] == 7

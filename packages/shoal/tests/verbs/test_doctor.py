@@ -14,7 +14,7 @@ import pytest
 
 from shoal.aws.target import Target
 from shoal.launch import launch_of
-from shoal.pipelines.checks.quotas import table
+from shoal.pipelines.checks.capacity import quotas
 from shoal.settings.capacity import Capacity
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.sections.serving import Autoscaling, Serverless, Serving
@@ -117,14 +117,14 @@ ON_DISKS = {
 def test_a_quota_that_the_account_shares_is_compared_with_what_the_file_takes(
     target: Target, row: str, sections: dict[str, Any], needed: int
 ) -> None:
-    name = table()[row].name
+    name = quotas()[row].name
     for value, state in ((needed, State.OK), (needed - 1, State.FAILED)):
         with quota(target, name, value) as change:
             finding = examined(target, changed(**sections))[f"quota: {name}"]
         assert finding.state is state
         assert finding.message.startswith(f"{value}, and {needed} needed")
-    assert table()[row].code == change["QuotaCode"]
-    assert finding.advice.endswith(f"--quota-code {table()[row].code} --desired-value {needed}")
+    assert quotas()[row].code == change["QuotaCode"]
+    assert finding.advice.endswith(f"--quota-code {quotas()[row].code} --desired-value {needed}")
 
 
 P4D, P4DE, P5 = "ml.p4d.24xlarge", "ml.p4de.24xlarge", "ml.p5.48xlarge"
@@ -200,7 +200,7 @@ def test_plans_are_asked_about_and_offerings_where_none_is_named(target: Target)
     ("name", "message"),
     [
         (row.name, f"tells no value of that name, and 7 needed; a new account has {row.default}")
-        for row in table().values()
+        for row in quotas().values()
     ]
     + [("ml.m5.xlarge for endpoint usage", "tells no value of that name, and 7 needed")],
 )
@@ -213,7 +213,7 @@ def test_a_quota_without_an_applied_value_is_unknown_and_its_default_is_told(
 
 
 def test_an_account_that_may_build_nothing_is_told(target: Target) -> None:
-    row, environment = table()["builds at a time"], changed(endpoint={"build_image": None})
+    row, environment = quotas()["builds at a time"], changed(endpoint={"build_image": None})
     for value, state in ((1, State.OK), (0, State.FAILED)):
         with quota(target, row.name, value, "codebuild") as change:
             assert examined(target, environment)[f"quota: {row.name}"].state is state

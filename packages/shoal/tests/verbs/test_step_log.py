@@ -10,7 +10,7 @@ import pytest
 
 from shoal.aws.logs import LogLine
 from shoal.aws.metrics import MAX_LINE
-from shoal.page.readings import curves, step_log
+from shoal.page.readings import step_log
 from shoal.page.readings.cause import Cause, CauseSearch
 from shoal.page.readings.step_log import StepLog
 from shoal.settings.sections.gates import Metric
@@ -60,7 +60,7 @@ def test_points_of_a_long_log_are_left_out_evenly_and_at_the_same_steps_of_each_
     (first, second) = log_of(each for number in (1, 2) for each in host(number)).curves()
     steps = [x for x, _, _ in first["points"]]
     assert steps == [x for x, _, _ in second["points"]]
-    assert curves.MAX_POINTS / 2 < len(steps) <= curves.MAX_POINTS + 1
+    assert step_log.MAX_POINTS / 2 < len(steps) <= step_log.MAX_POINTS + 1
     assert first["cut"] == MANY - len(steps)
     distances = {after - before for before, after in pairwise(steps[:-1])}
     assert (len(distances), steps[0], steps[-1]) == (1, 0.0, MANY - 1.0)
@@ -75,10 +75,10 @@ def test_lanes_share_what_is_kept(ranks: int, each: int) -> None:
         for rank in range(ranks)
         for step in range(each)
     )
-    lanes, kept = list(log.curves()), min(ranks, curves.MAX_LANES)
+    lanes, kept = list(log.curves()), min(ranks, step_log.MAX_LANES)
     points = sum(len(lane["points"]) for lane in lanes)
     assert len(lanes) == kept
-    assert points <= curves.MAX_POINTS_OF_ALL + kept
+    assert points <= step_log.MAX_POINTS_OF_ALL + kept
     assert points + sum(lane["cut"] for lane in lanes) + log.values_lost == ranks * each
     assert log.values_lost == (ranks - kept) * each
 

@@ -1,4 +1,6 @@
-"""Pipeline executions: start them with checked parameters, look at them, stop them."""
+"""Pipeline executions: start them with checked parameters, look at them, stop them; and the names
+of their jobs.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,8 @@ import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -18,6 +21,13 @@ TERMINAL = frozenset({"Succeeded", "Failed", "Stopped", "CompletedWithFailures"}
 STEP_TERMINAL = frozenset({"Succeeded", "Failed", "Stopped"})
 NOT_STARTED = "NotStarted"
 """Shoal's status of a step that the API does not list yet."""
+JOBS = {
+    "TrainingJob": "list_training_jobs",
+    "ProcessingJob": "list_processing_jobs",
+    "TransformJob": "list_transform_jobs",
+}
+"""Kind of a job that a step runs -> the operation that lists such jobs."""
+CLOCK_SLACK = timedelta(minutes=5)
 _NOT_FOUND = frozenset({"ResourceNotFound", "ResourceNotFoundException"})
 
 
@@ -276,3 +286,52 @@ def _walk(steps: Iterable[dict[str, Any]], branches: tuple[str, ...]) -> Iterato
         yield step["Name"], step["Type"]
         for branch in branches:
             yield from _walk(step.get("Arguments", {}).get(branch, ()), branches)
+
+
+@cache
+def job_name(target: Target, kind: str, arn: str, started_at: datetime | None) -> str:
+    """Return the name of the `kind` (a key of JOBS) with this ARN: log streams and Describe
+    operations need its capitals, and ARNs are in lower case.
+
+    Looks among the jobs created since the step started, the first ones first, and once: in a busy
+    account SageMaker lists few jobs a second. Raises NotFoundError.
+    """
+    since = {"CreationTimeAfter": started_at - CLOCK_SLACK} if started_at else {}
+    for job in _jobs(target, kind, **since):
+        if str(job[f"{kind}Arn"]).lower() == arn.lower():
+            return str(job[f"{kind}Name"])
+    raise NotFoundError(f"there is no job {arn}")
+
+
+@cache
+def earlier_attempts(target: Target, kind: str, name: str, since: datetime) -> tuple[str, ...]:
+    """Return the names of the jobs that a pipeline's step ran before the one with this name, all
+    after the execution's start.
+
+    SageMaker calls a step's jobs `pipelines-EXECUTION-STEP-SUFFIX`, so all of them but the suffix
+    is the same (seen of single jobs; of retries it is an assumption).
+    """
+    alike, after = f"{name.rpartition('-')[0]}-", since - CLOCK_SLACK
+    jobs = _jobs(target, kind, NameContains=alike, CreationTimeAfter=after)
+    names = [str(job[f"{kind}Name"]) for job in jobs]
+    return tuple(
+        each
+        for each in names[: names.index(name)]
+        if each.startswith(alike) and "-" not in each.removeprefix(alike)
+    )
+
+
+def _jobs(target: Target, kind: str, **filters: Any) -> Iterator[dict[str, Any]]:
+    """Yield summaries of jobs, the first ones first."""
+    pages = (
+        target.client("sagemaker")
+        .get_paginator(JOBS[kind])
+        .paginate(
+            SortBy="CreationTime",
+            SortOrder="Ascending",
+            PaginationConfig={"PageSize": 100},
+            **filters,
+        )
+    )
+    for page in pages:
+        yield from page[f"{kind}Summaries"]

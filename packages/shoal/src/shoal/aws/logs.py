@@ -11,8 +11,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from shoal.aws.execution import Step
-from shoal.aws.jobs import job_name
+from shoal.aws.execution import Step, job_name
 from shoal.aws.target import Target
 from shoal.errors import error_code
 from shoal.settings.parsing.errors import one_line

@@ -6,16 +6,13 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
-from shoal.aws.execution import NOT_STARTED, Execution, Step
-from shoal.aws.jobs import job_name
+from shoal.aws.execution import JOBS, NOT_STARTED, Execution, Step, job_name
 from shoal.errors import AWS_ERRORS, ShoalError, refusal
 from shoal.page.place import Place
 
-JOBS = ("TrainingJob", "ProcessingJob", "TransformJob")
-CLOCK_SLACK = timedelta(minutes=5)
 REFERENCE = re.compile(r'"Steps\.([A-Za-z0-9_-]+)[."]')
 _BRANCHES = ("IfSteps", "ElseSteps")
 _FAILURES = (ShoalError, ValueError, KeyError, TypeError, ArithmeticError, *AWS_ERRORS)

@@ -14,21 +14,26 @@ from dataclasses import asdict, is_dataclass
 from typing import Any
 
 from shoal.aws import registry
-from shoal.aws.execution import Step
+from shoal.aws.execution import CLOCK_SLACK, JOBS, Step
 from shoal.aws.logs import lines_of
 from shoal.aws.metrics import progress_metrics
-from shoal.page.look import CLOCK_SLACK, JOBS, Look, seconds_between, time_text
+from shoal.page.look import Look, seconds_between, time_text
 from shoal.page.place import Place
 from shoal.page.readings.calls import calls_in
 from shoal.page.readings.cause import Cause, CauseSearch
 from shoal.page.readings.cleanups import Cleanup, cleanups_of
 from shoal.page.readings.gates import GateResult, gates_of
 from shoal.page.readings.lineage import code_of, image_of, lineage_of
-from shoal.page.readings.money import money_of
 from shoal.page.readings.report import answers_of, evaluation_of, package_of
-from shoal.page.readings.resources import instances_of, resources_of, terms_of, uses_of
+from shoal.page.readings.resources import (
+    instances_of,
+    money_of,
+    resources_of,
+    terms_of,
+    uses_of,
+    waited,
+)
 from shoal.page.readings.step_log import StepLog
-from shoal.page.readings.waits import waited
 from shoal.pipelines import step_names
 
 VERSION = 1

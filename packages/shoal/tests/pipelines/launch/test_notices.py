@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from shoal.launch.advice import choose
 from shoal.launch.notices import patch_warnings
+from shoal.launch.resolve import choose
 from shoal.launch.source_code import SourceCode
 from shoal.settings.settings import Training
 from tests.pipelines.launch.shipped import launch

@@ -30,12 +30,9 @@ PURPOSE = "pages"
 LIBRARY = Path(__file__).resolve().parents[3]
 """The folder that has the package `shoal`, wherever the app's checkout is."""
 _CLEANERS = (TEARDOWN, SWEEP)
-_ASKING = "execution jobs logs metrics model_archive objects registry target"
+_ASKING = "execution logs metrics model_archive objects registry target"
 _PAGE_MODULES = "__init__ history kept look page place record"
-_READINGS = (
-    "__init__ calls cause cleanups curves evaluation gates lineage money report resources step_log"
-    " waits"
-)
+_READINGS = "__init__ calls cause cleanups gates lineage report resources step_log"
 _MODULES = (
     "shoal/__init__.py",
     "shoal/errors.py",

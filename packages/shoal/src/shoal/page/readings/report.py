@@ -1,18 +1,102 @@
-"""The results of a run: evaluation, answers and model package of an execution."""
+"""The results of a run: evaluation, answers and model package of an execution.
+
+The pipeline's own evaluate.py writes its report well formed; a user's script may write anything.
+"""
 
 from __future__ import annotations
 
 import json
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from shoal.aws.execution import Execution
-from shoal.aws.jobs import job_name
+from shoal.aws.execution import Execution, job_name
 from shoal.aws.objects import object_at
 from shoal.aws.registry import Package, describe
 from shoal.aws.target import Target
 from shoal.errors import ShoalError
-from shoal.page.readings.evaluation import MAX_BYTES, Evaluation
 from shoal.pipelines import step_names
+
+MAX_BYTES = 1024 * 1024
+"""A longer report was not written by an honest evaluation."""
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_COMPOSITE_SHA256 = re.compile(r"[A-Za-z0-9+/]{43}=-[1-9][0-9]{0,4}")
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The content of a report."""
+
+    metrics: Mapping[str, int | float]
+    """Every number among its metrics, all finite."""
+    content_sha256: str
+    """Digest of the model that was measured, which its container answers too."""
+    archive_sha256: str
+    """Hash of the archive that it was in."""
+    archive_composite_sha256: str | None
+    """S3's composite hash of that archive in parts, which only archives above 5 GB need; None where
+    an evaluation of one's own measured none.
+    """
+
+    @classmethod
+    def of(cls, text: bytes) -> Evaluation:
+        """Parse the bytes of a report; raise ValueError with what is wrong in it."""
+        try:
+            report = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ValueError("is not JSON") from error
+        if not isinstance(report, dict):
+            raise ValueError("is no JSON object")  # noqa: TRY004 - of the text, not of an argument
+        model = _object(report, "model")
+        return cls(
+            _numbers(_object(report, "metrics")),
+            _sha256(model, "content_sha256"),
+            _sha256(model, "archive_sha256"),
+            _composite_sha256(model),
+        )
+
+
+def _object(report: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = report.get(key, {})
+    if not isinstance(value, dict):
+        raise ValueError(f"has {json.dumps(value)[:40]} as `{key}`, where an object belongs")  # noqa: TRY004 - as above
+    return value
+
+
+def _sha256(model: Mapping[str, Any], key: str) -> str:
+    value = model.get(key)
+    if not isinstance(value, str) or not _SHA256.fullmatch(value):
+        raise ValueError(f"has {json.dumps(value)[:40]} as `model.{key}`, where a sha256 belongs")
+    return value
+
+
+def _numbers(metrics: Mapping[str, Any]) -> dict[str, int | float]:
+    values = {
+        name: metric.get("value") for name, metric in metrics.items() if isinstance(metric, dict)
+    }
+    numbers = {
+        name: value
+        for name, value in values.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
+    for name, value in numbers.items():
+        if not abs(value) <= sys.float_info.max:  # of NaN too, which is neither less nor more
+            raise ValueError(f"has no finite number as the metric {json.dumps(name)}")
+    return numbers
+
+
+def _composite_sha256(model: Mapping[str, Any]) -> str | None:
+    key = "archive_composite_sha256"
+    value = model.get(key) or None
+    if value is None:
+        return None
+    if not isinstance(value, str) or not _COMPOSITE_SHA256.fullmatch(value):
+        raise ValueError(
+            f"has {json.dumps(value)[:40]} as `model.{key}`, where a composite sha256 belongs"
+        )
+    return value
 
 
 def evaluation_of(target: Target, execution: Execution) -> Evaluation:

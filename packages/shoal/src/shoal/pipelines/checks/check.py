@@ -17,7 +17,6 @@ from shoal.pipelines.checks import (
     capacity,
     instances,
     needs,
-    quotas,
     schedules,
     script_options,
     scripts,
@@ -206,7 +205,7 @@ def _notices(environment: Environment, launch: Launch) -> Iterator[str]:
     yield from schedules.notices(environment)
     yield from _serving_notices(environment)
     yield from instances.notices(environment, launch)
-    yield from quotas.notices(environment)
+    yield from capacity.quota_notices(environment)
 
 
 def _serving_notices(environment: Environment) -> Iterator[str]:

@@ -16,12 +16,12 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from shoal.aws.target import Target
 from shoal.errors import UsageError
-from shoal.pipelines.checks import quotas
+from shoal.pipelines.checks.capacity import needs, quotas
 from shoal.settings.settings import Environment
 from shoal.verbs.doctor.findings import Finding, State, failed, ok
 
 _CHOSEN = "executions that choose it need it"
-_OF_EACH = (quotas.table()["instances of an endpoint"].name,)
+_OF_EACH = (quotas()["instances of an endpoint"].name,)
 """Quotas of one thing: what several things need does not add up."""
 _PAGE = 100
 """The most that a page has (Service Quotas API reference, ListServiceQuotas): SageMaker's quotas
@@ -81,7 +81,7 @@ def quota_findings(target: Target, environment: Environment) -> Iterator[Finding
     by_name: dict[str, list[Use]] = {}
     for use in uses_of(environment):
         by_name.setdefault(f"{use.instance_type} for {use.quota}", []).append(use)
-    for need in quotas.needs(environment):
+    for need in needs(environment):
         only = _only_for_training(environment) if need.is_for_training else ""
         use = Use("", "", need.count, (), only)
         by_name.setdefault(need.quota.name, []).append(use)
@@ -119,7 +119,7 @@ def vpc_findings(target: Target, environment: Environment) -> Iterator[Finding]:
         for vpc in page["Vpcs"]
     ]
     has_own = any(own.items() <= vpc.items() for vpc in vpcs)
-    quota = quotas.table()["VPCs"]
+    quota = quotas()["VPCs"]
     listed = _listed(target, quota.service).get(quota.name.lower())
     yield quota_finding(quota.name, listed, len(vpcs) + (not has_own))
 
@@ -127,7 +127,7 @@ def vpc_findings(target: Target, environment: Environment) -> Iterator[Finding]:
 def build_findings(target: Target, environment: Environment) -> Iterator[Finding]:
     """Yield whether CodeBuild may build an image, where one is built: all wait for each other."""
     if environment.built_images:
-        quota = quotas.table()["builds at a time"]
+        quota = quotas()["builds at a time"]
         yield quota_finding(quota.name, _listed(target, quota.service).get(quota.name.lower()), 1)
 
 
@@ -144,7 +144,7 @@ def quota_finding(name: str, quota: Mapping[str, Any] | None, needed: int) -> Fi
     if quota is None:
         # "If the applied quota value is not available for a quota, the quota is not retrieved"
         # (its API reference, ListServiceQuotas)
-        defaults = [each.default for each in quotas.table().values() if each.name == name]
+        defaults = [each.default for each in quotas().values() if each.name == name]
         usual = "".join(f"; a new account has {default}" for default in defaults)
         message = f"Service Quotas tells no value of that name, and {needed} needed{usual}"
         return Finding(question, State.UNKNOWN, message, "look in its console")

@@ -25,8 +25,7 @@ from shoal.page.look import Look
 from shoal.page.readings.cause import rank_of
 from shoal.page.readings.gates import gates_of
 from shoal.page.readings.report import package_of
-from shoal.page.readings.resources import instances_of
-from shoal.page.readings.waits import got
+from shoal.page.readings.resources import got, instances_of
 from shoal.page.record import checkpoint_of, record
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.parsing.errors import one_line
