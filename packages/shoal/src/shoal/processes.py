@@ -100,15 +100,19 @@ def start_detached(command: Command) -> subprocess.Popen[bytes]:
     """
     command.log.parent.mkdir(parents=True, exist_ok=True)
     with command.log.open("wb") as log:
-        return subprocess.Popen(
-            command.arguments,
-            cwd=command.cwd,
-            env=dict(command.environment),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        return _start(command, log)
+
+
+def _start(command: Command, output: int | IO[bytes]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        command.arguments,
+        cwd=command.cwd,
+        env=dict(command.environment),
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
 
 
 def stop(process: subprocess.Popen[bytes], grace_s: float = _GRACE_S) -> None:
@@ -181,15 +185,7 @@ def _parents() -> Iterator[tuple[int, int]]:
 def _logged(command: Command) -> Iterator[tuple[subprocess.Popen[bytes], IO[str]]]:
     command.log.parent.mkdir(parents=True, exist_ok=True)
     with command.log.open("w", encoding="utf-8", buffering=1) as log:
-        process = subprocess.Popen(
-            command.arguments,
-            cwd=command.cwd,
-            env=dict(command.environment),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        process = _start(command, subprocess.PIPE)
         try:
             yield process, log
         finally:

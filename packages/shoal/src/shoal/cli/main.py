@@ -198,7 +198,3 @@ def _failed(words: Sequence[str], error: BaseException, message: str, code: int)
     if "--json" in words and not is_answer(error):
         click.echo(json.dumps(error_document(error, message, code), indent=2))
     return code
-
-
-if __name__ == "__main__":
-    sys.exit(main())

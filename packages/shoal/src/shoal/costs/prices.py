@@ -74,14 +74,11 @@ def file_system(settings: FileSystem, region: str) -> Price | None:
     return price.times(settings.storage_capacity_gib) if price else None
 
 
-def interface_endpoint(region: str) -> Price | None:
-    """Return the price of one endpoint in one availability zone, without its data."""
-    return _find("hourly", "interface_endpoint", region)
-
-
-def nat_gateway(region: str) -> Price | None:
-    """Return the price of a NAT gateway, without its data."""
-    return _find("hourly", "nat_gateway", region)
+def hourly(name: str, region: str) -> Price | None:
+    """Return the price of an `interface_endpoint` in one availability zone or of a `nat_gateway`,
+    without their data, or of a NAT gateway's `public_ipv4_address`.
+    """
+    return _find("hourly", name, region)
 
 
 def usd_per_gb(name: str, region: str) -> float | None:
@@ -91,11 +88,6 @@ def usd_per_gb(name: str, region: str) -> float | None:
     """
     price = _find("per_gb", name, region)
     return price.usd_per_hour if price else None
-
-
-def public_address(region: str) -> Price | None:
-    """Return the price of the NAT gateway's public IPv4 address."""
-    return _find("hourly", "public_ipv4_address", region)
 
 
 def kms_key(region: str) -> Price | None:

@@ -16,7 +16,7 @@ from shoal.aws.execution import Execution
 from shoal.aws.logs import LogTail, location_of
 from shoal.aws.registry import APPROVED
 from shoal.cli.answers import Verdict, answers, columns, is_json, tell
-from shoal.cli.options import environment_argument, local_option, session_command
+from shoal.cli.options import environment_argument, local_option, parameter_option, session_command
 from shoal.cli.view import open_view
 from shoal.errors import AWS_ERRORS, NotFoundError, ShoalError, UsageError, refusal
 from shoal.page.history import with_others
@@ -49,14 +49,7 @@ _followed = answers(
 @click.command()
 @environment_argument
 @local_option
-@click.option(
-    "--parameter",
-    "-p",
-    "parameters",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="A pipeline parameter; may be repeated.",
-)
+@parameter_option
 @click.option(
     "--follow", is_flag=True, help="Stay until the execution has ended. Ctrl-C leaves it running."
 )
