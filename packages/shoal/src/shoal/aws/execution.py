@@ -14,7 +14,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from shoal.aws.target import Target
+from shoal.aws.target import Target, items
 from shoal.errors import NotFoundError, ParameterError, error_code
 
 TERMINAL = frozenset({"Succeeded", "Failed", "Stopped", "CompletedWithFailures"})
@@ -27,6 +27,7 @@ JOBS = {
     "TransformJob": "list_transform_jobs",
 }
 """Kind of a job that a step runs -> the operation that lists such jobs."""
+_PAGES = {"PageSize": 100}
 CLOCK_SLACK = timedelta(minutes=5)
 _NOT_FOUND = frozenset({"ResourceNotFound", "ResourceNotFoundException"})
 
@@ -140,17 +141,14 @@ class Pipeline:
         """Return the execution and its steps as they are now."""
         types = self._types_of(arn)
         description = self._client.describe_pipeline_execution(PipelineExecutionArn=arn)
-        pages = self._client.get_paginator("list_pipeline_execution_steps").paginate(
-            PipelineExecutionArn=arn, SortOrder="Ascending"
-        )
+        request = {"PipelineExecutionArn": arn, "SortOrder": "Ascending"}
+        listing = ("list_pipeline_execution_steps", "PipelineExecutionSteps")
         return Execution(
             arn=arn,
             status=description["PipelineExecutionStatus"],
             failure_reason=description.get("FailureReason", ""),
             started_at=description.get("CreationTime"),
-            steps=tuple(
-                _step(item, types) for page in pages for item in page["PipelineExecutionSteps"]
-            ),
+            steps=tuple(_step(item, types) for item in items(self._client, *listing, **request)),
         )
 
     def _types_of(self, arn: str) -> dict[str, str]:
@@ -159,18 +157,16 @@ class Pipeline:
         ListPipelineExecutionSteps does not tell it.
         """
         if arn not in self._types:
-            describe = self._client.describe_pipeline_definition_for_execution
-            definition = json.loads(describe(PipelineExecutionArn=arn)["PipelineDefinition"])
+            definition = definition_of(self._client, arn)
             self._types[arn] = dict(_walk(definition.get("Steps", []), ("IfSteps", "ElseSteps")))
         return self._types[arn]
 
     def executions(self) -> list[dict[str, Any]]:
         """Return summaries of all executions, newest first; none if there is no pipeline."""
         try:
-            pages = self._client.get_paginator("list_pipeline_executions").paginate(
-                PipelineName=self.name, SortOrder="Descending", PaginationConfig={"PageSize": 100}
-            )
-            return [summary for page in pages for summary in page["PipelineExecutionSummaries"]]
+            listing = ("list_pipeline_executions", "PipelineExecutionSummaries")
+            request = {"PipelineName": self.name, "SortOrder": "Descending"}
+            return [*items(self._client, *listing, **request, PaginationConfig=_PAGES)]
         except ClientError as error:
             if error_code(error) in _NOT_FOUND:
                 return []
@@ -321,17 +317,20 @@ def earlier_attempts(target: Target, kind: str, name: str, since: datetime) -> t
     )
 
 
+def definition_of(client: Any, arn: str) -> dict[str, Any]:
+    """Return the definition that an execution runs; `client` is SageMaker's. Raises ClientError."""
+    answer = client.describe_pipeline_definition_for_execution(PipelineExecutionArn=arn)
+    return dict(json.loads(answer["PipelineDefinition"]))
+
+
+def given_parameters(client: Any, arn: str) -> dict[str, str]:
+    """Return the values that AWS lists of an execution's parameters. Raises ClientError."""
+    listing = (client, "list_pipeline_parameters_for_execution", "PipelineParameters")
+    return {each["Name"]: str(each["Value"]) for each in items(*listing, PipelineExecutionArn=arn)}
+
+
 def _jobs(target: Target, kind: str, **filters: Any) -> Iterator[dict[str, Any]]:
     """Yield summaries of jobs, the first ones first."""
-    pages = (
-        target.client("sagemaker")
-        .get_paginator(JOBS[kind])
-        .paginate(
-            SortBy="CreationTime",
-            SortOrder="Ascending",
-            PaginationConfig={"PageSize": 100},
-            **filters,
-        )
-    )
-    for page in pages:
-        yield from page[f"{kind}Summaries"]
+    request = {"SortBy": "CreationTime", "SortOrder": "Ascending", **filters}
+    listing = (JOBS[kind], f"{kind}Summaries")
+    return items(target.client("sagemaker"), *listing, **request, PaginationConfig=_PAGES)

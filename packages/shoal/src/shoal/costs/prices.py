@@ -7,7 +7,6 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from shoal.settings.parsing.yaml_file import read_table
@@ -30,14 +29,11 @@ class Price:
         return Price(self.usd_per_hour * quantity, self.source, self.date, self.is_estimate)
 
 
-@cache
-def _table() -> dict[str, Any]:
-    table: dict[str, Any] = read_table(__file__, "prices.yaml")
-    return table
+_TABLE: dict[str, Any] = read_table(__file__, "prices.yaml")
 
 
 def _find(section: str, name: str, region: str) -> Price | None:
-    for group in _table()[section]:
+    for group in _TABLE[section]:
         listed, estimated = region in group.get("listed", ()), region in group.get("estimated", ())
         if name in group["usd"] and (listed or estimated):
             return Price(group["usd"][name], group["source"], group["date"], is_estimate=not listed)
@@ -46,7 +42,7 @@ def _find(section: str, name: str, region: str) -> Price | None:
 
 def instances(region: str) -> Iterator[tuple[str, Price]]:
     """Yield the name and the price of each SageMaker instance type that has one there."""
-    for name in sorted({name for group in _table()["instances"] for name in group["usd"]}):
+    for name in sorted({name for group in _TABLE["instances"] for name in group["usd"]}):
         if price := instance(name, region):
             yield name, price
 

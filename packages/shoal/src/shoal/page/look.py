@@ -9,7 +9,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from shoal.aws.execution import JOBS, NOT_STARTED, Execution, Step, job_name
+from shoal.aws.execution import (
+    JOBS,
+    NOT_STARTED,
+    Execution,
+    Step,
+    definition_of,
+    given_parameters,
+    job_name,
+)
 from shoal.errors import AWS_ERRORS, ShoalError, refusal
 from shoal.page.place import Place
 
@@ -50,15 +58,8 @@ class Look:
     @classmethod
     def at(cls, place: Place, arn: str) -> Look:
         """Look at the execution with this ARN. Raises ClientError if it cannot be read."""
-        client, request = place.target.client("sagemaker"), {"PipelineExecutionArn": arn}
-        answer = client.describe_pipeline_definition_for_execution(**request)
-        pages = client.get_paginator("list_pipeline_parameters_for_execution").paginate(**request)
-        values = {
-            each["Name"]: str(each["Value"])
-            for page in pages
-            for each in page["PipelineParameters"]
-        }
-        definition = json.loads(answer["PipelineDefinition"])
+        client = place.target.client("sagemaker")
+        definition, values = definition_of(client, arn), given_parameters(client, arn)
         return cls(place, place.pipeline.look(arn), definition, values, datetime.now(UTC))
 
     def noting(self, what: str) -> Noting:

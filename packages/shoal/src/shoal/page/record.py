@@ -17,6 +17,7 @@ from shoal.aws import registry
 from shoal.aws.execution import CLOCK_SLACK, JOBS, Step
 from shoal.aws.logs import lines_of
 from shoal.aws.metrics import progress_metrics
+from shoal.aws.objects import objects_at
 from shoal.page.look import Look, seconds_between, time_text
 from shoal.page.place import Place
 from shoal.page.readings.calls import calls_in
@@ -200,12 +201,9 @@ def checkpoint_of(look: Look, job: Mapping[str, Any] | None) -> dict[str, Any] |
         return None
     bucket, _, key = job.get("CheckpointConfig", {}).get("S3Uri", "")[5:].partition("/")
     with look.noting("checkpoint"):
-        pages = look.place.target.client("s3").get_paginator("list_objects_v2")
-        listed = pages.paginate(Bucket=bucket, Prefix=f"{key}/") if bucket else ()
-        objects = [each for page in listed for each in page.get("Contents", ())]
-        if objects:
-            at, file = max((each["LastModified"], each["Key"]) for each in objects)
-            file = file.removeprefix(f"{key}/")
+        listed = objects_at(look.place.target, f"s3://{bucket}/{key}/") if bucket else ()
+        if objects := [(each["LastModified"], name) for name, each in listed]:
+            at, file = max(objects)
             return {"file": file, "at": time_text(at), "seconds": seconds_between(at, look.now)}
     return None
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache
 from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
@@ -61,15 +60,12 @@ class Defaults:
     framework_version: str
 
 
-@cache
-def _table() -> dict[str, Any]:
-    table: dict[str, Any] = read_table(__file__, "strategies.yaml")
-    return table
+_TABLE: dict[str, Any] = read_table(__file__, "strategies.yaml")
 
 
 def defaults(framework: str, strategy: str) -> Defaults:
     """Return the defaults of `strategy` with `framework`, which must be in the table."""
-    own = _table()[framework]
+    own = _TABLE[framework]
     row = own["strategies"].get(strategy, {})
     return Defaults(
         entry_point=row.get("entry_point", FALLBACK_SCRIPT),
@@ -86,4 +82,4 @@ def strategies_with_script(framework: str, script: str) -> tuple[str, ...]:
 
 def strategies_of(framework: str) -> tuple[str, ...]:
     """Return the strategies that `framework` can be distributed with."""
-    return tuple(_table()[framework]["strategies"])
+    return tuple(_TABLE[framework]["strategies"])

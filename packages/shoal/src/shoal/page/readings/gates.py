@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -11,7 +10,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from shoal.aws.execution import Execution
+from shoal.aws.execution import Execution, definition_of, given_parameters
 from shoal.aws.target import Target
 from shoal.errors import ShoalError
 from shoal.page.readings.report import evaluation_of
@@ -46,20 +45,15 @@ def gates_of(target: Target, execution: Execution) -> tuple[GateResult, ...]:
     """
     if execution.step(step_names.GATE) is None:
         return ()
-    client, request = target.client("sagemaker"), {"PipelineExecutionArn": execution.arn}
-    definition = json.loads(
-        client.describe_pipeline_definition_for_execution(**request)["PipelineDefinition"]
-    )
-    pages = client.get_paginator("list_pipeline_parameters_for_execution").paginate(**request)
+    client = target.client("sagemaker")
+    definition = definition_of(client, execution.arn)
     # whether AWS lists those that nobody gave a value is not documented
     parameters = {
         each["Name"]: str(each["DefaultValue"])
         for each in definition.get("Parameters", ())
         if "DefaultValue" in each
     }
-    parameters |= {
-        each["Name"]: str(each["Value"]) for page in pages for each in page["PipelineParameters"]
-    }
+    parameters |= given_parameters(client, execution.arn)
     metrics = _metrics(target, execution)
     return tuple(
         _fixed(metric, word, parameters.get(parameter), metrics.get(metric))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from shoal.aws.target import Target
+from shoal.aws.target import Target, items
 from shoal.errors import NotFoundError
 from shoal.settings.names import Names
 
@@ -91,12 +91,12 @@ class Schedules:
 
     def deployed(self) -> list[str]:
         """Return the names of all deployed schedules."""
-        pages = self._client.get_paginator("list_schedules")
+        group = self._names.schedule_group
+        listed = items(self._client, "list_schedules", "Schedules", GroupName=group)
         try:
-            found = list(pages.paginate(GroupName=self._names.schedule_group))
+            return sorted(schedule["Name"] for schedule in listed)
         except self._client.exceptions.ResourceNotFoundException:
             return []
-        return sorted(schedule["Name"] for page in found for schedule in page["Schedules"])
 
     def _get(self, name: str) -> dict[str, Any]:
         return dict(self._client.get_schedule(GroupName=self._names.schedule_group, Name=name))

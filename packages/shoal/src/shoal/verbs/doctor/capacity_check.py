@@ -14,7 +14,7 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from shoal.aws.target import Target
+from shoal.aws.target import Target, items
 from shoal.errors import UsageError
 from shoal.pipelines.checks.capacity import needs, quotas
 from shoal.settings.settings import Environment
@@ -112,11 +112,9 @@ def vpc_findings(target: Target, environment: Environment) -> Iterator[Finding]:
     if environment.network.existing:
         return
     own = {"shoal:project": environment.project, "shoal:environment": environment.name}
-    pages = target.client("ec2").get_paginator("describe_vpcs").paginate()
     vpcs = [
         {tag["Key"]: tag["Value"] for tag in vpc.get("Tags", ())}
-        for page in pages
-        for vpc in page["Vpcs"]
+        for vpc in items(target.client("ec2"), "describe_vpcs", "Vpcs")
     ]
     has_own = any(own.items() <= vpc.items() for vpc in vpcs)
     quota = quotas()["VPCs"]
@@ -133,9 +131,9 @@ def build_findings(target: Target, environment: Environment) -> Iterator[Finding
 
 def _listed(target: Target, service: str) -> dict[str, Mapping[str, Any]]:
     """Return the account's quotas by their names in lower case."""
-    paginator = target.client("service-quotas").get_paginator("list_service_quotas")
-    pages = paginator.paginate(ServiceCode=service, PaginationConfig={"PageSize": _PAGE})
-    return {each["QuotaName"].lower(): each for page in pages for each in page["Quotas"]}
+    listing = (target.client("service-quotas"), "list_service_quotas", "Quotas")
+    listed = items(*listing, ServiceCode=service, PaginationConfig={"PageSize": _PAGE})
+    return {each["QuotaName"].lower(): each for each in listed}
 
 
 def quota_finding(name: str, quota: Mapping[str, Any] | None, needed: int) -> Finding:

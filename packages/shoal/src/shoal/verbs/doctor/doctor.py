@@ -18,7 +18,7 @@ from botocore.exceptions import (
 )
 
 from shoal.aws.objects import EcrImage, has_files
-from shoal.aws.target import Target
+from shoal.aws.target import Target, items
 from shoal.errors import error_code, refusal
 from shoal.launch import Launch
 from shoal.pipelines.checks import capacity
@@ -233,9 +233,10 @@ class Doctor:
 
     def _offering(self, instance_type: str, zone: str) -> Finding:
         filters = [{"Name": "instance-type", "Values": [instance_type.removeprefix("ml.")]}]
-        paginator = self.target.client("ec2").get_paginator("describe_instance_type_offerings")
-        pages = paginator.paginate(LocationType="availability-zone-id", Filters=filters)
-        zones = sorted(each["Location"] for page in pages for each in page["InstanceTypeOfferings"])
+        listing = ("describe_instance_type_offerings", "InstanceTypeOfferings")
+        request = {"LocationType": "availability-zone-id", "Filters": filters}
+        offerings = items(self.target.client("ec2"), *listing, **request)
+        zones = sorted(each["Location"] for each in offerings)
         question = f"{instance_type} in {zone}"
         if zone in zones:
             return ok("EC2 offers it there", question)

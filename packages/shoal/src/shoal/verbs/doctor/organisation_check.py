@@ -21,7 +21,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from shoal.aws.stacks import describe_stack
-from shoal.aws.target import Target
+from shoal.aws.target import Target, items
 from shoal.errors import UsageError, error_code
 from shoal.settings.key_policy import organisation_key_policy
 from shoal.settings.loading.consumers import Consumer
@@ -204,11 +204,10 @@ _READERS = ("training", "evaluation")
 
 def other_qualifiers(target: Target, qualifier: str) -> list[str]:
     """Return the qualifiers of the bootstraps that Shoal does not use."""
-    pages = target.client("ssm").get_paginator("get_parameters_by_path")
+    listing = (target.client("ssm"), "get_parameters_by_path", "Parameters")
     names = [
         parameter["Name"].split("/")[2]
-        for page in pages.paginate(Path="/cdk-bootstrap", Recursive=True)
-        for parameter in page["Parameters"]
+        for parameter in items(*listing, Path="/cdk-bootstrap", Recursive=True)
         if parameter["Name"].endswith("/version")
     ]
     return sorted(set(names) - {qualifier})
