@@ -6,7 +6,7 @@ import pytest
 
 from shoal.aws.metrics import MAX_MATCHED
 from shoal.pipelines.checks.slow_expressions import LENGTH, is_slow, problems
-from shoal.settings.sections.gates import Metric
+from shoal.settings.sections.evaluation import Metric
 from tests.pipelines.inputs import environment
 from tests.tables import table
 

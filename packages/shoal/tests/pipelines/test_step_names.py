@@ -8,8 +8,7 @@ import re
 import pytest
 
 from shoal.aws.execution import Execution, Step
-from shoal.page.readings.gates import conditions
-from shoal.page.readings.report import answers_of
+from shoal.page.readings.report import answers_of, conditions
 from shoal.pipelines import step_names
 from tests.pipelines.inputs import compared
 

@@ -13,7 +13,7 @@ import pytest
 from local_kit.control import trust
 from shoal.aws.execution import Execution, Step
 from shoal.aws.target import Target
-from shoal.page.readings.gates import GateResult, _compared, conditions, gates_of
+from shoal.page.readings.report import GateResult, _compared, conditions, gates_of
 from tests.functions.invocation import FUNCTIONS
 from tests.pipelines.inputs import compared, definition, steps_by_name
 from tests.verbs.conftest import make_pipeline

@@ -13,7 +13,7 @@ from shoal.aws.metrics import (
     progress_metrics,
     trained_text,
 )
-from shoal.settings.sections.gates import Metric
+from shoal.settings.sections.evaluation import Metric
 
 METRICS = {
     "train:loss": Metric(regex="train_loss=([0-9.eE+-]+)"),

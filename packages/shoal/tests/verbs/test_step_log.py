@@ -13,7 +13,7 @@ from shoal.aws.metrics import MAX_LINE
 from shoal.page.readings import step_log
 from shoal.page.readings.cause import Cause, CauseSearch
 from shoal.page.readings.step_log import StepLog
-from shoal.settings.sections.gates import Metric
+from shoal.settings.sections.evaluation import Metric
 
 BEGAN = datetime(2026, 11, 24, tzinfo=UTC)
 MANY = 10_000

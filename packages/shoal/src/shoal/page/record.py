@@ -23,9 +23,8 @@ from shoal.page.place import Place
 from shoal.page.readings.calls import calls_in
 from shoal.page.readings.cause import Cause, CauseSearch
 from shoal.page.readings.cleanups import Cleanup, cleanups_of
-from shoal.page.readings.gates import GateResult, gates_of
 from shoal.page.readings.lineage import code_of, image_of, lineage_of
-from shoal.page.readings.report import answers_of, evaluation_of, package_of
+from shoal.page.readings.report import GateResult, answers_of, evaluation_of, gates_of, package_of
 from shoal.page.readings.resources import (
     instances_of,
     money_of,

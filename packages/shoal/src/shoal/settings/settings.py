@@ -29,9 +29,14 @@ from shoal.settings.parsing.base import (
 from shoal.settings.regions import resource_types_not_in
 from shoal.settings.sections.channels import Data
 from shoal.settings.sections.delivery import Delivery
-from shoal.settings.sections.evaluation import Evaluation
+from shoal.settings.sections.evaluation import (
+    Direction,
+    Evaluation,
+    LogMetricName,
+    Metric,
+    directions,
+)
 from shoal.settings.sections.file_system import FileSystem
-from shoal.settings.sections.gates import Direction, LogMetricName, Metric, directions
 from shoal.settings.sections.mlflow import Mlflow
 from shoal.settings.sections.network import InterfaceEndpoint, Network
 from shoal.settings.sections.observability import Observability

@@ -18,7 +18,7 @@ from shoal.errors import ExecutionError
 from shoal.page.readings.cause import CauseSearch
 from shoal.processes import TAIL_LINES
 from shoal.settings.parsing.errors import one_line
-from shoal.settings.sections.gates import Metric
+from shoal.settings.sections.evaluation import Metric
 
 # Where SageMaker's training toolkit and torchrun begin to report a failure, in up to forty lines
 # that do not say why. The toolkit's were read in sagemaker_training/trainer.py; torchrun 2.13.0

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shoal.verbs.upgrade.migrations import ENVIRONMENTS, WORKLOADS, migrate, rename
+from shoal.verbs.upgrade.finish import ENVIRONMENTS, WORKLOADS, migrate, rename
 
 TEXT = """\
 # old: not this

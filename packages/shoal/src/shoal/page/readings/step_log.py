@@ -16,7 +16,7 @@ from shoal.page.look import time_text
 from shoal.page.readings.cause import CauseSearch, rank_of
 
 if TYPE_CHECKING:  # it needs a package that the function that keeps pages does not have
-    from shoal.settings.sections.gates import Metric
+    from shoal.settings.sections.evaluation import Metric
 
 MAX_LINES = 2000
 """Lines that are kept of a log: of a longer one the first and the last half, by their times."""

@@ -29,7 +29,7 @@ from shoal.settings.loading.loader import environment_file, places
 from shoal.settings.parsing.errors import ConfigError, Problem
 from shoal.settings.parsing.plain_files import problems_in
 from shoal.settings.parsing.shared_code import carried_folder
-from shoal.settings.sections import gates, scoring
+from shoal.settings.sections import evaluation, scoring
 from shoal.settings.sections.serving import TrafficType
 from shoal.settings.settings import Environment, GuardRails, Target
 
@@ -95,7 +95,7 @@ def check(
         refuse(instances.other_types(environment, definition, definition_with))
     own = list(_notices(environment, launch))
     own += map(Risk, scripts.risks(environment, launch.entry_point, root, steps))
-    own += map(Risk, gates.risks(environment.evaluation.gates))
+    own += map(Risk, evaluation.risks(environment.evaluation.gates))
     if root:
         try:
             # it calls `check` without a root, which asks nothing of memory, so this ends

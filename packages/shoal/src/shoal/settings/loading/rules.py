@@ -18,8 +18,8 @@ from shoal.settings.parsing.errors import Problem, with_values
 from shoal.settings.sections import (
     channels,
     delivery,
+    evaluation,
     file_system,
-    gates,
     mlflow,
     network,
     observability,
@@ -86,8 +86,8 @@ def _sections(environment: Environment) -> Iterator[Problem]:
         datasets=f"s3://{names.bucket('data')}/datasets/",
         sealed=f"s3://{names.bucket('artifacts')}/{SEALED}/",
     )
-    yield from gates.problems_of(of.evaluation.gates, "evaluation.gates", training.metrics)
-    yield from gates.metric_problems(training.metrics, "training.metrics")
+    yield from evaluation.problems_of(of.evaluation.gates, "evaluation.gates", training.metrics)
+    yield from evaluation.metric_problems(training.metrics, "training.metrics")
     yield from secrets.problems(training.secrets, of.network, is_shared=bool(of.workloads))
     yield from observability.problems(of.observability)
     yield from delivery.problems(of.delivery)
@@ -299,7 +299,9 @@ def _hyperparameters(environment: Environment) -> Iterator[Problem]:
     users = dict.fromkeys(
         (*PIPELINE_PARAMETERS, *places, MANIFEST_PARAMETER), "the pipeline itself"
     )
-    users |= {bound.parameter: "a gate" for bound in gates.bounds(environment.evaluation.gates)}
+    users |= {
+        bound.parameter: "a gate" for bound in evaluation.bounds(environment.evaluation.gates)
+    }
     for name, value in hyperparameters.items():
         for message, advice in _mistakes_of(name, as_text(value)):
             yield Problem(f"{section}.{name}", message, advice)

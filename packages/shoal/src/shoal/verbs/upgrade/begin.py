@@ -20,7 +20,6 @@ from shoal.verbs.flow import phase
 from shoal.verbs.init.answers import problems_of_wheels, read_answers
 from shoal.verbs.init.locking import LOCK, SOURCE, WHEELS, folder_of, lock, take_wheels
 from shoal.verbs.init.repository import render
-from shoal.verbs.upgrade.migrations import order
 
 _PIN = re.compile(r"^(shoal(?:-local)?(?:\[[^\]]*\])?) *[=>]=.*$", re.MULTILINE)
 LEFT = 4
@@ -154,3 +153,8 @@ def _install(place: Workplace) -> None:
     options = ("--require-hashes", "--index-strategy", "unsafe-best-match", "-r", LOCK)
     install = (*uv, "pip", "install", "--python", place.python, *options)
     place.run(install, variables)
+
+
+def order(version: str) -> tuple[int, ...]:
+    """Return what versions are compared by; a candidate counts as its release."""
+    return tuple(map(int, re.findall(r"\d+", version)[:3]))
