@@ -234,8 +234,8 @@ class Doctor:
     def _offering(self, instance_type: str, zone: str) -> Finding:
         filters = [{"Name": "instance-type", "Values": [instance_type.removeprefix("ml.")]}]
         listing = ("describe_instance_type_offerings", "InstanceTypeOfferings")
-        request = {"LocationType": "availability-zone-id", "Filters": filters}
-        offerings = items(self.target.client("ec2"), *listing, **request)
+        zoned = {"LocationType": "availability-zone-id"}
+        offerings = items(self.target.client("ec2"), *listing, Filters=filters, **zoned)
         zones = sorted(each["Location"] for each in offerings)
         question = f"{instance_type} in {zone}"
         if zone in zones:

@@ -166,14 +166,7 @@ def bucket_findings(target: Target, environment: Environment) -> Iterator[Findin
 def _encryption_mistakes(
     target: Target, environment: Environment, bucket: str
 ) -> Iterator[Mistake]:
-    try:
-        answer = target.client("s3").get_bucket_encryption(Bucket=bucket)
-    except ClientError as error:
-        if error_code(error) != "ServerSideEncryptionConfigurationNotFoundError":
-            raise
-        return
-    for rule in answer["ServerSideEncryptionConfiguration"]["Rules"]:
-        default = rule["ApplyServerSideEncryptionByDefault"]
+    for default in _encryptions(target, bucket):
         ours = environment.organisation.kms_key_arn
         key = default.get("KMSMasterKeyID", "aws/s3")
         if default["SSEAlgorithm"] != "AES256" and (not ours or _arn_of(target, key) != ours):
@@ -216,21 +209,29 @@ def other_qualifiers(target: Target, qualifier: str) -> list[str]:
 def asset_mistakes(target: Target, environment: Environment) -> Iterator[Mistake]:
     """Yield why the jobs could not read the code archive. Raises ClientError."""
     bucket = Names(environment).code_bucket
-    s3 = target.client("s3")
     try:
-        answer = s3.get_bucket_encryption(Bucket=bucket)
-    except s3.exceptions.ClientError as error:
-        if error_code(error) == "NoSuchBucket":
-            yield (
-                f"its bucket {bucket} is not there, and the jobs may read their code there only",
-                "bootstrap without --bootstrap-bucket-name",
-            )
-        elif error_code(error) != "ServerSideEncryptionConfigurationNotFoundError":
+        encryptions = _encryptions(target, bucket)
+    except ClientError as error:
+        if error_code(error) != "NoSuchBucket":
             raise
+        message = f"its bucket {bucket} is not there, and the jobs may read their code there only"
+        yield message, "bootstrap without --bootstrap-bucket-name"
         return
-    for rule in answer["ServerSideEncryptionConfiguration"]["Rules"]:
-        if key := rule["ApplyServerSideEncryptionByDefault"].get("KMSMasterKeyID"):
+    for each in encryptions:
+        if key := each.get("KMSMasterKeyID"):
             yield from _key_mistakes(target, environment, key)
+
+
+def _encryptions(target: Target, bucket: str) -> list[dict[str, str]]:
+    """Return how a bucket encrypts by default; nothing where it does not. Raises ClientError."""
+    try:
+        answer = target.client("s3").get_bucket_encryption(Bucket=bucket)
+    except ClientError as error:
+        if error_code(error) != "ServerSideEncryptionConfigurationNotFoundError":
+            raise
+        return []
+    rules = answer["ServerSideEncryptionConfiguration"]["Rules"]
+    return [rule["ApplyServerSideEncryptionByDefault"] for rule in rules]
 
 
 def _key_mistakes(target: Target, environment: Environment, key: str) -> Iterator[Mistake]:
