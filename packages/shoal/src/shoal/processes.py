@@ -49,7 +49,8 @@ def run(command: Command, on_line: Callable[[str], None] | None = None) -> None:
         timer = threading.Timer(command.timeout_s, _expire, (process, expired))
         timer.start()
         try:
-            for line in _lines(process):
+            for each in process.stdout or ():
+                line = each.decode("utf-8", errors="replace").rstrip()
                 log.write(line + "\n")
                 tail.append(line)
                 if on_line:
@@ -192,13 +193,6 @@ def _logged(command: Command) -> Iterator[tuple[subprocess.Popen[bytes], IO[str]
             stop(process)
             if process.stdout:
                 process.stdout.close()
-
-
-def _lines(process: subprocess.Popen[bytes]) -> Iterator[str]:
-    if process.stdout is None:  # not so: opened with a pipe
-        return
-    for line in process.stdout:
-        yield line.decode("utf-8", errors="replace").rstrip()
 
 
 def _expire(process: subprocess.Popen[bytes], expired: threading.Event) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from shoal.aws.execution import (
     JOBS,
@@ -22,6 +22,7 @@ from shoal.errors import AWS_ERRORS, ShoalError, refusal
 from shoal.page.place import Place
 
 REFERENCE = re.compile(r'"Steps\.([A-Za-z0-9_-]+)[."]')
+Answer = TypeVar("Answer")
 _BRANCHES = ("IfSteps", "ElseSteps")
 _FAILURES = (ShoalError, ValueError, KeyError, TypeError, ArithmeticError, *AWS_ERRORS)
 
@@ -65,6 +66,12 @@ class Look:
     def noting(self, what: str) -> Noting:
         """Return a context in which a failure becomes a note about `what`."""
         return Noting(what, self.unread)
+
+    def read(self, what: str, answer: Callable[[], Answer], otherwise: Answer) -> Answer:
+        """Return an answer, or what stands for one that cannot be had, which is noted."""
+        with self.noting(what):
+            return answer()
+        return otherwise
 
     @property
     def client(self) -> Any:

@@ -67,7 +67,10 @@ def record(place: Place, arn: str, *, with_logs: bool = True) -> dict[str, Any]:
     logs = {
         step.name: log for step in look.execution.steps if with_logs and (log := _log(look, step))
     }
-    gates, evaluation, package = _gates(look), _evaluation(look), _package(look)
+    target, execution = place.target, look.execution
+    gates = look.read("gates", lambda: gates_of(target, execution), ())
+    evaluation = _evaluation(look)
+    package = look.read("model package", lambda: package_of(target, execution), None)
     resources = list(resources_of(look, jobs))
     cleanups = _cleanups(look) if with_logs else []
     training = next((job for job in jobs.values() if job and job["kind"] == "TrainingJob"), None)
@@ -85,7 +88,7 @@ def record(place: Place, arn: str, *, with_logs: bool = True) -> dict[str, Any]:
         "parts": _of_each(logs, StepLog.parts),
         "gates": [asdict(each) for each in gates],
         "metrics": evaluation,
-        "answers": _answers(look),
+        "answers": look.read("answers", lambda: answers_of(execution), []),
         "package": package
         and {
             "arn": package.arn,
@@ -276,12 +279,6 @@ def _cleanups(look: Look) -> list[Cleanup]:
     return []
 
 
-def _gates(look: Look) -> tuple[GateResult, ...]:
-    with look.noting("gates"):
-        return gates_of(look.place.target, look.execution)
-    return ()
-
-
 def _commit(look: Look, training: Mapping[str, Any] | None) -> str | None:
     """Return the commit whose code the training ran, as `Place.commit_of` does."""
     with look.noting("commit"):
@@ -300,16 +297,4 @@ def _evaluation(look: Look) -> dict[str, Any] | None:
                 "content_sha256": evaluation.content_sha256,
                 "archive_sha256": evaluation.archive_sha256,
             }
-    return None
-
-
-def _answers(look: Look) -> list[dict[str, Any]]:
-    with look.noting("answers"):
-        return answers_of(look.execution)
-    return []
-
-
-def _package(look: Look) -> registry.Package | None:
-    with look.noting("model package"):
-        return package_of(look.place.target, look.execution)
     return None

@@ -99,7 +99,8 @@ def problems(environment: Environment) -> Iterator[Problem]:
         " are left for them"
     )
     advice = f"use at most {max(0, available - needed.others) // each} nodes"
-    prefix = _prefix_for(needed.min)
+    # of the smallest VPC that holds so many addresses in its half
+    prefix = 31 - (needed.min + AWS_RESERVES - 1).bit_length()
     if LARGEST_VPC_PREFIX <= prefix < IPv4Network(cidr).prefixlen:
         advice += f", or a network.cidr that ends in /{prefix}"
     yield Problem("training.instance_count", message, advice, count)
@@ -111,11 +112,6 @@ def _most(training: Training) -> tuple[int, int, str]:
         (count * addresses_per_node(kind), count, kind)
         for kind, count in training.candidates.items()
     )
-
-
-def _prefix_for(addresses: int) -> int:
-    """Return the prefix of the smallest VPC that holds so many addresses in its half."""
-    return 32 - ((addresses + AWS_RESERVES - 1).bit_length() + 1)
 
 
 @dataclass(frozen=True)
