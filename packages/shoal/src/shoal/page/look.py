@@ -23,6 +23,7 @@ from shoal.page.place import Place
 
 REFERENCE = re.compile(r'"Steps\.([A-Za-z0-9_-]+)[."]')
 Answer = TypeVar("Answer")
+Other = TypeVar("Other")
 _BRANCHES = ("IfSteps", "ElseSteps")
 _FAILURES = (ShoalError, ValueError, KeyError, TypeError, ArithmeticError, *AWS_ERRORS)
 
@@ -67,7 +68,7 @@ class Look:
         """Return a context in which a failure becomes a note about `what`."""
         return Noting(what, self.unread)
 
-    def read(self, what: str, answer: Callable[[], Answer], otherwise: Answer) -> Answer:
+    def read(self, what: str, answer: Callable[[], Answer], otherwise: Other) -> Answer | Other:
         """Return an answer, or what stands for one that cannot be had, which is noted."""
         with self.noting(what):
             return answer()
