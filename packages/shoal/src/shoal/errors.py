@@ -2,23 +2,6 @@
 
 `str()` of each is the whole message for the user; anything else that is raised is a bug.
 
-    ShoalError                     the verb was right and failed
-    ├── UsageError                 the verb cannot be done as asked; nothing was changed
-    │   ├── ToolMissingError       a program that must be installed is not
-    │   ├── DatasetError           a dataset file is missing or is not the published one
-    │   ├── WrongAccountError      the credentials belong to another account
-    │   ├── ParameterError         a parameter that is not declared, or has another type
-    │   ├── NotFoundError          no such pipeline, execution, step, endpoint
-    │   ├── PromotionError         this release may not be promoted, or not so
-    │   │   └── NothingToPromoteError  nobody has approved anything yet
-    │   └── ProtectedError         the environment is protected against what was asked
-    ├── CommandError               a child process failed, or was stopped at its deadline
-    ├── AnswerError                a program that was asked something answered with an error
-    ├── ImageBuildError            a container image was not built
-    ├── ExecutionError             an execution ended otherwise than Succeeded
-    ├── DisagreementError          what is pinned is not what is there
-    └── LeftBehindError            something is still there after it was removed
-
 Refusals of the AWS API stay botocore's own exceptions (`AWS_ERRORS`); `refusal()` turns one into
 one line.
 """
@@ -41,6 +24,18 @@ AWS_ERRORS = (ClientError, BotoCoreError, Boto3Error)
 
 class ShoalError(Exception):
     """Base of everything a verb reports."""
+
+
+class _LoggedError(ShoalError):
+    """Carries the last lines of a log, and where the rest is."""
+
+    def __init__(self, message: str, tail: Sequence[str] = (), log: str | None = None) -> None:
+        lines = [message]
+        if tail:
+            lines += ["last lines of its log:", *(f"  {line}" for line in tail)]
+        if log:
+            lines.append(f"whole log: {log}")
+        super().__init__("\n".join(lines))
 
 
 class UsageError(ShoalError):
@@ -79,11 +74,8 @@ class ProtectedError(UsageError):
     """The environment is protected against what was asked."""
 
 
-class CommandError(ShoalError):
-    """A child process failed.
-
-    Carries its exit code (None at the deadline), the last lines of its log and where the rest is.
-    """
+class CommandError(_LoggedError):
+    """A child process failed, or was stopped at its deadline: then its exit code is None."""
 
     def __init__(self, what: str, exit_code: int | None, tail: Sequence[str], log: Path) -> None:
         ending = (
@@ -91,7 +83,7 @@ class CommandError(ShoalError):
             if exit_code is None
             else f"failed with exit code {exit_code}"
         )
-        super().__init__(_with_log(f"{what} {ending}", tail, str(log)))
+        super().__init__(f"{what} {ending}", tail, str(log))
         self.exit_code, self.log = exit_code, log
 
 
@@ -103,11 +95,8 @@ class DisagreementError(ShoalError):
     """What an environment pins is not what is there."""
 
 
-class ExecutionError(ShoalError):
-    """An execution did not succeed.
-
-    Carries the step that failed (if one did), why, its last log lines and where the rest is.
-    """
+class ExecutionError(_LoggedError):
+    """An execution did not succeed; `step` is the one that failed, if one did."""
 
     def __init__(
         self,
@@ -116,18 +105,12 @@ class ExecutionError(ShoalError):
         tail: Sequence[str] = (),
         log: str | None = None,
     ) -> None:
-        super().__init__(_with_log(message, tail, log))
+        super().__init__(message, tail, log)
         self.step = step
 
 
-class ImageBuildError(ShoalError):
-    """A build of a container image did not succeed.
-
-    Carries the last lines of its log and where the rest is.
-    """
-
-    def __init__(self, message: str, tail: Sequence[str] = (), log: str | None = None) -> None:
-        super().__init__(_with_log(message, tail, log))
+class ImageBuildError(_LoggedError):
+    """A build of a container image did not succeed."""
 
 
 class LeftBehindError(ShoalError):
@@ -147,12 +130,3 @@ def refusal(error: BaseException) -> str:
 def error_code(error: ClientError) -> str:
     """Return the error code of a refusal: ValidationException, ResourceNotFound, NoSuchKey, ..."""
     return str(error.response.get("Error", {}).get("Code", ""))
-
-
-def _with_log(message: str, tail: Sequence[str], log: str | None) -> str:
-    lines = [message]
-    if tail:
-        lines += ["last lines of its log:", *(f"  {line}" for line in tail)]
-    if log:
-        lines.append(f"whole log: {log}")
-    return "\n".join(lines)

@@ -39,7 +39,7 @@ def install(folder: Path) -> None:
     Raises CommandError with what npm printed last, ToolMissingError without Node.js.
     """
     kept, installed = folder / ".shoal", folder / "node_modules"
-    # jsii unpacks the CDK's library there, once (shoal.constructs.node)
+    # jsii unpacks the CDK's library there, once (shoal.constructs)
     (kept / "jsii").mkdir(parents=True, exist_ok=True)
     with (kept / "node.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

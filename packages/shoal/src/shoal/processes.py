@@ -49,7 +49,8 @@ def run(command: Command, on_line: Callable[[str], None] | None = None) -> None:
         timer = threading.Timer(command.timeout_s, _expire, (process, expired))
         timer.start()
         try:
-            for line in _lines(process):
+            for each in process.stdout or ():
+                line = each.decode("utf-8", errors="replace").rstrip()
                 log.write(line + "\n")
                 tail.append(line)
                 if on_line:
@@ -100,15 +101,19 @@ def start_detached(command: Command) -> subprocess.Popen[bytes]:
     """
     command.log.parent.mkdir(parents=True, exist_ok=True)
     with command.log.open("wb") as log:
-        return subprocess.Popen(
-            command.arguments,
-            cwd=command.cwd,
-            env=dict(command.environment),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        return _start(command, log)
+
+
+def _start(command: Command, output: int | IO[bytes]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        command.arguments,
+        cwd=command.cwd,
+        env=dict(command.environment),
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
 
 
 def stop(process: subprocess.Popen[bytes], grace_s: float = _GRACE_S) -> None:
@@ -181,28 +186,13 @@ def _parents() -> Iterator[tuple[int, int]]:
 def _logged(command: Command) -> Iterator[tuple[subprocess.Popen[bytes], IO[str]]]:
     command.log.parent.mkdir(parents=True, exist_ok=True)
     with command.log.open("w", encoding="utf-8", buffering=1) as log:
-        process = subprocess.Popen(
-            command.arguments,
-            cwd=command.cwd,
-            env=dict(command.environment),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        process = _start(command, subprocess.PIPE)
         try:
             yield process, log
         finally:
             stop(process)
             if process.stdout:
                 process.stdout.close()
-
-
-def _lines(process: subprocess.Popen[bytes]) -> Iterator[str]:
-    if process.stdout is None:  # not so: opened with a pipe
-        return
-    for line in process.stdout:
-        yield line.decode("utf-8", errors="replace").rstrip()
 
 
 def _expire(process: subprocess.Popen[bytes], expired: threading.Event) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from local_kit.control import eventually
-from shoal.constructs.node import use_installed_node
+from shoal.constructs import use_installed_node
 from shoal.launch import launch_of
 from shoal.settings.capacity import Capacity
 from shoal.settings.loading.loader import load_workloads

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from shoal.cli.commands.platform.deployment import reporting_unfinished_work
-from shoal.cli.interrupts import interrupted_once
+from shoal.cli.endings import interrupted_once
 from shoal.cli.main import shoal
 from shoal.errors import CommandError
 from shoal.verbs.workspace import Workspace

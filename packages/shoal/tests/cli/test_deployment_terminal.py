@@ -16,7 +16,7 @@ _PROGRAM = """
 import os, signal
 from types import SimpleNamespace
 from shoal.cli.commands.platform.deployment import deploying
-from shoal.cli.interrupts import interrupted_once
+from shoal.cli.endings import interrupted_once
 from shoal.aws.events import Detail
 from shoal.verbs.flow import phase
 

@@ -18,9 +18,9 @@ SOURCES = [CHECKOUT / "packages/shoal/src/shoal", CHECKOUT / "packages/shoal-loc
 PATHS = re.compile(r"(?<![\w/.-])docs/[\w/-]+(?:\.md)?|\b[\w-]+\.md\b")
 NAMED = re.compile(r"`shoal docs ([\w/-]+)`")
 ALLOWED = {
-    "verbs/prove/report.py": {"docs/verification.md", "report.md"},  # which it writes
+    "verbs/prove/proof.py": {"docs/verification.md", "report.md"},  # which it writes
     "cli/commands/platform/prove.py": {"docs/first-aws-run.md"},  # `shoal prove` is of a checkout
-    "cli/commands/platform/init.py": {"README.md"},  # of the repository that it wrote
+    "cli/commands/platform/repository.py": {"README.md"},  # of the repository that it wrote
 }
 WRITTEN = ("template/**/*.yaml", "template/**/*.jinja", "template/**/*.md", "template/**/*.py")
 

@@ -12,7 +12,7 @@ from tests.repository import ROOT
 
 PROGRAM = """
 import select, sys, time
-from shoal.cli.interrupts import interrupted_once
+from shoal.cli.endings import interrupted_once
 with interrupted_once("ends within a minute") as shield:
     if "shielded" in sys.argv:
         shield()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shoal.cli.release_message import message_of
+from shoal.cli.commands.models.promote import message_of
 from tests.settings.releases import CONTENT, RELEASE
 
 

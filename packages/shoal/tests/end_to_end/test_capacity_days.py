@@ -21,16 +21,13 @@ from shoal.aws.target import Target
 from shoal.costs import prices
 from shoal.errors import UsageError
 from shoal.page.look import Look
-from shoal.page.readings.money import money_of
-from shoal.page.readings.resources import uses_of
-from shoal.page.readings.waits import got, waited
+from shoal.page.readings.resources import got, money_of, uses_of, waited
 from shoal.pipelines.checks.check import check
 from shoal.settings.loading.loader import load
 from shoal.settings.parsing.errors import ConfigError
 from shoal.settings.settings import Environment
+from shoal.verbs.doctor.capacity_check import plan_findings, quota_findings, refuse_short
 from shoal.verbs.doctor.findings import State
-from shoal.verbs.doctor.plan_check import plan_findings
-from shoal.verbs.doctor.quota_check import quota_findings, refuse_short
 from shoal_local.testing import emulator
 from tests.functions.invocation import invoke
 from tests.pipelines.inputs import GOLDENS

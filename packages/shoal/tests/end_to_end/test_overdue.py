@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from shoal.constructs.node import use_installed_node
+from shoal.constructs import use_installed_node
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.names import Names
 from shoal.settings.sections.schedules import Schedule

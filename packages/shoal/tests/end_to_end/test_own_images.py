@@ -10,7 +10,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from local_kit.sagemaker_account import ACCOUNT_ID, INFERENCE_IMAGE, TRAINING_IMAGE, Account
-from shoal.images import recipes
+from shoal import images as recipes
 from shoal.launch.recipes import recipe as recipe_named
 from shoal_local.errors import EmulatorError
 from shoal_local.runtimes.catalog import image

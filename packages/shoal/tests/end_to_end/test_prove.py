@@ -17,7 +17,7 @@ from local_kit.control import eventually
 from shoal.aws import inventory
 from shoal.aws.inventory import Owner
 from shoal.verbs.prove.lines import CLEAN_UP, LINES
-from shoal.verbs.prove.report import PAGE
+from shoal.verbs.prove.proof import PAGE
 from tests.docs.pages import text_of
 from tests.end_to_end.conftest import Checkout
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from shoal.constructs.node import use_installed_node
+from shoal.constructs import use_installed_node
 from shoal.launch import launch_of
 from shoal.settings.settings import Environment
 from tests.identity.templates import Templates

@@ -19,7 +19,7 @@ from shoal.settings.loading.loader import load_environment
 from shoal.settings.names import Names
 from shoal.settings.sections.channels import PlacedChannel
 from shoal.settings.settings import Environment
-from shoal.verbs.doctor.external_check import external_findings
+from shoal.verbs.doctor.doctor import external_findings
 from shoal.verbs.doctor.findings import State
 from shoal_local.testing import LocalAccount, emulator
 from tests.identity.synth import synthesised

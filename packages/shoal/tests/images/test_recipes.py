@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from shoal.images import recipes
+from shoal import images as recipes
 from shoal.launch import tables
 from shoal.launch.recipes import folder, recipe
 from shoal_local.runtimes.catalog import image

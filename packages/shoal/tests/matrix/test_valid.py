@@ -20,7 +20,7 @@ from cfnlint.rules import RulesCollection
 from cfnlint.runner import Runner
 from cfnlint.schema import PROVIDER_SCHEMA_MANAGER
 
-from shoal.constructs.node import use_installed_node
+from shoal.constructs import use_installed_node
 from shoal.settings.regions import az_id_prefixes, resource_types_not_in
 from tests.matrix.valid import CASES, environment, smddp_regions
 

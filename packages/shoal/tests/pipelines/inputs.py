@@ -14,8 +14,8 @@ from shoal.pipelines.infrastructure import Infrastructure
 from shoal.pipelines.limits import every_step
 from shoal.settings.loading.loader import load
 from shoal.settings.parsing.base import Settings
+from shoal.settings.sections.evaluation import Direction, Gate
 from shoal.settings.sections.file_system import FileSystem
-from shoal.settings.sections.gates import Direction, Gate
 from shoal.settings.sections.mlflow import Mlflow
 from shoal.settings.sections.release import Release
 from shoal.settings.sections.scoring import Scoring

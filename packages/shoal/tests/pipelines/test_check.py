@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from shoal.aws.metrics import MAX_MATCHED
-from shoal.pipelines.checks import capacity, quotas
+from shoal.pipelines.checks import capacity
 from shoal.pipelines.checks.check import check
 from shoal.pipelines.checks.slow_expressions import LENGTH, is_slow, problems
 from shoal.pipelines.limits import limits, training_plans
 from shoal.settings.loading.loader import load, load_environment
-from shoal.settings.package_index import PackageIndex
+from shoal.settings.organisation import PackageIndex
 from shoal.settings.parsing.errors import ConfigError, LaunchError
+from shoal.settings.sections.evaluation import Metric
 from shoal.settings.sections.file_system import FileSystem
-from shoal.settings.sections.gates import Metric
 from shoal.settings.sections.network import InterfaceEndpoint, Network
 from shoal.settings.sections.schedules import Schedule
 from shoal.settings.sections.serving import Endpoint
@@ -287,5 +287,5 @@ def test_the_type_with_the_most_nodes_needs_room_and_quota() -> None:
     listed = with_capacity((P4D, 1), (P4DE, 7))
     alone = with_capacity((P4DE, 7))
     assert capacity.addresses(listed).job == capacity.addresses(alone).job
-    counts = {need.quota.name: need.count for need in quotas.needs(listed)}
+    counts = {need.quota.name: need.count for need in capacity.needs(listed)}
     assert counts["Maximum number of instances per training job"] == 7

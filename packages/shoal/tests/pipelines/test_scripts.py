@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from shoal.launch.errors import Risk
-from shoal.pipelines.checks import checkpoints
 from shoal.pipelines.checks.check import check
+from shoal.pipelines.checks.scripts import checkpoint_problems
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.parsing.errors import ConfigError
 from shoal.settings.sections.serving import Endpoint
@@ -275,7 +275,7 @@ def test_the_workloads_of_the_checkout_and_of_new_name_it(tmp_path: Path) -> Non
         folders.add(tmp_path / "training_code" / kind / "pytorch")
     for folder in folders:
         training = Training(source_dir=str(folder), spot=True, max_wait_s=3600)
-        assert list(checkpoints.problems(training, "train.py", folder)) == [], folder
+        assert list(checkpoint_problems(training, "train.py", folder)) == [], folder
 
 
 @pytest.mark.parametrize(

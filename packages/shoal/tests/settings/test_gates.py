@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from shoal.settings.loading.loader import load
-from shoal.settings.sections.gates import Direction, Gate, bounds
+from shoal.settings.sections.evaluation import Direction, Gate, bounds
 from tests.settings.environment_file import VALID, write
 
 COMPARED = {"metric": "rmse", "not_worse_than": "approved"}

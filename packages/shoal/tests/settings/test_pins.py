@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from shoal.settings.loading.container_code import foreign_code_variable
+from shoal.settings.loading.consumers import pin_problems
 from shoal.settings.loading.loader import load_environment
-from shoal.settings.loading.pins import problems
+from shoal.settings.sections.release import foreign_code_variable
 from tests.settings.environment_file import VALID, copy_workloads, write_settings
 from tests.settings.releases import CONTENT
 
@@ -27,7 +27,7 @@ def lines(root: Path, name: str, sources: dict[str, str | None], **changes: Any)
         if each == name:
             document["release"] = CONTENT | changes
         write_settings(root / "environments", document, each)
-    return [each.line("") for each in problems(load_environment(name, root), root)]
+    return [each.line("") for each in pin_problems(load_environment(name, root), root)]
 
 
 @pytest.mark.parametrize("name", ["staging", "prod", "dev"])

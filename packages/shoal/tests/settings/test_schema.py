@@ -17,10 +17,10 @@ from shoal.settings.loading.loader import (
     environment_names,
     load_environment,
 )
+from shoal.settings.loading.pydantic_errors import FORMS
 from shoal.settings.loading.schema import FILE, WORKLOAD_FILE, schema, schema_texts
 from shoal.settings.loading.workload import Workload, workload_file, workload_names
 from shoal.settings.parsing.base import Settings
-from shoal.settings.parsing.expected import FORMS
 from shoal.settings.sections.release import Release
 from shoal.settings.settings import Environment
 from tests.repository import CHECKOUT, ENVIRONMENTS

@@ -15,11 +15,11 @@ from cfnlint.schema import PROVIDER_SCHEMA_MANAGER, ResourceNotFoundError
 
 from shoal.settings import regions
 from shoal.settings.frameworks import Framework
+from shoal.settings.loading.consumers import is_placeholder_account
 from shoal.settings.loading.loader import load
 from shoal.settings.loading.rules import (
     EXECUTION_ID_SUFFIX,
     MAX_ENDPOINT_NAME,
-    is_placeholder_account,
     problems_between,
 )
 from shoal.settings.names import Names

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from shoal.settings.frameworks import CLASSICAL, Framework
+from shoal.settings.frameworks import CLASSICAL, Framework, defaults, strategies_of
 from shoal.settings.loading.loader import load_environment, places, strategy_names
 from shoal.settings.parsing.errors import ConfigError
 from shoal.settings.settings import Strategy, Training
-from shoal.settings.strategies import defaults, strategies_of
 from tests.repository import ROOT
 from tests.settings.environment_file import copy_workloads
 

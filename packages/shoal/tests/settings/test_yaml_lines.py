@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shoal.settings.parsing.yaml_lines import parse
+from shoal.settings.parsing.yaml_file import parse
 
 
 @pytest.mark.parametrize(

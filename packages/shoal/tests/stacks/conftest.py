@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from shoal.constructs.node import use_installed_node
+from shoal.constructs import use_installed_node
 from shoal.launch import launch_of
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.settings import Environment

@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 import yaml
 
-from shoal.constructs.node import use_installed_node
+from shoal.constructs import use_installed_node
 from tests.matrix.valid import environment
 from tests.repository import ROOT
 

@@ -18,9 +18,9 @@ import pytest
 from aws_cdk.assertions import Template
 
 from local_kit.control import Account, running, trust
-from shoal.constructs.images.index_login import BUILD_OPTION, index_login
+from shoal.constructs.images.image_build import BUILD_OPTION, index_login
 from shoal.launch.recipes import content_tag
-from shoal.settings.package_index import PackageIndex
+from shoal.settings.organisation import PackageIndex
 from tests.repository import ROOT
 from tests.stacks.conftest import TemplateOf
 from tests.stacks.reading import definition, only, statements

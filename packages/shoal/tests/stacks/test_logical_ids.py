@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from shoal.constructs.node import use_installed_node
+from shoal.constructs import use_installed_node
 from shoal.launch import launch_of
 from shoal.settings.loading.loader import load_environment
 from tests.repository import ROOT

@@ -12,7 +12,7 @@ from aws_cdk.cx_api import CloudFormationStackArtifact
 
 from shoal.constructs.app import Deployment
 from shoal.constructs.pipeline.training_pipeline import images
-from shoal.constructs.schedules.manifest_start import manifest_variables
+from shoal.constructs.schedules.schedules import manifest_variables
 from shoal.costs.plan import plan
 from shoal.launch import launch_of
 from shoal.settings.loading.loader import load_environment

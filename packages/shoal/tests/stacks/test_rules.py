@@ -8,14 +8,8 @@ from typing import Any
 
 import pytest
 
-from shoal.constructs.validation import (
-    file_systems,
-    identities,
-    pipelines,
-    schedules,
-    security_groups,
-)
-from shoal.constructs.validation.findings import Finding, Rule, Template
+from shoal.constructs import validation
+from shoal.constructs.validation import Finding, Rule, Template
 
 GROUP = {"Fn::GetAtt": ["Nodes", "GroupId"]}
 ALL = {"GroupId": GROUP, "IpProtocol": "-1"}
@@ -78,24 +72,24 @@ def scheduled(kind: str) -> dict[str, Any]:
 
 
 OWN_ACCOUNT = {"StringEquals": {"aws:SourceAccount": "111122223333"}}
-ONE_WAY, TRUST = security_groups.BOTH_WAYS, identities.TRUST
-COMBINATION, EXPRESSION = file_systems.COMBINATION, schedules.EXPRESSION
+ONE_WAY, TRUST = validation.BOTH_WAYS, validation.TRUST
+COMBINATION, EXPRESSION = validation.COMBINATION, validation.EXPRESSION
 Found = tuple[str, str, str] | None
 """Rule, logical id, and a part of the text; None where nothing is found."""
 Row = tuple[Rule, dict[str, Any], Found]
 GROUPS: list[Row] = [
-    (security_groups.check, resources, found)
+    (validation.check_security_groups, resources, found)
     for resources, found in (
         ({"Nodes": NODES, "In": ALL_IN}, (ONE_WAY, "Nodes", "add the egress rule")),
         ({"Nodes": NODES, "Out": ALL_OUT}, (ONE_WAY, "Nodes", "add the ingress rule")),
         ({"Nodes": NODES, "In": ALL_IN, "Out": ALL_OUT}, None),
         ({"Nodes": ALL_IN_INSIDE, "Out": ALL_OUT}, None),
         ({"Nodes": NODES, "In": LUSTRE_IN}, (ONE_WAY, "Nodes", "tcp 988 to 988 one way only")),
-        ({"Open": OPEN}, (security_groups.NOT_FROM_EVERYWHERE, "Open", "from every address")),
+        ({"Open": OPEN}, (validation.NOT_FROM_EVERYWHERE, "Open", "from every address")),
     )
 ]
 FILE_SYSTEMS: list[Row] = [
-    (file_systems.check, {"Fast": each}, (COMBINATION, "Fast", text) if text else None)
+    (validation.check_file_systems, {"Fast": each}, (COMBINATION, "Fast", text) if text else None)
     for each, text in (
         (lustre(3600), "StorageCapacity is 3600"),
         (lustre(1201), "StorageCapacity is 1201"),
@@ -115,19 +109,23 @@ FILE_SYSTEMS: list[Row] = [
 ]
 OTHERS: list[Row] = [
     (
-        file_systems.check,
+        validation.check_file_systems,
         {"Link": association("NEW", "DELETED")},
-        (file_systems.NO_DELETIONS, "Link", "carries deletions to the bucket"),
+        (validation.NO_DELETIONS, "Link", "carries deletions to the bucket"),
     ),
-    *(
-        (pipelines.check, {"Train": pipeline(name)}, (pipelines.NAME, "Train", f"{name}: use"))
-        for name in ("Shoal-mnist", "shoal_mnist", "-shoal", "shoal-", "")
-    ),
-    (identities.check, {"Role": assumable()}, (TRUST, "Role", "any account's service may")),
-    (identities.check, {"Role": assumable(Condition=OWN_ACCOUNT)}, None),
     *(
         (
-            identities.check,
+            validation.check_pipelines,
+            {"Train": pipeline(name)},
+            (validation.PIPELINE_NAME, "Train", f"{name}: use"),
+        )
+        for name in ("Shoal-mnist", "shoal_mnist", "-shoal", "shoal-", "")
+    ),
+    (validation.check_roles, {"Role": assumable()}, (TRUST, "Role", "any account's service may")),
+    (validation.check_roles, {"Role": assumable(Condition=OWN_ACCOUNT)}, None),
+    *(
+        (
+            validation.check_roles,
             {"Role": assumable(Principal=principal)},
             (TRUST, "Role", "anybody may assume it"),
         )
@@ -135,7 +133,7 @@ OTHERS: list[Row] = [
     ),
     *(
         (
-            schedules.check,
+            validation.check_schedules,
             {"Nightly": scheduled(kind)},
             (EXPRESSION, "Nightly", "cron(0 1 * * * *)"),
         )
@@ -155,8 +153,8 @@ def test_a_broken_rule_is_found_on_its_resource(
 
 def test_a_group_that_allows_itself_both_ways_carries_efa() -> None:
     both = {"Resources": {"Nodes": NODES, "In": ALL_IN, "Out": ALL_OUT}}
-    assert security_groups.carries_efa(both, "Nodes")
-    assert not security_groups.carries_efa({"Resources": {"Nodes": NODES, "In": ALL_IN}}, "Nodes")
+    assert validation.carries_efa(both, "Nodes")
+    assert not validation.carries_efa({"Resources": {"Nodes": NODES, "In": ALL_IN}}, "Nodes")
 
 
 IMPORTED = {"Fn::ImportValue": "net:Nodes"}
@@ -184,8 +182,10 @@ def test_a_pipeline_has_a_security_group_that_carries_efa(
         "network.json": {"Resources": _nodes(network), "Outputs": exported},
         "pipeline.json": {"Resources": {"Train": train} | (_nodes(own) if own else {})},
     }
-    findings = [(path, each.rule, each.logical_id) for path, each in pipelines.check_network(stage)]
-    assert findings == ([("pipeline.json", pipelines.NETWORK, "Train")] if found else [])
+    findings = [
+        (path, each.rule, each.logical_id) for path, each in validation.check_network(stage)
+    ]
+    assert findings == ([("pipeline.json", validation.TRAINING_NETWORK, "Train")] if found else [])
 
 
 def _nodes(rules: list[Any]) -> dict[str, Any]:
@@ -216,5 +216,5 @@ def test_a_role_is_passed_by_its_name_to_one_service(
         resource("IAM::Policy", PolicyDocument=document),
         resource("IAM::Role", AssumeRolePolicyDocument={"Statement": []}, Policies=inline),
     ):
-        findings = identities.check({"Resources": {"Passing": each}})
-        assert [finding.rule for finding in findings] == [identities.PASS] * count
+        findings = validation.check_roles({"Resources": {"Passing": each}})
+        assert [finding.rule for finding in findings] == [validation.PASS] * count

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from shoal.constructs.node import use_installed_node
+from shoal.constructs import use_installed_node
 
 use_installed_node()
 

@@ -14,12 +14,12 @@ import pytest
 
 from shoal.aws.target import Target
 from shoal.launch import launch_of
-from shoal.pipelines.checks.quotas import table
+from shoal.pipelines.checks.capacity import quotas
 from shoal.settings.capacity import Capacity
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.sections.serving import Autoscaling, Serverless, Serving
 from shoal.settings.settings import Environment, Strategy
-from shoal.verbs.doctor import plan_check, quota_check
+from shoal.verbs.doctor import capacity_check
 from shoal.verbs.doctor.doctor import Doctor, Needs
 from shoal.verbs.doctor.findings import Finding, State
 from shoal.verbs.doctor.image import Image
@@ -117,14 +117,14 @@ ON_DISKS = {
 def test_a_quota_that_the_account_shares_is_compared_with_what_the_file_takes(
     target: Target, row: str, sections: dict[str, Any], needed: int
 ) -> None:
-    name = table()[row].name
+    name = quotas()[row].name
     for value, state in ((needed, State.OK), (needed - 1, State.FAILED)):
         with quota(target, name, value) as change:
             finding = examined(target, changed(**sections))[f"quota: {name}"]
         assert finding.state is state
         assert finding.message.startswith(f"{value}, and {needed} needed")
-    assert table()[row].code == change["QuotaCode"]
-    assert finding.advice.endswith(f"--quota-code {table()[row].code} --desired-value {needed}")
+    assert quotas()[row].code == change["QuotaCode"]
+    assert finding.advice.endswith(f"--quota-code {quotas()[row].code} --desired-value {needed}")
 
 
 P4D, P4DE, P5 = "ml.p4d.24xlarge", "ml.p4de.24xlarge", "ml.p5.48xlarge"
@@ -134,7 +134,7 @@ PLAN = "arn:aws:sagemaker:us-east-1:111122223333:training-plan/p5"
 def test_a_run_is_not_refused_for_a_type_that_it_does_not_take(target: Target) -> None:
     sections = {"training": {"instance_type": P4D, "other_instance_types": (P4DE,)}}
     with quota(target, f"{P4DE} for training job usage", 0):
-        quota_check.refuse_short(target, changed(**sections))
+        capacity_check.refuse_short(target, changed(**sections))
 
 
 NOW = datetime(2026, 11, 27, tzinfo=UTC)
@@ -181,7 +181,9 @@ ELSEWHERE = [{"InstanceType": P5, "AvailabilityZoneId": "use1-az6"}]
 def test_a_plan_says_when_it_serves(
     plan: dict[str, Any], needed: dict[str, int], state: State, message: str
 ) -> None:
-    finding = plan_check.finding_of(ACTIVE | plan, needed, "training-job", 3600, NOW, "use1-az4")
+    finding = capacity_check.plan_finding(
+        ACTIVE | plan, needed, "training-job", 3600, NOW, "use1-az4"
+    )
     assert finding.state is state
     assert message in f"{finding.message}; {finding.advice}"
 
@@ -198,20 +200,20 @@ def test_plans_are_asked_about_and_offerings_where_none_is_named(target: Target)
     ("name", "message"),
     [
         (row.name, f"tells no value of that name, and 7 needed; a new account has {row.default}")
-        for row in table().values()
+        for row in quotas().values()
     ]
     + [("ml.m5.xlarge for endpoint usage", "tells no value of that name, and 7 needed")],
 )
 def test_a_quota_without_an_applied_value_is_unknown_and_its_default_is_told(
     name: str, message: str
 ) -> None:
-    finding = quota_check.finding_of(name, None, 7)
+    finding = capacity_check.quota_finding(name, None, 7)
     assert finding.state is State.UNKNOWN
     assert finding.message == f"Service Quotas {message}"
 
 
 def test_an_account_that_may_build_nothing_is_told(target: Target) -> None:
-    row, environment = table()["builds at a time"], changed(endpoint={"build_image": None})
+    row, environment = quotas()["builds at a time"], changed(endpoint={"build_image": None})
     for value, state in ((1, State.OK), (0, State.FAILED)):
         with quota(target, row.name, value, "codebuild") as change:
             assert examined(target, environment)[f"quota: {row.name}"].state is state

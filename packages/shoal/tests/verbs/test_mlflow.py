@@ -11,12 +11,11 @@ import pytest
 
 from shoal.aws.target import Target
 from shoal.errors import ToolMissingError, UsageError
-from shoal.page.mlflow_run import Point, mlflow_run
 from shoal.page.readings.lineage import NOT_KNOWN
 from shoal.pipelines.training_request import EXECUTION_TAG
 from shoal.settings.loading.loader import load_environment
 from shoal.verbs import mlflow_export
-from shoal.verbs.mlflow_export import Mlflow, connected
+from shoal.verbs.mlflow_export import Mlflow, Point, connected, mlflow_run
 from shoal.verbs.workspace import Session, Workspace
 from tests.repository import ROOT
 

@@ -23,10 +23,8 @@ from shoal.errors import ShoalError
 from shoal.verbs.local_server import LocalServer
 from shoal.verbs.prove.disposable import REGIONS, open_session
 from shoal.verbs.prove.lines import BY_HAND, CLEAN_UP, LINES, Line
-from shoal.verbs.prove.proof import limited, max_usd
-from shoal.verbs.prove.recording import Recorder
-from shoal.verbs.prove.redaction import MAX_ITEMS, Redaction
-from shoal.verbs.prove.report import PAGE, stamped
+from shoal.verbs.prove.proof import PAGE, limited, max_usd, stamped
+from shoal.verbs.prove.recording import MAX_ITEMS, Recorder, Redaction
 from shoal.verbs.workspace import Workspace
 from tests.docs.pages import text_of
 from tests.repository import ROOT, link_checkout

@@ -20,14 +20,13 @@ from shoal.aws.logs import LogLine
 from shoal.aws.metrics import MAX_LINE
 from shoal.aws.registry import Package
 from shoal.aws.target import Target
-from shoal.page.readings import curves, step_log
+from shoal.page.readings import step_log
 from shoal.page.readings.cause import Cause, CauseSearch
 from shoal.page.readings.cleanups import cleanups_of
-from shoal.page.readings.gates import GateResult, _compared, conditions, gates_of
 from shoal.page.readings.lineage import lineage_of
-from shoal.page.readings.report import answers_of
+from shoal.page.readings.report import GateResult, _compared, answers_of, conditions, gates_of
 from shoal.page.readings.step_log import StepLog
-from shoal.settings.sections.gates import Metric
+from shoal.settings.sections.evaluation import Metric
 from tests.functions.invocation import FUNCTIONS
 from tests.pipelines.inputs import compared, definition, steps_by_name
 from tests.verbs.conftest import make_pipeline
@@ -350,7 +349,7 @@ def test_points_of_a_long_log_are_left_out_evenly_and_at_the_same_steps_of_each_
     (first, second) = log_of(each for number in (1, 2) for each in host(number)).curves()
     steps = [x for x, _, _ in first["points"]]
     assert steps == [x for x, _, _ in second["points"]]
-    assert curves.MAX_POINTS / 2 < len(steps) <= curves.MAX_POINTS + 1
+    assert step_log.MAX_POINTS / 2 < len(steps) <= curves.MAX_POINTS + 1
     assert first["cut"] == MANY - len(steps)
     distances = {after - before for before, after in pairwise(steps[:-1])}
     assert (len(distances), steps[0], steps[-1]) == (1, 0.0, MANY - 1.0)
@@ -365,10 +364,10 @@ def test_lanes_share_what_is_kept(ranks: int, each: int) -> None:
         for rank in range(ranks)
         for step in range(each)
     )
-    lanes, kept = list(log.curves()), min(ranks, curves.MAX_LANES)
+    lanes, kept = list(log.curves()), min(ranks, step_log.MAX_LANES)
     points = sum(len(lane["points"]) for lane in lanes)
     assert len(lanes) == kept
-    assert points <= curves.MAX_POINTS_OF_ALL + kept
+    assert points <= step_log.MAX_POINTS_OF_ALL + kept
     assert points + sum(lane["cut"] for lane in lanes) + log.values_lost == ranks * each
     assert log.values_lost == (ranks - kept) * each
 

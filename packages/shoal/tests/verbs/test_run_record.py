@@ -18,10 +18,9 @@ from shoal.costs import prices
 from shoal.page import history
 from shoal.page.look import Look
 from shoal.page.readings.cleanups import Cleanup
-from shoal.page.readings.gates import GateResult
 from shoal.page.readings.lineage import lineage_of
-from shoal.page.readings.money import Use, money_of
-from shoal.page.readings.resources import resources_of, uses_of
+from shoal.page.readings.report import GateResult
+from shoal.page.readings.resources import Use, money_of, resources_of, uses_of
 from shoal.page.readings.step_log import StepLog
 from shoal.page.record import checkpoint_of, training_of, verdict_of
 

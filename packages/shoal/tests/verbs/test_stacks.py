@@ -40,7 +40,7 @@ NETWORK = {
 
 PROGRAM = """
 import os, signal, sys
-from shoal.cli.interrupts import interrupted_once
+from shoal.cli.endings import interrupted_once
 from shoal.settings.names import Names
 from shoal.settings.settings import Environment
 from shoal.aws.target import Target

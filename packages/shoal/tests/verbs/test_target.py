@@ -25,7 +25,7 @@ from shoal.aws.metrics import (
 from shoal.aws.objects import object_at
 from shoal.aws.target import Target, loopback_variables, offline_environment
 from shoal.errors import NotFoundError, ShoalError, UsageError
-from shoal.settings.sections.gates import Metric
+from shoal.settings.sections.evaluation import Metric
 from shoal.settings.sections.smoke_test import Request
 from shoal.verbs.invoke import find_endpoint, model_of, send, stream
 from shoal_local.sagemaker.hosting.streams import event

@@ -37,7 +37,7 @@ def rename_a_key(sources: Path) -> None:
     for suffix in (".py", ".jinja", ".json", ".yaml"):
         for file in (sources / LIBRARY).rglob(f"*{suffix}"):
             replace(file, "training_az_id", "training_zone")
-    replace(sources / LIBRARY / "verbs/upgrade/migrations.py", NO_ROWS, f"MIGRATIONS = ({ROW},)")
+    replace(sources / LIBRARY / "verbs/upgrade/finish.py", NO_ROWS, f"MIGRATIONS = ({ROW},)")
 
 
 def change_nothing(_: Path) -> None:

@@ -12,8 +12,15 @@ from shoal.errors import PromotionError, UsageError
 from shoal.settings.parsing.errors import ConfigError
 from shoal.verbs.init import answers
 from shoal.verbs.upgrade.begin import Workplace, upgrade
-from shoal.verbs.upgrade.finish import _leave, merge, trees
-from shoal.verbs.upgrade.migrations import ENVIRONMENTS, WORKLOADS, migrate, rename
+from shoal.verbs.upgrade.finish import (
+    ENVIRONMENTS,
+    WORKLOADS,
+    _leave,
+    merge,
+    migrate,
+    rename,
+    trees,
+)
 
 TEXT = """\
 # old: not this

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from dev.tools.promotable import main
 from shoal.cli.main import shoal
 from shoal.errors import PromotionError, UsageError
-from shoal.verbs.init.rendering import render
+from shoal.verbs.init.repository import render
 from shoal.verbs.promote.chain import chain, workflow
 from tests.repository import link_checkout
 from tests.verbs.test_init import answers

@@ -1,4 +1,6 @@
-"""Pipeline executions: start them with checked parameters, look at them, stop them."""
+"""Pipeline executions: start them with checked parameters, look at them, stop them; and the names
+of their jobs.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +8,27 @@ import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any
 
 from botocore.exceptions import ClientError
 
-from shoal.aws.target import Target
+from shoal.aws.target import Target, items
 from shoal.errors import NotFoundError, ParameterError, error_code
 
 TERMINAL = frozenset({"Succeeded", "Failed", "Stopped", "CompletedWithFailures"})
 STEP_TERMINAL = frozenset({"Succeeded", "Failed", "Stopped"})
 NOT_STARTED = "NotStarted"
 """Shoal's status of a step that the API does not list yet."""
+JOBS = {
+    "TrainingJob": "list_training_jobs",
+    "ProcessingJob": "list_processing_jobs",
+    "TransformJob": "list_transform_jobs",
+}
+"""Kind of a job that a step runs -> the operation that lists such jobs."""
+_PAGES = {"PageSize": 100}
+CLOCK_SLACK = timedelta(minutes=5)
 _NOT_FOUND = frozenset({"ResourceNotFound", "ResourceNotFoundException"})
 
 
@@ -130,17 +141,14 @@ class Pipeline:
         """Return the execution and its steps as they are now."""
         types = self._types_of(arn)
         description = self._client.describe_pipeline_execution(PipelineExecutionArn=arn)
-        pages = self._client.get_paginator("list_pipeline_execution_steps").paginate(
-            PipelineExecutionArn=arn, SortOrder="Ascending"
-        )
+        request = {"PipelineExecutionArn": arn, "SortOrder": "Ascending"}
+        listing = ("list_pipeline_execution_steps", "PipelineExecutionSteps")
         return Execution(
             arn=arn,
             status=description["PipelineExecutionStatus"],
             failure_reason=description.get("FailureReason", ""),
             started_at=description.get("CreationTime"),
-            steps=tuple(
-                _step(item, types) for page in pages for item in page["PipelineExecutionSteps"]
-            ),
+            steps=tuple(_step(item, types) for item in items(self._client, *listing, **request)),
         )
 
     def _types_of(self, arn: str) -> dict[str, str]:
@@ -149,18 +157,16 @@ class Pipeline:
         ListPipelineExecutionSteps does not tell it.
         """
         if arn not in self._types:
-            describe = self._client.describe_pipeline_definition_for_execution
-            definition = json.loads(describe(PipelineExecutionArn=arn)["PipelineDefinition"])
+            definition = definition_of(self._client, arn)
             self._types[arn] = dict(_walk(definition.get("Steps", []), ("IfSteps", "ElseSteps")))
         return self._types[arn]
 
     def executions(self) -> list[dict[str, Any]]:
         """Return summaries of all executions, newest first; none if there is no pipeline."""
         try:
-            pages = self._client.get_paginator("list_pipeline_executions").paginate(
-                PipelineName=self.name, SortOrder="Descending", PaginationConfig={"PageSize": 100}
-            )
-            return [summary for page in pages for summary in page["PipelineExecutionSummaries"]]
+            listing = ("list_pipeline_executions", "PipelineExecutionSummaries")
+            request = {"PipelineName": self.name, "SortOrder": "Descending"}
+            return [*items(self._client, *listing, **request, PaginationConfig=_PAGES)]
         except ClientError as error:
             if error_code(error) in _NOT_FOUND:
                 return []
@@ -276,3 +282,55 @@ def _walk(steps: Iterable[dict[str, Any]], branches: tuple[str, ...]) -> Iterato
         yield step["Name"], step["Type"]
         for branch in branches:
             yield from _walk(step.get("Arguments", {}).get(branch, ()), branches)
+
+
+@cache
+def job_name(target: Target, kind: str, arn: str, started_at: datetime | None) -> str:
+    """Return the name of the `kind` (a key of JOBS) with this ARN: log streams and Describe
+    operations need its capitals, and ARNs are in lower case.
+
+    Looks among the jobs created since the step started, the first ones first, and once: in a busy
+    account SageMaker lists few jobs a second. Raises NotFoundError.
+    """
+    since = {"CreationTimeAfter": started_at - CLOCK_SLACK} if started_at else {}
+    for job in _jobs(target, kind, **since):
+        if str(job[f"{kind}Arn"]).lower() == arn.lower():
+            return str(job[f"{kind}Name"])
+    raise NotFoundError(f"there is no job {arn}")
+
+
+@cache
+def earlier_attempts(target: Target, kind: str, name: str, since: datetime) -> tuple[str, ...]:
+    """Return the names of the jobs that a pipeline's step ran before the one with this name, all
+    after the execution's start.
+
+    SageMaker calls a step's jobs `pipelines-EXECUTION-STEP-SUFFIX`, so all of them but the suffix
+    is the same (seen of single jobs; of retries it is an assumption).
+    """
+    alike, after = f"{name.rpartition('-')[0]}-", since - CLOCK_SLACK
+    jobs = _jobs(target, kind, NameContains=alike, CreationTimeAfter=after)
+    names = [str(job[f"{kind}Name"]) for job in jobs]
+    return tuple(
+        each
+        for each in names[: names.index(name)]
+        if each.startswith(alike) and "-" not in each.removeprefix(alike)
+    )
+
+
+def definition_of(client: Any, arn: str) -> dict[str, Any]:
+    """Return the definition that an execution runs; `client` is SageMaker's. Raises ClientError."""
+    answer = client.describe_pipeline_definition_for_execution(PipelineExecutionArn=arn)
+    return dict(json.loads(answer["PipelineDefinition"]))
+
+
+def given_parameters(client: Any, arn: str) -> dict[str, str]:
+    """Return the values that AWS lists of an execution's parameters. Raises ClientError."""
+    listing = (client, "list_pipeline_parameters_for_execution", "PipelineParameters")
+    return {each["Name"]: str(each["Value"]) for each in items(*listing, PipelineExecutionArn=arn)}
+
+
+def _jobs(target: Target, kind: str, **filters: Any) -> Iterator[dict[str, Any]]:
+    """Yield summaries of jobs, the first ones first."""
+    request = {"SortBy": "CreationTime", "SortOrder": "Ascending", **filters}
+    listing = (JOBS[kind], f"{kind}Summaries")
+    return items(target.client("sagemaker"), *listing, **request, PaginationConfig=_PAGES)

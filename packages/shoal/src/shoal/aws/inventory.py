@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from shoal.aws.target import Target
+from shoal.aws.target import Target, items
 from shoal.settings.names import SHARED_PARTS, WORKLOAD_TAG, Names
 from shoal.settings.organisation import DEFAULT_QUALIFIER, toolkit_stack
 
@@ -197,11 +197,9 @@ def of_bootstrap(target: Target, qualifier: str = DEFAULT_QUALIFIER) -> tuple[Re
 def _pages(target: Target, service: str, operation: str, key: str, **request: Any) -> Iterator[Any]:
     client = target.client(service)
     if client.can_paginate(operation):
-        pages = client.get_paginator(operation).paginate(**request)
+        yield from items(client, operation, key, **request)
     else:
-        pages = [getattr(client, operation)(**request)]
-    for page in pages:
-        yield from page.get(key, ())
+        yield from getattr(client, operation)(**request).get(key, ())
 
 
 def _parameters(target: Target, path: str) -> Iterator[Any]:

@@ -11,8 +11,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from shoal.aws.execution import Step
-from shoal.aws.jobs import job_name
+from shoal.aws.execution import JOBS, Step, job_name
 from shoal.aws.target import Target
 from shoal.errors import error_code
 from shoal.settings.parsing.errors import one_line
@@ -33,11 +32,6 @@ _OF_AGENT = "/ssm"
 """What Systems Manager's agent says beside each host's stream, with capacity.remote_debug
 (developer guide, "Access a training container through AWS Systems Manager").
 """
-_GROUPS = {
-    "TrainingJob": "/aws/sagemaker/TrainingJobs",
-    "ProcessingJob": "/aws/sagemaker/ProcessingJobs",
-    "TransformJob": "/aws/sagemaker/TransformJobs",
-}
 
 
 @dataclass(frozen=True)
@@ -138,9 +132,10 @@ def lines_of(target: Target, step: Step) -> Iterator[LogLine]:
 
 def location_of(target: Target, step: Step) -> LogLocation | None:
     """Return where the step's own output is, or None for steps that run no code."""
-    for kind, group in _GROUPS.items():
+    for kind in JOBS:
         if arn := step.resource(kind):
-            return LogLocation(group, f"{job_name(target, kind, arn, step.started_at)}/")
+            streams = f"{job_name(target, kind, arn, step.started_at)}/"
+            return LogLocation(f"/aws/sagemaker/{kind}s", streams)
     if arn := step.resource("Lambda"):
         since = step.started_at - _LAMBDA_SLACK if step.started_at else None
         until = step.ended_at + _LAMBDA_SLACK if step.ended_at else None

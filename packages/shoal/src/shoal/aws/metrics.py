@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # it needs a package that the function that keeps pages does not have
-    from shoal.settings.sections.gates import Metric
+    from shoal.settings.sections.evaluation import Metric
 
 _NUMBER = r"[-+]?(?:[0-9]+\.?[0-9]*(?:e[-+]?[0-9]+)?|nan|inf)"
 _COUNT = r"(\d{1,12})(?!\d)"

@@ -8,7 +8,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from shoal.aws.target import Target
+from shoal.aws.target import Target, items
 from shoal.errors import error_code
 
 NO_OBJECT = frozenset({"404", "NotFound", "NoSuchKey", "NoSuchBucket", "NoSuchVersion"})
@@ -27,9 +27,9 @@ def object_at(uri: str) -> dict[str, str]:
 def objects_at(target: Target, uri: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the objects below a prefix as a listing has them, by their names relative to it."""
     bucket, prefix = object_at(uri).values()
-    pages = target.client("s3").get_paginator("list_objects_v2")
-    for page in pages.paginate(Bucket=bucket, Prefix=prefix):
-        yield from ((each["Key"].removeprefix(prefix), each) for each in page.get("Contents", ()))
+    listing = (target.client("s3"), "list_objects_v2", "Contents")
+    for each in items(*listing, Bucket=bucket, Prefix=prefix):
+        yield each["Key"].removeprefix(prefix), each
 
 
 def has_files(target: Target, uri: str) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from shoal.aws.model_archive import model_data_of
-from shoal.aws.target import Target
+from shoal.aws.target import Target, items
 from shoal.errors import NotFoundError, NothingToPromoteError, error_code
 
 APPROVED, REJECTED = "Approved", "Rejected"
@@ -64,11 +64,10 @@ def versions(target: Target, group: str) -> list[tuple[str, str]]:
     Empty if there is no such group.
     """
     request = {"ModelPackageGroupName": group, "SortBy": "CreationTime", "SortOrder": "Descending"}
-    pages = target.client("sagemaker").get_paginator("list_model_packages").paginate(**request)
+    listing = (target.client("sagemaker"), "list_model_packages", "ModelPackageSummaryList")
     entries = [
         (str(each["ModelPackageArn"]), str(each["ModelApprovalStatus"]))
-        for page in pages
-        for each in page["ModelPackageSummaryList"]
+        for each in items(*listing, **request)
     ]
     return sorted(entries, key=lambda each: version_of(each[0]), reverse=True)
 

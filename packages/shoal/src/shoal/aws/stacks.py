@@ -19,7 +19,7 @@ from botocore.exceptions import ClientError, WaiterError
 from shoal.aws import inventory
 from shoal.aws.events import Note, Report
 from shoal.aws.objects import has_files
-from shoal.aws.target import Target
+from shoal.aws.target import Target, items
 from shoal.errors import LeftBehindError, error_code
 from shoal.settings.names import RUNS, SEALED, SHARED_PARTS, Names
 from shoal.settings.organisation import toolkit_stack
@@ -219,8 +219,8 @@ class Stacks:
         cloudformation = self.target.client("cloudformation")
         try:
             body = cloudformation.get_template(StackName=stack)["TemplateBody"]
-            pages = cloudformation.get_paginator("list_stack_resources").paginate(StackName=stack)
-            resources = [each for page in pages for each in page["StackResourceSummaries"]]
+            listing = (cloudformation, "list_stack_resources", "StackResourceSummaries")
+            resources = [*items(*listing, StackName=stack)]
         except ClientError as error:
             if error_code(error) != _NO_STACK:
                 raise

@@ -5,7 +5,7 @@ of the user's.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -114,6 +114,12 @@ class Target:
                 f"the credentials in use belong to account {account}, the environment to"
                 f" {self.account}; nothing was done"
             )
+
+
+def items(client: Any, operation: str, key: str, **request: Any) -> Iterator[Any]:
+    """Yield what all pages of a list have under `key`; nothing is asked before the first one."""
+    for page in client.get_paginator(operation).paginate(**request):
+        yield from page.get(key, ())
 
 
 def offline_environment(inherited: Mapping[str, str]) -> dict[str, str]:

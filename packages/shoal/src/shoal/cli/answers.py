@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from functools import partial, wraps
 from importlib.resources import files
@@ -18,9 +18,10 @@ import click
 from pydantic import ConfigDict, TypeAdapter, WithJsonSchema
 from typing_extensions import TypedDict  # pydantic needs it before Python 3.12
 
-from shoal.cli.exit_codes import FAILED, INTERRUPTED, is_answer
+from shoal.cli.endings import FAILED, INTERRUPTED, is_answer
 from shoal.cli.lazy import Deferred
 from shoal.page.record import json_text
+from shoal.settings.parsing.errors import one_line
 from shoal.verbs.flow import Outcome
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -130,3 +131,20 @@ def group_of_all() -> click.Group:
 def _empty(kind: Any) -> Any:
     origin = get_origin(kind)
     return origin() if origin in (list, dict) else None
+
+
+def columns(
+    rows: Iterable[Sequence[str]], *, indent: str = "", right: bool = False
+) -> Iterator[str]:
+    """Yield each row as a line, with columns as wide as their widest cell: the same on a terminal
+    and in a pipe, and never cut.
+
+    With `right`, all but the first are aligned to the right. Cells may come from outside.
+    """
+    table = [[one_line(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for first, *rest in table:
+        cells = [first.ljust(widths[0])]
+        for cell, width in zip(rest, widths[1:], strict=True):
+            cells.append(cell.rjust(width) if right else cell.ljust(width))
+        yield f"{indent}{'  '.join(cells)}".rstrip()

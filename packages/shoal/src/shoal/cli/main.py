@@ -14,8 +14,15 @@ from pathlib import Path
 
 import click
 
-from shoal.cli.exit_codes import FAILED, INTERRUPTED, OK, error_document, exit_code_of, is_answer
-from shoal.cli.interrupts import interrupted_once
+from shoal.cli.endings import (
+    FAILED,
+    INTERRUPTED,
+    OK,
+    error_document,
+    exit_code_of,
+    interrupted_once,
+    is_answer,
+)
 from shoal.cli.lazy import Deferred, LazyGroup
 
 _CODE = Path(__file__).resolve().parents[1]
@@ -71,25 +78,29 @@ _COMMANDS = (
     ("approve", "models.promote", "Approve a version of ENV's registry, as yourself."),
     (
         "chain",
-        "platform.chain",
+        "platform.check",
         "Print the environments, each after the one that it takes releases from.",
     ),
     ("check", "platform.check", "Validate every environment's and every workload's file."),
-    ("data", "models.data", "The dataset of an environment."),
+    ("data", "models.workload", "The dataset of an environment."),
     ("demo", "models.demo", "Run all of it on this machine, from deploy to destroy."),
     ("deploy", "platform.deployment", "Deploy the stacks of ENV, with all that they need."),
     ("destroy", "platform.destroy", "Stop what runs in ENV, and delete all that it has."),
     ("diff", "platform.deployment", "Compare ENV as the checkout has it with what is deployed."),
     ("docs", "platform.docs", "Print PAGE of the documentation, or the names of all pages."),
     ("doctor", "platform.doctor", "Ask AWS what decides whether ENV can be deployed and train."),
-    ("image", "platform.image", "The container images that an environment builds for itself."),
-    ("init", "platform.init", "Write a repository for a team that trains with Shoal into FOLDER."),
-    ("invoke", "models.invoke", "Send a file to a running endpoint and print its answer."),
+    ("image", "platform.deployment", "The container images that an environment builds for itself."),
+    (
+        "init",
+        "platform.repository",
+        "Write a repository for a team that trains with Shoal into FOLDER.",
+    ),
+    ("invoke", "models.inference", "Send a file to a running endpoint and print its answer."),
     ("local", "platform.local", "AWS on this machine: the emulator."),
     ("logs", "models.executions", "Print what STEP of EXECUTION has logged."),
     ("ssh", "models.executions", "Print the command that opens a shell in the running training."),
-    ("mcp", "platform.mcp", "Answer an agent's calls of verbs, over MCP."),
-    ("new", "models.new", "Write a workload that runs at once, and an environment for it."),
+    ("mcp", "platform.programs", "Answer an agent's calls of verbs, over MCP."),
+    ("new", "models.workload", "Write a workload that runs at once, and an environment for it."),
     ("plan", "platform.plan", "Show what ENV would consist of and cost; nothing is created."),
     ("promote", "models.promote", "Pin a model of one environment in the file of the next."),
     ("prove", "platform.prove", "Type the first run on AWS in ACCOUNT, and take it all away."),
@@ -98,14 +109,14 @@ _COMMANDS = (
     ("run", "models.executions", "Start an execution of ENV's pipeline."),
     ("runs", "models.runs", "List the runs of ENV: what each measured, took and cost."),
     ("schedule", "models.schedule", "When the pipeline of an environment starts by itself."),
-    ("schema", "platform.schema", "Print the schemas of what verbs print with --json."),
-    ("score", "models.score", "Score the rows of ENV's dataset with an approved model."),
+    ("schema", "platform.programs", "Print the schemas of what verbs print with --json."),
+    ("score", "models.inference", "Score the rows of ENV's dataset with an approved model."),
     ("status", "models.executions", "Show the executions of ENV, or the steps of EXECUTION."),
     ("stop", "models.executions", "Ask EXECUTION (an ARN, an id, or `latest`) to stop."),
     ("synth", "platform.deployment", "Write the CloudFormation templates of ENV, or of all."),
     (
         "upgrade",
-        "platform.upgrade",
+        "platform.repository",
         "Go over to another version of Shoal, in one commit on a branch.",
     ),
     ("watch", "models.executions", "Follow EXECUTION (an ARN, an id, or `latest`) to its end."),
@@ -187,7 +198,3 @@ def _failed(words: Sequence[str], error: BaseException, message: str, code: int)
     if "--json" in words and not is_answer(error):
         click.echo(json.dumps(error_document(error, message, code), indent=2))
     return code
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -88,6 +88,22 @@ strategy_option = click.option(
 )
 
 
+parameter_option = click.option(
+    "--parameter",
+    "-p",
+    "parameters",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A pipeline parameter; may be repeated.",
+)
+
+enforce_iam_option = click.option(
+    "--enforce-iam",
+    is_flag=True,
+    help="Refuse what the policies of a caller's role do not allow, as AWS does.",
+)
+
+
 def session_command(command: _Command) -> Callable[..., Any]:
     """Give the command a `session`, one workload of ENV, instead of ENV, WORKLOAD and --local."""
     return _with_session(command, lambda workspace, *words: workspace.open(*words))

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import aws_cdk as cdk
+import jsii
 from constructs import Construct
 
 from shoal.constructs.roles.acknowledge import RAW_FINDINGS
-from shoal.constructs.validation.plugin import OwnRules
+from shoal.constructs.validation import Finding, findings
 from shoal.launch import Launch
 from shoal.pipelines.checks.check import check
 from shoal.settings.loading.consumers import Consumer, consumers_of, left_out_of, require_own_names
@@ -62,6 +63,46 @@ def feature_flags(root: Path) -> dict[str, Any]:
     """
     flags: dict[str, Any] = json.loads(_FLAGS.read_text(encoding="utf-8"))
     return flags | json.loads((root / "cdk.json").read_text(encoding="utf-8")).get("context", {})
+
+
+@jsii.implements(cdk.IPolicyValidationPlugin)
+class OwnRules:
+    """The plugin of the CDK's validation with our own rules: a finding fails the synth."""
+
+    @property
+    def name(self) -> str:
+        return "Shoal"
+
+    @property
+    def version(self) -> str | None:
+        return None
+
+    @property
+    def rule_ids(self) -> list[str] | None:
+        return None
+
+    def validate(self, context: cdk.IPolicyValidationContext) -> cdk.PolicyValidationPluginReport:
+        """Called by the CDK with the paths of all templates."""
+        templates = {
+            path: json.loads(Path(path).read_text(encoding="utf-8"))
+            for path in context.template_paths
+        }
+        broken = list(findings(templates))
+        return cdk.PolicyValidationPluginReport(
+            success=not broken, violations=[_violation(path, each) for path, each in broken]
+        )
+
+
+def _violation(path: str, finding: Finding) -> cdk.PolicyViolation:
+    resource = cdk.PolicyViolatingResource(
+        resource_logical_id=finding.logical_id, locations=[], template_path=path
+    )
+    return cdk.PolicyViolation(
+        rule_name=finding.rule,
+        description=finding.text,
+        severity="error",
+        violating_resources=[resource],
+    )
 
 
 class ShoalApp(cdk.App):

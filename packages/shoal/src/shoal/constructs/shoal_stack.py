@@ -73,3 +73,12 @@ def come_after(first: ShoalStack, stage: cdk.Stage) -> None:
     for stack in stage.node.children:
         if isinstance(stack, ShoalStack) and stack is not first:
             stack.add_stack_dependency(first)
+
+
+def removal_policy(protect: bool) -> cdk.RemovalPolicy:
+    """Keep what a protected environment has; otherwise delete it.
+
+    A stack whose first deployment fails takes along what it made: it would be empty, and its names
+    taken when the stack is deployed again.
+    """
+    return cdk.RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if protect else cdk.RemovalPolicy.DESTROY

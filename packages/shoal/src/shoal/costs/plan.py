@@ -259,10 +259,12 @@ def _shared_at_rest(environment: Environment, keys: int = 1) -> Iterator[Line]:
         what = f"FSx for Lustre {settings.deployment_type}, {size}"
         yield Line(what, 1, prices.file_system(settings, region))
     for service in environment.interface_endpoints:
-        yield Line(f"interface endpoint {service}, one zone", 1, prices.interface_endpoint(region))
+        price = prices.hourly("interface_endpoint", region)
+        yield Line(f"interface endpoint {service}, one zone", 1, price)
     if network.nat:
-        yield Line("NAT gateway", 1, prices.nat_gateway(region))
-        yield Line("public address of the NAT gateway", 1, prices.public_address(region))
+        yield Line("NAT gateway", 1, prices.hourly("nat_gateway", region))
+        address = prices.hourly("public_ipv4_address", region)
+        yield Line("public address of the NAT gateway", 1, address)
 
 
 def _serving_instances(environment: Environment) -> Iterator[Line]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from shoal.settings.parsing.yaml_file import read_table
@@ -30,14 +29,11 @@ class Price:
         return Price(self.usd_per_hour * quantity, self.source, self.date, self.is_estimate)
 
 
-@cache
-def _table() -> dict[str, Any]:
-    table: dict[str, Any] = read_table(__file__, "prices.yaml")
-    return table
+_TABLE: dict[str, Any] = read_table(__file__, "prices.yaml")
 
 
 def _find(section: str, name: str, region: str) -> Price | None:
-    for group in _table()[section]:
+    for group in _TABLE[section]:
         listed, estimated = region in group.get("listed", ()), region in group.get("estimated", ())
         if name in group["usd"] and (listed or estimated):
             return Price(group["usd"][name], group["source"], group["date"], is_estimate=not listed)
@@ -46,7 +42,7 @@ def _find(section: str, name: str, region: str) -> Price | None:
 
 def instances(region: str) -> Iterator[tuple[str, Price]]:
     """Yield the name and the price of each SageMaker instance type that has one there."""
-    for name in sorted({name for group in _table()["instances"] for name in group["usd"]}):
+    for name in sorted({name for group in _TABLE["instances"] for name in group["usd"]}):
         if price := instance(name, region):
             yield name, price
 
@@ -74,14 +70,11 @@ def file_system(settings: FileSystem, region: str) -> Price | None:
     return price.times(settings.storage_capacity_gib) if price else None
 
 
-def interface_endpoint(region: str) -> Price | None:
-    """Return the price of one endpoint in one availability zone, without its data."""
-    return _find("hourly", "interface_endpoint", region)
-
-
-def nat_gateway(region: str) -> Price | None:
-    """Return the price of a NAT gateway, without its data."""
-    return _find("hourly", "nat_gateway", region)
+def hourly(name: str, region: str) -> Price | None:
+    """Return the price of an `interface_endpoint` in one availability zone or of a `nat_gateway`,
+    without their data, or of a NAT gateway's `public_ipv4_address`.
+    """
+    return _find("hourly", name, region)
 
 
 def usd_per_gb(name: str, region: str) -> float | None:
@@ -91,11 +84,6 @@ def usd_per_gb(name: str, region: str) -> float | None:
     """
     price = _find("per_gb", name, region)
     return price.usd_per_hour if price else None
-
-
-def public_address(region: str) -> Price | None:
-    """Return the price of the NAT gateway's public IPv4 address."""
-    return _find("hourly", "public_ipv4_address", region)
 
 
 def kms_key(region: str) -> Price | None:

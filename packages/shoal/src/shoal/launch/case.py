@@ -1,18 +1,22 @@
-"""A training section with the strategy that would run it, and all facts that the rules need."""
+"""A training section with the strategy that would run it, all facts that the rules need, and the
+texts of rules.yaml with these facts in them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from shoal.launch import tables
 from shoal.launch.contract import Contract, contract_of
 from shoal.launch.image_uri import AwsImage, aws_image
 from shoal.launch.source_code import SourceCode, script_of
-from shoal.settings.frameworks import Framework
-from shoal.settings.package_index import PackageIndex
+from shoal.settings.frameworks import Framework, strategies_of
+from shoal.settings.organisation import PackageIndex
+from shoal.settings.parsing.errors import Problem
+from shoal.settings.parsing.yaml_file import read_table
 from shoal.settings.settings import Strategy, Training
-from shoal.settings.strategies import strategies_of
 
 TITLES = {
     "pytorch": "PyTorch",
@@ -28,6 +32,7 @@ FALLBACKS = {
     Framework.XGBOOST: (),
 }
 """Strategies that need neither special hardware nor another library of AWS's."""
+_TEXTS: dict[str, dict[str, str]] = read_table(__file__, "rules.yaml")
 _ANYWHERE = (Strategy.NONE, Strategy.MIRRORED, Strategy.PARAMETER_SERVER)
 """Strategies that run everywhere, so that a fallback would never be used."""
 
@@ -170,3 +175,15 @@ class Case:
     def may_have_horovod(self) -> bool:
         """Whether AWS's image contains Horovod; an unknown image may."""
         return self.has_unknown_image or not tables.is_older(self.last_horovod, self.version)
+
+
+def problem(case: Case, name: str, /, **facts: Any) -> Problem:
+    """Return the problem of that name, about the key of `training` that its row names."""
+    key = _TEXTS[name]["key"]
+    return problem_at(f"training.{key}", getattr(case.training, key), case, name, **facts)
+
+
+def problem_at(key: str, value: Any, case: Case, name: str, /, **facts: Any) -> Problem:
+    """Return the problem of that name, about any key of the environment."""
+    row, facts = _TEXTS[name], {"case": case, "training": case.training, **facts}
+    return Problem(key, row["message"].format(**facts), row["advice"].format(**facts), value)

@@ -1,10 +1,4 @@
-"""The errors of a pipeline definition, Shoal's own or a user's.
-
-DefinitionError         it cannot be sent to SageMaker; one line per mistake, each names the step
-├── GraphError          names, references, cycles, branches, retries, limits
-(`shoal.pipelines.graph`) └── ArgumentsError      a step's Arguments are not a Create call's
-request (`shoal.pipelines.validation.shapes`)
-"""
+"""The errors of a pipeline definition, Shoal's own or a user's, and notices of risks."""
 
 from __future__ import annotations
 
@@ -12,7 +6,9 @@ from collections.abc import Sequence
 
 
 class DefinitionError(Exception):
-    """The definition cannot be sent to SageMaker; `str()` gives every mistake, one per line."""
+    """The definition cannot be sent to SageMaker; `str()` gives every mistake, one per line, which
+    names the step.
+    """
 
     def __init__(self, mistakes: Sequence[str]) -> None:
         self.mistakes = tuple(mistakes)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from shoal.launch import tables
 
-_ECR = re.compile(
+ECR_IMAGE = re.compile(
     r"^(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com/(?P<repository>[^:@]+)"
 )
 # After the grammar of github.com/distribution/reference (reference.go); the registry is required.
@@ -66,19 +66,19 @@ def aws_image(uri: str | None) -> AwsImage | None:
 
 def repository(uri: str) -> str:
     """Return the name of the repository in ECR, or nothing for an image elsewhere."""
-    match = _ECR.match(uri)
+    match = ECR_IMAGE.match(uri)
     return match["repository"] if match else ""
 
 
 def region(uri: str) -> str | None:
     """Return the region of the registry in ECR; None for an image elsewhere."""
-    match = _ECR.match(uri)
+    match = ECR_IMAGE.match(uri)
     return match["region"] if match else None
 
 
 def is_from_aws(uri: str) -> bool:
     """Return whether the image lies in AWS's own registry of the region."""
-    match = _ECR.match(uri)
+    match = ECR_IMAGE.match(uri)
     if match is None:
         return False
     return tables.registry(match["region"], match["repository"]) == match["account"]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator
+from typing import Any
 
 from shoal.launch import image_uri, tables
 from shoal.launch.case import SMDDP, Case
 from shoal.launch.contract import STARTS_RANKS
 from shoal.launch.errors import Risk
-from shoal.launch.messages import notice
 from shoal.settings.frameworks import Framework
+from shoal.settings.parsing.yaml_file import read_table
 from shoal.settings.settings import Collective, Strategy, Training
 
+_TEXTS: dict[str, dict[str, str]] = read_table(__file__, "notices.yaml")
 BY_PYTORCH = ("NCCL_DEBUG", "NCCL_IB_DISABLE", "NCCL_SOCKET_IFNAME", "MASTER_ADDR", "MASTER_PORT")
 """What sagemaker-pytorch-training 3.0.0 sets before it starts anything (training.py)."""
 
@@ -24,9 +26,9 @@ def notices_of(case: Case, *, serves: bool) -> Iterator[str]:
     yield from _unread(case)
     yield from _overwritten(case)
     if "volume_size_gb" in training.model_fields_set and tables.has_nvme(instance_type):
-        yield notice(case, "the disks")
+        yield _notice(case, "the disks")
     if case.contract.launcher in STARTS_RANKS and _share_gpus(training):
-        yield notice(case, "ranks share GPUs", gpus=tables.gpu_count(instance_type))
+        yield _notice(case, "ranks share GPUs", gpus=tables.gpu_count(instance_type))
     yield from _strategy(case)
     if serves and case.tags and case.tags.notice:
         yield Risk(f"training.framework_version: {case.tags.notice}")
@@ -37,13 +39,13 @@ def _strategy(case: Case) -> Iterator[str]:
     if case.strategy in SMDDP:
         yield from _smddp(case)
     elif case.strategy is Strategy.HOROVOD and not case.may_have_horovod:
-        yield notice(case, "Horovod is compiled")
+        yield _notice(case, "Horovod is compiled")
     elif case.strategy is Strategy.MULTI_WORKER_MIRRORED and case.training.instance_count == 1:
-        yield notice(case, "one worker")
+        yield _notice(case, "one worker")
     elif case.strategy is Strategy.PARAMETER_SERVER and case.has_gpus:
-        yield notice(case, "one GPU of several")
+        yield _notice(case, "one GPU of several")
     elif case.strategy is Strategy.MIRRORED and not case.has_gpus:
-        yield notice(case, "no GPU to mirror to")
+        yield _notice(case, "no GPU to mirror to")
 
 
 def _image_uri(case: Case) -> Iterator[str]:
@@ -53,13 +55,13 @@ def _image_uri(case: Case) -> Iterator[str]:
         return
     region = image_uri.region(uri)
     if region and region != case.region:
-        yield notice(case, "another region's image", region=region)
+        yield _notice(case, "another region's image", region=region)
     if not (image_uri.is_from_aws(uri) and tables.starts_toolkit(image_uri.repository(uri))):
-        yield notice(case, "an own image")
+        yield _notice(case, "an own image")
         if not tables.starts_own_module(uri):
-            yield notice(case, "an own entry module")
+            yield _notice(case, "an own entry module")
     elif case.aws_image is None:
-        yield notice(case, "an image without a version")
+        yield _notice(case, "an image without a version")
 
 
 def _unread(case: Case) -> Iterator[str]:
@@ -67,14 +69,14 @@ def _unread(case: Case) -> Iterator[str]:
     training, launcher = case.training, case.contract.launcher
     keys, is_smddp = training.model_fields_set, training.strategy is Strategy.SMDDP
     if case.is_swapped and training.custom_mpi_options and launcher != "mpirun":
-        yield notice(case, "unread options")
+        yield _notice(case, "unread options")
     if case.is_swapped and training.processes_per_host and launcher not in STARTS_RANKS:
-        yield notice(case, "unread ranks")
+        yield _notice(case, "unread ranks")
     if "collective" in keys and not is_smddp:
-        yield notice(case, "unread collective")
+        yield _notice(case, "unread collective")
     is_allgather = training.collective is Collective.ALLGATHER
     if "launcher" in keys and not (is_smddp and is_allgather):
-        yield notice(case, "unread launcher")
+        yield _notice(case, "unread launcher")
 
 
 def _overwritten(case: Case) -> Iterator[str]:
@@ -85,25 +87,25 @@ def _overwritten(case: Case) -> Iterator[str]:
         if name in BY_PYTORCH and (is_pytorch or (is_mpirun and name in tables.mpirun().variables)):
             is_level = is_mpirun and name == "NCCL_DEBUG"
             instead = "; write --NCCL_DEBUG LEVEL in custom_mpi_options" if is_level else ""
-            yield notice(case, "an overwritten variable", variable=name, instead=instead)
+            yield _notice(case, "an overwritten variable", variable=name, instead=instead)
 
 
 def _smddp(case: Case) -> Iterator[str]:
     training, uri = case.training, case.training.image_uri
     backend = training.hyperparameters.get("backend")
     if case.contract.launcher == "torchrun" and backend != "smddp":
-        yield notice(case, "the script chooses smddp")
+        yield _notice(case, "the script chooses smddp")
     if case.aws_image and uri and image_uri.repository(uri).startswith("huggingface-"):
-        yield notice(case, "smddp by Hugging Face")
+        yield _notice(case, "smddp by Hugging Face")
     release = case.smddp_releases.get(case.version)
     if release is None:
-        yield notice(case, "smddp of an own image")
+        yield _notice(case, "smddp of an own image")
     elif release.notice:
         yield f"training.framework_version: {release.notice}"
     if training.instance_count == 1:
-        yield notice(case, "one node of smddp")
+        yield _notice(case, "one node of smddp")
     if training.processes_per_host and not _share_gpus(training):
-        yield notice(case, "ranks of smddp")
+        yield _notice(case, "ranks of smddp")
 
 
 def _share_gpus(training: Training) -> bool:
@@ -123,15 +125,15 @@ def patch_warnings(case: Case, today: datetime.date, *, serves: bool = True) -> 
     key = "training.image_uri" if case.training.image_uri else "training.framework_version"
     tags = case.tags
     if tags is None or tags.end_of_patch is None:
-        yield notice(case, "unknown patches", key=key)
+        yield _notice(case, "unknown patches", key=key)
     elif tags.end_of_patch < today:
         facts = {"key": key, "until": tags.end_of_patch}
-        yield notice(case, "no patches", patched=_patched_versions(case, today), **facts)
+        yield _notice(case, "no patches", patched=_patched_versions(case, today), **facts)
     until = tags.inference_end_of_patch if tags else None
     if serves and tags and until and until < today:
         repository = tables.inference_repository(case.framework)
         facts = {"repository": repository, "version": tags.inference_cpu.partition("-")[0]}
-        yield notice(case, "no patches for the endpoint", until=until, **facts)
+        yield _notice(case, "no patches for the endpoint", until=until, **facts)
 
 
 def _patched_versions(case: Case, today: datetime.date) -> str:
@@ -149,3 +151,11 @@ def _patched_versions(case: Case, today: datetime.date) -> str:
     if patched:
         return f"patched: {', '.join(patched)}"
     return "no version in the table is patched any more; name a newer image in training.image_uri"
+
+
+def _notice(case: Case, name: str, /, **facts: Any) -> str:
+    """Return the notice or the risk of that name."""
+    facts = {"case": case, "training": case.training, **facts}
+    if name in _TEXTS["risks"]:
+        return Risk(_TEXTS["risks"][name].format(**facts))
+    return _TEXTS["notices"][name].format(**facts)

@@ -11,14 +11,12 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 from shoal.launch import image_uri, recipes, tables
-from shoal.launch.case import SMDDP, TITLES, Case
+from shoal.launch.case import SMDDP, TITLES, Case, problem, problem_at
 from shoal.launch.contract import OPTIMIZE_SDP, STARTS_RANKS
-from shoal.launch.messages import problem, problem_at
 from shoal.launch.mpi_options import mistakes_in, passed_with
-from shoal.settings.frameworks import Framework
+from shoal.settings.frameworks import Framework, defaults, strategies_with_script
 from shoal.settings.parsing.errors import Problem
 from shoal.settings.settings import Collective, Launcher, Strategy
-from shoal.settings.strategies import defaults, strategies_with_script
 
 MAX_VALUE = 2500  # botocore, sagemaker HyperParameterValue
 _ANY = tuple(Strategy)

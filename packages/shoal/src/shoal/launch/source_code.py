@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shoal.launch import recipes
+from shoal.settings.frameworks import defaults
 from shoal.settings.parsing.shared_code import python_files
 from shoal.settings.settings import Strategy, Training
-from shoal.settings.strategies import defaults
 
 REQUIREMENTS = "requirements.txt"
 SETUP = "setup.py"

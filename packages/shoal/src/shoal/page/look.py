@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, TypeVar
 
-from shoal.aws.execution import NOT_STARTED, Execution, Step
-from shoal.aws.jobs import job_name
+from shoal.aws.execution import (
+    JOBS,
+    NOT_STARTED,
+    Execution,
+    Step,
+    definition_of,
+    given_parameters,
+    job_name,
+)
 from shoal.errors import AWS_ERRORS, ShoalError, refusal
 from shoal.page.place import Place
 
-JOBS = ("TrainingJob", "ProcessingJob", "TransformJob")
-CLOCK_SLACK = timedelta(minutes=5)
 REFERENCE = re.compile(r'"Steps\.([A-Za-z0-9_-]+)[."]')
+Answer = TypeVar("Answer")
+Other = TypeVar("Other")
 _BRANCHES = ("IfSteps", "ElseSteps")
 _FAILURES = (ShoalError, ValueError, KeyError, TypeError, ArithmeticError, *AWS_ERRORS)
 
@@ -53,20 +60,19 @@ class Look:
     @classmethod
     def at(cls, place: Place, arn: str) -> Look:
         """Look at the execution with this ARN. Raises ClientError if it cannot be read."""
-        client, request = place.target.client("sagemaker"), {"PipelineExecutionArn": arn}
-        answer = client.describe_pipeline_definition_for_execution(**request)
-        pages = client.get_paginator("list_pipeline_parameters_for_execution").paginate(**request)
-        values = {
-            each["Name"]: str(each["Value"])
-            for page in pages
-            for each in page["PipelineParameters"]
-        }
-        definition = json.loads(answer["PipelineDefinition"])
+        client = place.target.client("sagemaker")
+        definition, values = definition_of(client, arn), given_parameters(client, arn)
         return cls(place, place.pipeline.look(arn), definition, values, datetime.now(UTC))
 
     def noting(self, what: str) -> Noting:
         """Return a context in which a failure becomes a note about `what`."""
         return Noting(what, self.unread)
+
+    def read(self, what: str, answer: Callable[[], Answer], otherwise: Other) -> Answer | Other:
+        """Return an answer, or what stands for one that cannot be had, which is noted."""
+        with self.noting(what):
+            return answer()
+        return otherwise
 
     @property
     def client(self) -> Any:

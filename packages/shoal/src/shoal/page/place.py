@@ -16,7 +16,7 @@ from shoal.aws.target import Target
 
 if TYPE_CHECKING:  # they need packages that the function does not have
     from shoal.costs.prices import Price
-    from shoal.settings.sections.gates import Metric
+    from shoal.settings.sections.evaluation import Metric
 
 
 @dataclass(frozen=True)

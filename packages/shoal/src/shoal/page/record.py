@@ -14,21 +14,26 @@ from dataclasses import asdict, is_dataclass
 from typing import Any
 
 from shoal.aws import registry
-from shoal.aws.execution import Step
+from shoal.aws.execution import CLOCK_SLACK, JOBS, Step
 from shoal.aws.logs import lines_of
 from shoal.aws.metrics import progress_metrics
-from shoal.page.look import CLOCK_SLACK, JOBS, Look, seconds_between, time_text
+from shoal.aws.objects import objects_at
+from shoal.page.look import Look, seconds_between, time_text
 from shoal.page.place import Place
 from shoal.page.readings.calls import calls_in
 from shoal.page.readings.cause import Cause, CauseSearch
 from shoal.page.readings.cleanups import Cleanup, cleanups_of
-from shoal.page.readings.gates import GateResult, gates_of
 from shoal.page.readings.lineage import code_of, image_of, lineage_of
-from shoal.page.readings.money import money_of
-from shoal.page.readings.report import answers_of, evaluation_of, package_of
-from shoal.page.readings.resources import instances_of, resources_of, terms_of, uses_of
+from shoal.page.readings.report import GateResult, answers_of, evaluation_of, gates_of, package_of
+from shoal.page.readings.resources import (
+    instances_of,
+    money_of,
+    resources_of,
+    terms_of,
+    uses_of,
+    waited,
+)
 from shoal.page.readings.step_log import StepLog
-from shoal.page.readings.waits import waited
 from shoal.pipelines import step_names
 
 VERSION = 1
@@ -62,7 +67,10 @@ def record(place: Place, arn: str, *, with_logs: bool = True) -> dict[str, Any]:
     logs = {
         step.name: log for step in look.execution.steps if with_logs and (log := _log(look, step))
     }
-    gates, evaluation, package = _gates(look), _evaluation(look), _package(look)
+    target, execution = place.target, look.execution
+    gates = look.read("gates", lambda: gates_of(target, execution), ())
+    evaluation = _evaluation(look)
+    package = look.read("model package", lambda: package_of(target, execution), None)
     resources = list(resources_of(look, jobs))
     cleanups = _cleanups(look) if with_logs else []
     training = next((job for job in jobs.values() if job and job["kind"] == "TrainingJob"), None)
@@ -80,7 +88,7 @@ def record(place: Place, arn: str, *, with_logs: bool = True) -> dict[str, Any]:
         "parts": _of_each(logs, StepLog.parts),
         "gates": [asdict(each) for each in gates],
         "metrics": evaluation,
-        "answers": _answers(look),
+        "answers": look.read("answers", lambda: answers_of(execution), []),
         "package": package
         and {
             "arn": package.arn,
@@ -195,12 +203,9 @@ def checkpoint_of(look: Look, job: Mapping[str, Any] | None) -> dict[str, Any] |
         return None
     bucket, _, key = job.get("CheckpointConfig", {}).get("S3Uri", "")[5:].partition("/")
     with look.noting("checkpoint"):
-        pages = look.place.target.client("s3").get_paginator("list_objects_v2")
-        listed = pages.paginate(Bucket=bucket, Prefix=f"{key}/") if bucket else ()
-        objects = [each for page in listed for each in page.get("Contents", ())]
-        if objects:
-            at, file = max((each["LastModified"], each["Key"]) for each in objects)
-            file = file.removeprefix(f"{key}/")
+        listed = objects_at(look.place.target, f"s3://{bucket}/{key}/") if bucket else ()
+        if objects := [(each["LastModified"], name) for name, each in listed]:
+            at, file = max(objects)
             return {"file": file, "at": time_text(at), "seconds": seconds_between(at, look.now)}
     return None
 
@@ -274,12 +279,6 @@ def _cleanups(look: Look) -> list[Cleanup]:
     return []
 
 
-def _gates(look: Look) -> tuple[GateResult, ...]:
-    with look.noting("gates"):
-        return gates_of(look.place.target, look.execution)
-    return ()
-
-
 def _commit(look: Look, training: Mapping[str, Any] | None) -> str | None:
     """Return the commit whose code the training ran, as `Place.commit_of` does."""
     with look.noting("commit"):
@@ -298,16 +297,4 @@ def _evaluation(look: Look) -> dict[str, Any] | None:
                 "content_sha256": evaluation.content_sha256,
                 "archive_sha256": evaluation.archive_sha256,
             }
-    return None
-
-
-def _answers(look: Look) -> list[dict[str, Any]]:
-    with look.noting("answers"):
-        return answers_of(look.execution)
-    return []
-
-
-def _package(look: Look) -> registry.Package | None:
-    with look.noting("model package"):
-        return package_of(look.place.target, look.execution)
     return None

@@ -20,7 +20,7 @@ from shoal.pipelines.steps import (
     ReportFile,
 )
 from shoal.settings.names import Names
-from shoal.settings.sections.gates import Bound
+from shoal.settings.sections.evaluation import Bound
 from shoal.settings.settings import Environment
 
 

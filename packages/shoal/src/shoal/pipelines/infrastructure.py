@@ -81,18 +81,14 @@ def placeholder_infrastructure(environment: Environment) -> Infrastructure:
             f"subnet-{index:017x}" for index, _ in enumerate(environment.network.hosting_az_ids)
         ),
         hosting_security_group_ids=("sg-00000000000000000",),
-        seal_function_arn=_function_arn(names, "seal"),
-        smoke_test_function_arn=_function_arn(names, "smoke-test") if serves else "",
-        teardown_function_arn=_function_arn(names, "teardown") if serves else "",
+        seal_function_arn=names.function_arn("seal"),
+        smoke_test_function_arn=names.function_arn("smoke-test") if serves else "",
+        teardown_function_arn=names.function_arn("teardown") if serves else "",
         compare_function_arn=(
-            _function_arn(names, "compare") if environment.compared_metrics else None
+            names.function_arn("compare") if environment.compared_metrics else None
         ),
         training_image_uri=built.get("training"),
         endpoint_image_uri=built.get("endpoint"),
         file_system=mounted if environment.data.input_mode is InputMode.FSX else None,
         mlflow_app_arn=app if environment.mlflow and environment.mlflow.create else None,
     )
-
-
-def _function_arn(names: Names, purpose: str) -> str:
-    return names.arn("lambda", f"function:{names.function(purpose)}")

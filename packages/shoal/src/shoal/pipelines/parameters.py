@@ -16,7 +16,7 @@ from shoal.settings.hyperparameters import (
 )
 from shoal.settings.names import Names
 from shoal.settings.sections.channels import MANIFEST_PARAMETER, path_parameter, uri_parameter
-from shoal.settings.sections.gates import Bound, bounds
+from shoal.settings.sections.evaluation import Bound, bounds
 from shoal.settings.settings import Environment
 
 # what the registry keeps of an execution that a person or a schedule started: it takes no empty

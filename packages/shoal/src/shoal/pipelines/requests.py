@@ -18,7 +18,7 @@ from shoal.settings.hyperparameters import as_sent
 from shoal.settings.names import Names
 from shoal.settings.sections import secrets
 from shoal.settings.sections.channels import InputMode
-from shoal.settings.sections.gates import Bound
+from shoal.settings.sections.evaluation import Bound
 from shoal.settings.sections.serving import Endpoint
 from shoal.settings.settings import Environment
 

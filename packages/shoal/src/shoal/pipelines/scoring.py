@@ -42,7 +42,7 @@ def scoring_pipeline(
     find = Lambda(
         FIND,
         {"model_package_group_name": names.model_package_group, "version": wanted},
-        function_arn=names.arn("lambda", f"function:{names.function('find')}"),
+        function_arn=names.function_arn("find"),
         outputs={"version": "String", "model_package_arn": "String"},
     )
     create_model = Model(step_names.CREATE_MODEL, model | tagged, retries=(CREATE_CALL,))
@@ -52,7 +52,7 @@ def scoring_pipeline(
         step_names.TEARDOWN,
         {"pipeline_execution_arn": EXECUTION_ARN},
         depends_on=(SCORE,),
-        function_arn=names.arn("lambda", f"function:{names.function('teardown')}"),
+        function_arn=names.function_arn("teardown"),
         outputs={"status": "String", "deleted": "String"},
     )
     return Pipeline((data, wanted), (find, create_model, score, teardown))

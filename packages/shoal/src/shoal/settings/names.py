@@ -191,6 +191,9 @@ class Names:
         """Return the name of the Lambda function for `purpose`: smoke-test, teardown."""
         return f"{self.pipeline}-{purpose}"
 
+    def function_arn(self, purpose: str) -> str:
+        return self.arn("lambda", f"function:{self.function(purpose)}")
+
     def dead_letters(self, purpose: str) -> str:
         """Return the name of the queue of what could not be delivered to the function for
         `purpose`.

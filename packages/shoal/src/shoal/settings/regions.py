@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
-from functools import cache
 from typing import Any
 
 from shoal.settings.parsing.errors import Problem
@@ -23,25 +22,18 @@ _NEEDS = (
 """Resource type, and the key that asks for it. CloudFormation would refuse what a region lacks only
 after it has made the stacks before.
 """
+_TABLE: dict[str, Any] = read_table(__file__, "regions.yaml")
 
 
-@cache
-def _table() -> dict[str, Any]:
-    table: dict[str, Any] = read_table(__file__, "regions.yaml")
-    return table
-
-
-@cache
 def az_id_prefixes() -> dict[str, str]:
     """Return the prefix of each region's availability zone ids, as in `us-east-1: use1`."""
-    return dict(_table()["az_id_prefixes"])
+    return dict(_TABLE["az_id_prefixes"])
 
 
-@cache
 def resource_types_not_in(region: str) -> tuple[str, ...]:
     """Return the resource types of our stacks that CloudFormation does not have in `region`."""
     return tuple(
-        name for name, regions in _table()["resource_types_not_in"].items() if region in regions
+        name for name, regions in _TABLE["resource_types_not_in"].items() if region in regions
     )
 
 

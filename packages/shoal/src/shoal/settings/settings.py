@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints
 
 from shoal.settings.capacity import Capacity, of_first
-from shoal.settings.frameworks import Framework, Local
+from shoal.settings.frameworks import Defaults, Framework, Local, defaults
 from shoal.settings.organisation import Organisation
 from shoal.settings.parsing.base import (
     AccountId,
@@ -29,9 +29,14 @@ from shoal.settings.parsing.base import (
 from shoal.settings.regions import resource_types_not_in
 from shoal.settings.sections.channels import Data
 from shoal.settings.sections.delivery import Delivery
-from shoal.settings.sections.evaluation import Evaluation
+from shoal.settings.sections.evaluation import (
+    Direction,
+    Evaluation,
+    LogMetricName,
+    Metric,
+    directions,
+)
 from shoal.settings.sections.file_system import FileSystem
-from shoal.settings.sections.gates import Direction, LogMetricName, Metric, directions
 from shoal.settings.sections.mlflow import Mlflow
 from shoal.settings.sections.network import InterfaceEndpoint, Network
 from shoal.settings.sections.observability import Observability
@@ -40,7 +45,6 @@ from shoal.settings.sections.schedules import Schedule
 from shoal.settings.sections.scoring import Scoring
 from shoal.settings.sections.secrets import SecretName, SecretVariable, interface_endpoints
 from shoal.settings.sections.serving import NO_RECIPE, Endpoint, Serving, default_recipe
-from shoal.settings.strategies import Defaults, defaults
 from shoal.settings.tags import AllocationTags, RequiredTags, Tags
 
 PolicyName = Annotated[

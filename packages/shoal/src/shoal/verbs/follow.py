@@ -11,16 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from shoal.aws.events import ExecutionChanged, Report, StepLogged, Trained
-from shoal.aws.execution import Execution, Pipeline, Step
+from shoal.aws.execution import JOBS, Execution, Pipeline, Step
 from shoal.aws.logs import LogTail, location_of
 from shoal.aws.metrics import parse, progress_metrics
 from shoal.errors import ExecutionError
 from shoal.page.readings.cause import CauseSearch
 from shoal.processes import TAIL_LINES
 from shoal.settings.parsing.errors import one_line
-from shoal.settings.sections.gates import Metric
+from shoal.settings.sections.evaluation import Metric
 
-_TAILED = ("TrainingJob", "ProcessingJob", "TransformJob")
 # Where SageMaker's training toolkit and torchrun begin to report a failure, in up to forty lines
 # that do not say why. The toolkit's were read in sagemaker_training/trainer.py; torchrun 2.13.0
 # printed its own here. mpirun's report is not told apart: its place varies.
@@ -118,7 +117,7 @@ class Follower:
         At the end everything is read again, for lines that came late.
         """
         for step in execution.steps:
-            tailed = step.name not in self._ended and any(step.resource(kind) for kind in _TAILED)
+            tailed = step.name not in self._ended and any(step.resource(kind) for kind in JOBS)
             if tailed or execution.has_ended:
                 self._read_log(step)
             if step.has_ended:

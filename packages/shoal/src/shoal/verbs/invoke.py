@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from shoal.aws.target import Target
+from shoal.aws.target import Target, items
 from shoal.errors import NotFoundError, ShoalError
 from shoal.settings.sections.smoke_test import Accept, Request
 
@@ -17,10 +17,9 @@ def find_endpoint(target: Target, prefix: str, serving: str | None = None) -> st
 
     Raises NotFoundError.
     """
-    pages = target.client("sagemaker").get_paginator("list_endpoints")
     newest_first = {"SortBy": "CreationTime", "SortOrder": "Descending"}
     request = {"NameContains": serving or prefix, "StatusEquals": "InService", **newest_first}
-    endpoints = [each for page in pages.paginate(**request) for each in page["Endpoints"]]
+    endpoints = items(target.client("sagemaker"), "list_endpoints", "Endpoints", **request)
     names = [str(endpoint["EndpointName"]) for endpoint in endpoints]
     of_executions = [name for name in names if name.startswith(prefix)]
     if of_executions or serving in names:

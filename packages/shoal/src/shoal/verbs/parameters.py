@@ -16,7 +16,7 @@ from shoal.pipelines.checks.script_options import parameters_of
 from shoal.pipelines.infrastructure import placeholder_infrastructure
 from shoal.pipelines.own_pipeline import definition_of
 from shoal.settings.names import Names
-from shoal.settings.sections.gates import bounds
+from shoal.settings.sections.evaluation import bounds
 from shoal.settings.settings import Environment
 
 

@@ -74,10 +74,9 @@ class Workspace:
         return LocalServer(self.root, folder / "local", log, self.environ)
 
     def cdk(self, assembly: Path, logs: Path, scratch: Path, report: Report) -> Cdk:
-        def on_line(line: str) -> None:
-            report(Detail(line))
-
-        return Cdk(self.root, self.environ, assembly, logs, scratch, on_line)
+        return Cdk(
+            self.root, self.environ, assembly, logs, scratch, lambda line: report(Detail(line))
+        )
 
     def target_of(self, environment: Environment, local: bool) -> Target:
         """Return where requests for `environment` go, without sending any.

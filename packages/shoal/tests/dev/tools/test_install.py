@@ -95,7 +95,7 @@ def test_make_install_leaves_a_shoal_command_that_starts() -> None:
             " shoal_local.sagemaker.container.pod, shoal.pipelines.checks.check"
         ),
         (
-            "from shoal.constructs.node import use_installed_node; use_installed_node(); import"
+            "from shoal.constructs import use_installed_node; use_installed_node(); import"
             " shoal.constructs.app,"
             " stacks.serving"
         ),

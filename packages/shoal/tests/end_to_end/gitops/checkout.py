@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal.processes import output_of
-from shoal.settings.parsing.yaml_lines import parse
+from shoal.settings.parsing.yaml_file import parse
 
 ENVIRONMENTS = ("dev", "staging", "prod")
 _COPIED = (

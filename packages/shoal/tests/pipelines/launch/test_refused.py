@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 
 from shoal.launch import tables
-from shoal.launch.advice import choose
 from shoal.launch.notices import patch_warnings
+from shoal.launch.resolve import choose
 from shoal.launch.source_code import SourceCode
-from shoal.settings.frameworks import CLASSICAL, Framework
+from shoal.settings.frameworks import CLASSICAL, Framework, strategies_of
 from shoal.settings.settings import Strategy, Training
-from shoal.settings.strategies import strategies_of
 from tests.pipelines.launch.shipped import launch, refusals
 from tests.repository import CHECKOUT
 from tests.tables import table

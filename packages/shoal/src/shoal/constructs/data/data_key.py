@@ -16,7 +16,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from shoal.constructs.roles.removal_policy import removal_policy
+from shoal.constructs.shoal_stack import removal_policy
 from shoal.settings.names import Names
 
 # Everything that changes or describes the key, and nothing that uses it: no CreateGrant, Decrypt,

@@ -8,8 +8,7 @@ from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
 from shoal.constructs.roles.actor_role import ActorRole
-from shoal.constructs.roles.removal_policy import removal_policy
-from shoal.constructs.shoal_stack import ShoalStack
+from shoal.constructs.shoal_stack import ShoalStack, removal_policy
 from shoal.settings.names import Names
 
 

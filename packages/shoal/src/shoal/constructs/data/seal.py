@@ -10,7 +10,7 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from shoal.constructs.data.empty_on_delete import PURPOSE as EMPTY_ON_DELETE
-from shoal.constructs.functions.python_function import PythonFunction
+from shoal.constructs.python_function import PythonFunction
 from shoal.settings.names import BRING, CANDIDATES, SEALED, Names
 
 PURPOSE = "seal"

@@ -12,7 +12,7 @@ from constructs import Construct
 from shoal.constructs.data.data_key import environment_key
 from shoal.constructs.data.seal import sealing_statements
 from shoal.constructs.roles.consumer_access import bucket_statements
-from shoal.constructs.roles.removal_policy import removal_policy
+from shoal.constructs.shoal_stack import removal_policy
 from shoal.settings.key_policy import key_statements
 from shoal.settings.loading.consumers import Consumer
 from shoal.settings.names import CANDIDATES, RUNS, Names

@@ -8,7 +8,7 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from shoal.constructs.data.data_key import environment_key
-from shoal.constructs.roles.removal_policy import removal_policy
+from shoal.constructs.shoal_stack import removal_policy
 from shoal.settings.key_policy import image_key_statements
 from shoal.settings.names import BUILDERS, Names
 

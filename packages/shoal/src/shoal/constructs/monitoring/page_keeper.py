@@ -18,7 +18,7 @@ from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from shoal.constructs.functions.python_function import PythonFunction
+from shoal.constructs.python_function import PythonFunction
 from shoal.constructs.teardown.sweeper import PURPOSE as SWEEP
 from shoal.constructs.teardown.teardown_guard import PURPOSE as TEARDOWN
 from shoal.constructs.teardown.teardown_guard import execution_ended
@@ -30,12 +30,9 @@ PURPOSE = "pages"
 LIBRARY = Path(__file__).resolve().parents[3]
 """The folder that has the package `shoal`, wherever the app's checkout is."""
 _CLEANERS = (TEARDOWN, SWEEP)
-_ASKING = "execution jobs logs metrics model_archive objects registry target"
+_ASKING = "execution logs metrics model_archive objects registry target"
 _PAGE_MODULES = "__init__ history kept look page place record"
-_READINGS = (
-    "__init__ calls cause cleanups curves evaluation gates lineage money report resources step_log"
-    " waits"
-)
+_READINGS = "__init__ calls cause cleanups lineage report resources step_log"
 _MODULES = (
     "shoal/__init__.py",
     "shoal/errors.py",

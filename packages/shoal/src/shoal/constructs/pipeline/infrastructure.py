@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from aws_cdk import aws_kms as kms
 
-from shoal.constructs.functions.python_function import PythonFunction
 from shoal.constructs.pipeline.code_archive import CodeArchive
+from shoal.constructs.python_function import PythonFunction
 from shoal.constructs.roles.guard_rails import Place
 from shoal.pipelines.infrastructure import Infrastructure, MountedFileSystem
 from shoal.settings.names import Names

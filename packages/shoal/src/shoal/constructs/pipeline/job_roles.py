@@ -19,6 +19,9 @@ from shoal.settings.frameworks import Framework
 from shoal.settings.names import SEALED, Names
 from shoal.settings.sections.channels import InputMode
 
+_STREAMS = "pipelines-*"
+"""As the logs of every job of a pipeline are called; those of other people are not."""
+
 
 class JobRoles(Construct):
     """`training`, `evaluation` and, where there is one, `endpoint`: each reads its inputs and
@@ -40,15 +43,17 @@ class JobRoles(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         self._names, self._environment, self._key = names, names.environment, key
-        self._code = names.code_bucket
-        self.training = self._role("training", "Runs training jobs.", "TrainingJobs", "training")
+        self.training = self._role("training", "TrainingJobs", "training-job/*", streams=_STREAMS)
         self.evaluation = self._role(
-            "evaluation", "Runs evaluation jobs.", "ProcessingJobs", "processing"
+            "evaluation", "ProcessingJobs", "processing-job/*", streams=_STREAMS
         )
-        self.endpoint = self._endpoint_role() if names.environment.endpoint else None
         self._allow_training(training)
         self._allow_evaluation()
-        if self.endpoint:
+        self.endpoint: SageMakerRole | None = None
+        if names.environment.endpoint:
+            # SageMaker developer guide, "Cross-service confused deputy prevention": hosting sends
+            # no narrower ARN than this.
+            self.endpoint = self._role("endpoint", "Endpoints", "*", endpoint=f"{names.pipeline}-*")
             self._allow_endpoint(self.endpoint, hosting)
 
     @property
@@ -93,33 +98,17 @@ class JobRoles(Construct):
             if mlflow.is_app:
                 self.training.allow_part("mlflow-app", arn=arn)
 
-    def _role(self, actor: str, description: str, log_group: str, kind: str) -> SageMakerRole:
+    def _role(self, actor: str, log_group: str, source: str, **logs: str) -> SageMakerRole:
+        jobs = "the temporary endpoint" if actor == "endpoint" else f"{actor} jobs"
         role = SageMakerRole(
             self,
             actor.capitalize(),
             names=self._names,
             actor=actor,
             log_group=log_group,
-            source=f"{kind}-job/*",
-            description=description,
-            # As every job of a pipeline is called; those of other people are not.
-            streams="pipelines-*",
-        )
-        role.allow_part("see-vpc")
-        return role
-
-    def _endpoint_role(self) -> SageMakerRole:
-        role = SageMakerRole(
-            self,
-            "Endpoint",
-            names=self._names,
-            actor="endpoint",
-            log_group="Endpoints",
-            # SageMaker developer guide, "Cross-service confused deputy prevention": hosting sends
-            # no narrower ARN than this.
-            source="*",
-            description="Runs the temporary endpoint.",
-            endpoint=f"{self._names.pipeline}-*",
+            source=source,
+            description=f"Runs {jobs}.",
+            **logs,
         )
         role.allow_part("see-vpc")
         return role
@@ -143,7 +132,7 @@ class JobRoles(Construct):
             role.allow_part("file-system")
         self._write(role, "training")
         role.allow_part("checkpoints", folder=self._names.folder("checkpoints"))
-        role.allow_part("code", code=self._code)
+        role.allow_part("code", code=self._names.code_bucket)
         role.allow_secrets_and_index(environment.training.secrets.values())
         if environment.training.framework is Framework.TENSORFLOW:
             role.allow_part("locate-artifacts")
@@ -161,8 +150,8 @@ class JobRoles(Construct):
         self._read_external(role, "evaluation")
         self._read(role, "artifacts", [f"{self._names.folder('training')}/*"])
         self._write(role, "evaluation")
-        role.allow_part("code", code=self._code)
-        role.allow_part("list-code", code=self._code)
+        role.allow_part("code", code=self._names.code_bucket)
+        role.allow_part("list-code", code=self._names.code_bucket)
 
     def _allow_endpoint(self, role: SageMakerRole, place: Place) -> None:
         role.allow_interfaces(place)
@@ -184,7 +173,7 @@ class JobRoles(Construct):
         Source: SageMaker developer guide, "SageMaker roles": CreateModel, whose role a transform
         job uses. Read only: no transform job ran on AWS.
         """
-        role.allow_part("job-logs", Sid="Transform", purpose="TransformJobs", streams="pipelines-*")
+        role.allow_part("job-logs", Sid="Transform", purpose="TransformJobs", streams=_STREAMS)
         role.allow_part("transform", key=self._key.key_arn)
         self._read(role, "data", self._names.dataset_folders)
         self._write(role, TRANSFORM_FOLDER)

@@ -9,7 +9,7 @@ from constructs import Construct
 
 from shoal.constructs.data.empty_on_delete import REGISTRY_PURPOSE, EmptyOnDelete
 from shoal.constructs.roles.consumer_access import registry_policy
-from shoal.constructs.roles.removal_policy import removal_policy
+from shoal.constructs.shoal_stack import removal_policy
 from shoal.settings.loading.consumers import Consumer
 from shoal.settings.names import Names
 

@@ -14,8 +14,8 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from shoal.constructs.functions.python_function import PythonFunction
 from shoal.constructs.pipeline.training_pipeline import images
+from shoal.constructs.python_function import PythonFunction
 from shoal.constructs.roles.actor_role import ActorRole
 from shoal.constructs.roles.guard_rails import (
     Conditions,

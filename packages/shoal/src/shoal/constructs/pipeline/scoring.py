@@ -12,9 +12,9 @@ import aws_cdk as cdk
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from shoal.constructs.functions.python_function import PythonFunction
 from shoal.constructs.pipeline.pipeline_role import PipelineRole
 from shoal.constructs.pipeline.training_pipeline import TrainingPipeline
+from shoal.constructs.python_function import PythonFunction
 from shoal.constructs.roles.guard_rails import Place
 from shoal.constructs.roles.sagemaker_role import SageMakerRole
 from shoal.constructs.schedules.schedules import Schedules

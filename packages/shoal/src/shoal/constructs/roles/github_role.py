@@ -16,7 +16,7 @@ import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from shoal.constructs.roles.stated_role import StatedRole
+from shoal.constructs.roles.actor_role import StatedRole
 from shoal.settings.names import Names
 from shoal.settings.sections.delivery import Delivery
 from shoal.settings.settings import Environment

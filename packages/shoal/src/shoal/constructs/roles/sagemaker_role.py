@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from constructs import Construct
 
 from shoal.constructs.roles.actor_role import ActorRole
 from shoal.constructs.roles.guard_rails import Place
+from shoal.launch.image_uri import ECR_IMAGE
 from shoal.settings.names import Names
-
-_ECR_IMAGE = re.compile(
-    r"(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com/(?P<repository>[^:@]+)"
-)
 
 
 class SageMakerRole(ActorRole):
@@ -93,7 +89,7 @@ def repository_arn(image: str) -> str | None:
     """Return the ARN of the ECR repository of an image URI such as
     `763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.3.0`.
     """
-    if match := _ECR_IMAGE.match(image):
+    if match := ECR_IMAGE.match(image):
         return "arn:aws:ecr:{region}:{account}:repository/{repository}".format_map(
             match.groupdict()
         )

@@ -8,25 +8,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
+from typing import Any
 
 import aws_cdk as cdk
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_scheduler as scheduler
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from shoal.constructs.functions.python_function import PythonFunction
+from shoal.constructs.python_function import PythonFunction
 from shoal.constructs.roles.acknowledge import acknowledge
 from shoal.constructs.roles.actor_role import ActorRole
-from shoal.constructs.schedules.manifest_start import manifest_variables, start_on_manifest
 from shoal.constructs.teardown.sweeper import NAMESPACE
 from shoal.settings.hyperparameters import as_text
 from shoal.settings.names import Names
+from shoal.settings.sections.channels import MANIFEST_PARAMETER, OnManifest, uri_parameter
 from shoal.settings.sections.schedules import DELIVERY_MINUTES, Schedule
 
 PURPOSE = "start"
-ACTOR = "scheduler"
-RETRIES = 2
-_FUNCTION_TIMEOUT = cdk.Duration.minutes(1)
+_RETRIES = 2
 
 
 class Schedules(Construct):
@@ -51,7 +52,7 @@ class Schedules(Construct):
             purpose=PURPOSE,
             folder="start",
             description=f"Starts executions of {names.pipeline} on schedule, one at a time",
-            timeout=_FUNCTION_TIMEOUT,
+            timeout=cdk.Duration.minutes(1),
             environment={"PIPELINE_NAME": names.pipeline, **manifest_variables(names, parameters)},
         )
         self.starter.role.allow_part("start")
@@ -72,7 +73,7 @@ class Schedules(Construct):
                 self,
                 "Role",
                 names=names,
-                actor=ACTOR,
+                actor="scheduler",
                 service="scheduler",
                 description=f"Calls what starts {names.pipeline}",
                 source=names.arn("scheduler", f"schedule-group/{names.schedule_group}"),
@@ -81,10 +82,8 @@ class Schedules(Construct):
             self._role.allow_part("scheduler", function=function, queue=queue)
         for schedule in names.environment.schedules:
             self._add(schedule)
-        if names.environment.data.on_manifest:
-            start_on_manifest(
-                self, names=names, starter=self.starter, dead_letters=self.dead_letters
-            )
+        if manifest := names.environment.data.on_manifest:
+            self._start_on(manifest)
 
     def _add(self, schedule: Schedule) -> None:
         window = schedule.window_minutes
@@ -107,7 +106,7 @@ class Schedules(Construct):
                 # The defaults are 185 attempts within a day: a start that comes hours late would
                 # run into the next one.
                 retry_policy=scheduler.CfnSchedule.RetryPolicyProperty(
-                    maximum_retry_attempts=RETRIES,
+                    maximum_retry_attempts=_RETRIES,
                     maximum_event_age_in_seconds=DELIVERY_MINUTES * 60,
                 ),
                 dead_letter_config=scheduler.CfnSchedule.DeadLetterConfigProperty(
@@ -131,3 +130,74 @@ class Schedules(Construct):
             "parameters": parameters,
         }
         return json.dumps(event)
+
+    def _start_on(self, manifest: OnManifest) -> None:
+        """Call the function when S3 sends `Object Created` of a manifest.
+
+        What cannot be delivered within an hour goes to the dead-letter queue.
+        """
+        names = self._names
+        self.starter.role.allow_part(
+            "manifests", manifests=_manifests(names, manifest.file), datasets=names.dataset_folders
+        )
+        events.Rule(
+            self,
+            "ManifestArrived",
+            description=f"A dataset for {names.pipeline} is complete",
+            event_pattern=events.EventPattern(
+                source=["aws.s3"],
+                detail_type=["Object Created"],
+                detail={
+                    "bucket": {"name": [names.bucket("data")]},
+                    "object": {"key": _keys(names, manifest.file)},
+                },
+            ),
+            targets=[
+                targets.LambdaFunction(
+                    self.starter.function,
+                    dead_letter_queue=self.dead_letters,
+                    retry_attempts=_RETRIES,
+                    max_event_age=cdk.Duration.hours(1),
+                )
+            ],
+        )
+
+
+def manifest_variables(names: Names, declared: Collection[str]) -> dict[str, str]:
+    """Return what the function must know of manifests; empty where none start executions.
+
+    `declared` are the pipeline's parameters: a user's own may have none for the folder's channels.
+    """
+    manifest = names.environment.data.on_manifest
+    if manifest is None:
+        return {}
+    parameters = {name: as_text(value) for name, value in manifest.parameters.items()} | {
+        MANIFEST_PARAMETER: "{manifest}"
+    }
+    # An optional channel, such as a base model, stays where it is.
+    channels = {
+        uri_parameter(name): f"{{folder}}/{name}/"
+        for name, channel in names.environment.data.in_dataset.items()
+        if not channel.optional
+    }
+    parameters |= {name: uri for name, uri in channels.items() if name in declared}
+    return {
+        "DATA_BUCKET": names.bucket("data"),
+        "MANIFEST_FILE": manifest.file,
+        "MANIFEST_PARAMETERS": json.dumps(parameters, sort_keys=True),
+    }
+
+
+def _keys(names: Names, file: str) -> list[Any]:
+    """Return what EventBridge matches with the keys of manifests of this workload's datasets."""
+    if not names.environment.workloads:
+        return [{"suffix": f"/{file}"}]
+    return [{"wildcard": key} if "*" in key else key for key in _manifests(names, file)]
+
+
+def _manifests(names: Names, file: str) -> list[str]:
+    """Return the keys of manifests, as patterns where datasets are named when they come."""
+    if not names.environment.workloads:
+        return [f"datasets/*/{file}"]
+    own, versions = names.dataset_folders
+    return [own.replace("*", file), f"{versions}/{file}"]

@@ -11,7 +11,7 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from shoal.constructs.data.seal import sealed_folders, sealed_variables
-from shoal.constructs.functions.python_function import PythonFunction
+from shoal.constructs.python_function import PythonFunction
 from shoal.settings.names import BRING, Names
 from shoal.settings.sections.release import Release
 

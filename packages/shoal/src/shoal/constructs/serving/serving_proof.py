@@ -11,8 +11,8 @@ import aws_cdk as cdk
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from shoal.constructs.functions.python_function import PythonFunction
 from shoal.constructs.pipeline.smoke_test_file import packed_files
+from shoal.constructs.python_function import PythonFunction
 from shoal.constructs.serving.served_model import ServedModel
 from shoal.constructs.serving.serving_role import allow_archive
 from shoal.launch import tables

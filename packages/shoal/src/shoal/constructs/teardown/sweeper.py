@@ -11,8 +11,8 @@ from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from constructs import Construct
 
-from shoal.constructs.functions.python_function import PythonFunction
-from shoal.constructs.teardown.teardown_guard import SCALED, log_retention, warm_pools
+from shoal.constructs.python_function import PythonFunction
+from shoal.constructs.teardown.teardown_guard import allow_deletion, deletion_variables
 from shoal.settings.names import Names
 from shoal.settings.sections.schedules import rare
 
@@ -33,10 +33,8 @@ class Sweeper(Construct):
         super().__init__(scope, construct_id)
         silent_hours = rare(names.environment.schedules)
         variables = {
-            "PIPELINE_NAME": names.pipeline,
+            **deletion_variables(names),
             "PIPELINE_ARN": names.pipeline_arn,
-            **log_retention(names),
-            **warm_pools(names),
             "TTL_MINUTES": str(names.environment.ttl_minutes),
         }
         if silent_hours:
@@ -63,10 +61,8 @@ class Sweeper(Construct):
             schedule=events.Schedule.rate(EVERY),
             targets=[targets.LambdaFunction(self.cleaner.function, retry_attempts=0)],
         )
+        allow_deletion(self.cleaner, names)
         role = self.cleaner.role
-        role.allow_part("teardown", scaled=[*SCALED])
-        if warm_pools(names):
-            role.allow_part("warm-pools")
         role.allow_part("measure", namespace=NAMESPACE)
         if silent_hours:
             role.allow_part("watch-schedules", rare=list(silent_hours))

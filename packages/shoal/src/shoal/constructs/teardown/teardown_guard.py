@@ -14,7 +14,7 @@ from aws_cdk import aws_lambda_event_sources as event_sources
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from shoal.constructs.functions.python_function import PythonFunction
+from shoal.constructs.python_function import PythonFunction
 from shoal.settings.names import Names
 
 PURPOSE = "teardown"
@@ -56,15 +56,11 @@ class TeardownGuard(Construct):
             ),
             timeout=_FUNCTION_TIMEOUT,
             environment={
-                "PIPELINE_NAME": names.pipeline,
-                **log_retention(names),
-                **warm_pools(names),
+                **deletion_variables(names),
                 "RETRY_AFTER_S": str(int(_RETRY_AFTER.to_seconds())),
             },
         )
-        self.deleter.role.allow_part("teardown", scaled=[*SCALED])
-        if warm_pools(names):
-            self.deleter.role.allow_part("warm-pools")
+        allow_deletion(self.deleter, names)
         self.dead_letters = sqs.Queue(
             self,
             "DeadLetters",
@@ -108,12 +104,23 @@ def execution_ended(names: Names) -> events.EventPattern:
     )
 
 
-def warm_pools(names: Names) -> dict[str, str]:
-    """Return the variable that says that jobs keep instances warm, where they do."""
-    keeps = names.environment.training.capacity.keep_alive_s is not None
-    return {"WARM_POOLS": "1"} if keeps else {}
+def deletion_variables(names: Names) -> dict[str, str]:
+    """Return what a function must know that deletes what executions left: of which pipeline, how
+    long the logs of endpoints are kept, and whether jobs keep instances warm.
+    """
+    return {
+        "PIPELINE_NAME": names.pipeline,
+        "LOG_RETENTION_DAYS": str(names.environment.observability.log_retention_days),
+        **({"WARM_POOLS": "1"} if _keeps_warm(names) else {}),
+    }
 
 
-def log_retention(names: Names) -> dict[str, str]:
-    """Return the variable that says how long the logs of deleted endpoints are kept."""
-    return {"LOG_RETENTION_DAYS": str(names.environment.observability.log_retention_days)}
+def allow_deletion(deleter: PythonFunction, names: Names) -> None:
+    """Let a function delete what executions left."""
+    deleter.role.allow_part("teardown", scaled=[*SCALED])
+    if _keeps_warm(names):
+        deleter.role.allow_part("warm-pools")
+
+
+def _keeps_warm(names: Names) -> bool:
+    return names.environment.training.capacity.keep_alive_s is not None

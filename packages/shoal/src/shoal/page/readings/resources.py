@@ -1,18 +1,22 @@
-"""What the steps of a run made and used: whether it is gone, and what of it is billed."""
+"""What the steps of a run made and used: whether it is gone, how long it was waited for and why,
+and what it has cost so far, at list prices.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
-from shoal.aws.execution import Step
-from shoal.aws.jobs import earlier_attempts
-from shoal.page.look import CLOCK_SLACK, JOBS, REFERENCE, Look, seconds_between, walk
+from shoal.aws.execution import CLOCK_SLACK, JOBS, Step, earlier_attempts
+from shoal.page.look import REFERENCE, Look, seconds_between, walk
 from shoal.page.readings.cleanups import Cleanup
 from shoal.page.readings.lineage import NOT_KNOWN
-from shoal.page.readings.money import Use
 from shoal.pipelines import step_names
+
+if TYPE_CHECKING:  # it needs a package that the function that keeps pages does not have
+    from shoal.costs.prices import Price
 
 Job = Mapping[str, Any]
 _LISTS = {
@@ -20,6 +24,12 @@ _LISTS = {
     "EndpointConfig": "list_endpoint_configs",
     "Endpoint": "list_endpoints",
 }
+
+
+_RETAINED = "ResourceRetainedBillableTimeInSeconds"
+_TIMED = ("Training", "Processing", "Transform")
+_WAITS = ("Starting", "Pending", "LaunchingMLInstances", "PreparingTrainingStack", "Interrupted")
+"""Secondary statuses of a job that has no instances yet, or lost them (botocore 1.44.5)."""
 
 
 def resources_of(look: Look, jobs: Mapping[str, Job | None]) -> Iterator[dict[str, Any]]:
@@ -140,10 +150,6 @@ def instances_of(cluster: Mapping[str, Any]) -> tuple[str | None, int | None]:
     return cluster.get("SelectedInstanceType") or cluster.get("InstanceType"), count
 
 
-_RETAINED = "ResourceRetainedBillableTimeInSeconds"
-_TIMED = ("Training", "Processing", "Transform")
-
-
 def earlier_jobs(look: Look, step: Step, last: Job) -> list[Job | None]:
     """Return the jobs that failed before a step's last one; None is one that cannot be read."""
     if step.attempts > 1 and step.name not in look.earlier:
@@ -180,3 +186,76 @@ def terms_of(job: Mapping[str, Any]) -> str:
     terms = [f"training plan {arn.rpartition('/')[2]}" for arn in arns]
     is_known = terms and (not listed or (selected and not plan))
     return " or ".join(terms if is_known else [*terms, "on demand"])
+
+
+def waited(look: Look, step: Step | None, job: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the seconds for which a training had no instances, attempts without capacity and the
+    pauses between them included, and the reason that SageMaker gave.
+    """
+    if step is None or step.started_at is None:
+        return None
+    began, phases = job.get("TrainingStartTime"), job.get("SecondaryStatusTransitions", ())
+    earlier = [each for each in earlier_jobs(look, step, job) if each]
+    seconds = seconds_between(step.started_at, began or step.ended_at or look.now) or 0.0
+    for each in earlier:  # which may have trained before the service lost it
+        seconds -= seconds_between(each.get("TrainingStartTime"), each.get("TrainingEndTime")) or 0
+    waits = [
+        (seconds_between(each["StartTime"], each.get("EndTime", look.now)) or 0.0, each)
+        for each in phases
+        if each["Status"] in _WAITS
+    ]
+    seconds += sum(took for took, each in waits if began and each["StartTime"] > began)
+    failed = [*([] if began else [job]), *reversed(earlier)]
+    reasons = [each.get("FailureReason") for each in failed]
+    _, longest = max(waits, key=lambda each: each[0], default=(0.0, job))
+    reason = next(filter(None, (*reasons, longest.get("StatusMessage"))), None)
+    return {"seconds": round(max(0.0, seconds), 3), "reason": reason}
+
+
+def got(look: Look, step: Step, job: Mapping[str, Any]) -> str:
+    """Return in a line what a training runs on, how long it waited for that, and why."""
+    kind, count = instances_of(job["ResourceConfig"])
+    instances = f"{count} x {kind}" if kind else "no type selected yet"
+    wait = waited(look, step, job) or {"seconds": 0.0, "reason": None}
+    reason = f": {wait['reason']}" if wait["reason"] else ""
+    return f"{instances}, {terms_of(job)}; waited {wait['seconds']:.0f} s{reason}"
+
+
+@dataclass(frozen=True)
+class Use:
+    """Instances that a step has used; None is what could not be read."""
+
+    step: str
+    instance_type: str | None
+    instance_count: int | None
+    seconds: float | None
+    runs: bool
+    """Whether they run still."""
+
+
+def money_of(uses: Iterable[Use], price_of: Callable[[str], Price | None]) -> dict[str, Any]:
+    """Return the uses at list prices, and sums in US dollars; null where one is not known."""
+    items = [_item(use, price_of) for use in uses]
+    known = [item for item in items if item["usd"] is not None]
+    usd = round(sum(item["usd"] for item in known), 6)
+    return {
+        "usd": usd if len(known) == len(items) else None,
+        "usd_of_known": usd,
+        "usd_per_hour_now": round(sum(item["usd_per_hour"] for item in known if item["runs"]), 6),
+        "items": items,
+    }
+
+
+def _item(use: Use, price_of: Callable[[str], Price | None]) -> dict[str, Any]:
+    price = price_of(use.instance_type) if use.instance_type else None
+    hourly = price.usd_per_hour * use.instance_count if price and use.instance_count else None
+    usd = None
+    if hourly is not None and use.seconds is not None:
+        usd = round(hourly * use.seconds / 3600, 6)
+    return {
+        **asdict(use),
+        "usd_per_hour": hourly,
+        "usd": usd,
+        "source": price
+        and f"{price.source}, {price.date}{', estimate' if price.is_estimate else ''}",
+    }

@@ -17,7 +17,6 @@ from shoal.pipelines.checks import (
     capacity,
     instances,
     needs,
-    quotas,
     schedules,
     script_options,
     scripts,
@@ -25,13 +24,12 @@ from shoal.pipelines.checks import (
 )
 from shoal.pipelines.infrastructure import placeholder_infrastructure
 from shoal.pipelines.own_pipeline import STEPS, definition_of, standard_steps
-from shoal.settings.loading import pins
+from shoal.settings.loading.consumers import is_placeholder_account, pin_problems
 from shoal.settings.loading.loader import environment_file, places
-from shoal.settings.loading.rules import is_placeholder_account
 from shoal.settings.parsing.errors import ConfigError, Problem
 from shoal.settings.parsing.plain_files import problems_in
 from shoal.settings.parsing.shared_code import carried_folder
-from shoal.settings.sections import gates, scoring
+from shoal.settings.sections import evaluation, scoring
 from shoal.settings.sections.serving import TrafficType
 from shoal.settings.settings import Environment, GuardRails, Target
 
@@ -97,7 +95,7 @@ def check(
         refuse(instances.other_types(environment, definition, definition_with))
     own = list(_notices(environment, launch))
     own += map(Risk, scripts.risks(environment, launch.entry_point, root, steps))
-    own += map(Risk, gates.risks(environment.evaluation.gates))
+    own += map(Risk, evaluation.risks(environment.evaluation.gates))
     if root:
         try:
             # it calls `check` without a root, which asks nothing of memory, so this ends
@@ -116,7 +114,7 @@ def _before_launch(environment: Environment, root: Path | None) -> Iterator[Prob
     yield from instances.problems(environment)
     yield from capacity.problems(environment)
     yield from watch.problems(training)
-    yield from pins.problems(environment, root)
+    yield from pin_problems(environment, root)
     yield from slow_expressions.problems(environment)
     if training.require_efa:
         code = source_code.read(root, training)
@@ -209,7 +207,7 @@ def _notices(environment: Environment, launch: Launch) -> Iterator[str]:
     yield from schedules.notices(environment)
     yield from _serving_notices(environment)
     yield from instances.notices(environment, launch)
-    yield from quotas.notices(environment)
+    yield from capacity.quota_notices(environment)
 
 
 def _serving_notices(environment: Environment) -> Iterator[str]:

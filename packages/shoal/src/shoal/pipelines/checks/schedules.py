@@ -12,7 +12,7 @@ from shoal.settings.hyperparameters import as_argument, as_text
 from shoal.settings.parsing.errors import Problem
 from shoal.settings.parsing.schedule_expressions import last_year
 from shoal.settings.sections.channels import MANIFEST_PARAMETER
-from shoal.settings.sections.gates import bounds
+from shoal.settings.sections.evaluation import bounds
 from shoal.settings.sections.schedules import MAX_SILENT_DAYS, execution_parameters, silent_hours
 from shoal.settings.settings import Environment, Training
 

@@ -1,5 +1,5 @@
 """What environments have to do with each other: the environments in other accounts that take
-releases from one, and names that two would share.
+releases from one, names that two would share, and whether what one pins is what another trained.
 
 `promoted_from` says where an environment's releases come from. Followed back to the environment
 that trains, it says whose registry, bucket and key a serving environment reads when it brings a
@@ -8,15 +8,24 @@ release. So the stacks of the training environment are made with every file that
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from shoal.settings.loading.loader import environment_file, environment_names, load_workloads
-from shoal.settings.loading.rules import is_placeholder_account
+from shoal.settings.loading.loader import (
+    environment_file,
+    environment_names,
+    load_source,
+    load_workloads,
+)
 from shoal.settings.names import BRING, Names
 from shoal.settings.parsing.errors import ConfigError, Problem
+from shoal.settings.sections.release import Release, foreign_code_variable
 from shoal.settings.settings import Environment
+
+_PLACEHOLDER_ACCOUNT = re.compile(r"^(\d)\1{3}(\d)\2{3}(\d)\3{3}$|^123456789012$")
+_PROMOTE = "take it out of the file, and let `shoal promote` write it"
 
 
 @dataclass(frozen=True)
@@ -27,6 +36,14 @@ class Consumer:
     account: str
     role_arn: str
     """The role that brings archives there; a pattern where several workloads have one each."""
+
+
+def is_placeholder_account(account: str) -> bool:
+    """Return whether documentation uses this account id (111122223333, 123456789012).
+
+    Nobody can deploy there.
+    """
+    return _PLACEHOLDER_ACCOUNT.match(account) is not None
 
 
 def consumers_of(environment: Environment, root: Path) -> tuple[Consumer, ...]:
@@ -66,22 +83,15 @@ def _in_other_accounts(environment: Environment, root: Path) -> list[Environment
         if name != environment.name
     }
     environments[environment.name] = environment
+
+    def source_of(each: Environment) -> Environment | None:
+        return environments.get(each.promoted_from or "")
+
     return [
         each
-        for name, each in sorted(environments.items())
-        if each.account != environment.account and _origin(name, environments) == environment.name
+        for _, each in sorted(environments.items())
+        if each.account != environment.account and _origin(each, source_of) is environment
     ]
-
-
-def _origin(name: str, environments: dict[str, Environment]) -> str | None:
-    """Return the environment that trains what this one serves; None where the way is a circle."""
-    seen: list[str] = []
-    while (source := environments[name].promoted_from) is not None:
-        seen.append(name)
-        if source in seen:
-            return None
-        name = source
-    return name
 
 
 def require_own_names(environments: Iterable[Environment]) -> None:
@@ -105,3 +115,52 @@ def require_own_names(environments: Iterable[Environment]) -> None:
                 advice = "rename the environment, its workload or `project`"
                 problem = Problem("name", message, advice, environment.name)
                 raise ConfigError(environment_file(environment.name), [problem])
+
+
+def pin_problems(environment: Environment, root: Path | None) -> Iterator[Problem]:
+    """Yield where the environment's pin is not what `shoal promote` would pin of the environment
+    that trains; without `root` no other file is read.
+
+    Not when a file is read: else `shoal promote` could not read the file that it repairs.
+
+    Raises ConfigError when the file of an environment that it takes releases from is wrong.
+    """
+    if (release := environment.release) is None:
+        return
+    if variable := foreign_code_variable(release.environment):
+        message = f"{variable} makes the container take code from elsewhere than its archive"
+        yield Problem("release.environment", message, _PROMOTE)
+    if root is not None:
+        yield from _pin_place(environment, release, root)
+
+
+def _pin_place(environment: Environment, release: Release, root: Path) -> Iterator[Problem]:
+    """Yield what is not in the registry and the bucket of the environment that trains."""
+    if (origin := _origin(environment, lambda each: load_source(each, root))) is None:
+        message = "leads back to itself, so nobody trains what is pinned here"
+        value = environment.promoted_from
+        yield Problem("promoted_from", message, "let it lead to one that has none", value)
+        return
+    names = Names(origin)
+    group = names.arn("sagemaker", f"model-package/{names.model_package_group}")
+    if release.model_package_arn.rpartition("/")[0] != group:
+        message = f"is no version of {origin.name}, which trains what is served here: {group}/*"
+        arn = release.model_package_arn
+        yield Problem("release.model_package_arn", message, _PROMOTE, arn)
+    url = names.sealed_url(release)
+    if release.model_data_url != url:
+        message = f"is not where {origin.name} seals that model_data_sha256: {url}"
+        yield Problem("release.model_data_url", message, _PROMOTE, release.model_data_url)
+
+
+def _origin(
+    environment: Environment, source_of: Callable[[Environment], Environment | None]
+) -> Environment | None:
+    """Return the environment that trains what this one serves; None where the way is a circle."""
+    seen = set[str]()
+    while source := source_of(environment):
+        seen.add(environment.name)
+        if source.name in seen:
+            return None
+        environment = source
+    return environment

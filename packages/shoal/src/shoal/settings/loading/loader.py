@@ -1,7 +1,7 @@
 """Load an environment file, with the one that it extends, its pins and an overlay, as a frozen
 `Environment` for each of its workloads.
 
-Three readings each report all that they find: the YAML text (`shoal.settings.parsing.yaml_lines`),
+Three readings each report all that they find: the YAML text (`shoal.settings.parsing.yaml_file`),
 the types and limits (`shoal.settings.settings`), and the rules between keys
 (`shoal.settings.loading.rules`), which run on the part of the file that is right. One
 `ConfigError` has every problem.

@@ -11,16 +11,17 @@ from typing import Any, TypeVar, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from shoal.settings.loading import former_keys
 from shoal.settings.parsing.base import SECTION_BRANCH
 from shoal.settings.parsing.errors import Problem
-from shoal.settings.parsing.expected import FORMS
+from shoal.settings.parsing.yaml_file import read_table
 from shoal.settings.sections.channels import refusal_of
 
 Model = TypeVar("Model", bound=BaseModel)
 Place = tuple[int | str, ...]
 Details = Mapping[str, Any]
 """One of the errors in pydantic's `ValidationError.errors()`."""
+FORMS: dict[str, str] = read_table(__file__, "forms.yaml")
+"""What texts must look like, in words, by pattern; a test compares them with the settings."""
 _TYPE_NAMES = {
     "string_type": "text (in quotes)",
     "int_type": "a whole number without quotes",
@@ -117,7 +118,7 @@ def _path(place: Sequence[int | str]) -> str:
 def _problem(key: str, errors: list[tuple[Place, Details]], model: type[BaseModel]) -> Problem:
     place, details = errors[0]
     kind, value = details["type"], details["input"]
-    if known := former_keys.problem_of(key, place, kind, value) or refusal_of(key, kind, value):
+    if known := _former_key_problem(key, place, kind, value) or refusal_of(key, kind, value):
         return known
     if details["type"] == "extra_forbidden":
         return _unknown_key(key, place, model)
@@ -227,3 +228,18 @@ def _all_keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
         section = _section_type(info)
         if section:
             yield from _all_keys(section, f"{prefix}{name}.")
+
+
+def _former_key_problem(key: str, place: Place, kind: str, value: object) -> Problem | None:
+    """Return the problem with a former key; None for any other mistake."""
+    if place == ("shared_versions",):
+        advice = "remove it: each environment that serves brings its own copy of what it pins"
+        return Problem(key, "there is no such key any more", advice)
+    if place in {("delivery", "connection_arn"), ("delivery", "branch")}:
+        advice = "remove it: GitHub's workflows deploy this environment, see `shoal docs gitops`"
+        return Problem(key, "there is no such key any more: CodePipeline's way is gone", advice)
+    gate = re.fullmatch(r"evaluation\.min_([a-z][a-z0-9_]*)", key)
+    if gate and kind == "extra_forbidden":
+        now = f"`gates: [{{metric: {gate[1]}, at_least: {value}}}]`"
+        return Problem(key, "gates have names and two sides now", f"write {now} instead of it")
+    return None

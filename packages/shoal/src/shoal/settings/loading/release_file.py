@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal.settings.parsing.errors import ConfigError, Problem
-from shoal.settings.parsing.yaml_file import ParsedFile, parse_file
-from shoal.settings.parsing.yaml_lines import parse
+from shoal.settings.parsing.yaml_file import ParsedFile, parse, parse_file
 
 SUFFIX = ".release.yaml"
 SECTION = "release"

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from shoal.settings import organisation, package_index, regions, tags
+from shoal.settings import organisation, regions, tags
 from shoal.settings.hyperparameters import (
     PIPELINE_PARAMETERS,
     as_text,
     parameter_name,
     shell_characters,
 )
-from shoal.settings.loading.capacity_rules import capacity_problems
 from shoal.settings.names import SEALED, Names
 from shoal.settings.parsing.errors import Problem, with_values
 from shoal.settings.sections import (
     channels,
     delivery,
+    evaluation,
     file_system,
-    gates,
     mlflow,
     network,
     observability,
@@ -49,19 +49,10 @@ MAX_HYPERPARAMETER_VALUE = 1024
 MAX_ENVIRONMENT = 100  # botocore, sagemaker TrainingEnvironmentMap
 MAX_ENVIRONMENT_VALUE = 512  # botocore, sagemaker TrainingEnvironmentValue
 
-_PLACEHOLDER_ACCOUNT = re.compile(r"^(\d)\1{3}(\d)\2{3}(\d)\3{3}$|^123456789012$")
 _VARIABLE_NAME = re.compile(r"^[a-zA-Z_][a-zA-Z0-9_]*$")
 _HYPERPARAMETER_NAME = re.compile(r"^[A-Za-z][A-Za-z0-9]*([-_.][A-Za-z0-9]+)*$")
 _SCRIPT = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*\.py$")
 _RESERVED_VARIABLES = ("SM_", "SAGEMAKER_", "AWS_", "SHOAL_")
-
-
-def is_placeholder_account(account: str) -> bool:
-    """Return whether documentation uses this account id (111122223333, 123456789012).
-
-    Nobody can deploy there.
-    """
-    return _PLACEHOLDER_ACCOUNT.match(account) is not None
 
 
 def problems_between(environment: Environment, stem: str) -> list[Problem]:
@@ -80,7 +71,7 @@ def _sections(environment: Environment) -> Iterator[Problem]:
     yield from network.problems(of.network, of.region)
     yield from mlflow.problems(of.mlflow, of.network, of.region, of.account)
     yield from organisation.problems(of.organisation, of.region, of.account, of.file_system)
-    yield from package_index.problems(
+    yield from organisation.index_problems(
         of.organisation.package_index, of.network, of.region, on_aws=of.target is Target.AWS
     )
     yield from file_system.problems(of.file_system, of.data)
@@ -95,8 +86,8 @@ def _sections(environment: Environment) -> Iterator[Problem]:
         datasets=f"s3://{names.bucket('data')}/datasets/",
         sealed=f"s3://{names.bucket('artifacts')}/{SEALED}/",
     )
-    yield from gates.problems_of(of.evaluation.gates, "evaluation.gates", training.metrics)
-    yield from gates.metric_problems(training.metrics, "training.metrics")
+    yield from evaluation.problems_of(of.evaluation.gates, "evaluation.gates", training.metrics)
+    yield from evaluation.metric_problems(training.metrics, "training.metrics")
     yield from secrets.problems(training.secrets, of.network, is_shared=bool(of.workloads))
     yield from observability.problems(of.observability)
     yield from delivery.problems(of.delivery)
@@ -243,6 +234,58 @@ def _spot(environment: Environment) -> Iterator[Problem]:
         yield Problem(key, message, f"use at least {runtime}", related=related)
 
 
+def _capacity(environment: Environment) -> Iterator[Problem]:
+    """Yield what SageMaker rejects of a preference list or a training plan (developer guide,
+    "Instance preference lists for training jobs").
+    """
+    training, section = environment.training, "training.capacity"
+    capacity, key = training.capacity, f"{section}.preferences"
+    listed = capacity.preferences
+    counts = [each.instance_count for each in listed if each.instance_count]
+    if listed:
+        first = listed[0]
+        for name in ("spot", "other_instance_types"):
+            if getattr(training, name):
+                message = f"SageMaker chooses from the list, which excludes training.{name}"
+                related = (f"training.{name}",)
+                yield Problem(key, message, "remove one of them", related=related)
+        for kind, times in Counter(each.instance_type for each in listed).items():
+            if times > 1:
+                yield Problem(key, f"names {kind} {times} times", "name each type once", kind)
+        if first.instance_type != training.instance_type:
+            message = f"is not the first of {key}, {first.instance_type}"
+            advice = "leave it out: the list says the type"
+            yield Problem("training.instance_type", message, advice, related=(key,))
+        if counts and len(counts) < len(listed):
+            message = f"has an instance_count at {len(counts)} of {len(listed)} types"
+            advice = "give each type one, or none and write training.instance_count"
+            yield Problem(key, message, advice)
+        elif counts and counts[0] != training.instance_count:
+            message = f"is not what the first of {key} has, {counts[0]}"
+            advice = "leave it out: the list says the numbers"
+            yield Problem("training.instance_count", message, advice, related=(key,))
+    if capacity.training_plan_arn and len(capacity.plans) > 1:
+        message = "is for the whole job, and types of the list name plans, too"
+        advice = "keep one: the plan of the job, or those of the types"
+        yield Problem(f"{section}.training_plan_arn", message, advice, related=(key,))
+    if capacity.plans and training.spot and not listed:
+        message = "is reserved capacity, and spot capacity is another"
+        advice = "remove it, or training.spot"
+        yield Problem(f"{section}.training_plan_arn", message, advice, related=("training.spot",))
+    if capacity.keep_alive_s and training.spot:
+        message = "keeps instances warm, which spot capacity cannot be"
+        advice = "remove it, or training.spot"
+        yield Problem(f"{section}.keep_alive_s", message, advice, related=("training.spot",))
+    if capacity.keep_alive_s and environment.endpoint is None:
+        message = "Teardown ends warm instances, and without an endpoint there is none"
+        advice = "remove it, or `endpoint: none`"
+        yield Problem(f"{section}.keep_alive_s", message, advice, related=("endpoint",))
+    for arn in capacity.plans:
+        if (region := arn.split(":")[3]) != environment.region:
+            message = f"is of {region}, and the jobs run in {environment.region}"
+            yield Problem(section, message, "name a plan of that region", arn, ("region",))
+
+
 def _hyperparameters(environment: Environment) -> Iterator[Problem]:
     hyperparameters, section = environment.training.hyperparameters, "training.hyperparameters"
     allowed = MAX_HYPERPARAMETERS - MAX_TOOLKIT_HYPERPARAMETERS
@@ -256,7 +299,9 @@ def _hyperparameters(environment: Environment) -> Iterator[Problem]:
     users = dict.fromkeys(
         (*PIPELINE_PARAMETERS, *places, MANIFEST_PARAMETER), "the pipeline itself"
     )
-    users |= {bound.parameter: "a gate" for bound in gates.bounds(environment.evaluation.gates)}
+    users |= {
+        bound.parameter: "a gate" for bound in evaluation.bounds(environment.evaluation.gates)
+    }
     for name, value in hyperparameters.items():
         for message, advice in _mistakes_of(name, as_text(value)):
             yield Problem(f"{section}.{name}", message, advice)
@@ -344,7 +389,7 @@ _RULES = (
     _guard_rails,
     _files,
     _spot,
-    capacity_problems,
+    _capacity,
     _hyperparameters,
     _container_environment,
     _code,

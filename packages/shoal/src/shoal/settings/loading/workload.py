@@ -26,9 +26,9 @@ from shoal.settings.parsing.errors import ConfigError, Problem, shorten, with_va
 from shoal.settings.parsing.plain_files import problems_in
 from shoal.settings.parsing.shared_code import SHARED
 from shoal.settings.parsing.yaml_file import parse_file
-from shoal.settings.sections import channels, gates, secrets
+from shoal.settings.sections import channels, evaluation, secrets
 from shoal.settings.sections.channels import EVALUATED, Channel, ChannelName, default_channels
-from shoal.settings.sections.gates import Gate, LogMetricName, Metric
+from shoal.settings.sections.evaluation import Gate, LogMetricName, Metric
 from shoal.settings.sections.secrets import SecretName, SecretVariable
 from shoal.settings.sections.smoke_test import (
     RelativePath,
@@ -330,8 +330,8 @@ def _rule_problems(workload: Workload, name: str, folder: Path) -> list[Problem]
         *_missing_files(workload, folder),
         *_missing_evaluation(workload, folder),
         *_channel_problems(workload),
-        *gates.problems_of(workload.gates, "gates", workload.metrics),
-        *gates.metric_problems(workload.metrics, "metrics"),
+        *evaluation.problems_of(workload.gates, "gates", workload.metrics),
+        *evaluation.metric_problems(workload.metrics, "metrics"),
         *secrets.problems_of(workload.secrets, "secrets"),
         *mistakes("tags", workload.tags),
         *_smoke_test_problems(workload, folder),

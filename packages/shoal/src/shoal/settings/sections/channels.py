@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from functools import cache
 from typing import Annotated
 
 from pydantic import Field, StringConstraints
@@ -33,6 +32,7 @@ EVALUATED = "test"
 """The channel that the evaluation reads unless it names another."""
 MAX_CHANNELS = 20
 """Of a training job (botocore 1.44.5, InputDataConfig; read)."""
+_REFUSED: dict[str, dict[str, tuple[str, str]]] = read_table(__file__, "refused_channels.yaml")
 _INPUTS_OF_EVALUATION = ("code", "model")
 MANIFEST_PARAMETER = "DataManifest"
 """The pipeline parameter that gets the manifest's URI."""
@@ -156,7 +156,7 @@ def problems(
     yield from problems_of(data.channels, "data.channels")
     yield from evaluated_problems(data.channels, evaluated)
     owners: dict[str, str | None] = {}
-    buckets = _refused()["buckets"]
+    buckets = _REFUSED["buckets"]
     for name, channel in data.channels.items():
         key, uri = f"data.channels.{name}", channel.uri or ""
         allowed = (datasets,) if name == evaluated else (datasets, sealed)
@@ -208,15 +208,9 @@ def refusal_of(key: str, kind: str, value: object) -> Problem | None:
     name = match[1] if match else ""
     if name == "uri" and ":accesspoint/" in str(value):
         name, kind = "access_point", "extra_forbidden"
-    if kind != "extra_forbidden" or name not in _refused()["keys"]:
+    if kind != "extra_forbidden" or name not in _REFUSED["keys"]:
         return None
-    return Problem(key, *_refused()["keys"][name])
-
-
-@cache
-def _refused() -> dict[str, dict[str, tuple[str, str]]]:
-    table: dict[str, dict[str, tuple[str, str]]] = read_table(__file__, "refused_channels.yaml")
-    return table
+    return Problem(key, *_REFUSED["keys"][name])
 
 
 def problems_of(channels: Mapping[str, Channel], where: str) -> Iterator[Problem]:

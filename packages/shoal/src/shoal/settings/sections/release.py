@@ -1,4 +1,5 @@
-"""A pinned release: the model that an environment serves for a workload.
+"""A pinned release: the model that an environment serves for a workload, and which code its
+container runs.
 
 It is pinned by what cannot change under its name. `shoal promote` writes it
 (`shoal.settings.loading.release_file`); synth only reads it, so the same commit always means the
@@ -7,6 +8,8 @@ same model.
 
 from __future__ import annotations
 
+import posixpath
+from collections.abc import Mapping
 from typing import Annotated
 
 from pydantic import Field, StringConstraints
@@ -122,3 +125,42 @@ class Release(Settings):
     def version(self) -> str:
         """Group and number, as in shoal-churn-dev/3."""
         return self.model_package_arn.partition("model-package/")[2]
+
+
+_UNPACKED = "/opt/ml/model/code"
+ENTRY_POINT = "inference.py"
+_LOADERS = ("LD_", "PYTHON")
+"""Prefixes of variables by which the dynamic linker and Python find other code (ld.so(8),
+"Environment"; Python, "Environment variables").
+"""
+_HARMLESS = frozenset(
+    {
+        "PYTHONUNBUFFERED",
+        "PYTHONDONTWRITEBYTECODE",
+        "PYTHONHASHSEED",
+        "PYTHONIOENCODING",
+        "PYTHONUTF8",
+        "PYTHONFAULTHANDLER",
+    }
+)
+
+
+def foreign_code_variable(environment: Mapping[str, str]) -> str | None:
+    """Return the variable, with its value, that makes a container run code outside the archive's
+    code/.
+
+    None if there is none. Source: sagemaker-inference-toolkit, environment.py:
+    SAGEMAKER_SUBMIT_DIRECTORY is the folder, SAGEMAKER_PROGRAM the module in it.
+    """
+    for name, value in environment.items():
+        if name.startswith(_LOADERS) and name not in _HARMLESS:
+            return f"{name}={value}"
+    folder = environment.get("SAGEMAKER_SUBMIT_DIRECTORY", _UNPACKED)
+    program = environment.get("SAGEMAKER_PROGRAM", ENTRY_POINT)
+    if posixpath.normpath(folder) != _UNPACKED:
+        return f"SAGEMAKER_SUBMIT_DIRECTORY={folder}"
+    return (
+        f"SAGEMAKER_PROGRAM={program}"
+        if posixpath.normpath(program).startswith(("/", ".."))
+        else None
+    )

@@ -1,11 +1,13 @@
 """Removes what executions of one pipeline left for serving: scalable targets, endpoints, endpoint
-configurations and models.
+configurations and models. Or calls the environment's sweeper, which does so every quarter of an
+hour: the function in packages/shoal/src/shoal/functions/teardown/sweep.py.
 """
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
@@ -14,7 +16,7 @@ from shoal.aws import inventory
 from shoal.aws.events import Note, Report
 from shoal.aws.execution import Pipeline
 from shoal.aws.target import Target
-from shoal.errors import LeftBehindError, error_code, refusal
+from shoal.errors import AnswerError, LeftBehindError, NotFoundError, error_code, refusal
 from shoal.settings.names import Names
 
 # The teardown function decides by the same file, which Lambda runs as a top-level module; mypy
@@ -149,4 +151,42 @@ def _text(failure: attribution.Failure) -> str:
     return (
         f"the search by {failure.search} failed for {failure.subject} ({code}); the other searches"
         " count"
+    )
+
+
+@dataclass(frozen=True)
+class Swept:
+    """What is read of the function's report, as its own class `Report` describes it."""
+
+    dry_run: bool
+    endpoints: int
+    endpoints_past_ttl: int
+    kept: list[str]
+    past_ttl: list[str]
+    deleted: list[str]
+    pending: list[str]
+    complete: bool = True
+    unread: list[str] = field(default_factory=list)
+    """Like `complete`, missing from the report of a sweeper that was deployed earlier."""
+
+
+def sweep(target: Target, function: str, *, dry_run: bool) -> Swept:
+    """Run the sweeper now.
+
+    Raises NotFoundError when it is not deployed, and AnswerError when it failed.
+    """
+    client = target.client("lambda", patience_s=330.0)  # its own limit is five minutes
+    try:
+        answer = client.invoke(FunctionName=function, Payload=json.dumps({"dry_run": dry_run}))
+    except client.exceptions.ResourceNotFoundException:
+        raise NotFoundError(
+            f"there is no function {function} in {target.description}; deploy the environment first"
+        ) from None
+    payload = json.loads(answer["Payload"].read())
+    if "FunctionError" in answer:
+        raise AnswerError(
+            f"{function} failed: {payload.get('errorType')}: {payload.get('errorMessage')}"
+        )
+    return Swept(
+        **{each.name: payload[each.name] for each in fields(Swept) if each.name in payload}
     )

@@ -9,25 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from shoal.aws.target import Target
+from shoal.aws.target import Target, items
 from shoal.errors import NotFoundError
 from shoal.settings.names import Names
 
-_ENABLED, _DISABLED = "ENABLED", "DISABLED"
-# UpdateSchedule replaces: what is left out gets its default (API reference).
-_SETTINGS = (
-    "ActionAfterCompletion",
-    "Description",
-    "EndDate",
-    "FlexibleTimeWindow",
-    "GroupName",
-    "KmsKeyArn",
-    "Name",
-    "ScheduleExpression",
-    "ScheduleExpressionTimezone",
-    "StartDate",
-    "Target",
-)
+_DISABLED = "DISABLED"
 
 
 @dataclass(frozen=True)
@@ -83,9 +69,11 @@ class Schedules:
                 f"there is no schedule {name!r} in {self._target.description}; deployed are:"
                 f" {', '.join(deployed) or 'none'}"
             )
-        schedule = self._get(name)
-        settings = {key: schedule[key] for key in _SETTINGS if key in schedule}
-        self._client.update_schedule(**settings, State=_DISABLED if paused else _ENABLED)
+        # It replaces: what is left out gets its default (API reference).
+        known = self._client.meta.service_model.operation_model("UpdateSchedule").input_shape
+        schedule = self._get(name) | {"State": _DISABLED if paused else "ENABLED"}
+        settings = {key: value for key, value in schedule.items() if key in known.members}
+        self._client.update_schedule(**settings)
         if self._rings(name) is not None:
             cloudwatch = self._cloudwatch
             switch = cloudwatch.disable_alarm_actions if paused else cloudwatch.enable_alarm_actions
@@ -103,12 +91,12 @@ class Schedules:
 
     def deployed(self) -> list[str]:
         """Return the names of all deployed schedules."""
-        pages = self._client.get_paginator("list_schedules")
+        group = self._names.schedule_group
+        listed = items(self._client, "list_schedules", "Schedules", GroupName=group)
         try:
-            found = list(pages.paginate(GroupName=self._names.schedule_group))
+            return sorted(schedule["Name"] for schedule in listed)
         except self._client.exceptions.ResourceNotFoundException:
             return []
-        return sorted(schedule["Name"] for page in found for schedule in page["Schedules"])
 
     def _get(self, name: str) -> dict[str, Any]:
         return dict(self._client.get_schedule(GroupName=self._names.schedule_group, Name=name))

@@ -18,28 +18,33 @@ from botocore.exceptions import (
 )
 
 from shoal.aws.objects import EcrImage, has_files
-from shoal.aws.target import Target
+from shoal.aws.target import Target, items
 from shoal.errors import error_code, refusal
 from shoal.launch import Launch
 from shoal.pipelines.checks import capacity
+from shoal.settings.external_data import ExternalFolder, external_folders
 from shoal.settings.loading.consumers import Consumer
 from shoal.settings.names import Names
 from shoal.settings.organisation import bootstrap_version
 from shoal.settings.settings import Environment
-from shoal.verbs.doctor.bootstrap_check import asset_mistakes, other_qualifiers
-from shoal.verbs.doctor.external_check import external_findings
-from shoal.verbs.doctor.findings import Finding, State, failed, ok
-from shoal.verbs.doctor.image import Image
-from shoal.verbs.doctor.network_check import Demand, check_network
-from shoal.verbs.doctor.organisation_check import bucket_findings, key_findings, role_findings
-from shoal.verbs.doctor.plan_check import plan_findings
-from shoal.verbs.doctor.quota_check import (
+from shoal.verbs.doctor.capacity_check import (
     Use,
     build_findings,
     only_for,
+    plan_findings,
     quota_findings,
     uses_of,
     vpc_findings,
+)
+from shoal.verbs.doctor.findings import Finding, State, failed, ok
+from shoal.verbs.doctor.image import Image
+from shoal.verbs.doctor.network_check import Demand, check_network
+from shoal.verbs.doctor.organisation_check import (
+    asset_mistakes,
+    bucket_findings,
+    key_findings,
+    other_qualifiers,
+    role_findings,
 )
 
 MIN_BOOTSTRAP_VERSION = 6
@@ -228,9 +233,10 @@ class Doctor:
 
     def _offering(self, instance_type: str, zone: str) -> Finding:
         filters = [{"Name": "instance-type", "Values": [instance_type.removeprefix("ml.")]}]
-        paginator = self.target.client("ec2").get_paginator("describe_instance_type_offerings")
-        pages = paginator.paginate(LocationType="availability-zone-id", Filters=filters)
-        zones = sorted(each["Location"] for page in pages for each in page["InstanceTypeOfferings"])
+        listing = ("describe_instance_type_offerings", "InstanceTypeOfferings")
+        zoned = {"LocationType": "availability-zone-id"}
+        offerings = items(self.target.client("ec2"), *listing, Filters=filters, **zoned)
+        zones = sorted(each["Location"] for each in offerings)
         question = f"{instance_type} in {zone}"
         if zone in zones:
             return ok("EC2 offers it there", question)
@@ -323,3 +329,43 @@ class Doctor:
             yield failed("it is about to be deleted", advice)
         else:
             yield ok("it is there; nobody looked into it")
+
+
+def external_findings(target: Target, environment: Environment) -> Iterator[Finding]:
+    """Yield a finding for each folder outside the environment's buckets.
+
+    Only the owner sees a bucket's policy (S3 API reference, GetBucketPolicy), and the jobs' roles
+    trust SageMaker alone. So nothing here proves that a job may read: a bucket that is missing, or
+    in another region, is found, and what who asks may list himself.
+    """
+    for folder in external_folders(environment):
+        yield _external_finding(target, environment, folder)
+
+
+def _external_finding(target: Target, environment: Environment, folder: ExternalFolder) -> Finding:
+    question, bucket = f"channel at {folder.uri}", folder.bucket
+    s3 = target.client("s3")
+    try:
+        answer = s3.head_bucket(Bucket=bucket, ExpectedBucketOwner=folder.account)
+    except ClientError as error:  # a bucket that may not be seen still tells where it is
+        answer = error.response
+    metadata = answer["ResponseMetadata"]
+    region = metadata["HTTPHeaders"].get("x-amz-bucket-region", target.region)
+    if metadata["HTTPStatusCode"] == 404:
+        return failed(f"there is no bucket {bucket}", "correct uri", question)
+    if region != target.region:
+        advice = "copy it into a bucket there: SageMaker reads no other region's"
+        return failed(
+            f"the bucket is in {region}, the jobs are in {target.region}", advice, question
+        )
+    first = "the first job shows whether the jobs may, too"
+    try:
+        if has_files(target, folder.uri):
+            return ok(f"you may list it, and it has files; {first}", question)
+    except ClientError:
+        message = f"you may not list it, which says nothing of the jobs; {first}"
+        advice = (
+            f"`shoal plan {environment.title}` prints what account {folder.account} must allow them"
+        )
+        return Finding(question, State.UNKNOWN, message, advice)
+    return Finding(question, State.WARNING, "nothing is there yet", "ask its owner, or correct uri")

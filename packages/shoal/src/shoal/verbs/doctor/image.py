@@ -15,7 +15,7 @@ from typing import Any
 
 from shoal.aws.events import Detail, Report
 from shoal.aws.logs import LogLocation, LogTail
-from shoal.aws.target import Target
+from shoal.aws.target import Target, items
 from shoal.errors import ImageBuildError, UsageError
 from shoal.launch import recipes
 from shoal.settings.names import Names
@@ -125,9 +125,8 @@ def remove_parameters(target: Target, path: str) -> None:
     Everything else that builds leave belongs to a stack.
     """
     client = target.client("ssm")
-    pages = client.get_paginator("get_parameters_by_path").paginate(Path=path, Recursive=True)
-    for name in [parameter["Name"] for page in pages for parameter in page["Parameters"]]:
-        client.delete_parameter(Name=name)
+    for each in [*items(client, "get_parameters_by_path", "Parameters", Path=path, Recursive=True)]:
+        client.delete_parameter(Name=each["Name"])
 
 
 def built_images(environment: Environment, target: Target, root: Path) -> tuple[Image, ...]:

@@ -1,14 +1,27 @@
-"""Ask AWS whether what the section `organisation` names is there, and lets itself be used."""
+"""Ask AWS whether the account's CDK bootstrap, and what the section `organisation` names, is there,
+and lets itself be used.
+
+Training and evaluation read the code archive in the bootstrap's bucket of file assets. Its name has
+the qualifier in it, and no role has a statement for a key of that bucket. So the key's own
+policy must admit them, as the policy of `cdk bootstrap --bootstrap-customer-key` does: it admits
+everybody in the account through S3. Source: aws-cdk 2, lib/api/bootstrap/bootstrap-template.yaml.
+
+Of the conditions in a key's policy only aws:PrincipalArn of what allows is judged, and resources
+are not: there they are the key. Source: IAM user guide, "Policy evaluation logic" (a Deny wins).
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any
 
 from botocore.exceptions import ClientError
 
 from shoal.aws.stacks import describe_stack
-from shoal.aws.target import Target
+from shoal.aws.target import Target, items
 from shoal.errors import UsageError, error_code
 from shoal.settings.key_policy import organisation_key_policy
 from shoal.settings.loading.consumers import Consumer
@@ -16,7 +29,6 @@ from shoal.settings.loading.loader import environment_file
 from shoal.settings.names import Names
 from shoal.settings.settings import Environment
 from shoal.verbs.doctor.findings import Finding, State, failed, ok
-from shoal.verbs.doctor.key_policy_check import KeyPolicy, uses
 
 Mistake = tuple[str, str]
 """What is wrong, and what to do."""
@@ -154,14 +166,7 @@ def bucket_findings(target: Target, environment: Environment) -> Iterator[Findin
 def _encryption_mistakes(
     target: Target, environment: Environment, bucket: str
 ) -> Iterator[Mistake]:
-    try:
-        answer = target.client("s3").get_bucket_encryption(Bucket=bucket)
-    except ClientError as error:
-        if error_code(error) != "ServerSideEncryptionConfigurationNotFoundError":
-            raise
-        return
-    for rule in answer["ServerSideEncryptionConfiguration"]["Rules"]:
-        default = rule["ApplyServerSideEncryptionByDefault"]
+    for default in _encryptions(target, bucket):
         ours = environment.organisation.kms_key_arn
         key = default.get("KMSMasterKeyID", "aws/s3")
         if default["SSEAlgorithm"] != "AES256" and (not ours or _arn_of(target, key) != ours):
@@ -185,3 +190,175 @@ def _event_mistakes(s3: Any, environment: Environment, bucket: str) -> Iterator[
         if "EventBridgeConfiguration" not in events:
             message = f"{bucket} sends no events to EventBridge, which data.on_manifest waits for"
             yield message, "let its owner enable them"
+
+
+_READERS = ("training", "evaluation")
+
+
+def other_qualifiers(target: Target, qualifier: str) -> list[str]:
+    """Return the qualifiers of the bootstraps that Shoal does not use."""
+    listing = (target.client("ssm"), "get_parameters_by_path", "Parameters")
+    names = [
+        parameter["Name"].split("/")[2]
+        for parameter in items(*listing, Path="/cdk-bootstrap", Recursive=True)
+        if parameter["Name"].endswith("/version")
+    ]
+    return sorted(set(names) - {qualifier})
+
+
+def asset_mistakes(target: Target, environment: Environment) -> Iterator[Mistake]:
+    """Yield why the jobs could not read the code archive. Raises ClientError."""
+    bucket = Names(environment).code_bucket
+    try:
+        encryptions = _encryptions(target, bucket)
+    except ClientError as error:
+        if error_code(error) != "NoSuchBucket":
+            raise
+        message = f"its bucket {bucket} is not there, and the jobs may read their code there only"
+        yield message, "bootstrap without --bootstrap-bucket-name"
+        return
+    for each in encryptions:
+        if key := each.get("KMSMasterKeyID"):
+            yield from _key_mistakes(target, environment, key)
+
+
+def _encryptions(target: Target, bucket: str) -> list[dict[str, str]]:
+    """Return how a bucket encrypts by default; nothing where it does not. Raises ClientError."""
+    try:
+        answer = target.client("s3").get_bucket_encryption(Bucket=bucket)
+    except ClientError as error:
+        if error_code(error) != "ServerSideEncryptionConfigurationNotFoundError":
+            raise
+        return []
+    rules = answer["ServerSideEncryptionConfiguration"]["Rules"]
+    return [rule["ApplyServerSideEncryptionByDefault"] for rule in rules]
+
+
+def _key_mistakes(target: Target, environment: Environment, key: str) -> Iterator[Mistake]:
+    kms = target.client("kms")
+    arn = kms.describe_key(KeyId=key)["KeyMetadata"]["Arn"]  # `key` may be an alias
+    policy = KeyPolicy.of(kms, arn)
+    # That the account is admitted is not enough: the roles have no statement for this key.
+    readers = [Names(environment).role_arn(actor) for actor in _READERS]
+    missing = [each for each in readers if not policy.allows(Use("AWS", each, "kms:Decrypt"))]
+    if missing:
+        yield (
+            f"its bucket is encrypted with {key}, whose policy does not let {', '.join(missing)}"
+            " decrypt: no job could read its code",
+            "let the key's policy allow kms:Decrypt to everybody in the account through S3, as"
+            " that of `cdk bootstrap --bootstrap-customer-key` does, or to these roles after the"
+            " first deployment",
+        )
+
+
+Statement = dict[str, Any]
+_EQUAL = ("ArnLike", "ArnEquals", "StringLike", "StringEquals")
+
+
+@dataclass(frozen=True)
+class Use:
+    """That somebody does something with a key."""
+
+    kind: str
+    """Of the principal: AWS or Service."""
+    principal: str
+    action: str
+    role_arn: str = ""
+    """The role of the principal, an account, that does it; empty for any."""
+    roles: str = ""
+    """A pattern of such roles, none of which may be denied it."""
+
+    @property
+    def account(self) -> str:
+        """The account of the principal; empty for a service, and for everybody."""
+        return self.principal.split(":")[4] if self.principal.startswith("arn:") else ""
+
+    def is_hit_by(self, name: str) -> bool:
+        """Return whether the name of a principal in a Deny means the user, or one of them."""
+        everybody = {"*", self.principal, self.role_arn, *_account_names(self.account)}
+        return name in everybody or (bool(self.roles) and fnmatchcase(name, self.roles))
+
+
+@dataclass(frozen=True)
+class KeyPolicy:
+    """The policy of one key."""
+
+    statements: tuple[Statement, ...]
+
+    @classmethod
+    def of(cls, kms: Any, key_arn: str) -> KeyPolicy:
+        """Return that of a key, which GetKeyPolicy takes by id or ARN only. Raises ClientError."""
+        document = json.loads(kms.get_key_policy(KeyId=key_arn, PolicyName="default")["Policy"])
+        listed = document["Statement"]
+        return cls(tuple([listed] if isinstance(listed, dict) else listed))
+
+    def allows(self, use: Use) -> bool:
+        """Return whether a statement allows it to who is named there, and none always denies it."""
+        account = _account_names(use.account)
+        own = {"*", use.principal, *(account if use.principal in account else ())}
+        return any(
+            each["Effect"] == "Allow"
+            and own & _principals(each.get("Principal"), use.kind)
+            and _is_about(each, use.action)
+            and _is_for(each, use)
+            for each in self.statements
+        ) and all(each.get("Condition") for each in self.denials(use))
+
+    def denials(self, use: Use) -> Iterator[Statement]:
+        """Yield the statements that deny it, some on conditions."""
+        for each in self.statements:
+            if each["Effect"] == "Deny" and _is_about(each, use.action):
+                names = _principals(each.get("Principal", each.get("NotPrincipal")), use.kind)
+                if any(map(use.is_hit_by, names)) != ("NotPrincipal" in each):
+                    yield each
+
+
+def uses(needed: Statement, roles: str) -> Iterator[Use]:
+    """Yield what a statement allows, for each role that its conditions name; `roles` is a pattern
+    of those that an account has for it.
+    """
+    ((kind, principals),) = needed["Principal"].items()
+    named = [arn for arns in _role_conditions(needed).values() for arn in arns]
+    for principal in sorted(_texts(principals)):
+        own = [each for each in named if principal in ("*", *_account_names(each.split(":")[4]))]
+        for role in own or [""]:
+            for action in needed["Action"]:
+                yield Use(kind, principal, action, role, "" if own or kind != "AWS" else roles)
+
+
+def _account_names(account: str) -> tuple[str, ...]:
+    return (account, f"arn:aws:iam::{account}:root") if account else ()
+
+
+def _is_about(statement: Statement, action: str) -> bool:
+    patterns = _texts(statement.get("Action", statement.get("NotAction")))
+    is_named = any(fnmatchcase(action.lower(), each.lower()) for each in patterns)
+    return is_named != ("NotAction" in statement)
+
+
+def _is_for(statement: Statement, use: Use) -> bool:
+    """Return whether the conditions name the role, or some that are meant by its pattern."""
+    role = use.role_arn or use.roles
+    return not role or all(
+        any(fnmatchcase(role, each) or fnmatchcase(each, role) for each in arns)
+        for operator, arns in _role_conditions(statement).items()
+        if operator.rpartition(":")[2].removesuffix("IfExists") in _EQUAL
+    )
+
+
+def _role_conditions(statement: Statement) -> dict[str, list[str]]:
+    """Return the ARNs of roles that a statement's conditions name, by operator."""
+    return {
+        operator: sorted(_texts(value))
+        for operator, keys in statement.get("Condition", {}).items()
+        for key, value in keys.items()
+        if key.lower() == "aws:principalarn"
+    }
+
+
+def _principals(principal: Any, kind: str) -> set[str]:
+    return _texts(principal.get(kind) if isinstance(principal, dict) else principal)
+
+
+def _texts(value: Any) -> set[str]:
+    return {value} if isinstance(value, str) else set(value or ())

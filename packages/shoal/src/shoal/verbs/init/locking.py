@@ -1,4 +1,5 @@
-"""Lock what a team's repository installs: requirements.in -> requirements.txt, with hashes.
+"""Lock what a team's repository installs: requirements.in -> requirements.txt, with hashes; and
+bring along Shoal's wheels where no index has them.
 
 `python -m shoal.verbs.init.locking [FOLDER]` does it again, as `make lock` there.
 """
@@ -6,10 +7,11 @@
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 from pathlib import Path
 
-from shoal.errors import ShoalError, ToolMissingError
+from shoal.errors import ShoalError, ToolMissingError, UsageError
 from shoal.processes import output_of
 from shoal.top_level import TOP_LEVEL
 
@@ -18,6 +20,9 @@ _WHEELS = re.compile(r"^--find-links .*\n", re.MULTILINE)
 _TESTED = ("requirements.txt", "requirements-local.txt")
 _PIN = re.compile(r"^([\w.-]+)==(\S+)", re.MULTILINE)
 _TIMEOUT_S = 600.0
+WHEELS = "wheels"
+"""The folder of a team's repository."""
+_NAMES = ("shoal", "shoal_local")
 
 
 def lock(folder: Path) -> None:
@@ -51,6 +56,37 @@ def lock(folder: Path) -> None:
     head = f"# Locked from {SOURCE} by `make lock`. Do not edit.\n{wheels}"
     (folder / LOCK).write_text(head + made.read_text(encoding="utf-8"), encoding="utf-8")
     made.unlink()
+
+
+def folder_of(place: str, root: Path) -> Path | None:
+    """Return the folder that wheels come from, or None for a page or an index.
+
+    A relative place is in the repository at `root`. Raises UsageError where there is none.
+    """
+    if not place or "://" in place:
+        return None
+    if not (folder := root / place).is_dir():
+        raise UsageError(f"--wheels {folder}: there is no such folder; give one, or a page's URL")
+    return folder
+
+
+def take_wheels(source: Path, root: Path, version: str) -> None:
+    """Copy the wheels of a version into the repository at `root`; remove those of other versions.
+
+    Raises UsageError where `source` lacks one; then nothing was changed.
+    """
+    target, files = root / WHEELS, [f"{name}-{version}-py3-none-any.whl" for name in _NAMES]
+    if missing := [name for name in files if not (source / name).is_file()]:
+        advice = "name the folder that has them with --wheels"
+        raise UsageError(f"{source} has no {' and no '.join(missing)}; {advice}")
+    target.mkdir(parents=True, exist_ok=True)
+    for name in files:
+        if (source / name).resolve() != (target / name).resolve():
+            shutil.copyfile(source / name, target / name)
+    for name in _NAMES:
+        for file in target.glob(f"{name}-*.whl"):
+            if file.name not in files:
+                file.unlink()
 
 
 if __name__ == "__main__":

@@ -24,11 +24,10 @@ from shoal.aws.target import Target
 from shoal.errors import AnswerError, PromotionError, error_code
 from shoal.launch import tables
 from shoal.page.commit import archived_files, files_of, newest_commit
-from shoal.page.readings.evaluation import MAX_BYTES, Evaluation
+from shoal.page.readings.report import MAX_BYTES, Evaluation
 from shoal.repository import Repository
-from shoal.settings.loading.container_code import foreign_code_variable
 from shoal.settings.names import SEALED, Names
-from shoal.settings.sections.release import Release
+from shoal.settings.sections.release import Release, foreign_code_variable
 from shoal.settings.sections.serving import Severity
 from shoal.verbs.promote.served_code import CommittedCode, Members, members_of, mistake_in_files
 

@@ -12,9 +12,9 @@ from typing import IO, Any, cast
 from shoal.aws import model_archive
 from shoal.aws.model_archive import ArchiveError, read
 from shoal.aws.objects import object_at
-from shoal.page.readings.evaluation import Evaluation
+from shoal.page.readings.report import Evaluation
 from shoal.repository import hash_as
-from shoal.settings.loading.container_code import ENTRY_POINT
+from shoal.settings.sections.release import ENTRY_POINT
 
 CODE = "code/"
 Members = Iterable[tuple[tarfile.TarInfo, IO[bytes] | None]]

@@ -16,7 +16,7 @@ import yaml
 from shoal.aws import inventory
 from shoal.aws.cdk import TOOLKIT_STACK
 from shoal.aws.stacks import describe_stack
-from shoal.aws.target import Target
+from shoal.aws.target import Target, items
 from shoal.errors import UsageError
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.names import ENVIRONMENT_TAG
@@ -83,8 +83,8 @@ def open_session(
 
 def require_no_stack(target: Target) -> None:
     """Raise UsageError if the account has a stack that is neither the CDK's nor a proof's."""
-    pages = target.client("cloudformation").get_paginator("describe_stacks").paginate()
-    names = [stack["StackName"] for page in pages for stack in page["Stacks"]]
+    stacks = items(target.client("cloudformation"), "describe_stacks", "Stacks")
+    names = [stack["StackName"] for stack in stacks]
     others = [each for each in names if each != TOOLKIT_STACK and not _NAMES.match(each)]
     if others:
         raise UsageError(

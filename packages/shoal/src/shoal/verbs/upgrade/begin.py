@@ -17,11 +17,9 @@ from shoal.processes import Command, run
 from shoal.repository import Repository
 from shoal.settings.parsing.errors import ConfigError
 from shoal.verbs.flow import phase
-from shoal.verbs.init.answers import problems_of_wheels
-from shoal.verbs.init.locking import LOCK, SOURCE, lock
-from shoal.verbs.init.rendering import read_answers, render
-from shoal.verbs.init.wheels import WHEELS, folder_of, take_wheels
-from shoal.verbs.upgrade.migrations import order
+from shoal.verbs.init.answers import problems_of_wheels, read_answers
+from shoal.verbs.init.locking import LOCK, SOURCE, WHEELS, folder_of, lock, take_wheels
+from shoal.verbs.init.repository import render
 
 _PIN = re.compile(r"^(shoal(?:-local)?(?:\[[^\]]*\])?) *[=>]=.*$", re.MULTILINE)
 LEFT = 4
@@ -155,3 +153,8 @@ def _install(place: Workplace) -> None:
     options = ("--require-hashes", "--index-strategy", "unsafe-best-match", "-r", LOCK)
     install = (*uv, "pip", "install", "--python", place.python, *options)
     place.run(install, variables)
+
+
+def order(version: str) -> tuple[int, ...]:
+    """Return what versions are compared by; a candidate counts as its release."""
+    return tuple(map(int, re.findall(r"\d+", version)[:3]))

@@ -1,23 +1,28 @@
 """The part of an upgrade that the new version does: render, migrate, merge, compare, commit.
 
-The old version starts it as `python -m shoal.verbs.upgrade.finish ROOT`.
+The old version starts it as `python -m shoal.verbs.upgrade.finish ROOT`. A migration gives keys of
+environments' and workloads' files the names that a later version has: it edits the text, so
+comments and order stay. It stays in the table: a team may upgrade over many versions at once.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
+
+import yaml
 
 from shoal.aws.events import Event, Note
 from shoal.errors import AnswerError, CommandError, ShoalError
 from shoal.repository import Repository
+from shoal.verbs.init.answers import read_answers
 from shoal.verbs.init.locking import SOURCE, lock
-from shoal.verbs.init.rendering import read_answers, render
-from shoal.verbs.upgrade.begin import LEFT, LINKS, Workplace
+from shoal.verbs.init.repository import render
+from shoal.verbs.upgrade.begin import LEFT, LINKS, Workplace, order
 from shoal.verbs.upgrade.comparison import NOTHING, compare
-from shoal.verbs.upgrade.migrations import migrate
 
 _MAX_CHARACTERS = 10_000
 """Of a commit's message."""
@@ -126,6 +131,47 @@ def _print(event: Event) -> None:
     """Write down what the version before shows with the time of day."""
     if isinstance(event, Note):
         print(event.text, flush=True)
+
+
+ENVIRONMENTS, WORKLOADS = "environments/**/*.yaml", "training_code/*/workload.yaml"
+Migration = tuple[str, str, Callable[[str], str]]
+"""The first version that has it, which files, and what makes a file's new text of its old one."""
+
+
+def migrate(root: Path, since: str, migrations: Sequence[Migration] | None = None) -> list[str]:
+    """Apply what is newer than the version `since` at `root`; return the paths that changed."""
+    changed, table = set(), MIGRATIONS if migrations is None else migrations
+    for _, files, change in (each for each in table if order(each[0]) > order(since)):
+        for file in root.glob(files):
+            text = file.read_bytes().decode()  # line endings stay
+            if (new := change(text)) != text:
+                file.write_bytes(new.encode())
+                changed.add(file.relative_to(root).as_posix())
+    return sorted(changed)
+
+
+def rename(*path: str, to: str) -> Callable[[str], str]:
+    """Return a change that gives the key at `path` the name `to`; `*` is any key or item."""
+
+    def change(text: str) -> str:
+        for key in reversed([*_keys(yaml.compose(text, yaml.SafeLoader), path)]):
+            text = text[: key.start_mark.index] + to + text[key.end_mark.index :]
+        return text
+
+    return change
+
+
+def _keys(node: yaml.Node | None, path: Sequence[str]) -> Iterator[yaml.Node]:
+    if isinstance(node, yaml.SequenceNode) and path[0] == "*":
+        for item in node.value:
+            yield from _keys(item, path[1:])
+    for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
+        if path[0] in {"*", key.value}:
+            yield from [key] if len(path) == 1 else _keys(value, path[1:])
+
+
+MIGRATIONS: tuple[Migration, ...] = ()
+"""In the order in which they are applied."""
 
 
 if __name__ == "__main__":

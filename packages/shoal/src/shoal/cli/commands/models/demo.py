@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from shoal.cli.answers import Verdict, answers, exit_as, tell
-from shoal.cli.interrupts import ENDS, interrupted_once
-from shoal.cli.options import strategy_option
+from shoal.cli.endings import ENDS, interrupted_once
+from shoal.cli.options import enforce_iam_option, parameter_option, strategy_option
 from shoal.cli.view import open_view
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.parsing.errors import one_line
@@ -28,19 +28,8 @@ from shoal.verbs.workspace import Workspace
     type=click.Path(path_type=Path, file_okay=False),
     help="Where the report goes (demo-out).",
 )
-@click.option(
-    "--parameter",
-    "-p",
-    "parameters",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="A pipeline parameter; may be repeated.",
-)
-@click.option(
-    "--enforce-iam",
-    is_flag=True,
-    help="Refuse what the policies of a caller's role do not allow, as AWS does.",
-)
+@parameter_option
+@enforce_iam_option
 @click.pass_obj
 @answers(
     output=str,

@@ -15,24 +15,21 @@ from shoal.aws.events import Planned
 from shoal.aws.execution import Execution
 from shoal.aws.logs import LogTail, location_of
 from shoal.aws.registry import APPROVED
-from shoal.cli.answers import Verdict, answers, is_json, tell
-from shoal.cli.columns import columns
-from shoal.cli.options import environment_argument, local_option, session_command
+from shoal.cli.answers import Verdict, answers, columns, is_json, tell
+from shoal.cli.options import environment_argument, local_option, parameter_option, session_command
 from shoal.cli.view import open_view
 from shoal.errors import AWS_ERRORS, NotFoundError, ShoalError, UsageError, refusal
 from shoal.page.history import with_others
 from shoal.page.kept import keep
 from shoal.page.look import Look
 from shoal.page.readings.cause import rank_of
-from shoal.page.readings.gates import gates_of
-from shoal.page.readings.report import package_of
-from shoal.page.readings.resources import instances_of
-from shoal.page.readings.waits import got
+from shoal.page.readings.report import gates_of, package_of
+from shoal.page.readings.resources import got, instances_of
 from shoal.page.record import checkpoint_of, record
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.parsing.errors import one_line
 from shoal.verbs.dataset import require_uploaded
-from shoal.verbs.doctor.quota_check import refuse_short
+from shoal.verbs.doctor.capacity_check import refuse_short
 from shoal.verbs.follow import Follower
 from shoal.verbs.parameters import check_declared, check_values, parse_parameters
 from shoal.verbs.workspace import Session, Workspace
@@ -51,14 +48,7 @@ _followed = answers(
 @click.command()
 @environment_argument
 @local_option
-@click.option(
-    "--parameter",
-    "-p",
-    "parameters",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="A pipeline parameter; may be repeated.",
-)
+@parameter_option
 @click.option(
     "--follow", is_flag=True, help="Stay until the execution has ended. Ctrl-C leaves it running."
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -12,18 +13,23 @@ from shoal.aws import registry
 from shoal.aws.registry import APPROVED, REJECTED
 from shoal.cli.answers import answers, tell
 from shoal.cli.options import local_option, session_command
-from shoal.cli.release_message import message_of
 from shoal.errors import DisagreementError, NotFoundError, PromotionError, UsageError
 from shoal.settings.loading.loader import environment_names, load_workloads
 from shoal.settings.loading.workload import load_workload, workload_folder
 from shoal.settings.names import Names
+from shoal.settings.parsing.errors import one_line
+from shoal.settings.sections.release import Release
 from shoal.settings.sections.smoke_test import Accept
 from shoal.settings.settings import Environment
 from shoal.verbs import invoke
 from shoal.verbs.promote.promotion import Verification
-from shoal.verbs.promote.promotion_path import PromotionStep, package_arn, release_targets
+from shoal.verbs.promote.promotion_path import (
+    PromotionStep,
+    package_arn,
+    release_targets,
+    smoke_result,
+)
 from shoal.verbs.promote.release_status import Answer, compare
-from shoal.verbs.promote.smoke_result import smoke_result
 from shoal.verbs.workspace import Session, Workspace
 
 _MARKS = {True: "ok      ", False: "DIFFERS ", None: "unknown "}
@@ -197,3 +203,40 @@ def _print(environment: Environment, found: Sequence[Answer]) -> None:
             **asdict(answer), environment=environment.name, workload=environment.workload
         )
         tell(f"  {_MARKS[answer.agrees]}{answer.question}: {answer.message}", answers=[told])
+
+
+def message_of(release: Release, source: str, destination: str) -> str:
+    """Return the message of the commit that pins a release, which is also the text of its pull
+    request: a title, an empty line, and Markdown.
+    """
+    group, _, version = release.version.rpartition("/")
+    version_id = release.model_data_version_id
+    metrics = ", ".join(f"{name} {value:g}" for name, value in release.metrics.items()) or "none"
+    rows = {
+        "model package": release.model_package_arn,
+        "evaluation": metrics,
+        "approved by": f"{release.approved_by} at {release.approved_at}",
+        "model data": release.model_data_url + (f" (version {version_id})" if version_id else ""),
+        "sha256 of the model data": release.model_data_sha256,
+        "image": f"{release.image_uri}@{release.image_digest}",
+        "sha256 of the pipeline definition": release.definition_sha256,
+        "code": release.code_commit,
+    }
+    read = (
+        f"A deployment of {destination} brings the archive into its own bucket, if it has these"
+        " bytes; `git revert` takes the release back."
+    )
+    table = "\n".join(f"| {what} | {_cell(value)} |" for what, value in rows.items())
+    return f"""Promote {group} version {version} from {source} to {destination}
+
+| | |
+| --- | --- |
+{table}
+
+`shoal promote` looked at each of these when it made this commit. {read}"""
+
+
+def _cell(value: str) -> str:
+    """Return text from outside as one cell: no line, column, mention or tag of its own."""
+    text = one_line(value).replace("|", "\\|").replace("<", "&lt;")
+    return re.sub(r"@(?=[A-Za-z])", "@\u200b", text)

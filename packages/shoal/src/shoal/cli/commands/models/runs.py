@@ -8,8 +8,7 @@ from typing import Any
 
 import click
 
-from shoal.cli.answers import Verdict, answers, is_json, tell
-from shoal.cli.columns import columns
+from shoal.cli.answers import Verdict, answers, columns, is_json, tell
 from shoal.cli.options import session_command
 from shoal.page import history
 from shoal.page.kept import keep

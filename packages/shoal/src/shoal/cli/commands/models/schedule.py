@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import click
 
-from shoal.cli.answers import answers, tell
-from shoal.cli.columns import columns
+from shoal.cli.answers import answers, columns, tell
 from shoal.cli.options import session_command
 from shoal.settings.loading.loader import environment_file
 from shoal.verbs.destroy.schedules import LiveSchedule, Schedules

@@ -1,4 +1,6 @@
-"""`shoal check`: what is wrong with the files that people write, and what soon will be."""
+"""`shoal check` and `shoal chain`: what is wrong with the files that people write, and what soon
+will be; and the order in which their environments are deployed.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from pathlib import Path
 import click
 
 from shoal.cli.answers import answers, is_json, tell
-from shoal.cli.exit_codes import USAGE
+from shoal.cli.endings import USAGE
 from shoal.cli.options import name_of
 from shoal.errors import UsageError
 from shoal.launch.errors import Risk
@@ -38,6 +40,8 @@ from shoal.settings.loading.workload import (
 from shoal.settings.parsing.errors import ConfigError
 from shoal.settings.settings import Environment
 from shoal.verbs.dataset import upload_notices
+from shoal.verbs.promote.chain import chain as links_of
+from shoal.verbs.promote.chain import workflow
 from shoal.verbs.workspace import Workspace
 
 _MARKS = ("may fail", "warning", "notice")
@@ -152,3 +156,21 @@ def _titles(environments: list[Environment], right: list[Environment]) -> str:
     is_whole = {name: count == all_counts[name] for name, count in counts.items()}
     titles = [each.name if is_whole[each.name] else each.title for each in environments]
     return ", ".join(dict.fromkeys(titles))
+
+
+@click.command()
+@click.option("--github", "host", flag_value="github", help="Print .github/workflows/deploy.yml.")
+@click.option("--gitlab", "host", flag_value="gitlab", help="Print a child pipeline of GitLab's.")
+@click.pass_obj
+@answers(environments=list[dict[str, str]], workflow=str)
+def chain(workspace: Workspace, host: str | None) -> None:
+    """Print the environments, each after the one that it takes releases from."""
+    links = links_of(workspace.root)
+    tell(environments=[link.facts for link in links])
+    if host:
+        text = workflow(links, host)
+        tell(text.rstrip(), workflow=text)
+        return
+    for link in links:
+        after = f"after {link.after}" if link.after else "first"
+        tell(f"{link.environment:16} account {link.account}, {link.region}, {after}")

@@ -1,4 +1,6 @@
-"""`shoal synth | deploy | diff`: an environment's stacks, with the CDK CLI."""
+"""`shoal synth | deploy | diff | image`: an environment's stacks, with the CDK CLI, and the images
+that they need.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +12,10 @@ import click
 from shoal.aws import inventory, serving
 from shoal.aws.stacks import status_of_stack
 from shoal.cli.answers import answers, tell
-from shoal.cli.options import whole_command
-from shoal.cli.view import View, open_view
-from shoal.errors import AWS_ERRORS, CommandError, DisagreementError, refusal
+from shoal.cli.options import session_command, whole_command
+from shoal.cli.view import open_view
+from shoal.errors import AWS_ERRORS, CommandError, DisagreementError, UsageError, refusal
+from shoal.launch import recipes
 from shoal.settings.loading.loader import environment_file, load_workloads, places
 from shoal.settings.sections.serving import timeout_s
 from shoal.verbs.build_images import build_missing
@@ -56,7 +59,8 @@ def deploy(session: Session, check: bool) -> None:
     if check:
         tell(f"nothing refuses a deployment of {session.title}")
         return
-    with deploying(session) as view:
+    # What goes on is said below the view, which overwrites what is printed while it is drawn.
+    with reporting_unfinished_work(session), open_view() as view:
         cdk = session.prepared(view)
         session.stacks(view).settle()
         build_missing(session, cdk, view, meanwhile=True)
@@ -82,15 +86,6 @@ def _report_unlisted(session: Session) -> None:
 
 def _warn(notice: str) -> None:
     tell(notice, err=True, notices=[notice])
-
-
-@contextmanager
-def deploying(session: Session) -> Iterator[View]:
-    """Yield the view of a deployment; what goes on without it is said below the view, which
-    overwrites what is printed while it is drawn.
-    """
-    with reporting_unfinished_work(session), open_view() as view:
-        yield view
 
 
 @contextmanager
@@ -173,3 +168,32 @@ def diff(session: Session) -> None:
             " changes that"
         )
     tell("no differences", differs=False, differences="")
+
+
+@click.group()
+def image() -> None:
+    """The container images that an environment builds for itself.
+
+    Their settings are training.build_image and endpoint.build_image.
+    """
+
+
+@image.command()
+@session_command
+@answers(images=list[str])
+def build(session: Session) -> None:
+    """Deploy ENV's image stack, build its recipes with CodeBuild, and wait.
+
+    `shoal deploy` does so too. Nothing is built twice. The emulator has no Docker: it runs the
+    program of an image that serves, and refuses others.
+    """
+    if not session.environment.built_images:
+        raise UsageError(
+            f"environment {session.title} builds no image; name a recipe in training.build_image"
+            f" ({', '.join(recipes.names(serves=False))}) or endpoint.build_image"
+            f" ({', '.join(recipes.names(serves=True))})"
+        )
+    with open_view() as view:
+        uris = build_missing(session, session.prepared(view), view)
+    for uri in uris:
+        tell(f"built: {uri}", images=[uri])

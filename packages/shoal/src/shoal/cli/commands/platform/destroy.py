@@ -15,7 +15,7 @@ from shoal.cli.view import open_view
 from shoal.errors import LeftBehindError, UsageError
 from shoal.settings.loading.loader import workloads_of
 from shoal.verbs.build_images import serve_from
-from shoal.verbs.destroy.sweep import Swept, sweep
+from shoal.verbs.destroy.leftovers import Swept, sweep
 from shoal.verbs.flow import phase
 from shoal.verbs.workspace import Session, Workspace
 
@@ -84,8 +84,8 @@ def destroy(
         tell(f"kept on purpose: {line}", kept=[line])
     destroyed.raise_if_left()
     nothing = "nothing else" if destroyed.retained else "nothing"
-    prefixes = _prefixes(session)
-    tell(f"destroyed: {nothing} named {', '.join(prefixes)} is left", destroyed=[*prefixes])
+    prefixes = [*dict.fromkeys(each.names.prefix for each in (session, *session.each))]
+    tell(f"destroyed: {nothing} named {', '.join(prefixes)} is left", destroyed=prefixes)
     if session.names.is_one_of_several:
         kept = f"everything else of {environment}, which its other workloads use"
         tell(f"left: {kept}", kept=[kept])
@@ -100,11 +100,6 @@ def _open(workspace: Workspace, environment: str, workload: str | None, local: b
         names = inventory.names_of(whole.names, workload)
         return replace(whole, environment=names.environment, views=())
     return workspace.open(environment, local, workload)  # says which there are
-
-
-def _prefixes(session: Session) -> tuple[str, ...]:
-    names = [session.names, *(each.names for each in session.each)]
-    return tuple(dict.fromkeys(each.prefix for each in names))
 
 
 def _destroy_serving(session: Session) -> None:

@@ -10,6 +10,7 @@ import click
 
 from shoal.aws.target import local_access_key, loopback_variables
 from shoal.cli.answers import answers, tell
+from shoal.cli.options import enforce_iam_option
 from shoal.errors import UsageError
 from shoal.settings.external_data import every_external_folder
 from shoal.settings.loading.loader import load_workloads
@@ -35,11 +36,7 @@ def local() -> None:
 
 @local.command()
 @click.argument("names", metavar="[ENV]...", nargs=-1)
-@click.option(
-    "--enforce-iam",
-    is_flag=True,
-    help="Refuse what the policies of a caller's role do not allow, as AWS does.",
-)
+@enforce_iam_option
 @click.option(
     "--hosting-speed",
     type=click.FloatRange(1, 3600),

@@ -12,8 +12,7 @@ from typing import Any
 
 import click
 
-from shoal.cli.answers import answers, tell
-from shoal.cli.columns import columns
+from shoal.cli.answers import answers, columns, tell
 from shoal.cli.options import environment_argument, strategy_option
 from shoal.costs.plan import Bill, Plan, Room, Run, Stack, shared_plan
 from shoal.costs.plan import plan as make_plan

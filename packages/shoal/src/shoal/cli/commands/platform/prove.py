@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import click
 
 from shoal.cli.answers import answers, exit_as, tell
-from shoal.cli.interrupts import ENDS, interrupted_once
+from shoal.cli.endings import ENDS, interrupted_once
 from shoal.cli.options import local_option
 from shoal.cli.view import open_view
 from shoal.repository import Repository
@@ -17,8 +17,7 @@ from shoal.settings.parsing.errors import one_line
 from shoal.verbs.demo import exclusive
 from shoal.verbs.flow import Outcome
 from shoal.verbs.prove.disposable import REGIONS, new_name, open_session
-from shoal.verbs.prove.proof import Proof
-from shoal.verbs.prove.report import PAGE, REPORT, proven, report_of, stamped
+from shoal.verbs.prove.proof import PAGE, REPORT, Proof, proven, report_of, stamped
 from shoal.verbs.workspace import Workspace
 
 

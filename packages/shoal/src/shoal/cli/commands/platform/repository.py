@@ -1,4 +1,6 @@
-"""`shoal init`: asks what is not given, where there is a terminal, and says what comes next."""
+"""`shoal init` and `shoal upgrade`: the repository of a team, which this version writes or goes
+over to. `init` asks what is not given, where there is a terminal, and says what comes next.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,11 @@ from typing import Any
 import click
 
 from shoal.cli.answers import answers, tell
-from shoal.cli.exit_codes import FAILED
+from shoal.cli.endings import FAILED
+from shoal.cli.view import open_view
 from shoal.verbs.init.answers import CI, KINDS, answers_of
+from shoal.verbs.upgrade import begin
+from shoal.verbs.workspace import Workspace
 
 _PLACEHOLDER = "111122223333"
 _PLACES = {"dev": _PLACEHOLDER, "staging": "", "prod": ""}
@@ -79,3 +84,28 @@ def _answer(question: str, given: str | None, default: str, among: Sequence[str]
         return default if given is None else given
     kind = click.Choice(among) if among else None
     return str(click.prompt(question, default=default, type=kind, show_default=bool(default)))
+
+
+@click.command()
+@click.option("--to", metavar="VERSION", help="Left out, the newest that an index has.")
+@click.option(
+    "--wheels",
+    metavar="PLACE",
+    help="A folder, which is copied from, or a page with Shoal's wheels.",
+)
+@click.pass_obj
+@answers(is_done=bool)
+def upgrade(workspace: Workspace, to: str | None, wheels: str | None) -> None:
+    """Go over to another version of Shoal, in one commit on a branch.
+
+    Merges what changed in the template, renames keys, locks, and says what a deployment would
+    change. The checkout and .venv stay as they are. With conflicts the branch is checked out.
+    """
+    if wheels and Path(wheels).is_dir():
+        wheels = str(Path(wheels).absolute())
+    with open_view() as view:
+        place = begin.Workplace(workspace.root, workspace.environ, view)
+        is_done = begin.upgrade(place, to, wheels)
+    tell(is_done=is_done)
+    if not is_done:
+        raise click.exceptions.Exit(FAILED)

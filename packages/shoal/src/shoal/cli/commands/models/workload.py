@@ -1,11 +1,18 @@
-"""`shoal new`: a workload that runs, to put one's own model into."""
+"""`shoal new` and `shoal data upload`: a workload that runs, to put one's own model into, and its
+dataset, where an environment's pipeline reads it.
+"""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import click
 
 from shoal.cli.answers import answers, tell
+from shoal.cli.options import session_command
+from shoal.cli.view import open_view
 from shoal.errors import UsageError
+from shoal.verbs import dataset
 from shoal.verbs.new_workload import (
     DEFAULT_FRAMEWORK,
     FRAMEWORKS,
@@ -13,7 +20,7 @@ from shoal.verbs.new_workload import (
     TRAINERS,
     write_workload,
 )
-from shoal.verbs.workspace import Workspace
+from shoal.verbs.workspace import Session, Workspace
 
 
 @click.command()
@@ -64,3 +71,29 @@ def new(
     for command, purpose in steps.items():
         tell(f"  {command:{width}}  {purpose}", next=[command])
     tell(f"to run it beside others: `{name}: {{}}` below `workloads` in an environment's file")
+
+
+@click.group()
+def data() -> None:
+    """The dataset of an environment."""
+
+
+@data.command()
+@session_command
+@click.option(
+    "--from",
+    "folder",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    metavar="FOLDER",
+    help="Upload what is in FOLDER/CHANNEL/ of each channel instead.",
+)
+@answers(uploaded=int)
+def upload(session: Session, folder: Path | None) -> None:
+    """Upload the dataset of ENV's workload, as its script `prepare` writes it; files that are there
+    already stay.
+    """
+    with open_view() as view:
+        count = dataset.upload_workload(
+            session.target, session.environment, session.workspace.root, view, folder
+        )
+    tell(uploaded=count)

@@ -1,8 +1,13 @@
-"""The build arguments of a recipe, from the tables of `shoal.launch`, and its command."""
+"""Recipes of container images: their build arguments, from the tables of `shoal.launch`, and the
+command that builds one.
+
+`python -m shoal.images [NAME [REGION [WORKLOAD]]]` lists the recipes, or prints that command.
+"""
 
 from __future__ import annotations
 
 import shlex
+import sys
 from pathlib import Path
 
 from shoal.launch.recipes import (
@@ -60,3 +65,22 @@ def build_command(
             str(place.relative_to(root) if place.is_relative_to(root) else place),
         ]
     )
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command; the exit code is 0 fine, 2 wrong usage."""
+    if not arguments:
+        print("\n".join(names()))
+        return 0
+    name, region = (*arguments, "us-east-1")[:2]
+    workload = arguments[2] if len(arguments) > 2 else None
+    try:
+        print(build_command(name, region, local_tag(name), workload))
+    except UnknownRecipeError as error:
+        print(f"images: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,5 +1,6 @@
 """A Lambda function from a folder of `packages/shoal/src/shoal/functions/`, with its own name, log
-group and role."""
+group and role.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from shoal.constructs.roles.actor_role import ActorRole
 from shoal.settings.names import Names
 from shoal.settings.parsing.plain_files import require_plain
 
-FUNCTIONS = Path(__file__).resolve().parents[2] / "functions"
+FUNCTIONS = Path(__file__).resolve().parents[1] / "functions"
 """The library's own folder of functions, wherever the app's checkout is."""
 
 
@@ -47,7 +48,8 @@ class PythonFunction(Construct):
         self.role = ActorRole(
             self, "Role", names=names, actor=purpose, service="lambda", description=description
         )
-        group = f"/aws/lambda/{names.function(purpose)}"
+        name = names.function(purpose)
+        group = f"/aws/lambda/{name}"
         log_group = logs.LogGroup(
             self,
             "Log",
@@ -55,17 +57,12 @@ class PythonFunction(Construct):
             retention=logs.RetentionDays.THREE_MONTHS,
             removal_policy=cdk.RemovalPolicy.DESTROY,
         )
-        self.role.allow_part(
-            "own-log",
-            log_group=f"/aws/lambda/{names.function(purpose)}",
-            owner="function",
-            service="Lambda",
-        )
+        self.role.allow_part("own-log", log_group=group, owner="function", service="Lambda")
         with _code(FUNCTIONS / folder, files or {}) as code:
             self.function = lambda_.Function(
                 self,
                 "Function",
-                function_name=names.function(purpose),
+                function_name=name,
                 description=description,
                 runtime=lambda_.Runtime.PYTHON_3_12,
                 handler=f"{module}.handler",

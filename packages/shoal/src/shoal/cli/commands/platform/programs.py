@@ -1,0 +1,59 @@
+"""`shoal mcp` and `shoal schema`: verbs as the tools of an agent, and the declared forms of what
+they print with `--json`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+import click
+
+from shoal.cli.answers import answers, group_of_all, schema_of, tell, verbs
+from shoal.errors import ToolMissingError
+from shoal.verbs.workspace import Workspace
+
+
+@click.command()
+@click.option(
+    "--allow-writes",
+    "account",
+    metavar="ACCOUNT_ID",
+    help="Also offer verbs that change something, for environments of this account.",
+)
+@click.pass_obj
+def mcp(workspace: Workspace, account: str | None) -> None:
+    """Answer an agent's calls of verbs, over MCP.
+
+    It speaks on stdin and stdout, changes nothing without --allow-writes, and never approves,
+    promotes or destroys.
+    """
+    if account is not None and not re.fullmatch("[0-9]{12}", account):
+        raise click.UsageError(f"{account!r} is not an account id, which has twelve digits")
+    try:
+        from shoal.cli.agent import server_of
+    except ImportError as error:
+        raise ToolMissingError(f"{error}; install it: `pip install 'shoal[mcp]'`") from error
+    commands = dict(verbs(group_of_all()))
+    server_of(workspace, commands, account).run("stdio")
+
+
+@click.command()
+@click.argument("verb", metavar="[VERB]...", nargs=-1)
+@answers(schemas=dict[str, dict[str, object]])
+def schema(verb: tuple[str, ...]) -> None:
+    """Print the schemas of what verbs print with --json.
+
+    Of VERB, such as `schedule list`, only that one. A verb that fails prints that of `error`.
+    """
+    name, schemas = (
+        "-".join(verb),
+        {"error": schema_of(1, {"error": dict[str, str | int]}, False, "error")},
+    )
+    for each, command in verbs(group_of_all()):
+        if declared := getattr(command.callback, "schema", None):
+            schemas[each] = declared(each)
+    if name and name not in schemas:
+        raise click.UsageError(f"no schema of {name}; there are: {', '.join(schemas)}")
+    chosen = {name: schemas[name]} if name else schemas
+    tell(json.dumps(chosen, indent=2), schemas=chosen)

@@ -1,1 +1,0 @@
-"""Lambda functions of Python files."""

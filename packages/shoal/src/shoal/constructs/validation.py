@@ -1,0 +1,342 @@
+"""Our own rules on templates as CloudFormation gets them, for mistakes that its schema, cfn-lint
+and cdk-nag accept.
+
+- Security groups: what a group allows itself it must allow both ways, and nothing may come in from
+  everywhere. EFA's traffic needs both directions, and the CDK drops the egress rule where all
+  outbound traffic is allowed (SageMaker developer guide, "Give training jobs access to resources in
+  your VPC"; github.com/aws/aws-ofi-nccl, issue 663).
+- FSx for Lustre: combinations that Amazon FSx refuses after minutes (Amazon FSx API reference,
+  CreateFileSystem, CreateFileSystemLustreConfiguration and CreateDataRepositoryAssociation).
+- Schedule expressions, which CloudFormation checks only when it creates them.
+- Roles: a service may assume one only on behalf of an account, and a role is passed by its name to
+  one service.
+- SageMaker pipelines: their names, and whether the network of their training jobs carries EFA.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shoal.constructs.data.lustre_file_system import LUSTRE_VERSION
+from shoal.settings.parsing.schedule_expressions import mistakes_in
+from shoal.settings.sections.file_system import SMALLEST_GIB, STEP_GIB, THROUGHPUTS
+
+Template = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One broken rule, on one resource."""
+
+    rule: str
+    logical_id: str
+    text: str
+    """What is wrong, and what to do."""
+
+
+Rule = Callable[[Template], Iterator[Finding]]
+
+
+def resources(template: Template, *types: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield logical id and properties of each resource of these types."""
+    for logical_id, resource in template.get("Resources", {}).items():
+        if resource["Type"] in types:
+            yield logical_id, resource.get("Properties", {})
+
+
+def as_list(value: Any) -> list[Any]:
+    """Return a policy's field, which may be one value or several, as a list."""
+    return value if isinstance(value, list) else [value]
+
+
+BOTH_WAYS = "SHOAL-SecurityGroupSelfRules"
+NOT_FROM_EVERYWHERE = "SHOAL-SecurityGroupOpen"
+ALL_TRAFFIC = ("-1", None, None)
+_EVERYWHERE = {"0.0.0.0/0", "::/0"}
+# Type of a rule by itself, the property of a group with rules in it, the property that names the
+# other group.
+_INGRESS = ("AWS::EC2::SecurityGroupIngress", "SecurityGroupIngress", "SourceSecurityGroupId")
+_EGRESS = ("AWS::EC2::SecurityGroupEgress", "SecurityGroupEgress", "DestinationSecurityGroupId")
+
+Ports = tuple[Any, Any, Any]
+"""Protocol, first and last port; the ports are None for all traffic."""
+
+
+def check_security_groups(template: Template) -> Iterator[Finding]:
+    """Yield every broken rule of the template's security groups."""
+    inwards, outwards = self_rules(template, _INGRESS), self_rules(template, _EGRESS)
+    for group in sorted({*inwards, *outwards}):
+        for ports in sorted(inwards.get(group, set()) ^ outwards.get(group, set()), key=str):
+            missing = "egress" if ports in inwards.get(group, set()) else "ingress"
+            text = (
+                f"the group allows itself {_ports_text(ports)} one way only; add the {missing} rule"
+                " that names the group itself"
+            )
+            yield Finding(BOTH_WAYS, group, text)
+    for logical_id, rule in _rules(template, _INGRESS):
+        if _EVERYWHERE & {rule.get("CidrIp"), rule.get("CidrIpv6")}:
+            yield Finding(
+                NOT_FROM_EVERYWHERE,
+                logical_id,
+                "lets traffic in from every address; name a range or a group",
+            )
+
+
+def carries_efa(template: Template, group: str) -> bool:
+    """Return whether the group (a logical id) allows itself all traffic, both ways."""
+    return all(
+        ALL_TRAFFIC in self_rules(template, kind).get(group, set()) for kind in (_INGRESS, _EGRESS)
+    )
+
+
+def self_rules(template: Template, kind: tuple[str, str, str]) -> dict[str, set[Ports]]:
+    """Return what each group, by its logical id, allows itself in one direction."""
+    rules: dict[str, set[Ports]] = {}
+    for _, rule in _rules(template, kind):
+        group = _group(rule.get("GroupId"))
+        if group and group == _group(rule.get(kind[2])):
+            rules.setdefault(group, set()).add(_ports(rule))
+    return rules
+
+
+def _rules(
+    template: Template, kind: tuple[str, str, str]
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield every rule of one direction, with the logical id of its resource."""
+    yield from resources(template, kind[0])
+    for group, properties in resources(template, "AWS::EC2::SecurityGroup"):
+        for rule in properties.get(kind[1], ()):
+            yield group, {"GroupId": {"Ref": group}, **rule}
+
+
+def _ports(rule: Mapping[str, Any]) -> Ports:
+    protocol = str(rule["IpProtocol"])
+    return ALL_TRAFFIC if protocol == "-1" else (protocol, rule.get("FromPort"), rule.get("ToPort"))
+
+
+def _group(reference: Any) -> str | None:
+    """Return the logical id of the group that `Ref` or `Fn::GetAtt` means; None for groups of other
+    stacks.
+    """
+    if isinstance(reference, Mapping):
+        target = reference.get("Ref") or reference.get("Fn::GetAtt")
+        return str(target[0] if isinstance(target, list) else target) if target else None
+    return None
+
+
+def _ports_text(ports: Ports) -> str:
+    if ports == ALL_TRAFFIC:
+        return "all traffic"
+    return f"{ports[0]} {json.dumps(ports[1])} to {json.dumps(ports[2])}"
+
+
+COMBINATION = "SHOAL-FileSystemCombination"
+NO_DELETIONS = "SHOAL-FileSystemDeletions"
+
+
+def check_file_systems(template: Template) -> Iterator[Finding]:
+    """Yield every broken rule of the template's file systems and their associations."""
+    for logical_id, properties in resources(template, "AWS::FSx::FileSystem"):
+        yield from (Finding(COMBINATION, logical_id, text) for text in _mistakes(properties))
+    for logical_id, properties in resources(template, "AWS::FSx::DataRepositoryAssociation"):
+        events = properties.get("S3", {}).get("AutoExportPolicy", {}).get("Events", [])
+        if "DELETED" in events:
+            yield Finding(
+                NO_DELETIONS,
+                logical_id,
+                "carries deletions to the bucket, where the data of record is; export NEW and"
+                " CHANGED only",
+            )
+
+
+def _mistakes(properties: Mapping[str, Any]) -> Iterator[str]:
+    lustre = properties.get("LustreConfiguration", {})
+    kind, throughput = lustre.get("DeploymentType"), lustre.get("PerUnitStorageThroughput")
+    capacity, version = properties.get("StorageCapacity"), properties.get("FileSystemTypeVersion")
+    if kind not in ("SCRATCH_2", "PERSISTENT_2"):
+        yield f"DeploymentType is {kind}; use SCRATCH_2 or PERSISTENT_2"
+    if not isinstance(capacity, int) or (capacity != SMALLEST_GIB and capacity % STEP_GIB):
+        yield f"StorageCapacity is {capacity}; use {SMALLEST_GIB} or a multiple of {STEP_GIB}"
+    if kind == "SCRATCH_2" and throughput is not None:
+        yield f"PerUnitStorageThroughput is {throughput}; SCRATCH_2 takes none"
+    if kind == "PERSISTENT_2" and throughput not in THROUGHPUTS:
+        some = ", ".join(map(str, THROUGHPUTS))
+        yield f"PerUnitStorageThroughput is {throughput}; PERSISTENT_2 needs one of {some}"
+    if version != LUSTRE_VERSION:
+        yield (
+            f"FileSystemTypeVersion is {version}; the default cannot have associations, use"
+            f" {LUSTRE_VERSION}"
+        )
+    if len(properties.get("SubnetIds", [])) != 1:
+        yield "SubnetIds must be exactly one subnet, in the training nodes' availability zone"
+
+
+EXPRESSION = "SHOAL-ScheduleExpression"
+_SCHEDULED = {"AWS::Events::Rule": False, "AWS::Scheduler::Schedule": True}
+"""Type -> whether it takes at(...)."""
+
+
+def check_schedules(template: Template) -> Iterator[Finding]:
+    """Yield every invalid schedule expression of the template."""
+    for resource_type, takes_at in _SCHEDULED.items():
+        for logical_id, properties in resources(template, resource_type):
+            expression = properties.get("ScheduleExpression")
+            if isinstance(expression, str):
+                for mistake in mistakes_in(expression, takes_at=takes_at):
+                    yield Finding(EXPRESSION, logical_id, f"{expression}: {mistake}")
+
+
+TRUST = "SHOAL-RoleTrust"
+PASS = "SHOAL-PassRole"  # noqa: S105 - the name of a rule
+_ACCOUNT_KEY = "aws:SourceAccount"
+
+
+def check_roles(template: Template) -> Iterator[Finding]:
+    """Yield every broken rule of the template's roles and policies."""
+    for logical_id, properties in resources(template, "AWS::IAM::Role"):
+        for statement in as_list(properties["AssumeRolePolicyDocument"]["Statement"]):
+            yield from (Finding(TRUST, logical_id, text) for text in _trust_mistakes(statement))
+    for logical_id, document in _documents(template):
+        for statement in as_list(document["Statement"]):
+            yield from (Finding(PASS, logical_id, text) for text in _pass_mistakes(statement))
+
+
+def _documents(template: Template) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield every identity policy with the logical id of its resource: separate policies, and those
+    inside a role.
+    """
+    for logical_id, properties in resources(
+        template, "AWS::IAM::Policy", "AWS::IAM::ManagedPolicy"
+    ):
+        yield logical_id, properties["PolicyDocument"]
+    for logical_id, properties in resources(template, "AWS::IAM::Role"):
+        for policy in properties.get("Policies", []):
+            yield logical_id, policy["PolicyDocument"]
+
+
+def _trust_mistakes(statement: Mapping[str, Any]) -> Iterator[str]:
+    if statement["Effect"] != "Allow":
+        return
+    principal = statement.get("Principal", {})
+    named = principal if isinstance(principal, Mapping) else {"AWS": principal}
+    if "*" in as_list(named.get("AWS", [])):
+        yield "anybody may assume it; name who may"
+    if "Service" in named and _ACCOUNT_KEY not in json.dumps(statement.get("Condition", {})):
+        yield f"any account's service may assume it; add a condition on {_ACCOUNT_KEY}"
+
+
+def _pass_mistakes(statement: Mapping[str, Any]) -> Iterator[str]:
+    actions = {str(action).lower() for action in as_list(statement.get("Action", []))}
+    if statement["Effect"] != "Allow" or not actions & {"iam:passrole", "iam:*", "*"}:
+        return
+    if "*" in json.dumps(statement.get("Resource")):
+        yield "passes roles by a pattern; name each role"
+    if "iam:PassedToService" not in json.dumps(statement.get("Condition", {})):
+        yield "passes roles to any service; add a condition on iam:PassedToService"
+
+
+PIPELINE_NAME = "SHOAL-PipelineName"
+TRAINING_NETWORK = "SHOAL-TrainingNetwork"
+# SageMaker lower-cases pipeline ARNs: a name in mixed case never matches in IAM and EventBridge.
+# botocore, sagemaker PipelineName.
+_PIPELINE = re.compile(r"[a-z0-9](-*[a-z0-9]){0,255}")
+_NOT_ALL_TRAFFIC = (
+    "no security group of its jobs allows itself all traffic both ways, which EFA needs"
+)
+_TRAINS = re.compile(r"\bType\W+(Training|Tuning)\b")
+_GROUP_ID = re.compile(r"\bsg-[0-9a-f]{8,17}\b")
+
+
+def check_pipelines(template: Template) -> Iterator[Finding]:
+    """Yield names of pipelines that would not match their own ARN."""
+    for logical_id, properties in resources(template, "AWS::SageMaker::Pipeline"):
+        name = properties.get("PipelineName", "")
+        if not isinstance(name, str) or not _PIPELINE.fullmatch(name):
+            yield Finding(
+                PIPELINE_NAME,
+                logical_id,
+                f"{name}: use lower-case letters, digits and single hyphens, at most 256",
+            )
+
+
+def check_network(templates: Mapping[str, Template]) -> Iterator[tuple[str, Finding]]:
+    """Yield pipelines whose steps use security groups of which none carries EFA, with the paths of
+    their templates; `templates` are all of one stage, by path.
+
+    A group that exists already, named by its id, cannot be seen from here. Where there is one, it
+    may be that of the training nodes.
+    """
+    exported = dict(each for template in templates.values() for each in _exported(template))
+    for path, template in templates.items():
+        for logical_id, properties in resources(template, "AWS::SageMaker::Pipeline"):
+            imports = map(str, _arguments(properties, "Fn::ImportValue"))
+            attributed = [str(each[0]) for each in _arguments(properties, "Fn::GetAtt")]
+            own = _own_groups(template)
+            groups = [exported[name] for name in imports if name in exported]
+            groups += [(template, name) for name in attributed if name in own]
+            if (
+                groups
+                and not _only_scores(text := json.dumps(properties))
+                and not _GROUP_ID.search(text)
+                and not any(carries_efa(*each) for each in groups)
+            ):
+                yield path, Finding(TRAINING_NETWORK, logical_id, _NOT_ALL_TRAFFIC)
+
+
+def _only_scores(definition: str) -> bool:
+    """Return whether its jobs are transforms, whose one instance talks to no other."""
+    return "Transform" in definition and _TRAINS.search(definition) is None
+
+
+def _own_groups(template: Template) -> set[str]:
+    return {logical_id for logical_id, _ in resources(template, "AWS::EC2::SecurityGroup")}
+
+
+def _exported(template: Template) -> Iterator[tuple[str, tuple[Template, str]]]:
+    """Yield the name of each export that is a security group, with the group."""
+    groups = _own_groups(template)
+    for output in template.get("Outputs", {}).values():
+        target = output.get("Value", {})
+        owner = target.get("Fn::GetAtt", [None])[0] if isinstance(target, Mapping) else None
+        if owner in groups and "Export" in output:
+            yield output["Export"]["Name"], (template, owner)
+
+
+def _arguments(value: Any, function: str) -> Iterator[Any]:
+    """Yield the arguments of an intrinsic function, wherever it is in `value`."""
+    if isinstance(value, Mapping):
+        if function in value:
+            yield value[function]
+        value = list(value.values())
+    if isinstance(value, list):
+        for inner in value:
+            yield from _arguments(inner, function)
+
+
+def findings(templates: Mapping[str, Template]) -> Iterator[tuple[str, Finding]]:
+    """Yield the path of a template and what is wrong with it, for all templates.
+
+    The templates of one stage lie in one folder.
+    """
+    stages: dict[Path, dict[str, Template]] = defaultdict(dict)
+    for path, template in templates.items():
+        stages[Path(path).parent][path] = template
+        for rule in _RULES:
+            yield from ((path, finding) for finding in rule(template))
+    for stage in stages.values():
+        yield from check_network(stage)
+
+
+_RULES: tuple[Rule, ...] = (
+    check_security_groups,
+    check_file_systems,
+    check_schedules,
+    check_roles,
+    check_pipelines,
+)
