@@ -349,7 +349,7 @@ def test_points_of_a_long_log_are_left_out_evenly_and_at_the_same_steps_of_each_
     (first, second) = log_of(each for number in (1, 2) for each in host(number)).curves()
     steps = [x for x, _, _ in first["points"]]
     assert steps == [x for x, _, _ in second["points"]]
-    assert step_log.MAX_POINTS / 2 < len(steps) <= curves.MAX_POINTS + 1
+    assert step_log.MAX_POINTS / 2 < len(steps) <= step_log.MAX_POINTS + 1
     assert first["cut"] == MANY - len(steps)
     distances = {after - before for before, after in pairwise(steps[:-1])}
     assert (len(distances), steps[0], steps[-1]) == (1, 0.0, MANY - 1.0)
