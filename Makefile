@@ -19,7 +19,7 @@ python:
 install: python ## Sets up .venv (with .venv/bin/shoal) and the CDK CLI.
 	@$(PYTHON) dev/tools/install.py
 
-demo: python ## Runs the main job on this machine: deploy, train, evaluate, register, serve, tear down (WORKLOAD=houses, language: other models).
+demo: python ## Runs the main job on this machine: deploy, train, evaluate, register, serve, tear down (WORKLOAD=NAME: another, as language, or what `shoal new` wrote).
 	@$(PYTHON) dev/tools/install.py runtimes
 	@.venv/bin/shoal demo $(WORKLOAD)
 

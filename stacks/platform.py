@@ -32,7 +32,7 @@ from stacks.serving import ServingStack
 
 class EnvironmentStage(cdk.Stage):
     """The stage's id is the environment's name, so `cdk deploy 'dev/*'` means its stacks, and where
-    there are several workloads `cdk deploy 'dev/houses-*'` those of one.
+    there are several workloads `cdk deploy 'dev/prices-*'` those of one.
 
     `workloads` are all of one environment; `root` is the repository; `consumers` serve what is
     trained here.

@@ -28,9 +28,9 @@ from typing import cast
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = str(ROOT / ".venv" / "bin" / "python")
-SHIPPED = ("mnist", "houses", "language")
+SHIPPED = ("mnist", "language")
 """Shoal's own workloads."""
-TRAINING_CODE = ("mnist/pytorch", "mnist/tensorflow", "houses/pytorch", "language/pytorch")
+TRAINING_CODE = ("mnist/pytorch", "mnist/tensorflow", "language/pytorch")
 """Folders whose modules have the same names, so that each is checked by itself."""
 SHOAL, SHOAL_LOCAL, STAND_INS = "packages/shoal", "packages/shoal-local", "packages/stand-ins"
 PACKAGES = (SHOAL, SHOAL_LOCAL, STAND_INS, ".")

@@ -10,6 +10,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from shoal.verbs.new_workload import write_workload
+
 CHECKOUT = Path(__file__).resolve().parents[3]
 ENVIRONMENTS = CHECKOUT / "packages" / "shoal" / "tests" / "fixtures" / "environments"
 PYTHONPATH = os.pathsep.join(
@@ -22,7 +24,8 @@ _COPIED = ("images", "pipelines", "training_code")
 
 
 def link_checkout(folder: Path) -> Path:
-    """Make the empty `folder` look like this checkout, with the tests' environments; return it.
+    """Make the empty `folder` look like this checkout, with the tests' environments and a second
+    workload; return it.
 
     app.py is a copy, because it looks for environments next to itself. What takes long to make is
     shared: the Python environments of jobs, and the CDK's library, which jsii unpacks once.
@@ -32,6 +35,7 @@ def link_checkout(folder: Path) -> Path:
             (folder / entry.name).symlink_to(entry)
     for name in _COPIED:
         copy_folder(CHECKOUT / name, folder / name)
+    add_workload(folder)
     shutil.copytree(ENVIRONMENTS, folder / "environments")
     for file in ("app.py", "environments/schema.json"):
         shutil.copy(CHECKOUT / file, folder / file)
@@ -40,6 +44,16 @@ def link_checkout(folder: Path) -> Path:
         (folder / ".shoal").mkdir(exist_ok=True)
         (folder / ".shoal" / name).symlink_to(CHECKOUT / ".shoal" / name)
     return folder
+
+
+def add_workload(root: Path, name: str = "prices") -> None:
+    """Give the repository at `root` a regression as `shoal new` writes it, without its environment;
+    it replaces one of that name, which a fork may have.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        code, _ = write_workload(Path(folder), name, "regression")
+        shutil.rmtree(root / code, ignore_errors=True)
+        copy_folder(Path(folder) / code, root / code)
 
 
 def copy_folder(source: Path, target: Path) -> None:

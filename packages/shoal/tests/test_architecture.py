@@ -23,7 +23,6 @@ ALONE = {
     f"{SHOAL}/functions": {"boto3", "botocore", "jmespath"},  # boto3 needs jmespath
     f"{SHOAL}/functions/pages": {"shoal"},  # packed: tests/functions/test_pages.py
     "training_code/common": {"torch", "common", "mlflow"},  # what lacks MLflow's client says so
-    "training_code/houses": {"torch", "common"},
     "training_code/language": {"torch", "common", "ts"},  # ts is TorchServe, where it answers
     "training_code/mnist": {"torch", "common", "tensorflow", "numpy", "smdistributed", "horovod"},
     "packages/stand-ins/common": STAND_IN,

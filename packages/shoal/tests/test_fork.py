@@ -58,7 +58,7 @@ def own_only(fork: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     files = folder / "environments"
     rewrite(files / "own.yaml", files / "dev.yaml", {"name: own": "name: dev"})
     shutil.rmtree(files / "strategies")
-    for name in ("own", "houses", "language", "staging", "qa"):
+    for name in ("own", "language", "staging", "qa"):
         (files / f"{name}.yaml").unlink()
     shutil.rmtree(folder / "tests" / "snapshots")
     return folder

@@ -13,9 +13,9 @@ import yaml
 from shoal.settings.loading.workload import load_workload
 from shoal.settings.parsing.errors import ConfigError
 
-FILE = "training_code/houses/workload.yaml"
+FILE = "training_code/prices/workload.yaml"
 VALID: dict[str, Any] = {
-    "name": "houses",
+    "name": "prices",
     "frameworks": {"pytorch": {"entry_point": "train.py"}},
     "channels": {
         "rows": {"description": "a table", "content_type": "text/csv"},
@@ -77,7 +77,7 @@ def places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    folder = tmp_path / "training_code" / "houses"
+    folder = tmp_path / "training_code" / "prices"
     (folder / "pytorch").mkdir(parents=True)
     (folder / "row.json").write_text("[1]")
     (folder / "prepare.py").touch()
@@ -89,7 +89,7 @@ def root(tmp_path: Path) -> Path:
 def lines_of(root: Path, content: bytes) -> tuple[str, ...]:
     (root / FILE).write_bytes(content)
     try:
-        load_workload("houses", root)
+        load_workload("prices", root)
     except ConfigError as error:
         return error.lines
     return ()

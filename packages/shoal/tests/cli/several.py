@@ -14,7 +14,7 @@ workloads:
       instance_type: ml.m5.xlarge
       instance_count: 2
       hyperparameters: {epochs: 2, batch-size: 256, learning-rate: 0.01, seed: 1}
-  houses:
+  prices:
     training:
       strategy: torchrun
       instance_type: ml.m5.xlarge

@@ -16,7 +16,7 @@ from tests.cli.documents import document_in
 from tests.cli.several import checkout_of_two
 from tests.repository import ROOT
 
-TWO = "environments/dev.yaml: has several workloads (mnist, houses); name one, as in `dev mnist`"
+TWO = "environments/dev.yaml: has several workloads (mnist, prices); name one, as in `dev mnist`"
 
 
 @pytest.fixture(scope="module")
@@ -43,13 +43,13 @@ def words(root: Path, *arguments: str) -> list[object]:
 @pytest.mark.parametrize(
     ("arguments", "places"),
     [
-        ("dev houses latest", ["dev", "houses", "latest", None]),
-        ("dev houses latest Train", ["dev", "houses", "latest", "Train"]),
-        ("dev --local houses latest", ["dev", "houses", "latest", None]),
-        ("environments/dev.yaml houses latest", ["dev", "houses", "latest", None]),
+        ("dev prices latest", ["dev", "prices", "latest", None]),
+        ("dev prices latest Train", ["dev", "prices", "latest", "Train"]),
+        ("dev --local prices latest", ["dev", "prices", "latest", None]),
+        ("environments/dev.yaml prices latest", ["dev", "prices", "latest", None]),
         ("dev latest", ["dev", None, "latest", None]),
         ("dev latest Train", ["dev", None, "latest", "Train"]),
-        ("dev latest houses", ["dev", None, "latest", "houses"]),
+        ("dev latest prices", ["dev", None, "latest", "prices"]),
     ],
 )
 def test_a_word_may_be_the_workload(two: Path, arguments: str, places: list[object]) -> None:
@@ -71,8 +71,8 @@ def test_the_only_workload_may_be_named(arguments: str, places: list[object]) ->
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("dev houses", "Missing argument 'EXECUTION'"),
-        ("dev houses latest Train more", "Got unexpected extra argument (more)"),
+        ("dev prices", "Missing argument 'EXECUTION'"),
+        ("dev prices latest Train more", "Got unexpected extra argument (more)"),
         ("dev latest Train more", "Got unexpected extra argument (more)"),
     ],
 )
@@ -108,9 +108,9 @@ def test_a_verb_of_one_workload_names_them_where_there_are_several(
 
 @pytest.mark.parametrize("verb", ["run dev", "deploy dev", "diff dev", "destroy --leftovers dev"])
 def test_no_workload_is_told(verb: str, two: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--root", str(two), *verb.split(), "hauses", "--local"]) == 2
+    assert main(["--root", str(two), *verb.split(), "prizes", "--local"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert 'has no workload "hauses"; there are: mnist, houses' in line
+    assert 'has no workload "prizes"; there are: mnist, prices' in line
 
 
 def test_check_has_a_line_a_workload(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -120,7 +120,7 @@ def test_check_has_a_line_a_workload(tmp_path: Path, capsys: pytest.CaptureFixtu
     placeholder = [line for line in lines if "(dev): account 111122223333 is a placeh" in line]
     assert [line for line in lines if "dev.yaml" in line] == [
         f"environments/dev.yaml: {name}: ok (torchrun on 2 x ml.m5.xlarge)"
-        for name in ("mnist", "houses")
+        for name in ("mnist", "prices")
     ]
     assert len(placeholder) == 1
     file = root / "environments" / "dev.yaml"
@@ -132,22 +132,22 @@ def test_check_has_a_line_a_workload(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 def test_plan_counts_what_is_shared_once(two: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plans: dict[str, dict[str, Any]] = {}
-    for arguments in ("dev", "dev houses"):
+    for arguments in ("dev", "dev prices"):
         assert main(["--root", str(two), "plan", *arguments.split(), "--json"]) == 0
         plans[arguments] = document_in(capsys.readouterr().out)
-    of_houses = [f"shoal-houses-dev-{part}" for part in ("image", "pipeline", "monitoring")]
+    of_prices = [f"shoal-prices-dev-{part}" for part in ("image", "pipeline", "monitoring")]
     assert [stack["name"] for stack in plans["dev"]["stacks"]] == [
         "shoal-platform-dev-data",
         "shoal-platform-dev-network",
-        *(name.replace("houses", "mnist") for name in of_houses),
-        *of_houses,
+        *(name.replace("prices", "mnist") for name in of_prices),
+        *of_prices,
     ]
     own_key = "KMS key of the image"
     assert [line["what"] for line in plans["dev"]["at_rest"]["lines"]] == [
         "KMS key",
         f"mnist: {own_key}",
-        f"houses: {own_key}",
+        f"prices: {own_key}",
     ]
-    assert [stack["name"] for stack in plans["dev houses"]["stacks"]] == of_houses
-    assert [line["what"] for line in plans["dev houses"]["at_rest"]["lines"]] == [own_key]
-    assert plans["dev"]["workloads"]["houses"]["training"] == plans["dev houses"]["training"]
+    assert [stack["name"] for stack in plans["dev prices"]["stacks"]] == of_prices
+    assert [line["what"] for line in plans["dev prices"]["at_rest"]["lines"]] == [own_key]
+    assert plans["dev"]["workloads"]["prices"]["training"] == plans["dev prices"]["training"]

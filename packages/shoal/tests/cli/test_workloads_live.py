@@ -15,7 +15,7 @@ from tests.verbs.conftest import make_pipeline, make_stack
 
 __all__ = ["two"]
 STEP = {"Name": "Stop", "Type": "Fail", "Arguments": {"ErrorMessage": "x"}}
-STAGING, HOUSES = ("staging",), ("staging", "houses")
+STAGING, PRICES = ("staging",), ("staging", "prices")
 
 
 def test_status_shows_every_workload_and_ends_with_2_where_one_is_not_deployed(
@@ -24,13 +24,13 @@ def test_status_shows_every_workload_and_ends_with_2_where_one_is_not_deployed(
     target = local_server.require().target
     pipelines = [
         Names(load_environment("staging", two.root, workload=workload)).pipeline
-        for workload in ("mnist", "houses")
+        for workload in ("mnist", "prices")
     ]
     codes, shown = [], []
     for deployed in (None, *pipelines):
         if deployed:
             make_pipeline(target, [STEP], name=deployed)
-        codes.append([two.shoal("status", *words) for words in (STAGING, HOUSES)])
+        codes.append([two.shoal("status", *words) for words in (STAGING, PRICES)])
         shown.append(capsys.readouterr())
     for pipeline in pipelines:
         target.client("sagemaker").delete_pipeline(
@@ -38,12 +38,12 @@ def test_status_shows_every_workload_and_ends_with_2_where_one_is_not_deployed(
         )
     assert codes == [[2, 2], [2, 2], [0, 0]]
     heads = [line for line in shown[1].out.splitlines() if line.startswith("staging ")]
-    assert heads == ["staging mnist:", "staging houses:"]
+    assert heads == ["staging mnist:", "staging prices:"]
     assert f"pipeline {pipelines[0]} has had no executions" in shown[1].out
     deploys = "`shoal deploy staging --local` deploys it"
     assert [message.err.splitlines()[0] for message in shown[:2]] == [
-        f"shoal: not deployed: staging mnist, staging houses; {deploys}",
-        f"shoal: not deployed: staging houses; {deploys}",
+        f"shoal: not deployed: staging mnist, staging prices; {deploys}",
+        f"shoal: not deployed: staging prices; {deploys}",
     ]
 
 
@@ -51,13 +51,13 @@ def test_only_a_workload_that_is_in_the_file_or_deployed_is_destroyed(
     two: Checkout, local_server: LocalServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = local_server.require().target
-    names = Names(load_environment("dev", two.root, workload="houses"))
-    stack = names.stack("pipeline").replace("houses", "kites")
+    names = Names(load_environment("dev", two.root, workload="prices"))
+    stack = names.stack("pipeline").replace("prices", "kites")
     tags = {"shoal:project": "platform", "shoal:environment": "dev"}
     tags[WORKLOAD_TAG] = "shoal-kites-dev"
     make_stack(target, stack, Tags=[{"Key": key, "Value": tags[key]} for key in tags])
     assert two.shoal("destroy", "dev", "kytes") == 2
-    assert 'has no workload "kytes"; there are: mnist, houses' in capsys.readouterr().err
+    assert 'has no workload "kytes"; there are: mnist, prices' in capsys.readouterr().err
     assert two.shoal("destroy", "dev", "kites") == 0
     assert capsys.readouterr().out.splitlines()[-2:] == [
         "destroyed: nothing named shoal-kites-dev is left",

@@ -41,7 +41,7 @@ def test_the_message_on_the_page_is_the_one_that_a_user_gets(tmp_path: Path) -> 
     code = SCORED.replace("*_, teardown =", "_, _, smoke_test, teardown =")
     code = code.replace("create_model, score, teardown)", "create_model, smoke_test, teardown)")
     with pytest.raises(ConfigError) as caught:
-        built(tmp_path, code, "houses")
+        built(tmp_path, code, "prices")
     assert message in str(caught.value)
 
 

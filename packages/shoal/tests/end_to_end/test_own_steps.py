@@ -17,11 +17,11 @@ from shoal.settings.loading.loader import load_environment
 from shoal.settings.names import Names
 from tests.docs.test_own_pipeline import ASKED, CHECKED, SCORED
 from tests.end_to_end.conftest import Checkout
-from tests.end_to_end.test_workloads import HOUSES
+from tests.end_to_end.test_workloads import PRICES
 from tests.repository import ROOT
 
-ENVIRONMENT = HOUSES.replace("ml.m5.xlarge,", "ml.m5.xlarge, source_dir: my_code,").replace(
-    "workload: houses\n", "workload: houses\npipeline: my_pipelines.houses:build\n"
+ENVIRONMENT = PRICES.replace("ml.m5.xlarge,", "ml.m5.xlarge, source_dir: my_code,").replace(
+    "workload: prices\n", "workload: prices\npipeline: my_pipelines.prices:build\n"
 )
 MODULE = """
 from dataclasses import replace
@@ -43,24 +43,24 @@ def build(environment, infrastructure, launch):
 CHECK = """
 import pathlib, sys
 
-lines = pathlib.Path(sys.argv[1], "people.csv").read_text().splitlines()
+lines = pathlib.Path(sys.argv[1], "trips.csv").read_text().splitlines()
 print(f"{len(lines) - 1} rows")
-sys.exit(len(lines) < 300)
+sys.exit(len(lines) < 1000)
 """
-ROWS = b"50,1,38,115,190,115,40,4,5.2,91\n35,2,20,80,170,100,65,3,4.1,80\n"
-"""Of somebody heavy, and of somebody light."""
+ROWS = b"50,15,800\n5,2,100\n"
+"""A long trip, and a short one."""
 
 
 @pytest.fixture
 def mine(checkout: Checkout, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
-    own = checkout.with_environment(tmp_path_factory.mktemp("steps"), "houses", ENVIRONMENT)
-    shutil.copytree(ROOT / "training_code" / "houses" / "pytorch", own.root / "my_code")
+    own = checkout.with_environment(tmp_path_factory.mktemp("steps"), "prices", ENVIRONMENT)
+    shutil.copytree(ROOT / "training_code" / "prices" / "pytorch", own.root / "my_code")
     (own.root / "my_code" / "check_data.py").write_text(CHECK)
     (own.root / "my_pipelines").mkdir()
-    modules = {"houses": MODULE, "asked": ASKED, "checked": CHECKED, "scored": SCORED}
+    modules = {"prices": MODULE, "asked": ASKED, "checked": CHECKED, "scored": SCORED}
     for name, text in modules.items():
         (own.root / "my_pipelines" / f"{name}.py").write_text(text)
-    with own.emulator("houses"):
+    with own.emulator("prices"):
         yield own
 
 
@@ -75,15 +75,15 @@ def question(target: Target, queue: str) -> dict[str, Any]:
 
 @pytest.mark.nightly
 def test_data_are_checked_somebody_is_asked_and_a_dataset_is_scored(mine: Checkout) -> None:
-    mine.succeed("deploy", "houses", "--local")
-    mine.succeed("data", "upload", "houses", "--local")
-    names, target = Names(load_environment("houses", mine.root)), mine.local_target
+    mine.succeed("deploy", "prices", "--local")
+    mine.succeed("data", "upload", "prices", "--local")
+    names, target = Names(load_environment("prices", mine.root)), mine.local_target
     s3, queues = target.client("s3"), target.client("sqs")
     queue = queues.create_queue(QueueName="releases")["QueueUrl"]
     key = f"datasets/{names.environment.data.dataset}/score/new.csv"
     s3.put_object(Bucket=names.bucket("data"), Key=key, Body=ROWS)
 
-    with mine.running("run", "houses", "--local", "--follow") as running:
+    with mine.running("run", "prices", "--local", "--follow") as running:
         asked = question(target, queue)
         target.client("sagemaker").send_pipeline_execution_step_success(
             CallbackToken=asked["token"], OutputParameters=[{"Name": "answered_by", "Value": "Ada"}]
@@ -91,12 +91,12 @@ def test_data_are_checked_somebody_is_asked_and_a_dataset_is_scored(mine: Checko
         output, _ = running.communicate(timeout=240)
     assert running.returncode == 0, output
 
-    assert "353 rows" in mine.succeed("logs", "houses", "latest", "CheckData", "--local")
-    assert mine.succeed("logs", "houses", "latest", "Score", "--local")
+    assert "2000 rows" in mine.succeed("logs", "prices", "latest", "CheckData", "--local")
+    assert mine.succeed("logs", "prices", "latest", "Score", "--local")
     execution = asked["arguments"]["execution_id"]
     result = f"transform/{execution}/new.csv.out"
     scored = s3.get_object(Bucket=names.bucket("artifacts"), Key=result)["Body"].read()
-    progressions = [float(line) for line in scored.split()]
-    assert len(progressions) == 2
-    assert progressions[0] > progressions[1] > 0
+    minutes = [float(line) for line in scored.split()]
+    assert len(minutes) == 2
+    assert minutes[0] > minutes[1] > 0
     assert target.client("sagemaker").list_models()["Models"] == []

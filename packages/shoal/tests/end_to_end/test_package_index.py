@@ -10,7 +10,7 @@ import pytest
 
 from shoal.aws.target import Target
 from tests.end_to_end.conftest import Checkout
-from tests.end_to_end.test_workloads import HOUSES
+from tests.end_to_end.test_workloads import PRICES
 from tests.private_index import PACKAGE, VERSION, private_index
 
 PASSWORDS = ('pa"ss\\w0rd/with@signs', "n0t-the-passw0rd")
@@ -48,24 +48,24 @@ def test_requirements_come_from_a_private_index_and_no_log_has_its_password(
 ) -> None:
     """Deployed with the policies of every role applied, and the watch off."""
     training = "training: {strategy: none, source_dir: mine, stall_s: off, "
-    text = HOUSES.replace("training: {strategy: torchrun, ", training)
+    text = PRICES.replace("training: {strategy: torchrun, ", training)
     text = text.replace("count: 2", "count: 1")
     with private_index("team", PASSWORDS[0]) as url:
         index = f"{{url: '{url}', secret: team/index}}"
         text += f"\ntarget: local\norganisation: {{package_index: {index}}}\n"
-        own = checkout.with_environment(tmp_path, "houses", text)
+        own = checkout.with_environment(tmp_path, "prices", text)
         (own.root / "mine").mkdir()
         for name, content in SCRIPTS.items():
             (own.root / "mine" / name).write_text(content)
-        with own.emulator("houses"):
+        with own.emulator("prices"):
             secrets = own.local_target.client("secretsmanager")
             values = [json.dumps({"username": "team", "password": each}) for each in PASSWORDS]
             secrets.create_secret(Name="team/index", SecretString=values[0])
-            own.succeed("deploy", "houses", "--local")
-            own.succeed("data", "upload", "houses", "--local")
-            outputs = [own.run("run", "houses", "--local", "--follow").output]
+            own.succeed("deploy", "prices", "--local")
+            own.succeed("data", "upload", "prices", "--local")
+            outputs = [own.run("run", "prices", "--local", "--follow").output]
             secrets.put_secret_value(SecretId="team/index", SecretString=values[1])
-            outputs += [own.run("run", "houses", "--local", "--follow").output]
+            outputs += [own.run("run", "prices", "--local", "--follow").output]
             (installed, first), (refused, second) = trained(own.local_target)
     assert installed["TrainingJobStatus"] == "Completed", outputs[0]
     reason = refused["FailureReason"]

@@ -26,7 +26,7 @@ from tests.processes import mentioning
 _TIMEOUT_S = 1200
 """A step takes about a minute on two idle cores."""
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(4 * _TIMEOUT_S)]
-WORKLOADS = ("mnist", "houses", "taxis")
+WORKLOADS = ("mnist", "prices", "taxis")
 ACCOUNTS = {"dev": "111122223333", "staging": "222233334444", "prod": "333344445555"}
 SHARED = """name: {name}
 account: "{account}"
@@ -39,13 +39,13 @@ DEV = (
     "workloads:\n"
     "  mnist:\n"
     "    training: {hyperparameters: {epochs: 1, batch-size: 256, learning-rate: 0.01, seed: 1}}\n"
-    "  houses: {}\n"
+    "  prices: {}\n"
     "  taxis: {}  # as it was written\n"
 )
 SERVES = (
     "promoted_from: {source}\n"
     "serving: {{bake_s: 180, traffic: {{type: all_at_once}}}}\n"
-    "workloads:\n  houses: {{}}\n  taxis: {{}} # serves\n"
+    "workloads:\n  prices: {{}}\n  taxis: {{}} # serves\n"
 )
 ENVIRONMENTS = {
     "dev": DEV,
@@ -166,7 +166,7 @@ def test_three_workloads_live_beside_each_other_and_go_one_by_one(three: Three) 
 def run_all_at_once(three: Three) -> None:
     lenient = {"mnist": ("--parameter", "MinAccuracy=0.5")}
     three.at_once(*(("run", "dev", each, "--follow", *lenient.get(each, ())) for each in WORKLOADS))
-    assert "gate: rmse" in three.shoal("status dev houses latest")
+    assert "gate: rmse" in three.shoal("status dev prices latest")
     assert "gate: accuracy" in three.shoal("status dev mnist latest")
     assert three.shoal("release status dev").count("ok      live") == 3
 
@@ -184,10 +184,10 @@ def promote_one_beside_the_others(three: Three) -> None:
 
     three.promote("staging", "prod")
     assert "serving: shoal-taxis-prod" in three.shoal("deploy prod")
-    assert "shoal-houses-prod-pipeline" in three.changes("prod")
+    assert "shoal-prices-prod-pipeline" in three.changes("prod")
     status = three.shoal("release status")
     for name in ("staging", "prod"):
-        assert f"{name} houses: pins no release" in status
+        assert f"{name} prices: pins no release" in status
         assert f"{name} taxis: pins arn:" in status
 
 
@@ -204,10 +204,10 @@ def destroy_one_after_the_other(three: Three) -> None:
     three.at_once(("destroy", "staging"), ("destroy", "prod"))
     file = three.root / "environments" / "dev.yaml"
     (gone,) = [each for each in DEV.splitlines(keepends=True) if "taxis" in each]
-    file.write_text(file.read_text().replace("  houses: {}\n", "").replace(gone, ""))
+    file.write_text(file.read_text().replace("  prices: {}\n", "").replace(gone, ""))
     for name in ("staging", "prod"):
         (three.root / "environments" / f"{name}.yaml").unlink()
-    assert "has no workload houses, but its stacks are there" in three.shoal("deploy dev")
+    assert "has no workload prices, but its stacks are there" in three.shoal("deploy dev")
     three.shoal("destroy dev")
     for name in ENVIRONMENTS:
         remove_bootstrap(three.target(name))  # the only thing that `destroy` keeps

@@ -18,8 +18,8 @@ region: us-east-1
 protect: false
 network: {{training_az_id: use1-az4, hosting_az_ids: [use1-az1, use1-az2]}}
 """
-HOUSES = (
-    SHARED.format(name="houses")
+PRICES = (
+    SHARED.format(name="prices")
     + "training: {strategy: torchrun, instance_type: ml.m5.xlarge, instance_count: 2}\n"
 )
 LANGUAGE = (
@@ -37,20 +37,6 @@ training:
 """
 )
 pytestmark = pytest.mark.nightly
-
-
-def test_a_regression_passes_gates_and_smoke_test(checkout: Checkout, tmp_path: Path) -> None:
-    own = checkout.with_environment(tmp_path, "houses", HOUSES)
-    finished = own.run("demo", "houses", "--enforce-iam")
-    assert finished.exit_code == 0, finished.output
-    run = own.run_json()
-    assert run["metrics"]["values"]["rmse"] < 62
-    assert [answer["request"] for answer in run["answers"]] == [
-        "one-person.json",
-        "light-and-heavy.json",
-        "two-people.csv",
-    ]
-    assert own.summary()["left_behind"] == []
 
 
 @pytest.mark.timeout(1200)
@@ -83,16 +69,16 @@ def test_a_language_model_completes_sentences(checkout: Checkout, tmp_path: Path
 def test_a_model_worse_than_the_approved_one_is_refused(checkout: Checkout, tmp_path: Path) -> None:
     """Deployed with the policies of every role applied."""
     gate = "{metric: rmse, not_worse_than: approved, by: 1, direction: lower}"
-    trained = HOUSES.replace("count: 2}", "count: 2, hyperparameters: {epochs: 40}}")
+    trained = PRICES.replace("count: 2}", "count: 2, hyperparameters: {epochs: 30}}")
     text = f"{trained}evaluation: {{gates: [{gate}]}}\n"
-    own = checkout.with_environment(tmp_path, "houses", text)
-    with own.emulator("houses"):
+    own = checkout.with_environment(tmp_path, "prices", text)
+    with own.emulator("prices"):
         for command in (("deploy",), ("data", "upload"), ("run", "--follow")):
-            own.succeed(*command, "houses", "--local")
-        first = own.succeed("status", "houses", "latest", "--local")
-        own.succeed("approve", "houses", "1", "--local")
-        worse = own.run("run", "houses", "--local", "--follow", "-p", "Epochs=1")
-        second = own.succeed("status", "houses", "latest", "--local")
+            own.succeed(*command, "prices", "--local")
+        first = own.succeed("status", "prices", "latest", "--local")
+        own.succeed("approve", "prices", "1", "--local")
+        worse = own.run("run", "prices", "--local", "--follow", "-p", "Epochs=1")
+        second = own.succeed("status", "prices", "latest", "--local")
     assert "must be any number (no version is approved yet)" in first
     assert worse.exit_code != 0
     assert "version 1, approved, has 5" in worse.output
@@ -131,21 +117,21 @@ except ClientError as error:
 def test_a_training_reads_its_secret_and_no_other(checkout: Checkout, tmp_path: Path) -> None:
     """Deployed with the policies of every role applied; the script fails when it is refused."""
     training = "training: {strategy: none, source_dir: mine, secrets: {TOKEN: team/token}, "
-    text = HOUSES.replace("training: {strategy: torchrun, ", training).replace(
+    text = PRICES.replace("training: {strategy: torchrun, ", training).replace(
         "count: 2", "count: 1"
     )
-    own = checkout.with_environment(tmp_path, "houses", text)
+    own = checkout.with_environment(tmp_path, "prices", text)
     (own.root / "mine").mkdir()
     for name in ("train", "evaluate", "inference"):
         (own.root / "mine" / f"{name}.py").write_text(
             SECRETIVE if name == "train" else "print()  # rmse r2"
         )
-    with own.emulator("houses"):
+    with own.emulator("prices"):
         client = own.local_target.client("secretsmanager")
         for name in ("team/token", "team/other"):
             client.create_secret(Name=name, SecretString="twelve signs")
-        own.succeed("deploy", "houses", "--local")
-        own.succeed("data", "upload", "houses", "--local")
-        failed = own.run("run", "houses", "--local", "--follow")
+        own.succeed("deploy", "prices", "--local")
+        own.succeed("data", "upload", "prices", "--local")
+        failed = own.run("run", "prices", "--local", "--follow")
     assert "team/token has 12 signs, team/other: AccessDeniedException" in failed.output
     assert "twelve signs" not in failed.output

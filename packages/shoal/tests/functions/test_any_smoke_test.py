@@ -17,7 +17,7 @@ from tests.repository import CHECKOUT
 
 CONTENT = "4f" * 32
 EVENT = {
-    "endpoint_name": "shoal-houses-dev-abcdefghijkl",
+    "endpoint_name": "shoal-prices-dev-abcdefghijkl",
     "training_job_name": "job",
     "content_sha256": CONTENT,
     "max_latency_ms": 5000,
@@ -38,7 +38,7 @@ class Workload:
         return self.outcome(test, lambda _: (200, _bytes(answer)), row)
 
     def outcome(self, test: dict[str, Any], answer: Any, row: bytes = ROW) -> Outcome:
-        root = self.folder / "training_code" / "houses"
+        root = self.folder / "training_code" / "prices"
         root.mkdir(parents=True)
         (root / "row.csv").write_bytes(row)
         (root / "row.npy").write_bytes(NPY)
@@ -46,10 +46,10 @@ class Workload:
         (root / "smoke.py").write_text(self.function)
         (root / "pytorch").mkdir()
         gates = [{"metric": "rmse", "at_most": 60}]
-        keys = {"name": "houses", "frameworks": {"pytorch": {}}, "gates": gates}
+        keys = {"name": "prices", "frameworks": {"pytorch": {}}, "gates": gates}
         text = yaml.safe_dump(keys | {"smoke_test": test})
         (root / "workload.yaml").write_text(text)
-        packed = package(self.folder, "houses", self.folder)
+        packed = package(self.folder, "prices", self.folder)
         with serving(answer) as url:
             return invoke(packed, EVENT, endpoint_url=url, module="step")
 
@@ -217,7 +217,7 @@ def test_an_endpoint_that_refuses_the_functions_request_is_named(tmp_path: Path)
 
     function = "def check(ask):\n    return [] if ask(b'x', 'text/csv') else ['empty']\n"
     error = Workload(tmp_path, function).outcome(OWN, answer).error
-    assert "shoal-houses-dev-abcdefghijkl refused the function's request" in error
+    assert "shoal-prices-dev-abcdefghijkl refused the function's request" in error
 
 
 def test_a_workload_without_a_function_has_one_file(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.functions.invocation import Outcome, invoke
 
-GROUP = "shoal-houses-dev"
+GROUP = "shoal-prices-dev"
 EVENT = {
     "model_package_group_name": GROUP,
     "value_of_rmse": 15.4,

@@ -17,7 +17,7 @@ from shoal_local.control.http.iam_request import Question
 from tests.identity.permissions import Roles, question, read
 from tests.identity.synth import templates_of
 from tests.identity.templates import Templates
-from tests.repository import CHECKOUT, copy_folder, link_checkout
+from tests.repository import CHECKOUT, add_workload, copy_folder, link_checkout
 
 TEAM = """
 name: team
@@ -38,15 +38,13 @@ OF_MNIST = {title: question(row) for title, row in read("team.yaml")["of_mnist"]
 def synthesised(folder: Path, workloads: Sequence[str], *, checked: bool = False) -> Templates:
     """Return the templates of an environment with these workloads.
 
-    What is neither mnist nor houses is a copy of houses under that name.
+    What is not mnist is a new one under that name.
     """
     root = link_checkout(folder)
     shutil.rmtree(root / "training_code")
-    for name in workloads:
-        source = CHECKOUT / "training_code" / (name if name == "mnist" else "houses")
-        copy_folder(source, root / "training_code" / name)
-        file = root / "training_code" / name / "workload.yaml"
-        file.write_text(file.read_text().replace("name: houses", f"name: {name}"))
+    copy_folder(CHECKOUT / "training_code" / "mnist", root / "training_code" / "mnist")
+    for name in set(workloads) - {"mnist"}:
+        add_workload(root, name)
     sections = "\n".join(f"  {name}: {{}}" for name in workloads)
     (root / "environments" / "team.yaml").write_text(TEAM.format(workloads=sections))
     environments = load_workloads("team", root)
@@ -55,7 +53,7 @@ def synthesised(folder: Path, workloads: Sequence[str], *, checked: bool = False
 
 @pytest.fixture(scope="module")
 def templates(tmp_path_factory: pytest.TempPathFactory) -> Templates:
-    return synthesised(tmp_path_factory.mktemp("two"), ["mnist", "houses"], checked=True)
+    return synthesised(tmp_path_factory.mktemp("two"), ["mnist", "prices"], checked=True)
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +70,7 @@ def test_what_is_one_workloads_is_reached_by_its_roles_alone(roles: Roles, asked
 
 def test_one_more_workload_changes_no_template(templates: Templates, tmp_path: Path) -> None:
     # in the middle, so that an order would show
-    before, more = templates.stacks, synthesised(tmp_path, ["mnist", "barns", "houses"]).stacks
+    before, more = templates.stacks, synthesised(tmp_path, ["mnist", "barns", "prices"]).stacks
     assert {name: more[name] for name in before} == before
     assert {name.removeprefix("shoal-") for name in more.keys() - before.keys()} == {
         "barns-team-image",
@@ -106,7 +104,7 @@ def test_twenty_workloads_stay_within_the_limits_of_the_services(tmp_path: Path)
     guide, "IAM and AWS STS quotas": 10,240 characters of a role's inline policies, without white
     space. S3 user guide, "Bucket policies": 20 KB. KMS developer guide, "Quotas": 32 KB.
     """
-    names = ["mnist", "houses", *(f"other-{number}" for number in range(18))]
+    names = ["mnist", "prices", *(f"other-{number}" for number in range(18))]
     templates = synthesised(tmp_path, names)
     assert len(templates.stacks) == 2 + 3 * 20
     for document in templates.stacks.values():

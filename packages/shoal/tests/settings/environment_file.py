@@ -10,7 +10,7 @@ import yaml
 from shoal.settings.loading.loader import load
 from shoal.settings.loading.release_file import text_of
 from shoal.settings.parsing.errors import ConfigError
-from tests.repository import CHECKOUT, copy_folder
+from tests.repository import CHECKOUT, add_workload, copy_folder
 
 VALID: dict[str, Any] = {
     "name": "test",
@@ -21,8 +21,11 @@ VALID: dict[str, Any] = {
 
 
 def copy_workloads(root: Path) -> None:
-    """Give the repository at `root` the shipped workloads, and a folder for environments."""
+    """Give the repository at `root` the shipped workloads, a new one called prices, and a folder
+    for environments.
+    """
     copy_folder(CHECKOUT / "training_code", root / "training_code")
+    add_workload(root)
     (root / "environments").mkdir()
 
 

@@ -66,7 +66,7 @@ def test_odd_texts_survive(tmp_path: Path) -> None:
 
 
 def test_the_file_is_the_same_whatever_was_pinned_first() -> None:
-    pins = {name: RELEASE.model_dump(mode="json") for name in ("mnist", "houses")}
+    pins = {name: RELEASE.model_dump(mode="json") for name in ("mnist", "prices")}
     assert text_of(pins) == text_of(dict(reversed(pins.items())))
 
 
@@ -74,8 +74,8 @@ def test_the_file_is_the_same_whatever_was_pinned_first() -> None:
     ("text", "line"),
     [
         (
-            "houses: {}\n",
-            "1: houses: environments/test.yaml has no such workload; there are: mnist",
+            "prices: {}\n",
+            "1: prices: environments/test.yaml has no such workload; there are: mnist",
         ),
         ("[]\n", " is a mapping of workloads to what each pins; let `shoal promote` write"),
         ("mnist: {\n", "2: not valid YAML: "),

@@ -36,7 +36,7 @@ TEAM: dict[str, Any] = {
     "training": {"strategy": "torchrun", "instance_type": "ml.m5.xlarge", "instance_count": 2},
     "workloads": {
         "mnist": {"training": {"instance_type": "ml.c5.xlarge"}},
-        "houses": None,
+        "prices": None,
     },
 }
 
@@ -65,18 +65,18 @@ def lines(root: Path) -> list[str]:
 
 def test_each_workload_has_its_own_sections_over_those_of_all(root: Path) -> None:
     write(root)
-    mnist, houses = load_workloads("team", root)
-    assert (mnist.title, houses.title) == ("team mnist", "team houses")
-    assert [each.training.instance_type for each in (mnist, houses)] == [
+    mnist, prices = load_workloads("team", root)
+    assert (mnist.title, prices.title) == ("team mnist", "team prices")
+    assert [each.training.instance_type for each in (mnist, prices)] == [
         "ml.c5.xlarge",
         "ml.m5.xlarge",
     ]
-    assert {each.training.instance_count for each in (mnist, houses)} == {2}
-    assert [each.training.source_dir for each in (mnist, houses)] == [
+    assert {each.training.instance_count for each in (mnist, prices)} == {2}
+    assert [each.training.source_dir for each in (mnist, prices)] == [
         "training_code/mnist/pytorch",
-        "training_code/houses/pytorch",
+        "training_code/prices/pytorch",
     ]
-    assert [each.evaluation.gates[0].metric for each in (mnist, houses)] == ["accuracy", "rmse"]
+    assert [each.evaluation.gates[0].metric for each in (mnist, prices)] == ["accuracy", "rmse"]
 
 
 @pytest.mark.parametrize(
@@ -89,9 +89,9 @@ def test_a_workloads_file_has_tags_between_those_of_all_and_of_one(
     ours = {"owner": "vision", "stage": "a"}
     with (root / "training_code/mnist/workload.yaml").open("a") as file:
         file.write("tags: {owner: vision, stage: a}\n")
-    write(root, tags=of_all, workloads={"mnist": {"tags": of_one}, "houses": {}})
-    mnist, houses = load_workloads("team", root)
-    assert mnist.tags == houses.workload_tags == of_all
+    write(root, tags=of_all, workloads={"mnist": {"tags": of_one}, "prices": {}})
+    mnist, prices = load_workloads("team", root)
+    assert mnist.tags == prices.workload_tags == of_all
     assert mnist.workload_tags == of_all | ours | of_one
     write(root, tags=of_all | of_one, workloads=None, workload="mnist")
     (alone,) = load_workloads("team", root)
@@ -100,38 +100,38 @@ def test_a_workloads_file_has_tags_between_those_of_all_and_of_one(
 
 def test_names_tell_what_is_shared_from_what_is_a_workloads(root: Path) -> None:
     write(root)
-    names = Names(load_environment("team", root, workload="houses"))
-    assert names.pipeline == "shoal-houses-team"
-    assert names.role("training") == "shoal-houses-team-us-east-1-training"
+    names = Names(load_environment("team", root, workload="prices"))
+    assert names.pipeline == "shoal-prices-team"
+    assert names.role("training") == "shoal-prices-team-us-east-1-training"
     assert [names.stack(part) for part in ("network", "pipeline")] == [
         "shoal-platform-team-network",
-        "shoal-houses-team-pipeline",
+        "shoal-prices-team-pipeline",
     ]
     assert names.bucket("data") == "shoal-platform-team-data-111122223333-us-east-1"
     assert [names.stack_id(part) for part in ("network", "pipeline")] == [
         "network",
-        "houses-pipeline",
+        "prices-pipeline",
     ]
-    assert names.sealed_url(RELEASE).endswith(f"/models/houses/{'2' * 64}/model.tar.gz")
+    assert names.sealed_url(RELEASE).endswith(f"/models/prices/{'2' * 64}/model.tar.gz")
     assert names.shared.role("deliver") == "shoal-platform-team-us-east-1-deliver"
 
 
 def test_a_single_workload_has_the_names_of_what_it_would_share(root: Path) -> None:
-    write(root, workloads=None, workload="houses")
+    write(root, workloads=None, workload="prices")
     (alone,) = load_workloads("team", root)
     names = Names(alone)
-    assert (alone.title, names.pipeline) == ("team", "shoal-houses-team")
-    assert names.stack("network") == "shoal-houses-team-network"
+    assert (alone.title, names.pipeline) == ("team", "shoal-prices-team")
+    assert names.stack("network") == "shoal-prices-team-network"
     assert names.sealed_url(RELEASE).endswith(f"/models/{'2' * 64}/model.tar.gz")
 
 
 def test_an_environment_leaves_out_what_the_file_that_it_extends_says(root: Path) -> None:
     base = {"network": NETWORK, "workloads": {"mnist": {"endpoint": {"ttl_minutes": 30}}}}
     (root / "environments" / "base.yaml").write_text(yaml.safe_dump(base))
-    write(root, network=None, extends="base.yaml", workloads={"houses": {}})
-    mnist, houses = load_workloads("team", root)
-    assert mnist.network.cidr == houses.network.cidr == NETWORK["cidr"]
-    assert (mnist.ttl_minutes, houses.ttl_minutes) == (30, 60)
+    write(root, network=None, extends="base.yaml", workloads={"prices": {}})
+    mnist, prices = load_workloads("team", root)
+    assert mnist.network.cidr == prices.network.cidr == NETWORK["cidr"]
+    assert (mnist.ttl_minutes, prices.ttl_minutes) == (30, 60)
     assert environment_names(root) == ["team"]
     where = places("team", root, workload="mnist")
     assert where["endpoint.ttl_minutes"].startswith("environments/base.yaml:")
@@ -150,16 +150,16 @@ def test_an_overlay_lies_over_every_workload(root: Path) -> None:
 def test_releases_come_from_the_same_workload(root: Path) -> None:
     write(root, "dev")
     write(root, promoted_from="dev")
-    source = load_source(load_environment("team", root, workload="houses"), root)
+    source = load_source(load_environment("team", root, workload="prices"), root)
     assert source is not None
-    assert source.title == "dev houses"
+    assert source.title == "dev prices"
 
 
 @pytest.mark.parametrize(
     ("workload", "line"),
     [
-        (None, "environments/team.yaml: has several workloads (mnist, houses); name one"),
-        ("barns", 'environments/team.yaml: has no workload "barns"; there are: mnist, houses'),
+        (None, "environments/team.yaml: has several workloads (mnist, prices); name one"),
+        ("barns", 'environments/team.yaml: has no workload "barns"; there are: mnist, prices'),
     ],
 )
 def test_one_of_several_has_to_be_named(root: Path, workload: str | None, line: str) -> None:
@@ -197,7 +197,7 @@ def test_one_of_several_has_to_be_named(root: Path, workload: str | None, line: 
             "workloads.mnist.release: is no key here any more: environments/team.release.yaml",
         ),
         (
-            {"workloads": {"mnist": {"training": {"instance_count": 0}}, "houses": {}}},
+            {"workloads": {"mnist": {"training": {"instance_count": 0}}, "prices": {}}},
             "workloads.mnist.training.instance_count = 0: must be at least 1",
         ),
         (
@@ -215,7 +215,7 @@ def test_one_of_several_has_to_be_named(root: Path, workload: str | None, line: 
         (
             {
                 "required_tags": {"cost-center": ["1"]},
-                "workloads": {"mnist": {"tags": {"cost-center": "1"}}, "houses": {}},
+                "workloads": {"mnist": {"tags": {"cost-center": "1"}}, "prices": {}},
             },
             "required_tags: demands cost-center, and tags has no such key",
         ),
@@ -230,8 +230,8 @@ def test_one_of_several_has_to_be_named(root: Path, workload: str | None, line: 
         # of all workloads, told once
         ({"training": {"instance_count": 0}}, "training.instance_count = 0: must be at least 1"),
         (
-            {"workloads": {"houses": {"training": {"secrets": {"TOKEN": "team/token"}}}}},
-            "workloads.houses.training.secrets: are out of reach: the network that the workloads",
+            {"workloads": {"prices": {"training": {"secrets": {"TOKEN": "team/token"}}}}},
+            "workloads.prices.training.secrets: are out of reach: the network that the workloads",
         ),
         ({"extends": "base.yaml"}, 'extends = "base.yaml": there is no such file to extend'),
     ],
@@ -248,11 +248,11 @@ def test_a_mistake_is_one_line_with_its_place(
 
 def test_the_same_mistake_in_two_sections_is_told_twice(root: Path) -> None:
     wrong = {"training": {"instance_count": 0}}
-    write(root, workloads={"mnist": wrong, "houses": wrong})
+    write(root, workloads={"mnist": wrong, "prices": wrong})
     places = [each.partition(": ")[2].partition(" = ")[0] for each in lines(root)]
     assert places == [
         "workloads.mnist.training.instance_count",
-        "workloads.houses.training.instance_count",
+        "workloads.prices.training.instance_count",
     ]
 
 

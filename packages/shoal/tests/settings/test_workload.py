@@ -17,7 +17,7 @@ from tests.tables import table
 
 REQUEST = {"body": "row.json", "expect": {"predictions[0]": 7}}
 VALID: dict[str, Any] = {
-    "name": "houses",
+    "name": "prices",
     "frameworks": {"pytorch": {}},
     "gates": [{"metric": "rmse", "at_most": 60}],
     "smoke_test": {"requests": [REQUEST]},
@@ -25,18 +25,18 @@ VALID: dict[str, Any] = {
 ONLY_TRAINS = {key: value for key, value in VALID.items() if key != "smoke_test"} | {
     "endpoint": "none"
 }
-FILE = "training_code/houses/workload.yaml"
+FILE = "training_code/prices/workload.yaml"
 
 
 def lines_of(root: Path, text: str) -> list[str]:
     """Return what a user reads when the file has this text."""
-    folder = root / "training_code" / "houses"
+    folder = root / "training_code" / "prices"
     (folder / "pytorch").mkdir(parents=True, exist_ok=True)
     (folder / "row.json").write_text("[1]")
     (folder / "row.csv").write_text("1,2\n")
     (folder / "workload.yaml").write_text(text)
     try:
-        load_workload("houses", root)
+        load_workload("prices", root)
     except ConfigError as error:
         return str(error).splitlines()
     return []
@@ -55,7 +55,7 @@ def test_the_shipped_workloads_are_right(name: str) -> None:
 
 def test_a_value_alone_is_what_is_expected(tmp_path: Path) -> None:
     assert lines_of(tmp_path, yaml.safe_dump(VALID)) == []
-    test = load_workload("houses", tmp_path).smoke_test
+    test = load_workload("prices", tmp_path).smoke_test
     assert test
     assert test.requests[0].expect["predictions[0]"].equals == 7
 
@@ -69,8 +69,8 @@ def test_a_folder_without_the_file_is_known(tmp_path: Path) -> None:
 
 def test_an_unknown_workload_lists_those_that_exist(tmp_path: Path) -> None:
     lines_of(tmp_path, yaml.safe_dump(VALID))
-    with pytest.raises(ConfigError, match='there is no workload "house"; there are: houses'):
-        load_workload("house", tmp_path)
+    with pytest.raises(ConfigError, match='there is no workload "price"; there are: prices'):
+        load_workload("price", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_an_unknown_workload_lists_those_that_exist(tmp_path: Path) -> None:
         ("[]", f"{FILE}: a workload file is a mapping of keys to values; start with `name:`"),
         ("name: [", f"{FILE}:1: not valid YAML"),
         ("name: a\nname: b", f"{FILE}:1: name: the key is given twice, on lines 1 and 2"),
-        ("name: houses\nsmoke_tests: 1", "did you mean `smoke_test`?"),
+        ("name: prices\nsmoke_tests: 1", "did you mean `smoke_test`?"),
         (
             yaml.safe_dump(ONLY_TRAINS | {"content_types": ["text/csv"]}),
             "content_types = [text/csv]: is of an",
@@ -143,12 +143,12 @@ def test_an_expression_that_jmespath_refuses_is_one_line(
 
 
 def test_a_body_that_no_endpoint_takes_is_refused(tmp_path: Path) -> None:
-    folder = tmp_path / "training_code" / "houses"
+    folder = tmp_path / "training_code" / "prices"
     (folder / "pytorch").mkdir(parents=True)
     (folder / "row.json").write_text(f'"{"x" * 6 * 1024 * 1024}"')
     (folder / "workload.yaml").write_text(yaml.safe_dump(VALID))
     with pytest.raises(ConfigError, match=r"has 6,291,458 bytes; an endpoint takes 6,291,456"):
-        load_workload("houses", tmp_path)
+        load_workload("prices", tmp_path)
 
 
 def environment(root: Path, **changes: Any) -> Environment:
@@ -173,13 +173,13 @@ def test_an_environment_leaves_out_what_its_workload_says(tmp_path: Path) -> Non
         "evaluation": {"entry_point": "measure.py", "instance_type": "ml.g5.xlarge"},
         "secrets": {"HF_TOKEN": "team/hf"},
     }
-    script = tmp_path / "training_code" / "houses" / "pytorch" / "measure.py"
+    script = tmp_path / "training_code" / "prices" / "pytorch" / "measure.py"
     script.parent.mkdir(parents=True)
     script.touch()
     assert lines_of(tmp_path, yaml.safe_dump(VALID | more)) == []
-    found = environment(tmp_path, workload="houses")
-    assert (found.project, found.data.dataset) == ("houses", "houses")
-    assert found.training.source_dir == "training_code/houses/pytorch"
+    found = environment(tmp_path, workload="prices")
+    assert (found.project, found.data.dataset) == ("prices", "prices")
+    assert found.training.source_dir == "training_code/prices/pytorch"
     assert [(gate.metric, gate.at_most) for gate in found.evaluation.gates] == [("rmse", 60)]
     job = found.evaluation
     assert (job.entry_point, job.instance_type) == ("measure.py", "ml.g5.xlarge")
@@ -191,19 +191,19 @@ def test_an_environment_leaves_out_what_its_workload_says(tmp_path: Path) -> Non
 
 
 def test_what_an_environment_says_counts_more(tmp_path: Path) -> None:
-    script = tmp_path / "training_code" / "houses" / "pytorch" / "own.py"
+    script = tmp_path / "training_code" / "prices" / "pytorch" / "own.py"
     script.parent.mkdir(parents=True)
     script.touch()
     job = {"entry_point": "own.py", "image_uri": "theirs/own:1"}
     assert lines_of(tmp_path, yaml.safe_dump(VALID | {"evaluation": job})) == []
     found = environment(
         tmp_path,
-        workload="houses",
+        workload="prices",
         project="lab",
         data={"input_mode": "FastFile"},
         evaluation={"gates": [{"metric": "r2", "at_least": 0.5}], "image_uri": "mine/own:1"},
     )
-    assert (found.project, found.data.dataset) == ("lab", "houses")
+    assert (found.project, found.data.dataset) == ("lab", "prices")
     assert [gate.metric for gate in found.evaluation.gates] == ["r2"]
     assert (found.evaluation.entry_point, found.evaluation.image_uri) == ("own.py", "mine/own:1")
 
@@ -211,14 +211,14 @@ def test_what_an_environment_says_counts_more(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        ({"workload": "barns"}, 'workload = "barns": there is no such workload; there are: houses'),
+        ({"workload": "barns"}, 'workload = "barns": there is no such workload; there are: prices'),
         (
-            {"workload": "houses", "training": {"framework": "tensorflow"}},
+            {"workload": "prices", "training": {"framework": "tensorflow"}},
             "frameworks: have no tensorflow, which an environment names",
         ),
-        ({"workload": "houses", "training": {"framework": "jax"}}, "training.framework"),
+        ({"workload": "prices", "training": {"framework": "jax"}}, "training.framework"),
         ({"workload": 3}, "workload = 3: must be text"),
-        ({"workload": "houses", "training": 3}, "training = 3: must be a mapping"),
+        ({"workload": "prices", "training": 3}, "training = 3: must be a mapping"),
     ],
 )
 def test_an_environment_that_does_not_fit_its_workload_is_one_line(
@@ -233,15 +233,15 @@ def test_an_environment_that_does_not_fit_its_workload_is_one_line(
 
 def test_an_environment_of_a_workload_that_only_trains_has_no_endpoint(tmp_path: Path) -> None:
     assert lines_of(tmp_path, yaml.safe_dump(ONLY_TRAINS)) == []
-    assert environment(tmp_path, workload="houses").endpoint is None
+    assert environment(tmp_path, workload="prices").endpoint is None
 
 
 def test_an_endpoint_of_a_workload_that_only_trains_is_one_line(tmp_path: Path) -> None:
     assert lines_of(tmp_path, yaml.safe_dump(ONLY_TRAINS)) == []
     with pytest.raises(ConfigError) as error:
-        environment(tmp_path, workload="houses", endpoint={"instance_count": 2})
+        environment(tmp_path, workload="prices", endpoint={"instance_count": 2})
     (line,) = error.value.lines
-    assert line.startswith("environments/dev.yaml:2: endpoint: training_code/houses/workload.yaml")
+    assert line.startswith("environments/dev.yaml:2: endpoint: training_code/prices/workload.yaml")
     assert "says `endpoint: none`; remove the section" in line
 
 
@@ -251,8 +251,8 @@ def test_a_file_without_a_workload_is_told_which_there_are(tmp_path: Path) -> No
         environment(tmp_path, region="us-eastt-1")
     missing, region = error.value.lines
     assert missing == (
-        "environments/dev.yaml: workload: the key is missing; training_code/ has: houses; write"
-        " `workload: houses`, or `workloads` for several"
+        "environments/dev.yaml: workload: the key is missing; training_code/ has: prices; write"
+        " `workload: prices`, or `workloads` for several"
     )
     assert "did you mean us-east-1?" in region
 
@@ -264,4 +264,4 @@ def test_a_file_without_a_workload_where_there_is_none_is_told_what_writes_one(
         environment(tmp_path)
     assert "`shoal new NAME` writes one" in error.value.lines[0]
     with pytest.raises(ConfigError, match="the key is missing"):
-        load_environment("dev", tmp_path, workload="houses")
+        load_environment("dev", tmp_path, workload="prices")

@@ -43,7 +43,7 @@ TEAM: dict[str, Any] = {
     "network": NETWORK,
     "training": {"strategy": "torchrun", "instance_type": "ml.m5.xlarge"},
     "observability": {"monthly_budget_usd": 5},
-    "workloads": {"mnist": {"tags": {"cost-center": "2", "data-class": "internal"}}, "houses": {}},
+    "workloads": {"mnist": {"tags": {"cost-center": "2", "data-class": "internal"}}, "prices": {}},
 }
 Stacks = dict[str, Any]
 
@@ -110,4 +110,4 @@ def test_a_workloads_tags_lie_over_those_of_what_all_share(team_stacks: Stacks) 
         for resource in stack.template["Resources"].values()
         if resource["Type"] == "AWS::Budgets::Budget"
     }
-    assert filters == {"mnist": ["user:cost-center$2"], "houses": ["user:cost-center$1"]}
+    assert filters == {"mnist": ["user:cost-center$2"], "prices": ["user:cost-center$1"]}

@@ -5,12 +5,10 @@ evaluation, and the answers to its own smoke test.
 from __future__ import annotations
 
 import json
-import runpy
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from local_kit.runtime import Runtime
 from shoal.page.readings.report import Evaluation
@@ -19,7 +17,6 @@ from tests.functions.invocation import Outcome, Request, invoke, serving
 from tests.functions.test_smoke_test import package
 from tests.training_code.training import pack
 
-JSON = "application/json"
 JOB_NAME = "job-of-the-test"
 CONSTANT = Path(__file__).with_name("scripts") / "fit_constant_column.py"
 ANSWER = """
@@ -75,7 +72,7 @@ class Trained:
         """Answer its smoke test's requests by its own code, and return what the function says."""
         test = load_workload(self.workload, self.root).smoke_test
         assert test
-        sent: list[dict[str, Any]] = [
+        sent = [
             {
                 "body": (workload_folder(self.workload, self.root) / each.body).read_text(),
                 "content_type": each.content_type,
@@ -83,8 +80,6 @@ class Trained:
             }
             for each in test.requests
         ]
-        if test.function:
-            sent += asked_by(workload_folder(self.workload, self.root) / test.function)
         (folder / "requests.json").write_text(json.dumps(sent))
         (folder / "answer.py").write_text(ANSWER)
         files = (folder / "requests.json", folder / "answers.json")
@@ -108,18 +103,6 @@ class Trained:
         packed = package(folder / "function", self.workload, self.root)
         with serving(answer) as url:
             return invoke(packed, event, endpoint_url=url, module="step")
-
-
-def asked_by(function: Path) -> list[dict[str, Any]]:
-    """Return the requests that a workload's own function sends to an endpoint of numbers."""
-    sent: list[dict[str, Any]] = []
-
-    def ask(body: bytes, content_type: str = JSON, accept: str = JSON) -> bytes:
-        sent.append({"body": body.decode(), "content_type": content_type, "accept": accept})
-        return json.dumps({"predictions": [*range(len(json.loads(body)["instances"]))]}).encode()
-
-    assert runpy.run_path(str(function))["check"](ask) == []
-    return sent
 
 
 def prepare(root: Path, workload: str, folder: Path) -> Path:

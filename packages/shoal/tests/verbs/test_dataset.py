@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,7 @@ from shoal.verbs.score import require_rows
 from shoal.verbs.workspace import Session, Workspace
 from tests.letters import FOLDER as LETTERS
 from tests.letters import write_environment
-from tests.repository import ROOT, copy_folder
+from tests.repository import ROOT, add_workload, copy_folder
 from tests.tables import table
 from tests.verbs.conftest import make_pipeline
 
@@ -69,28 +68,28 @@ def test_an_upload_puts_each_file_in_its_channel_once(target: Target) -> None:
     assert s3.head_object(Bucket=bucket, Key=key)["ContentLength"] == 10_008
 
 
-def houses() -> Environment:
+def prices() -> Environment:
     environment = load_environment("dev", ROOT)
-    return environment.model_copy(update={"workload": "houses", "project": "examples"})
+    return environment.model_copy(update={"workload": "prices", "project": "examples"})
 
 
 def test_a_workloads_script_writes_what_is_uploaded(target: Target) -> None:
-    bucket = Names(houses()).bucket("data")
+    bucket = Names(prices()).bucket("data")
     target.client("s3").create_bucket(Bucket=bucket)
-    sent = [dataset.upload_workload(target, houses(), ROOT, lambda _: None) for _ in range(2)]
+    sent = [dataset.upload_workload(target, prices(), ROOT, lambda _: None) for _ in range(2)]
     keys = {item["Key"] for item in target.client("s3").list_objects_v2(Bucket=bucket)["Contents"]}
-    prefix = Names(houses()).dataset_uri.removeprefix(f"s3://{bucket}/")
+    prefix = Names(prices()).dataset_uri.removeprefix(f"s3://{bucket}/")
     assert sent == [2, 0]
-    assert keys == {f"{prefix}/{channel}/people.csv" for channel in ("train", "test")}
+    assert keys == {f"{prefix}/{channel}/trips.csv" for channel in ("train", "test")}
 
 
 def test_what_was_uploaded_before_and_is_read_too_is_told(target: Target) -> None:
-    bucket, events = Names(houses()).bucket("data"), list[Event]()
-    prefix = Names(houses()).dataset_uri.removeprefix(f"s3://{bucket}/")
+    bucket, events = Names(prices()).bucket("data"), list[Event]()
+    prefix = Names(prices()).dataset_uri.removeprefix(f"s3://{bucket}/")
     s3 = target.client("s3")
     s3.create_bucket(Bucket=bucket)
     s3.put_object(Bucket=bucket, Key=f"{prefix}/train/more/old.csv", Body=b"1")
-    dataset.upload_workload(target, houses(), ROOT, events.append)
+    dataset.upload_workload(target, prices(), ROOT, events.append)
     s3.delete_object(Bucket=bucket, Key=f"{prefix}/train/more/old.csv")
     assert events[-1] == Note(
         f"the job will also read more/old.csv, which was at s3://{bucket}/{prefix}/train/ before:"
@@ -232,27 +231,27 @@ def test_an_optional_channel_can_come_later(target: Target, bucket: str, tmp_pat
 
 
 def test_a_script_that_fails_is_told_by_its_last_line(target: Target, tmp_path: Path) -> None:
-    shutil.copytree(ROOT / "training_code" / "houses", tmp_path / "training_code" / "houses")
-    script = tmp_path / "training_code" / "houses" / "prepare.py"
+    add_workload(tmp_path)
+    script = tmp_path / "training_code" / "prices" / "prepare.py"
     script.write_text("raise SystemExit('no room left')")
     with pytest.raises(DatasetError, match=r"prepare\.py failed: no room left"):
-        dataset.upload_workload(target, houses(), tmp_path, lambda _: None)
+        dataset.upload_workload(target, prices(), tmp_path, lambda _: None)
 
 
 def test_a_script_that_writes_nothing_is_named(target: Target, tmp_path: Path) -> None:
-    shutil.copytree(ROOT / "training_code" / "houses", tmp_path / "training_code" / "houses")
-    (tmp_path / "training_code" / "houses" / "prepare.py").write_text("def main(): pass")
+    add_workload(tmp_path)
+    (tmp_path / "training_code" / "prices" / "prepare.py").write_text("def main(): pass")
     says = r"prepare\.py ended well, but wrote no .* train/ and te"
     with pytest.raises(DatasetError, match=says):
-        dataset.upload_workload(target, houses(), tmp_path, lambda _: None)
+        dataset.upload_workload(target, prices(), tmp_path, lambda _: None)
 
 
 def test_a_workload_without_a_script_needs_a_folder(target: Target, tmp_path: Path) -> None:
-    shutil.copytree(ROOT / "training_code" / "houses", tmp_path / "training_code" / "houses")
-    file = tmp_path / "training_code" / "houses" / "workload.yaml"
+    add_workload(tmp_path)
+    file = tmp_path / "training_code" / "prices" / "workload.yaml"
     file.write_text(file.read_text().replace("prepare: prepare.py\n", ""))
     with pytest.raises(DatasetError, match=r"has no `prepare`.* `shoal data upload dev --from FOL"):
-        dataset.upload_workload(target, houses(), tmp_path, lambda _: None)
+        dataset.upload_workload(target, prices(), tmp_path, lambda _: None)
 
 
 def test_a_channel_that_nobody_writes_is_a_notice(tmp_path: Path) -> None:

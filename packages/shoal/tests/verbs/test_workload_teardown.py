@@ -32,17 +32,17 @@ class Cdk:
 
 
 class Place:
-    """An environment with the workloads mnist and houses; kites left the file, and is deployed."""
+    """An environment with the workloads mnist and prices; kites left the file, and is deployed."""
 
     def __init__(self, target: Target) -> None:
         self.target, self.mark = target, f"w{time.monotonic_ns() % 10**8}"
-        names = ("mnist", "houses", "kites")
-        self.mnist, self.houses, self.kites = (f"{name}{self.mark}" for name in names)
+        names = ("mnist", "prices", "kites")
+        self.mnist, self.prices, self.kites = (f"{name}{self.mark}" for name in names)
         self.view = Environment(
             name="dev",
             project=f"p{self.mark}",
             workload=self.mnist,
-            workloads={self.mnist: WorkloadSettings(), self.houses: WorkloadSettings()},
+            workloads={self.mnist: WorkloadSettings(), self.prices: WorkloadSettings()},
             account=ACCOUNT,
             protect=False,
         )
@@ -60,7 +60,7 @@ class Place:
     def deploy(self) -> None:
         """Make what the stacks of the environment are like."""
         self.create("data", self.shared, {"Data": bucket(self.shared.bucket("data"))})
-        for workload in (self.mnist, self.houses, self.kites):
+        for workload in (self.mnist, self.prices, self.kites):
             names = self.names(workload)
             log = log_group(f"/aws/lambda/{names.function('teardown')}")
             self.create("pipeline", names, {"Log": log}, {WORKLOAD_TAG: names.prefix})
@@ -79,7 +79,7 @@ class Place:
             )
 
     def left(self) -> tuple[Resource, ...]:
-        names = [self.names(each) for each in (self.mnist, self.houses, self.kites)]
+        names = [self.names(each) for each in (self.mnist, self.prices, self.kites)]
         owner = inventory.owner_in(self.target, self.shared, names)
         return inventory.of_environment(self.target, owner)
 
@@ -125,7 +125,7 @@ def of_workload(place: Place, workload: str) -> set[Resource]:
 def test_one_workload_goes_with_all_that_is_its_own_and_the_others_stay(place: Place) -> None:
     """In the file or not."""
     place.deploy()
-    for workload in (place.houses, place.kites):
+    for workload in (place.prices, place.kites):
         before = set(place.left())
         of_endpoint = f"/aws/sagemaker/Endpoints/{place.names(workload).pipeline}-abcdefabcdef"
         place.target.client("logs").create_log_group(logGroupName=of_endpoint)
@@ -169,21 +169,21 @@ def test_a_protected_workload_goes_once_its_stacks_may(place: Place) -> None:
 
 def test_what_a_workload_has_in_shared_buckets_is_said_to_be_kept(place: Place) -> None:
     place.deploy()
-    s3, houses = place.target.client("s3"), place.names(place.houses)
-    data, artifacts = houses.bucket("data"), houses.bucket("artifacts")
+    s3, prices = place.target.client("s3"), place.names(place.prices)
+    data, artifacts = prices.bucket("data"), prices.bucket("artifacts")
     s3.create_bucket(Bucket=artifacts)
-    s3.put_object(Bucket=data, Key=f"datasets/{place.houses}/train/a.csv", Body=b"1")
+    s3.put_object(Bucket=data, Key=f"datasets/{place.prices}/train/a.csv", Body=b"1")
     s3.put_object(Bucket=data, Key=f"datasets/{place.mnist}/train/a", Body=b"1")
-    s3.put_object(Bucket=artifacts, Key=f"models/{place.houses}/ab12/model.tar.gz", Body=b"1")
-    kept = place.destroy(houses)
+    s3.put_object(Bucket=artifacts, Key=f"models/{place.prices}/ab12/model.tar.gz", Body=b"1")
+    kept = place.destroy(prices)
     objects = [each["Key"] for each in s3.list_objects_v2(Bucket=data)["Contents"]]
     for key in objects:
         s3.delete_object(Bucket=data, Key=key)
-    s3.delete_object(Bucket=artifacts, Key=f"models/{place.houses}/ab12/model.tar.gz")
+    s3.delete_object(Bucket=artifacts, Key=f"models/{place.prices}/ab12/model.tar.gz")
     s3.delete_bucket(Bucket=artifacts)
     assert kept == (
-        f"s3://{data}/datasets/{place.houses}/: its dataset",
-        f"s3://{artifacts}/models/{place.houses}/: its sealed models",
+        f"s3://{data}/datasets/{place.prices}/: its dataset",
+        f"s3://{artifacts}/models/{place.prices}/: its sealed models",
     )
     assert len(objects) == 2
 
@@ -204,9 +204,9 @@ def test_a_workload_called_like_the_project_takes_its_own(target: Target) -> Non
 
 def test_data_of_one_workload_before_is_not_the_workloads(place: Place) -> None:
     """It had the names that the workload has now."""
-    alone = Names(place.view.model_copy(update={"project": place.houses, "workloads": {}}))
+    alone = Names(place.view.model_copy(update={"project": place.prices, "workloads": {}}))
     place.create("data", alone, {"Data": bucket(alone.bucket("data"))})
-    place.destroy(place.names(place.houses))
+    place.destroy(place.names(place.prices))
     assert set(place.left()) == {
         Resource("stack", alone.stack("data")),
         Resource("bucket", alone.bucket("data")),

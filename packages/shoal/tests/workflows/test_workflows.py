@@ -146,8 +146,8 @@ def test_asking_every_hour_is_red_where_wrong(tmp_path: Path, code: int, ends_wi
 @pytest.mark.parametrize(
     ("inputs", "names"),
     [
-        ({}, ["mnist", "houses"]),
-        ({"FROM": "", "TO": ""}, ["mnist", "houses"]),
+        ({}, ["mnist", "prices"]),
+        ({"FROM": "", "TO": ""}, ["mnist", "prices"]),
         ({"WORKLOAD": "$(touch here)\nnames=[]"}, None),
         ({"TO": "--help", "PACKAGE": "'; touch here; '"}, None),
     ],

@@ -17,7 +17,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 class _Workload(click.Argument):
     """A word after ENV that is the workload if ENV has one of that name, and else the next
-    argument's: `shoal status dev houses latest`, `shoal status dev latest`.
+    argument's: `shoal status dev prices latest`, `shoal status dev latest`.
 
     Where no argument follows, any word is the workload, and the loader says which there are.
     """

@@ -32,7 +32,7 @@ class Place:
     strategy: str
     """How the pipeline that is deployed now distributes its training."""
     arguments: str
-    """The words that name it in a command, as in `dev houses --local`."""
+    """The words that name it in a command, as in `dev prices --local`."""
     model_package_group: str
     metrics: Mapping[str, Metric]
     cleaners: Mapping[str, str]

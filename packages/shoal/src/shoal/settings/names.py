@@ -121,7 +121,7 @@ class Names:
         return f"{self.shared_prefix if part in SHARED_PARTS else self.prefix}-{part}"
 
     def stack_id(self, part: str) -> str:
-        """Return the stack's id in its stage, as in `cdk deploy dev/houses-pipeline`."""
+        """Return the stack's id in its stage, as in `cdk deploy dev/prices-pipeline`."""
         alone = part in SHARED_PARTS or not self.environment.workloads
         return part if alone else f"{self.environment.workload}-{part}"
 
@@ -290,7 +290,7 @@ class Names:
     @property
     def dataset_folders(self) -> list[str]:
         """Patterns of the prefixes in the data bucket below which the workload's datasets lie: the
-        one that is named after it, and its versions, as in `datasets/houses.2026-11/`.
+        one that is named after it, and its versions, as in `datasets/prices.2026-11/`.
         """
         if not self.environment.workloads:
             return ["datasets/*"]

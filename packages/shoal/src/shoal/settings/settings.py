@@ -328,7 +328,7 @@ class Environment(WorkloadSettings):
 
     @property
     def title(self) -> str:
-        """The words that name it in a command: `dev`, or `dev houses` where it is one of
+        """The words that name it in a command: `dev`, or `dev prices` where it is one of
         several.
         """
         return f"{self.name} {self.workload}" if self.workloads else self.name

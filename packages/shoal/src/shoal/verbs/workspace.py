@@ -145,7 +145,7 @@ class Session:
 
     @property
     def title(self) -> str:
-        """The words that name it: `dev`, or `dev houses` for one of several workloads."""
+        """The words that name it: `dev`, or `dev prices` for one of several workloads."""
         return self.environment.name if self.views else self.environment.title
 
     @property

@@ -30,10 +30,10 @@ def names(capsys: pytest.CaptureFixture[str], root: Path, *options: str) -> list
 def test_an_approval_is_of_the_workload_whose_registry_has_it(
     two: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for workload in ("mnist", "houses"):
+    for workload in ("mnist", "prices"):
         package = VERSION.format(workload=workload)
         assert names(capsys, two, "--package", package) == [workload]
-    assert names(capsys, two, "--workload=houses", "--package=3") == ["houses"]
+    assert names(capsys, two, "--workload=prices", "--package=3") == ["prices"]
 
 
 def test_one_workload_need_not_be_named_for_any_version(
@@ -45,9 +45,9 @@ def test_one_workload_need_not_be_named_for_any_version(
 
 def test_what_serves_nothing_is_not_promoted(two: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = two / "environments" / "staging.yaml"
-    file.write_text(file.read_text().replace("  houses:\n", "  houses:\n    endpoint: none\n"))
+    file.write_text(file.read_text().replace("  prices:\n", "  prices:\n    endpoint: none\n"))
     assert names(capsys, two) == ["mnist"]
-    for workload, promoted in {"mnist": ["mnist"], "houses": []}.items():
+    for workload, promoted in {"mnist": ["mnist"], "prices": []}.items():
         assert names(capsys, two, "--package", VERSION.format(workload=workload)) == promoted
 
 
@@ -55,15 +55,15 @@ def test_an_approval_of_what_the_next_environment_lacks_promotes_nothing(
     two: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = two / "environments" / "staging.yaml"
-    file.write_text(file.read_text().partition("  houses:\n")[0])
-    package = VERSION.format(workload="houses")
+    file.write_text(file.read_text().partition("  prices:\n")[0])
+    package = VERSION.format(workload="prices")
     assert names(capsys, two, "--package", package) == []
 
 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (("--workload", "boats"), 'has no workload "boats"; there are: mnist, houses'),
+        (("--workload", "boats"), 'has no workload "boats"; there are: mnist, prices'),
         (("--package", "3"), "is no ARN of a version in one of these registries: shoal-mnist-dev"),
         (("--package", VERSION.format(workload="boats")), "name the workload"),
         (("--to", "nowhere"), 'no environment "nowhere"'),

@@ -17,7 +17,6 @@ TEMPLATE = Path(shoal.__file__).parent / "template"
 SCRIPTS = {
     "mnist": [ROOT / "training_code/mnist/pytorch"],
     "language": [ROOT / "training_code/language/pytorch"],
-    "houses": [ROOT / "training_code/houses/pytorch"],
     "new": [
         TEMPLATE / f"{part}/source"
         for part in ("common", "pytorch", "pytorch-classification", "classification")
