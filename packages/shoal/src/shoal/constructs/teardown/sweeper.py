@@ -33,8 +33,9 @@ class Sweeper(Construct):
         super().__init__(scope, construct_id)
         silent_hours = rare(names.environment.schedules)
         variables = {
-            **deletion_variables(names),
+            "PIPELINE_NAME": names.pipeline,
             "PIPELINE_ARN": names.pipeline_arn,
+            **deletion_variables(names),
             "TTL_MINUTES": str(names.environment.ttl_minutes),
         }
         if silent_hours:

@@ -56,6 +56,7 @@ class TeardownGuard(Construct):
             ),
             timeout=_FUNCTION_TIMEOUT,
             environment={
+                "PIPELINE_NAME": names.pipeline,
                 **deletion_variables(names),
                 "RETRY_AFTER_S": str(int(_RETRY_AFTER.to_seconds())),
             },
@@ -105,11 +106,10 @@ def execution_ended(names: Names) -> events.EventPattern:
 
 
 def deletion_variables(names: Names) -> dict[str, str]:
-    """Return what a function must know that deletes what executions left: of which pipeline, how
-    long the logs of endpoints are kept, and whether jobs keep instances warm.
+    """Return what a function must know that deletes what executions left: how long the logs of
+    endpoints are kept, and whether jobs keep instances warm.
     """
     return {
-        "PIPELINE_NAME": names.pipeline,
         "LOG_RETENTION_DAYS": str(names.environment.observability.log_retention_days),
         **({"WARM_POOLS": "1"} if _keeps_warm(names) else {}),
     }

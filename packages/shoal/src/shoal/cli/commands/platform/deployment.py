@@ -13,7 +13,7 @@ from shoal.aws import inventory, serving
 from shoal.aws.stacks import status_of_stack
 from shoal.cli.answers import answers, tell
 from shoal.cli.options import session_command, whole_command
-from shoal.cli.view import open_view
+from shoal.cli.view import View, open_view
 from shoal.errors import AWS_ERRORS, CommandError, DisagreementError, UsageError, refusal
 from shoal.launch import recipes
 from shoal.settings.loading.loader import environment_file, load_workloads, places
@@ -59,8 +59,7 @@ def deploy(session: Session, check: bool) -> None:
     if check:
         tell(f"nothing refuses a deployment of {session.title}")
         return
-    # What goes on is said below the view, which overwrites what is printed while it is drawn.
-    with reporting_unfinished_work(session), open_view() as view:
+    with deploying(session) as view:
         cdk = session.prepared(view)
         session.stacks(view).settle()
         build_missing(session, cdk, view, meanwhile=True)
@@ -86,6 +85,15 @@ def _report_unlisted(session: Session) -> None:
 
 def _warn(notice: str) -> None:
     tell(notice, err=True, notices=[notice])
+
+
+@contextmanager
+def deploying(session: Session) -> Iterator[View]:
+    """Yield the view of a deployment; what goes on without it is said below the view, which
+    overwrites what is printed while it is drawn.
+    """
+    with reporting_unfinished_work(session), open_view() as view:
+        yield view
 
 
 @contextmanager
