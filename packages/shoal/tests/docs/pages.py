@@ -24,8 +24,6 @@ TAKES_A_MINUTE = "# takes a minute"
 """A block that begins so is run nightly."""
 _FENCE = re.compile(r"^([ \t]*)```(\w*)\n(.*?)^[ \t]*```$", re.DOTALL | re.MULTILINE)
 _HEREDOC = re.compile(r"<<'(\w+)'\n.*?^\1$", re.DOTALL | re.MULTILINE)
-_LINK = re.compile(r"\]\(([^)\s]+)\)")
-_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
 @cache
@@ -92,15 +90,6 @@ def page_of(blocks: Iterable[str]) -> str:
 def code_spans(text: str) -> list[str]:
     """Return what stands between backticks in the lines of a page, not in its blocks."""
     return re.findall(r"`([^`\n]+)`", _FENCE.sub("", text))
-
-
-def links(text: str) -> list[str]:
-    """Return the targets of links that stay in the checkout."""
-    return [link for link in _LINK.findall(_FENCE.sub("", text)) if "://" not in link]
-
-
-def headings(text: str) -> list[str]:
-    return _HEADING.findall(_FENCE.sub("", text))
 
 
 def writable_checkout(folder: Path) -> Path:

@@ -1,7 +1,8 @@
-"""The commands that pages show are commands that exist, README's two among them."""
+"""The commands that pages show exist, keys are current, and attacks have the tests they name."""
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 from importlib.util import find_spec
@@ -9,9 +10,12 @@ from importlib.util import find_spec
 import click
 import pytest
 
+from dev.tools.reference import COMMAND, FOLDER
+from dev.tools.reference import pages as reference_pages
 from shoal.cli.lazy import Deferred
 from shoal.cli.main import shoal
 from tests.docs.pages import ROOT, code_spans, commands, pages, text_of
+from tests.repository import CHECKOUT
 from tests.workflows.rules import refusal
 
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
@@ -77,3 +81,19 @@ def test_the_command_that_readme_shows_is_installed() -> None:
     command = [str(ROOT / program), "--help"]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert result.stdout.startswith("Usage: shoal"), result.stderr
+
+
+@pytest.mark.parametrize("name", sorted(reference_pages()))
+def test_keys_are_current(name: str) -> None:
+    committed = (FOLDER / name).read_text(encoding="utf-8")
+    assert committed == reference_pages()[name], f"docs/reference/{name}: run `{COMMAND}`"
+
+
+TABLE = (CHECKOUT / "packages/shoal/tests/red_team/README.md").read_text()
+TESTS = re.findall(r"`(packages/shoal(?:-local)?/tests/[\w/]+\.py)::(test_\w+)`", TABLE)
+
+
+@pytest.mark.parametrize(("file", "name"), TESTS)
+def test_it_exists(file: str, name: str) -> None:
+    tree = ast.parse((CHECKOUT / file).read_text())
+    assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}

@@ -34,13 +34,6 @@ def pins(path: Path) -> dict[str, str]:
     }
 
 
-def test_one_line_decides_between_the_emulator_and_aws() -> None:
-    assert [
-        line.partition("  #")[0] for line in SCRIPT.splitlines() if line.startswith("TARGET =")
-    ] == ['TARGET = os.environ["AWS_ENDPOINT_URL"]']
-    assert "localhost" not in SCRIPT
-
-
 def test_the_cells_before_the_first_call_to_aws_run_without_the_sdk() -> None:
     local = re.split(r"^# %%\n", SCRIPT, flags=re.MULTILINE)[1:3]
     environment = {
@@ -63,11 +56,6 @@ def test_the_lock_is_exact_and_agrees_with_shoals_own() -> None:
     assert [name for name, version in lock.items() if not re.fullmatch(r"\d[\w.]*", version)] == []
     ours = pins(ROOT / "requirements.txt") | pins(ROOT / "requirements-local.txt")
     assert {name for name, version in ours.items() if lock.get(name) != version} <= OTHERS
-
-
-def test_the_pipeline_of_the_example_environment_is_the_sdks() -> None:
-    environment = load(EXAMPLES / "sdk.yaml", shown_as="environments/sdk.yaml")
-    assert environment.pipeline == "examples.sdk_pipeline:build"
 
 
 def test_the_twin_that_make_examples_checks_needs_what_only_tensorflow_jobs_need(

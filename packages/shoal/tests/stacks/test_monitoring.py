@@ -86,20 +86,6 @@ def test_durations_are_shown_in_seconds_and_read_hidden(monitoring: Template) ->
     assert all(re.fullmatch(r"SEARCH\(.* 60\) / 1000", line["expression"]) for line in lines)
 
 
-def test_numbers_stand_above_the_graphs(monitoring: Template) -> None:
-    numbers = dashboard(monitoring)["widgets"][1]
-    labels = [series[-1].get("label") for series in numbers["properties"]["metrics"]]
-    assert (numbers["y"], numbers["properties"]["view"]) == (3, "singleValue")
-    assert [label for label in labels if label] == [
-        "runs succeeded",
-        "runs failed",
-        "longest run (s)",
-        "training (s)",
-        "endpoints at most",
-        "past their time",
-    ]
-
-
 def test_what_an_instance_type_lacks_has_no_graph(
     template_of: TemplateOf, monitoring: Template
 ) -> None:
