@@ -1,5 +1,5 @@
-"""Asks SageMaker's Python SDK v2 which hyperparameters it emits for each way to distribute, and
-writes them to sdk_v2.json.
+"""Asks SageMaker's Python SDK v2 which hyperparameters it emits for each way to distribute in
+sdk_v2.json, and writes them there. A new way needs a name, its framework and its distribution.
 
 Run manually, in a virtual environment of its own (the SDK is no dependency of this project):
 
@@ -26,58 +26,7 @@ IMAGES = {
     "pytorch": f"{REGISTRY}/pytorch-training:2.3.0-gpu-py311-cu121-ubuntu20.04-sagemaker",
     "tensorflow": f"{REGISTRY}/tensorflow-training:2.11.0-gpu-py39-cu112-ubuntu20.04-sagemaker",
 }
-OPTIONS = "-verbose --NCCL_DEBUG VERSION"
-CASES: dict[str, tuple[str, dict[str, Any]]] = {
-    "smdistributed": ("pytorch", {"smdistributed": {"dataparallel": {"enabled": True}}}),
-    "smdistributed with custom_mpi_options": (
-        "pytorch",
-        {"smdistributed": {"dataparallel": {"enabled": True, "custom_mpi_options": OPTIONS}}},
-    ),
-    "smdistributed with SMDATAPARALLEL_OPTIMIZE_SDP": (
-        "pytorch",
-        {
-            "smdistributed": {
-                "dataparallel": {
-                    "enabled": True,
-                    "custom_mpi_options": f"-x SMDATAPARALLEL_OPTIMIZE_SDP=true {OPTIONS}",
-                }
-            }
-        },
-    ),
-    "pytorchddp": ("pytorch", {"pytorchddp": {"enabled": True}}),
-    "pytorchddp with custom_mpi_options": (
-        "pytorch",
-        {"pytorchddp": {"enabled": True, "custom_mpi_options": OPTIONS}},
-    ),
-    "torch_distributed": ("pytorch", {"torch_distributed": {"enabled": True}}),
-    "smdistributed and torch_distributed": (
-        "pytorch",
-        {
-            "smdistributed": {"dataparallel": {"enabled": True}},
-            "torch_distributed": {"enabled": True},
-        },
-    ),
-    "mpi": ("pytorch", {"mpi": {"enabled": True}}),
-    "mpi with processes and options": (
-        "pytorch",
-        {"mpi": {"enabled": True, "processes_per_host": 4, "custom_mpi_options": OPTIONS}},
-    ),
-    "nothing": ("pytorch", {}),
-    "tensorflow: smdistributed": (
-        "tensorflow",
-        {"smdistributed": {"dataparallel": {"enabled": True, "custom_mpi_options": OPTIONS}}},
-    ),
-    "tensorflow: mpi": (
-        "tensorflow",
-        {"mpi": {"enabled": True, "processes_per_host": 8, "custom_mpi_options": OPTIONS}},
-    ),
-    "tensorflow: parameter_server": ("tensorflow", {"parameter_server": {"enabled": True}}),
-    "tensorflow: multi_worker_mirrored_strategy": (
-        "tensorflow",
-        {"multi_worker_mirrored_strategy": {"enabled": True}},
-    ),
-    "tensorflow: nothing": ("tensorflow", {}),
-}
+FILE = Path(__file__).with_name("sdk_v2.json")
 
 
 def refuse(*_: object, **__: object) -> NoReturn:
@@ -138,16 +87,12 @@ def main() -> None:
             **{name: version(name) for name in ("sagemaker", "boto3", "botocore")},
         },
         "cases": {
-            name: {
-                "framework": framework,
-                "distribution": case,
-                "hyperparameters": hyperparameters(framework, case),
-            }
-            for name, (framework, case) in CASES.items()
+            name: case
+            | {"hyperparameters": hyperparameters(case["framework"], case["distribution"])}
+            for name, case in json.loads(FILE.read_text(encoding="utf-8"))["cases"].items()
         },
     }
-    target = Path(__file__).with_name("sdk_v2.json")
-    target.write_text(json.dumps(golden, indent=2) + "\n", encoding="utf-8")
+    FILE.write_text(json.dumps(golden, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

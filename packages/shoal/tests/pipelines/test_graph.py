@@ -77,39 +77,64 @@ def test_a_run_condition_is_written_only_where_it_is_not_the_ordinary_one() -> N
     assert waiting.to_json()["DependsOn"] == [{"Step": "A", "Trigger": "Any"}, "C"]
 
 
-def test_every_mistake_is_reported() -> None:
-    nowhere = Training("Train", {"X": Property("Nowhere", "Y"), "Z": THRESHOLD})
-    assert mistakes(nowhere) == [
-        "step Train: there is no step Nowhere",
-        "step Train: there is no parameter Threshold",
-    ]
+OF_A, UNDECLARED = {"X": Property("A", "Y")}, {"X": Join("", (THRESHOLD,))}
+SEAL = Lambda("Seal", function_arn="arn", outputs={"status": "String"})
+REPORT = Fail("B", message=Join(" ", (PropertyFile("A", "Report", "x"),)))
 
 
-def test_a_step_stands_in_one_place_only() -> None:
-    assert mistakes(Training("A"), gate(Training("A"))) == [
-        "step A appears 2 times; a step may stand in one place only"
-    ]
+@pytest.mark.parametrize(
+    ("steps", "lines"),
+    [
+        (
+            [Training("A", {"X": Property("Nowhere", "Y"), "Z": THRESHOLD})],
+            ["step A: there is no step Nowhere", "step A: there is no parameter Threshold"],
+        ),
+        (
+            [Training("A"), gate(Training("A"))],
+            ["step A appears 2 times; a step may stand in one place only"],
+        ),
+        ([Training("A", {"X": [{"Y": Property("B", "Z")}]})], ["step A: there is no step B"]),
+        ([Training("A", depends_on=("B",))], ["step A: there is no step B"]),
+        ([Training("A", UNDECLARED)], ["step A: there is no parameter Threshold"]),
+        ([Training("A"), gate(Model("B", OF_A))], []),
+        (
+            [gate(Training("A"), if_false=(Model("B", OF_A),))],
+            ["step B: A runs only in another branch"],
+        ),
+        (
+            [gate(), Training("A", depends_on=("Gate",))],
+            ["step A: may not depend on condition Gate; put it into one of its branches"],
+        ),
+        ([Processing("A"), REPORT], ["step B: step A has no property file Report"]),
+        (
+            [SEAL, Model("A", {"X": Property("Seal", "OutputParameters['size']")})],
+            ["step A: step Seal has no output size; it has status"],
+        ),
+    ],
+)
+def test_every_mistake_of_a_step_is_one_line(steps: list[Step], lines: list[str]) -> None:
+    assert mistakes(*steps) == lines
+
+
+@pytest.mark.parametrize(
+    ("parameters", "line"),
+    [
+        ([THRESHOLD, THRESHOLD], "parameter Threshold is declared 2 times"),
+        (
+            [Parameter(f"P{number}", "Integer", 1) for number in range(201)],
+            "201 parameters; SageMaker allows 200",
+        ),
+    ],
+)
+def test_parameters_are_declared_once_and_not_too_many(
+    parameters: list[Parameter], line: str
+) -> None:
+    assert mistakes(parameters=tuple(parameters)) == [line]
 
 
 @pytest.mark.parametrize("name", ["", "with space", "a" * 65, "dots.too"])
 def test_step_names_follow_the_apis_pattern(name: str) -> None:
     assert "a Name of 1 to 64 letters, digits, - and _" in mistakes(Training(name))[0]
-
-
-def test_a_reference_to_an_unknown_step_is_refused() -> None:
-    assert mistakes(Training("A", {"X": [{"Y": Property("B", "Z")}]})) == [
-        "step A: there is no step B"
-    ]
-
-
-def test_a_dependency_on_an_unknown_step_is_refused() -> None:
-    assert mistakes(Training("A", depends_on=("B",))) == ["step A: there is no step B"]
-
-
-def test_a_reference_to_an_unknown_parameter_is_refused() -> None:
-    assert mistakes(Training("A", {"X": Join("", (THRESHOLD,))})) == [
-        "step A: there is no parameter Threshold"
-    ]
 
 
 def test_steps_that_wait_for_each_other_are_refused() -> None:
@@ -133,27 +158,6 @@ def test_a_step_before_a_condition_may_not_wait_for_one_inside_it() -> None:
     )
     assert "step First: Inside runs only in another branch" in lines
     assert any(line.startswith("the steps wait for each other") for line in lines)
-
-
-def test_branches_may_read_steps_before_the_condition() -> None:
-    assert mistakes(Training("A"), gate(Model("B", {"X": Property("A", "Y")}))) == []
-
-
-def test_a_branch_may_not_read_the_other_branch() -> None:
-    lines = mistakes(gate(Training("A"), if_false=(Model("B", {"X": Property("A", "Y")}),)))
-    assert lines == ["step B: A runs only in another branch"]
-
-
-def test_nothing_may_wait_for_a_condition() -> None:
-    assert mistakes(gate(), Training("A", depends_on=("Gate",))) == [
-        "step A: may not depend on condition Gate; put it into one of its branches"
-    ]
-
-
-def test_a_property_file_must_be_declared_by_its_step() -> None:
-    value = PropertyFile("A", "Report", "x")
-    lines = mistakes(Processing("A"), Fail("B", message=Join(" ", (value,))))
-    assert lines == ["step B: step A has no property file Report"]
 
 
 @pytest.mark.parametrize("step", [Lambda, Endpoint, EndpointConfig, Fail, Condition])
@@ -183,12 +187,6 @@ def test_an_exception_type_belongs_to_one_policy() -> None:
     )
 
 
-def test_parameters_are_declared_once() -> None:
-    assert mistakes(parameters=(THRESHOLD, THRESHOLD)) == [
-        "parameter Threshold is declared 2 times"
-    ]
-
-
 @pytest.mark.parametrize(
     "parameter",
     [
@@ -209,13 +207,6 @@ def test_parameter_names_and_defaults_fit_the_api() -> None:
     assert [line.partition(":")[0] for line in lines] == ["parameter 'a b'", "parameter Long"]
 
 
-def test_more_parameters_than_the_api_takes_are_refused() -> None:
-    lines = mistakes(
-        parameters=tuple(Parameter(f"P{number}", "Integer", 1) for number in range(201))
-    )
-    assert lines == ["201 parameters; SageMaker allows 200"]
-
-
 def test_what_is_not_there_names_what_is() -> None:
     pipeline = Pipeline((THRESHOLD,), (Training("A"), gate(Training("B"))))
     assert (pipeline.step("B"), pipeline.parameter("Threshold")) == (Training("B"), THRESHOLD)
@@ -223,12 +214,6 @@ def test_what_is_not_there_names_what_is() -> None:
         pipeline.step("C")
     with pytest.raises(GraphError, match="there is no parameter D; there are Threshold"):
         pipeline.parameter("D")
-
-
-def test_an_output_that_a_function_does_not_give_is_refused() -> None:
-    seal = Lambda("Seal", function_arn="arn", outputs={"status": "String"})
-    lines = mistakes(seal, Model("A", {"X": Property("Seal", "OutputParameters['size']")}))
-    assert lines == ["step A: step Seal has no output size; it has status"]
 
 
 EPOCHS = Parameter("Epochs", "Integer", 2)

@@ -10,6 +10,7 @@ import pytest
 
 from shoal.constructs import validation
 from shoal.constructs.validation import Finding, Rule, Template
+from tests.tables import table
 
 GROUP = {"Fn::GetAtt": ["Nodes", "GroupId"]}
 ALL = {"GroupId": GROUP, "IpProtocol": "-1"}
@@ -24,131 +25,30 @@ ALL_OUT = resource("EC2::SecurityGroupEgress", **ALL, DestinationSecurityGroupId
 NODES = resource(
     "EC2::SecurityGroup", SecurityGroupEgress=[{"CidrIp": "0.0.0.0/0", "IpProtocol": "tcp"}]
 )
-PORT_IN = ALL_IN["Properties"] | {"IpProtocol": "tcp", "FromPort": 988, "ToPort": 988}
-LUSTRE_IN = resource("EC2::SecurityGroupIngress", **PORT_IN)
-ALL_IN_INSIDE = resource(
-    "EC2::SecurityGroup",
-    SecurityGroupIngress=[{"IpProtocol": "-1", "SourceSecurityGroupId": {"Ref": "Nodes"}}],
-)
-SSH = {"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22}
-OPEN = resource("EC2::SecurityGroup", SecurityGroupIngress=[SSH | {"CidrIpv6": "::/0"}])
-
-
-def lustre(capacity: int = 1200, kind: str = "SCRATCH_2", **changes: Any) -> dict[str, Any]:
-    throughput = "PerUnitStorageThroughput"
-    configuration = {"DeploymentType": kind}
-    if throughput in changes:
-        configuration[throughput] = changes.pop(throughput)
-    properties = {
-        "StorageCapacity": capacity,
-        "FileSystemTypeVersion": "2.15",
-        "SubnetIds": ["subnet-1"],
-        "LustreConfiguration": configuration,
-    }
-    return resource("FSx::FileSystem", **properties | changes)
-
-
-def association(*events: str) -> dict[str, Any]:
-    policy = {"AutoExportPolicy": {"Events": [*events]}}
-    return resource("FSx::DataRepositoryAssociation", S3=policy)
 
 
 def pipeline(name: str) -> dict[str, Any]:
     return resource("SageMaker::Pipeline", PipelineName=name)
 
 
-def assumable(**changes: Any) -> dict[str, Any]:
-    statement = {
-        "Effect": "Allow",
-        "Principal": {"Service": "sagemaker.amazonaws.com"},
-        "Action": "sts:AssumeRole",
-        **changes,
-    }
-    return resource("IAM::Role", AssumeRolePolicyDocument={"Statement": [statement]})
+RULES: dict[str, tuple[Rule, str]] = {
+    "SecurityGroupBothWays": (validation.check_security_groups, validation.BOTH_WAYS),
+    "NotFromEverywhere": (validation.check_security_groups, validation.NOT_FROM_EVERYWHERE),
+    "FileSystem": (validation.check_file_systems, validation.COMBINATION),
+    "NoDeletions": (validation.check_file_systems, validation.NO_DELETIONS),
+    "PipelineName": (validation.check_pipelines, validation.PIPELINE_NAME),
+    "Trust": (validation.check_roles, validation.TRUST),
+    "Expression": (validation.check_schedules, validation.EXPRESSION),
+}
 
 
-def scheduled(kind: str) -> dict[str, Any]:
-    return resource(kind, ScheduleExpression="cron(0 1 * * * *)")
-
-
-OWN_ACCOUNT = {"StringEquals": {"aws:SourceAccount": "111122223333"}}
-ONE_WAY, TRUST = validation.BOTH_WAYS, validation.TRUST
-COMBINATION, EXPRESSION = validation.COMBINATION, validation.EXPRESSION
-Found = tuple[str, str, str] | None
-"""Rule, logical id, and a part of the text; None where nothing is found."""
-Row = tuple[Rule, dict[str, Any], Found]
-GROUPS: list[Row] = [
-    (validation.check_security_groups, resources, found)
-    for resources, found in (
-        ({"Nodes": NODES, "In": ALL_IN}, (ONE_WAY, "Nodes", "add the egress rule")),
-        ({"Nodes": NODES, "Out": ALL_OUT}, (ONE_WAY, "Nodes", "add the ingress rule")),
-        ({"Nodes": NODES, "In": ALL_IN, "Out": ALL_OUT}, None),
-        ({"Nodes": ALL_IN_INSIDE, "Out": ALL_OUT}, None),
-        ({"Nodes": NODES, "In": LUSTRE_IN}, (ONE_WAY, "Nodes", "tcp 988 to 988 one way only")),
-        ({"Open": OPEN}, (validation.NOT_FROM_EVERYWHERE, "Open", "from every address")),
-    )
-]
-FILE_SYSTEMS: list[Row] = [
-    (validation.check_file_systems, {"Fast": each}, (COMBINATION, "Fast", text) if text else None)
-    for each, text in (
-        (lustre(3600), "StorageCapacity is 3600"),
-        (lustre(1201), "StorageCapacity is 1201"),
-        (lustre(kind="SCRATCH_1"), "DeploymentType is SCRATCH_1"),
-        (lustre(PerUnitStorageThroughput=125), "SCRATCH_2 takes none"),
-        (lustre(kind="PERSISTENT_2"), "PERSISTENT_2 needs one of 125, 250, 500, 1000"),
-        (
-            lustre(kind="PERSISTENT_2", PerUnitStorageThroughput=300),
-            "PerUnitStorageThroughput is 300",
-        ),
-        (lustre(FileSystemTypeVersion="2.10"), "FileSystemTypeVersion is 2.10"),
-        (lustre(SubnetIds=["subnet-1", "subnet-2"]), "exactly one subnet"),
-        (lustre(), ""),
-        (lustre(4800), ""),
-        (lustre(2400, "PERSISTENT_2", PerUnitStorageThroughput=1000), ""),
-    )
-]
-OTHERS: list[Row] = [
-    (
-        validation.check_file_systems,
-        {"Link": association("NEW", "DELETED")},
-        (validation.NO_DELETIONS, "Link", "carries deletions to the bucket"),
-    ),
-    *(
-        (
-            validation.check_pipelines,
-            {"Train": pipeline(name)},
-            (validation.PIPELINE_NAME, "Train", f"{name}: use"),
-        )
-        for name in ("Shoal-mnist", "shoal_mnist", "-shoal", "shoal-", "")
-    ),
-    (validation.check_roles, {"Role": assumable()}, (TRUST, "Role", "any account's service may")),
-    (validation.check_roles, {"Role": assumable(Condition=OWN_ACCOUNT)}, None),
-    *(
-        (
-            validation.check_roles,
-            {"Role": assumable(Principal=principal)},
-            (TRUST, "Role", "anybody may assume it"),
-        )
-        for principal in ("*", {"AWS": "*"}, {"AWS": ["arn:aws:iam::111122223333:role/x", "*"]})
-    ),
-    *(
-        (
-            validation.check_schedules,
-            {"Nightly": scheduled(kind)},
-            (EXPRESSION, "Nightly", "cron(0 1 * * * *)"),
-        )
-        for kind in ("Events::Rule", "Scheduler::Schedule")
-    ),
-]
-
-
-@pytest.mark.parametrize(("check", "resources", "found"), [*GROUPS, *FILE_SYSTEMS, *OTHERS])
-def test_a_broken_rule_is_found_on_its_resource(
-    check: Rule, resources: dict[str, Any], found: Found
-) -> None:
-    findings: list[Finding] = list(check({"Resources": resources}))
-    assert [(each.rule, each.logical_id) for each in findings] == ([found[:2]] if found else [])
-    assert not found or found[2] in findings[0].text
+@pytest.mark.parametrize("row", table(__file__, "rules.yaml"), ids=lambda row: row["case"])
+def test_a_broken_rule_is_found_on_its_resource(row: dict[str, Any]) -> None:
+    check, rule = RULES[row["rule"]]
+    findings: list[Finding] = list(check({"Resources": row["resources"]}))
+    on = next(iter(row["resources"]))
+    assert [(each.rule, each.logical_id) for each in findings] == [(rule, on)] * ("says" in row)
+    assert row.get("says", "") in "".join(each.text for each in findings)
 
 
 def test_a_group_that_allows_itself_both_ways_carries_efa() -> None:

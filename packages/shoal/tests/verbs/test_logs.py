@@ -64,11 +64,8 @@ def test_only_the_streams_of_the_job_are_read(target: Target) -> None:
     group = make_group(target, "job/algo-1", "job-2/algo-1", "job/algo-1-17/ssm")
     write(target, group, "job-2/algo-1", "of another job")
     write(target, group, "job/algo-1-17/ssm", "of the agent, with remote_debug")
-    assert list(LogTail(target.client("logs"), LogLocation(group, "job/")).new_lines()) == []
-
-
-def test_a_log_that_does_not_exist_yet_is_empty(target: Target) -> None:
-    assert list(LogTail(target.client("logs"), LogLocation("/test/none", "job/")).new_lines()) == []
+    for location in (LogLocation(group, "job/"), LogLocation("/test/none-yet", "job/")):
+        assert list(LogTail(target.client("logs"), location).new_lines()) == []
 
 
 def test_lines_from_before_the_step_are_left_out(target: Target) -> None:
@@ -79,22 +76,12 @@ def test_lines_from_before_the_step_are_left_out(target: Target) -> None:
 
 
 def test_what_would_steer_a_terminal_is_shown_as_text(target: Target) -> None:
+    """An event of several lines is several lines."""
     group = make_group(target, "s")
-    write(target, group, "s", "\x1b]52;c;ZXZpbA==\x07\x1b[2J[/b]\tdone\r\n")
-    assert list(LogTail(target.client("logs"), LogLocation(group)).new_lines()) == [
-        r"\x1b]52;c;ZXZpbA==\x07\x1b[2J[/b]    done"
-    ]
-
-
-def test_an_event_of_several_lines_is_several_lines(target: Target) -> None:
-    group = make_group(target, "s")
-    write(target, group, "s", "[ERROR] KeyError: 'x'\nTraceback:\n\xa0\xa0File", "100 %\r\n")
-    assert list(LogTail(target.client("logs"), LogLocation(group)).new_lines()) == [
-        "[ERROR] KeyError: 'x'",
-        "Traceback:",
-        "  File",
-        "100 %",
-    ]
+    printed = (r"\x1b]52;c;ZXZpbA==\x07\x1b[2J[/b]    done", "KeyError: 'x'", "  File", "100 %")
+    events = ("\x1b]52;c;ZXZpbA==\x07\x1b[2J[/b]\tdone\r\n", "KeyError: 'x'\n\xa0\xa0File")
+    write(target, group, "s", *events, "100 %\r\n")
+    assert tuple(LogTail(target.client("logs"), LogLocation(group)).new_lines()) == printed
 
 
 class PagesWithAnEmptyOne:
@@ -213,27 +200,26 @@ ELASTIC = [
 ]
 
 
-def last(*lines: str) -> list[str]:
-    kept = LastLines()
-    for line in lines:
-        kept.add(line)
-    return list(kept.lines)
+MANY = [str(number) for number in range(100)]
 
 
-def test_what_torchrun_and_the_toolkit_say_of_the_end_is_left_out() -> None:
-    assert last(*OWN, *ELASTIC, *REPORT) == OWN
-
-
-def test_the_toolkits_report_alone_is_left_out_too() -> None:
-    assert last(*OWN, *REPORT) == OWN
-
-
-def test_of_a_job_whose_script_printed_nothing_the_report_is_shown() -> None:
-    assert last(*REPORT) == REPORT
-
-
-def test_no_more_lines_are_kept_than_fit_a_message() -> None:
-    assert last(*map(str, range(100)), *REPORT) == [str(number) for number in range(85, 100)]
+@pytest.mark.parametrize(
+    ("printed", "kept"),
+    [
+        ([*OWN, *ELASTIC, *REPORT], OWN),
+        ([*OWN, *REPORT], OWN),
+        (REPORT, REPORT),
+        ([*MANY, *REPORT], MANY[-15:]),
+    ],
+    ids=["torchrun and toolkit", "toolkit", "the script printed nothing", "more than fit"],
+)
+def test_what_launcher_and_toolkit_say_of_the_end_is_left_out(
+    printed: list[str], kept: list[str]
+) -> None:
+    lines = LastLines()
+    for line in printed:
+        lines.add(line)
+    assert list(lines.lines) == kept
 
 
 def follow(target: Target, met: bool, folder: Path) -> tuple[Follower, list[Event]]:

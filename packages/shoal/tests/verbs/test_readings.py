@@ -32,7 +32,7 @@ from tests.pipelines.inputs import compared, definition, steps_by_name
 from tests.verbs.conftest import make_pipeline
 from tests.verbs.test_execution import ended, gate
 
-BEGAN = datetime(2026, 11, 25, tzinfo=UTC)
+BEGAN = datetime(2026, 11, 24, tzinfo=UTC)
 RUN, OTHER = "abcdefghijkl", "mnopqrstuvwx"
 OWN, OTHERS = f"endpoint/shoal-mnist-dev-{RUN}", f"endpoint/shoal-mnist-dev-{OTHER}"
 
@@ -189,17 +189,16 @@ def test_a_value_on_a_compared_limit_passes_though_the_limit_is_shown_rounded() 
     assert (gate.value, gate.passed) == (0.9412347, True)
 
 
-STARTED = datetime(2026, 1, 1, tzinfo=UTC)
 ARN = "arn:aws:sagemaker:us-east-1:111122223333:"
 ANSWERS = '[{"request": "7.json", "passed": false, "shown": {"digit": 1, "probability": 0.6}}]'
 JOB = {"TrainingJob": {"Arn": f"{ARN}training-job/t"}}
-TRAIN = Step("Train", "Training", "Succeeded", STARTED, STARTED, metadata=JOB)
+TRAIN = Step("Train", "Training", "Succeeded", BEGAN, BEGAN, metadata=JOB)
 OUTPUTS = {"OutputParameters": [{"Name": "answers", "Value": ANSWERS}]}
-SMOKE = Step("SmokeTest", "Lambda", "Failed", STARTED, STARTED, "no", {"Lambda": OUTPUTS})
+SMOKE = Step("SmokeTest", "Lambda", "Failed", BEGAN, BEGAN, "no", {"Lambda": OUTPUTS})
 
 
 def execution(*steps: Step) -> Execution:
-    return Execution(f"{ARN}pipeline/p/execution/abc", "Succeeded", "", STARTED, steps)
+    return Execution(f"{ARN}pipeline/p/execution/abc", "Succeeded", "", BEGAN, steps)
 
 
 def test_answers_come_from_the_smoke_tests_output() -> None:
@@ -304,18 +303,17 @@ def test_image_and_data_are_what_the_job_says() -> None:
     assert (found["image"].holds, found["data"].holds) == (None, None)
 
 
-FIRST = datetime(2026, 11, 24, tzinfo=UTC)
 MANY = 10_000
 
 
 def line(text: str, seconds: float, stream: str = "job/algo-1-1795489693") -> LogLine:
-    return LogLine(stream, FIRST + timedelta(seconds=seconds), text)
+    return LogLine(stream, BEGAN + timedelta(seconds=seconds), text)
 
 
 def log_of(lines: Iterable[LogLine]) -> StepLog:
     """Return the log of a training that prints its loss, and has failed."""
     metrics = {"train:loss": Metric(regex="loss=([0-9.]+)")}
-    log = StepLog(FIRST, metrics, causes=CauseSearch())
+    log = StepLog(BEGAN, metrics, causes=CauseSearch())
     for each in lines:
         log.add(each)
     return log

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from shoal.aws.execution import Execution, Step
-from shoal.aws.logs import LogLine
 from shoal.cli.commands.models.executions import keep_page
 from shoal.errors import ToolMissingError
 from shoal.page import history
@@ -22,110 +21,24 @@ from shoal.page.readings.calls import calls_in
 from shoal.page.readings.cause import Cause, rank_of
 from shoal.page.readings.report import answers_of
 from tests.repository import ROOT
+from tests.tables import table
 from tests.verbs.test_readings import BEGAN, cause_in, line, log_of
 
 if TYPE_CHECKING:
     from shoal.verbs.workspace import Session
 
-SECOND_HOST = "job/algo-2-1795489693"
-OPEN_MPI_4 = (
-    "mpirun noticed that process rank 1 with PID 0 on node algo-2 exited on signal 9 (Killed)."
-)
+
+HOSTS = {"algo-1": "job/algo-1-1795489693", "algo-2": "job/algo-2-1795489693"}
+CAUSES = table(__file__, "causes.yaml")
 
 
-CAUSES: dict[str, tuple[list[LogLine], Cause | None]] = {
-    "first-of-two-hosts": (
-        [
-            line("[rank0]: torch.distributed.DistBackendError: connection closed", 3),
-            line("[rank3]: Traceback (most recent call last):", 2, SECOND_HOST),
-            line("[rank3]: ValueError: the loss is nan", 2, SECOND_HOST),
-        ],
-        Cause("ValueError: the loss is nan", "algo-2", 3),
-    ),
-    "mpirun": (
-        [line("[1,mpirank:1,algo-2]<stderr>: [rank1]: KeyError: 'x'", 1)],
-        Cause("KeyError: 'x'", "algo-2", 1),
-    ),
-    "killed-under-mpirun-5": (
-        [
-            line("[1,mpirank:0,algo-1]<stderr>:RuntimeError: Connection closed by peer", 1),
-            line("prterun noticed that process rank 3 with PID 55 on node algo-2 exited on", 2),
-            line("signal 9 (Killed).", 2),
-        ],
-        Cause(
-            "prterun noticed that process rank 3 with PID 55 on node algo-2 exited on"
-            " signal 9 (Killed).",
-            "algo-2",
-            3,
-        ),
-    ),
-    "killed-under-mpirun-4": ([line(OPEN_MPI_4, 1)], Cause(OPEN_MPI_4, "algo-2", 1)),
-    "root-cause-of-torchrun": (
-        [
-            line("SM_HP_NAME=killed", 0),
-            line("[rank0]: RuntimeError: Connection reset by peer", 1),
-            line("  rank      : 0 (local_rank: 0)", 2, SECOND_HOST),
-            line("  exitcode  : -6 (pid: 50)", 2, SECOND_HOST),
-            line("Root Cause (first observed failure):", 2, SECOND_HOST),
-            line("[0]:", 2, SECOND_HOST),
-            line("  time      : 2026-11-25_00:47:40", 2, SECOND_HOST),
-            line("  host      : algo-2", 2, SECOND_HOST),
-            line("  rank      : 1 (local_rank: 0)", 2, SECOND_HOST),
-            line("  exitcode  : -9 (pid: 51)", 2, SECOND_HOST),
-        ],
-        Cause("rank : 1 (local_rank: 0) exitcode : -9 (pid: 51)", "algo-2", 1),
-    ),
-    "killed-without-a-launcher": (
-        [
-            line("  rank      : 0 (local_rank: 0)", 1),
-            line("  exitcode  : -15 (pid: 50)", 1),
-            line("ExitCode -9", 2, SECOND_HOST),
-        ],
-        Cause("ExitCode -9", "algo-2"),
-    ),
-    "killed-by-the-kernel": (
-        [line("[1,mpirank:3,algo-2]<stderr>:Out of memory: Killed process 7 (python)", 1)],
-        Cause("[1,mpirank:3,algo-2]<stderr>:Out of memory: Killed process 7 (python)", "algo-2", 3),
-    ),
-    "only-a-peer-is-named": (
-        [line("ConnectionError: Connection reset by peer", 1)],
-        Cause("ConnectionError: Connection reset by peer", "algo-1"),
-    ),
-    "words-of-the-error-itself": (
-        [line("[default1]:[rank3]: ValueError: process rank 0 on node algo-1 is silent", 1)],
-        Cause("ValueError: process rank 0 on node algo-1 is silent", "algo-1", 3),
-    ),
-    "cut-before-the-colon": (
-        [
-            line("  File train.py, line 3", 1),
-            line("[rank1]: ValueError", 1),
-            line("another host's line", 1, SECOND_HOST),
-            line(": the loss is nan", 2),
-        ],
-        Cause("ValueError: the loss is nan", "algo-1", 1),
-    ),
-    "cut-behind-the-colon": (
-        [line("ValueError:", 1), line("the loss is nan", 1)],
-        Cause("ValueError: the loss is nan", "algo-1"),
-    ),
-    "without-a-message": (
-        [line("KeyboardInterrupt", 1), line("Done", 1)],
-        Cause("KeyboardInterrupt", "algo-1"),
-    ),
-    "nothing-said": ([line("step=3/10 train_loss=0.5 no Error here", 1)], None),
-    "memory-that-was-not-needed": (
-        [line("Allocator ran out of memory; this is not a failure", 1)],
-        None,
-    ),
-}
-"""What jobs printed, and the line of it that says why they failed."""
-
-
-@pytest.mark.parametrize(("lines", "cause"), CAUSES.values(), ids=CAUSES)
-def test_the_cause_is_the_first_line_that_says_why(
-    lines: list[LogLine], cause: Cause | None
-) -> None:
-    assert cause_in(lines) == cause
+@pytest.mark.parametrize("case", CAUSES.values(), ids=CAUSES)
+def test_the_cause_is_the_first_line_that_says_why(case: dict[str, Any]) -> None:
+    printed = [
+        line(each["text"], each["second"], HOSTS[each.get("host", "algo-1")])
+        for each in case["printed"]
+    ]
+    assert cause_in(printed) == (case["cause"] and Cause(**case["cause"]))
 
 
 def test_of_the_errors_of_two_runs_the_one_that_the_step_failed_with_is_the_cause() -> None:

@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,8 @@ from shoal.verbs.invoke import find_endpoint, model_of, send, stream
 from shoal_local.sagemaker.hosting.streams import event
 
 AWS = Target("111122223333", "eu-west-1")
-LOCAL = Target("111122223333", "eu-west-1", "http://localhost:4566", secret="a secret")
+URL = "http://localhost:4566"
+LOCAL = Target("111122223333", "eu-west-1", URL, secret="a secret")
 USER = {
     "AWS_PROFILE": "work",
     "AWS_SESSION_TOKEN": "t",
@@ -51,29 +53,25 @@ def test_children_for_aws_get_everything_the_user_has() -> None:
     assert USER.items() <= AWS.child_environment(USER).items()
 
 
-def test_children_for_loopback_get_no_aws_setting_of_the_user() -> None:
+def test_children_for_loopback_are_the_accounts_root_there_and_have_nothing_of_the_users_aws() -> (
+    None
+):
     environment = LOCAL.child_environment(USER)
-    assert environment["HOME"] == "/home/me"
+    assert environment.items() >= loopback_variables(URL, LOCAL.account, "a secret").items()
+    assert (
+        environment.items()
+        >= {
+            "HOME": "/home/me",
+            "AWS_ENDPOINT_URL": URL,
+            "AWS_ENDPOINT_URL_S3": URL,
+            "AWS_CONFIG_FILE": os.devnull,
+            "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_ACCESS_KEY_ID": "AKIA111122223333ROOT",
+            "AWS_SECRET_ACCESS_KEY": "a secret",
+        }.items()
+    )
     assert not {"AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL_SQS"} & set(environment)
-
-
-def test_children_for_loopback_are_pointed_at_the_endpoint_for_s3_too() -> None:
-    environment = LOCAL.child_environment({})
-    endpoints = {environment[name] for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")}
-    assert endpoints == {"http://localhost:4566"}
-
-
-def test_children_for_loopback_find_no_settings_in_files_or_on_the_instance() -> None:
-    environment = loopback_variables("http://localhost:1", "111122223333", "a secret")
-    files = ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE")
-    assert {environment[name] for name in files} == {os.devnull}
-    assert environment["AWS_EC2_METADATA_DISABLED"] == "true"
-
-
-def test_children_for_loopback_are_the_root_of_the_targets_account() -> None:
-    environment = LOCAL.child_environment({})
-    assert environment["AWS_ACCESS_KEY_ID"] == "AKIA111122223333ROOT"
-    assert environment["AWS_SECRET_ACCESS_KEY"] == "a secret"
 
 
 def test_the_same_account_in_another_region_keeps_its_secret_and_does_not_show_it() -> None:
@@ -192,38 +190,27 @@ LINE = (
     " elapsed_s=4.1 world_size=2"
 )
 READINGS = (Reading("train:loss", 0.1234), Reading("train:rows_per_second", 3456.7, "rows/s"))
+WHOLE = Progress(READINGS, Position(1, 120, 470), 4.1, 2)
 
 
-def test_the_workloads_own_numbers_are_read_with_what_the_line_says_of_its_place() -> None:
-    assert parse(LINE, METRICS) == Progress(READINGS, Position(1, 120, 470), 4.1, 2)
-
-
-def test_a_line_with_nothing_but_a_number_is_enough() -> None:
-    assert parse("now train_loss=3", METRICS) == Progress((Reading("train:loss", 3),))
-
-
-def test_an_epoch_without_steps_is_a_place_too() -> None:
-    metrics = parse("epoch=7 train_loss=0.5", METRICS)
-    assert isinstance(metrics, Progress)
-    assert metrics.position == Position(7)
-
-
-def test_steps_without_epochs_are_a_place_too() -> None:
-    metrics = parse(LINE.removeprefix("epoch=1 "), METRICS)
-    assert isinstance(metrics, Progress)
-    assert metrics.position == Position(0, 120, 470)
-    assert (metrics.position.steps_done, str(metrics.position)) == (120, "step 120/470")
-
-
-def test_mpi_may_write_the_rank_before_the_line() -> None:
-    assert parse(f"[1,mpirank:0,algo-1]<stdout>:{LINE}", METRICS) == parse(LINE, METRICS)
-
-
-@pytest.mark.parametrize("text", ["nan", "e", "1e999", "--"])
-def test_what_is_no_finite_number_is_left_out(text: str) -> None:
-    metrics = parse(LINE.replace("0.1234", text), METRICS)
-    assert isinstance(metrics, Progress)
-    assert metrics.readings == READINGS[1:]
+@pytest.mark.parametrize(
+    ("line", "progress"),
+    [
+        (LINE, WHOLE),
+        (f"[1,mpirank:0,algo-1]<stdout>:{LINE}", WHOLE),
+        ("now train_loss=3", Progress((Reading("train:loss", 3),))),
+        ("epoch=7 train_loss=0.5", Progress((Reading("train:loss", 0.5),), Position(7))),
+        (LINE.removeprefix("epoch=1 "), replace(WHOLE, position=Position(0, 120, 470))),
+        *(
+            (LINE.replace("0.1234", text), replace(WHOLE, readings=READINGS[1:]))
+            for text in ("nan", "e", "1e999", "--")
+        ),
+    ],
+)
+def test_the_workloads_own_numbers_are_read_with_what_the_line_says_of_its_place(
+    line: str, progress: Progress
+) -> None:
+    assert parse(line, METRICS) == progress
 
 
 def test_a_training_is_followed_by_what_is_marked_or_else_by_everything() -> None:
@@ -270,3 +257,4 @@ def test_other_lines_have_no_metrics(line: str) -> None:
 
 def test_steps_count_on_over_epochs() -> None:
     assert Position(3, 10, 470).steps_done == 950
+    assert (Position(0, 120, 470).steps_done, str(Position(0, 120, 470))) == (120, "step 120/470")
