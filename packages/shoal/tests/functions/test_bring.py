@@ -82,9 +82,9 @@ class Registry:
             "Bucket": BUCKET,
         }
 
-    def reject(self, pinned: dict[str, Any]) -> None:
+    def reject(self, pinned: dict[str, Any], approval: str = "Rejected") -> None:
         self.client.update_model_package(
-            ModelPackageArn=pinned["ModelPackageArn"], ModelApprovalStatus="Rejected"
+            ModelPackageArn=pinned["ModelPackageArn"], ModelApprovalStatus=approval
         )
 
     def bring(self, pinned: dict[str, Any], **changes: Any) -> Outcome:
@@ -107,6 +107,20 @@ def test_what_was_brought_is_asked_about_no_more(registry: Registry, s3: Any) ->
     assert versions(s3, SEALED) == before
 
 
+@pytest.mark.parametrize("is_stored", [False, True])
+@pytest.mark.parametrize("approval", ["Rejected", "PendingManualApproval"])
+def test_what_nobody_approved_is_not_brought(
+    registry: Registry, s3: Any, approval: str, is_stored: bool
+) -> None:
+    """Also where the own store has the archive already, by a pipeline of its own."""
+    pinned = registry.register(BATCH="8")
+    registry.reject(pinned, approval)
+    if is_stored:
+        s3.put_object(Bucket=BUCKET, Key=SEALED, Body=ARCHIVE, ChecksumAlgorithm="SHA256")
+    assert f"is {approval}, not Approved" in registry.bring(pinned).error
+    assert len(versions(s3, SEALED)) == is_stored
+
+
 def test_two_releases_of_the_same_archive_are_both_remembered(registry: Registry) -> None:
     """A deployment of the second one may be rolled back to the first."""
     first, second = registry.register(BATCH="8"), registry.register(BATCH="9")
@@ -122,6 +136,7 @@ def test_two_releases_of_the_same_archive_are_both_remembered(registry: Registry
         ({"ImageUri": "stranger:1"}, f"has the image {IMAGE}, pinned is stranger:1"),
         ({"Environment": {"BATCH": "9"}}, "has the environment {'BATCH': '8'}, pinned is {'"),
         ({"Environment": {}}, "has the environment {'BATCH': '8'}, pinned is {}"),
+        ({"ModelDataUrl": f"s3://{BUCKET}/models/x"}, f", pinned is s3://{BUCKET}/models/x"),
     ],
 )
 def test_a_changed_pin_of_what_was_brought_is_refused(

@@ -69,8 +69,8 @@ class Account:
         }
         return self._invoke({"Records": [record]}, remaining_ms)
 
-    def sweep(self) -> Outcome:
-        return self._invoke({}, 60_000, module="sweep")
+    def sweep(self, event: dict[str, Any] | None = None) -> Outcome:
+        return self._invoke(event or {}, 60_000, module="sweep")
 
     def pauses(self) -> list[int]:
         """Return for how many seconds messages were hidden."""
@@ -466,6 +466,21 @@ def test_an_execution_whose_status_cannot_be_read_keeps_the_sweeper_from_no_othe
     assert account.sagemaker.deleted == [f"endpoint/{other}"]
     assert f"steps of execution {EXECUTION_ID}" in outcome.log
     assert "steps could not be read" in outcome.error
+
+
+@pytest.mark.parametrize(
+    ("operation", "unread", "left"),
+    [("ListTags", ["tags"], {NAMELESS}), ("ListEndpoints", ["names", "tags"], set())],
+)
+def test_a_sweeper_that_may_not_read_all_deletes_the_rest_and_fails_on_its_schedule(
+    account: Account, operation: str, unread: list[str], left: set[str]
+) -> None:
+    """Nobody reads the report of what a schedule starts."""
+    fake = account.sagemaker
+    fake.configs[NAMELESS], fake.tags[NAMELESS], fake.refused = MODEL, TAGS, (operation,)
+    report = account.sweep({"dry_run": False}).result
+    assert (report["unread"], report["complete"], {*fake.configs}) == (unread, False, left)
+    assert account.sweep().error.startswith(f"RuntimeError: {' and '.join(unread)} could not")
 
 
 def test_tags_of_one_resource_that_may_not_be_read_hide_no_others(account: Account) -> None:

@@ -107,7 +107,7 @@ class World:
             "seal", event, endpoint_url=endpoint, environment=credentials, module="sealer"
         )
 
-    def release(self, content: bytes, approval: str = "Approved") -> Release:
+    def release(self, content: bytes) -> Release:
         """Train, seal and register an archive; return its pin."""
         self.train(content)
         url = self.seal(content).result["model_data_url"]
@@ -118,7 +118,7 @@ class World:
         }
         arn = self.accounts.root(DEV.account, "sagemaker").create_model_package(
             ModelPackageGroupName=NAMES.model_package_group,
-            ModelApprovalStatus=approval,
+            ModelApprovalStatus="Approved",
             InferenceSpecification={"Containers": [container], **types},
         )["ModelPackageArn"]
         changes = {

@@ -29,6 +29,7 @@ NAMES = Names(load_environment("dev", ROOT))
 ACCOUNT, REGION = NAMES.environment.account, NAMES.environment.region
 NAMELESS = f"{NAMES.pipeline}-x9"
 ARN = f"arn:aws:sagemaker:{REGION}:{ACCOUNT}"
+ROLE, ROLE_ARN = NAMES.role("teardown"), NAMES.role_arn("teardown")
 TAGS = [{"Key": "shoal:pipeline", "Value": NAMES.pipeline}]
 
 
@@ -44,36 +45,26 @@ class Scaled:
     def tear_down(self) -> Outcome:
         """Call the function with a session of its role."""
         execution = f"{NAMES.pipeline_arn}/execution/{self.endpoint.rpartition('-')[2]}"
-        return self._invoke("teardown", {"pipeline_execution_arn": execution})
-
-    def sweep(self, event: dict[str, Any]) -> Outcome:
-        """Call the sweeper with a session of its role."""
-        own = {"PIPELINE_ARN": NAMES.pipeline_arn, "TTL_MINUTES": "0"}
-        return self._invoke("sweep", event, **own)
-
-    def _invoke(self, module: str, event: dict[str, Any], **own: str) -> Outcome:
-        environment = self._environment(module) | own
-        endpoint = self.account.endpoint
-        return invoke(
-            "teardown", event, endpoint_url=endpoint, environment=environment, module=module
+        session = self.account.client("sts").assume_role(
+            RoleArn=ROLE_ARN, RoleSessionName="teardown"
         )
-
-    def _environment(self, actor: str) -> dict[str, str]:
-        arn = f"arn:aws:iam::{ACCOUNT}:role/{NAMES.role(actor)}"
-        session = self.account.client("sts").assume_role(RoleArn=arn, RoleSessionName=actor)[
-            "Credentials"
-        ]
-        return {
-            "PIPELINE_NAME": NAMES.pipeline,
-            "AWS_ACCESS_KEY_ID": session["AccessKeyId"],
-            "AWS_SECRET_ACCESS_KEY": session["SecretAccessKey"],
-            "AWS_SESSION_TOKEN": session["SessionToken"],
+        credentials = {
+            "AWS_ACCESS_KEY_ID": session["Credentials"]["AccessKeyId"],
+            "AWS_SECRET_ACCESS_KEY": session["Credentials"]["SecretAccessKey"],
+            "AWS_SESSION_TOKEN": session["Credentials"]["SessionToken"],
         }
+        return invoke(
+            "teardown",
+            {"pipeline_execution_arn": execution},
+            endpoint_url=self.account.endpoint,
+            environment=credentials | {"PIPELINE_NAME": NAMES.pipeline},
+            module="teardown",
+        )
 
     def actions(self) -> set[str]:
         """Return the actions that IAM was asked about for the role."""
         run = recorded(self.account.state_dir / "requests.jsonl", NAMES.role(""))
-        return {question.action for question in run.questions[NAMES.role("teardown")].values()}
+        return {question.action for question in run.questions[ROLE].values()}
 
 
 @pytest.fixture(scope="module")
@@ -81,11 +72,10 @@ def scaled(tmp_path_factory: pytest.TempPathFactory, dev: Templates) -> Iterator
     with running(tmp_path_factory.mktemp("scaled"), "--enforce-iam") as emulator:
         account = Account.at(emulator)
         _let(account, "jobs", {"all": allow("*")})
-        for actor in ("teardown", "sweep"):
-            account.client("iam").create_role(
-                RoleName=NAMES.role(actor), AssumeRolePolicyDocument=trust({"AWS": ACCOUNT})
-            )
-            _let(account, NAMES.role(actor), dev.identity_policies()[NAMES.role(actor)])
+        account.client("iam").create_role(
+            RoleName=ROLE, AssumeRolePolicyDocument=trust({"AWS": ACCOUNT})
+        )
+        _let(account, ROLE, dev.identity_policies()[ROLE])
         yield Scaled(account, f"{NAMES.pipeline}-abcdefghijkl")
 
 
@@ -147,13 +137,12 @@ def test_an_endpoint_that_is_scaled_is_not_deleted_for_who_may_not_deregister(
 
 
 @contextmanager
-def _lacking(sid: str, scaled: Scaled, dev: Templates, actor: str = "teardown") -> Iterator[None]:
-    """Take one statement from the role of the teardown function, or of the sweeper, for a while."""
-    role = NAMES.role(actor)
-    policies = dev.identity_policies()[role]
-    _let(scaled.account, role, {name: without(each, sid) for name, each in policies.items()})
+def _lacking(sid: str, scaled: Scaled, dev: Templates) -> Iterator[None]:
+    """Take one statement from the role of the teardown function for a while."""
+    policies = dev.identity_policies()[ROLE]
+    _let(scaled.account, ROLE, {name: without(each, sid) for name, each in policies.items()})
     yield
-    _let(scaled.account, role, policies)
+    _let(scaled.account, ROLE, policies)
 
 
 def test_without_the_right_to_read_tags_what_only_they_attribute_stays_and_the_deleter_says_so(
@@ -188,49 +177,5 @@ def test_what_a_person_named_alike_and_did_not_tag_is_not_deleted(scaled: Scaled
     done = Scaled(scaled.account, name).tear_down()
     assert "AccessDenied" in done.error
     assert sagemaker.describe_endpoint_config(EndpointConfigName=name)["EndpointConfigName"] == name
-    _forget(scaled, name)
-
-
-def test_a_sweeper_that_may_not_read_tags_deletes_what_names_attribute(
-    scaled: Scaled, dev: Templates
-) -> None:
-    """It fails on its schedule, where nobody reads its report."""
-    for name in (scaled.endpoint, NAMELESS):
-        _configure(scaled, name)
-    with _lacking("ReadTags", scaled, dev, "sweep"):
-        by_hand, scheduled = scaled.sweep({"dry_run": False}), scaled.sweep({})
-    assert by_hand.result["deleted"] == _configured(scaled)
-    assert not by_hand.result["complete"]
-    assert scheduled.error.startswith("RuntimeError: tags could not be read")
-    assert scaled.sweep({}).result["complete"]
-    _forget(scaled, NAMELESS)
-
-
-def test_a_sweeper_that_may_not_list_endpoints_deletes_the_rest(scaled: Scaled) -> None:
-    """It says what it could not read."""
-    _configure(scaled, scaled.endpoint)
-    deny = {"Effect": "Deny", "Action": "sagemaker:ListEndpoints", "Resource": "*"}
-    _let(
-        scaled.account,
-        NAMES.role("sweep"),
-        {"deny": {"Version": "2012-10-17", "Statement": [deny]}},
-    )
-    requested, scheduled = scaled.sweep({"dry_run": False}), scaled.sweep({})
-    scaled.account.client("iam").delete_role_policy(RoleName=NAMES.role("sweep"), PolicyName="deny")
-    assert requested.result["deleted"] == _configured(scaled)
-    assert requested.result["unread"] == ["names", "tags"]
-    assert scheduled.error.startswith("RuntimeError: names and tags could not be read")
-
-
-def _configure(scaled: Scaled, name: str) -> None:
-    configure(scaled.account, name, GOOD_MODEL)
-    _tag(scaled.account, name, "model", "endpoint-config")
-
-
-def _configured(scaled: Scaled) -> list[str]:
-    return [f"{kind}/{scaled.endpoint}" for kind in ("endpoint-config", "model")]
-
-
-def _forget(scaled: Scaled, name: str) -> None:
-    scaled.account.sagemaker.delete_endpoint_config(EndpointConfigName=name)
-    scaled.account.sagemaker.delete_model(ModelName=name)
+    sagemaker.delete_endpoint_config(EndpointConfigName=name)
+    sagemaker.delete_model(ModelName=name)

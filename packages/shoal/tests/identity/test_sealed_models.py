@@ -7,7 +7,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 
@@ -24,7 +23,6 @@ from tests.stacks.test_consumer_access import ARTIFACTS, DEV, NAMES, STAGING, Ac
 
 HONEST = model(3)
 SEALED = sealed(HONEST)
-FOREIGN_IMAGE = "999988887777.dkr.ecr.us-east-1.amazonaws.com/stranger:1"
 
 
 @pytest.fixture(scope="module")
@@ -97,42 +95,6 @@ def test_another_archive_under_the_pinned_url_is_refused_and_the_old_release_ans
     forged = hashlib.sha256(FORGED).hexdigest()
     assert f"is {forged}, evaluated was {release.model_data_sha256}" in reasons[0]
     assert (world.answer(), sealed(content) in world.existing(OWN)) == (6.0, False)
-
-
-@pytest.mark.usefixtures("served")
-@pytest.mark.parametrize(
-    ("stored", "approval", "changes", "says"),
-    [
-        ("", "Rejected", {}, "is Rejected, not Approved"),
-        ("", "PendingManualApproval", {}, "is PendingManualApproval, not Approved"),
-        ("", "Approved", {"model_data_url": f"s3://{ARTIFACTS}/models/x"}, ", pinned is "),
-        ("brought", "Approved", {"image_uri": FOREIGN_IMAGE}, f", pinned is {FOREIGN_IMAGE}"),
-        (
-            "brought",
-            "Approved",
-            {"environment": {"SAGEMAKER_PROGRAM": "other.py"}},
-            "has the environment {",
-        ),
-        ("sealed by an own pipeline", "Rejected", {}, "is Rejected, not Approved"),
-    ],
-)
-def test_what_nobody_approved_as_it_is_pinned_is_refused(
-    world: World, stored: str, approval: str, changes: dict[str, Any], says: str
-) -> None:
-    """Also where staging's own store has the archive already."""
-    content = {"": model(5), "brought": HONEST}.get(stored, model(6))
-    release = world.release(content, approval)
-    if stored == "brought":
-        assert world.deploy(release)[0] == "UPDATE_COMPLETE"
-    elif stored:
-        s3 = world.accounts.role(STAGING.account, Names(STAGING).role("seal"), "s3")
-        s3.put_object(Bucket=OWN, Key=sealed(content), Body=content, ChecksumAlgorithm="SHA256")
-    status, reasons = world.deploy(release.model_copy(update=changes))
-    assert status == "UPDATE_ROLLBACK_COMPLETE"
-    assert "not brought: NotApprovedError: " in reasons[0]
-    assert says in reasons[0]
-    assert world.answer() == 6.0
-    assert (sealed(content) in world.existing(OWN)) == bool(stored)
 
 
 @pytest.mark.usefixtures("served")

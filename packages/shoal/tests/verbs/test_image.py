@@ -66,22 +66,6 @@ def test_what_builds_published_is_removed_below_one_path_only(image: Image) -> N
     assert (image.uri(), other.uri()) == (None, URI)
 
 
-def test_the_emulator_refuses_to_build_by_name(image: Image) -> None:
-    image.target.client("codebuild").create_project(
-        name=image.project,
-        source={"type": "NO_SOURCE", "buildspec": "version: 0.2"},
-        artifacts={"type": "NO_ARTIFACTS"},
-        environment={
-            "type": "LINUX_CONTAINER",
-            "image": "aws/codebuild/standard:7.0",
-            "computeType": "BUILD_GENERAL1_LARGE",
-        },
-        serviceRole="arn:aws:iam::111122223333:role/build",
-    )
-    with pytest.raises(ClientError, match="emulator builds no container images"):
-        image.start()
-
-
 class Builds:
     """A CodeBuild, which shoal-local lacks: the build has ended at the second look."""
 

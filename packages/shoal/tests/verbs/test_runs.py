@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from shoal.verbs.workspace import Session
 
 
-HOSTS = {"algo-1": "job/algo-1-1795489693", "algo-2": "job/algo-2-1795489693"}
+SECOND_HOST = "job/algo-2-1795489693"
+HOSTS = {"algo-1": "job/algo-1-1795489693", "algo-2": SECOND_HOST}
 CAUSES = table(__file__, "causes.yaml")
 
 

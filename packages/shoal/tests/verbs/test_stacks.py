@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -36,37 +34,6 @@ NETWORK = {
         "Properties": {"VpcId": {"Ref": "Vpc"}, "CidrBlock": "10.44.1.0/24"},
     },
 }
-
-
-PROGRAM = """
-import os, signal, sys
-from shoal.cli.endings import interrupted_once
-from shoal.settings.names import Names
-from shoal.settings.settings import Environment
-from shoal.aws.target import Target
-from shoal.verbs.destroy.teardown import Destroyed, Teardown
-
-endpoint, secret, project, account, region, until = sys.argv[1:]
-
-def said(text):
-    print(text, flush=True)
-    if until and text.startswith(until):
-        os.kill(os.getpid(), signal.SIGINT)
-
-class Cdk:
-    def destroy(self, target, environment):
-        said("cdk")
-
-names = Names(Environment(name="dev", workload=project, account=account, protect=False))
-target = Target(account, region, endpoint, secret=secret)
-teardown = Teardown(target, names, lambda event: said(event.text), 0.05)
-try:
-    with interrupted_once():
-        destroyed = teardown.destroy(Cdk())
-except KeyboardInterrupt:
-    sys.exit(130)
-print("left", len(destroyed.left), flush=True)
-"""
 
 
 class Cdk:
@@ -167,36 +134,6 @@ def test_what_could_not_be_deleted_is_named_and_the_rest_goes_all_the_same(place
     place.unprotect(held)
     again = place.destroy(fails=True)
     assert (again.left, again.failure) == ((), None)
-
-
-def destroy_in_a_process(place: Place, until: str = "") -> tuple[int, list[str]]:
-    """Return exit code and lines of a destruction that gets Ctrl-C at the first line that begins
-    with `until`.
-
-    The process sends itself the signal, so that it comes at that point, however busy the machine
-    is.
-    """
-    target, project = place.target, place.names.environment.project
-    variables = (str(target.endpoint_url), target.secret, project, ACCOUNT, target.region, until)
-    command = [sys.executable, "-c", PROGRAM, *variables]
-    result = subprocess.run(
-        command, cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=120, check=False
-    )
-    return result.returncode, result.stdout.splitlines()
-
-
-def test_ctrl_c_at_several_points_loses_nothing_and_the_last_run_ends_it(place: Place) -> None:
-    """Each time before that line's stack is deleted, so that the next run still has to do it."""
-    parts = ("pipeline", "network", "data")
-    for part in parts:
-        place.create(part, place.queue(f"of-{part}"))
-    points = ("cdk", *(f"deleting stack {place.names.stack(part)}" for part in parts))
-    interrupted = {point: destroy_in_a_process(place, point) for point in points}
-    assert {point: code for point, (code, _) in interrupted.items()} == dict.fromkeys(points, 130)
-    assert [lines[-1] for _, lines in interrupted.values()] == list(points)
-    assert place.stacks.left() == [place.names.stack("data")]
-    code, lines = destroy_in_a_process(place)
-    assert (code, lines[-1], place.stacks.left()) == (0, "left 0", [])
 
 
 def test_what_a_template_keeps_is_said_to_be_kept_on_purpose(place: Place) -> None:

@@ -80,12 +80,6 @@ def test_a_second_installation_reuses_the_first() -> None:
     )
 
 
-def test_make_install_leaves_a_shoal_command_that_starts() -> None:
-    result = _run(str(ROOT / ".venv" / "bin" / "shoal"), "--help")
-    assert result.returncode == 0, result.stderr
-    assert "demo" in result.stdout
-
-
 @pytest.mark.parametrize(
     "program",
     [
