@@ -109,20 +109,7 @@ def test_argparse_says_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "hyperparameters", "refused"),
-    [
-        ("", {"depth": 1}, True),
-        ("parser.parse_known_args()", {"depth": 1}, False),
-        ("parser = other.add_options(parser)", {"depth": 1}, False),
-        ("other.start(parser)", {"depth": 1}, False),
-        ("parser = HfArgumentParser((A, B))", {"depth": 1}, False),
-        ("class Mine(argparse.ArgumentParser): pass", {"depth": 1}, False),
-        ("parser.parse_known_args()", {"num": "x"}, True),
-        ("parser.parse_known_args()", {"flag": True}, False),
-        ("parser.parse_known_args()", {"flag": False}, True),
-        ("if os.environ: parser.add_argument('--more', required=True)", {}, False),
-        ("def own(): argparse.ArgumentParser().add_argument('--more', required=True)", {}, False),
-    ],
+    ("more", "hyperparameters", "refused"), rows(__file__, "script_options.yaml", "unknown")
 )
 def test_what_is_not_known_is_not_refused(
     tmp_path: Path, more: str, hyperparameters: dict[str, Any], refused: bool
@@ -132,19 +119,7 @@ def test_what_is_not_known_is_not_refused(
 
 
 @pytest.mark.parametrize(
-    ("add", "value", "risk"),
-    [
-        ('"--amp", action=Mine', True, "(action) is not read"),
-        ('"--amp", action=Mine', "text", "(action) is not read"),
-        ('"--amp", type=unread', True, "(type) is not read"),
-        ('"--amp", type=elsewhere.to_bool', False, "(type) is not read"),
-        ('"--amp", type=elsewhere.to_size', "3", ""),
-        ('"--amp", type=str2bool', True, ""),
-        ('"--amp", type=lambda text: text == "True"', False, ""),
-        ('"--amp", type=lambda text: bool(int(text))', True, "(type) is not read"),
-        ('"--amp", type=share', True, "(type) is not read"),
-        ('"--amp", type=share', "2", ""),
-    ],
+    ("add", "value", "risk"), rows(__file__, "script_options.yaml", "unreadable")
 )
 def test_what_cannot_be_read_is_a_risk_where_it_matters(
     tmp_path: Path, add: str, value: str | bool, risk: str
@@ -156,17 +131,7 @@ def test_what_cannot_be_read_is_a_risk_where_it_matters(
     assert [risk in each for each in risks] == ([True] if risk else [])
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "lambda text: open('written', 'w')",
-        "open('written', 'w').write",
-        "_share",
-        "int, choices=range(1000000000000000)",
-        "float, choices=range(1000000000000000)",
-        "int, nargs=1000000000",
-    ],
-)
+@pytest.mark.parametrize("kind", table(__file__, "script_options.yaml")["hostile"])
 def test_a_hostile_converter_touches_nothing_and_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
@@ -237,13 +202,7 @@ def test_what_the_script_takes_is_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "message"),
-    [
-        ("depth", 0, "0 is not a positive number"),
-        ("checkpointing", "yes", "yes is neither true nor false"),
-        ("checkpoints", 3, "is not an option of train.py, which has: depth, "),
-        ("compile", True, ""),
-    ],
+    ("name", "value", "message"), rows(__file__, "script_options.yaml", "language")
 )
 def test_options_are_read_from_loops_and_from_calls_by_another_name(
     name: str, value: str | int, message: str

@@ -17,7 +17,7 @@ from shoal.settings.loading.loader import load
 from shoal.settings.parsing.errors import ConfigError
 from shoal.settings.settings import Environment
 from tests.repository import ROOT
-from tests.tables import table
+from tests.tables import rows, table
 
 TABLE = table(__file__, "seeds.yaml")
 ACCEPTED, REFUSED = TABLE["accepted"], TABLE["refused"]
@@ -53,22 +53,7 @@ def test_an_example_that_cannot_run_is_refused_with_the_true_reason(name: str) -
 
 
 @pytest.mark.parametrize(
-    ("name", "image", "title", "smddp"),
-    [
-        (
-            "pytorch-1-8-1-p3dn",
-            "pytorch-training:1.8.1-gpu-py36-cu111-ubuntu18.04",
-            "PyTorch 1.8.1",
-            "1.2.3",
-        ),
-        ("pytorch-1-6", None, "PyTorch 1.6.0", "1.0.0"),
-        (
-            "tf-2-4-1-p3dn",
-            "tensorflow-training:2.4.1-gpu-py37-cu110-ubuntu18.04",
-            "TensorFlow 2.4.1",
-            "1.2.0",
-        ),
-    ],
+    ("name", "image", "title", "smddp"), rows(__file__, "seeds.yaml", "former")
 )
 def test_with_a_script_of_that_time_the_reason_is_that_aws_no_longer_lists_its_smddp(
     name: str, image: str | None, title: str, smddp: str

@@ -18,6 +18,7 @@ from shoal.verbs import mlflow_export
 from shoal.verbs.mlflow_export import Mlflow, Point, connected, mlflow_run
 from shoal.verbs.workspace import Session, Workspace
 from tests.repository import ROOT
+from tests.tables import table
 
 ARN = "arn:aws:sagemaker:us-east-1:111122223333:pipeline/shoal-mnist-dev/execution/abc"
 PACKAGE = "arn:aws:sagemaker:us-east-1:111122223333:model-package/shoal-mnist-dev/3"
@@ -27,43 +28,7 @@ BEGAN_MS = 1_795_489_200_000
 
 def record(**changes: Any) -> dict[str, Any]:
     """Return run.json of a run that succeeded, as far as MLflow gets to see it."""
-    curve = {"step": "Train", "name": "train:loss", "rank": None, "unit": "", "direction": "lower"}
-    found: dict[str, Any] = {
-        "observed_at": "2026-11-24T03:01:00.000+00:00",
-        "run": {
-            "id": "abc",
-            "arn": ARN,
-            "pipeline": "shoal-mnist-dev",
-            "environment": "dev",
-            "workload": "mnist",
-            "is_local": True,
-            "status": "Succeeded",
-            "started_at": "2026-11-24T03:00:00.000+00:00",
-            "ended_at": "2026-11-24T03:00:50.000+00:00",
-            "seconds": 50.0,
-            "definition_sha256": "d" * 64,
-        },
-        "verdict": {"step": None, "reason": None},
-        "parameters": {"Epochs": "2"},
-        "steps": [{"name": "Train", "type": "Training"}],
-        "curves": [
-            {**curve, "host": "algo-1", "points": [[1.0, 0.5, 10.0], [2.0, 0.25, 20.5]]},
-            {**curve, "host": "algo-2", "points": [[1.0, 0.6, 11.0]]},
-        ],
-        "metrics": {"values": {"accuracy": 0.99}, "content_sha256": "c" * 64},
-        "gates": [{"metric": "accuracy", "value": 0.99, "limit": "at least 0.98", "passed": True}],
-        "package": {
-            "arn": PACKAGE,
-            "version": 3,
-            "approval": "PendingManualApproval",
-            "archive": "s3://artifacts/models/1/model.tar.gz",
-        },
-        "money": {"usd": 0.5},
-        "lineage": [
-            {"what": "commit", "value": "e" * 40, "holds": True},
-            {"what": "model archive", "value": "a" * 64, "holds": True},
-        ],
-    }
+    found: dict[str, Any] = table(__file__, "mlflow_run.yaml")
     return found | changes
 
 

@@ -258,22 +258,7 @@ def test_the_tag_changes_with_the_image_that_is_extended() -> None:
     assert content_tag(NAME, "eu-south-1", ROOT) != TAG
 
 
-@pytest.mark.parametrize(
-    ("keys", "recipe"),
-    [
-        ({}, "pytorch-serving"),
-        ({"pipeline": "mine:pipeline"}, "pytorch-serving"),
-        ({"endpoint": {"instance_type": "ml.g5.xlarge"}}, "pytorch-serving-gpu"),
-        ({"endpoint": {"build_image": "pytorch-serving-gpu"}}, "pytorch-serving-gpu"),
-        ({"endpoint": {"instance_type": "ml.p3.2xlarge"}}, None),
-        ({"endpoint": {"build_image": "none"}}, None),
-        ({"endpoint": {"image_uri": "mine/server:1"}}, None),
-        ({"endpoint": "none"}, None),
-        ({"training": {"framework": "tensorflow"}}, None),
-        ({"region": "ca-west-1"}, None),
-        ({"region": "mx-central-1"}, None),
-    ],
-)
+@pytest.mark.parametrize(("keys", "recipe"), rows(__file__, "tables.yaml", "served_by"))
 def test_pytorch_is_served_by_a_patched_image_unless_the_file_says_otherwise(
     keys: dict[str, Any], recipe: str | None
 ) -> None:

@@ -25,7 +25,7 @@ from local_kit.runtime import Outcome, Runtime, finish
 from shoal.aws.model_archive import content_sha256
 from shoal.launch import watch
 from shoal.settings.parsing.shared_code import archive_files
-from tests.tables import table
+from tests.tables import rows, table
 from tests.training_code import training
 from tests.training_code.conftest import GLOBAL_BATCH, STEPS
 from tests.training_code.conftest import Trained as TorchTrained
@@ -132,17 +132,7 @@ def test_the_model_folder_holds_weights_metadata_and_serving_code(framework: Fra
     assert {name: metadata[name] for name in expected} == expected
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (
-            ("--batch-size", "5000"),
-            "ValueError: global batch size 5000 is larger than the training set (2560 images)",
-        ),
-        (("--learning-rate", "1e37", "--log-every", "1"), "try a smaller --learning-rate"),
-        (("--epochs", "0"), "train.py: error: argument --epochs: 0 is not a positive number"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), rows(__file__, "both.yaml", "wrong_options"))
 def test_a_wrong_option_is_one_clear_error(
     framework: Framework, tmp_path: Path, options: tuple[str, ...], message: str
 ) -> None:
@@ -363,16 +353,7 @@ class Watched(Job):
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize(
-    ("strategy", "stands_still"),
-    [
-        ("horovod", False),
-        ("multi_worker_mirrored", False),
-        ("parameter_server", False),
-        ("horovod", True),
-        ("parameter_server", True),
-    ],
-)
+@pytest.mark.parametrize(("strategy", "stands_still"), rows(__file__, "both.yaml", "watched"))
 def test_a_job_of_tensorflow_is_watched(
     tensorflow: Runtime, dataset: Path, tmp_path: Path, strategy: str, stands_still: bool
 ) -> None:
