@@ -123,15 +123,6 @@ def test_a_role_that_its_account_allows_everything_cannot_either(world: World) -
         assert not allows(s3.delete_object, Bucket=bucket, Key=SEALED, VersionId=version)
 
 
-@pytest.mark.usefixtures("served")
-def test_only_what_brings_archives_reads_those_of_dev(world: World) -> None:
-    for actor in (*JOBS, "anything"):
-        role = actor if actor == "anything" else Names(STAGING).role(actor)
-        s3 = world.accounts.role(STAGING.account, role, "s3")
-        for key in (SEALED, OUTPUT):
-            assert not allows(s3.get_object, Bucket=ARTIFACTS, Key=key), (actor, key)
-
-
 @pytest.mark.nightly
 @pytest.mark.usefixtures("served")
 def test_when_everything_of_dev_is_gone_staging_deploys_rolls_back_and_starts_again(

@@ -5,13 +5,15 @@ environments of templates.yaml. The gates are off; test_gates has them on.
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
+import yaml
 
 from shoal.constructs import use_installed_node
 from shoal.launch import launch_of
-from shoal.settings.loading.loader import load_environment
+from shoal.settings.loading.loader import load, load_environment
 from shoal.settings.settings import Environment
 from tests.stacks.template_rows import ENVIRONMENTS
 
@@ -23,7 +25,14 @@ from shoal.constructs.app import Deployment, feature_flags  # noqa: E402
 from stacks.platform import EnvironmentStage  # noqa: E402
 from tests.app import ShoalApp  # noqa: E402
 from tests.repository import ROOT  # noqa: E402
-from tests.stacks.variants import variant  # noqa: E402
+from tests.settings.environment_file import write_settings  # noqa: E402
+
+
+def variant(folder: Path, name: str, **sections: Any) -> Environment:
+    """Return dev under another name, with whole sections replaced."""
+    content = yaml.safe_load((ROOT / "environments" / "dev.yaml").read_text(encoding="utf-8"))
+    file = write_settings(folder, {**content, "name": name, **sections}, name)
+    return load(file, root=ROOT)
 
 
 class MakeStage(Protocol):

@@ -24,9 +24,8 @@ from tests.app import ShoalApp
 from tests.letters import ENVIRONMENT, add_letters
 from tests.repository import ROOT, link_checkout
 from tests.settings.releases import CONTENT
-from tests.stacks.conftest import MakeStage, StageOf, TemplateOf
+from tests.stacks.conftest import MakeStage, StageOf, TemplateOf, variant
 from tests.stacks.reading import definition, named, properties, resources, statements
-from tests.stacks.variants import variant
 
 BRANCH = (
     "Seal",

@@ -15,7 +15,7 @@ from tests.app import ShoalApp
 from tests.repository import ROOT
 from tests.settings.environment_file import copy_workloads
 from tests.settings.releases import CONTENT
-from tests.stacks.variants import variant
+from tests.stacks.conftest import variant
 
 TAGS = {"cost-center": "4711", "Owner": "Team Müller"}
 NETWORK = {"training_az_id": "use1-az4", "hosting_az_ids": ["use1-az1", "use1-az2"]}
