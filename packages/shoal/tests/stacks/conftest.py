@@ -1,5 +1,5 @@
 """Stages and their templates, synthesised once: dev (throw-away) and prod (protected), and the
-environments of templates.yaml. The gates are off; test_gates has them on.
+environments of templates.yaml. The gates are off; test_roles has them on.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from shoal.aws.execution import Execution, Step
+from shoal.aws.logs import LogLine
 from shoal.cli.commands.models.executions import keep_page
 from shoal.errors import ToolMissingError
 from shoal.page import history
@@ -30,16 +31,25 @@ if TYPE_CHECKING:
 
 SECOND_HOST = "job/algo-2-1795489693"
 HOSTS = {"algo-1": "job/algo-1-1795489693", "algo-2": SECOND_HOST}
-CAUSES = table(__file__, "causes.yaml")
 
 
-@pytest.mark.parametrize("case", CAUSES.values(), ids=CAUSES)
-def test_the_cause_is_the_first_line_that_says_why(case: dict[str, Any]) -> None:
+def read(case: dict[str, Any]) -> tuple[list[LogLine], Cause | None]:
+    """Return what a job printed, and the line of it that says why it failed."""
     printed = [
         line(each["text"], each["second"], HOSTS[each.get("host", "algo-1")])
         for each in case["printed"]
     ]
-    assert cause_in(printed) == (case["cause"] and Cause(**case["cause"]))
+    return printed, case["cause"] and Cause(**case["cause"])
+
+
+CAUSES = {name: read(case) for name, case in table(__file__, "causes.yaml").items()}
+
+
+@pytest.mark.parametrize(("lines", "cause"), CAUSES.values(), ids=CAUSES)
+def test_the_cause_is_the_first_line_that_says_why(
+    lines: list[LogLine], cause: Cause | None
+) -> None:
+    assert cause_in(lines) == cause
 
 
 def test_of_the_errors_of_two_runs_the_one_that_the_step_failed_with_is_the_cause() -> None:
