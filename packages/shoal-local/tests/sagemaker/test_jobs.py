@@ -98,7 +98,7 @@ def test_a_log_is_delivered_whole_though_the_clock_steps_back(tmp_path: Path) ->
 
 
 def test_a_log_that_is_refused_says_so_in_its_file(tmp_path: Path) -> None:
-    values = {"aws_access_key_id": "key", "aws_secret_access_key": "secret"}
+    values: dict[str, Any] = {"aws_access_key_id": "key", "aws_secret_access_key": "secret"}
     config = Config(region_name="us-east-1", retries={"total_max_attempts": 1})
     logs = boto3.client("logs", endpoint_url="http://127.0.0.1:1", config=config, **values)
     stream = LogStreams(logs, "jobs", "job", tmp_path / "log")
