@@ -61,8 +61,9 @@ STACKS = replace(
 FILE_SYSTEM = MountedFileSystem(file_system_id="fs-0123456789abcdef0", mount_name="3y2hrbev")
 BUILD_OFFLINE = """
 import json, socket
-def refuse(*_, **__): raise OSError("the definition needs no network")
-socket.socket = socket.getaddrinfo = socket.create_connection = refuse
+class Refused(socket.socket):
+    def __init__(self, *_, **__): raise OSError("the definition needs no network")
+socket.socket = socket.getaddrinfo = socket.create_connection = Refused
 from tests.pipelines.inputs import definition
 print(json.dumps(definition()))
 """
