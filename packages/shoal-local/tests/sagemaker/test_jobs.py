@@ -90,12 +90,12 @@ class Logs:
 
     def create_log_stream(self, **_: str) -> None: ...
 
-    def put_log_events(self, *, logEvents: list[dict[str, Any]], **_: str) -> dict[str, Any]:
-        times = [each["timestamp"] for each in logEvents]
+    def put_log_events(self, **request: Any) -> dict[str, Any]:
+        times = [each["timestamp"] for each in request["logEvents"]]
         if times != sorted(times):
             answer: Any = {"Error": {"Code": "InvalidParameterException"}}
             raise ClientError(answer, "PutLogEvents")
-        self.messages += [each["message"] for each in logEvents]
+        self.messages += [each["message"] for each in request["logEvents"]]
         return {}
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from local_kit.runtime import Outcome, Runtime
+from local_kit.runtime import Outcome, Runtime, finish
 from shoal.launch import watch
 from shoal.launch.watch import network
 from shoal.launch.watch.network import Place
@@ -51,10 +51,22 @@ def test_the_provider_is_what_nccls_log_proves(
                 "OMPI_COMM_WORLD_RANK": "3",
                 "OMPI_COMM_WORLD_SIZE": "4",
                 "OMPI_COMM_WORLD_LOCAL_RANK": "1",
-                "SMDATAPARALLEL_SERVER_ADDR": "algo-1",
                 "SMDATAPARALLEL_SERVER_PORT": "7592",
+                "SM_HOSTS": '["algo-1", "algo-2"]',
             },
             Place(3, 4, 1, "algo-1", 7596),
+        ),
+        (  # only ranks of the first host have these
+            {
+                "OMPI_COMM_WORLD_RANK": "0",
+                "OMPI_COMM_WORLD_SIZE": "4",
+                "OMPI_COMM_WORLD_LOCAL_RANK": "0",
+                "SMDATAPARALLEL_SERVER_PORT": "7592",
+                "SM_HOSTS": '["algo-1", "algo-2"]',
+                "MASTER_ADDR": "10.0.0.1",
+                "MASTER_PORT": "7777",
+            },
+            Place(0, 4, 0, "algo-1", 7596),
         ),
     ],
 )
@@ -62,9 +74,9 @@ def test_ranks_meet_above_the_jobs_own_port(environ: dict[str, str], place: Plac
     assert Place.of(environ) == place
 
 
-def job(runtime: Runtime, folder: Path, hosts: int, *, required: bool) -> Outcome:
+def job(runtime: Runtime, folder: Path, hosts: int) -> Outcome:
     """Run a script that knows nothing of it, as one rank of a job on CPUs."""
-    config = {"script": "train.py", "stall_s": "off", "network": {"required": required}}
+    config = {"script": "train.py", "stall_s": "off", "network": "efa"}
     files = {**watch.sources(config), watch.CONFIG: json.dumps(config).encode()}
     files["train.py"] = b"import sys\nprint('as it is', *sys.argv[1:], flush=True)\n"
     (folder / watch.FOLDER).mkdir()
@@ -75,30 +87,51 @@ def job(runtime: Runtime, folder: Path, hosts: int, *, required: bool) -> Outcom
     return runtime.run(runtime.alone(folder / watch.PROGRAM, "x"), folder, variables)
 
 
-@pytest.mark.parametrize(
-    ("hosts", "required", "said"),
-    [
-        (1, False, ""),
-        (1, True, "fabric=loopback efa=0 hosts=1 ranks=1 evidence='the CPUs of one host'\n"),
-        (2, False, "fabric=tcp efa=0 hosts=2 ranks=1 evidence='the CPUs of 2 hosts'\n"),
-    ],
-)
-def test_any_script_runs_behind_the_proof(
-    runtime: Runtime, tmp_path: Path, hosts: int, *, required: bool, said: str
-) -> None:
-    outcome = job(runtime, tmp_path, hosts, required=required)
-    assert (outcome.returncode, outcome.output) == (0, f"{said}as it is x\n")
+def test_any_script_runs_behind_the_proof(runtime: Runtime, tmp_path: Path) -> None:
+    outcome, line = job(runtime, tmp_path, 1), "fabric=loopback efa=0 hosts=1 ranks=1 evidence="
+    assert outcome == Outcome(0, f"{line}'the CPUs of one host'\nas it is x\n")
 
 
 def test_a_job_that_requires_efa_fails_on_tcp_before_its_script(
     runtime: Runtime, tmp_path: Path
 ) -> None:
-    outcome = job(runtime, tmp_path, 2, required=True)
+    outcome = job(runtime, tmp_path, 2)
     assert outcome.returncode == 1
     reason = "require_efa: 1 of 1 ranks do not use EFA; rank 0 uses tcp (the CPUs of 2 hosts). "
-    assert (tmp_path / "failure").read_text().startswith(reason)
+    assert (tmp_path / "failure").read_text().startswith(f"{reason}Check the security group")
     assert reason in outcome.output
     assert "as it is" not in outcome.output
+
+
+HANGS = """
+import os, pathlib, subprocess, sys, time
+from datetime import timedelta
+import network
+if sys.argv[1:] == ["child"]:
+    network._TIMEOUT = timedelta(seconds=float(os.environ["LEAVE_S"]))
+    log = pathlib.Path("nccl.log")
+    log.write_text("NET/OFI Selected provider is efa")
+    network._leave_in_time(log)
+    time.sleep(100)
+child = [sys.executable, __file__, "child"]
+if os.environ["LEAVE_S"] == "0":
+    sys.exit(subprocess.run(child).returncode)
+subprocess.Popen(child)
+time.sleep(1)
+"""
+
+
+@pytest.mark.parametrize(("leave_s", "status"), [("0", 1), ("60", 0)])
+def test_a_probe_that_hangs_or_is_left_alone_says_what_nccl_logged_and_ends(
+    runtime: Runtime, tmp_path: Path, leave_s: str, status: int
+) -> None:
+    script = tmp_path / "hangs.py"
+    script.write_text(HANGS)
+    paths = {"PYTHONPATH": str(Path(network.__file__).parent), "LEAVE_S": leave_s}
+    outcome = finish(runtime.launch(runtime.alone(script), tmp_path, paths))
+    assert outcome.returncode == status
+    said = "NCCL did not connect; it uses unknown (NET/OFI Selected provider is efa)"
+    assert said in outcome.output  # whose end is awaited: the child has it too
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 The toolkit starts `run.py` in each rank, as any entry point, and that runs the user's script;
 `judge.py` is the process beside rank 0. See docs/how-to/a-job-that-stands-still.md. Before the
 script, `install.py` installs its requirements where the organisation has a package index, and
-`network.py` proves which network the ranks have where that may be EFA.
+`network.py` proves that the ranks use EFA where the job requires it.
 """
 
 from __future__ import annotations
@@ -51,11 +51,12 @@ def starts(training: Training, code: SourceCode) -> bool:
 
 
 def proves_network(training: Training, code: SourceCode) -> bool:
-    """Return whether network.py can say which network the ranks have: by PyTorch, where it may be
-    EFA.
-    """
+    """Return whether network.py can prove that the ranks use EFA: by PyTorch and NCCL."""
+    has_nccl = fabric.has_efa(training.instance_type) and not tables.has_other_accelerators(
+        training.instance_type
+    )
     is_pytorch = training.framework is Framework.PYTORCH
-    return is_pytorch and fabric.has_efa(training.instance_type) and starts(training, code)
+    return is_pytorch and has_nccl and starts(training, code)
 
 
 def files(case: Case) -> dict[str, bytes]:
@@ -64,7 +65,7 @@ def files(case: Case) -> dict[str, bytes]:
     """
     training, metrics, folder = case.training, case.training.metrics.values(), case.code.folder
     index = case.package_index if case.code.needs_index else None
-    proves = proves_network(training, case.code)
+    proves = training.require_efa and proves_network(training, case.code)
     is_needed = training.stall_s != "off" or index is not None or proves
     if not (is_needed and starts(training, case.code)):
         return {}
@@ -76,7 +77,7 @@ def files(case: Case) -> dict[str, bytes]:
         config["index"] = {"region": case.region, **index.model_dump(exclude_none=True)}
         moved[MOVED] = (folder / REQUIREMENTS).read_bytes()
     if proves:
-        config["network"] = {"required": training.require_efa}
+        config["network"] = "efa"
     return {**sources(config), **moved, CONFIG: json.dumps(config, sort_keys=True).encode()}
 
 

@@ -1,5 +1,5 @@
-"""Prove which network carries the gradients, before the script: run.py starts this program in each
-rank of a job whose instances have EFA.
+"""Prove that the gradients go over EFA, before the script: run.py starts this program in each rank
+of a job that requires it.
 
 There a wrong security group, image or variable does not fail a job: NCCL falls back to TCP, and the
 job runs for days at a tenth of the speed. So the ranks meet, reduce with NCCL and leave, and the
@@ -8,9 +8,7 @@ is efa`, NCCL's `Using network ...`), never from settings. They do so in a proce
 smddp supports no process group of another backend beside its own (SageMaker developer guide, "Use
 the SMDDP library in your PyTorch training script").
 
-    python network.py [required]
-
-Rank 0 prints one line. Where EFA is required and not used, each rank prints why, and exits with 1.
+Rank 0 prints one line. Where EFA is not used, each rank prints why, and exits with 1.
 """
 
 from __future__ import annotations
@@ -20,18 +18,21 @@ import os
 import re
 import sys
 import tempfile
+import threading
 import time
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
-ADVICE = (
-    "Check the security group (all traffic to and from itself), the image (aws-ofi-nccl) and"
-    " FI_PROVIDER, or set training.require_efa: false"
-)
 GPU = Path("/dev/nvidiactl")
 """Each container with a GPU has it; torch, which takes seconds to import, is not asked."""
-_MEET_TIMEOUT, _TIMEOUT = timedelta(minutes=2), timedelta(minutes=5)
+_MEET_TIMEOUT, _TIMEOUT = timedelta(minutes=5), timedelta(minutes=3)
+"""Hosts install requirements, each for itself, before. No timeout of PyTorch's covers a connection
+that NCCL waits for, as behind a security group that does not name itself (aws-ofi-nccl issue 663):
+`_leave_in_time` does.
+"""
+_LEAVE_S = 20
+PORTS_ABOVE = 2
 _ELEMENTS = 4 * 1024 * 1024
 _REPEATS = 3
 _SELECTED = re.compile(r"NET/OFI Selected [Pp]rovider is (?P<provider>[\w;+-]+)")
@@ -75,24 +76,25 @@ class Place:
     def of(cls, environ: dict[str, str]) -> Place:
         """Read it from the launcher's variables.
 
-        They meet two ports above the job itself. Not one above: Linux prefers ports of one parity
-        for listening and of the other for connecting (net/ipv4/inet_connection_sock.c), so a port
-        that was found free has a neighbour that any connection of this machine may be using. Under
-        mpirun Open MPI numbers the ranks, and the toolkit names the server's address on several
-        hosts; AWS's own tests let torch meet two ports above it.
+        They meet above the job's own ports, by two or more. Not one above: Linux prefers ports of
+        one parity for listening and of the other for connecting (net/ipv4/inet_connection_sock.c),
+        so a port that was found free has a neighbour that any connection of this machine may be
+        using. Under mpirun Open MPI numbers the ranks, and only those of the first host need have
+        MASTER_ADDR and MASTER_PORT: all have what the toolkit hands on.
         """
-        server_port = int(environ.get("SMDATAPARALLEL_SERVER_PORT", "29498")) + 2
-        address = environ.get("MASTER_ADDR") or environ.get("SMDATAPARALLEL_SERVER_ADDR")
-        port = int(environ.get("MASTER_PORT") or server_port) + 2
-        rank, world_size, local_rank = (
-            int(environ.get(f"OMPI_COMM_WORLD_{of_mpi}") or environ.get(of_torch, default))
-            for of_mpi, of_torch, default in (
-                ("RANK", "RANK", "0"),
-                ("SIZE", "WORLD_SIZE", "1"),
-                ("LOCAL_RANK", "LOCAL_RANK", "0"),
-            )
-        )
-        return cls(rank, world_size, local_rank, address or "127.0.0.1", port)
+        hosts = json.loads(environ.get("SM_HOSTS", '["127.0.0.1"]'))
+        if "OMPI_COMM_WORLD_RANK" in environ:
+            of_mpi = (f"OMPI_COMM_WORLD_{name}" for name in ("RANK", "SIZE", "LOCAL_RANK"))
+            numbers, address = [environ[name] for name in of_mpi], hosts[0]
+            # AWS's own tests let torch meet two above smddp's
+            port = int(environ.get("SMDATAPARALLEL_SERVER_PORT", "29498")) + 2
+        else:
+            of_torch = (("RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_RANK", "0"))
+            numbers = [environ.get(name, default) for name, default in of_torch]
+            address = environ.get("MASTER_ADDR", hosts[0])
+            port = int(environ.get("MASTER_PORT", "29500"))
+        rank, world_size, local_rank = map(int, numbers)
+        return cls(rank, world_size, local_rank, address, port + PORTS_ABOVE)
 
 
 def parse(log: str) -> Network:
@@ -138,6 +140,7 @@ def probe(place: Place, backend: str, device: str) -> Network:
         store = dist.TCPStore(*address, is_master=is_first, timeout=_MEET_TIMEOUT)
         who = {"store": store, "rank": place.rank, "world_size": place.world_size}
         dist.init_process_group(backend, timeout=_TIMEOUT, **who)
+        _leave_in_time(log)
         ones = torch.ones(_ELEMENTS, device=device)
         dist.all_reduce(ones)  # connects, which must not be timed
         ones[0].item()  # waits for the GPU
@@ -148,12 +151,34 @@ def probe(place: Place, backend: str, device: str) -> Network:
         seconds = (time.perf_counter() - begun) / _REPEATS
         if total != place.world_size:
             raise RuntimeError(f"an all-reduce of ones over {place.world_size} ranks gave {total}")
-        network = parse(log.read_text(errors="replace") if log.is_file() else "")
+        network = parse(_read(log))
         over_efa = torch.tensor(float(network.provider == "efa"), device=device)
         dist.all_reduce(over_efa)
         efa_ranks = int(over_efa)
         dist.destroy_process_group()
+        left, leave_at = store.add("left", 1), time.monotonic() + _LEAVE_S
+        while is_first and left < place.world_size and time.monotonic() < leave_at:
+            time.sleep(0.05)  # the store is this process's: who still asks it would complain
+            left = store.add("left", 0)
     return replace(network, efa_ranks=efa_ranks, gb_per_s=ones.nbytes / seconds / 1e9)
+
+
+def _leave_in_time(log: Path) -> None:
+    """End this process, with what NCCL logged, where it hangs or whoever started it is gone."""
+    parent, at = os.getppid(), time.monotonic() + _TIMEOUT.total_seconds()
+
+    def look_after() -> None:
+        while os.getppid() == parent and time.monotonic() < at:
+            time.sleep(1)
+        network = parse(_read(log))
+        print(f"NCCL did not connect; it uses {network.provider} ({network.evidence})", flush=True)
+        os._exit(1)
+
+    threading.Thread(target=look_after, daemon=True).start()
+
+
+def _read(log: Path) -> str:
+    return log.read_text(errors="replace") if log.is_file() else ""
 
 
 def look(place: Place, hosts: int, *, has_gpu: bool) -> Network:
@@ -172,27 +197,29 @@ def look(place: Place, hosts: int, *, has_gpu: bool) -> Network:
         return Network("unknown", f"NCCL's probe failed: {' '.join(str(error).split())[:300]}")
 
 
-def main(words: list[str]) -> int:
+def main() -> int:
     """Print the line or the reason; return the exit code."""
     place, hosts = Place.of(dict(os.environ)), len(json.loads(os.environ.get("SM_HOSTS", "[1]")))
     network = look(place, hosts, has_gpu=GPU.exists())
     lacking = place.world_size - network.efa_ranks
-    if "required" in words and lacking and network.provider != "loopback":
+    if network.provider == "unknown":
+        print(f"nothing says which network rank {place.rank} uses ({network.evidence})")
+        return 1
+    if lacking and network.provider != "loopback":
         print(
             f"{lacking} of {place.world_size} ranks do not use EFA; rank {place.rank} uses"
-            f" {network.provider} ({network.evidence}). {ADVICE}"
+            f" {network.provider} ({network.evidence})"
         )
         return 1
     if place.rank == 0:
-        efa = "unknown" if network.provider == "unknown" else int(not lacking)
         speed = network.gb_per_s
         measured = "" if speed is None else f" allreduce_gigabytes_per_second={speed:.3f}"
         print(
-            f"fabric={network.provider} efa={efa} hosts={hosts} ranks={place.world_size}{measured}"
-            f" evidence={network.evidence!r}"
+            f"fabric={network.provider} efa={int(not lacking)} hosts={hosts}"
+            f" ranks={place.world_size}{measured} evidence={network.evidence!r}"
         )
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -32,6 +32,10 @@ HERE = Path(__file__).resolve().parent
 ANSWER_S, MAX_LINE, MAX_FRAMES = 5, 1000, 40
 NETWORK_S = 600
 """Seconds that network.py may take; its ranks wait for each other for less."""
+ADVICE = (
+    "Check the security group (all traffic to and from itself), the image (aws-ofi-nccl) and"
+    " FI_PROVIDER, or set training.require_efa: false"
+)
 LONG = 4
 """So many budgets may pass without progress where the host of judge.py does not answer."""
 _PHASE = re.compile(r"\b(?:eval|valid|test|compil|checkpoint|sav)", re.IGNORECASE)
@@ -256,16 +260,16 @@ def begin(config: dict[str, Any]) -> Rank:
     return rank
 
 
-def run_before(program: str, *words: str, timeout_s: float | None = None) -> tuple[bool, str]:
+def run_before(program: str, **options: Any) -> tuple[bool, str]:
     """Run a program beside this one, in a process of its own: what it is told and what it loads
     stays there. Return whether it succeeded, and what it printed.
     """
-    command = [sys.executable, "-I", str(HERE / program), *words]
-    pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
+    command = [sys.executable, "-I", str(HERE / program)]
+    pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, **options}
     try:
-        done = subprocess.run(command, check=False, timeout=timeout_s, **pipes)
-    except subprocess.TimeoutExpired:
-        return False, f"no end after {timeout_s:.0f} s"
+        done = subprocess.run(command, check=False, **pipes)
+    except subprocess.TimeoutExpired as error:
+        return False, f"no end after {error.timeout:.0f} s"
     text = done.stdout.decode(errors="replace").strip()
     return not done.returncode, text or f"exit {done.returncode}" * bool(done.returncode)
 
@@ -289,16 +293,16 @@ def install() -> None:
     importlib.invalidate_caches()
 
 
-def prove_network(*, required: bool) -> None:
-    """Let network.py say which network carries the gradients; fail if it must be EFA and is not."""
-    hosts = len(json.loads(os.environ.get("SM_HOSTS", "[1]")))
-    if hosts == 1 and not required:
-        return
-    is_done, text = run_before("network.py", *["required"] * required, timeout_s=NETWORK_S)
-    if required and not is_done:
-        fail(f"require_efa: {text[:900]}")
-    if text:
-        print(text if is_done else f"fabric=unknown efa=unknown evidence={text[-300:]!r}")
+def prove_network() -> None:
+    """Let network.py prove that the gradients go over EFA, or fail.
+
+    What libraries say there on standard error is not shown: the toolkit takes the first lines that
+    look like an error for the script's own.
+    """
+    is_done, text = run_before("network.py", stderr=subprocess.DEVNULL, timeout=NETWORK_S)
+    if not is_done:
+        fail(f"require_efa: {text.splitlines()[-1][:600]}. {ADVICE}")
+    print(text, end="\n" if text else "", flush=True)
 
 
 def main() -> None:
@@ -306,7 +310,7 @@ def main() -> None:
     if "index" in config:
         install()
     if "network" in config:
-        prove_network(required=config["network"]["required"])
+        prove_network()
     is_watched = config["stall_s"] != "off" and sys.version_info >= (3, 9)
     try:
         rank = begin(config) if is_watched else None
