@@ -12,7 +12,7 @@ import yaml
 
 from shoal.aws.registry import describe
 from shoal.errors import PromotionError
-from shoal.page.readings.report import MAX_BYTES
+from shoal.page.readings.results import MAX_BYTES
 from shoal.repository import Repository
 from shoal.settings.sections.serving import Severity
 from shoal.verbs.promote.promotion import Verification, doubt_of_scan

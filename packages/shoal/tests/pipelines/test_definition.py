@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from shoal.aws.execution import Execution, Step
-from shoal.page.readings.report import answers_of, conditions
+from shoal.page.readings.results import answers_of, conditions
 from shoal.pipelines import step_names
 from shoal.pipelines.checks.check import check
 from shoal.pipelines.checks.parsers import Added

@@ -22,7 +22,7 @@ from shoal.settings.settings import Environment, Strategy
 from shoal.verbs.doctor import capacity_check
 from shoal.verbs.doctor.doctor import Doctor, Needs
 from shoal.verbs.doctor.findings import Finding, State
-from shoal.verbs.doctor.image import Image
+from shoal.verbs.image import Image
 from tests.cli.trained import MANIFEST
 from tests.repository import ROOT
 from tests.verbs.conftest import ACCOUNT

@@ -20,7 +20,7 @@ from shoal.settings.loading.loader import load_environment
 from shoal.settings.names import Names
 from shoal.verbs import build_images
 from shoal.verbs.build_images import serve_from
-from shoal.verbs.doctor.image import Image, follow, remove_parameters
+from shoal.verbs.image import Image, follow, remove_parameters
 from tests.repository import link_checkout
 from tests.settings.releases import CONTENT
 

@@ -24,7 +24,7 @@ from shoal.page.readings import step_log
 from shoal.page.readings.cause import Cause, CauseSearch
 from shoal.page.readings.cleanups import cleanups_of
 from shoal.page.readings.lineage import lineage_of
-from shoal.page.readings.report import GateResult, _compared, answers_of, conditions, gates_of
+from shoal.page.readings.results import GateResult, _compared, answers_of, conditions, gates_of
 from shoal.page.readings.step_log import StepLog
 from shoal.settings.sections.evaluation import Metric
 from tests.functions.invocation import FUNCTIONS

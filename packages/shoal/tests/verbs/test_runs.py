@@ -20,7 +20,7 @@ from shoal.page.look import Noting
 from shoal.page.page import page
 from shoal.page.readings.calls import calls_in
 from shoal.page.readings.cause import Cause, rank_of
-from shoal.page.readings.report import answers_of
+from shoal.page.readings.results import answers_of
 from tests.repository import ROOT
 from tests.tables import table
 from tests.verbs.test_readings import BEGAN, cause_in, line, log_of

@@ -24,7 +24,6 @@ from shoal.page.readings.calls import calls_in
 from shoal.page.readings.cause import Cause, CauseSearch
 from shoal.page.readings.cleanups import Cleanup, cleanups_of
 from shoal.page.readings.lineage import code_of, image_of, lineage_of
-from shoal.page.readings.report import GateResult, answers_of, evaluation_of, gates_of, package_of
 from shoal.page.readings.resources import (
     instances_of,
     money_of,
@@ -33,6 +32,7 @@ from shoal.page.readings.resources import (
     uses_of,
     waited,
 )
+from shoal.page.readings.results import GateResult, answers_of, evaluation_of, gates_of, package_of
 from shoal.page.readings.step_log import StepLog
 from shoal.pipelines import step_names
 

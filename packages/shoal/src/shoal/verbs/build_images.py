@@ -16,8 +16,8 @@ from shoal.settings.loading.loader import environment_names, load_workloads
 from shoal.settings.names import Names
 from shoal.settings.parsing.errors import ConfigError
 from shoal.settings.settings import Environment
-from shoal.verbs.doctor.image import Image, built_images
 from shoal.verbs.flow import phase
+from shoal.verbs.image import Image, built_images
 from shoal.verbs.workspace import Session
 
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from shoal.errors import AnswerError, ToolMissingError, UsageError
 from shoal.page import history
 from shoal.page.page import page
-from shoal.page.readings.report import evaluation_text
+from shoal.page.readings.results import evaluation_text
 from shoal.pipelines.training_request import EXECUTION_TAG
 from shoal.verbs.workspace import Session
 

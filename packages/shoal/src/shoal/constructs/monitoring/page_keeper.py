@@ -32,7 +32,7 @@ LIBRARY = Path(__file__).resolve().parents[3]
 _CLEANERS = (TEARDOWN, SWEEP)
 _ASKING = "execution logs metrics model_archive objects registry target"
 _PAGE_MODULES = "__init__ history kept look page place record"
-_READINGS = "__init__ calls cause cleanups lineage report resources step_log"
+_READINGS = "__init__ calls cause cleanups lineage resources results step_log"
 _MODULES = (
     "shoal/__init__.py",
     "shoal/errors.py",

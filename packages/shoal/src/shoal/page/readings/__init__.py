@@ -1,1 +1,1 @@
-"""What is read of a run, one file per kind: calls, causes, curves, gates, money and so on."""
+"""What is read of a run, one file per kind: calls, causes, lineage, results and so on."""

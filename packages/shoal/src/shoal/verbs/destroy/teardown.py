@@ -36,7 +36,7 @@ from shoal.settings.settings import Environment
 from shoal.verbs.destroy.leftovers import Leftovers
 from shoal.verbs.destroy.schedules import Schedules
 from shoal.verbs.destroy.serving_removal import ServingRemoval
-from shoal.verbs.doctor.image import remove_parameters
+from shoal.verbs.image import remove_parameters
 
 _STOP_TIMEOUT_S = 900.0
 _ENDPOINT_TIMEOUT_S = 3900.0

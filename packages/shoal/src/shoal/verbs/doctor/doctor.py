@@ -37,7 +37,6 @@ from shoal.verbs.doctor.capacity_check import (
     vpc_findings,
 )
 from shoal.verbs.doctor.findings import Finding, State, failed, ok
-from shoal.verbs.doctor.image import Image
 from shoal.verbs.doctor.network_check import Demand, check_network
 from shoal.verbs.doctor.organisation_check import (
     asset_mistakes,
@@ -46,6 +45,7 @@ from shoal.verbs.doctor.organisation_check import (
     other_qualifiers,
     role_findings,
 )
+from shoal.verbs.image import Image
 
 MIN_BOOTSTRAP_VERSION = 6
 """The version that the templates' own rule demands (aws-cdk-lib, DefaultStackSynthesizer)."""

@@ -23,8 +23,8 @@ from shoal.page.history import with_others
 from shoal.page.kept import keep
 from shoal.page.look import Look
 from shoal.page.readings.cause import rank_of
-from shoal.page.readings.report import gates_of, package_of
 from shoal.page.readings.resources import got, instances_of
+from shoal.page.readings.results import gates_of, package_of
 from shoal.page.record import checkpoint_of, record
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.parsing.errors import one_line

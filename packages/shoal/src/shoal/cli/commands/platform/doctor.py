@@ -15,7 +15,7 @@ from shoal.settings.loading.consumers import consumers_of
 from shoal.settings.loading.loader import load_environment, load_workloads
 from shoal.verbs.doctor.doctor import Doctor, Needs
 from shoal.verbs.doctor.findings import Finding, State
-from shoal.verbs.doctor.image import built_images
+from shoal.verbs.image import built_images
 from shoal.verbs.workspace import Workspace
 
 _MARKS = {
