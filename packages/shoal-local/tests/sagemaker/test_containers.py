@@ -209,10 +209,17 @@ def test_ssh_between_hosts_takes_the_jobs_key_and_no_other(runtime: Path, tmp_pa
         " c.set_missing_host_key_policy(paramiko.AutoAddPolicy()); c.connect('one',"
         ' pkey=paramiko.ECDSAKey.generate(), allow_agent=False, look_for_keys=False)"'
     )
+    slow = (  # a server whose answer to a request comes long after a short command has ended
+        "python -P -c \"import sys, time; sys.path.append('/opt/emulator');"
+        " import remote_shell as r;"
+        " check = r.ExecOnlyServer.check_channel_exec_request;"
+        " r.ExecOnlyServer.check_channel_exec_request = "
+        'lambda *request: (check(*request), time.sleep(0.3))[0]; r.serve()"'
+    )
     run = "until ssh -x one true; do sleep 0.3; done; ssh one 'hostname; exit 3'; echo code=$?"
     refused = f"until {knock} 2>&1 | grep AuthenticationException; do sleep 0.3; done"
     scripts = {
-        "one": f"{shell}; python -P /opt/emulator/remote_shell.py serve",
+        "one": f"{shell}; {slow}",
         "two": f"{shell}; {run}",
         "stranger": f"{shell}; {refused}; echo refused",
     }

@@ -66,7 +66,12 @@ class ExecOnlyServer(paramiko.ServerInterface):  # type: ignore[misc] # publishe
 
 
 def execute(channel: Any, command: str) -> None:
-    """Run one command with its streams connected to the channel, and report its exit code."""
+    """Run one command with its streams connected to the channel, and report its exit code.
+
+    First the client's request must be answered, which paramiko does on the thread that also reads
+    the answer to ours: a channel closed before that is a failed request to the client.
+    """
+    channel.get_transport().global_request("keepalive@openssh.com", wait=True)
     pipe = subprocess.PIPE
     with subprocess.Popen(
         ["/bin/sh", "-c", command], stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
