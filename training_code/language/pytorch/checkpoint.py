@@ -44,10 +44,8 @@ class Position:
     """How far a run is. Data and learning rate follow from it."""
 
     step: int = 0
-    trained_s: float = 0.0
-    """Time spent on training, in this job and those that it went on from."""
     first_started_at: float = 0.0
-    """When the first of these jobs started, in seconds since 1970."""
+    """When the first job of this run started, in seconds since 1970."""
     productive_s: float = 0.0
     """Time spent in the steps up to here, without those that were lost and computed again."""
 

@@ -12,7 +12,6 @@ from functools import lru_cache
 from pathlib import Path
 
 import torch
-from documents import documents
 from model import END_OF_TEXT
 from torch import Tensor
 
@@ -20,16 +19,28 @@ _SEPARATOR = bytes([END_OF_TEXT])
 
 
 def read_channel(folder: Path) -> bytes:
-    """Return all documents, each after a zero byte, in the order of their files' names.
+    """Return every `*.txt` below a folder, each after a zero byte, in the order of their names.
 
-    Raise ValueError if there are none, or for a file that is not what it should be.
+    Raise ValueError if there are none, or for a file that is no text.
     """
     if not folder.is_dir():
         raise ValueError(f"there is no folder {folder}")
-    row = b"".join(_SEPARATOR + document.encode() for document in documents(folder))
+    texts = map(_text, sorted(folder.rglob("*.txt")))
+    row = b"".join(_SEPARATOR + text for text in texts if text)
     if not row:
-        raise ValueError(f"{folder} has no *.txt or *.jsonl with text")
+        raise ValueError(f"{folder} has no *.txt with text")
     return row
+
+
+def _text(file: Path) -> bytes:
+    text = file.read_bytes()
+    try:
+        text.decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file} is not UTF-8 at byte {error.start}: convert it") from error
+    if _SEPARATOR in text:
+        raise ValueError(f"{file} has a zero byte, which ends a text here: remove it")
+    return text
 
 
 def as_tokens(row: bytes) -> Tensor:

@@ -22,7 +22,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 END_OF_TEXT = 0
-"""The byte between two documents: text has none of it, `documents.py` refuses it."""
+"""The byte between two documents: text has none of it, `data.py` refuses it."""
 MAX_DEPTH = 64
 MAX_LENGTH_OF_PRODUCTS = 1024
 INITIAL_STD = 0.02

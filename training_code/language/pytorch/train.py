@@ -51,7 +51,6 @@ class Options:
     context: int
     batch_size: int
     steps: int
-    max_seconds: float
     learning_rate: float
     sharding: str
     shard_size: int
@@ -98,7 +97,6 @@ def parse_options(arguments: Sequence[str], environ: Mapping[str, str]) -> Optio
     add("--context", type=positive, default=256, help="tokens that the model looks back")
     add("--batch-size", type=positive, default=32, help="sequences per step over ALL ranks")
     add("--steps", type=positive, default=1000)
-    add("--max-seconds", type=positive_number, default=math.inf, help="end earlier than --steps")
     add("--learning-rate", type=positive_number, default=0.002, help="the highest one")
     add("--sharding", choices=WAYS, default="ddp")
     add("--shard-size", type=int, default=0, help="ranks in a group of hsdp (0: those of a host)")
@@ -167,13 +165,11 @@ class Clock:
     """How far the run is, by what the ranks agreed on at the last line of metrics."""
 
     position: Position
-    """Its time of training is rank 0's, which all ranks go by."""
-    trained_before_s: float
-    """By earlier jobs."""
     started_at: float
     logged_at: float
     held_s: float = 0.0
     step_s: float = math.inf
+    """Rank 0's, which all ranks go by."""
 
     def is_due(self, step: int) -> bool:
         """Return whether so many steps are over that the ranks should hear of a SIGTERM again."""
@@ -255,10 +251,7 @@ def identity(options: Options, corpus: Corpus) -> dict[str, Any]:
     The number of ranks, and how they share the work, are not among them.
     """
     names = ("depth", "context", "batch_size", "steps", "learning_rate", "precision", "seed")
-    settings = {name: getattr(options, name) for name in names}
-    if options.max_seconds < math.inf:  # by which the rate falls, too
-        settings["max_seconds"] = options.max_seconds
-    return settings | {"text_sha256": corpus.sha256}
+    return {name: getattr(options, name) for name in names} | {"text_sha256": corpus.sha256}
 
 
 def new_optimizer(model: Spread, learning_rate: float) -> torch.optim.Optimizer:
@@ -274,11 +267,11 @@ def new_optimizer(model: Spread, learning_rate: float) -> torch.optim.Optimizer:
 def train(run: Run, position: Position) -> bool:
     """Train from `position` to the end. Return False if the job was asked to stop first."""
     options, now = run.options, time.monotonic()
-    clock = Clock(position, position.trained_s, now, now)
+    clock = Clock(position, now, now)
     step = position.step
-    while step < options.steps and clock.position.trained_s < options.max_seconds:
+    while step < options.steps:
         begin_step(run)
-        set_learning_rate(run, step, clock.position.trained_s)
+        set_learning_rate(run, step)
         loss = train_step(run, step)
         step += 1
         last = step == options.steps
@@ -290,7 +283,7 @@ def train(run: Run, position: Position) -> bool:
         # The only points where the ranks agree on loss, time and stopping, so that no step pays
         # for it.
         stopped = report(run, step, loss, clock)
-        if checkpoint_due or stopped or clock.position.trained_s >= options.max_seconds:
+        if checkpoint_due or stopped:
             run.store.write(clock.position, run.trained)
             run.stopwatch.mark("checkpoint")
         if stopped:
@@ -342,12 +335,11 @@ def train_step(run: Run, step: int) -> torch.Tensor:
     return total.where(norm.isfinite(), math.nan)
 
 
-def set_learning_rate(run: Run, step: int, trained_s: float) -> None:
+def set_learning_rate(run: Run, step: int) -> None:
     """Set the rate of step `step` (from 0); there is no scheduler to resume."""
     options = run.options
-    progress = max(step / options.steps, trained_s / options.max_seconds)
     for group in run.optimizer.param_groups:
-        group["lr"] = options.learning_rate * cosine(min(progress, 1))
+        group["lr"] = options.learning_rate * cosine(step / options.steps)
 
 
 def cosine(progress: float) -> float:
@@ -369,17 +361,17 @@ def report(run: Run, step: int, loss: torch.Tensor, clock: Clock) -> bool:
     options, ranks = run.options, run.ranks
     mine = float(loss)  # waits for the device
     now = time.monotonic()
-    trained_s = clock.trained_before_s + now - clock.started_at
-    total, stops, written, first_trained_s = ranks.sum(
+    took_s = now - clock.logged_at
+    total, stops, written, first_took_s = ranks.sum(
         mine,
         float(run.stop.received),
         float(run.store.is_written),
-        trained_s if ranks.is_first else 0.0,
+        took_s if ranks.is_first else 0.0,
     )
     mean = total / ranks.world_size
     held_s = run.store.held_s
     before = clock.position
-    productive_s = before.productive_s + now - clock.logged_at - (held_s - clock.held_s)
+    productive_s = before.productive_s + took_s - (held_s - clock.held_s)
     run.stopwatch.mark("metrics")
     if written == ranks.world_size or not math.isfinite(mean):
         run.store.finish()
@@ -390,7 +382,7 @@ def report(run: Run, step: int, loss: torch.Tensor, clock: Clock) -> bool:
             " --checkpoint-dir"
         )
     tokens = (step - before.step) * options.batch_size * options.context
-    rate = tokens / (now - clock.logged_at)
+    rate = tokens / took_s
     used = rate * flops_per_token(run.config) / (run.peak_flops * ranks.world_size)
     digits = 15 if options.precision == "float64" else 6
     ranks.say(
@@ -400,8 +392,8 @@ def report(run: Run, step: int, loss: torch.Tensor, clock: Clock) -> bool:
         f" checkpoint_held_s={held_s:.3f} elapsed_s={now - clock.started_at:.1f}"
         f" world_size={ranks.world_size}"
     )
-    clock.step_s = (first_trained_s - before.trained_s) / (step - before.step)
-    clock.position = Position(step, first_trained_s, before.first_started_at, productive_s)
+    clock.step_s = first_took_s / (step - before.step)
+    clock.position = Position(step, before.first_started_at, productive_s)
     clock.logged_at, clock.held_s = now, held_s
     return bool(stops)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import time
 from pathlib import Path
 from runpy import run_path
 from types import SimpleNamespace
@@ -118,7 +119,7 @@ EXPECTED = {
     "split": True,  # ranks that share a batch learn what one would
     "shifted": True,
     "next epoch": False,  # has other sequences
-    "row": [*"\0one\0två\0drei".encode()],  # documents in the order of their files
+    "row": [*"\0one\0två".encode()],  # documents in the order of their files
 }
 REFUSED = {
     "no sum": "smddp gives 0 as the sum of the numbers of 2 ranks: use --backend nccl",
@@ -130,10 +131,8 @@ REFUSED = {
 TEXTS = {
     "utf-8.txt": "utf-8.txt is not UTF-8 at byte 2: convert it",
     "zero.txt": "zero.txt has a zero byte",
-    "no-text.jsonl": 'no-text.jsonl line 2 has no string "text"',
-    "no-json.jsonl": "no-json.jsonl line 1 is not JSON",
     "short.txt": "has 6 tokens of text, --context 16 needs 32",
-    "empty.txt": "has no *.txt or *.jsonl with text",
+    "empty.txt": "has no *.txt with text",
     "no folder": "there is no folder",
 }
 """What is wrong with a text -> what is said."""
@@ -193,13 +192,7 @@ def test_the_rate_warms_up_on_a_line_and_falls_along_a_cosine(values: dict[str, 
     # at 0, 0.025, 0.05, 0.5, 0.525 and 1; a half is 9/19 of the way down
     shares = [0.05, 0.525, 1, 0.541290, 0.5, 0]
     assert values["shares"] == pytest.approx(shares, abs=1e-6)
-    half = pytest.approx(2 * 0.541290, abs=2e-6)
-    assert values["rates"] == {
-        "half of the steps": half,
-        "half of the time": half,
-        "later by time than by steps": half,
-        "more time than there was": 0,
-    }
+    assert values["rates"] == pytest.approx([2 * 0.05, 2 * 0.541290], abs=2e-6)
 
 
 def test_gradients_are_clipped_to_a_norm_of_one(values: dict[str, Any]) -> None:
@@ -244,7 +237,7 @@ def test_goodput_counts_from_the_first_start_and_a_profile_names_the_parts_of_a_
     shutil.rmtree(tmp_path / "checkpoints" / "step-00000004")
     summary = tmp_path / "checkpoints" / "step-00000002" / "checkpoint.json"
     content = json.loads(summary.read_text())
-    assert 0 < content["productive_s"] <= content["trained_s"]
+    assert 0 < content["productive_s"] <= time.time() - content["first_started_at"]
     content["first_started_at"] -= 1_000_000
     content["productive_s"] = 750_000
     summary.write_text(json.dumps(content))

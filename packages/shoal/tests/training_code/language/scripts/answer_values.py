@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import math
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,22 +18,17 @@ speed: Any = importlib.import_module("speed")
 
 torch = train.torch
 PROGRESS = (0, 0.025, 0.05, 0.5, 0.525, 1)
-MOMENTS = {
-    "half of the steps": (50, 0.0, math.inf),
-    "half of the time": (0, 30.0, 60.0),
-    "later by time than by steps": (25, 30.0, 60.0),
-    "more time than there was": (25, 90.0, 60.0),
-}
-"""Step of 100, seconds of training so far, and the most that there may be."""
+STEPS = (0, 50)
+"""Of 100."""
 GRADIENTS = {"long": ((3.0, 4.0), (12.0,)), "short": ((0.3, 0.0), (0.4,))}
 
 
-def rate(step: int, trained_s: float, max_seconds: float) -> float:
-    """Return the rate of a step, where the highest is 2."""
+def rate(step: int) -> float:
+    """Return the rate of a step of 100, where the highest is 2."""
     group = {"lr": 0.0}
-    options = SimpleNamespace(steps=100, max_seconds=max_seconds, learning_rate=2.0)
+    options = SimpleNamespace(steps=100, learning_rate=2.0)
     run: Any = SimpleNamespace(options=options, optimizer=SimpleNamespace(param_groups=[group]))
-    train.set_learning_rate(run, step, trained_s)
+    train.set_learning_rate(run, step)
     return group["lr"]
 
 
@@ -54,7 +48,7 @@ def clipped(gradients: tuple[tuple[float, ...], ...]) -> dict[str, Any]:
 if __name__ == "__main__":
     answers = {
         "shares": [train.cosine(progress) for progress in PROGRESS],
-        "rates": {name: rate(*moment) for name, moment in MOMENTS.items()},
+        "rates": [rate(step) for step in STEPS],
         "clipped": {name: clipped(gradients) for name, gradients in GRADIENTS.items()},
         "flops": {
             f"{depth} {context}": speed.flops_per_token(language.Config.of_depth(depth, context))
