@@ -12,8 +12,6 @@ import gc
 import importlib
 import importlib.util
 import os
-import socket
-import time
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -110,7 +108,6 @@ def joined(backend: str, environ: Mapping[str, str]) -> Iterator[Ranks]:
     device = choose_device(local_rank)
     if device.type == "cpu":
         share_cores(local_world_size, environ)
-        wait_for_first_rank(environ)
     # torch's own objects stay to the end: no collection needs to look through them, nor the
     # interpreter at its exit (0.4 s)
     gc.freeze()
@@ -210,36 +207,3 @@ def share_cores(local_world_size: int, environ: Mapping[str, str]) -> None:
         has_affinity = hasattr(os, "sched_getaffinity")
         cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
         torch.set_num_threads(max(1, cores // local_world_size))
-
-
-def wait_for_first_rank(environ: Mapping[str, str], patience_s: float = 10.0) -> bool:
-    """Wait until rank 0 of this host listens for the others.
-
-    Return False if it does not within `patience_s`; torch's own client then says why. That client
-    sleeps for up to half a second when it is refused once, which happens in every second run of
-    ranks that start together on one host. With several hosts this returns at once: starting takes
-    longer there, and many ranks would ask one host.
-    """
-    if (
-        environ.get("RANK", "0") == "0"
-        or "MASTER_PORT" not in environ
-        or environ.get("LOCAL_WORLD_SIZE") != environ.get("WORLD_SIZE")
-    ):
-        return True
-    address = (environ.get("MASTER_ADDR", "localhost"), int(environ["MASTER_PORT"]))
-    deadline, pause_s = time.monotonic() + patience_s, 0.005
-    while (left_s := deadline - time.monotonic()) > 0:
-        if _listens(address, left_s):
-            return True
-        time.sleep(pause_s)
-        pause_s = min(2 * pause_s, 0.1)
-    return False
-
-
-def _listens(address: tuple[str, int], timeout_s: float) -> bool:
-    try:
-        with socket.create_connection(address, timeout_s) as connection:
-            # A closed port of this host may connect to itself.
-            return bool(connection.getsockname() != connection.getpeername())
-    except OSError:
-        return False

@@ -61,18 +61,6 @@ def test_a_step_that_cannot_be_a_graph_is_run_as_it_is_with_one_line(
     assert answer["resumed"] == [["float", False, 1.0], ["Tensor", True, 1.0]]
 
 
-def test_ranks_look_until_the_first_one_listens(runtime: Runtime, tmp_path: Path) -> None:
-    script = SCRIPTS / "wait_for_first_rank.py"
-    outcome = runtime.run(runtime.alone(script), tmp_path)
-    assert outcome.returncode == 0, outcome.output
-    assert json.loads(outcome.output.splitlines()[-1]) == {
-        "never": False,
-        "elsewhere": True,
-        "later": True,
-        "looks": [1, 2, 3],
-    }
-
-
 def test_smddps_own_variable_counts_as_the_local_rank(runtime: Runtime, tmp_path: Path) -> None:
     ask = (
         "from common import ranks; print(ranks._local({'WORLD_SIZE': '8', 'RANK': '3',"
