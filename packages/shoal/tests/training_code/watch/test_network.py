@@ -9,7 +9,7 @@ import pytest
 
 from local_kit.runtime import Outcome, Runtime, finish
 from shoal.launch import watch
-from shoal.launch.watch import network
+from shoal.launch.watch import network, run
 from shoal.launch.watch.network import Place
 from tests.tables import table
 
@@ -72,6 +72,9 @@ def test_the_provider_is_what_nccls_log_proves(
 )
 def test_ranks_meet_above_the_jobs_own_port(environ: dict[str, str], place: Place) -> None:
     assert Place.of(environ) == place
+    if "OMPI_COMM_WORLD_RANK" in environ:  # the watch of all ranks meets two above that
+        told = run.place({"OMPI_COMM_WORLD_LOCAL_SIZE": "2", **environ})
+        assert (told["rank"], told["meet"]) == (place.rank, ["algo-1", place.port + 2])
 
 
 def job(runtime: Runtime, folder: Path, hosts: int) -> Outcome:

@@ -219,13 +219,17 @@ def place(environ: dict[str, str]) -> dict[str, Any]:
     torchrun or the toolkit. Open MPI carries the first host's SM_CURRENT_HOST to all.
     """
     hosts = json.loads(environ.get("SM_HOSTS", '["localhost"]'))
-    host = environ.get("SM_CURRENT_HOST", hosts[0])
-    rank = int(environ.get("RANK", hosts.index(host)))
     if "OMPI_COMM_WORLD_RANK" in environ:
         rank = int(environ["OMPI_COMM_WORLD_RANK"])
         host = hosts[min(rank // int(environ["OMPI_COMM_WORLD_LOCAL_SIZE"]), len(hosts) - 1)]
-    # four above the job's own port: network.py meets two above it
-    port = int(environ.get("MASTER_PORT", "29500")) + 4
+        # only the first host's ranks need have MASTER_ADDR and MASTER_PORT
+        address, port = hosts[0], int(environ.get("SMDATAPARALLEL_SERVER_PORT", "29498")) + 2
+    else:
+        host = environ.get("SM_CURRENT_HOST", hosts[0])
+        rank = int(environ.get("RANK", hosts.index(host)))
+        address = environ.get("MASTER_ADDR", hosts[0])
+        port = int(environ.get("MASTER_PORT", "29500"))
+    port += 4  # above the job's own port: network.py meets two above it
     # Open MPI's other hosts have only what the toolkit hands on, which is SM_*
     job = json.loads(environ.get("SM_TRAINING_ENV", "{}")).get("job_name")
     job = environ.get("TRAINING_JOB_NAME") or job or str(HERE)
@@ -234,7 +238,7 @@ def place(environ: dict[str, str]) -> dict[str, Any]:
         "key": hashlib.sha256(json.dumps(known).encode()).hexdigest(),
         "rank": rank,
         "host": host,
-        "meet": [environ.get("MASTER_ADDR", hosts[0]), port],
+        "meet": [address, port],
         "failure": str(Path(environ.get("SM_OUTPUT_DIR", "/opt/ml/output"), "failure")),
     }
 
