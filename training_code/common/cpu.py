@@ -61,5 +61,9 @@ def computes_bf16() -> bool:
     Other CPUs emulate it, slowly.
     """
     has_avx = getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
-    has_amx = getattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
-    return bool(has_avx() or has_amx())
+    return bool(has_avx()) or has_amx()
+
+
+def has_amx() -> bool:
+    """Return whether the CPU multiplies tiles of bfloat16 (AMX)."""
+    return bool(getattr(torch.cpu, "_is_amx_tile_supported", lambda: False)())
