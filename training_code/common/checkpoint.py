@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from common.archive import UNREADABLE
 from common.options import differences_of
+from common.served import UNREADABLE
 
 FILE = "checkpoint.pt"
 

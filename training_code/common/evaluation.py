@@ -10,14 +10,19 @@ from __future__ import annotations
 
 import argparse
 import json
+import tarfile
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from common.archive import composite_sha256, content_sha256, file_sha256, s3_sha256, unpack
-
-METADATA_FILE = "model.json"
-"""Of a model's folder: `training_job_name` is in it."""
+from common.archive import (
+    MAX_WHOLE_BYTES,
+    METADATA_FILE,
+    content_sha256,
+    file_sha256,
+    s3_sha256,
+    unpack,
+)
 
 
 def evaluate(
@@ -38,8 +43,9 @@ def evaluate(
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) if is_packed else options.model_dir
         if is_packed:
-            unpack(archive, folder)
+            _unpack(archive, folder)
         metrics = measure(folder, options.test_dir)
+        is_large = is_packed and archive.stat().st_size > MAX_WHOLE_BYTES
         model = {
             "training_job_name": json.loads((folder / METADATA_FILE).read_text()).get(
                 "training_job_name"
@@ -47,7 +53,7 @@ def evaluate(
             "archive_sha256": (
                 file_sha256(archive) if is_packed else content_sha256(folder, s3_sha256)
             ),
-            "archive_composite_sha256": composite_sha256(archive) if is_packed else "",
+            "archive_composite_sha256": s3_sha256(archive) if is_large else "",
             "content_sha256": content_sha256(folder),
         }
     report = {
@@ -59,3 +65,10 @@ def evaluate(
     partial.write_text(json.dumps(report, indent=2) + "\n")
     partial.replace(options.output_dir / "evaluation.json")  # whole or not at all
     print(" ".join(f"{name}={value:.6g}" for name, value in metrics.items()), flush=True)
+
+
+def _unpack(archive: Path, folder: Path) -> None:
+    try:
+        unpack(archive, folder)
+    except (tarfile.TarError, EOFError, OSError, ValueError) as error:
+        raise ValueError(f"{archive} cannot be unpacked: {' '.join(str(error).split())}") from error

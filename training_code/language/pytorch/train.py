@@ -23,9 +23,9 @@ from typing import Any
 
 import torch
 from checkpoint import Position, Store
-from common.archive import save_code
 from common.options import positive, positive_number
 from common.ranks import Ranks, joined
+from common.served import save_code
 from common.stopping import EXIT_CODE, StopRequest
 from data import Corpus
 from model import CONFIG_FILE, MAX_DEPTH, METADATA_FILE, WEIGHTS_FILE, Config, save

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from common.archive import UNREADABLE, content_sha256
+from common.archive import METADATA_FILE, content_sha256
+from common.served import UNREADABLE
 from torch import nn
 from torch.nn import functional
 
@@ -22,7 +23,7 @@ NETWORK_VERSION = 2
 """Grows when weights that were saved before would mean something else: since 2, dense1 reads the
 channels of a pixel side by side.
 """
-WEIGHTS_FILE, METADATA_FILE = "model.pt", "model.json"
+WEIGHTS_FILE = "model.pt"
 
 
 class DigitNet(nn.Module):  # type: ignore[misc, unused-ignore] # untyped where torch is not installed

@@ -25,11 +25,11 @@ from typing import Any
 import common.quick_torch  # noqa: F401 (before the others)
 import torch
 from common import checkpoint, cpu, precision
-from common.archive import save_code
 from common.averaging import averaged
 from common.graphed import graphed, new_rate, set_rate
 from common.options import global_batch, parse_run, positive, positive_number, share
 from common.ranks import Ranks, joined
+from common.served import save_code
 from common.stopping import EXIT_CODE, StopRequest
 from data import Digits
 from model import NETWORK_VERSION, new_network, prepare, save

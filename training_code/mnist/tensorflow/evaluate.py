@@ -5,7 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
-from common.evaluation import METADATA_FILE, evaluate
+from common.archive import METADATA_FILE
+from common.evaluation import evaluate
 from model import VERSION, read
 
 

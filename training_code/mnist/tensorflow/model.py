@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from common.archive import save_code
-from common.evaluation import METADATA_FILE
+from common.archive import METADATA_FILE
 from common.mnist_files import SIDE, read_digits
+from common.served import save_code
 
 # Keras 3's optimizers have no variables() to broadcast; TensorFlow reads this when tf.keras is
 # first used.

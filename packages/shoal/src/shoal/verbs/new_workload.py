@@ -18,8 +18,11 @@ from shoal.errors import UsageError
 from shoal.settings.loading.loader import environment_file
 from shoal.settings.loading.workload import FOLDER
 from shoal.settings.parsing.errors import shorten
+from shoal.top_level import TOP_LEVEL
 
 TEMPLATES = Path(__file__).resolve().parents[1] / "template"
+ARCHIVE = TOP_LEVEL / FOLDER / "common" / "archive.py"
+"""Which workloads of every template have: one file says how a model is packed and hashed."""
 TASKS = ("regression", "classification")
 FRAMEWORKS = {
     "pytorch": ("table", "pytorch"),
@@ -92,7 +95,7 @@ def workload_files(name: str, kind: str, framework: str = DEFAULT_FRAMEWORK) -> 
     """Return the content of the workload's files by their paths in the repository, and of the two
     parts of an environment: where it lies, and (`SETTINGS`) how the workload runs.
     """
-    files = dict[str, str]()
+    files = {f"{FOLDER}/{name}/{framework}/{ARCHIVE.name}": ARCHIVE.read_text(encoding="utf-8")}
     layers = TRAINERS.get(kind, (*FRAMEWORKS[framework], kind, f"{framework}-{kind}"))
     for folder in (TEMPLATES / layer for layer in ("common", *layers)):
         for file in sorted(folder.rglob("*")):

@@ -8,20 +8,12 @@ from pathlib import Path
 
 import pytest
 
-import shoal
 from local_kit.runtime import Runtime
 from shoal.settings.parsing.shared_code import archive_files
+from shoal.verbs.new_workload import write_workload
 from tests.repository import ROOT
 
-TEMPLATE = Path(shoal.__file__).parent / "template"
-SCRIPTS = {
-    "mnist": [ROOT / "training_code/mnist/pytorch"],
-    "language": [ROOT / "training_code/language/pytorch"],
-    "new": [
-        TEMPLATE / f"{part}/source"
-        for part in ("common", "pytorch", "pytorch-classification", "classification")
-    ],
-}
+SCRIPTS = ["mnist", "language", "new"]
 OPEN = """
 import os
 try:
@@ -50,10 +42,12 @@ def test_gloo_is_told_the_interface_unless_the_user_tells_another(
     runtime: Runtime, tmp_path: Path, workload: str, variables: dict[str, str], is_used: bool
 ) -> None:
     """Of an interface that does not exist gloo says so, by name."""
-    for folder in SCRIPTS[workload]:
-        for name, file in archive_files(folder).items():
-            (tmp_path / "code" / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(file, tmp_path / "code" / name)
+    folder = ROOT / "training_code" / workload / "pytorch"
+    if workload == "new":
+        folder = tmp_path / write_workload(tmp_path, workload, "classification")[0] / "pytorch"
+    for name, file in archive_files(folder).items():
+        (tmp_path / "code" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, tmp_path / "code" / name)
     has_ranks = list(tmp_path.rglob("ranks.py"))
     process = subprocess.run(
         runtime.alone(*(["-c", OPEN] if has_ranks else TRAIN)),

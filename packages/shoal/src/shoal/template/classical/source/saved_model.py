@@ -45,10 +45,7 @@ def save(model: Any, training_job_name: str, folder: Path) -> None:
 def load(folder: Path) -> SavedModel:
     """Read what `save` wrote."""
     metadata = json.loads((folder / METADATA_FILE).read_text())
-    identity = {
-        "training_job_name": metadata["training_job_name"],
-        "content_sha256": content_sha256(folder),
-    }
+    identity = {**metadata, "content_sha256": content_sha256(folder)}
     return SavedModel(read_from(folder), identity)
 
 

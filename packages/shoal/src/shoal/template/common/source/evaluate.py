@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from archive import content_sha256, file_sha256, s3_sha256, unpack
+from archive import MAX_WHOLE_BYTES, content_sha256, file_sha256, s3_sha256, unpack
 from saved_model import measured
 
 
@@ -23,6 +23,7 @@ def main(arguments: Sequence[str]) -> None:
     options = parser.parse_args(arguments)
     archive = options.model_dir / "model.tar.gz"
     is_packed = archive.is_file()  # else `training.output_compression` is none
+    is_large = is_packed and archive.stat().st_size > MAX_WHOLE_BYTES
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) if is_packed else options.model_dir
         if is_packed:
@@ -35,7 +36,7 @@ def main(arguments: Sequence[str]) -> None:
             "archive_sha256": file_sha256(archive)
             if is_packed
             else content_sha256(folder, s3_sha256),
-            "archive_composite_sha256": "",  # S3's own, only needed above 5 GB
+            "archive_composite_sha256": s3_sha256(archive) if is_large else "",
             "content_sha256": digest,
         },
     }

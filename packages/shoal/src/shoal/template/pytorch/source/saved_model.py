@@ -51,10 +51,7 @@ def load(folder: Path) -> SavedModel:
     metadata = json.loads((folder / METADATA_FILE).read_text())
     network = Network()
     network.load_state_dict(torch.load(folder / WEIGHTS_FILE, weights_only=True))
-    identity = {
-        "training_job_name": metadata["training_job_name"],
-        "content_sha256": content_sha256(folder),
-    }
+    identity = {**metadata, "content_sha256": content_sha256(folder)}
     return SavedModel(network.eval(), identity)
 
 
