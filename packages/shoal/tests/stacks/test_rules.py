@@ -1,5 +1,5 @@
 """Our rules on templates: each broken rule is found on the right resource, and correct templates
-pass. packages/shoal/tests/settings/test_schedule_expressions.py tests the grammar of schedules.
+pass. packages/shoal/tests/settings/test_schedules.py tests the grammar of schedules.
 """
 
 from __future__ import annotations
