@@ -243,7 +243,11 @@ def test_options_that_look_like_help_would_end_the_job_and_are_refused(options: 
 
 @pytest.mark.parametrize(
     ("options", "what", "instead"),
-    [tuple(row.values()) for row in table(__file__, "traps.yaml")],
+    [
+        (options, what, instead)
+        for instead, traps in table(__file__, "launch.yaml")["traps"].items()
+        for options, what in traps.items()
+    ],
 )
 def test_a_trap_is_named_with_what_to_write(options: str, what: str, instead: str) -> None:
     ((message, advice),) = mistakes_in(options, SMDDP)
@@ -293,7 +297,7 @@ def test_every_row_is_a_training_instance_type_of_sagemaker() -> None:
     assert set(fabric.efa_instance_types()) - set(values_of("TrainingInstanceType")) == set()
 
 
-@pytest.mark.parametrize(("instance_type", "addresses"), rows(__file__, "fabric.yaml", "addresses"))
+@pytest.mark.parametrize(("instance_type", "addresses"), rows(__file__, "launch.yaml", "addresses"))
 def test_a_node_takes_one_address_per_network_card(instance_type: str, addresses: int) -> None:
     assert fabric.addresses_per_node(instance_type) == addresses
 
@@ -302,19 +306,19 @@ def test_no_type_with_efa_takes_fewer_addresses_than_sagemaker_documents() -> No
     assert min(fabric.addresses_per_node(name) for name in fabric.efa_instance_types()) == 5
 
 
-@pytest.mark.parametrize(("instance_type", "expected"), rows(__file__, "fabric.yaml", "variables"))
+@pytest.mark.parametrize(("instance_type", "expected"), rows(__file__, "launch.yaml", "variables"))
 def test_efa_variables_are_set_on_types_with_efa_only(
     instance_type: str, expected: dict[str, str]
 ) -> None:
     assert fabric.variables(instance_type) == expected
 
 
-@pytest.mark.parametrize(("keys", "notices"), rows(__file__, "fabric.yaml", "notices"))
+@pytest.mark.parametrize(("keys", "notices"), rows(__file__, "launch.yaml", "efa_notices"))
 def test_what_contradicts_efa_is_told(keys: dict[str, Any], notices: list[str]) -> None:
     assert list(fabric.notices(Training(**keys))) == notices
 
 
-@pytest.mark.parametrize(("keys", "variables"), rows(__file__, "fabric.yaml", "environments"))
+@pytest.mark.parametrize(("keys", "variables"), rows(__file__, "launch.yaml", "environments"))
 def test_the_containers_environment(keys: dict[str, Any], variables: dict[str, str]) -> None:
     assert fabric.environment(Training(**keys)) == variables
 
@@ -346,7 +350,7 @@ def test_the_watch_looks_with_pytorch_where_there_may_be_efa(
     assert watch.proves_network(training, SourceCode()) is looks
 
 
-@pytest.mark.parametrize(("keys", "message"), rows(__file__, "fabric.yaml", "refused"))
+@pytest.mark.parametrize(("keys", "message"), rows(__file__, "launch.yaml", "efa_refused"))
 def test_efa_is_not_required_where_it_cannot_be(keys: dict[str, Any], message: str) -> None:
     (problem,) = fabric.problems(Training(require_efa=True, **keys), is_looked_at=True)
     assert problem.message.startswith(message)

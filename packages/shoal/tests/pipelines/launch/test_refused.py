@@ -21,8 +21,8 @@ from tests.pipelines.launch.shipped import launch, refusals
 from tests.repository import CHECKOUT
 from tests.tables import table
 
-REFUSED = table(__file__, "refused.yaml")
-ROWS = [(code, row["keys"], row["line"]) for code, rows in REFUSED.items() for row in rows]
+CASES = table(__file__, "refused.yaml")
+ROWS = [(code, row["keys"], row["line"]) for code, rows in CASES["refused"].items() for row in rows]
 TENSORFLOW: dict[str, Any] = {"framework": "tensorflow"}
 BY_MPIRUN: dict[str, Any] = {"collective": "allgather", "launcher": "mpirun"}
 DISTRIBUTED = [framework for framework in Framework if framework not in CLASSICAL]
@@ -184,7 +184,7 @@ def _offers(lines: list[str]) -> Iterator[dict[str, str]]:
         yield from ({kind: name} for name in names.split(" or "))
 
 
-GRID: dict[str, dict[str, tuple[Any, ...]]] = table(__file__, "grid.yaml")
+GRID: dict[str, dict[str, tuple[Any, ...]]] = CASES["grid"]
 
 
 @pytest.mark.parametrize("framework", DISTRIBUTED)
@@ -205,9 +205,7 @@ def test_every_offer_of_a_grid_is_accepted(framework: Framework) -> None:
 
 
 NOTICES = [
-    (code, row["keys"], row["notices"])
-    for code, rows in table(__file__, "notices.yaml").items()
-    for row in rows
+    (code, row["keys"], row["notices"]) for code, rows in CASES["told"].items() for row in rows
 ]
 LAST_DAY = datetime.date(2025, 4, 24)  # of PyTorch 2.3
 LATER = datetime.date(2026, 11, 20)
