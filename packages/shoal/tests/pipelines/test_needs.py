@@ -278,7 +278,7 @@ def test_beside_a_file_system_a_channel_with_a_uri_is_copied_from_s3(tmp_path: P
     assert defaults(found)["BaseModelDataUri"] == SEALED
 
 
-@pytest.mark.parametrize(("change", "line"), rows(__file__, "channels.yaml", "refused"))
+@pytest.mark.parametrize(("change", "line"), rows(__file__, "needs.yaml", "refused"))
 def test_what_is_missing_or_wrong_is_one_line(tmp_path: Path, change: str, line: str) -> None:
     small = 'name: lab\nworkload: letters\naccount: "111122223333"\n'
     if "training" not in change:

@@ -296,7 +296,7 @@ def test_limits_and_queues_of_the_new_types_are_known_to_the_role() -> None:
     assert queue_names(document) == ["questions"]
 
 
-@pytest.mark.parametrize("row", table(__file__, "other_steps.yaml"), ids=lambda row: row["line"])
+@pytest.mark.parametrize("row", CASES["other_steps"], ids=lambda row: row["line"])
 def test_what_would_fail_later_is_one_line(
     monkeypatch: pytest.MonkeyPatch, row: dict[str, Any]
 ) -> None:

@@ -13,8 +13,8 @@ from shoal.launch.source_code import SourceCode
 from shoal.pipelines.validation.shapes import values_of
 from shoal.settings.hyperparameters import HyperparameterValue
 from shoal.settings.settings import Strategy, Training
+from tests.pipelines import inputs
 from tests.pipelines.inputs import definition_for, environment, golden, infrastructure
-from tests.pipelines.launch import shipped
 from tests.tables import rows, table
 
 REGISTRY = "763104351884.dkr.ecr.us-east-1.amazonaws.com"
@@ -28,7 +28,7 @@ SDK_CASES = rows(__file__, "launch.yaml", "sdk")
 
 
 def launch(**keys: Any) -> Launch:
-    return shipped.launch(**{"instance_count": 2, **keys})
+    return inputs.launch(**{"instance_count": 2, **keys})
 
 
 @pytest.mark.parametrize(("case", "keys"), SDK_CASES)
@@ -121,7 +121,7 @@ T212: dict[str, Any] = {**TENSORFLOW, "framework_version": "2.12.0"}
 
 @pytest.mark.parametrize(("code", "keys", "script"), rows(__file__, "launch.yaml", "scripts"))
 def test_a_fallback_has_a_script_of_its_own(code: str, keys: dict[str, Any], script: str) -> None:
-    swapped = shipped.launch(code, **T212, **keys)
+    swapped = inputs.launch(code, **T212, **keys)
     assert swapped.entry_point == script
     assert swapped.hyperparameters["sagemaker_program"] == f'"{script}"'
 
@@ -182,7 +182,7 @@ def test_the_pipelines_job_has_the_fallbacks_backend_too() -> None:
     ],
 )
 def test_what_goes_together_is_accepted(keys: dict[str, Any]) -> None:
-    assert shipped.launch("shipped_code", **keys).contract
+    assert inputs.launch("shipped_code", **keys).contract
 
 
 @pytest.mark.parametrize(("is_taken", "keys"), rows(__file__, "launch.yaml", "spaces"))
@@ -190,7 +190,7 @@ def test_a_value_with_spaces_is_refused_or_started_without_a_shell(
     is_taken: bool, keys: dict[str, Any]
 ) -> None:
     keys = {"instance_count": 2, **keys, "hyperparameters": {"fsdp": "full_shard auto_wrap"}}
-    lines = shipped.refusals(**keys)
+    lines = inputs.refusals(**keys)
     said = "use strategy torchrun or none of PyTorch 1.13.1 or later"
     assert [said in line for line in lines] == [True][is_taken:]
     switch = "sagemaker_toolkit_native_launcher_enabled"

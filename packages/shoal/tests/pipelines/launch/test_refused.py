@@ -17,7 +17,7 @@ from shoal.launch.resolve import choose
 from shoal.launch.source_code import SourceCode
 from shoal.settings.frameworks import CLASSICAL, Framework, strategies_of
 from shoal.settings.settings import Strategy, Training
-from tests.pipelines.launch.shipped import launch, refusals
+from tests.pipelines.inputs import launch, refusals
 from tests.repository import CHECKOUT
 from tests.tables import table
 

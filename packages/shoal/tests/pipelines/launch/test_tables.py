@@ -22,7 +22,7 @@ from shoal.settings.parsing.shared_code import python_files
 from shoal.settings.regions import az_id_prefixes
 from shoal.settings.sections.serving import default_recipe
 from shoal.settings.settings import Environment, Strategy
-from tests.pipelines.launch.shipped import launch
+from tests.pipelines.inputs import launch
 from tests.repository import ROOT
 from tests.tables import rows
 
