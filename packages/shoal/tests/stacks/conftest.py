@@ -1,5 +1,5 @@
 """Stages and their templates, synthesised once: dev (throw-away) and prod (protected), and the
-environments of templates.yaml. The gates are off; test_roles has them on.
+environments of templates.yaml. The gates are off; test_rules has them on.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from shoal.constructs import use_installed_node
 from shoal.launch import launch_of
 from shoal.settings.loading.loader import load, load_environment
 from shoal.settings.settings import Environment
-from tests.stacks.template_rows import ENVIRONMENTS
+from tests.stacks.reading import ENVIRONMENTS
 
 use_installed_node()
 

@@ -1,4 +1,6 @@
-"""What of network, data, key and file system is more than a row of templates.yaml."""
+"""What all workloads share: network, data, key and file system, as far as it is no row of
+templates.yaml.
+"""
 
 from __future__ import annotations
 
