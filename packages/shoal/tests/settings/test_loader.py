@@ -31,11 +31,6 @@ from tests.settings.environment_file import copy_workloads, lines_of, write
 HEAD = 'name: test\nworkload: mnist\naccount: "111122223333"\n'
 
 
-@pytest.mark.parametrize("name", ["dev", "prod", "staging"])
-def test_every_environment_of_the_repository_is_valid(name: str) -> None:
-    assert load_environment(name, ROOT).name == name
-
-
 def test_values_arrive_typed_and_defaults_fill_the_rest(tmp_path: Path) -> None:
     environment = load(
         write(
