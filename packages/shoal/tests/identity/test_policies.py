@@ -77,6 +77,17 @@ def test_every_action_takes_the_resources_and_conditions_of_its_statement(
     assert [line for line in mistakes_in(every[environment]) if not accepted(line)] == []
 
 
+@pytest.mark.parametrize("environment", ["dev", "prod", "everything"])
+def test_every_role_is_within_iams_quotas(
+    templates: dict[str, Templates], environment: str
+) -> None:
+    """IAM user guide, "IAM and AWS STS quotas": white space does not count."""
+    roles = templates[environment]
+    inline = [[*each.values()] for each in roles.identity_policies().values()]
+    for quota, documents in ((10_240, inline), (2_048, roles.trust_policies().values())):
+        assert max(len(json.dumps(each, separators=(",", ":"))) for each in documents) <= quota
+
+
 def test_no_exception_is_out_of_date(templates: dict[str, Templates]) -> None:
     assert {accepted(line) for line in mistakes_in(templates["everything"])} == ACCEPTED.keys()
 
