@@ -43,24 +43,35 @@ FILE = Path(__file__).with_name("logical_ids.json")
 
 
 def logical_ids() -> dict[str, dict[str, str]]:
-    """Return logical id -> resource type, by `<environment>/<stack>`."""
-    types = {}
+    """Return logical id -> resource type, by stack, and by `<environment>/<stack>` where only one
+    of dev and prod has them.
+    """
+    shared, own = dict[str, dict[str, str]](), dict[str, dict[str, str]]()
+    dev, prod = _types("dev"), _types("prod")
+    for part in {**dev, **prod}:
+        both = dev.get(part, {}).items() & prod.get(part, {}).items()
+        shared |= {part: dict(sorted(both))} if both else {}
+        for name, types in (("dev", dev), ("prod", prod)):
+            rest = types.get(part, {}).items() - both
+            own |= {f"{name}/{part}": dict(sorted(rest))} if rest else {}
+    return shared | own
+
+
+def _types(name: str) -> dict[str, dict[str, str]]:
+    """Return logical id -> resource type, by stack of the environment."""
+    environment = load_environment(name, ROOT)
+    if environment.serving:
+        environment = environment.model_copy(update={"release": RELEASE})
+    deployment = Deployment(environment, launch_of(environment, ROOT))
     with tempfile.TemporaryDirectory() as outdir:
         app = ShoalApp(outdir=outdir, context=feature_flags(ROOT), checked=False)
-        for name in ("dev", "prod"):
-            environment = load_environment(name, ROOT)
-            if environment.serving:
-                environment = environment.model_copy(update={"release": RELEASE})
-            stage = EnvironmentStage(
-                app, workloads=[Deployment(environment, launch_of(environment, ROOT))], root=ROOT
-            )
-            for stack in stage.node.children:
-                assert isinstance(stack, cdk.Stack)
-                resources = Template.from_stack(stack).to_json()["Resources"]
-                types[f"{name}/{stack.node.id}"] = {
-                    key: resources[key]["Type"] for key in sorted(resources)
-                }
-    return types
+        stage = EnvironmentStage(app, workloads=[deployment], root=ROOT)
+        stacks = [each for each in stage.node.children if isinstance(each, cdk.Stack)]
+        resources = {each.node.id: Template.from_stack(each).to_json() for each in stacks}
+    return {
+        part: {key: each["Type"] for key, each in template["Resources"].items()}
+        for part, template in resources.items()
+    }
 
 
 def test_logical_ids_are_those_written_down() -> None:
