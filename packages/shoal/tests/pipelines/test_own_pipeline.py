@@ -25,7 +25,6 @@ from shoal.pipelines.validation import shapes
 from shoal.settings.parsing.errors import ConfigError
 from tests.pipelines.inputs import environment, golden, infrastructure, set_at
 from tests.repository import CHECKOUT
-from tests.settings.environment_file import lines_with
 from tests.tables import table
 
 _COUNTER = itertools.count()
@@ -108,23 +107,6 @@ def line_about(root: Path, text: str, function: str = "build", **update: Any) ->
     opening, _, rest = line.partition('": ')
     assert opening.startswith('environments/golden.yaml: pipeline = "own_pipeline_')
     return rest
-
-
-def test_without_the_key_the_definition_is_shoals_own() -> None:
-    definition = check(environment()).definition
-    assert [step["Name"] for step in definition["Steps"]] == ["Train", "Evaluate", "Gate"]
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["digits", "Digits:build", "digits:Build", "../digits:build", "digits:build()", ":build"],
-)
-def test_the_key_is_a_module_and_a_function_in_lower_case(tmp_path: Path, name: str) -> None:
-    (line,) = lines_with(tmp_path, {"pipeline": name})
-    assert line.startswith(
-        f'environments/test.yaml:5: pipeline = "{name}": must be module:function in lower case'
-    )
-    assert "`module:function` in lower case" in line
 
 
 def test_a_functions_dict_is_the_definition_with_the_environments_values_in_it(

@@ -149,10 +149,6 @@ def test_every_template_passes_cfn_lint_in_every_region_of_smddp(assembly: Path)
     assert (process.stdout + process.stderr, process.returncode) == ("", 0)
 
 
-def test_the_cli_runs_the_app_with_the_installed_python() -> None:
-    assert json.loads((ROOT / "cdk.json").read_text())["app"] == ".venv/bin/python app.py"
-
-
 @pytest.mark.nightly
 def test_a_mistake_in_an_environment_file_is_one_line_without_traceback(tmp_path: Path) -> None:
     checkout = _checkout(tmp_path / "clone")

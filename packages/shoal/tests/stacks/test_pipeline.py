@@ -7,7 +7,7 @@ from typing import Any
 
 import aws_cdk as cdk
 import pytest
-from aws_cdk.assertions import Match, Template
+from aws_cdk.assertions import Template
 from aws_cdk.cx_api import CloudFormationStackArtifact
 
 from shoal.constructs.app import Deployment
@@ -192,11 +192,6 @@ def test_without_a_rare_schedule_nothing_looks(template_of: TemplateOf) -> None:
     names = {each["FunctionName"] for each in properties(template, "AWS::Lambda::Function")}
     assert names == {f"{name}-sweep", f"{name}-pages"}
     assert "SeeSchedules" not in statements(template, f"{name}-us-east-1-sweep")
-
-
-def test_an_environment_without_schedules_has_no_function_that_starts(pipeline: Template) -> None:
-    start = {"FunctionName": Match.string_like_regexp(".*-start")}
-    assert not pipeline.find_resources("AWS::Lambda::Function", {"Properties": start})
 
 
 @pytest.mark.parametrize(

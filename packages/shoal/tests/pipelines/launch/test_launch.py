@@ -84,16 +84,6 @@ def test_every_launcher_of_several_ranks_is_told_how_many(strategy: str) -> None
     }
 
 
-def test_images_are_full_tags_of_the_regions_registry() -> None:
-    launched = launch()
-    images = (launched.image_uri, launched.evaluation_image_uri, launched.inference_image_uri)
-    assert images == (
-        f"{REGISTRY}/pytorch-training:2.3.0-gpu-py311-cu121-ubuntu20.04-sagemaker",
-        f"{REGISTRY}/pytorch-training:2.3.0-cpu-py311-ubuntu20.04-sagemaker",
-        f"{REGISTRY}/pytorch-inference:2.3.0-cpu-py311-ubuntu20.04-sagemaker",
-    )
-
-
 NEWER = {
     "image_uri": f"{REGISTRY}/pytorch:2.15.0-cu133-amzn2023-sagemaker",
     "framework_version": "2.15.0",
