@@ -23,8 +23,7 @@ from stacks.platform import EnvironmentStage
 from tests.app import ShoalApp
 from tests.letters import ENVIRONMENT, add_letters
 from tests.repository import ROOT, link_checkout
-from tests.settings.releases import CONTENT
-from tests.stacks.conftest import MakeStage, StageOf, TemplateOf, variant
+from tests.stacks.conftest import EVERYTHING, MakeStage, StageOf, TemplateOf, variant
 from tests.stacks.reading import definition, named, properties, resources, statements
 
 BRANCH = (
@@ -313,15 +312,7 @@ def full(
     tmp_path_factory: pytest.TempPathFactory, make_stage: MakeStage
 ) -> tuple[Environment, EnvironmentStage]:
     """An environment with all optional stacks."""
-    environment = variant(
-        tmp_path_factory.mktemp("full"),
-        "full",
-        data={"input_mode": "FSx"},
-        file_system={},
-        training={"build_image": "pytorch-smddp"},
-        release=CONTENT,
-        serving={},
-    )
+    environment = variant(tmp_path_factory.mktemp("full"), "full", **EVERYTHING)
     return environment, make_stage(environment)
 
 

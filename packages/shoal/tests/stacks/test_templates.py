@@ -35,8 +35,8 @@ from stacks.platform import EnvironmentStage  # noqa: E402
 from tests.app import ShoalApp  # noqa: E402
 from tests.repository import ROOT  # noqa: E402
 from tests.settings.environment_file import copy_workloads  # noqa: E402
-from tests.settings.releases import CONTENT, RELEASE  # noqa: E402
-from tests.stacks.conftest import MakeVariant, TemplateOf, variant  # noqa: E402
+from tests.settings.releases import RELEASE  # noqa: E402
+from tests.stacks.conftest import EVERYTHING, MakeVariant, TemplateOf, variant  # noqa: E402
 from tests.stacks.reading import Row, differences, rows  # noqa: E402
 
 FILE = Path(__file__).with_name("logical_ids.json")
@@ -123,16 +123,6 @@ def test_what_is_not_so_is_told(fields: dict[str, Any], told: str) -> None:
     assert [text for text in differences(row, DOCUMENT) if told in text]
 
 
-COMPARED = {"metric": "accuracy", "not_worse_than": "approved", "direction": "higher"}
-EVERYTHING: dict[str, Any] = {
-    "data": {"input_mode": "FSx"},
-    "file_system": {},
-    "training": {"build_image": "pytorch-smddp"},
-    "evaluation": {"gates": [{"metric": "accuracy", "at_least": 0.9}, COMPARED]},
-    "schedules": [{"name": "nightly", "expression": "rate(1 day)"}],
-    "release": CONTENT,
-    "serving": {},
-}
 LITTLE: dict[str, Any] = {
     "endpoint": "none",
     "evaluation": {"gates": [{"metric": "a", "at_least": 1}]},
@@ -172,21 +162,6 @@ if __name__ == "__main__":
 
 TAGS = {"cost-center": "4711", "Owner": "Team Müller"}
 NETWORK = {"training_az_id": "use1-az4", "hosting_az_ids": ["use1-az1", "use1-az2"]}
-TAGGED: dict[str, Any] = {
-    "tags": TAGS,
-    "data": {"input_mode": "FSx"},
-    "delivery": {"repository": "acme/models"},
-    "file_system": {"deployment_type": "PERSISTENT_2", "throughput_mbps_per_tib": 250},
-    "mlflow": {"create": True},
-    "network": NETWORK | {"nat": True, "interface_endpoints": ["sts"]},
-    "observability": {"monthly_budget_usd": 5, "alert_emails": ["ml@example.com"]},
-    "promoted_from": "dev",
-    "release": CONTENT,
-    "schedules": [{"name": "nightly", "expression": "cron(0 3 * * ? *)"}],
-    "scoring": {"schedules": [{"name": "scores", "expression": "cron(0 4 * * ? *)"}]},
-    "serving": {"autoscaling": {"min": 2, "max": 4, "invocations_per_instance": 600}},
-    "training": {"build_image": "pytorch-smddp"},
-}
 TEAM: dict[str, Any] = {
     "name": "team",
     "account": "111122223333",
@@ -204,7 +179,7 @@ Stacks = dict[str, Any]
 @pytest.fixture(scope="module")
 def every_stack(tmp_path_factory: pytest.TempPathFactory, cdk_context: dict[str, Any]) -> Stacks:
     """Return the stacks of an environment with all that it may have, and of its delivery."""
-    environment = variant(tmp_path_factory.mktemp("tagged"), "tagged", **TAGGED)
+    environment = variant(tmp_path_factory.mktemp("tagged"), "tagged", tags=TAGS, **EVERYTHING)
     app = ShoalApp(outdir=str(tmp_path_factory.mktemp("out")), context=cdk_context, checked=False)
     app.add_environment((environment,), root=ROOT)
     app.add_delivery((environment,))
