@@ -219,25 +219,15 @@ def test_every_role_trusts_one_service_that_acts_for_this_account(
         assert ([*statement["Principal"]], accounts) == (["Service"], [account]), role
 
 
-def test_only_lambda_is_believed_when_it_does_not_say_for_whom_it_acts(
+def test_only_lambda_need_not_say_for_whom_and_for_what_it_acts(
     templates: dict[str, Templates],
 ) -> None:
     trusts = [trust["Statement"][0] for trust in templates["everything"].trust_policies().values()]
-    lenient = {
-        trust["Principal"]["Service"]
-        for trust in trusts
-        if "StringEqualsIfExists" in trust["Condition"]
-    }
-    assert lenient == {"lambda.amazonaws.com"}
-
-
-def test_every_other_service_must_say_for_what_it_acts(templates: dict[str, Templates]) -> None:
-    trusts = [trust["Statement"][0] for trust in templates["everything"].trust_policies().values()]
-    assert {
-        trust["Principal"]["Service"]
-        for trust in trusts
-        if "aws:SourceArn" not in json.dumps(trust)
-    } == {"lambda.amazonaws.com"}
+    for lenient in (
+        [each for each in trusts if "StringEqualsIfExists" in each["Condition"]],
+        [each for each in trusts if "aws:SourceArn" not in json.dumps(each)],
+    ):
+        assert {each["Principal"]["Service"] for each in lenient} == {"lambda.amazonaws.com"}
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)

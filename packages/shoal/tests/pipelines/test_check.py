@@ -236,10 +236,6 @@ def test_the_largest_job_that_can_be_asked_for_fits_into_the_default_vpc_twice()
     assert capacity.addresses(large).comfortable < 16_379
 
 
-def test_nodes_without_efa_take_two_addresses() -> None:
-    assert capacity.addresses(_environment(10, instance_type="ml.m5.xlarge")).job == 20
-
-
 def test_the_type_that_takes_the_most_counts() -> None:
     environment = _environment(10, instance_type="ml.p4d.24xlarge")
     training = environment.training.model_copy(update={"other_instance_types": ("ml.p5.48xlarge",)})

@@ -246,8 +246,8 @@ def edited() -> Pipeline:
     return pipeline
 
 
-def definition() -> dict[str, Any]:
-    settings = environment().model_copy(update={"pipeline": FUNCTION})
+def definition(**update: Any) -> dict[str, Any]:
+    settings = environment().model_copy(update={"pipeline": FUNCTION} | update)
     return definition_of(settings, infrastructure(), launch_of(settings), CHECKOUT)
 
 
@@ -291,19 +291,16 @@ def test_what_would_fail_later_is_one_line(
 def test_a_model_that_is_kept_as_files_fits_where_it_is_measured(kept: str, size: int) -> None:
     changes = {"output_compression": kept, "volume_size_gb": 500}
     training = environment().training.model_copy(update=changes)
-    settings = environment().model_copy(update={"training": training})
-    document = definition_of(settings, infrastructure(), launch_of(settings), CHECKOUT)
+    document = definition(pipeline=None, training=training)
     step = next(each for each in document["Steps"] if each["Name"] == "Evaluate")
     cluster = step["Arguments"]["ProcessingResources"]["ClusterConfig"]
     assert cluster["VolumeSizeInGB"] == size
 
 
 def test_a_model_that_is_kept_as_files_is_not_transformed() -> None:
-    settings = environment()
-    training = settings.training.model_copy(update={"output_compression": "none"})
-    settings = settings.model_copy(update={"pipeline": FUNCTION, "training": training})
+    training = environment().training.model_copy(update={"output_compression": "none"})
     with pytest.raises(ConfigError, match=r"Score.ModelName: must be of an archive: write"):
-        definition_of(settings, infrastructure(), launch_of(settings), CHECKOUT)
+        definition(training=training)
 
 
 @pytest.mark.parametrize(

@@ -58,17 +58,6 @@ def test_all_mistakes_are_reported_together_in_the_order_of_the_file(tmp_path: P
     ]
 
 
-def test_a_line_names_file_line_key_value_and_allowed_values(tmp_path: Path) -> None:
-    lines = lines_of(tmp_path, HEAD + "training:\n  strategy: smdp\n")
-    expected = (
-        'environments/test.yaml:5: training.strategy = "smdp": must be one of: smddp, pytorchddp,'
-        " torchrun, horovod,"
-    )
-    assert len(lines) == 1
-    assert lines[0].startswith(expected)
-    assert lines[0].endswith("none; did you mean `smddp`?")
-
-
 def test_an_item_of_a_list_is_reported_at_the_line_of_the_list(tmp_path: Path) -> None:
     lines = lines_of(tmp_path, HEAD + "network:\n  hosting_az_ids: [use1-az1, us-east-1a]\n")
     assert [line.split(" = ")[0] for line in lines] == [

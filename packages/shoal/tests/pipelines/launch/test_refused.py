@@ -255,10 +255,7 @@ def test_images_without_patches_are_a_warning_with_what_is_patched(
     ("framework", "version", "last"),
     [
         ("pytorch", "2.3.0", LAST_DAY),
-        ("tensorflow", "2.9.2", datetime.date(2023, 5, 17)),
         ("tensorflow", "2.11.0", datetime.date(2023, 11, 18)),
-        ("tensorflow", "2.12.0", datetime.date(2024, 3, 23)),
-        ("pytorch", "1.13.1", datetime.date(2024, 10, 28)),
     ],
 )
 def test_images_are_patched_on_their_last_day(
