@@ -209,6 +209,13 @@ def test_what_an_environment_says_counts_more(tmp_path: Path) -> None:
     assert (found.evaluation.entry_point, found.evaluation.image_uri) == ("own.py", "mine/own:1")
 
 
+def test_other_scripts_than_the_workloads_may_run_with_an_older_python(tmp_path: Path) -> None:
+    frameworks = {"pytorch": {"min_python": "3.10"}}
+    assert lines_of(tmp_path, yaml.safe_dump(VALID | {"frameworks": frameworks})) == []
+    found = environment(tmp_path, workload="prices", training={"source_dir": "mine"})
+    assert found.training.min_python is None
+
+
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
