@@ -10,7 +10,6 @@ import io
 import json
 import subprocess
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -131,7 +130,27 @@ def test_parameters_of_a_start_are_taken_or_refused(
     require_refusal_or_success(wire.sagemaker("StartPipelineExecution", request), str(parameters))
 
 
-SCRIPT = Path(__file__).with_name("scripts") / "judge_requests.py"
+JUDGE = """
+import base64
+import json
+import sys
+
+sys.path.insert(0, sys.argv[1])
+import inference
+
+print("ready", flush=True)
+for line in sys.stdin:
+    request = json.loads(line)
+    try:
+        images = inference.input_fn(base64.b64decode(request["body"]), request["content_type"])
+        outcome = f"images {tuple(images.shape)} {images.dtype}"
+    except ValueError as refused:
+        outcome = f"ValueError: {' '.join(str(refused).split())}"
+    except Exception as broken:
+        outcome = f"{type(broken).__name__}: {broken}"
+    print(json.dumps(outcome), flush=True)
+"""
+"""Runs in an image's Python: a request per line on stdin, what input_fn made of it on stdout."""
 Judge = Callable[[bytes, str], str]
 IMAGE = [[0] * 28 for _ in range(28)]
 ODD: list[object] = [256, -1, 2**63, 10**400, True, None, "7", [], 1.0]
@@ -206,7 +225,7 @@ TYPES = st.sampled_from(
 def pytorch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
     """input_fn of the PyTorch model, in a process of its image's stand-in."""
     runtime = find_runtime()
-    command = runtime.alone(SCRIPT, CHECKOUT / "training_code" / "mnist" / "pytorch")
+    command = runtime.alone("-c", JUDGE, CHECKOUT / "training_code" / "mnist" / "pytorch")
     process = subprocess.Popen(
         command, env=runtime.environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
