@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.matrix.valid import smddp_regions
 from tests.repository import CHECKOUT, ROOT
+from tests.stacks.test_combinations import smddp_regions
 
 SOURCES = (
     "app.py",

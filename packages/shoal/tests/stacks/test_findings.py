@@ -20,8 +20,8 @@ import pytest
 import yaml
 
 from shoal.constructs import use_installed_node
-from tests.matrix.valid import environment
 from tests.repository import ROOT
+from tests.stacks.test_combinations import environment
 
 ANSWERS = ROOT / "docs" / "security-answers.yaml"
 REVIEWED = ("all", "all-kept", "vpc-fsx", "plain")
