@@ -1,4 +1,4 @@
-"""What each role may and must not do, asked of a real evaluator about the policies of the
+"""What each role may and must not do, as a real evaluator decides by the policies of the
 synthesised templates; what holds for every role; and that workloads share nothing.
 
 packages/shoal/tests/end_to_end/test_identity.py asks about what an execution really does.

@@ -212,8 +212,8 @@ def test_what_an_environment_says_counts_more(tmp_path: Path) -> None:
 def test_other_scripts_than_the_workloads_may_run_with_an_older_python(tmp_path: Path) -> None:
     frameworks = {"pytorch": {"min_python": "3.10"}}
     assert lines_of(tmp_path, yaml.safe_dump(VALID | {"frameworks": frameworks})) == []
-    found = environment(tmp_path, workload="prices", training={"source_dir": "mine"})
-    assert found.training.min_python is None
+    settings = environment(tmp_path, workload="prices", training={"source_dir": "mine"})
+    assert settings.training.min_python is None
 
 
 @pytest.mark.parametrize(
