@@ -116,6 +116,16 @@ def invoke(
     return Outcome(outcome.get("result"), outcome.get("error", ""), log)
 
 
+def session_of(sts: Any, role_arn: str) -> dict[str, str]:
+    """Return the variables by which a function acts as the role."""
+    session = sts.assume_role(RoleArn=role_arn, RoleSessionName="function")["Credentials"]
+    return {
+        "AWS_ACCESS_KEY_ID": session["AccessKeyId"],
+        "AWS_SECRET_ACCESS_KEY": session["SecretAccessKey"],
+        "AWS_SESSION_TOKEN": session["SessionToken"],
+    }
+
+
 def _environment(endpoint_url: str) -> dict[str, str]:
     return {
         "PATH": os.environ["PATH"],

@@ -20,7 +20,7 @@ from local_kit.control import allow, trust
 from shoal.aws.model_archive import checksums_below, content_sha256, digest_of
 from shoal_local.testing import LocalAccount, emulator
 from tests.cli.trained import archive
-from tests.functions.invocation import FUNCTIONS, Outcome, invoke
+from tests.functions.invocation import FUNCTIONS, Outcome, invoke, session_of
 from tests.functions.test_seal import BUCKET, EVENT, KEY, RESULT
 from tests.repository import CHECKOUT
 
@@ -90,18 +90,11 @@ def seal(account: LocalAccount, folder: Path, **changes: Any) -> Outcome:
         "archive_composite_sha256": composite(ARCHIVE),
         "content_sha256": CONTENT,
     }
-    session = account.client("sts").assume_role(
-        RoleArn=f"arn:aws:iam::{account.number}:role/seal", RoleSessionName="seal"
-    )["Credentials"]
     return invoke(
         str(folder),
         EVENT | digests | changes,
         endpoint_url=account.endpoint,
-        environment={
-            "AWS_ACCESS_KEY_ID": session["AccessKeyId"],
-            "AWS_SECRET_ACCESS_KEY": session["SecretAccessKey"],
-            "AWS_SESSION_TOKEN": session["SessionToken"],
-        },
+        environment=session_of(account.client("sts"), f"arn:aws:iam::{account.number}:role/seal"),
         module="small",
     )
 

@@ -360,14 +360,6 @@ def test_the_step_deletes_although_its_execution_runs(account: Account) -> None:
     assert account.step().result["status"] == "deleted"
 
 
-def test_a_creating_endpoint_leaves_the_step_pending_and_keeps_what_it_uses(
-    account: Account,
-) -> None:
-    account.sagemaker.endpoints[ENDPOINT] = "Creating"
-    assert account.step().result == {"status": "pending", "deleted": "[]"}
-    assert account.sagemaker.models == {MODEL}
-
-
 @pytest.mark.parametrize("kind", ["endpoint", "endpoint-config", "model"])
 def test_what_says_in_its_tags_alone_whose_it_is_is_deleted(account: Account, kind: str) -> None:
     """No step reports it, nothing refers to it and its name has no execution's id."""
@@ -390,14 +382,6 @@ def test_a_configuration_in_use_stays_although_its_tags_say_whose_it_is(account:
     account.sagemaker.uses[ENDPOINT], account.sagemaker.endpoints[ENDPOINT] = NAMELESS, "Creating"
     assert account.step().result == {"status": "pending", "deleted": "[]"}
     assert NAMELESS in account.sagemaker.configs
-
-
-def test_tags_that_may_not_be_read_keep_nothing_that_is_known_and_the_message_comes_back(
-    account: Account,
-) -> None:
-    account.sagemaker.configs[NAMELESS], account.sagemaker.refused = MODEL, ("ListTags",)
-    assert account.queue() == {"batchItemFailures": [{"itemIdentifier": "message-1"}]}
-    assert account.sagemaker.deleted == DELETED
 
 
 @pytest.mark.parametrize(

@@ -39,8 +39,8 @@ class Permissions:
 
 
 def permissions(name: str) -> Permissions:
-    """Return the table of this name."""
-    content = read(f"{name}.yaml")
+    """Return the table of this name in roles.yaml."""
+    content = read("roles.yaml")[name]
     rows: dict[str, Row] = content["questions"]
     questions = {key: question(row) for key, row in rows.items()}
     return Permissions(

@@ -1,5 +1,5 @@
-"""What each role may and must not do, asked of a real evaluator about the policies of the
-synthesised templates.
+"""What each role may and must not do, as a real evaluator decides by the policies of the
+synthesised templates; what holds for every role; and that workloads share nothing.
 
 packages/shoal/tests/end_to_end/test_identity.py asks about what an execution really does.
 """
@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import pytest
 
 from shoal.constructs.roles.guard_rails import ours
-from shoal.settings.loading.loader import load_environment
+from shoal.settings.loading.loader import load_environment, load_workloads
 from shoal.settings.names import Names
 from shoal_local.control.authorization.evaluator import Evaluator
 from shoal_local.control.http.iam_request import Question
-from tests.identity.permissions import TO_ACCOUNT, Refused, Roles, permissions
-from tests.identity.templates import Templates
-from tests.repository import ROOT
+from tests.identity.permissions import TO_ACCOUNT, Refused, Roles, permissions, question, read
+from tests.identity.reference import as_list
+from tests.identity.synth import templates_of
+from tests.identity.templates import ACCOUNT, Document, Templates
+from tests.repository import CHECKOUT, ROOT, add_workload, copy_folder, link_checkout
 
 PREFIX = "shoal-mnist-dev-us-east-1-"
 TABLES = {name: permissions(name) for name in ("pipeline", "serving", "schedules")}
@@ -184,3 +188,201 @@ def test_a_definition_of_ones_own_need_not_tag_what_it_makes() -> None:
         ["StringEqualsIfExists"],
         ["StringEquals"],
     ]
+
+
+ENVIRONMENTS = ("dev", "prod", "everything")
+HANDED = ("endpoint", "evaluation", "training")
+BOUNDED = "arn:aws:iam::111122223333:policy/platform/Boundary"
+
+
+def _statements(templates: Templates) -> Iterator[tuple[str, Document]]:
+    for role, documents in templates.identity_policies().items():
+        yield from (
+            (role, statement)
+            for document in documents.values()
+            for statement in document["Statement"]
+        )
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_every_role_trusts_one_service_that_acts_for_this_account(
+    templates: dict[str, Templates], environment: str
+) -> None:
+    account = "333344445555" if environment == "prod" else "111122223333"
+    for role, trust in templates[environment].trust_policies().items():
+        (statement,) = trust["Statement"]
+        accounts = [
+            keys["aws:SourceAccount"]
+            for operator, keys in statement["Condition"].items()
+            if operator.startswith("StringEquals")
+        ]
+        assert ([*statement["Principal"]], accounts) == (["Service"], [account]), role
+
+
+def test_only_lambda_need_not_say_for_whom_and_for_what_it_acts(
+    templates: dict[str, Templates],
+) -> None:
+    trusts = [trust["Statement"][0] for trust in templates["everything"].trust_policies().values()]
+    for lenient in (
+        [each for each in trusts if "StringEqualsIfExists" in each["Condition"]],
+        [each for each in trusts if "aws:SourceArn" not in json.dumps(each)],
+    ):
+        assert {each["Principal"]["Service"] for each in lenient} == {"lambda.amazonaws.com"}
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_only_the_pipeline_hands_over_the_roles_of_its_jobs_and_only_to_sagemaker(
+    templates: dict[str, Templates], environment: str
+) -> None:
+    prefix = f"shoal-mnist-{'prod' if environment == 'prod' else 'dev'}-us-east-1-"
+    passing = {
+        role: (statement["Resource"], statement["Condition"])
+        for role, statement in _statements(templates[environment])
+        if "iam:PassRole" in as_list(statement["Action"])
+    }
+    arns = [f"arn:aws:iam::{ACCOUNT}:role/{prefix}{actor}" for actor in HANDED]
+    to_sagemaker = {"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}}
+    assert passing == {f"{prefix}pipeline": (arns, to_sagemaker)}
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_nobody_may_approve_a_model(templates: dict[str, Templates], environment: str) -> None:
+    approving = [
+        (role, statement["Effect"])
+        for role, statement in _statements(templates[environment])
+        if "sagemaker:UpdateModelPackage" in as_list(statement["Action"])
+    ]
+    assert {effect for _, effect in approving} == {"Deny"}
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_no_role_has_an_action_with_a_wildcard_or_a_managed_policy(
+    templates: dict[str, Templates], environment: str
+) -> None:
+    of_environment = templates[environment]
+    assert not [
+        action
+        for _, statement in _statements(of_environment)
+        for action in as_list(statement["Action"])
+        if "*" in action
+    ]
+    assert not [
+        role["RoleName"]
+        for _, role in of_environment.resources("AWS::IAM::Role")
+        if "ManagedPolicyArns" in role
+    ]
+
+
+def test_every_role_has_the_permissions_boundary_that_the_environment_names(
+    templates: dict[str, Templates],
+) -> None:
+    roles = [role for _, role in templates["everything"].resources("AWS::IAM::Role")]
+    assert len(roles) > 8
+    assert {role.get("PermissionsBoundary") for role in roles} == {BOUNDED}
+
+
+def test_without_a_boundary_named_there_is_none(dev: Templates) -> None:
+    assert not [
+        role for _, role in dev.resources("AWS::IAM::Role") if "PermissionsBoundary" in role
+    ]
+
+
+TEAM = """
+name: team
+account: "111122223333"
+region: us-east-1
+protect: false
+network: {{cidr: 10.30.0.0/16, training_az_id: use1-az4, hosting_az_ids: [use1-az1, use1-az2]}}
+training: {{strategy: torchrun, instance_type: ml.m5.xlarge}}
+data: {{on_manifest: {{}}}}
+schedules: [{{name: nightly, expression: rate(1 day)}}]
+workloads:
+{workloads}
+"""
+MNIST = "shoal-mnist-team"
+OF_MNIST = {title: question(row) for title, row in read("roles.yaml")["of_mnist"].items()}
+
+
+def synthesised(folder: Path, workloads: Sequence[str], *, checked: bool = False) -> Templates:
+    """Return the templates of an environment with these workloads.
+
+    What is not mnist is a new one under that name.
+    """
+    root = link_checkout(folder)
+    shutil.rmtree(root / "training_code")
+    copy_folder(CHECKOUT / "training_code" / "mnist", root / "training_code" / "mnist")
+    for name in set(workloads) - {"mnist"}:
+        add_workload(root, name)
+    sections = "\n".join(f"  {name}: {{}}" for name in workloads)
+    (root / "environments" / "team.yaml").write_text(TEAM.format(workloads=sections))
+    environments = load_workloads("team", root)
+    return templates_of(environments, root, folder / "cdk.out", checked=checked)
+
+
+@pytest.fixture(scope="module")
+def of_team(tmp_path_factory: pytest.TempPathFactory) -> Templates:
+    return synthesised(tmp_path_factory.mktemp("two"), ["mnist", "prices"], checked=True)
+
+
+@pytest.fixture(scope="module")
+def team_roles(evaluator: Evaluator, of_team: Templates) -> Roles:
+    return Roles(evaluator, of_team.identity_policies())
+
+
+@pytest.mark.parametrize("asked", OF_MNIST.values(), ids=OF_MNIST)
+def test_what_is_one_workloads_is_reached_by_its_roles_alone(
+    team_roles: Roles, asked: Question
+) -> None:
+    allowed = {role for role in team_roles.identity if team_roles.decide(role, asked).allowed}
+    assert allowed
+    assert {role for role in allowed if not role.startswith(f"{MNIST}-")} == set()
+
+
+def test_one_more_workload_changes_no_template(of_team: Templates, tmp_path: Path) -> None:
+    # in the middle, so that an order would show
+    before, more = of_team.stacks, synthesised(tmp_path, ["mnist", "barns", "prices"]).stacks
+    assert {name: more[name] for name in before} == before
+    assert {name.removeprefix("shoal-") for name in more.keys() - before.keys()} == {
+        "barns-team-image",
+        "barns-team-pipeline",
+        "barns-team-monitoring",
+    }
+
+
+def test_workloads_share_no_physical_name(of_team: Templates) -> None:
+    names = [
+        (resource["Type"], key, value)
+        for document in of_team.stacks.values()
+        for resource in document["Resources"].values()
+        for key, value in resource.get("Properties", {}).items()
+        if key.endswith("Name") and isinstance(value, str) and value.startswith("shoal-")
+    ]
+    assert len(names) > 50
+    assert len(names) == len(set(names))
+
+
+def test_the_shared_names_are_those_of_the_project(of_team: Templates) -> None:
+    assert {name for name in of_team.stacks if "platform" in name} == {
+        "shoal-platform-team-data",
+        "shoal-platform-team-network",
+    }
+
+
+@pytest.mark.nightly
+def test_twenty_workloads_stay_within_the_limits_of_the_services(tmp_path: Path) -> None:
+    """CloudFormation user guide, "Understand CloudFormation quotas": 500 resources, 1 MB. IAM user
+    guide, "IAM and AWS STS quotas": 10,240 characters of a role's inline policies, without white
+    space. S3 user guide, "Bucket policies": 20 KB. KMS developer guide, "Quotas": 32 KB.
+    """
+    names = ["mnist", "prices", *(f"other-{number}" for number in range(18))]
+    of_team = synthesised(tmp_path, names)
+    assert len(of_team.stacks) == 2 + 3 * 20
+    for document in of_team.stacks.values():
+        assert len(document["Resources"]) <= 500
+        assert len(json.dumps(document)) <= 1_000_000
+    for inline in of_team.identity_policies().values():
+        assert len(json.dumps([*inline.values()], separators=(",", ":"))) <= 10_240
+    for _, bucket in of_team.resources("AWS::S3::BucketPolicy"):
+        assert len(json.dumps(bucket["PolicyDocument"])) <= 20 * 1024
+    for document in of_team.key_policies().values():
+        assert len(json.dumps(document)) <= 32 * 1024

@@ -1,4 +1,6 @@
-"""The inputs of pipeline tests: golden environment, infrastructure, and both SDKs' goldens."""
+"""The inputs of pipeline tests: the golden environment, infrastructure, both SDKs' goldens, and
+training sections alone or with the scripts of the shipped workload.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +8,25 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from pipelines.training import training_pipeline
-from shoal.launch import launch_of
+from shoal.launch import Launch, launch_of, resolve
 from shoal.pipelines.infrastructure import Infrastructure
 from shoal.pipelines.limits import every_step
+from shoal.settings.frameworks import Framework
 from shoal.settings.loading.loader import load
+from shoal.settings.loading.workload import load_workload
 from shoal.settings.parsing.base import Settings
+from shoal.settings.parsing.errors import LaunchError
 from shoal.settings.sections.evaluation import Direction, Gate
 from shoal.settings.sections.file_system import FileSystem
 from shoal.settings.sections.mlflow import Mlflow
 from shoal.settings.sections.release import Release
 from shoal.settings.sections.scoring import Scoring
 from shoal.settings.sections.serving import Endpoint, Serving
-from shoal.settings.settings import Environment
+from shoal.settings.settings import Environment, Training
 from tests.repository import ROOT
 
 GOLDENS = ROOT / "packages" / "shoal" / "tests" / "goldens"
@@ -138,3 +144,33 @@ def definition_for(environment: Environment, infrastructure: Infrastructure) -> 
 def steps_by_name(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Return every step by name, those of branches too."""
     return {step["Name"]: dict(step) for step in every_step(document["Steps"])}
+
+
+def shipped(**keys: Any) -> Training:
+    """Return a training section with `keys`, and with its scripts unless they name a folder."""
+    if "source_dir" in keys:
+        return Training(**keys)
+    framework = Framework(keys.get("framework", Framework.PYTORCH))
+    oldest = load_workload("mnist", ROOT).frameworks[framework].min_python
+    return Training(source_dir=f"training_code/mnist/{framework}", min_python=oldest, **keys)
+
+
+def launch(code: str = "any_code", root: Path | None = None, **keys: Any) -> Launch:
+    """Return the launch of a training section with `keys`, and with `region` if it is among them.
+
+    Its scripts are those of the workload for `shipped_code`; for `any_code` they lie in `root`, or
+    nowhere.
+    """
+    region = keys.pop("region", "us-east-1")
+    if code == "shipped_code":
+        return resolve(shipped(**keys), region, root=ROOT)
+    return resolve(Training(**keys), region, root=root)
+
+
+def refusals(code: str = "any_code", root: Path | None = None, **keys: Any) -> list[str]:
+    """Return the lines by which such a section is refused; none if it can run."""
+    try:
+        launch(code, root, **keys)
+    except LaunchError as error:
+        return str(error).splitlines()
+    return []

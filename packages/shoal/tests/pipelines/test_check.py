@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,11 @@ import pytest
 from shoal.aws.metrics import MAX_MATCHED
 from shoal.pipelines.checks import capacity
 from shoal.pipelines.checks.check import check
+from shoal.pipelines.checks.parsers import Added
+from shoal.pipelines.checks.schedules import notices as schedule_notices
+from shoal.pipelines.checks.schedules import outdated
+from shoal.pipelines.checks.schedules import problems as schedule_problems
+from shoal.pipelines.checks.script_options import Option
 from shoal.pipelines.checks.slow_expressions import LENGTH, is_slow, problems
 from shoal.pipelines.limits import limits, training_plans
 from shoal.settings.loading.loader import load, load_environment
@@ -174,8 +180,7 @@ def test_what_an_image_lacks_may_stand_in_requirements_of_the_source_folder(tmp_
     assert any(told in notice for notice in check(settings, root=tmp_path).notices)
 
 
-TABLE = table(__file__, "slow_expressions.yaml")
-SLOW, FAST = TABLE["slow"], TABLE["fast"]
+SLOW, FAST = CASES["slow"], CASES["fast"]
 
 
 @pytest.mark.parametrize("expression", [*SLOW, *FAST])
@@ -229,10 +234,6 @@ def test_the_largest_job_that_can_be_asked_for_fits_into_the_default_vpc_twice()
     large = _environment(128, cidr="10.20.0.0/16")
     assert capacity.subnets(large).training == "10.20.0.0/18"
     assert capacity.addresses(large).comfortable < 16_379
-
-
-def test_nodes_without_efa_take_two_addresses() -> None:
-    assert capacity.addresses(_environment(10, instance_type="ml.m5.xlarge")).job == 20
 
 
 def test_the_type_that_takes_the_most_counts() -> None:
@@ -289,3 +290,84 @@ def test_the_type_with_the_most_nodes_needs_room_and_quota() -> None:
     assert capacity.addresses(listed).job == capacity.addresses(alone).job
     counts = {need.quota.name: need.count for need in capacity.needs(listed)}
     assert counts["Maximum number of instances per training job"] == 7
+
+
+DEFINITION = {
+    "Parameters": [
+        {"Name": "Epochs", "Type": "Integer"},
+        {"Name": "Rate", "Type": "Float"},
+        {"Name": "Shuffle", "Type": "Boolean"},
+        {"Name": "InstanceType", "Type": "String", "EnumValues": ["ml.p4d.24xlarge"]},
+    ]
+}
+
+
+def scheduled(**changes: Any) -> Environment:
+    schedule = Schedule.model_validate(
+        {"name": "nightly", "expression": "cron(0 3 * * ? *)", **changes}
+    )
+    return Environment(name="dev", workload="mnist", account="111122223333", schedules=(schedule,))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "text"), rows(__file__, "checked.yaml", "schedule_parameters")
+)
+def test_a_parameter_that_executions_would_refuse_is_one_problem(
+    parameters: dict[str, Any], text: str
+) -> None:
+    (problem,) = schedule_problems(scheduled(parameters=parameters), DEFINITION)
+    assert problem.key == f"schedules[0].parameters.{next(iter(parameters))}"
+    assert text in problem.message
+
+
+@pytest.mark.parametrize("epochs", [0, -5, "0"])
+def test_a_parameter_that_the_training_script_would_refuse_is_a_problem_of_the_file(
+    epochs: int | str,
+) -> None:
+    (schedule,) = scheduled(parameters={"Epochs": epochs}).schedules
+    dev = load_environment("dev", ROOT).model_copy(update={"schedules": (schedule,)})
+    line = r"schedules\[0\]\.parameters\.Epochs.* is not a positive number"
+    with pytest.raises(ConfigError, match=line):
+        check(dev, ROOT)
+
+
+def test_true_is_checked_as_the_script_gets_it() -> None:
+    declared = {"Parameters": [{"Name": "Fast", "Type": "String", "EnumValues": ["true", "false"]}]}
+    choices = {"choices": ("true", "false")}
+    options = {"Fast": Option(Added(("--fast",), choices, frozenset(), str, None, True))}
+    (problem,) = schedule_problems(scheduled(parameters={"Fast": True}), declared, options)
+    assert problem.message == (
+        "is refused by the script: invalid choice: 'True' (choose from 'true', 'false')"
+    )
+
+
+def test_parameters_of_a_pipeline_of_one_s_own_mean_what_they_mean_there() -> None:
+    own = scheduled(parameters={"InstanceCount": 500}).model_copy(update={"pipeline": "mine:build"})
+    assert (
+        list(schedule_problems(own, {"Parameters": [{"Name": "InstanceCount", "Type": "Integer"}]}))
+        == []
+    )
+
+
+def test_parameters_that_fit_are_none() -> None:
+    fitting = {"Epochs": 3, "Rate": 0.1, "Shuffle": True, "InstanceType": "ml.p4d.24xlarge"}
+    assert list(schedule_problems(scheduled(parameters=fitting), DEFINITION)) == []
+
+
+RARE = "names its years, or is rarer than every 400 days, so no alarm waits for its signs"
+
+
+@pytest.mark.parametrize(("changes", "text"), rows(__file__, "checked.yaml", "schedule_notices"))
+def test_what_nobody_may_expect_is_said(changes: dict[str, Any], text: str | None) -> None:
+    told = list(schedule_notices(scheduled(**changes)))
+    assert [text in each if text else each for each in told] == [True] * bool(text)
+
+
+@pytest.mark.parametrize(
+    ("expression", "text"),
+    [("cron(0 3 * * ? 2027)", 0), ("cron(0 3 * * ? 2025)", 1), ("rate(1 day)", 0)],
+)
+def test_a_schedule_whose_last_year_is_past_is_told_on_the_day_it_is_looked_at(
+    expression: str, text: int
+) -> None:
+    assert len(list(outdated(scheduled(expression=expression), date(2026, 11, 20)))) == text

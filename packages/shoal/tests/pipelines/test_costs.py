@@ -21,7 +21,6 @@ from shoal.settings.settings import Environment, Training
 from tests.pipelines.inputs import environment
 from tests.repository import ROOT
 from tests.settings.releases import RELEASE
-from tests.tables import rows
 
 SUBNETS = ("subnet-00000001", "subnet-00000002")
 EXISTING = ExistingNetwork(
@@ -180,7 +179,15 @@ def test_a_price_of_another_regions_list_is_an_estimate() -> None:
 
 
 @pytest.mark.parametrize(
-    ("instance_type", "of_ec2", "ratio"), rows(__file__, "prices.yaml", "estimates")
+    ("instance_type", "of_ec2", "ratio"),
+    [
+        ("ml.g5.48xlarge", 16.288, 1.25),
+        ("ml.g6.48xlarge", 13.3504, 1.25),
+        ("ml.g6e.48xlarge", 30.13118, 1.25),
+        ("ml.g7e.48xlarge", 33.14432, 1.25),
+        ("ml.p5.48xlarge", 55.04, 1.15),
+        ("ml.p5en.48xlarge", 63.3, 1.15),
+    ],
 )
 def test_an_estimate_has_the_ratio_to_ec2_of_listed_types_of_its_kind(
     instance_type: str, of_ec2: float, ratio: float

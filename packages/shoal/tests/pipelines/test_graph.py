@@ -8,7 +8,6 @@ import pytest
 
 from shoal.launch.errors import ArgumentsError, GraphError
 from shoal.pipelines.expressions import (
-    EXECUTION_ID,
     Join,
     Parameter,
     Property,
@@ -18,7 +17,6 @@ from shoal.pipelines.expressions import (
 from shoal.pipelines.graph import Pipeline
 from shoal.pipelines.retries import CREATE_CALL, JOB, RetryOn, RetryPolicy, of_training
 from shoal.pipelines.steps import (
-    After,
     Condition,
     Endpoint,
     EndpointConfig,
@@ -31,7 +29,6 @@ from shoal.pipelines.steps import (
     ReportFile,
     Step,
     Training,
-    Trigger,
 )
 from shoal.pipelines.validation import shapes
 from tests.pipelines.inputs import definition, set_at
@@ -52,29 +49,6 @@ def mistakes(*steps: Step, parameters: tuple[Parameter, ...] = ()) -> list[str]:
     except GraphError as error:
         return str(error).splitlines()
     return []
-
-
-def test_a_small_pipeline_is_written_in_the_definition_language() -> None:
-    train = Training("Train", {"Uri": Join("/", ("s3://b", EXECUTION_ID))}, retries=(CREATE_CALL,))
-    written = Pipeline(
-        (THRESHOLD,),
-        (train, Model("Create", {"Data": Property("Train", "A.B")}, depends_on=("Train",))),
-    ).to_dict()
-    assert written["Parameters"] == [{"Name": "Threshold", "Type": "Float", "DefaultValue": 0.5}]
-    assert [step["Type"] for step in written["Steps"]] == ["Training", "Model"]
-    assert written["Steps"][0]["Arguments"] == {
-        "Uri": {
-            "Std:Join": {"On": "/", "Values": ["s3://b", {"Get": "Execution.PipelineExecutionId"}]}
-        }
-    }
-    assert written["Steps"][1]["DependsOn"] == ["Train"]
-
-
-def test_a_run_condition_is_written_only_where_it_is_not_the_ordinary_one() -> None:
-    waiting = Lambda(
-        "B", function_arn="arn", depends_on=(After(step="A", trigger=Trigger.ANY), After(step="C"))
-    )
-    assert waiting.to_json()["DependsOn"] == [{"Step": "A", "Trigger": "Any"}, "C"]
 
 
 OF_A, UNDECLARED = {"X": Property("A", "Y")}, {"X": Join("", (THRESHOLD,))}
@@ -219,37 +193,11 @@ def test_what_is_not_there_names_what_is() -> None:
 EPOCHS = Parameter("Epochs", "Integer", 2)
 
 
-def test_expressions_are_written_at_any_depth() -> None:
-    assert render({"A": [Property("S", "X.Y"), {"B": (EPOCHS, 1)}]}) == {
-        "A": [{"Get": "Steps.S.X.Y"}, {"B": [{"Get": "Parameters.Epochs"}, 1]}]
-    }
-
-
-def test_a_value_of_a_report_is_read_from_its_property_file() -> None:
-    assert render(PropertyFile("Evaluate", "Report", "a.b")) == {
-        "Std:JsonGet": {
-            "PropertyFile": {"Get": "Steps.Evaluate.PropertyFiles.Report"},
-            "Path": "a.b",
-        }
-    }
-
-
 def test_numbers_become_text_where_text_is_needed() -> None:
     assert render(EPOCHS.as_text()) == {
         "Std:Join": {"On": "", "Values": [{"Get": "Parameters.Epochs"}]}
     }
     assert Parameter("Name", "String", "x").as_text().to_json() == {"Get": "Parameters.Name"}
-
-
-def test_a_policy_is_written_in_the_definition_language() -> None:
-    assert RetryPolicy(
-        (RetryOn.THROTTLING,), max_attempts=3, interval_s=7, backoff_rate=1.5
-    ).to_json() == {
-        "ExceptionType": ["Step.THROTTLING"],
-        "IntervalSeconds": 7,
-        "BackoffRate": 1.5,
-        "MaxAttempts": 3,
-    }
 
 
 @pytest.mark.parametrize(
@@ -309,7 +257,9 @@ def mistakes_with(**changes: Any) -> list[str]:
     return list(shapes.mistakes_in(document))
 
 
-@pytest.mark.parametrize("row", table(__file__, "shapes.yaml"), ids=lambda row: row["line"])
+@pytest.mark.parametrize(
+    "row", table(__file__, "definition.yaml")["spoilt"], ids=lambda row: row["line"]
+)
 def test_a_spoilt_argument_is_found_at_its_path(row: dict[str, Any]) -> None:
     (mistake,) = mistakes_with(**{row["at"]: row["is"]})
     assert row["line"] in mistake

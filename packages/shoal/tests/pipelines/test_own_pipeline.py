@@ -25,7 +25,6 @@ from shoal.pipelines.validation import shapes
 from shoal.settings.parsing.errors import ConfigError
 from tests.pipelines.inputs import environment, golden, infrastructure, set_at
 from tests.repository import CHECKOUT
-from tests.settings.environment_file import lines_with
 from tests.tables import table
 
 _COUNTER = itertools.count()
@@ -108,23 +107,6 @@ def line_about(root: Path, text: str, function: str = "build", **update: Any) ->
     opening, _, rest = line.partition('": ')
     assert opening.startswith('environments/golden.yaml: pipeline = "own_pipeline_')
     return rest
-
-
-def test_without_the_key_the_definition_is_shoals_own() -> None:
-    definition = check(environment()).definition
-    assert [step["Name"] for step in definition["Steps"]] == ["Train", "Evaluate", "Gate"]
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["digits", "Digits:build", "digits:Build", "../digits:build", "digits:build()", ":build"],
-)
-def test_the_key_is_a_module_and_a_function_in_lower_case(tmp_path: Path, name: str) -> None:
-    (line,) = lines_with(tmp_path, {"pipeline": name})
-    assert line.startswith(
-        f'environments/test.yaml:5: pipeline = "{name}": must be module:function in lower case'
-    )
-    assert "`module:function` in lower case" in line
 
 
 def test_a_functions_dict_is_the_definition_with_the_environments_values_in_it(
@@ -264,8 +246,8 @@ def edited() -> Pipeline:
     return pipeline
 
 
-def definition() -> dict[str, Any]:
-    settings = environment().model_copy(update={"pipeline": FUNCTION})
+def definition(**update: Any) -> dict[str, Any]:
+    settings = environment().model_copy(update={"pipeline": FUNCTION} | update)
     return definition_of(settings, infrastructure(), launch_of(settings), CHECKOUT)
 
 
@@ -296,7 +278,7 @@ def test_limits_and_queues_of_the_new_types_are_known_to_the_role() -> None:
     assert queue_names(document) == ["questions"]
 
 
-@pytest.mark.parametrize("row", table(__file__, "other_steps.yaml"), ids=lambda row: row["line"])
+@pytest.mark.parametrize("row", CASES["other_steps"], ids=lambda row: row["line"])
 def test_what_would_fail_later_is_one_line(
     monkeypatch: pytest.MonkeyPatch, row: dict[str, Any]
 ) -> None:
@@ -309,19 +291,16 @@ def test_what_would_fail_later_is_one_line(
 def test_a_model_that_is_kept_as_files_fits_where_it_is_measured(kept: str, size: int) -> None:
     changes = {"output_compression": kept, "volume_size_gb": 500}
     training = environment().training.model_copy(update=changes)
-    settings = environment().model_copy(update={"training": training})
-    document = definition_of(settings, infrastructure(), launch_of(settings), CHECKOUT)
+    document = definition(pipeline=None, training=training)
     step = next(each for each in document["Steps"] if each["Name"] == "Evaluate")
     cluster = step["Arguments"]["ProcessingResources"]["ClusterConfig"]
     assert cluster["VolumeSizeInGB"] == size
 
 
 def test_a_model_that_is_kept_as_files_is_not_transformed() -> None:
-    settings = environment()
-    training = settings.training.model_copy(update={"output_compression": "none"})
-    settings = settings.model_copy(update={"pipeline": FUNCTION, "training": training})
+    training = environment().training.model_copy(update={"output_compression": "none"})
     with pytest.raises(ConfigError, match=r"Score.ModelName: must be of an archive: write"):
-        definition_of(settings, infrastructure(), launch_of(settings), CHECKOUT)
+        definition(training=training)
 
 
 @pytest.mark.parametrize(

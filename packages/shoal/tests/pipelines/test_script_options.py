@@ -14,11 +14,11 @@ import pytest
 from shoal.pipelines.checks.script_options import parser_at, problems_of, risks_of
 from shoal.settings.hyperparameters import as_argument, as_sent
 from shoal.settings.settings import Training
-from tests.pipelines.launch.shipped import shipped
+from tests.pipelines.inputs import shipped
 from tests.repository import ROOT
 from tests.tables import rows, table
 
-CASES: list[dict[str, Any]] = table(__file__, "argparse.yaml")
+CASES: list[dict[str, Any]] = table(__file__, "script_options.yaml")["argparse"]
 START = '''
 import argparse, ast, json, os, sys
 MODELS = {"small": 1, "medium": 2}
@@ -213,17 +213,10 @@ def test_options_are_read_from_loops_and_from_calls_by_another_name(
     assert [message in mistake for mistake in mistakes] == ([True] if message else [])
 
 
-def messages_of(root: Path, script: str, **hyperparameters: str | int | float | bool) -> list[str]:
-    """Return the problems of a workload's script that adds these options."""
-    (root / "train.py").write_text(script, encoding="utf-8")
-    training = Training(source_dir=".", hyperparameters=hyperparameters)
-    return [problem.message for problem in problems_of(training, "train.py", root)]
-
-
 @pytest.mark.parametrize("name", ["e", "epochs", "rounds"])
 def test_an_option_is_known_by_each_of_its_names(tmp_path: Path, name: str) -> None:
     script = 'parser.add_argument("-e", "--epochs", "--rounds", type=int)\n'
-    assert messages_of(tmp_path, script, **{name: "two"}) == [
+    assert judged(tmp_path, script, {name: "two"}) == [
         "is refused by the script: invalid int value: 'two'"
     ]
 

@@ -1,4 +1,6 @@
-"""A file is read as it is written, and a wrong one gives every mistake, one line each."""
+"""Environment files as they are read: YAML, every mistake with its line, names, and overlays of
+strategies.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +9,26 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
-from shoal.settings.loading.loader import environment_names, load, load_environment
+from shoal.settings.frameworks import CLASSICAL, Framework, defaults, strategies_of
+from shoal.settings.loading.loader import (
+    environment_names,
+    load,
+    load_environment,
+    places,
+    strategy_names,
+)
 from shoal.settings.parsing.errors import ConfigError
-from shoal.settings.settings import Strategy
+from shoal.settings.parsing.yaml_file import parse
+from shoal.settings.settings import Strategy, Training
 from tests.repository import ROOT
-from tests.settings.environment_file import lines_of, write
+from tests.settings.environment_file import copy_workloads, lines_of, write
 
 HEAD = 'name: test\nworkload: mnist\naccount: "111122223333"\n'
-
-
-@pytest.mark.parametrize("name", ["dev", "prod", "staging"])
-def test_every_environment_of_the_repository_is_valid(name: str) -> None:
-    assert load_environment(name, ROOT).name == name
 
 
 def test_values_arrive_typed_and_defaults_fill_the_rest(tmp_path: Path) -> None:
@@ -49,17 +56,6 @@ def test_all_mistakes_are_reported_together_in_the_order_of_the_file(tmp_path: P
     assert [line.split(": ")[0] for line in lines_of(tmp_path, text)] == [
         f"environments/test.yaml:{number}" for number in (5, 6, 7)
     ]
-
-
-def test_a_line_names_file_line_key_value_and_allowed_values(tmp_path: Path) -> None:
-    lines = lines_of(tmp_path, HEAD + "training:\n  strategy: smdp\n")
-    expected = (
-        'environments/test.yaml:5: training.strategy = "smdp": must be one of: smddp, pytorchddp,'
-        " torchrun, horovod,"
-    )
-    assert len(lines) == 1
-    assert lines[0].startswith(expected)
-    assert lines[0].endswith("none; did you mean `smddp`?")
 
 
 def test_an_item_of_a_list_is_reported_at_the_line_of_the_list(tmp_path: Path) -> None:
@@ -190,3 +186,190 @@ def test_loading_brings_neither_botocore_nor_the_cdk() -> None:
 def test_a_key_with_line_breaks_of_any_kind_stays_on_its_line(tmp_path: Path) -> None:
     (line,) = lines_of(tmp_path, HEAD + '"a\\x1eb\\u2028c": 1\n')
     assert line.startswith(r"environments/test.yaml:4: a\x1eb\u2028c: there is no such key here")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("yes", "yes"),
+        ("NO", "NO"),
+        ("true", True),
+        ("1e-3", 0.001),
+        ("-1.5E+2", -150.0),
+        (".5", 0.5),
+        ("1:30", "1:30"),
+        ("2024-01-31", "2024-01-31"),
+        ("0123", 123),
+        ("1_000", "1_000"),
+        ("~", None),
+        ("", None),
+        ("'12'", "12"),
+        ("1.2.3", "1.2.3"),
+    ],
+)
+def test_scalars_follow_yaml_1_2(text: str, value: Any) -> None:
+    read = parse(f"key: {text}").data["key"]
+    assert (read, type(read)) == (value, type(value))
+
+
+def test_every_key_knows_its_line() -> None:
+    assert parse("a:\n  b: 1\n  c:\n    - x: 2\n").lines == {
+        "a": 1,
+        "a.b": 2,
+        "a.c": 3,
+        "a.c[0].x": 4,
+    }
+
+
+def test_a_key_given_twice_names_both_lines() -> None:
+    (problem,) = parse("a:\n  b: 1\n  b: 2\n").problems
+    assert (problem.key, problem.message) == ("a.b", "the key is given twice, on lines 2 and 3")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        ("a: 1\nb: c: d\n", 2, "mapping values are not allowed here (column 5)"),
+        ("a: [1\n", 2, "expected ',' or ']', but got '<stream end>'"),
+        ("a: 1\n\tb: 2\n", 2, "found character '\\t' that cannot start any token"),
+        ("a: &x [*x]\n", 1, "an alias may not contain itself"),
+        ("[1]: 2\n", 1, "a key must be a word"),
+        ("a: !!python/name:os.system\n", 1, "cannot be read as python/name:os.system"),
+        ("a: !!binary eA==\n", 1, "cannot be read as binary"),
+        ("a: !!int many\n", 1, "cannot be read as int"),
+        ("a: 1\n---\nb: 2\n", 2, "but found another document"),
+        ("a: 1\nb: \x00\n", 2, "contains a character that YAML does not allow, U+0000"),
+        ('a: "\\ud800"\n', 1, "half of a surrogate pair is no character"),
+        ('"\\ud800": 1\n', 1, "a key must be a word"),
+        ("a: *nowhere\n", 1, "found undefined alias 'nowhere'"),
+    ],
+)
+def test_a_syntax_error_is_one_problem_at_its_line(text: str, line: int, message: str) -> None:
+    document = parse(text)
+    (problem,) = document.problems
+    assert message in problem.message
+    assert document.lines[""] == line
+
+
+def test_an_alias_repeats_what_it_points_to() -> None:
+    assert parse("a: &zones [x, y]\nb: *zones\n").data == {"a": ["x", "y"], "b": ["x", "y"]}
+
+
+OVERLAYS = strategy_names(ROOT)
+DISTRIBUTED = [framework for framework in Framework if framework not in CLASSICAL]
+OVERLAID = (
+    'name: test\nworkload: mnist\naccount: "111122223333"\ntraining:\n  strategy: smddp\n'
+    "  hyperparameters:\n    epochs: 2\n    seed: 1\n"
+)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A repository with one environment and two overlays."""
+    copy_workloads(tmp_path)
+    folder = tmp_path / "environments" / "strategies"
+    folder.mkdir()
+    (folder.parent / "test.yaml").write_text(OVERLAID, encoding="utf-8")
+    (folder / "horovod.yaml").write_text(
+        "training:\n  strategy: horovod\n  hyperparameters: {seed: 7}\n", encoding="utf-8"
+    )
+    (folder / "wrong.yaml").write_text(
+        "# first\ntraining:\n  strategy: horovid\n", encoding="utf-8"
+    )
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("framework", "strategy"),
+    [(framework, name) for framework in DISTRIBUTED for name in strategies_of(framework)],
+)
+def test_the_default_script_of_every_strategy_is_in_the_repository(
+    framework: Framework, strategy: str
+) -> None:
+    row = defaults(framework, strategy)
+    assert (ROOT / "training_code" / "mnist" / framework / row.entry_point).is_file()
+
+
+def test_every_strategy_belongs_to_a_framework() -> None:
+    assert {name for framework in Framework for name in strategies_of(framework)} == set(Strategy)
+
+
+def test_tensorflow_brings_its_script_and_version() -> None:
+    training = Training(framework=Framework.TENSORFLOW)
+    assert (training.entry_point, training.framework_version) == ("train_smddp.py", "2.11.0")
+
+
+def test_what_the_file_says_wins_over_the_defaults() -> None:
+    training = Training(strategy=Strategy.HOROVOD, entry_point="mine.py", framework_version="2.3.0")
+    assert (training.entry_point, training.framework_version) == ("mine.py", "2.3.0")
+
+
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_every_overlay_fits_the_environment_of_the_demo(name: str) -> None:
+    assert load_environment("dev", ROOT, name).training.strategy in Strategy
+
+
+def test_the_overlays_show_every_strategy_of_every_framework() -> None:
+    shown = {
+        (settings.framework, settings.strategy)
+        for settings in (load_environment("dev", ROOT, name).training for name in OVERLAYS)
+    }
+    expected = {
+        (framework, Strategy(name))
+        for framework in DISTRIBUTED
+        for name in strategies_of(framework)
+    }
+    assert expected - shown == {(Framework.TENSORFLOW, Strategy.NONE)}
+
+
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_an_overlay_says_nothing_but_how_to_train(name: str) -> None:
+    content = yaml.safe_load(
+        (ROOT / "environments" / "strategies" / f"{name}.yaml").read_text(encoding="utf-8")
+    )
+    assert set(content) == {"training"}
+
+
+def test_an_overlay_changes_its_keys_and_keeps_the_others(root: Path) -> None:
+    training = load_environment("test", root, "horovod").training
+    assert (training.strategy, training.hyperparameters) == (
+        Strategy.HOROVOD,
+        {"epochs": 2, "seed": 7},
+    )
+
+
+def test_without_an_overlay_the_environment_is_as_its_file_says(root: Path) -> None:
+    assert load_environment("test", root).training.strategy is Strategy.SMDDP
+
+
+def test_a_mistake_in_an_overlay_names_its_file_and_line(root: Path) -> None:
+    with pytest.raises(
+        ConfigError, match=r'^environments/strategies/wrong\.yaml:3: training\.strategy = "horovid"'
+    ):
+        load_environment("test", root, "wrong")
+
+
+def test_a_mistake_in_the_environment_names_the_environments_line(root: Path) -> None:
+    (root / "environments" / "test.yaml").write_text(
+        OVERLAID + "protect: maybe\n", encoding="utf-8"
+    )
+    with pytest.raises(ConfigError, match=r'^environments/test\.yaml:9: protect = "maybe"'):
+        load_environment("test", root, "horovod")
+
+
+def test_an_unknown_overlay_lists_those_that_exist(root: Path) -> None:
+    with pytest.raises(
+        ConfigError,
+        match=r'strategies/ring\.yaml: there is no strategy "ring"; there are: horovod, wrong',
+    ):
+        load_environment("test", root, "ring")
+
+
+def test_places_are_those_of_the_file_with_the_last_word(root: Path) -> None:
+    lines = places("test", root, "horovod")
+    assert lines["training.strategy"] == "environments/strategies/horovod.yaml:2"
+    assert lines["training.hyperparameters.epochs"] == "environments/test.yaml:7"
+
+
+def test_places_of_what_is_not_there_are_none(root: Path) -> None:
+    assert places("elsewhere", root) == {}

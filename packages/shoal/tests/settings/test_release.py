@@ -1,4 +1,4 @@
-"""A pinned release: its limits, and the file that has it."""
+"""Pinned releases: their file, whose registry and bucket they are of, and who takes them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,19 @@ from typing import Any
 import pytest
 import yaml
 
-from shoal.settings.loading.loader import load
+from shoal.settings.loading.consumers import Consumer, consumers_of, left_out_of, pin_problems
+from shoal.settings.loading.loader import load, load_environment
 from shoal.settings.loading.release_file import pins_in, text_of
-from shoal.settings.sections.release import Release
-from tests.settings.environment_file import VALID, lines_of, lines_with, write_settings
+from shoal.settings.parsing.errors import ConfigError
+from shoal.settings.sections.release import Release, foreign_code_variable
+from tests.settings.environment_file import (
+    VALID,
+    copy_workloads,
+    lines_of,
+    lines_with,
+    write,
+    write_settings,
+)
 from tests.settings.releases import CONTENT, RELEASE
 
 
@@ -95,3 +104,173 @@ def test_a_release_in_the_environments_own_file_is_refused(tmp_path: Path) -> No
         " environments/test.release.yaml has what is pinned; take it out, commit that, and let"
         " `shoal promote` write that file"
     )
+
+
+FOLLOWS = {"dev": None, "staging": "dev", "prod": "staging"}
+STRANGERS_GROUP = "arn:aws:sagemaker:us-east-1:111122223333:model-package/shoal-mnist-other/3"
+
+
+def pin_lines(root: Path, name: str, sources: dict[str, str | None], **changes: Any) -> list[str]:
+    """Return what is wrong with the pin of `name`, in a repository of these environments and
+    their `promoted_from`.
+    """
+    copy_workloads(root)
+    for each, source in sources.items():
+        document = VALID | {"name": each} | ({"promoted_from": source} if source else {})
+        if each == name:
+            document["release"] = CONTENT | changes
+        write_settings(root / "environments", document, each)
+    return [each.line("") for each in pin_problems(load_environment(name, root), root)]
+
+
+@pytest.mark.parametrize("name", ["staging", "prod", "dev"])
+def test_what_promote_writes_is_right(tmp_path: Path, name: str) -> None:
+    assert pin_lines(tmp_path, name, FOLLOWS) == []
+
+
+@pytest.mark.parametrize(
+    "arn",
+    [
+        CONTENT["model_package_arn"].replace("111122223333", "999988887777"),
+        CONTENT["model_package_arn"].replace("us-east-1", "us-west-2"),
+        STRANGERS_GROUP,
+    ],
+    ids=["account", "region", "group"],
+)
+def test_a_version_of_another_registry_is_refused(tmp_path: Path, arn: str) -> None:
+    (line,) = pin_lines(tmp_path, "prod", FOLLOWS, model_package_arn=arn)
+    assert line.startswith(f'release.model_package_arn = "{arn[:60]}')
+    assert "is no version of dev, which trains what is served here: arn:aws:sagemaker:" in line
+    assert line.endswith("take it out of the file, and let `shoal promote` write it")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"model_data_url": CONTENT["model_data_url"].replace("111122223333", "999988887777")},
+        {"model_data_url": CONTENT["model_data_url"].replace("models/", "training/")},
+        {"model_data_sha256": "6" * 64},
+    ],
+    ids=["bucket", "not sealed", "another hash"],
+)
+def test_an_archive_that_is_not_sealed_by_what_trains_is_refused(
+    tmp_path: Path, changes: dict[str, str]
+) -> None:
+    (line,) = pin_lines(tmp_path, "staging", FOLLOWS, **changes)
+    assert line.startswith("release.model_data_url = ")
+    assert "is not where dev seals that model_data_sha256: s3://shoal-mnist-dev-artif" in line
+
+
+def test_an_environment_that_trains_itself_pins_its_own(tmp_path: Path) -> None:
+    assert len(pin_lines(tmp_path, "live", {"dev": None, "live": None})) == 2
+
+
+def test_who_leads_back_to_itself_has_nobody_who_trains(tmp_path: Path) -> None:
+    (line,) = pin_lines(tmp_path, "prod", {"staging": "prod", "prod": "staging"})
+    assert line.startswith('promoted_from = "staging": leads back to itself')
+
+
+def test_variables_that_name_other_code_are_refused(tmp_path: Path) -> None:
+    """Promoting refuses such a version; a person may have edited the file since."""
+    variables = {"SAGEMAKER_SUBMIT_DIRECTORY": "s3://stranger/code.tar.gz"}
+    (line,) = pin_lines(tmp_path, "staging", FOLLOWS, environment=variables)
+    assert line.startswith("release.environment: SAGEMAKER_SUBMIT_DIRECTORY=s3://stranger/")
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        ({}, None),
+        (
+            {
+                "SAGEMAKER_SUBMIT_DIRECTORY": "/opt/ml/model/code",
+                "SAGEMAKER_PROGRAM": "inference.py",
+            },
+            None,
+        ),
+        (
+            {"SAGEMAKER_SUBMIT_DIRECTORY": "/opt/ml/model"},
+            "SAGEMAKER_SUBMIT_DIRECTORY=/opt/ml/model",
+        ),
+        (
+            {"SAGEMAKER_SUBMIT_DIRECTORY": "s3://bucket/code.tar.gz"},
+            "SAGEMAKER_SUBMIT_DIRECTORY=s3://bucket/code.tar.gz",
+        ),
+        ({"SAGEMAKER_PROGRAM": "../other.py"}, "SAGEMAKER_PROGRAM=../other.py"),
+        ({"PYTHONUNBUFFERED": "1", "BATCH_SIZE": "8"}, None),
+        ({"PYTHONPATH": "/opt/ml/model/extra"}, "PYTHONPATH=/opt/ml/model/extra"),
+        ({"LD_PRELOAD": "/opt/ml/model/hook.so"}, "LD_PRELOAD=/opt/ml/model/hook.so"),
+    ],
+)
+def test_a_container_that_takes_its_code_from_elsewhere_is_found(
+    environment: dict[str, str], message: str | None
+) -> None:
+    assert foreign_code_variable(environment) == message
+
+
+ACCOUNTS = {"dev": "111122223333", "staging": "222233334444", "prod": "333344445555"}
+
+
+def consumers(root: Path, sources: dict[str, str | None], **more: str) -> list[Consumer]:
+    """Return the consumers of dev in a repository with these environments and their
+    `promoted_from`.
+
+    `more` are other accounts for some of them.
+    """
+    copy_workloads(root)
+    for name, source in sources.items():
+        promoted = f"promoted_from: {source}\n" if source else ""
+        account = more.get(name, ACCOUNTS.get(name, VALID["account"]))
+        text = f'name: {name}\nworkload: mnist\naccount: "{account}"\n{promoted}'
+        write(root / "environments", text, name)
+    return list(consumers_of(load_environment("dev", root), root))
+
+
+def test_who_is_promoted_to_in_several_steps_consumes_what_the_first_trains(tmp_path: Path) -> None:
+    readers = consumers(tmp_path, {"dev": None, "staging": "dev", "prod": "staging"})
+    assert [(each.environment, each.account) for each in readers] == [
+        ("prod", ACCOUNTS["prod"]),
+        ("staging", ACCOUNTS["staging"]),
+    ]
+    assert readers[0].role_arn == "arn:aws:iam::333344445555:role/shoal-mnist-prod-us-east-1-bring"
+
+
+def test_an_environment_of_the_same_account_needs_no_policy(tmp_path: Path) -> None:
+    assert [
+        each.environment
+        for each in consumers(tmp_path, {"dev": None, "staging": "dev"}, staging=ACCOUNTS["dev"])
+    ] == []
+
+
+def test_an_account_from_documentation_is_left_out_where_the_own_account_is_a_real_one(
+    tmp_path: Path,
+) -> None:
+    sources = {"dev": None, "staging": "dev", "prod": "staging"}
+    readers = consumers(tmp_path, sources, dev="210987654321", prod="345678901234")
+    assert [each.environment for each in readers] == ["prod"]
+    left_out = left_out_of(load_environment("dev", tmp_path), tmp_path)
+    assert [each.name for each in left_out] == ["staging"]
+
+
+def test_accounts_from_documentation_are_consumers_of_one_another(tmp_path: Path) -> None:
+    readers = consumers(tmp_path, {"dev": None, "staging": "dev"})
+    assert [each.environment for each in readers] == ["staging"]
+    assert left_out_of(load_environment("dev", tmp_path), tmp_path) == ()
+
+
+def test_an_environment_that_trains_for_itself_consumes_nothing(tmp_path: Path) -> None:
+    assert [each.environment for each in consumers(tmp_path, {"dev": None, "prod": None})] == []
+
+
+def test_an_environment_that_is_promoted_to_is_nobodys_source(tmp_path: Path) -> None:
+    consumers(tmp_path, {"dev": None, "staging": "dev", "prod": "staging"})
+    assert consumers_of(load_environment("staging", tmp_path), tmp_path) == ()
+
+
+def test_a_circle_leads_to_nobody(tmp_path: Path) -> None:
+    assert consumers(tmp_path, {"dev": None, "staging": "prod", "prod": "staging"}) == []
+
+
+def test_a_file_that_is_wrong_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"environments/prod\.yaml"):
+        consumers(tmp_path, {"dev": None, "prod": "dev"}, prod="12")

@@ -1,11 +1,10 @@
-"""Sections of an environment file: refused.yaml has their mistakes, accepted.yaml what is right.
-
-What a section works out of its keys (gaps of schedules, subnets, bounds of gates) is tested next to
-this file.
+"""Sections of an environment: what is refused and accepted (sections.yaml), and what they work out
+of their keys: names, subnets, bounds of gates, waits.
 """
 
 from __future__ import annotations
 
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +15,20 @@ from cfnlint.schema import PROVIDER_SCHEMA_MANAGER, ResourceNotFoundError
 from shoal.settings import regions
 from shoal.settings.frameworks import Framework
 from shoal.settings.loading.consumers import is_placeholder_account
-from shoal.settings.loading.loader import load
-from shoal.settings.loading.rules import (
-    EXECUTION_ID_SUFFIX,
-    MAX_ENDPOINT_NAME,
-    problems_between,
-)
+from shoal.settings.loading.loader import load, load_environment
+from shoal.settings.loading.rules import EXECUTION_ID_SUFFIX, MAX_ENDPOINT_NAME, problems_between
 from shoal.settings.names import Names
 from shoal.settings.regions import az_id_prefixes, resource_types_not_in
+from shoal.settings.sections.evaluation import Direction, Gate, bounds
+from shoal.settings.sections.network import divide, usable
+from shoal.settings.sections.serving import Serving, timeout_s, waits_s
 from shoal.settings.settings import Environment
+from tests.repository import ROOT
 from tests.settings.environment_file import VALID, lines_with, write
 from tests.settings.releases import CONTENT
 from tests.tables import table
 
-REFUSED: list[dict[str, Any]] = table(__file__, "refused.yaml")
+CASES: dict[str, list[dict[str, Any]]] = table(__file__, "sections.yaml")
 LONG: list[dict[str, Any]] = [
     {
         "line": "must be words of letters and digits joined by - _ or .",
@@ -64,7 +63,7 @@ LONG: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("row", REFUSED + LONG, ids=lambda row: row["line"][:60])
+@pytest.mark.parametrize("row", CASES["refused"] + LONG, ids=lambda row: row["line"][:60])
 def test_a_mistake_is_one_line(tmp_path: Path, row: dict[str, Any]) -> None:
     (line,) = lines_with(tmp_path, {key: row[key] for key in row if key != "line"})
     assert row["line"] in line
@@ -73,7 +72,7 @@ def test_a_mistake_is_one_line(tmp_path: Path, row: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        *table(__file__, "accepted.yaml"),
+        *CASES["accepted"],
         {"endpoint": {"image_uri": "mine/server:1", "environment": {"A": "x" * 1024}}},
     ],
 )
@@ -185,3 +184,107 @@ def test_the_table_of_regions_is_what_cloudformation_publishes(resource_type: st
         region for region in sorted(az_id_prefixes()) if not _has(region, resource_type)
     ]
     assert resource_types_not_in("us-east-1") == ()
+
+
+@pytest.mark.parametrize(
+    ("traffic", "waits"),
+    [
+        ({"type": "all_at_once", "wait_s": 300}, 600),
+        ({"type": "canary", "wait_s": 300}, 900),
+        ({"type": "linear", "percent": 50, "wait_s": 300}, 900),
+        ({"type": "linear", "percent": 30, "wait_s": 300}, 1500),
+    ],
+)
+def test_a_deployment_may_take_all_its_waits_and_half_an_hour(
+    traffic: dict[str, Any], waits: int
+) -> None:
+    serving = Serving.model_validate({"traffic": traffic, "bake_s": 600})
+    assert (waits_s(serving), timeout_s(serving)) == (waits, waits + 1800)
+
+
+COMPARED = {"metric": "rmse", "not_worse_than": "approved"}
+LOWER = COMPARED | {"direction": "lower"}
+
+
+def test_each_side_of_a_gate_has_a_parameter_of_its_own() -> None:
+    gates = (
+        Gate(metric="f1_score", at_least=0.5),
+        Gate(metric="rmse", at_least=1, at_most=2, not_worse_than="approved"),
+    )
+    assert [bound.parameter for bound in bounds(gates)] == [
+        *("MinF1Score", "MinRmse", "MaxRmse", "RmseTolerance")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("gate", "metrics"),
+    [
+        (LOWER, {}),
+        (COMPARED, {"rmse": "lower"}),
+        (COMPARED, {"test:rmse": "lower", "train:loss": "higher"}),
+        (LOWER | {"by": 0.5}, {"test:rmse": "higher"}),
+    ],
+)
+def test_which_values_are_better_is_said_by_the_gate_or_its_metric(
+    tmp_path: Path, gate: dict[str, Any], metrics: dict[str, str]
+) -> None:
+    defined = {
+        name: {"regex": "x=([0-9.]+)", "direction": direction}
+        for name, direction in metrics.items()
+    }
+    changes = {"evaluation": {"gates": [gate]}, "training": {"metrics": defined}}
+    environment = load(write(tmp_path, yaml.safe_dump(VALID | changes)))
+    assert environment.compared_metrics == {"rmse": Direction.LOWER}
+
+
+@pytest.mark.parametrize(
+    ("cidr", "hosting"), [("10.20.0.0/16", 2), ("10.20.0.0/16", 3), ("172.16.16.0/20", 3)]
+)
+@pytest.mark.parametrize("addresses", [10, 10_000_000])
+def test_subnets_fit_into_the_vpc_without_overlap(cidr: str, hosting: int, addresses: int) -> None:
+    divided = divide(cidr, hosting=hosting, training_addresses=addresses)
+    subnets = [
+        IPv4Network(subnet) for subnet in (divided.training, *divided.hosting, divided.public)
+    ]
+    assert all(subnet.subnet_of(IPv4Network(cidr)) for subnet in subnets)
+    assert not any(a.overlaps(b) for a in subnets for b in subnets if a is not b)
+
+
+def test_training_gets_a_quarter() -> None:
+    divided = divide("10.20.0.0/16", hosting=2, training_addresses=100)
+    assert (divided.training, divided.hosting) == (
+        "10.20.0.0/18",
+        ("10.20.64.0/20", "10.20.80.0/20"),
+    )
+
+
+def test_training_that_needs_more_gets_a_half_that_overlaps_nothing_of_before() -> None:
+    small, large = (
+        divide("10.20.0.0/20", hosting=2, training_addresses=addresses)
+        for addresses in (1019, 1020)
+    )
+    assert (small.training, large.training) == ("10.20.0.0/22", "10.20.8.0/21")
+    assert large.hosting == small.hosting
+
+
+def test_aws_keeps_five_addresses_of_every_subnet() -> None:
+    assert usable("10.20.0.0/24") == 251
+
+
+NAMES = Names(load_environment("dev", ROOT))
+
+
+def test_everything_starts_with_project_and_environment() -> None:
+    assert (NAMES.pipeline, NAMES.stack("data"), NAMES.function("teardown")) == (
+        "shoal-mnist-dev",
+        "shoal-mnist-dev-data",
+        "shoal-mnist-dev-teardown",
+    )
+
+
+def test_buckets_carry_account_and_region_because_they_are_global() -> None:
+    assert NAMES.bucket("artifacts") == "shoal-mnist-dev-artifacts-111122223333-us-east-1"
+
+
+def test_the_pipelines_arn_is_lower_case_as_sagemaker_makes_it() -> None:
+    assert NAMES.pipeline_arn == "arn:aws:sagemaker:us-east-1:111122223333:pipeline/shoal-mnist-dev"

@@ -22,6 +22,7 @@ from shoal.settings.parsing.errors import ConfigError
 from shoal.settings.sections.scoring import Scoring
 from tests.settings.environment_file import copy_workloads
 from tests.settings.releases import CONTENT, RELEASE
+from tests.tables import rows
 
 NETWORK = {
     "cidr": "10.30.0.0/16",
@@ -172,22 +173,7 @@ def test_one_of_several_has_to_be_named(root: Path, workload: str | None, line: 
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        (
-            {"workloads": ["mnist"]},
-            "workloads = [mnist]: must be a mapping of the workloads' names",
-        ),
-        ({"workloads": {"mnist": 3}}, "workloads.mnist = 3: must be a mapping of keys to values"),
-        (
-            {"workloads": {"mnist": {"network": {}}}},
-            "workloads.mnist.network: there is no such key here; allowed: data, training,",
-        ),
-        ({"workloads": {"mnist": {"trainig": {}}}}, "workloads.mnist.trainig: there is no such"),
-        ({"workloads": {"barns": {}}}, "workloads.barns: there is no such workload; there are:"),
-        (
-            {"workloads": {"mnist": {"observability": {"log_retention_days": 7}}}},
-            "workloads.mnist.observability.log_retention_days: counts for what the workloads share",
-        ),
-        ({"workload": "mnist"}, "workload: is one workload's, and this file has several"),
+        *rows(__file__, "workloads.yaml", "several"),
         (
             {"release": CONTENT},
             "release: is no key here any more: environments/team.release.yaml has what is pinned",
@@ -196,44 +182,6 @@ def test_one_of_several_has_to_be_named(root: Path, workload: str | None, line: 
             {"workloads": {"mnist": {"release": CONTENT}}},
             "workloads.mnist.release: is no key here any more: environments/team.release.yaml",
         ),
-        (
-            {"workloads": {"mnist": {"training": {"instance_count": 0}}, "prices": {}}},
-            "workloads.mnist.training.instance_count = 0: must be at least 1",
-        ),
-        (
-            {"workloads": {"mnist": {"observability": 3}}},
-            "workloads.mnist.observability = 3: must be a mapping of keys to values",
-        ),
-        (
-            {"workloads": {"mnist": {"tags": {"aws:x": "1"}}}},
-            'workloads.mnist.tags.aws:x = "1": keys that begin with aws: are AWS\'s',
-        ),
-        (
-            {"workloads": {"mnist": {"tags": {"x": 1}}}},
-            "workloads.mnist.tags.x = 1: must be text (in quotes)",
-        ),
-        (
-            {
-                "required_tags": {"cost-center": ["1"]},
-                "workloads": {"mnist": {"tags": {"cost-center": "1"}}, "prices": {}},
-            },
-            "required_tags: demands cost-center, and tags has no such key",
-        ),
-        (
-            {
-                "tags": {"stage": "a"},
-                "required_tags": {"stage": ["a"]},
-                "workloads": {"mnist": {"tags": {"stage": "b"}}},
-            },
-            'workloads.mnist.tags.stage = "b": is not what required_tags allows: a',
-        ),
-        # of all workloads, told once
-        ({"training": {"instance_count": 0}}, "training.instance_count = 0: must be at least 1"),
-        (
-            {"workloads": {"prices": {"training": {"secrets": {"TOKEN": "team/token"}}}}},
-            "workloads.prices.training.secrets: are out of reach: the network that the workloads",
-        ),
-        ({"extends": "base.yaml"}, 'extends = "base.yaml": there is no such file to extend'),
     ],
 )
 def test_a_mistake_is_one_line_with_its_place(

@@ -1,4 +1,4 @@
-"""A workload's file: what it gives, and one line for each mistake in it."""
+"""A workload's file and its own smoke test: what they give, and one line for each mistake."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import yaml
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.loading.workload import folders_without_a_file, load_workload, workload_names
 from shoal.settings.parsing.errors import ConfigError
+from shoal.settings.sections.smoke_test import MAX_FUNCTION_BYTES, problems_of_function
 from shoal.settings.settings import Environment
 from tests.repository import CHECKOUT
 from tests.tables import table
@@ -93,7 +94,7 @@ def test_a_wrong_text_is_told_line_by_line(tmp_path: Path, text: str, line: str)
 
 
 @pytest.mark.parametrize(
-    "row", table(__file__, "workload_refused.yaml"), ids=lambda row: row["line"][:60]
+    "row", table(__file__, "workloads.yaml")["one"], ids=lambda row: row["line"][:60]
 )
 def test_a_mistake_is_one_line(tmp_path: Path, row: dict[str, Any]) -> None:
     changes = {key: row[key] for key in row if key != "line"}
@@ -208,6 +209,13 @@ def test_what_an_environment_says_counts_more(tmp_path: Path) -> None:
     assert (found.evaluation.entry_point, found.evaluation.image_uri) == ("own.py", "mine/own:1")
 
 
+def test_other_scripts_than_the_workloads_may_run_with_an_older_python(tmp_path: Path) -> None:
+    frameworks = {"pytorch": {"min_python": "3.10"}}
+    assert lines_of(tmp_path, yaml.safe_dump(VALID | {"frameworks": frameworks})) == []
+    settings = environment(tmp_path, workload="prices", training={"source_dir": "mine"})
+    assert settings.training.min_python is None
+
+
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
@@ -265,3 +273,52 @@ def test_a_file_without_a_workload_where_there_is_none_is_told_what_writes_one(
     assert "`shoal new NAME` writes one" in error.value.lines[0]
     with pytest.raises(ConfigError, match="the key is missing"):
         load_environment("dev", tmp_path, workload="prices")
+
+
+CHECK = "def check(ask):\n    return []\n"
+
+
+def lines_about(folder: Path, text: str | bytes) -> list[str]:
+    file = folder / "smoke.py"
+    file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return [each.line("workload.yaml") for each in problems_of_function(file, "smoke.py")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        CHECK,
+        f"from __future__ import annotations\nimport json, math\nimport boto3\n{CHECK}",
+        "import urllib.request\n\ndef check(send, /) -> list[str]:\n    return []\n",
+    ],
+)
+def test_standard_library_and_boto3_are_enough(tmp_path: Path, text: str) -> None:
+    assert lines_about(tmp_path, text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "mistake"),
+    [
+        ("def check(ask:\n", "is not Python: "),
+        (b"\x00", "Python: source code string cannot contain null bytes"),
+        (b"# \xff\n", "cannot be read as Python: 'utf-8' codec"),
+        (f"x = {'(' * 500}", "is not Python"),
+        ("", "has no function check; write `def check(ask):`, which returns a list"),
+        ("async def check(ask):\n    return []\n", "has no function check"),
+        ("def check():\n    return []\n", "does not take one argument"),
+        ("def check(ask, more):\n    return []\n", "does not take one argument"),
+        (f"import numpy as np\n{CHECK}", "imports numpy, which is not there; use Python's"),
+        (f"from .helper import x\n{CHECK}", "imports from its folder, which is not there"),
+        (f"import smoke_test\n{CHECK}", "imports smoke_test, which is not there"),
+        (f"{CHECK}#{'x' * MAX_FUNCTION_BYTES}", "are packed; shorten it"),
+    ],
+)
+def test_what_could_not_run_is_one_line(tmp_path: Path, text: str | bytes, mistake: str) -> None:
+    (line,) = lines_about(tmp_path, text)
+    assert line.startswith('workload.yaml: smoke_test.function = "smoke.py": ')
+    assert mistake in line
+
+
+def test_the_file_must_be_there(tmp_path: Path) -> None:
+    (problem,) = problems_of_function(tmp_path / "smoke.py", "smoke.py")
+    assert problem.message == "there is no such file"

@@ -1,5 +1,5 @@
 """Stages and their templates, synthesised once: dev (throw-away) and prod (protected), and the
-environments of templates.yaml. The gates are off; test_roles has them on.
+environments of templates.yaml. The gates are off; test_rules has them on.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from shoal.constructs import use_installed_node
 from shoal.launch import launch_of
 from shoal.settings.loading.loader import load, load_environment
 from shoal.settings.settings import Environment
-from tests.stacks.template_rows import ENVIRONMENTS
+from tests.stacks.reading import ENVIRONMENTS
 
 use_installed_node()
 
@@ -26,6 +26,34 @@ from stacks.platform import EnvironmentStage  # noqa: E402
 from tests.app import ShoalApp  # noqa: E402
 from tests.repository import ROOT  # noqa: E402
 from tests.settings.environment_file import write_settings  # noqa: E402
+from tests.settings.releases import CONTENT  # noqa: E402
+
+EVERYTHING: dict[str, Any] = {
+    "data": {"input_mode": "FSx"},
+    "evaluation": {
+        "gates": [
+            {"metric": "accuracy", "at_least": 0.9},
+            {"metric": "accuracy", "not_worse_than": "approved", "direction": "higher"},
+        ]
+    },
+    "delivery": {"repository": "acme/models"},
+    "file_system": {"deployment_type": "PERSISTENT_2", "throughput_mbps_per_tib": 250},
+    "mlflow": {"create": True},
+    "network": {
+        "training_az_id": "use1-az4",
+        "hosting_az_ids": ["use1-az1", "use1-az2"],
+        "nat": True,
+        "interface_endpoints": ["sts"],
+    },
+    "observability": {"monthly_budget_usd": 5, "alert_emails": ["ml@example.com"]},
+    "promoted_from": "dev",
+    "release": CONTENT,
+    "schedules": [{"name": "nightly", "expression": "cron(0 3 * * ? *)"}],
+    "scoring": {"schedules": [{"name": "scores", "expression": "cron(0 4 * * ? *)"}]},
+    "serving": {"autoscaling": {"min": 2, "max": 4, "invocations_per_instance": 600}},
+    "training": {"build_image": "pytorch-smddp"},
+}
+"""The sections of an environment with all that it may have."""
 
 
 def variant(folder: Path, name: str, **sections: Any) -> Environment:

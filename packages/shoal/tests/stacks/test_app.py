@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.matrix.valid import smddp_regions
 from tests.repository import CHECKOUT, ROOT
+from tests.stacks.test_combinations import smddp_regions
 
 SOURCES = (
     "app.py",
@@ -147,10 +147,6 @@ def test_every_template_passes_cfn_lint_in_every_region_of_smddp(assembly: Path)
         check=False,
     )
     assert (process.stdout + process.stderr, process.returncode) == ("", 0)
-
-
-def test_the_cli_runs_the_app_with_the_installed_python() -> None:
-    assert json.loads((ROOT / "cdk.json").read_text())["app"] == ".venv/bin/python app.py"
 
 
 @pytest.mark.nightly

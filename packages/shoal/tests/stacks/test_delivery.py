@@ -147,23 +147,15 @@ def test_who_deploys_and_who_looks_may_assume_these_roles_and_one_may_build_imag
     assert {action for each in allowed.values() for action in as_list(each["Action"])} == others
 
 
-def test_who_promotes_reads_only(template: Template) -> None:
+def test_who_promotes_reads_only_also_what_either_kind_of_scan_found(template: Template) -> None:
+    """ECR asks Inspector for the findings of an enhanced scan as who asks ECR for them."""
     allowed = statements(template, "shoal-mnist-dev-us-east-1-promote").values()
     actions = {action for each in allowed for action in as_list(each["Action"])}
     names = {action.partition(":")[2] for action in actions}
     others = {name for name in names if not name.startswith(("Describe", "List", "Get"))}
     assert others == {"BatchGetImage", "Decrypt"}
-
-
-def test_who_promotes_reads_what_either_kind_of_scan_found(template: Template) -> None:
-    """ECR asks Inspector for the findings of an enhanced scan as who asks ECR for them."""
-    allowed = statements(template, "shoal-mnist-dev-us-east-1-promote").values()
-    actions = {action for each in allowed for action in as_list(each["Action"])}
-    assert actions >= {
-        "ecr:DescribeImageScanFindings",
-        "inspector2:ListCoverage",
-        "inspector2:ListFindings",
-    }
+    scans = ("ecr:DescribeImageScanFindings", "inspector2:ListCoverage", "inspector2:ListFindings")
+    assert actions.issuperset(scans)
 
 
 def test_only_where_models_are_trained_is_there_a_role_that_promotes(template: Template) -> None:

@@ -21,6 +21,7 @@ from local_kit.control import Account, running, trust
 from shoal.constructs.images.image_build import BUILD_OPTION, index_login
 from shoal.launch.recipes import content_tag
 from shoal.settings.organisation import PackageIndex
+from tests.functions.invocation import session_of
 from tests.repository import ROOT
 from tests.stacks.conftest import TemplateOf
 from tests.stacks.reading import definition, only, statements
@@ -142,15 +143,7 @@ def _credentials_of_the_role(account: Account, image: Template) -> dict[str, str
     account.client("iam").put_role_policy(
         RoleName=ROLE, PolicyName="build", PolicyDocument=document
     )
-    credentials = account.client("sts").assume_role(RoleArn=role["Arn"], RoleSessionName="build")[
-        "Credentials"
-    ]
-    names = {
-        "AccessKeyId": "AWS_ACCESS_KEY_ID",
-        "SecretAccessKey": "AWS_SECRET_ACCESS_KEY",
-        "SessionToken": "AWS_SESSION_TOKEN",
-    }
-    return {variable: credentials[key] for key, variable in names.items()}
+    return session_of(account.client("sts"), role["Arn"])
 
 
 @pytest.fixture(scope="module")

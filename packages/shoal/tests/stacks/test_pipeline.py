@@ -7,7 +7,7 @@ from typing import Any
 
 import aws_cdk as cdk
 import pytest
-from aws_cdk.assertions import Match, Template
+from aws_cdk.assertions import Template
 from aws_cdk.cx_api import CloudFormationStackArtifact
 
 from shoal.constructs.app import Deployment
@@ -23,8 +23,7 @@ from stacks.platform import EnvironmentStage
 from tests.app import ShoalApp
 from tests.letters import ENVIRONMENT, add_letters
 from tests.repository import ROOT, link_checkout
-from tests.settings.releases import CONTENT
-from tests.stacks.conftest import MakeStage, StageOf, TemplateOf, variant
+from tests.stacks.conftest import EVERYTHING, MakeStage, StageOf, TemplateOf, variant
 from tests.stacks.reading import definition, named, properties, resources, statements
 
 BRANCH = (
@@ -194,11 +193,6 @@ def test_without_a_rare_schedule_nothing_looks(template_of: TemplateOf) -> None:
     assert "SeeSchedules" not in statements(template, f"{name}-us-east-1-sweep")
 
 
-def test_an_environment_without_schedules_has_no_function_that_starts(pipeline: Template) -> None:
-    start = {"FunctionName": Match.string_like_regexp(".*-start")}
-    assert not pipeline.find_resources("AWS::Lambda::Function", {"Properties": start})
-
-
 @pytest.mark.parametrize(
     ("declared", "channels"),
     [
@@ -318,15 +312,7 @@ def full(
     tmp_path_factory: pytest.TempPathFactory, make_stage: MakeStage
 ) -> tuple[Environment, EnvironmentStage]:
     """An environment with all optional stacks."""
-    environment = variant(
-        tmp_path_factory.mktemp("full"),
-        "full",
-        data={"input_mode": "FSx"},
-        file_system={},
-        training={"build_image": "pytorch-smddp"},
-        release=CONTENT,
-        serving={},
-    )
+    environment = variant(tmp_path_factory.mktemp("full"), "full", **EVERYTHING)
     return environment, make_stage(environment)
 
 

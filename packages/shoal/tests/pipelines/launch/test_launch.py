@@ -13,8 +13,8 @@ from shoal.launch.source_code import SourceCode
 from shoal.pipelines.validation.shapes import values_of
 from shoal.settings.hyperparameters import HyperparameterValue
 from shoal.settings.settings import Strategy, Training
+from tests.pipelines import inputs
 from tests.pipelines.inputs import definition_for, environment, golden, infrastructure
-from tests.pipelines.launch import shipped
 from tests.tables import rows, table
 
 REGISTRY = "763104351884.dkr.ecr.us-east-1.amazonaws.com"
@@ -28,7 +28,7 @@ SDK_CASES = rows(__file__, "launch.yaml", "sdk")
 
 
 def launch(**keys: Any) -> Launch:
-    return shipped.launch(**{"instance_count": 2, **keys})
+    return inputs.launch(**{"instance_count": 2, **keys})
 
 
 @pytest.mark.parametrize(("case", "keys"), SDK_CASES)
@@ -84,16 +84,6 @@ def test_every_launcher_of_several_ranks_is_told_how_many(strategy: str) -> None
     }
 
 
-def test_images_are_full_tags_of_the_regions_registry() -> None:
-    launched = launch()
-    images = (launched.image_uri, launched.evaluation_image_uri, launched.inference_image_uri)
-    assert images == (
-        f"{REGISTRY}/pytorch-training:2.3.0-gpu-py311-cu121-ubuntu20.04-sagemaker",
-        f"{REGISTRY}/pytorch-training:2.3.0-cpu-py311-ubuntu20.04-sagemaker",
-        f"{REGISTRY}/pytorch-inference:2.3.0-cpu-py311-ubuntu20.04-sagemaker",
-    )
-
-
 NEWER = {
     "image_uri": f"{REGISTRY}/pytorch:2.15.0-cu133-amzn2023-sagemaker",
     "framework_version": "2.15.0",
@@ -121,7 +111,7 @@ T212: dict[str, Any] = {**TENSORFLOW, "framework_version": "2.12.0"}
 
 @pytest.mark.parametrize(("code", "keys", "script"), rows(__file__, "launch.yaml", "scripts"))
 def test_a_fallback_has_a_script_of_its_own(code: str, keys: dict[str, Any], script: str) -> None:
-    swapped = shipped.launch(code, **T212, **keys)
+    swapped = inputs.launch(code, **T212, **keys)
     assert swapped.entry_point == script
     assert swapped.hyperparameters["sagemaker_program"] == f'"{script}"'
 
@@ -182,7 +172,7 @@ def test_the_pipelines_job_has_the_fallbacks_backend_too() -> None:
     ],
 )
 def test_what_goes_together_is_accepted(keys: dict[str, Any]) -> None:
-    assert shipped.launch("shipped_code", **keys).contract
+    assert inputs.launch("shipped_code", **keys).contract
 
 
 @pytest.mark.parametrize(("is_taken", "keys"), rows(__file__, "launch.yaml", "spaces"))
@@ -190,7 +180,7 @@ def test_a_value_with_spaces_is_refused_or_started_without_a_shell(
     is_taken: bool, keys: dict[str, Any]
 ) -> None:
     keys = {"instance_count": 2, **keys, "hyperparameters": {"fsdp": "full_shard auto_wrap"}}
-    lines = shipped.refusals(**keys)
+    lines = inputs.refusals(**keys)
     said = "use strategy torchrun or none of PyTorch 1.13.1 or later"
     assert [said in line for line in lines] == [True][is_taken:]
     switch = "sagemaker_toolkit_native_launcher_enabled"
@@ -243,7 +233,11 @@ def test_options_that_look_like_help_would_end_the_job_and_are_refused(options: 
 
 @pytest.mark.parametrize(
     ("options", "what", "instead"),
-    [tuple(row.values()) for row in table(__file__, "traps.yaml")],
+    [
+        (options, what, instead)
+        for instead, traps in table(__file__, "launch.yaml")["traps"].items()
+        for options, what in traps.items()
+    ],
 )
 def test_a_trap_is_named_with_what_to_write(options: str, what: str, instead: str) -> None:
     ((message, advice),) = mistakes_in(options, SMDDP)
@@ -293,7 +287,7 @@ def test_every_row_is_a_training_instance_type_of_sagemaker() -> None:
     assert set(fabric.efa_instance_types()) - set(values_of("TrainingInstanceType")) == set()
 
 
-@pytest.mark.parametrize(("instance_type", "addresses"), rows(__file__, "fabric.yaml", "addresses"))
+@pytest.mark.parametrize(("instance_type", "addresses"), rows(__file__, "launch.yaml", "addresses"))
 def test_a_node_takes_one_address_per_network_card(instance_type: str, addresses: int) -> None:
     assert fabric.addresses_per_node(instance_type) == addresses
 
@@ -302,19 +296,19 @@ def test_no_type_with_efa_takes_fewer_addresses_than_sagemaker_documents() -> No
     assert min(fabric.addresses_per_node(name) for name in fabric.efa_instance_types()) == 5
 
 
-@pytest.mark.parametrize(("instance_type", "expected"), rows(__file__, "fabric.yaml", "variables"))
+@pytest.mark.parametrize(("instance_type", "expected"), rows(__file__, "launch.yaml", "variables"))
 def test_efa_variables_are_set_on_types_with_efa_only(
     instance_type: str, expected: dict[str, str]
 ) -> None:
     assert fabric.variables(instance_type) == expected
 
 
-@pytest.mark.parametrize(("keys", "notices"), rows(__file__, "fabric.yaml", "notices"))
+@pytest.mark.parametrize(("keys", "notices"), rows(__file__, "launch.yaml", "efa_notices"))
 def test_what_contradicts_efa_is_told(keys: dict[str, Any], notices: list[str]) -> None:
     assert list(fabric.notices(Training(**keys))) == notices
 
 
-@pytest.mark.parametrize(("keys", "variables"), rows(__file__, "fabric.yaml", "environments"))
+@pytest.mark.parametrize(("keys", "variables"), rows(__file__, "launch.yaml", "environments"))
 def test_the_containers_environment(keys: dict[str, Any], variables: dict[str, str]) -> None:
     assert fabric.environment(Training(**keys)) == variables
 
@@ -346,7 +340,7 @@ def test_the_watch_looks_with_pytorch_where_there_may_be_efa(
     assert watch.proves_network(training, SourceCode()) is looks
 
 
-@pytest.mark.parametrize(("keys", "message"), rows(__file__, "fabric.yaml", "refused"))
+@pytest.mark.parametrize(("keys", "message"), rows(__file__, "launch.yaml", "efa_refused"))
 def test_efa_is_not_required_where_it_cannot_be(keys: dict[str, Any], message: str) -> None:
     (problem,) = fabric.problems(Training(require_efa=True, **keys), is_looked_at=True)
     assert problem.message.startswith(message)

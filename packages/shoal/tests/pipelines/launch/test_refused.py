@@ -17,12 +17,12 @@ from shoal.launch.resolve import choose
 from shoal.launch.source_code import SourceCode
 from shoal.settings.frameworks import CLASSICAL, Framework, strategies_of
 from shoal.settings.settings import Strategy, Training
-from tests.pipelines.launch.shipped import launch, refusals
+from tests.pipelines.inputs import launch, refusals
 from tests.repository import CHECKOUT
 from tests.tables import table
 
-REFUSED = table(__file__, "refused.yaml")
-ROWS = [(code, row["keys"], row["line"]) for code, rows in REFUSED.items() for row in rows]
+CASES = table(__file__, "refused.yaml")
+ROWS = [(code, row["keys"], row["line"]) for code, rows in CASES["refused"].items() for row in rows]
 TENSORFLOW: dict[str, Any] = {"framework": "tensorflow"}
 BY_MPIRUN: dict[str, Any] = {"collective": "allgather", "launcher": "mpirun"}
 DISTRIBUTED = [framework for framework in Framework if framework not in CLASSICAL]
@@ -184,7 +184,7 @@ def _offers(lines: list[str]) -> Iterator[dict[str, str]]:
         yield from ({kind: name} for name in names.split(" or "))
 
 
-GRID: dict[str, dict[str, tuple[Any, ...]]] = table(__file__, "grid.yaml")
+GRID: dict[str, dict[str, tuple[Any, ...]]] = CASES["grid"]
 
 
 @pytest.mark.parametrize("framework", DISTRIBUTED)
@@ -205,9 +205,7 @@ def test_every_offer_of_a_grid_is_accepted(framework: Framework) -> None:
 
 
 NOTICES = [
-    (code, row["keys"], row["notices"])
-    for code, rows in table(__file__, "notices.yaml").items()
-    for row in rows
+    (code, row["keys"], row["notices"]) for code, rows in CASES["told"].items() for row in rows
 ]
 LAST_DAY = datetime.date(2025, 4, 24)  # of PyTorch 2.3
 LATER = datetime.date(2026, 11, 20)
@@ -257,10 +255,7 @@ def test_images_without_patches_are_a_warning_with_what_is_patched(
     ("framework", "version", "last"),
     [
         ("pytorch", "2.3.0", LAST_DAY),
-        ("tensorflow", "2.9.2", datetime.date(2023, 5, 17)),
         ("tensorflow", "2.11.0", datetime.date(2023, 11, 18)),
-        ("tensorflow", "2.12.0", datetime.date(2024, 3, 23)),
-        ("pytorch", "1.13.1", datetime.date(2024, 10, 28)),
     ],
 )
 def test_images_are_patched_on_their_last_day(

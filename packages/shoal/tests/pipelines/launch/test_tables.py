@@ -22,7 +22,7 @@ from shoal.settings.parsing.shared_code import python_files
 from shoal.settings.regions import az_id_prefixes
 from shoal.settings.sections.serving import default_recipe
 from shoal.settings.settings import Environment, Strategy
-from tests.pipelines.launch.shipped import launch
+from tests.pipelines.inputs import launch
 from tests.repository import ROOT
 from tests.tables import rows
 
@@ -110,7 +110,7 @@ def test_pytorchs_images_have_a_repository_of_their_own_since_2_11() -> None:
 
 
 @pytest.mark.parametrize(
-    ("framework", "version", "min_python", "nearest"), rows(__file__, "tables.yaml", "nearest")
+    ("framework", "version", "min_python", "nearest"), rows(__file__, "launch.yaml", "nearest")
 )
 def test_the_nearest_images_are_of_the_minor_version_or_before_it_or_the_first(
     framework: str, version: str, min_python: str, nearest: str
@@ -177,7 +177,7 @@ def test_every_family_that_trains_has_either_nvme_disks_or_a_volume_of_any_size(
 
 @pytest.mark.parametrize(
     ("instance_type", "gpus", "other", "arm", "volume_key"),
-    rows(__file__, "tables.yaml", "instances"),
+    rows(__file__, "launch.yaml", "instances"),
 )
 def test_families_tell_what_an_instance_has(
     instance_type: str, gpus: bool, other: bool, arm: bool, volume_key: bool
@@ -258,7 +258,7 @@ def test_the_tag_changes_with_the_image_that_is_extended() -> None:
     assert content_tag(NAME, "eu-south-1", ROOT) != TAG
 
 
-@pytest.mark.parametrize(("keys", "recipe"), rows(__file__, "tables.yaml", "served_by"))
+@pytest.mark.parametrize(("keys", "recipe"), rows(__file__, "launch.yaml", "served_by"))
 def test_pytorch_is_served_by_a_patched_image_unless_the_file_says_otherwise(
     keys: dict[str, Any], recipe: str | None
 ) -> None:

@@ -1,4 +1,6 @@
-"""What of network, data, key and file system is more than a row of templates.yaml."""
+"""What all workloads share: network, data, key and file system, as far as it is no row of
+templates.yaml.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from shoal.settings.names import Names
 from shoal.settings.sections.file_system import DeploymentType, FileSystem
 from tests.repository import ROOT
 from tests.stacks.conftest import StageOf, TemplateOf
-from tests.stacks.reading import as_list, definition, only, properties, resources
+from tests.stacks.reading import as_list, definition, properties, resources
 
 
 def test_every_private_subnet_reaches_the_internet_through_the_nat_gateway_only(
@@ -58,13 +60,6 @@ def test_nobody_is_allowed_into_a_bucket_by_its_policy_but_the_log_service(data:
     for entry in allowed:
         assert entry["Principal"] == {"Service": "logging.s3.amazonaws.com"}
         assert entry["Condition"]["StringEquals"] == {"aws:SourceAccount": "111122223333"}
-
-
-def test_a_service_uses_the_key_for_this_account_or_its_log_groups_only(data: Template) -> None:
-    entries = only(data, "AWS::KMS::Key")["KeyPolicy"]["Statement"]
-    for entry in (each for each in entries if "Service" in each["Principal"]):
-        assert "111122223333" in str(entry["Condition"])
-        assert not {"kms:CreateGrant", "kms:*"} & {*as_list(entry["Action"])}
 
 
 def test_every_environment_but_dev_is_protected() -> None:
@@ -149,7 +144,9 @@ def test_the_key_itself_names_this_account_and_services_for_it_only_and_nobody_h
     policies: Policies,
 ) -> None:
     for statement in _statements(policies):
-        is_limited = "Condition" in statement and statement["Principal"].keys() <= {"Service"}
+        is_limited = statement["Principal"].keys() <= {"Service"} and "111122223333" in str(
+            statement["Condition"]
+        )
         is_for_fsx = statement["Sid"] == "FileSystemsThroughS3"
         assert statement["Principal"] == ACCOUNT_ROOT or is_limited or is_for_fsx
         assert not {"*", "kms:*"} & {*as_list(statement["Action"])}

@@ -1,5 +1,5 @@
-"""Every valid combination synthesises in one app, with cdk-nag, the CDK's validator and our own
-rules.
+"""Combinations of what an environment may have synthesise in one app, with cdk-nag, the CDK's
+validator and our own rules.
 
 The cases that use most pass cfn-lint in every region of smddp.
 """
@@ -11,7 +11,10 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cfnlint.api import lint
@@ -21,23 +24,94 @@ from cfnlint.runner import Runner
 from cfnlint.schema import PROVIDER_SCHEMA_MANAGER
 
 from shoal.constructs import use_installed_node
+from shoal.launch import tables
+from shoal.settings.loading.loader import load
 from shoal.settings.regions import az_id_prefixes, resource_types_not_in
-from tests.matrix.valid import CASES, environment, smddp_regions
+from shoal.settings.settings import Environment
 
 use_installed_node()
 
 from shoal.constructs.app import feature_flags  # noqa: E402 - starts Node.js
 from tests.app import ShoalApp  # noqa: E402
 from tests.repository import ROOT  # noqa: E402
+from tests.settings.environment_file import write_settings  # noqa: E402
+from tests.settings.releases import trained_by  # noqa: E402
+from tests.tables import table  # noqa: E402
 
 pytestmark = pytest.mark.nightly
-"""Each option is synthesised once in packages/shoal/tests/stacks; here are their combinations, and
-all regions."""
+"""The other tests of stacks synthesise each option once; here are combinations, and all regions."""
 LINTED = ("all", "vpc-fsx")
 """Between them they have every type of resource."""
 IGNORED = [
     "W3005"
 ]  # the CDK writes a DependsOn for everything below a construct, also where a reference says the same  # noqa: E501
+
+
+@cache
+def smddp_regions() -> tuple[str, ...]:
+    """Return the regions in which AWS's price list has the instance types of smddp.
+
+    Training jobs may be offered in fewer: the quota of the account decides. Source: cfn-lint's
+    instance types by region, which are made from AWS's price list. It has none for training jobs,
+    so those of SageMaker's clusters and endpoints count, and EC2's for a type that is in neither.
+    """
+    regions = {region for name in tables.smddp_instance_types() for region in _regions_of(name)}
+    return tuple(sorted(regions))
+
+
+def _regions_of(instance_type: str) -> set[str]:
+    clusters = _regions_in("aws_sagemaker_cluster", instance_type)
+    endpoints = _regions_in("aws_sagemaker_hosting", instance_type)
+    ec2 = _regions_in("aws_ec2_instance", instance_type.removeprefix("ml."))
+    return clusters | endpoints or ec2
+
+
+def _regions_in(name: str, instance_type: str) -> set[str]:
+    folder = Path(str(find_spec("cfnlint.data").submodule_search_locations[0]))  # type: ignore[union-attr, index]
+    path = folder / "schemas" / "extensions" / name / "instancetype_enum.json"
+    rows = json.loads(path.read_text(encoding="utf-8"))
+    return {
+        region
+        for region, row in rows.items()
+        if region in az_id_prefixes() and instance_type in row["enum"]
+    }
+
+
+CASES: dict[str, dict[str, Any]] = table(__file__, "combinations.yaml")
+
+
+def environment(name: str, folder: Path) -> Environment:
+    """Return the environment of a case, loaded from `folder` as a user's file is. Raises
+    ConfigError.
+    """
+    changes = dict(CASES[name])
+    region = changes.pop("region", smddp_regions()[list(CASES).index(name) % len(smddp_regions())])
+    network = dict(changes.pop("network", {}))
+    if "serving" in changes:
+        changes["release"] = trained_by(name, region)
+    written = {
+        "name": name,
+        "workload": "mnist",
+        "account": "111122223333",
+        "region": region,
+        "protect": False,
+        "network": zones(region, network),
+        **changes,
+        "evaluation": {"gates": [{"metric": "accuracy", "at_least": 0.98}]}
+        | changes.get("evaluation", {}),
+    }
+    return load(write_settings(folder, written, name))
+
+
+def zones(region: str, network: dict[str, Any]) -> dict[str, Any]:
+    """Return the section network with zones of the region.
+
+    `hosting` says how many; `shared` puts training into one of them.
+    """
+    prefix, hosting = az_id_prefixes()[region], network.pop("hosting", 2)
+    first = 1 if network.pop("shared", False) else 2
+    ids = [f"{prefix}-az{number}" for number in range(first, first + hosting)]
+    return {"training_az_id": f"{prefix}-az1", "hosting_az_ids": ids, **network}
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
-"""Whatever is sent to an endpoint: images, or one ValueError that says what is wrong with the
-request; nothing else.
+"""Whatever programs send is used or refused whole: definitions of pipelines, by the emulator, and
+requests to an endpoint, by one ValueError.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import io
 import json
 import subprocess
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,10 +18,139 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from local_kit.runtime import find_runtime
-from local_kit.values import ANYTHING, json_safe, spoilt
+from local_kit.values import ANYTHING, TEXT, json_safe, spoilt
+from local_kit.wire import Wire, require_refusal_or_success
+from local_kit.wire_fixture import wire
+from shoal.pipelines.checks.check import check
+from shoal.settings.loading.loader import load_environment
+from tests.repository import CHECKOUT, ROOT
 
-ROOT = Path(__file__).resolve().parents[4]
-SCRIPT = Path(__file__).with_name("scripts") / "judge_requests.py"
+__all__ = ["wire"]  # a fixture
+
+ROLE = "arn:aws:iam::123456789012:role/pipeline"
+
+
+def definition() -> dict[str, Any]:
+    environment = load_environment("dev", ROOT)
+    return check(environment).definition
+
+
+GOOD = definition()
+EXPRESSIONS = st.one_of(
+    ANYTHING,
+    st.builds(
+        lambda path: {"Get": path},
+        st.one_of(
+            TEXT,
+            st.sampled_from(
+                ["Steps.Train", "Parameters.Epochs", "Execution.X", "Steps.Evaluate.a[", "Steps."]
+            ),
+        ),
+    ),
+    st.builds(lambda value: {"Std:Join": value}, ANYTHING),
+    st.builds(lambda value: {"Std:JsonGet": value}, ANYTHING),
+)
+
+
+def deploy(wire: Wire, text: str) -> int:
+    """Call CreatePipeline, check that a refused definition leaves nothing, and return the HTTP
+    status.
+    """
+    request = {
+        "PipelineName": "spoilt",
+        "PipelineDefinition": text,
+        "RoleArn": ROLE,
+        "ClientRequestToken": "0" * 32,
+    }
+    answer = wire.sagemaker("CreatePipeline", request)
+    require_refusal_or_success(answer, text)
+    pipeline = wire.sagemaker("DescribePipeline", {"PipelineName": "spoilt"})
+    assert (pipeline.status == 200) == (answer.status == 200)
+    if answer.status == 200:
+        wire.sagemaker("DeletePipeline", {"PipelineName": "spoilt", "ClientRequestToken": "1" * 32})
+    return answer.status
+
+
+@given(document=spoilt(GOOD, EXPRESSIONS))
+def test_a_spoilt_definition_is_deployed_or_refused_whole(wire: Wire, document: Any) -> None:
+    deploy(wire, json.dumps(json_safe(document)))
+
+
+@given(text=st.one_of(st.text(max_size=200), ANYTHING.map(json_safe).map(json.dumps)))
+def test_what_is_no_definition_at_all_is_refused(wire: Wire, text: str) -> None:
+    assert deploy(wire, text.encode("utf-8", "replace").decode()) == 400
+
+
+CONDITION = {"Type": "Equals", "LeftValue": 1, "RightValue": 1}
+
+
+def branch(name: str, step: dict[str, Any]) -> dict[str, Any]:
+    """Return a condition with this step in its branch."""
+    arguments = {"Conditions": [CONDITION], "IfSteps": [step], "ElseSteps": []}
+    return {"Name": name, "Type": "Condition", "Arguments": arguments}
+
+
+def deploy_step(wire: Wire, step: dict[str, Any], *parameters: dict[str, str]) -> int:
+    document = {"Version": "2020-12-01", "Metadata": {}, "Parameters": parameters, "Steps": [step]}
+    return deploy(wire, json.dumps(document))
+
+
+def test_a_definition_that_is_nested_without_end_is_refused(wire: Wire) -> None:
+    assert deploy(wire, '{"Version":"2020-12-01","Steps":' + "[" * 5000 + "]" * 5000 + "}") == 400
+    inner: dict[str, Any] = {"Name": "Last", "Type": "Fail", "Arguments": {"ErrorMessage": "x"}}
+    for depth in range(150):
+        inner = branch(f"C{depth}", inner)
+    assert deploy_step(wire, inner) == 400
+
+
+@pytest.mark.parametrize("name", [{}, {"Name": None}, {"Name": ["Inner"]}])
+def test_a_step_of_a_branch_without_a_name_is_refused(wire: Wire, name: dict[str, Any]) -> None:
+    inner = {**name, "Type": "Fail", "Arguments": {"ErrorMessage": "x"}}
+    assert deploy_step(wire, branch("C", inner)) == 400
+
+
+def test_an_expression_in_the_place_of_a_steps_arguments_is_refused(wire: Wire) -> None:
+    step = {"Name": "Train", "Type": "Training", "Arguments": {"Get": "Parameters.Everything"}}
+    assert deploy_step(wire, step, {"Name": "Everything", "Type": "String"}) == 400
+
+
+@given(
+    parameters=st.lists(st.fixed_dictionaries({"Name": TEXT, "Value": TEXT}), max_size=3).map(
+        json_safe
+    )
+)
+def test_parameters_of_a_start_are_taken_or_refused(
+    wire: Wire, parameters: list[dict[str, str]]
+) -> None:
+    request = {
+        "PipelineName": "nobody-deployed-this",
+        "PipelineParameters": parameters,
+        "ClientRequestToken": "2" * 32,
+    }
+    require_refusal_or_success(wire.sagemaker("StartPipelineExecution", request), str(parameters))
+
+
+JUDGE = """
+import base64
+import json
+import sys
+
+sys.path.insert(0, sys.argv[1])
+import inference
+
+print("ready", flush=True)
+for line in sys.stdin:
+    request = json.loads(line)
+    try:
+        images = inference.input_fn(base64.b64decode(request["body"]), request["content_type"])
+        outcome = f"images {tuple(images.shape)} {images.dtype}"
+    except ValueError as refused:
+        outcome = f"ValueError: {' '.join(str(refused).split())}"
+    except Exception as broken:
+        outcome = f"{type(broken).__name__}: {broken}"
+    print(json.dumps(outcome), flush=True)
+"""
+"""Runs in an image's Python: a request per line on stdin, what input_fn made of it on stdout."""
 Judge = Callable[[bytes, str], str]
 IMAGE = [[0] * 28 for _ in range(28)]
 ODD: list[object] = [256, -1, 2**63, 10**400, True, None, "7", [], 1.0]
@@ -97,7 +225,7 @@ TYPES = st.sampled_from(
 def pytorch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
     """input_fn of the PyTorch model, in a process of its image's stand-in."""
     runtime = find_runtime()
-    command = runtime.alone(SCRIPT, ROOT / "training_code" / "mnist" / "pytorch")
+    command = runtime.alone("-c", JUDGE, CHECKOUT / "training_code" / "mnist" / "pytorch")
     process = subprocess.Popen(
         command, env=runtime.environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -128,7 +256,7 @@ PROMISES_TERABYTES = b"\x93NUMPY\x01\x00" + len(HEADER).to_bytes(2, "little") + 
 def tensorflow() -> Judge:
     """input_handler of the TensorFlow model, which needs no more than Python."""
     specification = importlib.util.spec_from_file_location(
-        "tensorflow_inference", ROOT / "training_code" / "mnist" / "tensorflow" / "inference.py"
+        "tensorflow_inference", CHECKOUT / "training_code" / "mnist" / "tensorflow" / "inference.py"
     )
     assert specification is not None
     assert specification.loader is not None
