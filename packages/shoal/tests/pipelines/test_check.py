@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from shoal.aws.metrics import MAX_MATCHED
-from shoal.pipelines.checks import capacity
+from shoal.pipelines.checks import demand
 from shoal.pipelines.checks.check import check
 from shoal.pipelines.checks.parsers import Added
 from shoal.pipelines.checks.schedules import notices as schedule_notices
@@ -210,12 +210,12 @@ def _environment(
     [(1, "10.20.0.0/22"), (15, "10.20.0.0/22"), (16, "10.20.8.0/21"), (63, "10.20.8.0/21")],
 )
 def test_the_subnet_grows_with_the_nodes(count: int, subnet: str) -> None:
-    assert capacity.subnets(_environment(count)).training == subnet
-    assert list(capacity.problems(_environment(count))) == []
+    assert demand.subnets(_environment(count)).training == subnet
+    assert list(demand.problems(_environment(count))) == []
 
 
 def test_one_node_too_many_is_refused_with_the_number_that_fits() -> None:
-    (problem,) = capacity.problems(_environment(64))
+    (problem,) = demand.problems(_environment(64))
     line = problem.line("environments/test.yaml")
     assert (
         "training.instance_count = 64: 64 nodes of ml.p5.48xlarge take 2048 addresses (32 each)"
@@ -227,28 +227,28 @@ def test_one_node_too_many_is_refused_with_the_number_that_fits() -> None:
 
 
 def test_the_vpc_that_it_names_is_large_enough() -> None:
-    assert list(capacity.problems(_environment(64, cidr="10.20.0.0/19"))) == []
+    assert list(demand.problems(_environment(64, cidr="10.20.0.0/19"))) == []
 
 
 def test_the_largest_job_that_can_be_asked_for_fits_into_the_default_vpc_twice() -> None:
     large = _environment(128, cidr="10.20.0.0/16")
-    assert capacity.subnets(large).training == "10.20.0.0/18"
-    assert capacity.addresses(large).comfortable < 16_379
+    assert demand.subnets(large).training == "10.20.0.0/18"
+    assert demand.addresses(large).comfortable < 16_379
 
 
 def test_the_type_that_takes_the_most_counts() -> None:
     environment = _environment(10, instance_type="ml.p4d.24xlarge")
     training = environment.training.model_copy(update={"other_instance_types": ("ml.p5.48xlarge",)})
-    assert capacity.addresses(environment.model_copy(update={"training": training})).job == 320
+    assert demand.addresses(environment.model_copy(update={"training": training})).job == 320
 
 
 def test_what_else_is_in_the_subnet_counts() -> None:
     environment = _environment(
         1, interface_endpoints=(InterfaceEndpoint.STS, InterfaceEndpoint.KMS)
     )
-    assert capacity.addresses(environment).others == 2 + 2
+    assert demand.addresses(environment).others == 2 + 2
     assert (
-        capacity.addresses(
+        demand.addresses(
             environment.model_copy(update={"file_system": FileSystem(storage_capacity_gib=2400)})
         ).others
         == 2 + 2 + 3
@@ -287,8 +287,8 @@ def test_a_type_that_an_execution_may_choose_runs_the_same_request() -> None:
 def test_the_type_with_the_most_nodes_needs_room_and_quota() -> None:
     listed = with_capacity((P4D, 1), (P4DE, 7))
     alone = with_capacity((P4DE, 7))
-    assert capacity.addresses(listed).job == capacity.addresses(alone).job
-    counts = {need.quota.name: need.count for need in capacity.needs(listed)}
+    assert demand.addresses(listed).job == demand.addresses(alone).job
+    counts = {need.quota.name: need.count for need in demand.needs(listed)}
     assert counts["Maximum number of instances per training job"] == 7
 
 

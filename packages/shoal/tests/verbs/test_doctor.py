@@ -14,7 +14,7 @@ import pytest
 
 from shoal.aws.target import Target
 from shoal.launch import launch_of
-from shoal.pipelines.checks.capacity import quotas
+from shoal.pipelines.checks.demand import quotas
 from shoal.settings.capacity import Capacity
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.sections.serving import Autoscaling, Serverless, Serving

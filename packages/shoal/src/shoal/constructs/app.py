@@ -19,7 +19,7 @@ import jsii
 from constructs import Construct
 
 from shoal.constructs.roles.acknowledge import RAW_FINDINGS
-from shoal.constructs.validation import Finding, findings
+from shoal.constructs.template_rules import Finding, findings
 from shoal.launch import Launch
 from shoal.pipelines.checks.check import check
 from shoal.settings.loading.consumers import Consumer, consumers_of, left_out_of, require_own_names

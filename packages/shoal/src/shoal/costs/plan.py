@@ -10,7 +10,7 @@ from pathlib import Path
 from shoal.costs import prices
 from shoal.costs.prices import Price
 from shoal.launch import tables
-from shoal.pipelines.checks import capacity
+from shoal.pipelines.checks import demand
 from shoal.pipelines.checks.check import check
 from shoal.pipelines.checks.needs import Place, Unknown, place_of, places
 from shoal.settings.names import SHARED_PARTS, Names
@@ -111,7 +111,7 @@ class Plan:
     """
     training_subnet: str | None
     """Its address range; None in an existing VPC."""
-    addresses: capacity.Addresses
+    addresses: demand.Addresses
     notes: Sequence[str]
     """What the numbers do not say, one sentence each."""
     room: Room | str = ""
@@ -158,9 +158,9 @@ def plan(environment: Environment, notices: Sequence[str] = (), root: Path | Non
         training=Bill((nodes,)),
         testing=Bill(testing),
         training_subnet=(
-            None if environment.network.existing else capacity.subnets(environment).training
+            None if environment.network.existing else demand.subnets(environment).training
         ),
-        addresses=capacity.addresses(environment),
+        addresses=demand.addresses(environment),
         notes=(*notices, *_notes(environment)),
         room=_room(environment, root) if root else "",
     )

@@ -15,7 +15,7 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from shoal.constructs.roles.actor_role import ActorRole
-from shoal.pipelines.checks import capacity
+from shoal.pipelines.checks import demand
 from shoal.settings.external_data import every_external_folder
 from shoal.settings.names import Names
 from shoal.settings.sections.network import InterfaceEndpoint
@@ -51,7 +51,7 @@ class PrivateNetwork(Construct):
             nat_gateways=0,
             restrict_default_security_group=False,
         )
-        ranges = capacity.subnets(names.environment)
+        ranges = demand.subnets(names.environment)
         self.training_subnet = self._private("Training", ranges.training, settings.training_az_id)
         self.hosting_subnets = [
             self._private(f"Hosting{number}", cidr, az_id)

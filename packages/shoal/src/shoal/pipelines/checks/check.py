@@ -14,7 +14,7 @@ from typing import Any
 from shoal.launch import Launch, fabric, launch_of, recipes, source_code, watch
 from shoal.launch.errors import DefinitionError, Risk
 from shoal.pipelines.checks import (
-    capacity,
+    demand,
     instances,
     needs,
     schedules,
@@ -112,7 +112,7 @@ def _before_launch(environment: Environment, root: Path | None) -> Iterator[Prob
         yield from links
         return
     yield from instances.problems(environment)
-    yield from capacity.problems(environment)
+    yield from demand.problems(environment)
     yield from watch.problems(training)
     yield from pin_problems(environment, root)
     yield from slow_expressions.problems(environment)
@@ -207,7 +207,7 @@ def _notices(environment: Environment, launch: Launch) -> Iterator[str]:
     yield from schedules.notices(environment)
     yield from _serving_notices(environment)
     yield from instances.notices(environment, launch)
-    yield from capacity.quota_notices(environment)
+    yield from demand.quota_notices(environment)
 
 
 def _serving_notices(environment: Environment) -> Iterator[str]:

@@ -16,7 +16,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from shoal.aws.target import Target, items
 from shoal.errors import UsageError
-from shoal.pipelines.checks.capacity import needs, quotas
+from shoal.pipelines.checks.demand import needs, quotas
 from shoal.settings.settings import Environment
 from shoal.verbs.doctor.findings import Finding, State, failed, ok
 

@@ -21,7 +21,7 @@ from shoal.aws.objects import EcrImage, has_files
 from shoal.aws.target import Target, items
 from shoal.errors import error_code, refusal
 from shoal.launch import Launch
-from shoal.pipelines.checks import capacity
+from shoal.pipelines.checks import demand
 from shoal.settings.external_data import ExternalFolder, external_folders
 from shoal.settings.loading.consumers import Consumer
 from shoal.settings.names import Names
@@ -75,7 +75,7 @@ class Needs:
 
     @classmethod
     def of(cls, environment: Environment, launch: Launch, built: tuple[Image, ...] = ()) -> Needs:
-        """Return what the launch contract and the capacity rules need for `environment`."""
+        """Return what the launch contract and the rules of demand need for `environment`."""
         endpoint = environment.endpoint
         images = {"evaluation": environment.evaluation.image_uri or launch.evaluation_image_uri}
         if endpoint:
@@ -83,7 +83,7 @@ class Needs:
         images = {"training": launch.image_uri, **images}
         images = {use: uri for use, uri in images.items() if use not in environment.built_images}
         addresses = Demand(
-            training=capacity.addresses(environment).min,
+            training=demand.addresses(environment).min,
             hosting=2 * endpoint.instance_count if endpoint else 0,
         )
         return cls({} if environment.pipeline else images, addresses, built)

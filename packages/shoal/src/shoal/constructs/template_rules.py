@@ -5,12 +5,11 @@ and cdk-nag accept.
   everywhere. EFA's traffic needs both directions, and the CDK drops the egress rule where all
   outbound traffic is allowed (SageMaker developer guide, "Give training jobs access to resources in
   your VPC"; github.com/aws/aws-ofi-nccl, issue 663).
-- FSx for Lustre: combinations that Amazon FSx refuses after minutes (Amazon FSx API reference,
-  CreateFileSystem, CreateFileSystemLustreConfiguration and CreateDataRepositoryAssociation).
-- Schedule expressions, which CloudFormation checks only when it creates them.
 - Roles: a service may assume one only on behalf of an account, and a role is passed by its name to
   one service.
-- SageMaker pipelines: their names, and whether the network of their training jobs carries EFA.
+- SageMaker pipelines: whether the network of their training jobs carries EFA.
+
+What environment files say of file systems, schedules and names is checked when they are read.
 """
 
 from __future__ import annotations
@@ -22,10 +21,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from shoal.constructs.data.lustre_file_system import LUSTRE_VERSION
-from shoal.settings.parsing.schedule_expressions import mistakes_in
-from shoal.settings.sections.file_system import SMALLEST_GIB, STEP_GIB, THROUGHPUTS
 
 Template = Mapping[str, Any]
 
@@ -136,62 +131,6 @@ def _ports_text(ports: Ports) -> str:
     return f"{ports[0]} {json.dumps(ports[1])} to {json.dumps(ports[2])}"
 
 
-COMBINATION = "SHOAL-FileSystemCombination"
-NO_DELETIONS = "SHOAL-FileSystemDeletions"
-
-
-def check_file_systems(template: Template) -> Iterator[Finding]:
-    """Yield every broken rule of the template's file systems and their associations."""
-    for logical_id, properties in resources(template, "AWS::FSx::FileSystem"):
-        yield from (Finding(COMBINATION, logical_id, text) for text in _mistakes(properties))
-    for logical_id, properties in resources(template, "AWS::FSx::DataRepositoryAssociation"):
-        events = properties.get("S3", {}).get("AutoExportPolicy", {}).get("Events", [])
-        if "DELETED" in events:
-            yield Finding(
-                NO_DELETIONS,
-                logical_id,
-                "carries deletions to the bucket, where the data of record is; export NEW and"
-                " CHANGED only",
-            )
-
-
-def _mistakes(properties: Mapping[str, Any]) -> Iterator[str]:
-    lustre = properties.get("LustreConfiguration", {})
-    kind, throughput = lustre.get("DeploymentType"), lustre.get("PerUnitStorageThroughput")
-    capacity, version = properties.get("StorageCapacity"), properties.get("FileSystemTypeVersion")
-    if kind not in ("SCRATCH_2", "PERSISTENT_2"):
-        yield f"DeploymentType is {kind}; use SCRATCH_2 or PERSISTENT_2"
-    if not isinstance(capacity, int) or (capacity != SMALLEST_GIB and capacity % STEP_GIB):
-        yield f"StorageCapacity is {capacity}; use {SMALLEST_GIB} or a multiple of {STEP_GIB}"
-    if kind == "SCRATCH_2" and throughput is not None:
-        yield f"PerUnitStorageThroughput is {throughput}; SCRATCH_2 takes none"
-    if kind == "PERSISTENT_2" and throughput not in THROUGHPUTS:
-        some = ", ".join(map(str, THROUGHPUTS))
-        yield f"PerUnitStorageThroughput is {throughput}; PERSISTENT_2 needs one of {some}"
-    if version != LUSTRE_VERSION:
-        yield (
-            f"FileSystemTypeVersion is {version}; the default cannot have associations, use"
-            f" {LUSTRE_VERSION}"
-        )
-    if len(properties.get("SubnetIds", [])) != 1:
-        yield "SubnetIds must be exactly one subnet, in the training nodes' availability zone"
-
-
-EXPRESSION = "SHOAL-ScheduleExpression"
-_SCHEDULED = {"AWS::Events::Rule": False, "AWS::Scheduler::Schedule": True}
-"""Type -> whether it takes at(...)."""
-
-
-def check_schedules(template: Template) -> Iterator[Finding]:
-    """Yield every invalid schedule expression of the template."""
-    for resource_type, takes_at in _SCHEDULED.items():
-        for logical_id, properties in resources(template, resource_type):
-            expression = properties.get("ScheduleExpression")
-            if isinstance(expression, str):
-                for mistake in mistakes_in(expression, takes_at=takes_at):
-                    yield Finding(EXPRESSION, logical_id, f"{expression}: {mistake}")
-
-
 TRUST = "SHOAL-RoleTrust"
 PASS = "SHOAL-PassRole"  # noqa: S105 - the name of a rule
 _ACCOUNT_KEY = "aws:SourceAccount"
@@ -241,28 +180,12 @@ def _pass_mistakes(statement: Mapping[str, Any]) -> Iterator[str]:
         yield "passes roles to any service; add a condition on iam:PassedToService"
 
 
-PIPELINE_NAME = "SHOAL-PipelineName"
 TRAINING_NETWORK = "SHOAL-TrainingNetwork"
-# SageMaker lower-cases pipeline ARNs: a name in mixed case never matches in IAM and EventBridge.
-# botocore, sagemaker PipelineName.
-_PIPELINE = re.compile(r"[a-z0-9](-*[a-z0-9]){0,255}")
 _NOT_ALL_TRAFFIC = (
     "no security group of its jobs allows itself all traffic both ways, which EFA needs"
 )
 _TRAINS = re.compile(r"\bType\W+(Training|Tuning)\b")
 _GROUP_ID = re.compile(r"\bsg-[0-9a-f]{8,17}\b")
-
-
-def check_pipelines(template: Template) -> Iterator[Finding]:
-    """Yield names of pipelines that would not match their own ARN."""
-    for logical_id, properties in resources(template, "AWS::SageMaker::Pipeline"):
-        name = properties.get("PipelineName", "")
-        if not isinstance(name, str) or not _PIPELINE.fullmatch(name):
-            yield Finding(
-                PIPELINE_NAME,
-                logical_id,
-                f"{name}: use lower-case letters, digits and single hyphens, at most 256",
-            )
 
 
 def check_network(templates: Mapping[str, Template]) -> Iterator[tuple[str, Finding]]:
@@ -335,8 +258,5 @@ def findings(templates: Mapping[str, Template]) -> Iterator[tuple[str, Finding]]
 
 _RULES: tuple[Rule, ...] = (
     check_security_groups,
-    check_file_systems,
-    check_schedules,
     check_roles,
-    check_pipelines,
 )
