@@ -1,19 +1,24 @@
 """Requests whose answers by AWS are known.
 
-Each row names where the answer is known from: an answer of AWS that LocalStack recorded
+A row names where its answer is known from: an answer of AWS that LocalStack recorded
 (tests/aws/services/**/*.snapshot.json of its repository, by the test's name), or a page of AWS's
-documentation.
+documentation. Recordings of `shoal prove` are replayed: what was asked before anything was made is
+answered here with the same status, the same error code and the same form.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore import xform_name
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from local_kit.control import Account, unique, zipped
+from local_kit.control import Account, running, unique, zipped
 
 SOURCE = "def handler(event, context):\n    return event\n"
 QUEUE = "arn:aws:sqs:us-east-1:111122223333:nothing"
@@ -188,3 +193,109 @@ def test_a_mapping_needs_a_queue_a_window_and_a_role_and_there_is_one(account: A
     client.create_event_source_mapping(**mapping, Enabled=False)
     with pytest.raises(client.exceptions.ResourceConflictException):
         client.create_event_source_mapping(**mapping)
+
+
+FOLDER = Path(__file__).with_name("recorded")
+BEFORE = {"account", "doctor"}
+"""Lines of a proof that find an empty account."""
+
+
+def records() -> Iterator[Any]:
+    for file in sorted(FOLDER.glob("*.jsonl")):
+        for number, text in enumerate(file.read_text().splitlines(), 1):
+            record = json.loads(text)
+            if record["line"] in BEFORE and "REDACTED" not in json.dumps(record["params"]):
+                what = f"{file.stem}:{number} {record['service']} {record['operation']}"
+                yield pytest.param(record, id=what)
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
+    with running(tmp_path_factory.mktemp("emulator")) as account:
+        yield account
+
+
+def form(value: Any) -> Any:
+    """Return the keys and the kinds of what is in an answer, of a list those of its first item."""
+    if isinstance(value, dict):
+        return {key: form(each) for key, each in value.items()}
+    return [form(each) for each in value[:1]] if isinstance(value, list) else None
+
+
+@pytest.mark.parametrize("record", [*records()])
+def test_an_empty_account_is_told_what_aws_told(empty: Account, record: dict[str, Any]) -> None:
+    call = getattr(empty.client(record["service"]), xform_name(record["operation"]))
+    try:
+        answer = call(**record["params"])
+    except ClientError as error:
+        answer = error.response
+    status = answer.pop("ResponseMetadata")["HTTPStatusCode"]
+    code = answer.get("Error", {}).get("Code")
+    assert (status, code) == (record["status"], record["error"])
+    for each in ("Owner", "UserId"):  # a recording has none
+        answer.pop(each, None)
+    assert code or form(answer) == form(record["answer"])
+
+
+AWS, REPOSITORY, TAG = "763104351884", "pytorch-inference", "2.3.0-cpu-py311-ubuntu20.04-sagemaker"
+CONTAINER = {
+    "Image": f"{AWS}.dkr.ecr.us-east-1.amazonaws.com/{REPOSITORY}:{TAG}",
+    "ModelDataUrl": "s3://bucket/model.tar.gz",
+}
+
+
+def images(account: Account, **image: str) -> list[dict[str, Any]]:
+    answer = account.client("ecr").batch_get_image(
+        registryId=AWS, repositoryName=REPOSITORY, imageIds=[image]
+    )
+    return [entry["imageId"] for entry in answer["images"]]
+
+
+def test_an_image_that_a_runtime_stands_for_has_a_digest_by_which_it_is_found_again(
+    account: Account,
+) -> None:
+    (image_id,) = images(account, imageTag=TAG)
+    assert (image_id["imageTag"], len(image_id["imageDigest"])) == (TAG, len("sha256:") + 64)
+    by_digest = {"imageDigest": image_id["imageDigest"]}
+    assert images(account, **by_digest) == [by_digest]
+
+
+def test_another_digest_is_not_found(account: Account) -> None:
+    assert images(account, imageDigest=f"sha256:{'0' * 64}") == []
+
+
+def test_a_repository_of_the_account_that_is_not_there_is_refused_as_ecr_does(
+    account: Account,
+) -> None:
+    with pytest.raises(ClientError, match="RepositoryNotFoundException"):
+        account.client("ecr").batch_get_image(repositoryName="none", imageIds=[{"imageTag": "1"}])
+
+
+def test_the_registry_notes_who_made_a_version_and_who_changed_it(account: Account) -> None:
+    sagemaker, group = account.client("sagemaker"), unique("group")
+    sagemaker.create_model_package_group(ModelPackageGroupName=group)
+    formats = {"SupportedContentTypes": ["text/csv"], "SupportedResponseMIMETypes": ["text/csv"]}
+    package = sagemaker.create_model_package(
+        ModelPackageGroupName=group, InferenceSpecification={"Containers": [CONTAINER], **formats}
+    )
+    arn, root = package["ModelPackageArn"], "arn:aws:iam::111122223333:root"
+    approver = account.role({"AWS": root})
+    account.as_role("sagemaker", approver).update_model_package(
+        ModelPackageArn=arn, ModelApprovalStatus="Approved"
+    )
+    version = sagemaker.describe_model_package(ModelPackageName=arn)
+    assert version["CreatedBy"]["IamIdentity"]["Arn"] == root
+    session = f":assumed-role/{approver.rpartition('/')[2]}/tests"
+    assert version["LastModifiedBy"]["IamIdentity"]["Arn"].endswith(session)
+
+
+def test_an_operation_that_moto_takes_for_another_is_refused_and_changes_nothing(
+    account: Account,
+) -> None:
+    s3, bucket = account.client("s3"), unique("kept")
+    s3.create_bucket(Bucket=bucket)
+    with pytest.raises(ClientError, match="does not emulate s3 DeleteBucketMetricsConfiguration"):
+        s3.delete_bucket_metrics_configuration(Bucket=bucket, Id="metrics")
+    with pytest.raises(ClientError, match="does not emulate s3 RenameObject"):
+        s3.rename_object(Bucket=bucket, Key="new", RenameSource="old")
+    assert s3.list_objects_v2(Bucket=bucket)["KeyCount"] == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import gzip
-import http.client
 import json
 import socket
 import zlib
@@ -17,7 +16,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from local_kit.control import Account
+from local_kit.control import Account, send
 from shoal_local import loopback
 from shoal_local.control.http.loopback_guard import DEFAULT_MAX_BYTES, MAX_BYTES, check_size
 from shoal_local.control.http.request_handler import RequestHandler
@@ -49,19 +48,6 @@ def ask(
     signed = account.signed("POST", "/", "sts", body.encode(), address)
     form = {"Content-Type": "application/x-www-form-urlencoded", "Content-Length": str(len(body))}
     return send(account, "POST", "/", {**address, **form, **signed, **headers}, body.encode())
-
-
-def send(
-    account: Account, method: str, path: str, headers: dict[str, str], body: Any = None, **more: Any
-) -> tuple[int, str]:
-    """Send a request as it is; return status and text."""
-    connection = http.client.HTTPConnection("localhost", port_of(account), timeout=60)
-    try:
-        connection.request(method, path, body, headers, **more)
-        response = connection.getresponse()
-        return response.status, response.read().decode()
-    finally:
-        connection.close()
 
 
 def connect(port: int) -> socket.socket:

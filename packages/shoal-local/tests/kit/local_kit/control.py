@@ -4,6 +4,7 @@ queues and stacks in it.
 
 from __future__ import annotations
 
+import http.client
 import io
 import itertools
 import json
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from botocore.exceptions import ClientError
@@ -220,6 +222,25 @@ class Account(LocalAccount):
         """Return the emulator's record of the requests for an operation."""
         lines = (self.state_dir / "requests.jsonl").read_text().splitlines()
         return [entry for entry in map(json.loads, lines) if entry["operation"] == operation]
+
+
+def send(
+    account: LocalAccount,
+    method: str,
+    path: str,
+    headers: dict[str, str],
+    body: Any = None,
+    **more: Any,
+) -> tuple[int, str]:
+    """Send a request as it is; return status and text."""
+    port = urlsplit(account.endpoint).port
+    connection = http.client.HTTPConnection("localhost", port, timeout=60)
+    try:
+        connection.request(method, path, body, headers, **more)
+        response = connection.getresponse()
+        return response.status, response.read().decode()
+    finally:
+        connection.close()
 
 
 def template(resources: Mapping[str, Any], **sections: Any) -> str:

@@ -1,5 +1,5 @@
-"""EventBridge Scheduler: its API, and schedules that call their targets with their role when they
-are due.
+"""What tells somebody: schedules that call their targets with their role when they are due, alarms
+on what programs publish, topics and their queues.
 """
 
 from __future__ import annotations
@@ -141,3 +141,131 @@ def test_schedules_are_listed_by_group_and_go_with_it(account: Account) -> None:
     ]
     scheduler.delete_schedule_group(Name=group)
     assert name not in {entry["Name"] for entry in scheduler.list_schedules()["Schedules"]}
+
+
+PERIOD_S = 36_000
+"""Ten minutes of the account's clock, which is sixty times as fast."""
+
+
+def alarm(account: Account, metric: str, **changes: Any) -> str:
+    """Create an alarm for values of at least 1 in the last period, and return its name."""
+    name = unique("alarm")
+    settings = {
+        "Namespace": "mine",
+        "MetricName": metric,
+        "Dimensions": [{"Name": "Of", "Value": "me"}],
+        "Statistic": "Maximum",
+        "Period": PERIOD_S,
+        "EvaluationPeriods": 1,
+        "Threshold": 1,
+        "ComparisonOperator": "GreaterThanOrEqualToThreshold",
+        "TreatMissingData": "breaching",
+    }
+    account.client("cloudwatch").put_metric_alarm(AlarmName=name, **settings | changes)
+    return name
+
+
+def state(account: Account, name: str) -> str:
+    (alarm,) = account.client("cloudwatch").describe_alarms(AlarmNames=[name])["MetricAlarms"]
+    return str(alarm["StateValue"])
+
+
+def publish(account: Account, metric: str, value: float, of: str = "me", **options: Any) -> None:
+    dimensions = [{"Name": "Of", "Value": of}]
+    datum = {"MetricName": metric, "Value": value, "Dimensions": dimensions, **options}
+    account.client("cloudwatch").put_metric_data(Namespace="mine", MetricData=[datum])
+
+
+@pytest.mark.parametrize(
+    ("treatment", "expected"),
+    [("breaching", "ALARM"), ("notBreaching", "OK"), ("missing", "INSUFFICIENT_DATA")],
+)
+def test_without_a_value_the_state_is_as_the_alarm_says(
+    account: Account, treatment: str, expected: str
+) -> None:
+    assert state(account, alarm(account, unique("metric"), TreatMissingData=treatment)) == expected
+
+
+def test_an_alarms_state_follows_what_is_published(account: Account) -> None:
+    metric = unique("metric")
+    name = alarm(account, metric)
+    publish(account, metric, 1, of="another")
+    publish(account, metric, 0)
+    before = state(account, name)
+    publish(account, metric, 1)
+    assert (before, state(account, name)) == ("OK", "ALARM")
+
+
+def test_a_value_of_an_earlier_time_hides_no_other(account: Account) -> None:
+    metric = unique("metric")
+    name = alarm(account, metric)
+    publish(account, metric, 0)
+    publish(account, metric, 1, Timestamp="2020-01-01T00:00:00Z")
+    assert state(account, name) == "OK"
+
+
+def test_metric_math_is_not_evaluated(account: Account) -> None:
+    name, cloudwatch = unique("alarm"), account.client("cloudwatch")
+    query = {"Id": "a", "Expression": "1 > 0", "ReturnData": True}
+    cloudwatch.put_metric_alarm(
+        AlarmName=name,
+        Metrics=[query],
+        EvaluationPeriods=1,
+        Threshold=1,
+        ComparisonOperator="LessThanThreshold",
+    )
+    (alarm,) = cloudwatch.describe_alarms(AlarmNames=[name])["MetricAlarms"]
+    assert alarm["StateValue"] == "INSUFFICIENT_DATA"
+    assert alarm["StateReason"].endswith("cannot evaluate this alarm: it is on metric math")
+
+
+def test_alarms_on_aws_s_other_services_keep_what_was_set(account: Account) -> None:
+    name = alarm(account, "ApproximateNumberOfMessagesVisible", Namespace="AWS/SQS")
+    ok = {"StateValue": "OK", "StateReason": "looked at"}
+    account.client("cloudwatch").set_alarm_state(AlarmName=name, **ok)
+    assert state(account, name) == "OK"
+
+
+SNS = {"Service": "sns.amazonaws.com"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "received"),
+    [
+        (None, 0),
+        ({"Principal": SNS}, 1),
+        ({"Principal": {"Service": "events.amazonaws.com"}}, 0),
+        ({"Principal": SNS, "Condition": {"ArnEquals": {"aws:SourceArn": "TOPIC"}}}, 1),
+        ({"Principal": SNS, "Condition": {"ArnEquals": {"aws:SourceArn": "other"}}}, 0),
+    ],
+)
+def test_a_message_reaches_a_queue_whose_policy_lets_the_topic_send(
+    account: Account, changes: dict[str, Any] | None, received: int
+) -> None:
+    """SNS developer guide, "Subscribing an Amazon SQS queue to an Amazon SNS topic" (read)."""
+    sns, sqs = account.client("sns"), account.client("sqs")
+    topic = sns.create_topic(Name=unique("topic"))["TopicArn"]
+    url, arn = account.queue()
+    if changes is not None:
+        policy = json.dumps(allow("sqs:SendMessage", arn, **changes)).replace("TOPIC", topic)
+        sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": policy})
+    sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
+    sns.publish(TopicArn=topic, Message="m")
+    assert len(sqs.receive_message(QueueUrl=url).get("Messages", [])) == received
+
+
+@pytest.mark.parametrize("raw", [True, False, None])
+def test_a_subscription_of_a_stack_says_whether_the_message_comes_alone(
+    account: Account, raw: bool | None
+) -> None:
+    sns, sqs = account.client("sns"), account.client("sqs")
+    topic = sns.create_topic(Name=unique("topic"))["TopicArn"]
+    url, arn = account.queue()
+    policy = json.dumps(allow("sqs:SendMessage", arn, Principal=SNS))
+    sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": policy})
+    properties = {"TopicArn": topic, "Protocol": "sqs", "Endpoint": arn}
+    chosen = {} if raw is None else {"RawMessageDelivery": raw}
+    account.stack({"One": {"Type": "AWS::SNS::Subscription", "Properties": properties | chosen}})
+    sns.publish(TopicArn=topic, Message="m")
+    (message,) = sqs.receive_message(QueueUrl=url)["Messages"]
+    assert (message["Body"] == "m") is bool(raw)

@@ -1,11 +1,14 @@
-"""The real `cdk` CLI against the endpoint: bootstrap, deploy, diff, deploy a change, destroy.
+"""The real `cdk` and `aws` command lines against the endpoint.
 
-Nothing is left.
+`cdk` bootstraps, deploys, compares, deploys a change and destroys: nothing is left. `aws` is that
+of PyPI and knows nothing but the endpoint. `aws sqs` is left out: version 1 of the CLI ignores
+AWS_ENDPOINT_URL for SQS and needs --endpoint-url.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import json
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -15,11 +18,9 @@ from typing import Any
 import jmespath
 import pytest
 
-from local_kit.control import ROOT, Account, running
+from local_kit.control import ROOT, Account, running, unique
 
-pytestmark = pytest.mark.nightly
-
-APP = Path(__file__).parent / "cdk_app" / "app.py"
+APP = Path(__file__).with_name("cdk_app.py")
 CDK = ROOT / "node_modules" / "aws-cdk" / "bin" / "cdk"
 STACKS = ("checked-network", "checked-data", "checked-compute")
 
@@ -116,6 +117,7 @@ class Cdk:
         return next(action for action in actions if action.startswith("s3:"))
 
 
+@pytest.mark.nightly
 def test_stacks_are_deployed_compared_changed_and_destroyed(tmp_path: Path) -> None:
     with running(tmp_path / "state") as account:
         cdk = Cdk(account, str(tmp_path / "cdk.out"))
@@ -140,3 +142,74 @@ def test_stacks_are_deployed_compared_changed_and_destroyed(tmp_path: Path) -> N
 def expected(variant: str) -> dict[str, Any]:
     """Return what a variant's code and environment, definition and policy say."""
     return {"answer": f"{variant} {variant}", "definition": True, "action": f"s3:{variant}"}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("options", [(), ("--enforce-iam",)])
+def test_a_stack_with_them_is_deployed_and_destroyed(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    with running(tmp_path / "state", *options) as account:
+        cdk = Cdk(account, str(tmp_path / "cdk.out"))
+        environment = {**account.environment(), "CDK_OUTDIR": cdk.assembly, "JSII_NODE": node()}
+        program = [sys.executable, str(APP), "custom"]
+        subprocess.run(program, env=environment, check=True, timeout=120)
+        cdk("bootstrap", "aws://111122223333/us-east-1")
+        before = contents(account)
+        cdk("deploy", "--method=direct", "--require-approval", "never", "custom")
+        outputs = account.settled("custom")["Outputs"]
+        values = {each["OutputKey"]: each["OutputValue"] for each in outputs}
+        s3, iam, logs = (account.client(name) for name in ("s3", "iam", "logs"))
+        written = s3.get_object(Bucket=values["Bucket"], Key="of/the/sdk.txt")
+        assert written["Body"].read() == b"written"
+        (provider,) = iam.list_open_id_connect_providers()["OpenIDConnectProviderList"]
+        assert provider["Arn"].endswith("oidc-provider/issuer.invalid")
+        groups = logs.describe_log_groups(logGroupNamePrefix="/of/a/function")["logGroups"]
+        assert [each["retentionInDays"] for each in groups] == [7]
+        assert account.invoke(values["FunctionName"], 7)["payload"] == {"got": 7}
+        for _ in range(2):
+            s3.put_object(Bucket=values["Bucket"], Key="more", Body=b"")
+        cdk("destroy", "--force", "custom")
+        assert contents(account) == before
+        assert iam.list_open_id_connect_providers()["OpenIDConnectProviderList"] == []
+
+
+AWS = Path(sys.executable).with_name("aws")
+
+
+def aws(account: Account, typed: str, *more: str) -> Any:
+    """Return the CLI's answer, parsed where it is JSON."""
+    command = [sys.executable, str(AWS), *typed.split(), *more]
+    process = subprocess.run(
+        command, env=account.environment(), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout) if process.stdout.startswith("{") else process.stdout
+
+
+def test_sts_tells_who_it_is(account: Account) -> None:
+    assert aws(account, "sts get-caller-identity")["Account"] == "111122223333"
+
+
+def test_a_file_copied_to_s3_and_back_is_the_same(account: Account, tmp_path: Path) -> None:
+    url = f"s3://{unique('copies-of-the-tests')}"
+    (tmp_path / "there").write_bytes(bytes(range(256)) * 40_000)
+    aws(account, f"s3 mb {url}")
+    aws(account, f"s3 cp --only-show-errors {tmp_path / 'there'} {url}/deep/key")
+    aws(account, f"s3 cp --only-show-errors {url}/deep/key {tmp_path / 'back'}")
+    assert (tmp_path / "back").read_bytes() == (tmp_path / "there").read_bytes()
+
+
+def test_a_function_is_invoked_and_its_log_read(account: Account, tmp_path: Path) -> None:
+    name = account.function(
+        "def handler(event, context):\n    print('seen', event)\n    return len(event)\n"
+    )
+    out = tmp_path / "out"
+    invoke = f"lambda invoke --function-name {name} {out} --payload"
+    answer = aws(account, invoke, '{"a": 1}')
+    assert (answer["StatusCode"], out.read_text()) == (200, "1")
+    group = f"--log-group-name /aws/lambda/{name}"
+    (stream,) = aws(account, f"logs describe-log-streams {group}")["logStreams"]
+    read = f"logs get-log-events {group} --log-stream-name"
+    events = aws(account, read, stream["logStreamName"])["events"]
+    assert "seen {'a': 1}" in [event["message"] for event in events]
