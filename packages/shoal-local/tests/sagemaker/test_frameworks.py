@@ -1,12 +1,15 @@
-"""scikit-learn and XGBoost in script mode: AWS's training toolkit, processing, and hosting by the
-application of AWS's image.
+"""Other frameworks: scikit-learn and XGBoost in script mode with processing and hosting by the
+application of AWS's image; TensorFlow's clusters on two hosts and its models with the user's
+handlers.
 """
 
 from __future__ import annotations
 
 import io
 import json
+import tarfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,9 +17,12 @@ import pytest
 from botocore.exceptions import ClientError
 
 from local_kit.hosted import configure_container, create, remove
+from local_kit.networks import needs_networks
 from local_kit.sagemaker_account import (
     BUCKET,
+    PROGRAMS,
     Account,
+    archive,
     channel,
     processing_input,
 )
@@ -42,7 +48,7 @@ def sklearn(account: Account) -> Account:
 
 
 @pytest.fixture(scope="module")
-def trained(sklearn: Account) -> dict[str, Any]:
+def prepared_and_trained(sklearn: Account) -> dict[str, Any]:
     """A job that trains on what a processing job has written with pandas."""
     script = (
         b"import sys; import pandas as pd; import sklearn, requests\n"
@@ -81,21 +87,21 @@ def trained(sklearn: Account) -> dict[str, Any]:
 
 
 def test_a_script_trains_on_what_processing_wrote(
-    sklearn: Account, trained: dict[str, Any]
+    sklearn: Account, prepared_and_trained: dict[str, Any]
 ) -> None:
     table = sklearn.get(f"s3://{BUCKET}/reports/prepares/train.csv").decode()
     assert table.splitlines()[-1] == "1,9,-9"
-    assert trained["FinalMetricDataList"][0]["Value"] == 1.0
+    assert prepared_and_trained["FinalMetricDataList"][0]["Value"] == 1.0
 
 
 @pytest.fixture(scope="module")
-def endpoint(sklearn: Account, trained: dict[str, Any]) -> Iterator[str]:
+def forest(sklearn: Account, prepared_and_trained: dict[str, Any]) -> Iterator[str]:
     """An endpoint as SDK v2 makes it: the code stays in an archive of its own."""
     variables = {
         "SAGEMAKER_PROGRAM": "forest.py",
         "SAGEMAKER_SUBMIT_DIRECTORY": f"s3://{BUCKET}/code/forest.py.tar.gz",
     }
-    model = trained["ModelArtifacts"]["S3ModelArtifacts"]
+    model = prepared_and_trained["ModelArtifacts"]["S3ModelArtifacts"]
     container = {"Image": SKLEARN, "ModelDataUrl": model, "Environment": variables}
     configure_container(sklearn, "forest", container)
     described = create(sklearn, "forest")
@@ -119,20 +125,20 @@ def npy(values: list[list[float]]) -> bytes:
     ],
 )
 def test_the_images_defaults_read_a_request_and_predict(
-    sklearn: Account, endpoint: str, content_type: str, body: bytes
+    sklearn: Account, forest: str, content_type: str, body: bytes
 ) -> None:
     answer = sklearn.client("sagemaker-runtime").invoke_endpoint(
-        EndpointName=endpoint, ContentType=content_type, Body=body, Accept="application/json"
+        EndpointName=forest, ContentType=content_type, Body=body, Accept="application/json"
     )
     assert json.loads(answer["Body"].read()) == [0, 1]
 
 
 def test_a_content_type_that_nothing_reads_is_the_containers_error(
-    sklearn: Account, endpoint: str
+    sklearn: Account, forest: str
 ) -> None:
     with pytest.raises(ClientError, match=r"server error \(500\)"):
         sklearn.client("sagemaker-runtime").invoke_endpoint(
-            EndpointName=endpoint, ContentType="image/png", Body=b"1"
+            EndpointName=forest, ContentType="image/png", Body=b"1"
         )
 
 
@@ -168,3 +174,99 @@ def test_xgboost_answers_by_a_script_with_all_functions(
         assert answer["Body"].read().split() == [b"0", b"1"], log
         assert answer["ContentType"] == "text/csv; charset=utf-8"
     remove(sklearn, name)
+
+
+REGISTRY = "763104351884.dkr.ecr.us-east-1.amazonaws.com"
+TRAINING = f"{REGISTRY}/tensorflow-training:2.19.0-cpu-py312-ubuntu22.04-sagemaker"
+INFERENCE = f"{REGISTRY}/tensorflow-inference:2.19.0-cpu"
+TWO_HOSTS = {"InstanceType": "ml.c5.xlarge", "InstanceCount": 2, "VolumeSizeInGB": 1}
+
+
+@pytest.fixture(scope="module")
+def tensorflow(account: Account) -> Account:
+    """The account, with this module's program, and the runtime built where it is missing."""
+    build(runtimes()["tensorflow"], None, print)
+    account.put_programs("tensorflow_workers.py")
+    return account
+
+
+@pytest.fixture(scope="module")
+def mirrored(tensorflow: Account) -> dict[str, Any]:
+    """The job of two workers that reduce with MultiWorkerMirroredStrategy."""
+    job = tensorflow.train(
+        "mirrored",
+        "tensorflow_workers.py",
+        hyperparameters={"sagemaker_multi_worker_mirrored_strategy_enabled": "true"},
+        ResourceConfig=TWO_HOSTS,
+        AlgorithmSpecification={"TrainingImage": TRAINING, "TrainingInputMode": "File"},
+    )
+    assert job["TrainingJobStatus"] == "Completed", job.get("FailureReason")
+    return job
+
+
+@needs_networks
+@pytest.mark.usefixtures("mirrored")
+def test_multi_worker_mirrored_strategy_reduces_across_two_hosts(tensorflow: Account) -> None:
+    lines = tensorflow.log("/aws/sagemaker/TrainingJobs", "mirrored/")
+    cluster = "{'worker': ['algo-1:8890', 'algo-2:8890']}"
+    expected = [f"workers=2 total=3 cluster={cluster}"] * 2
+    assert [line for line in lines if line.startswith("workers=")] == expected
+
+
+def with_handlers(model: bytes) -> bytes:
+    """The model.tar.gz of a job, with code/inference.py added."""
+    with tarfile.open(fileobj=io.BytesIO(model)) as tar:
+        files = {each.name: tar.extractfile(each).read() for each in tar if each.isfile()}  # type: ignore[union-attr]
+    return archive(
+        files | {"code/inference.py": Path(PROGRAMS, "tensorflow_inference.py").read_bytes()}
+    )
+
+
+@pytest.fixture(scope="module")
+def saved_model(tensorflow: Account, mirrored: dict[str, Any]) -> Iterator[str]:
+    """An endpoint of the model that the two workers trained."""
+    account, name = tensorflow, "tensorflow"
+    url = account.put(
+        "models/tensorflow/model.tar.gz",
+        with_handlers(account.get(mirrored["ModelArtifacts"]["S3ModelArtifacts"])),
+    )
+    configure_container(account, name, {"Image": INFERENCE, "ModelDataUrl": url})
+    described = create(account, name)
+    assert described["EndpointStatus"] == "InService", described.get("FailureReason")
+    yield name
+    remove(account, name)
+
+
+@needs_networks
+def test_a_saved_model_answers_through_the_users_handlers(
+    tensorflow: Account, saved_model: str
+) -> None:
+    answer = ask(tensorflow, saved_model, "1,2\n3,4", "text/csv")
+    assert answer == {"y": [9.0, 21.0], "from": "text/csv"}
+
+
+@needs_networks
+@pytest.mark.parametrize(
+    ("body", "content_type", "message"),
+    [
+        ("boom", "text/csv", r"server error \(500\).*this handler fails on purpose"),
+        (
+            '{"instances": [{"z": [1, 2]}]}',
+            "application/json",
+            "the model's inputs are x; the request has z",
+        ),
+        ("[" * 100_000, "application/json", "JSON Parse error"),
+    ],
+)
+def test_what_the_handlers_or_the_signature_do_not_take_is_an_error_in_their_words(
+    tensorflow: Account, saved_model: str, body: str, content_type: str, message: str
+) -> None:
+    with pytest.raises(ClientError, match=message):
+        ask(tensorflow, saved_model, body, content_type)
+
+
+def ask(account: Account, saved_model: str, body: str, content_type: str) -> Any:
+    answer = account.client("sagemaker-runtime").invoke_endpoint(
+        EndpointName=saved_model, Body=body, ContentType=content_type, Accept="application/json"
+    )
+    return json.loads(answer["Body"].read())
