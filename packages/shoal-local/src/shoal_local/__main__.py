@@ -46,9 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words[:1] == ["runtime"]:
-        from shoal_local.runtimes import cli
+        from shoal_local.runtimes import build
 
-        return int(cli.main(words[1:]))
+        return int(build.main(words[1:]))
     options = parser().parse_args(words)
     try:
         return COMMANDS[options.command](options)

@@ -19,7 +19,7 @@ from moto.events.models import Rule
 
 import shoal_local
 from local_kit.control import Account, eventually, running, unique
-from shoal_local.control.events.event_patterns import check
+from shoal_local.control.events.events import check_pattern
 from shoal_local.control.events.rule_schedules import Schedules
 from shoal_local.control.functions.mappings import failures
 from shoal_local.errors import AwsError
@@ -332,7 +332,7 @@ MISTAKES = {
 @pytest.mark.parametrize(("pattern", "reason"), MISTAKES.items())
 def test_a_pattern_that_is_none_is_refused_with_the_reason(pattern: str, reason: str) -> None:
     with pytest.raises(AwsError) as refusal:
-        check(pattern)
+        check_pattern(pattern)
     assert refusal.value.code == "InvalidEventPatternException"
     assert reason in refusal.value.message
 
@@ -349,4 +349,4 @@ def test_a_pattern_that_is_none_is_refused_with_the_reason(pattern: str, reason:
     ],
 )
 def test_a_pattern_of_every_operator_is_taken(pattern: dict[str, Any]) -> None:
-    check(json.dumps(pattern))
+    check_pattern(json.dumps(pattern))

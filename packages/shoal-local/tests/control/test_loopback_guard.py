@@ -17,7 +17,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from local_kit.control import Account, send
-from shoal_local import loopback
+from shoal_local import server
 from shoal_local.control.http.loopback_guard import DEFAULT_MAX_BYTES, MAX_BYTES, check_size
 from shoal_local.control.http.request_handler import RequestHandler
 from shoal_local.errors import AwsError
@@ -331,7 +331,7 @@ def listening(pid: int) -> set[str]:
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="reads Linux's /proc")
 def test_it_listens_on_loopback_only(account: Account) -> None:
     pid = json.loads((account.state_dir / "emulator.json").read_text())["pid"]
-    assert listening(pid) == {LOOPBACK[host] for host in loopback.hosts()}
+    assert listening(pid) == {LOOPBACK[host] for host in server.hosts()}
 
 
 def test_only_its_user_may_look_into_the_state_directory(account: Account) -> None:

@@ -17,7 +17,7 @@ from moto.core.utils import get_service_model
 from shoal_local.control.authorization.account import AccountState
 from shoal_local.control.authorization.evaluator import Evaluator
 from shoal_local.control.authorization.question_template import FIELD, Scope
-from shoal_local.control.authorization.rule_input import RuleInput
+from shoal_local.control.authorization.rule_functions import RuleInput
 from shoal_local.control.authorization.rules import (
     RULE_FILES,
     Rule,

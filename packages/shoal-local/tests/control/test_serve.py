@@ -19,15 +19,13 @@ from urllib.parse import urlsplit
 import pytest
 
 from local_kit.control import ROOT, Account, eventually, running
-from shoal_local import loopback, testing
+from shoal_local import server, testing
 from shoal_local.__main__ import MAX_OPEN_FILES, parser
 from shoal_local.processes import ProcessRegistry, started_at
 from shoal_local.testing import LocalAccount, LocalEmulator, in_process
 
 SHOAL_LOCAL = (sys.executable, "-m", "shoal_local")
-needs_ipv6 = pytest.mark.skipif(
-    loopback.IPV6 not in loopback.hosts(), reason="this machine has no ::1"
-)
+needs_ipv6 = pytest.mark.skipif(server.IPV6 not in server.hosts(), reason="this machine has no ::1")
 
 
 def emulator(*arguments: str) -> tuple[int, str]:
@@ -198,7 +196,7 @@ def test_it_answers_at_every_address_that_localhost_may_be(served: LocalEmulator
 
 @needs_ipv6
 def test_a_port_that_another_program_has_at_ipv6_is_refused(tmp_path: Path) -> None:
-    with socket.create_server((loopback.IPV6, 0), family=socket.AF_INET6) as theirs:
+    with socket.create_server((server.IPV6, 0), family=socket.AF_INET6) as theirs:
         port = theirs.getsockname()[1]
         code, output = emulator("serve", "--state-dir", str(tmp_path), "--port", str(port))
     refusal = f"emulator: port {port} of ::1 cannot be used: Address already in use"
@@ -206,10 +204,10 @@ def test_a_port_that_another_program_has_at_ipv6_is_refused(tmp_path: Path) -> N
 
 
 def test_a_machine_without_ipv6_has_one_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loopback, "IPV6", "2001:db8::1")  # of documentation; no machine has it
-    (listener,) = loopback.listen(0)
+    monkeypatch.setattr(server, "IPV6", "2001:db8::1")  # of documentation; no machine has it
+    (listener,) = server.listen(0)
     with listener:
-        assert listener.getsockname()[0] == loopback.IPV4
+        assert listener.getsockname()[0] == server.IPV4
 
 
 def test_settings_of_the_users_aws_account_do_not_reach_it(tmp_path: Path) -> None:

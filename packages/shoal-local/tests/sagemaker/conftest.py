@@ -16,8 +16,8 @@ from local_kit.sagemaker_account import ACCOUNT_ID, Account
 from shoal_local.processes import ProcessRegistry
 from shoal_local.runtimes.build import build
 from shoal_local.runtimes.catalog import runtimes
+from shoal_local.sagemaker.core import Settings
 from shoal_local.sagemaker.service import SageMakerService
-from shoal_local.sagemaker.settings import Settings
 from shoal_local.server import Emulator
 from shoal_local.testing import LocalAccount, in_process
 

@@ -12,9 +12,13 @@ import pytest
 from local_kit.sagemaker_account import TRAINING_IMAGE, shell_step
 from shoal_local.errors import AwsError
 from shoal_local.sagemaker.pipelines.definition.arguments import check_arguments
-from shoal_local.sagemaker.pipelines.definition.conditions import holds
 from shoal_local.sagemaker.pipelines.definition.definition import parse
-from shoal_local.sagemaker.pipelines.definition.expressions import ExpressionError, Scope, walk
+from shoal_local.sagemaker.pipelines.definition.expressions import (
+    ExpressionError,
+    Scope,
+    holds,
+    walk,
+)
 from shoal_local.sagemaker.pipelines.execution.graph import Retries, final_status, ready_steps
 
 

@@ -38,7 +38,7 @@ from local_kit.sagemaker_account import (
     processing_input,
     until,
 )
-from shoal_local.sagemaker.settings import Settings
+from shoal_local.sagemaker.core import Settings
 from tests.sagemaker.conftest import Services
 
 ARN = "arn:aws:sagemaker:us-east-1:123456789012:endpoint"

@@ -33,10 +33,10 @@ from local_kit.sagemaker_account import (
 from shoal_local.errors import AwsError
 from shoal_local.processes import ProcessRegistry, started_at
 from shoal_local.sagemaker.container import host
+from shoal_local.sagemaker.core import Settings
 from shoal_local.sagemaker.jobs.base.job import Ending, EndReason, failure_reason
 from shoal_local.sagemaker.jobs.base.logs import LogStreams
 from shoal_local.sagemaker.jobs.training.metrics import Metrics
-from shoal_local.sagemaker.settings import Settings
 from tests.sagemaker.conftest import Services
 
 INSIDE = Path(host.__file__).parent / "inside"

@@ -16,8 +16,8 @@ import pytest
 from local_kit.sagemaker_account import Account, command_lines, until
 from shoal_local.errors import EmulatorError
 from shoal_local.runtimes import build as building
+from shoal_local.runtimes.build import chosen
 from shoal_local.runtimes.catalog import CACHE_VARIABLE, CATALOG_VARIABLE, Runtime, image, runtimes
-from shoal_local.runtimes.cli import chosen
 from shoal_local.runtimes.packages import variables_of
 from shoal_local.sagemaker.jobs.base.containers import Machine, image_notice, threads
 from shoal_local.testing import emulator

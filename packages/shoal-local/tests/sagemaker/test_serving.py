@@ -24,7 +24,7 @@ from local_kit.hosted import CODE, configure_container, create, remove
 from local_kit.runtime import ROOT, Runtime
 from local_kit.sagemaker_account import PROGRAMS, Account, archive, until
 from shoal_local.runtimes.catalog import runtimes
-from shoal_local.sagemaker.settings import Settings
+from shoal_local.sagemaker.core import Settings
 from tests.sagemaker.conftest import Services
 
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/shoal-mnist-dev-pytorch-serving@sha256:" + (

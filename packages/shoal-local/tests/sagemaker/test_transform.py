@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError
 
 from local_kit.hosted import ENVIRONMENT, GOOD_MODEL, model_of
 from local_kit.sagemaker_account import BUCKET, INFERENCE_IMAGE, Account, until
-from shoal_local.sagemaker.jobs.transform.transform import joined, payloads
+from shoal_local.sagemaker.jobs.transform_jobs import joined, payloads
 
 GROUP = "/aws/sagemaker/TransformJobs"
 

@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 
 from local_kit.sagemaker_account import Account, archive, until
 from shoal_local.errors import AwsError
-from shoal_local.sagemaker.jobs.tuning.tuning_search import Search, read_ranges, search_for
+from shoal_local.sagemaker.jobs.tuning_search import Search, read_ranges, search_for
 
 SCRIPT = b"""
 import argparse, os, time

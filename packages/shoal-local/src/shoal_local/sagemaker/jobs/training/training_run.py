@@ -9,16 +9,21 @@ from __future__ import annotations
 import time
 from contextlib import closing
 
-from shoal_local.metrics import Measurement
+from shoal_local.context import Measurement
 from shoal_local.runtimes.catalog import Image
 from shoal_local.sagemaker import names
 from shoal_local.sagemaker.container.launch import Pod
 from shoal_local.sagemaker.jobs.base.job import Ending, EndReason, Job, JobFailedError, supervise
 from shoal_local.sagemaker.jobs.base.jobs import JobRun
 from shoal_local.sagemaker.jobs.training import warm_pools
-from shoal_local.sagemaker.jobs.training.capacity import NO_CAPACITY, Offers, waits
+from shoal_local.sagemaker.jobs.training.capacity import (
+    NO_CAPACITY,
+    Allowance,
+    Offers,
+    is_interrupted,
+    waits,
+)
 from shoal_local.sagemaker.jobs.training.metrics import Metrics
-from shoal_local.sagemaker.jobs.training.spot import Allowance, is_interrupted
 from shoal_local.sagemaker.jobs.training.training_hosts import TrainingHosts
 from shoal_local.sagemaker.measurements import TRAINING
 from shoal_local.sagemaker.shapes import Document

@@ -12,9 +12,12 @@ AWS's other services keep the state that was set. Nobody is notified of any alar
 
 from __future__ import annotations
 
+import itertools
+import math
 import operator
+import re
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -22,8 +25,30 @@ from typing import Any
 from moto.cloudwatch.models import Alarm, CloudWatchBackend, MetricDatum, cloudwatch_backends
 from moto.core.utils import utcnow
 
+from shoal_local.context import Measurement
 from shoal_local.control.http.protocol import ApiCall
-from shoal_local.control.metrics.metric_store import RESERVED, nearest_rank
+
+RESERVED = "AWS/"
+PERCENTILE = re.compile(r"^p(?P<percent>\d{1,2}(\.\d+)?)$")
+
+
+def keep(account: str, region: str, measurements: Iterable[Measurement]) -> None:
+    """Add a service's measurements to the account's metrics, without values that are infinite or
+    not a number.
+    """
+    backend = cloudwatch_backends[account][region]
+    finite = (each for each in measurements if math.isfinite(each.value))
+    for namespace, group in itertools.groupby(finite, lambda each: each.namespace):
+        backend.put_metric_data(namespace, [each.datum() for each in group])
+
+
+def nearest_rank(values: Sequence[float], statistic: str) -> float | None:
+    """Return the percentile that `statistic` names (`p99`); None for another statistic."""
+    match = PERCENTILE.match(statistic)
+    if not match:
+        return None
+    return sorted(values)[max(0, math.ceil(float(match["percent"]) / 100 * len(values)) - 1)]
+
 
 ENDPOINTS = "AWS/SageMaker"
 MIN_PERIOD_S = 1.0

@@ -19,7 +19,7 @@ from shoal_local.sagemaker.jobs.base.job import END_STATUSES, TRAINING, TUNING, 
 from shoal_local.sagemaker.jobs.base.jobs import JobRun, Jobs
 from shoal_local.sagemaker.jobs.training.training import TrainingJobs
 from shoal_local.sagemaker.jobs.training.training_request import check_training
-from shoal_local.sagemaker.jobs.tuning.tuning_search import Values, search_for
+from shoal_local.sagemaker.jobs.tuning_search import Values, search_for
 from shoal_local.sagemaker.listing import Listing
 from shoal_local.sagemaker.shapes import Document, only_members
 
