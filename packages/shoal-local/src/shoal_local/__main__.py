@@ -163,7 +163,7 @@ SERVE_OPTIONS: Mapping[str, Mapping[str, Any]] = {
         "metavar": "NAME=SECONDS",
         "help": (
             "a duration of AWS's that is to be shorter, as stop_grace_s=2"
-            " (packages/shoal-local/src/shoal_local/sagemaker/settings.py); for tests"
+            " (packages/shoal-local/src/shoal_local/sagemaker/core.py); for tests"
         ),
     },
 }

@@ -4,8 +4,9 @@ capacity. `serve --capacity FILE` says what there is; without it there is enough
 The file is JSON and is read again each time: instance type or ARN of a training plan, to
 
 - `count`, the free instances; `from_s` and `until_s`, seconds after the file was written between
-which they are; - of a type, `quota`, and `offerings`, as SearchTrainingPlanOfferings lists them; -
-of a plan, `plan`: what DescribeTrainingPlan says besides.
+  which they are;
+- of a type, `quota`, and `offerings`, as SearchTrainingPlanOfferings lists them;
+- of a plan, `plan`: what DescribeTrainingPlan says besides.
 
 Sources: developer guide, "Instance preference lists for training jobs"; API reference,
 InstancePreference, StoppingCondition, DescribeTrainingPlan and SearchTrainingPlanOfferings.
