@@ -288,6 +288,17 @@ QUEUE_EVENTS = {
             },
             "through EventBridge only",
         ),
+        ("ssm", "send_command", {"DocumentName": "AWS-RunShellScript"}, "no instances to command"),
+        (
+            *("events", "create_archive", {"ArchiveName": "x", "EventSourceArn": f"{SNS}:t"}),
+            "does not replay events",
+        ),
+        (
+            *("logs", "create_export_task"),
+            {"logGroupName": "x", "from": 0, "to": 1, "destination": "x"},
+            "exports no logs",
+        ),
+        ("ec2", "delete_security_group", {"GroupName": "default"}, "by GroupId only"),
     ],
 )
 def test_what_is_not_emulated_is_refused_by_name(

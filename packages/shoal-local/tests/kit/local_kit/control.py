@@ -116,14 +116,19 @@ class Account(LocalAccount):
         """Create a role of functions that may receive from queues, and return its ARN."""
         return self.role(None, allow("sqs:*"))
 
-    def function(self, source: str, **settings: Any) -> str:
+    def function(self, source: str, file: str = "main.py", **settings: Any) -> str:
         """Create a function of one module with `handler(event, context)`, and return its name."""
-        name = unique("function")
-        request = {"Runtime": "python3.12", "Handler": "main.handler", "Timeout": 10, **settings}
-        request["Role"] = settings.get("Role") or self.role()
-        code = {"ZipFile": zipped(source)}
-        self.client("lambda").create_function(FunctionName=name, Code=code, **request)
-        return name
+        request = {
+            "FunctionName": unique("function"),
+            "Runtime": "python3.12" if file.endswith(".py") else "nodejs24.x",
+            "Handler": "main.handler",
+            "Timeout": 10,
+            "Code": {"ZipFile": zipped(source, file)},
+            **settings,
+            "Role": settings.get("Role") or self.role(),
+        }
+        self.client("lambda").create_function(**request)
+        return str(request["FunctionName"])
 
     def function_arn(self, name: str) -> str:
         described = self.client("lambda").get_function(FunctionName=name)
