@@ -174,7 +174,7 @@ NO_SUBNET = {"SubnetIds": ["subnet-0123456789abcdef0"], "SecurityGroupIds": []}
     ],
 )
 def test_what_cannot_run_is_refused_by_name(
-    account: Account, settings: dict[str, object], reason: str
+    account: Account, settings: dict[str, Any], reason: str
 ) -> None:
     with pytest.raises(ClientError, match=f"InvalidParameterValueException.*{reason}"):
         account.function(ECHO, **settings)
