@@ -192,24 +192,15 @@ def test_boto3_signs_odd_names_as_the_emulator_does(account: Account) -> None:
 ROOT_ARN = "arn:aws:iam::111122223333:root"
 
 
-def test_dummy_credentials_are_the_accounts_root(account: Account) -> None:
-    assert account.client("sts").get_caller_identity()["Arn"] == ROOT_ARN
-
-
 def test_the_credentials_of_an_assumed_role_are_its_session(account: Account) -> None:
     role = account.role({"AWS": ROOT_ARN})
     arn = f"arn:aws:sts::111122223333:assumed-role/{role.rpartition('/')[2]}/tests"
     assert account.as_role("sts", role).get_caller_identity()["Arn"] == arn
 
 
-def test_a_role_that_does_not_exist_cannot_be_assumed(account: Account) -> None:
+def test_a_role_is_not_assumed_that_is_not_there_or_trusts_a_service_only(account: Account) -> None:
     with pytest.raises(ClientError, match=r"AccessDenied.*the role does not exist"):
         account.as_role("sts", "arn:aws:iam::111122223333:role/nobody")
-
-
-def test_a_role_whose_trust_policy_names_a_service_cannot_be_assumed_by_a_user(
-    account: Account,
-) -> None:
     with pytest.raises(ClientError, match="its trust policy does not allow this principal"):
         account.as_role("sts", account.role({"Service": "sagemaker.amazonaws.com"}))
 
