@@ -18,8 +18,8 @@ from local_kit.sagemaker_account import (
     BUCKET,
     INFERENCE_IMAGE,
     PROGRAMS,
-    TRAINING_IMAGE,
     Account,
+    algorithm,
     archive,
     channel,
     processing_input,
@@ -38,14 +38,6 @@ WRITE = (
     "cd /opt/ml/input/data/train && (touch new 2>/dev/null && echo written || echo refused) >"
     " /opt/ml/model/seen"
 )
-
-
-def algorithm(script: str, mode: str = "File") -> dict[str, Any]:
-    return {
-        "TrainingImage": TRAINING_IMAGE,
-        "TrainingInputMode": mode,
-        "ContainerEntrypoint": ["/bin/bash", "-c", script],
-    }
 
 
 @pytest.fixture(scope="module")
@@ -125,9 +117,7 @@ def test_a_script_sees_its_channel_and_writes_only_to_copies(
 
 @pytest.mark.parametrize(
     ("name", "members", "group", "reason"),
-    [
-        ("no-mount-name", {"DirectoryPath": "/data/train"}, "fsx", "start with the file system's"),
-        ("no-directory", {"DirectoryPath": "{DirectoryPath}/none"}, "fsx", "no such directory on"),
+    [  # tests/control/test_fsx.py has all reasons
         ("no-file-system", {"FileSystemId": "fs-" + 17 * "0"}, "fsx", "00' does not exist"),
         ("closed-group", {}, "alone", "lets TCP 988 in from the client"),
     ],
@@ -141,7 +131,7 @@ def test_a_directory_that_cannot_be_mounted_fails_the_job_with_both_names(
     group: str,
     reason: str,
 ) -> None:
-    changed = source | {key: value.format(**source) for key, value in members.items()}
+    changed = source | members
     job = account.train(name, **file_system(changed, network[group]))
     where = f"{changed['FileSystemId']} directory path: {changed['DirectoryPath']}"
     assert job["TrainingJobStatus"] == "Failed"

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from botocore.exceptions import ClientError
 
-from local_kit.hosted import configure_container, create, remove
+from local_kit.hosted import configure_container, create, in_service, remove
 from local_kit.networks import needs_networks
 from local_kit.sagemaker_account import (
     BUCKET,
@@ -104,8 +104,7 @@ def forest(sklearn: Account, prepared_and_trained: dict[str, Any]) -> Iterator[s
     model = prepared_and_trained["ModelArtifacts"]["S3ModelArtifacts"]
     container = {"Image": SKLEARN, "ModelDataUrl": model, "Environment": variables}
     configure_container(sklearn, "forest", container)
-    described = create(sklearn, "forest")
-    assert described["EndpointStatus"] == "InService", described.get("FailureReason")
+    in_service(sklearn, "forest")
     yield "forest"
     remove(sklearn, "forest")
 
@@ -231,8 +230,7 @@ def saved_model(tensorflow: Account, mirrored: dict[str, Any]) -> Iterator[str]:
         with_handlers(account.get(mirrored["ModelArtifacts"]["S3ModelArtifacts"])),
     )
     configure_container(account, name, {"Image": INFERENCE, "ModelDataUrl": url})
-    described = create(account, name)
-    assert described["EndpointStatus"] == "InService", described.get("FailureReason")
+    in_service(account, name)
     yield name
     remove(account, name)
 

@@ -24,8 +24,8 @@ from botocore.exceptions import ClientError
 from local_kit.networks import needs_networks
 from local_kit.sagemaker_account import (
     BUCKET,
-    TRAINING_IMAGE,
     Account,
+    algorithm,
     command_lines,
     processing_input,
     until,
@@ -304,41 +304,22 @@ def server() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("hosts", [1, pytest.param(2, marks=needs_networks)])
-@pytest.mark.parametrize("is_managed", [False, True])
+@pytest.mark.parametrize("where", ["own", "managed", "shoal-local"])
 def test_a_job_reaches_the_server_on_loopback_that_it_names_and_none_of_sagemakers(
-    account: Account, server: str, hosts: int, is_managed: bool
+    account: Account, server: str, hosts: int, where: str
 ) -> None:
-    name = f"tracks-{hosts}-{is_managed}"
-    algorithm = {
-        "TrainingImage": TRAINING_IMAGE,
-        "TrainingInputMode": "File",
-        "ContainerEntrypoint": ["/bin/bash", "-c", ASK],
-    }
-    request = account.training(name, AlgorithmSpecification=algorithm)
+    """It may name the port that every job reaches, too."""
+    name, group = f"tracks-{hosts}-{where}", "/aws/sagemaker/TrainingJobs"
+    addresses = {"own": server, "managed": ARN, "shoal-local": account.endpoint}
+    request = account.training(name, AlgorithmSpecification=algorithm(ASK))
     request["ResourceConfig"] = request["ResourceConfig"] | {"InstanceCount": hosts}
-    request["Environment"] = {"MLFLOW_TRACKING_URI": ARN if is_managed else server}
-    if is_managed:
+    request["Environment"] = {"MLFLOW_TRACKING_URI": addresses[where]}
+    if where == "managed":
         request["MlflowConfig"] = {"MlflowResourceArn": ARN}
     account.sagemaker.create_training_job(**request)
     assert account.training_ended(name)["TrainingJobStatus"] == "Completed"
-    group = "/aws/sagemaker/TrainingJobs"
     said = account.log(group, f"{name}/algo-")
-    assert said.count("no server: none" if is_managed else "answer 200") == hosts, said
-    notices = account.log(group, f"{name}/emulator")
+    answers = {"own": "answer 200", "managed": "no server: none"}
+    assert where not in answers or said.count(answers[where]) == hosts, said
     kept = "MlflowConfig and MLFLOW_TRACKING_URI: nothing is recorded here"
-    assert (kept in notices) == is_managed
-
-
-@pytest.mark.parametrize("hosts", [1, pytest.param(2, marks=needs_networks)])
-def test_a_job_may_name_the_port_that_every_job_reaches(account: Account, hosts: int) -> None:
-    name = f"tracks-here-{hosts}"
-    algorithm = {
-        "TrainingImage": TRAINING_IMAGE,
-        "TrainingInputMode": "File",
-        "ContainerEntrypoint": ["/bin/bash", "-c", "true"],
-    }
-    request = account.training(name, AlgorithmSpecification=algorithm)
-    request["ResourceConfig"] = request["ResourceConfig"] | {"InstanceCount": hosts}
-    request["Environment"] = {"MLFLOW_TRACKING_URI": account.sagemaker.meta.endpoint_url}
-    account.sagemaker.create_training_job(**request)
-    assert account.training_ended(name)["TrainingJobStatus"] == "Completed"
+    assert (kept in account.log(group, f"{name}/emulator")) == (where == "managed")

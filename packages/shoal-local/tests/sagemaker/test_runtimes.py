@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from local_kit.sagemaker_account import Account, command_lines, until
+from local_kit.sagemaker_account import Account, algorithm, command_lines, until
 from shoal_local.errors import EmulatorError
 from shoal_local.runtimes import build as building
 from shoal_local.runtimes.build import chosen
@@ -270,12 +270,8 @@ PRINT = "python -c 'import setuptools; print(setuptools.__version__)' > /opt/ml/
 
 
 def start(account: Account, name: str) -> None:
-    algorithm = {
-        "TrainingImage": "111122223333.dkr.ecr.us-east-1.amazonaws.com/little:1",
-        "TrainingInputMode": "File",
-        "ContainerEntrypoint": ["/bin/sh", "-c", PRINT],
-    }
-    request = account.training(name, AlgorithmSpecification=algorithm)
+    image = "111122223333.dkr.ecr.us-east-1.amazonaws.com/little:1"
+    request = account.training(name, AlgorithmSpecification=algorithm(PRINT, image=image))
     account.sagemaker.create_training_job(**request)
 
 

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 from botocore.exceptions import ClientError
 
-from local_kit.hosted import CODE, configure_container, create, remove
+from local_kit.hosted import CODE, configure_container, create, in_service, remove
 from local_kit.runtime import ROOT, Runtime
 from local_kit.sagemaker_account import PROGRAMS, Account, archive, until
 from shoal_local.runtimes.catalog import runtimes
@@ -48,8 +48,7 @@ def endpoints(account: Account) -> Iterator[Account]:
     scripts = {"own-functions": CODE, "defaults": DEFAULTS, "in-parts": STREAMING}
     for name, script in scripts.items():
         configured(account, name, {"model.txt": b"3", "code/inference.py": script})
-        described = create(account, name)
-        assert described["EndpointStatus"] == "InService", described.get("FailureReason")
+        in_service(account, name)
     yield account
     for name in scripts:
         remove(account, name)

@@ -16,8 +16,8 @@ from botocore.exceptions import ClientError
 from local_kit.networks import needs_networks
 from local_kit.sagemaker_account import (
     BUCKET,
-    TRAINING_IMAGE,
     Account,
+    algorithm,
     archive,
     channel,
     command_lines,
@@ -39,13 +39,13 @@ TWO_P4D = {"InstanceType": "ml.p4d.24xlarge", "InstanceCount": 2, "VolumeSizeInG
 
 @pytest.fixture(scope="module")
 def succeeded(account: Account) -> dict[str, Any]:
-    algorithm = account.training("x")["AlgorithmSpecification"] | {
+    with_metrics = account.training("x")["AlgorithmSpecification"] | {
         "MetricDefinitions": [{"Name": "loss", "Regex": r"loss=([0-9.]+)"}]
     }
     return account.train(
         "succeeds",
         InputDataConfig=[channel(f"s3://{BUCKET}/data/train/")],
-        AlgorithmSpecification=algorithm,
+        AlgorithmSpecification=with_metrics,
         **SDKS_DEFAULTS,
     )
 
@@ -294,12 +294,7 @@ COUNT = (
 
 def pooled(account: Account, name: str, script: str = COUNT, **resources: Any) -> dict[str, Any]:
     """Run a script as a training job whose volume size is that of this test's pools."""
-    algorithm = {
-        "TrainingImage": TRAINING_IMAGE,
-        "TrainingInputMode": "File",
-        "ContainerEntrypoint": ["/bin/bash", "-c", script],
-    }
-    request = account.training(name, AlgorithmSpecification=algorithm)
+    request = account.training(name, AlgorithmSpecification=algorithm(script))
     pool = {"KeepAlivePeriodInSeconds": 3600, "VolumeSizeInGB": 7}
     request["ResourceConfig"] |= pool | resources
     account.sagemaker.create_training_job(**request)

@@ -89,6 +89,12 @@ def create(account: Account, name: str, timeout_s: float = 120) -> dict[str, Any
     return settled(account, name, timeout_s)
 
 
+def in_service(account: Account, name: str) -> None:
+    """CreateEndpoint with the configuration of the same name, which must serve."""
+    endpoint = create(account, name)
+    assert endpoint["EndpointStatus"] == "InService", endpoint.get("FailureReason")
+
+
 def deploy(account: Account, name: str, model: bytes) -> None:
     """CreateModel, CreateEndpointConfig, CreateEndpoint, all called `name`."""
     configure(account, name, model)
@@ -99,8 +105,7 @@ def deploy(account: Account, name: str, model: bytes) -> None:
 def served(account: Account, name: str, model: bytes, **variant: Any) -> Iterator[str]:
     """An endpoint that is in service, and deleted with its processes in the end."""
     configure(account, name, model, variant)
-    endpoint = create(account, name)
-    assert endpoint["EndpointStatus"] == "InService", endpoint.get("FailureReason")
+    in_service(account, name)
     yield name
     remove(account, name)
 

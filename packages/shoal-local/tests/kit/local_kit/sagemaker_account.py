@@ -196,6 +196,12 @@ class Account(LocalAccount):
             return {name: file.read().decode() for name, file in members if file}
 
 
+def algorithm(script: str, mode: str = "File", image: str = TRAINING_IMAGE) -> dict[str, Any]:
+    """An AlgorithmSpecification that runs `bash -c script`."""
+    entrypoint = ["/bin/bash", "-c", script]
+    return {"TrainingImage": image, "TrainingInputMode": mode, "ContainerEntrypoint": entrypoint}
+
+
 def channel(uri: str, name: str = "train") -> dict[str, Any]:
     """One entry of InputDataConfig."""
     source = {"S3DataType": "S3Prefix", "S3Uri": uri, "S3DataDistributionType": "FullyReplicated"}
