@@ -18,7 +18,7 @@ from typing import Any
 import jmespath
 import pytest
 
-from local_kit.control import ROOT, Account, running, unique
+from local_kit.control import ROOT, Account, outputs, running, unique
 
 APP = Path(__file__).with_name("cdk_app.py")
 CDK = ROOT / "node_modules" / "aws-cdk" / "bin" / "cdk"
@@ -130,9 +130,8 @@ def test_stacks_are_deployed_compared_changed_and_destroyed(tmp_path: Path) -> N
         assert set(STACKS) <= set(deployed["stacks"])
         assert deployed["pipelines"]
         assert deployed["flow logs"]
-        outputs = account.settled("checked-data")["Outputs"]
-        answers = [each["OutputValue"] for each in outputs if each["OutputKey"] == "Answer"]
-        assert answers == ["forty-two"]  # an attribute of a custom resource
+        data = outputs(account.settled("checked-data"))
+        assert data["Answer"] == "forty-two"  # an attribute of a custom resource
         assert cdk("diff", "before/*").count("There were no differences") == len(STACKS)
         assert cdk.deploy("after") == expected("after")
         cdk("destroy", "--force", "after/*")
@@ -157,8 +156,7 @@ def test_a_stack_with_them_is_deployed_and_destroyed(
         cdk("bootstrap", "aws://111122223333/us-east-1")
         before = contents(account)
         cdk("deploy", "--method=direct", "--require-approval", "never", "custom")
-        outputs = account.settled("custom")["Outputs"]
-        values = {each["OutputKey"]: each["OutputValue"] for each in outputs}
+        values = outputs(account.settled("custom"))
         s3, iam, logs = (account.client(name) for name in ("s3", "iam", "logs"))
         written = s3.get_object(Bucket=values["Bucket"], Key="of/the/sdk.txt")
         assert written["Body"].read() == b"written"

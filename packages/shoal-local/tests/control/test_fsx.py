@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from local_kit.control import Account, template, unique
+from local_kit.control import Account, outputs, template, unique
 from shoal_local.errors import AwsError
 from shoal_local.server import Emulator
 from shoal_local.testing import in_process
@@ -94,9 +94,9 @@ class Deployed:
         stack = self.account.stack(self.resources(), self.name, Outputs=OUTPUTS)
         assert stack["StackStatus"] == "CREATE_COMPLETE", self.account.failures(self.name)
         self.stack_id = stack["StackId"]
-        outputs = {each["OutputKey"]: each["OutputValue"] for each in stack["Outputs"]}
-        self.id, self.mount_name = outputs["Id"], outputs["MountName"]
-        self.association_id = outputs["AssociationId"]
+        names = outputs(stack)
+        self.id, self.mount_name = names["Id"], names["MountName"]
+        self.association_id = names["AssociationId"]
         self.folder = self.account.state_dir / "fsx" / self.id
 
     def resources(self, s3: Any = IMPORT_ALL, **file_system: Any) -> dict[str, Any]:

@@ -20,17 +20,21 @@ from typing import Any
 import boto3
 import pytest
 
-from local_kit.control import Account, refused, template, trust, unique
+from local_kit.control import Account, outputs, refused, template, trust, unique
 from shoal_local.control.cloudformation import resources
 from shoal_local.tables import read_table
+from shoal_local.testing import ACCOUNT_ID
 
 TRUST = {"AssumeRolePolicyDocument": json.loads(trust({"Service": "lambda.amazonaws.com"}))}
 ROLE = {"Role": {"Type": "AWS::IAM::Role", "Properties": TRUST}}
 NAMED = {"Role": {"Type": "AWS::IAM::Role", "Properties": {**TRUST, "RoleName": "shoal-named"}}}
 QUEUE = {"Type": "AWS::SQS::Queue"}
+ONE = {"Queue": QUEUE}
 NEVER: dict[str, Any] = {"Conditions": {"Never": {"Fn::Equals": ["a", "b"]}}}
 ABSENT = {"Absent": {**QUEUE, "Condition": "Never"}, "Queue": QUEUE}
 OF_ABSENT = {**QUEUE, "Properties": {"QueueName": {"Ref": "Absent"}}}
+FORMAT = "Template format error: "
+UNRESOLVED = "Unresolved resource dependencies [Absent] in the {} block of the template"
 CIRCLE = {"Conditions": {"Here": {"Condition": "There"}, "There": {"Condition": "Here"}}}
 
 
@@ -75,55 +79,33 @@ def test_a_role_without_a_name_needs_the_lesser_capability(account: Account) -> 
 @pytest.mark.parametrize(
     ("resources", "sections", "message"),
     [
+        (ABSENT, {"Outputs": {"Name": {"Value": {"Ref": "Absent"}}}}, UNRESOLVED.format("Outputs")),
+        ({**ABSENT, "Tagged": OF_ABSENT}, {}, FORMAT + UNRESOLVED.format("Resources")),
+        ({"A": OF_ABSENT}, {}, FORMAT + UNRESOLVED.format("Resources")),
+        ({"my-Queue": QUEUE}, {}, FORMAT + "Resource name my-Queue is non alphanumeric."),
+        ({"AWS::NoValue": QUEUE}, {}, FORMAT + "Resource name AWS::NoValue is non alphanumeric."),
         (
-            ABSENT,
-            {"Outputs": {"Name": {"Value": {"Ref": "Absent"}}}},
-            "Unresolved resource dependencies [Absent] in the Outputs block of the template",
-        ),
-        (
-            {**ABSENT, "Tagged": OF_ABSENT},
-            {},
-            "Template format error: Unresolved resource dependencies [Absent] in the Resources"
-            " block of the template",
-        ),
-        (
-            {"A": OF_ABSENT},
-            {},
-            "Template format error: Unresolved resource dependencies [Absent] in the Resources"
-            " block of the template",
-        ),
-        (
-            {"my-Queue": QUEUE},
-            {},
-            "Template format error: Resource name my-Queue is non alphanumeric.",
-        ),
-        (
-            {"AWS::NoValue": QUEUE},
-            {},
-            "Template format error: Resource name AWS::NoValue is non alphanumeric.",
-        ),
-        (
-            {"Queue": QUEUE},
+            ONE,
             {"Parameters": {"AWS::NoValue": {"Type": "String"}}},
-            "Template format error: Parameter name AWS::NoValue is non alphanumeric.",
+            FORMAT + "Parameter name AWS::NoValue is non alphanumeric.",
         ),
-        ({}, {}, "Template format error: At least one Resources member must be defined."),
+        ({}, {}, FORMAT + "At least one Resources member must be defined."),
         (
             {"A": {**QUEUE, "DependsOn": "B"}, "B": {**QUEUE, "DependsOn": "A"}},
             {},
             "Circular dependency between resources: [A, B]",
         ),
         (
-            {"Queue": QUEUE},
+            ONE,
             {"Transform": "AWS::Serverless-2016-10-31"},
             "Invalid template property or properties [Transform] (Shoal's emulator has no"
             " transforms)",
         ),
-        ({"Queue": QUEUE}, parameter(), "Parameters: [P] must have values"),
+        (ONE, parameter(), "Parameters: [P] must have values"),
         (
-            {"Queue": QUEUE},
+            ONE,
             parameter(AllowedPattern=r"\p{Alpha}+"),
-            "Template format error: [/Parameters/P] AllowedPattern must be a regular expression.",
+            FORMAT + "[/Parameters/P] AllowedPattern must be a regular expression.",
         ),
         (
             {"Queue": {**QUEUE, "Condition": "Here"}},
@@ -143,28 +125,69 @@ def test_a_template_is_refused_before_there_is_a_stack(
 
 
 def test_a_branch_that_its_condition_leaves_out_may_name_anything(account: Account) -> None:
-    outputs = {"Name": {"Value": {"Fn::If": ["Never", {"Ref": "Absent"}, "spare"]}}}
-    stack = account.stack(ABSENT, **NEVER, Outputs=outputs)
-    assert stack["Outputs"][0]["OutputValue"] == "spare"
+    name = {"Name": {"Value": {"Fn::If": ["Never", {"Ref": "Absent"}, "spare"]}}}
+    stack = account.stack(ABSENT, **NEVER, Outputs=name)
+    assert outputs(stack) == {"Name": "spare"}
+
+
+def test_conditions_mappings_and_substitutions_are_resolved(account: Account) -> None:
+    other = {"Other": {"Fn::Select": [1, ["x", "y"]]}}
+    text = "${Queue.QueueName} in ${AWS::Region} ${!kept} ${Other}"
+    sections: dict[str, Any] = {
+        "Parameters": {"Size": {"Type": "String", "Default": "small"}},
+        "Conditions": {"Big": {"Fn::Equals": [{"Ref": "Size"}, "big"]}},
+        "Mappings": {"Seconds": {"small": {"visible": "11"}, "big": {"visible": "99"}}},
+        "Outputs": {
+            "Text": {"Value": {"Fn::Sub": [text, other]}},
+            "Url": {"Value": {"Ref": "Queue"}},
+        },
+    }
+    visible = {"Fn::FindInMap": ["Seconds", {"Ref": "Size"}, "visible"]}
+    delay = {"Fn::If": ["Big", 5, {"Ref": "AWS::NoValue"}]}
+    resources = {
+        "Queue": {**QUEUE, "Properties": {"VisibilityTimeout": visible, "DelaySeconds": delay}},
+        "Never": {**QUEUE, "Condition": "Big"},
+    }
+    stack = account.stack(resources, **sections)
+    url = outputs(stack)["Url"]
+    assert outputs(stack)["Text"] == f"{url.split('/')[-1]} in us-east-1 ${{kept}} y"
+    queue = account.client("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=["All"])
+    seen = [queue["Attributes"][key] for key in ("VisibilityTimeout", "DelaySeconds")]
+    assert seen == ["11", "0"]
+
+
+def test_yaml_with_short_functions_is_a_template(account: Account) -> None:
+    body = "Resources: {Queue: {Type: AWS::SQS::Queue}}\nOutputs: {Arn: {Value: !GetAtt Queue.Arn}}"
+    name = unique("stack")
+    account.client("cloudformation").create_stack(StackName=name, TemplateBody=body)
+    arn = outputs(account.settled(name))["Arn"]
+    assert arn.startswith(f"arn:aws:sqs:us-east-1:{ACCOUNT_ID}:")
+
+
+def test_an_attribute_that_a_type_does_not_have_fails_the_stack_with_those_it_has(
+    account: Account,
+) -> None:
+    colour = {"X": {"Value": {"Fn::GetAtt": ["Queue", "Colour"]}}}
+    stack = account.stack(ONE, Outputs=colour)
+    reason = "no attribute Colour in Shoal's emulator (it has Arn, QueueName, QueueUrl)"
+    assert reason in account.reasons(stack["StackId"])
 
 
 def test_the_second_stack_with_an_export_fails(account: Account) -> None:
     export, first, second = unique("export"), unique("stack"), unique("stack")
-    outputs: dict[str, Any] = {"Outputs": {"Name": {"Value": "text", "Export": {"Name": export}}}}
-    assert account.stack({"Queue": QUEUE}, first, **outputs)["StackStatus"] == "CREATE_COMPLETE"
-    assert account.stack({"Queue": QUEUE}, second, **outputs)["StackStatus"] == "ROLLBACK_COMPLETE"
-    events = account.client("cloudformation").describe_stack_events(StackName=second)
-    reasons = [event.get("ResourceStatusReason", "") for event in events["StackEvents"]]
+    exports: dict[str, Any] = {"Outputs": {"Name": {"Value": "text", "Export": {"Name": export}}}}
+    assert account.stack(ONE, first, **exports)["StackStatus"] == "CREATE_COMPLETE"
+    assert account.stack(ONE, second, **exports)["StackStatus"] == "ROLLBACK_COMPLETE"
     message = f"Export with name {export} is already exported by stack {first}."
-    assert any(message in reason for reason in reasons)
-    changed = account.update(first, {"Queue": QUEUE, "Other": QUEUE}, **outputs)
+    assert message in account.reasons(second)
+    changed = account.update(first, {"Queue": QUEUE, "Other": QUEUE}, **exports)
     assert changed["StackStatus"] == "UPDATE_COMPLETE"
 
 
 def test_a_stack_that_was_rolled_back_takes_no_change_set(account: Account) -> None:
     stack = account.stack({"Queue": {**QUEUE, "Properties": {"QueueName": "not a name"}}})
     assert stack["StackStatus"] == "ROLLBACK_COMPLETE"
-    request = {"StackName": stack["StackName"], "TemplateBody": template({"Queue": QUEUE})}
+    request = {"StackName": stack["StackName"], "TemplateBody": template(ONE)}
     create = account.client("cloudformation").create_change_set
     assert refused(create, **request, ChangeSetName="c") == (
         "ValidationError",
@@ -182,11 +205,11 @@ def test_change_sets_are_those_of_a_stack_that_is_there(account: Account) -> Non
         "ValidationError",
         "StackName must be specified if ChangeSetName is not specified as an ARN.",
     )
-    name = account.stack({"Queue": QUEUE})["StackName"]
+    name = account.stack(ONE)["StackName"]
     cloudformation.delete_change_set(ChangeSetName="c", StackName=name)
     code, _ = refused(cloudformation.describe_change_set, ChangeSetName="c", StackName=name)
     assert code in {"ChangeSetNotFound", "ChangeSetNotFoundException"}
-    again = {"StackName": name, "TemplateBody": template({"Queue": QUEUE}), "ChangeSetName": "c"}
+    again = {"StackName": name, "TemplateBody": template(ONE), "ChangeSetName": "c"}
     assert refused(cloudformation.create_change_set, **again, ChangeSetType="CREATE") == (
         "ValidationError",
         f"Stack [{name}] already exists and cannot be created again with the changeSet [c].",

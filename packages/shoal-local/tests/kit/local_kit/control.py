@@ -215,6 +215,11 @@ class Account(LocalAccount):
         failures = [event for event in events if event["ResourceStatus"].endswith("_FAILED")]
         return {event["LogicalResourceId"]: event["ResourceStatusReason"] for event in failures}
 
+    def reasons(self, stack: str) -> str:
+        """Return all reasons of a stack's events."""
+        events = self.client("cloudformation").describe_stack_events(StackName=stack)
+        return "\n".join(each.get("ResourceStatusReason", "") for each in events["StackEvents"])
+
     def log(self, function_name: str) -> list[str]:
         """Return all log lines of a function; none while it has not run."""
         group = f"/aws/lambda/{function_name}"
@@ -246,6 +251,10 @@ def send(
         return response.status, response.read().decode()
     finally:
         connection.close()
+
+
+def outputs(stack: Mapping[str, Any]) -> dict[str, str]:
+    return {output["OutputKey"]: output["OutputValue"] for output in stack["Outputs"]}
 
 
 def template(resources: Mapping[str, Any], **sections: Any) -> str:
