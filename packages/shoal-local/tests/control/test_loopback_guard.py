@@ -167,12 +167,6 @@ def test_below_localhost_there_is_nothing_but_buckets(account: Account) -> None:
     assert (status, "sts is at localhost" in text) == (403, True)
 
 
-@pytest.mark.parametrize("length", ["many", "-1", "1e3", "+5", str(10**30)])
-def test_a_length_that_is_no_number_of_bytes_is_one_error(account: Account, length: str) -> None:
-    status, text = ask(account, {"Content-Length": length}, body="")
-    assert status == 400, text
-
-
 @pytest.mark.parametrize(
     ("service", "method", "path", "code"),
     [

@@ -216,6 +216,24 @@ def test_settings_of_the_users_aws_account_do_not_reach_it(tmp_path: Path) -> No
         assert account.answers()
 
 
+ISOLATE = """
+import os, urllib.request
+from shoal_local.__main__ import isolate
+isolate()
+print(os.environ.get("AWS_PROFILE"), os.environ.get("https_proxy"), bool(urllib.request.proxy_bypass("localhost")))
+"""  # noqa: E501
+
+
+def test_neither_the_users_profile_nor_a_proxy_stands_between_the_emulator_and_itself() -> None:
+    proxies = dict.fromkeys(("HTTP_PROXY", "https_proxy"), "http://proxy:3128")
+    users = {"PATH": os.environ["PATH"], "AWS_PROFILE": "mine", **proxies}
+    program = [sys.executable, "-c", ISOLATE]
+    result = subprocess.run(
+        program, cwd=ROOT, env=users, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert result.stdout.split() == ["None", "None", "True"]
+
+
 def test_it_may_open_more_files_than_the_shell_that_starts_it(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (512, hard))
@@ -293,7 +311,9 @@ def test_open_connections_end_with_the_emulator(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "lengths", [["5", "50"], ["5", "5"], ["+5"], ["9" * 5000]], ids=["two", "twice", "sign", "long"]
+    "lengths",
+    [["5", "50"], ["5", "5"], ["+5"], ["-1"], ["1e3"], ["many"], ["9" * 30], ["9" * 5000]],
+    ids=["two", "twice", "plus", "minus", "exponent", "word", "large", "long"],
 )
 def test_a_length_that_is_no_single_number_is_refused_and_ends_the_connection(
     account: LocalAccount, connection: http.client.HTTPConnection, lengths: list[str]
