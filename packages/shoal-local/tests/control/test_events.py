@@ -5,11 +5,8 @@ functions; a pattern that is none is refused with the place of the mistake.
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,8 +14,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 from moto.events.models import Rule
 
-import shoal_local
-from local_kit.control import Account, eventually, running, unique
+from local_kit.control import Account, eventually, unique
 from shoal_local.control.events.events import check_pattern
 from shoal_local.control.events.rule_schedules import Schedules
 from shoal_local.control.functions.mappings import failures
@@ -211,19 +207,6 @@ def test_a_disabled_mapping_leaves_messages_alone_until_it_is_enabled(account: A
     assert not eventually(lambda: counted(account, url) == (0, 0), limit_s=1.5)
     account.client("lambda").update_event_source_mapping(UUID=mapping["UUID"], Enabled=True)
     assert eventually(lambda: counted(account, url) == (0, 0))
-
-
-def test_a_queue_is_mapped_where_nothing_evaluates_policies(tmp_path: Path) -> None:
-    """The npm package is found from the folder of the program: a copy elsewhere has none."""
-    package = tmp_path / "installed" / "shoal_local"
-    shutil.copytree(Path(shoal_local.__file__).parent, package)
-    environment = {**os.environ, "PYTHONPATH": str(package.parent)}
-    with running(tmp_path / "state", environment=environment) as account:
-        name = account.function(QUIET, Timeout=1)
-        _url, arn = account.queue(VisibilityTimeout="1")
-        account.client("lambda").create_event_source_mapping(FunctionName=name, EventSourceArn=arn)
-        log = (account.state_dir / "emulator.log").read_text()
-    assert "not checked whether a role may sqs:ReceiveMessage" in log
 
 
 def test_changes_of_a_mapping_at_the_same_time_leave_no_poller(account: Account) -> None:

@@ -14,6 +14,7 @@ from botocore.exceptions import ClientError
 
 from local_kit.control import allow
 from local_kit.hosted import ENVIRONMENT, configure_container, create
+from local_kit.networks import needs_namespaces
 from local_kit.sagemaker_account import (
     BUCKET,
     INFERENCE_IMAGE,
@@ -24,12 +25,8 @@ from local_kit.sagemaker_account import (
     channel,
     processing_input,
 )
-from shoal_local.sagemaker.container.launch import isolation_refused
 from shoal_local.testing import emulator
 
-needs_namespaces = pytest.mark.skipif(
-    bool(isolation_refused()), reason="read-only channels are mounts, which this machine refuses"
-)
 LOOK = (
     "cd ${SAGEMAKER_BASE_DIR:-/opt/ml}; (cd input/data/train && find . -type f | sort | tr '\\n' '"
     " ') > model/seen"

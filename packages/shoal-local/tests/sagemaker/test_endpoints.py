@@ -39,7 +39,7 @@ from local_kit.sagemaker_account import (
     until,
 )
 from shoal_local.sagemaker.core import Settings
-from tests.sagemaker.conftest import Services
+from tests.sagemaker.conftest import Services, deployed
 
 ARN = "arn:aws:sagemaker:us-east-1:123456789012:endpoint"
 
@@ -250,17 +250,7 @@ def test_a_model_that_does_not_come_to_its_end_is_cut_off(
     impatient = second_service(Settings(stream_s=1.0))
     url = account.put("models/endless/model.tar.gz", MODEL)
     container = {"Image": INFERENCE_IMAGE, "ModelDataUrl": url, "Environment": ENVIRONMENT}
-    model = {"ModelName": "endless", "PrimaryContainer": container}
-    variant = {"VariantName": "v", "ModelName": "endless", "InstanceType": "ml.m5.xlarge"}
-    config = {"EndpointConfigName": "endless", "ProductionVariants": [variant]}
-    speaker = {"EndpointName": "endless", "EndpointConfigName": "endless"}
-    impatient.handle("CreateModel", {**model, "ExecutionRoleArn": account.role}, "caller")
-    impatient.handle("CreateEndpointConfig", config, "caller")
-    impatient.handle("CreateEndpoint", speaker, "caller")
-    until(
-        lambda: impatient.handle("DescribeEndpoint", {"EndpointName": "endless"}, "caller"),
-        lambda each: each["EndpointStatus"] == "InService",
-    )
+    deployed(impatient, account, "endless", container, "InService")
     body = json.dumps({"parts": ["one", "two"], "wait_for": "signals/never"}).encode()
     invoke = impatient.invocations["InvokeEndpointWithResponseStream"]
     _, _, events = invoke("endless", body, {"content-type": "application/json"})

@@ -22,10 +22,10 @@ from botocore.exceptions import ClientError
 
 from local_kit.hosted import CODE, configure_container, create, in_service, remove
 from local_kit.runtime import ROOT, Runtime
-from local_kit.sagemaker_account import PROGRAMS, Account, archive, until
+from local_kit.sagemaker_account import PROGRAMS, Account, archive
 from shoal_local.runtimes.catalog import runtimes
 from shoal_local.sagemaker.core import Settings
-from tests.sagemaker.conftest import Services
+from tests.sagemaker.conftest import Services, deployed
 
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/shoal-mnist-dev-pytorch-serving@sha256:" + (
     "0" * 64
@@ -131,17 +131,8 @@ def test_an_emulator_without_the_recipe_says_what_to_do(
     account: Account, second_service: Services
 ) -> None:
     service = second_service(Settings())
-    model = {"ModelName": "no-recipe", "PrimaryContainer": {"Image": IMAGE}}
-    service.handle("CreateModel", {**model, "ExecutionRoleArn": account.role}, "caller")
-    variant = {"VariantName": "v", "ModelName": "no-recipe", "InstanceType": "ml.m5.xlarge"}
-    name = {"EndpointConfigName": "no-recipe"}
-    service.handle("CreateEndpointConfig", {**name, "ProductionVariants": [variant]}, "caller")
-    service.handle("CreateEndpoint", {**name, "EndpointName": "no-recipe"}, "caller")
-    described = until(
-        lambda: service.handle("DescribeEndpoint", {"EndpointName": "no-recipe"}, "caller"),
-        lambda each: each["EndpointStatus"] == "Failed",
-    )
-    assert "start the emulator with --recipes" in described["FailureReason"]
+    endpoint = deployed(service, account, "no-recipe", {"Image": IMAGE}, "Failed")
+    assert "start the emulator with --recipes" in endpoint["FailureReason"]
 
 
 PROGRAM = ROOT / "images" / "pytorch-serving" / "serve.py"

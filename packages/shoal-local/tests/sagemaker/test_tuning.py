@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from local_kit.sagemaker_account import Account, archive, until
+from local_kit.sagemaker_account import OBJECTIVE, WIDTH, Account, archive, tuning, until
 from shoal_local.errors import AwsError
 from shoal_local.sagemaker.jobs.tuning_search import Search, read_ranges, search_for
 
@@ -28,14 +28,12 @@ if options.do == "score":
     print(f"score={score}", flush=True)
 open(os.path.join(os.environ["SM_MODEL_DIR"], "model.txt"), "w").write(str(score))
 """
-OBJECTIVE = {"Type": "Maximize", "MetricName": "score"}
 GRID = {
     "CategoricalParameterRanges": [
         {"Name": "width", "Values": ["2", "3"]},
         {"Name": "shape", "Values": ["square"]},
     ]
 }
-WIDTH = {"IntegerParameterRanges": [{"Name": "width", "MinValue": "1", "MaxValue": "9"}]}
 REVERSED = {
     "ContinuousParameterRanges": [
         {"Name": "x", "MinValue": "0", "MaxValue": "1", "ScalingType": "ReverseLogarithmic"}
@@ -61,22 +59,9 @@ def code(account: Account) -> None:
 def request(
     account: Account, ranges: dict[str, Any], do: str = "score", **config: Any
 ) -> dict[str, Any]:
-    """What CreateHyperParameterTuningJob takes; `do` is a hyperparameter of the script."""
+    """Of the script above; `do` is one of its hyperparameters."""
     definition = account.training("x", "score.py", hyperparameters={"do": do})
-    del definition["TrainingJobName"]
-    definition["StaticHyperParameters"] = definition.pop("HyperParameters")
-    metric = {"Name": "score", "Regex": "score=(.*)"}
-    definition["AlgorithmSpecification"] |= {"MetricDefinitions": [metric]}
-    return {
-        "HyperParameterTuningJobConfig": {
-            "Strategy": "Random",
-            "HyperParameterTuningJobObjective": OBJECTIVE,
-            "ResourceLimits": {"MaxNumberOfTrainingJobs": 2, "MaxParallelTrainingJobs": 1},
-            "ParameterRanges": ranges,
-            **config,
-        },
-        "TrainingJobDefinition": definition,
-    }
+    return tuning(definition, ranges, **config)
 
 
 def start(account: Account, name: str, body: dict[str, Any], **members: Any) -> None:
