@@ -241,17 +241,11 @@ def test_an_association_with_a_bucket_that_is_not_there_fails_its_stack(
     [
         ("does not emulate FileSystemType ONTAP", {"FileSystemType": "ONTAP"}),
         ("does not emulate StorageType HDD", {"StorageType": "HDD"}),
-        (
-            "does not emulate ImportPath in LustreConfiguration",
-            {"LustreConfiguration": {"ImportPath": "s3://bucket"}},
-        ),
+        ("not emulate ImportPath in LustreConf", {"LustreConfiguration": {"ImportPath": "s3://b"}}),
         ("exactly one subnet", {"SubnetIds": ["subnet-00000001", "subnet-00000002"]}),
         ("InvalidNetworkSettings.*subnet-00000001", {"SubnetIds": ["subnet-00000001"]}),
         ("BadRequest.*alias/none", {"KmsKeyId": "alias/none"}),
-        (
-            "InvalidNetworkSettings.*do not permit Lustre LNET network traffic",
-            {"SecurityGroupIds": ["closed"]},
-        ),
+        ("InvalidNetworkSettings.*do not permit Lustre LNET", {"SecurityGroupIds": ["closed"]}),
     ],
 )
 def test_a_file_system_is_refused_with_the_reason(
@@ -289,10 +283,7 @@ def test_an_association_is_refused_with_the_reason(
     [
         ("update_file_system", {"StorageCapacity": 600}, "can only grow; it is 1200 GiB"),
         ("update_file_system", {"StorageType": "HDD"}, "another StorageType"),
-        (
-            *("create_data_repository_association", ASSOCIATION),
-            "a second data repository association",
-        ),
+        ("create_data_repository_association", ASSOCIATION, "a second data repository associatio"),
     ],
 )
 def test_a_change_is_refused_with_the_reason(

@@ -247,48 +247,30 @@ def test_payloads_are_not_written_down(account: Account) -> None:
 
 
 SNS = "arn:aws:sns:us-east-1:111122223333"
-QUEUE_EVENTS = {
-    "QueueArn": "arn:aws:sqs:us-east-1:111122223333:q",
-    "Events": ["s3:ObjectCreated:*"],
+TO_A_QUEUE = {
+    "Bucket": "b-b-b",
+    "NotificationConfiguration": {
+        "QueueConfigurations": [{"QueueArn": f"{SNS}:q", "Events": ["s3:ObjectCreated:*"]}]
+    },
 }
+RESERVED = {"FunctionName": "any", "ReservedConcurrentExecutions": 1}
+INSTANCE = {"ImageId": "ami-1", "MinCount": 1, "MaxCount": 1}
+SUBSCRIPTION = {"TopicArn": f"{SNS}:t", "Protocol": "https", "Endpoint": "x"}
+ARCHIVE = {"ArchiveName": "x", "EventSourceArn": f"{SNS}:t"}
+EXPORT = {"logGroupName": "x", "from": 0, "to": 1, "destination": "x"}
 
 
 @pytest.mark.parametrize(
     ("service", "operation", "parameters", "reason"),
     [
         ("redshift", "describe_clusters", {}, "does not emulate the service redshift"),
-        (
-            *("lambda", "put_function_concurrency"),
-            {"FunctionName": "any", "ReservedConcurrentExecutions": 1},
-            "does not emulate lambda PutFunctionConcurrency",
-        ),
-        (
-            *("ec2", "run_instances", {"ImageId": "ami-1", "MinCount": 1, "MaxCount": 1}),
-            "has no instances",
-        ),
-        (
-            *("sns", "subscribe"),
-            {"TopicArn": f"{SNS}:t", "Protocol": "https", "Endpoint": "x"},
-            "SQS only, not https",
-        ),
-        (
-            *("s3", "put_bucket_notification_configuration"),
-            {
-                "Bucket": "b-b-b",
-                "NotificationConfiguration": {"QueueConfigurations": [QUEUE_EVENTS]},
-            },
-            "through EventBridge only",
-        ),
+        ("lambda", "put_function_concurrency", RESERVED, "not emulate lambda PutFunctionConcurren"),
+        ("ec2", "run_instances", INSTANCE, "has no instances"),
+        ("sns", "subscribe", SUBSCRIPTION, "SQS only, not https"),
+        ("s3", "put_bucket_notification_configuration", TO_A_QUEUE, "through EventBridge only"),
         ("ssm", "send_command", {"DocumentName": "AWS-RunShellScript"}, "no instances to command"),
-        (
-            *("events", "create_archive", {"ArchiveName": "x", "EventSourceArn": f"{SNS}:t"}),
-            "does not replay events",
-        ),
-        (
-            *("logs", "create_export_task"),
-            {"logGroupName": "x", "from": 0, "to": 1, "destination": "x"},
-            "exports no logs",
-        ),
+        ("events", "create_archive", ARCHIVE, "does not replay events"),
+        ("logs", "create_export_task", EXPORT, "exports no logs"),
         ("ec2", "delete_security_group", {"GroupName": "default"}, "by GroupId only"),
     ],
 )

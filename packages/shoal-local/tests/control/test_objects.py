@@ -127,7 +127,9 @@ def test_kms_decrypts_nothing_of_a_disabled_key(account: Account) -> None:
 BODY = b"test-data"
 MD5 = base64.b64encode(hashlib.md5(BODY, usedforsecurity=False).digest()).decode()
 CRC32 = base64.b64encode(zlib.crc32(BODY).to_bytes(4, "big")).decode()
-OTHER_MD5 = base64.b64encode(bytes(16)).decode()
+NO_CRC32C = ("InvalidRequest", "Value for x-amz-checksum-crc32c header is invalid.")
+ANOTHER_MD5 = ("BadDigest", "The Content-MD5 you specified did not match what we received.")
+NO_MD5 = ("InvalidDigest", "The Content-MD5 you specified was invalid.")
 
 
 def wrong(algorithm: str) -> tuple[dict[str, str], tuple[str, str]]:
@@ -143,19 +145,10 @@ def wrong(algorithm: str) -> tuple[dict[str, str], tuple[str, str]]:
         wrong("CRC32"),
         wrong("SHA1"),
         wrong("SHA256"),
-        (
-            {"ChecksumCRC32C": "test"},
-            ("InvalidRequest", "Value for x-amz-checksum-crc32c header is invalid."),
-        ),
-        (
-            {"ContentMD5": OTHER_MD5},
-            ("BadDigest", "The Content-MD5 you specified did not match what we received."),
-        ),
-        (
-            {"ContentMD5": "__invalid__"},
-            ("InvalidDigest", "The Content-MD5 you specified was invalid."),
-        ),
-        ({"ContentMD5": "MTIz"}, ("InvalidDigest", "The Content-MD5 you specified was invalid.")),
+        ({"ChecksumCRC32C": "test"}, NO_CRC32C),
+        ({"ContentMD5": base64.b64encode(bytes(16)).decode()}, ANOTHER_MD5),
+        ({"ContentMD5": "__invalid__"}, NO_MD5),
+        ({"ContentMD5": "MTIz"}, NO_MD5),
     ],
 )
 def test_s3_refuses_objects_and_parts_with_a_wrong_digest(
