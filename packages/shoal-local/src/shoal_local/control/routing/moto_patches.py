@@ -7,7 +7,7 @@
 - IAM reads all of AWS's policies at its start, whether anybody asks for one or not.
 - Each request looks up the methods of a class again, lists moto's folder, and compares the host
   with the addresses of all services.
-- S3's bodies, checksums, digests and lists of versions: see `control.s3`.
+- S3's bodies, checksums and lists of versions: see `control.s3`.
 """
 
 from __future__ import annotations
@@ -32,12 +32,7 @@ from moto.sqs.models import sqs_backends
 
 from shoal_local.control.alarms import nearest_rank
 from shoal_local.control.identity.policies import Principal, allows, decision
-from shoal_local.control.s3 import (
-    object_bodies,
-    object_versions,
-    part_checksums,
-    upload_digests,
-)
+from shoal_local.control.s3 import object_bodies, object_versions, part_checksums
 from shoal_local.control.scheduler import service as scheduler
 
 Patch = tuple[object, str, Any]
@@ -143,7 +138,6 @@ PATCHES: tuple[Patch, ...] = (
     *object_bodies.PATCHES,
     *object_versions.PATCHES,
     *part_checksums.PATCHES,
-    *upload_digests.PATCHES,
     *scheduler.PATCHES,
 )
 
