@@ -246,8 +246,8 @@ class Account:
             shared.moto,
             services,
             self.authorizer,
-            self._services_of,
-            Gateway(self._sagemaker_of, self.authorizer),
+            lambda number: self._others[number].router.services,
+            Gateway(lambda number: self._others[number].sagemaker, self.authorizer),
             shared.paths,
             shared.regions,
         )
@@ -256,9 +256,3 @@ class Account:
         """Return the tags of a function or of an event source mapping."""
         is_mapping = ":event-source-mapping:" in arn
         return self.sources.tags(arn) if is_mapping else self.functions.get(arn).tags
-
-    def _sagemaker_of(self, number: str) -> SageMaker:
-        return self._others[number].sagemaker
-
-    def _services_of(self, number: str) -> Mapping[str, Service]:
-        return self._others[number].router.services

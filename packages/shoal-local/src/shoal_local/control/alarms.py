@@ -110,8 +110,9 @@ class Alarms:
         return cloudwatch_backends[self._account][self._region]
 
     def _evaluate(self, alarm: Alarm) -> None:
-        is_ours = not alarm.metric_name or _is_evaluated(alarm.namespace)
-        if alarm.comparison_operator not in COMPARISONS or not is_ours:
+        namespace = alarm.namespace if alarm.metric_name else ""
+        is_aws = namespace != ENDPOINTS and namespace.startswith(RESERVED)
+        if alarm.comparison_operator not in COMPARISONS or is_aws:
             return
         try:
             values = self._values(_metric(alarm), int(alarm.evaluation_periods))
@@ -151,10 +152,6 @@ class Alarms:
             same = same and _dimensions(datum.dimensions) == metric.dimensions
             if same and isinstance(datum, MetricDatum):
                 yield measured_at, float(datum.value)
-
-
-def _is_evaluated(namespace: str) -> bool:
-    return namespace == ENDPOINTS or not namespace.startswith(RESERVED)
 
 
 def _dimensions(dimensions: Any) -> frozenset[tuple[str, str]]:

@@ -176,10 +176,6 @@ def is_spot(request: Document) -> bool:
     return bool(request.get("EnableManagedSpotTraining"))
 
 
-def _runtime_s(condition: Document) -> float:
-    return float(condition.get("MaxRuntimeInSeconds", _DEFAULT_RUNTIME_S))
-
-
 @dataclass
 class Allowance:
     """The time that one job may take, from its start."""
@@ -197,7 +193,8 @@ class Allowance:
         whole job.
         """
         condition = self.request["StoppingCondition"]
-        limits = [(_runtime_s(condition) - self.trained_s, "MaxRuntimeExceeded")]
+        runtime_s = float(condition.get("MaxRuntimeInSeconds", _DEFAULT_RUNTIME_S))
+        limits = [(runtime_s - self.trained_s, "MaxRuntimeExceeded")]
         if is_spot(self.request):
             waits_until = self.started_at + condition.get("MaxWaitTimeInSeconds", 3600)
             limits.append((waits_until - time.monotonic(), "MaxWaitTimeExceeded"))
