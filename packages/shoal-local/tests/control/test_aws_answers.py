@@ -22,43 +22,31 @@ from local_kit.control import Account, running, unique
 
 SOURCE = "def handler(event, context):\n    return event\n"
 QUEUE = "arn:aws:sqs:us-east-1:111122223333:nothing"
+NO_PATTERN = {"Name": "x", "EventPattern": '{"source": [{"nonsense": "x"}]}'}
+SUBSCRIPTION = {
+    "TopicArn": "arn:aws:sns:us-east-1:111122223333:none",
+    "Protocol": "sqs",
+    "Endpoint": QUEUE,
+}
+SCHEDULE = {
+    "Name": "x",
+    "ScheduleExpression": "rate(10 years)",
+    "FlexibleTimeWindow": {"Mode": "OFF"},
+    "Target": {"Arn": QUEUE, "RoleArn": "arn:aws:iam::111122223333:role/none"},
+}
 AS_SENT = Config(parameter_validation=False, retries={"max_attempts": 0})
 
 
 @pytest.mark.parametrize(
     ("service", "operation", "request_", "code"),
     [
-        pytest.param(
-            "events",
-            "put_rule",
-            {"Name": "x", "EventPattern": '{"source": [{"nonsense": "x"}]}'},
-            "InvalidEventPatternException",
-            id="an unknown operator (test_event_pattern)",
-        ),
-        pytest.param(
-            "sns",
-            "subscribe",
-            {
-                "TopicArn": "arn:aws:sns:us-east-1:111122223333:none",
-                "Protocol": "sqs",
-                "Endpoint": QUEUE,
-            },
-            "NotFound",
-            id="a topic that is not there (test_subscribe_with_invalid_topic)",
-        ),
-        pytest.param(
-            "scheduler",
-            "create_schedule",
-            {
-                "Name": "x",
-                "ScheduleExpression": "rate(10 years)",
-                "FlexibleTimeWindow": {"Mode": "OFF"},
-                "Target": {"Arn": QUEUE, "RoleArn": "arn:aws:iam::111122223333:role/none"},
-            },
-            "ValidationException.*Invalid Schedule Expression",
-            id="an expression is looked at before the role"
-            " (tests_create_schedule_with_invalid_schedule_expression)",
-        ),
+        # an unknown operator: test_event_pattern
+        ("events", "put_rule", NO_PATTERN, "InvalidEventPatternException"),
+        # a topic that is not there: test_subscribe_with_invalid_topic
+        ("sns", "subscribe", SUBSCRIPTION, "NotFound"),
+        # an expression is looked at before the role:
+        # tests_create_schedule_with_invalid_schedule_expression
+        ("scheduler", "create_schedule", SCHEDULE, "Invalid Schedule Expression"),
     ],
 )
 def test_a_mistake_is_refused(

@@ -20,6 +20,7 @@ ACCOUNT = "111122223333"
 ME = f"arn:aws:sts::{ACCOUNT}:assumed-role/reader/session"
 OBJECT = "arn:aws:s3:::data/train/x"
 KEY = f"arn:aws:kms:us-east-1:{ACCOUNT}:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+TRAIN = "sagemaker:CreateTrainingJob"
 READ = Question("s3:GetObject", OBJECT)
 
 
@@ -45,6 +46,7 @@ def test_an_allowed_question_names_the_statement_that_allows(evaluator: Evaluato
 
 WRITE, NOTHING = policy(Action="s3:PutObject"), policy(Effect="Deny", Action="s3:*")
 CLOSED = policy(Effect="Deny", Principal="*", Action="s3:*")
+OF_RESOURCE = "an explicit deny in a resource-based policy"
 
 
 @pytest.mark.parametrize(
@@ -52,10 +54,7 @@ CLOSED = policy(Effect="Deny", Principal="*", Action="s3:*")
     [
         ({"writing": WRITE}, {}, (), "because no identity-based policy allows"),
         ({**ALLOW, "no": NOTHING}, {}, ("no/It",), "an explicit deny in an identity-based policy"),
-        (
-            *(ALLOW, {"resource_policy": CLOSED}, ("resource policy/It",)),
-            "an explicit deny in a resource-based policy",
-        ),
+        (ALLOW, {"resource_policy": CLOSED}, ("resource policy/It",), OF_RESOURCE),
         (ALLOW, {"boundary": WRITE}, (), "because no permissions boundary allows"),
     ],
 )
@@ -78,26 +77,17 @@ def test_what_is_denied_is_so_in_the_words_of_aws(
 def test_a_key_must_let_the_account_decide(evaluator: Evaluator, allowed: bool) -> None:
     owner = f"arn:aws:iam::{ACCOUNT if allowed else '444455556666'}:root"
     key_policy = policy(Principal={"AWS": owner}, Action="kms:*")
-    decision = decide(
-        evaluator,
-        {"keys": policy(Action="kms:Decrypt")},
-        Question("kms:Decrypt", KEY),
-        resource_policy=key_policy,
-    )
-    assert decision.allowed is allowed
+    own, question = {"keys": policy(Action="kms:Decrypt")}, Question("kms:Decrypt", KEY)
+    assert decide(evaluator, own, question, resource_policy=key_policy).allowed is allowed
 
 
 @pytest.mark.parametrize(("repository", "allowed"), [("pytorch-training", True), ("other", False)])
 def test_aws_lets_every_account_pull_its_images_but_the_role_must_be_allowed_too(
     evaluator: Evaluator, repository: str, allowed: bool
 ) -> None:
-    pull = policy(
-        Action="ecr:BatchGetImage",
-        Resource="arn:aws:ecr:us-east-1:763104351884:repository/pytorch-training",
-    )
-    question = Question(
-        "ecr:BatchGetImage", f"arn:aws:ecr:us-east-1:763104351884:repository/{repository}"
-    )
+    registry = "arn:aws:ecr:us-east-1:763104351884:repository"
+    pull = policy(Action="ecr:BatchGetImage", Resource=f"{registry}/pytorch-training")
+    question = Question("ecr:BatchGetImage", f"{registry}/{repository}")
     assert decide(evaluator, {"pull": pull}, question).allowed is allowed
 
 
@@ -112,28 +102,17 @@ def test_conditions_on_lists_hold_for_all_values_and_not_for_none(
         "Null": {"sagemaker:VpcSubnets": "false"},
     }
     job = f"arn:aws:sagemaker:us-east-1:{ACCOUNT}:training-job/x"
-    question = Question(
-        "sagemaker:CreateTrainingJob", job, {"sagemaker:VpcSubnets": subnets} if subnets else {}
-    )
-    assert (
-        decide(
-            evaluator,
-            {"jobs": policy(Action="sagemaker:CreateTrainingJob", Condition=condition)},
-            question,
-        ).allowed
-        is allowed
-    )
+    question = Question(TRAIN, job, {"sagemaker:VpcSubnets": subnets} if subnets else {})
+    jobs = {"jobs": policy(Action=TRAIN, Condition=condition)}
+    assert decide(evaluator, jobs, question).allowed is allowed
 
 
 def test_a_resource_that_does_not_exist_yet_is_one_resource_not_all(evaluator: Evaluator) -> None:
-    new = Question(
-        "ec2:CreateNetworkInterface", f"arn:aws:ec2:us-east-1:{ACCOUNT}:network-interface/*"
-    )
-    any_interface, one = (
-        f"arn:aws:ec2:us-east-1:{ACCOUNT}:network-interface/{which}" for which in ("*", "eni-1")
-    )
-    assert decide(evaluator, {"any": policy(Action="ec2:*", Resource=any_interface)}, new).allowed
-    assert not decide(evaluator, {"one": policy(Action="ec2:*", Resource=one)}, new).allowed
+    interfaces = f"arn:aws:ec2:us-east-1:{ACCOUNT}:network-interface"
+    new = Question("ec2:CreateNetworkInterface", f"{interfaces}/*")
+    for which, allowed in (("*", True), ("eni-1", False)):
+        some = {"some": policy(Action="ec2:*", Resource=f"{interfaces}/{which}")}
+        assert decide(evaluator, some, new).allowed is allowed
 
 
 @pytest.mark.parametrize(
@@ -144,19 +123,16 @@ def test_a_resource_that_does_not_exist_yet_is_one_resource_not_all(evaluator: E
 def test_a_question_that_iam_does_not_know_is_refused_by_name(
     evaluator: Evaluator, question: Question
 ) -> None:
-    with pytest.raises(
-        EmulatorError, match=f"IAM cannot evaluate {question.action} on {question.resource}"
-    ):
+    refusal = f"IAM cannot evaluate {question.action} on {question.resource}"
+    with pytest.raises(EmulatorError, match=refusal):
         decide(evaluator, ALLOW, question)
 
 
 def test_a_context_key_that_aws_does_not_document_for_the_action_is_told(
     evaluator: Evaluator,
 ) -> None:
-    decision = decide(
-        evaluator, ALLOW, Question("s3:GetObject", OBJECT, {"sagemaker:VpcSubnets": ["subnet-a"]})
-    )
-    assert decision.ignored == ("sagemaker:VpcSubnets",)
+    question = Question("s3:GetObject", OBJECT, {"sagemaker:VpcSubnets": ["subnet-a"]})
+    assert decide(evaluator, ALLOW, question).ignored == ("sagemaker:VpcSubnets",)
 
 
 def test_closing_ends_the_process_and_its_record(tmp_path: Path) -> None:
@@ -176,9 +152,6 @@ def test_a_process_that_was_killed_is_told_once_and_replaced(tmp_path: Path) -> 
         with pytest.raises(EmulatorError, match="ended unexpectedly"):
             decide(evaluator, ALLOW, Question("s3:GetObject", "arn:aws:s3:::data/other"))
         assert decide(evaluator, ALLOW, Question("s3:GetObject", "arn:aws:s3:::data/third")).allowed
-
-
-TRAIN = "sagemaker:CreateTrainingJob"
 
 
 def role(account: Account, *policies: dict[str, Any], **settings: str) -> str:
@@ -206,12 +179,8 @@ def test_each_action_has_the_decision_of_the_roles_policies(account: Account) ->
         "sagemaker:CreateEndpoint": "explicitDeny",
         "logs:CreateLogGroup": "implicitDeny",
     }
-    matched = [each["MatchedStatements"] for each in results]
-    assert [[one["SourcePolicyId"] for one in each] for each in matched] == [
-        ["policy-0"],
-        ["policy-1"],
-        [],
-    ]
+    matched = [[one["SourcePolicyId"] for one in each["MatchedStatements"]] for each in results]
+    assert matched == [["policy-0"], ["policy-1"], []]
 
 
 def test_a_policy_about_some_resources_does_not_allow_an_action_on_all(account: Account) -> None:

@@ -12,6 +12,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from local_kit.control import Account, outputs, template, unique
+from local_kit.networks import new_vpc
 from shoal_local.errors import AwsError
 from shoal_local.server import Emulator
 from shoal_local.testing import in_process
@@ -58,17 +59,12 @@ def network(account: Account) -> dict[str, Any]:
     one that is closed.
     """
     ec2 = account.client("ec2")
-    vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
-    subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.0.1.0/24")["Subnet"]["SubnetId"]
-    groups = [
-        ec2.create_security_group(GroupName=name, Description=name, VpcId=vpc)["GroupId"]
-        for name in ("lustre", "closed")
-    ]
+    _, subnet, groups = new_vpc(ec2, "open", "closed")
     for first, last in LUSTRE_PORTS:
         rule = {"IpProtocol": "tcp", "FromPort": first, "ToPort": last}
-        rule |= {"UserIdGroupPairs": [{"GroupId": groups[0]}]}
-        ec2.authorize_security_group_ingress(GroupId=groups[0], IpPermissions=[rule])
-    return {"subnet": subnet, "open": groups[0], "closed": groups[1]}
+        rule |= {"UserIdGroupPairs": [{"GroupId": groups["open"]}]}
+        ec2.authorize_security_group_ingress(GroupId=groups["open"], IpPermissions=[rule])
+    return {"subnet": subnet, **groups}
 
 
 def request(network: Mapping[str, Any], **changes: Any) -> dict[str, Any]:

@@ -258,14 +258,11 @@ def test_a_message_reaches_a_queue_whose_policy_lets_the_topic_send(
 def test_a_subscription_of_a_stack_says_whether_the_message_comes_alone(
     account: Account, raw: bool | None
 ) -> None:
-    sns, sqs = account.client("sns"), account.client("sqs")
-    topic = sns.create_topic(Name=unique("topic"))["TopicArn"]
-    url, arn = account.queue()
-    policy = json.dumps(allow("sqs:SendMessage", arn, Principal=SNS))
-    sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": policy})
+    topic = account.client("sns").create_topic(Name=unique("topic"))["TopicArn"]
+    url, arn = account.open_queue(SNS["Service"])
     properties = {"TopicArn": topic, "Protocol": "sqs", "Endpoint": arn}
     chosen = {} if raw is None else {"RawMessageDelivery": raw}
     account.stack({"One": {"Type": "AWS::SNS::Subscription", "Properties": properties | chosen}})
-    sns.publish(TopicArn=topic, Message="m")
-    (message,) = sqs.receive_message(QueueUrl=url)["Messages"]
+    account.client("sns").publish(TopicArn=topic, Message="m")
+    (message,) = account.client("sqs").receive_message(QueueUrl=url)["Messages"]
     assert (message["Body"] == "m") is bool(raw)

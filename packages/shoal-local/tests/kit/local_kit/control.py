@@ -152,10 +152,10 @@ class Account(LocalAccount):
         url = sqs.create_queue(QueueName=name, Attributes=attributes)["QueueUrl"]
         return url, f"arn:aws:sqs:{self.region}:{self.number}:{name}"
 
-    def open_queue(self) -> tuple[str, str]:
-        """Create a queue that EventBridge may send to."""
+    def open_queue(self, service: str = "events.amazonaws.com") -> tuple[str, str]:
+        """Create a queue that a service, EventBridge by default, may send to."""
         url, arn = self.queue()
-        policy = allow("sqs:SendMessage", arn, Principal={"Service": "events.amazonaws.com"})
+        policy = allow("sqs:SendMessage", arn, Principal={"Service": service})
         attributes = {"Policy": json.dumps(policy)}
         self.client("sqs").set_queue_attributes(QueueUrl=url, Attributes=attributes)
         return url, arn
