@@ -36,6 +36,7 @@ from local_kit.sagemaker_account import BUCKET, Account, until
 
 ENDPOINT = "guarded"
 BLUE, GREEN = 3.0, 5.0
+ONE = {"Type": "INSTANCE_COUNT", "Value": 1}
 CANARY = {"Type": "CANARY", "CanarySize": percent(30), "WaitIntervalInSeconds": 720}
 
 
@@ -234,10 +235,7 @@ def test_a_deployment_that_takes_longer_than_it_may_is_rolled_back(
         ({"Type": "CANARY"}, "CanarySize is required for the traffic routing type CANARY"),
         ({"Type": "CANARY", "CanarySize": percent(51)}, "CanarySize must be 1 to 50 percent"),
         ({"Type": "LINEAR", "LinearStepSize": percent(9)}, "LinearStepSize must be 10 to 50"),
-        (
-            {"Type": "CANARY", "CanarySize": {"Type": "INSTANCE_COUNT", "Value": 1}},
-            "does not emulate CanarySize of the type INSTANCE_COUNT",
-        ),
+        ({"Type": "CANARY", "CanarySize": ONE}, "not emulate CanarySize of the type INSTANCE_COUN"),
     ],
 )
 def test_traffic_that_cannot_be_shared_so_is_refused(
@@ -257,6 +255,8 @@ CAPTURE = {
     "CaptureContentTypeHeader": {"JsonContentTypes": ["application/json"]},
 }
 ON_MACHINES = {"InstanceType": "ml.m5.xlarge"}
+LATER = {"AsyncInferenceConfig": {"OutputConfig": {"S3OutputPath": f"s3://{BUCKET}/results"}}}
+SEVERAL = {"ProductionVariants": [{"VariantName": each, **ON_MACHINES} for each in "ab"]}
 SMALL = {"MemorySizeInMB": 1024, "MaxConcurrency": 2}
 
 
@@ -326,16 +326,8 @@ def test_a_serverless_endpoint_serves_and_throttles_above_its_concurrency(accoun
         ({"ServerlessConfig": SMALL | {"MaxConcurrency": 201}}, {}, "less than or equal to 200"),
         ({"ServerlessConfig": SMALL, **ON_MACHINES}, {}, "needs an InstanceType, or a Serverless"),
         ({}, {}, "needs an InstanceType, or a ServerlessConfig"),
-        (
-            ON_MACHINES,
-            {"AsyncInferenceConfig": {"OutputConfig": {"S3OutputPath": f"s3://{BUCKET}/results"}}},
-            r"not emulate CreateEndpointConfig\.AsyncInferenceConfig",
-        ),
-        (
-            ON_MACHINES,
-            {"ProductionVariants": [{"VariantName": each, **ON_MACHINES} for each in "ab"]},
-            "not emulate endpoints with several production variants",
-        ),
+        (ON_MACHINES, LATER, r"not emulate CreateEndpointConfig\.AsyncInferenceConfig"),
+        (ON_MACHINES, SEVERAL, "not emulate endpoints with several production variants"),
     ],
 )
 def test_a_configuration_that_cannot_be_served_is_refused(

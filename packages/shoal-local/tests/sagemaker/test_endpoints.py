@@ -20,6 +20,7 @@ from local_kit.hosted import (
     GOOD_MODEL,
     configure,
     configure_container,
+    container_of,
     create,
     deploy,
     invoke,
@@ -248,9 +249,8 @@ def test_a_model_that_does_not_come_to_its_end_is_cut_off(
 ) -> None:
     """repost.aws, "invoke streaming timeout error", has AWS's words."""
     impatient = second_service(Settings(stream_s=1.0))
-    url = account.put("models/endless/model.tar.gz", MODEL)
-    container = {"Image": INFERENCE_IMAGE, "ModelDataUrl": url, "Environment": ENVIRONMENT}
-    deployed(impatient, account, "endless", container, "InService")
+    model = container_of(account, "endless", MODEL)
+    deployed(impatient, account, "endless", model, "InService")
     body = json.dumps({"parts": ["one", "two"], "wait_for": "signals/never"}).encode()
     invoke = impatient.invocations["InvokeEndpointWithResponseStream"]
     _, _, events = invoke("endless", body, {"content-type": "application/json"})

@@ -44,6 +44,12 @@ def model_of(factor: str, **settings: str) -> bytes:
     return archive({**files, "code/inference.py": CODE})
 
 
+def container_of(account: Account, name: str, model: bytes) -> dict[str, Any]:
+    """A PrimaryContainer of an archive, which is uploaded."""
+    url = account.put(f"models/{name}/model.tar.gz", model)
+    return {"Image": INFERENCE_IMAGE, "ModelDataUrl": url, "Environment": ENVIRONMENT}
+
+
 def configure(
     account: Account,
     name: str,
@@ -52,9 +58,7 @@ def configure(
     **config: Any,
 ) -> str:
     """CreateModel and CreateEndpointConfig of an archive, both called `name`."""
-    url = account.put(f"models/{name}/model.tar.gz", model)
-    container = {"Image": INFERENCE_IMAGE, "ModelDataUrl": url, "Environment": ENVIRONMENT}
-    configure_container(account, name, container, variant, **config)
+    configure_container(account, name, container_of(account, name, model), variant, **config)
     return name
 
 
