@@ -6,12 +6,11 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from local_kit.control import refused
-from local_kit.sagemaker_account import Account
+from local_kit.sagemaker_account import WIDTH, Account, tuning
 from shoal_local.testing import LocalEmulator
 
 SOURCES = Path(__file__).resolve().parents[1] / "src" / "shoal_local"
@@ -66,30 +65,11 @@ def test_a_role_without_policies_may_do_everything(
         assert len(named) == (len(resources) if resources not in ([], ["*"]) else 0)
 
 
-def tuning(account: Account) -> dict[str, Any]:
-    definition = account.training("x")
-    del definition["TrainingJobName"]
-    definition["StaticHyperParameters"] = definition.pop("HyperParameters")
-    metric = {"Name": "score", "Regex": "score=(.*)"}
-    definition["AlgorithmSpecification"] |= {"MetricDefinitions": [metric]}
-    width = {"Name": "width", "MinValue": "1", "MaxValue": "9"}
-    config = {
-        "Strategy": "Bayesian",
-        "HyperParameterTuningJobObjective": {"Type": "Maximize", "MetricName": "score"},
-        "ResourceLimits": {"MaxNumberOfTrainingJobs": 2, "MaxParallelTrainingJobs": 1},
-        "ParameterRanges": {"IntegerParameterRanges": [width]},
-    }
-    return {
-        "HyperParameterTuningJobName": "tuning",
-        "HyperParameterTuningJobConfig": config,
-        "TrainingJobDefinition": definition,
-    }
-
-
 def test_what_needs_an_extra_is_a_refusal_that_no_client_repeats(account: Account) -> None:
     """botocore repeats a request that ends with 500."""
     request = account.sagemaker.create_hyper_parameter_tuning_job
-    code, message = refused(request, **tuning(account))
+    job = tuning(account.training("x"), WIDTH, Strategy="Bayesian")
+    code, message = refused(request, HyperParameterTuningJobName="tuning", **job)
     assert (code, "pip install 'shoal-local[tuning]'" in message) == (
         "UnknownOperationException",
         True,
@@ -102,3 +82,11 @@ def test_what_needs_an_extra_is_a_refusal_that_no_client_repeats(account: Accoun
 def test_what_is_missing_is_said_once(account: Account, errors: Path) -> None:
     assert account.number
     assert errors.read_text().count("npm install") == 1
+
+
+def test_a_queue_is_mapped_where_nothing_evaluates_policies(account: Account) -> None:
+    name = account.control.function("def handler(event, context):\n    pass\n", Timeout=1)
+    _url, arn = account.control.queue(VisibilityTimeout="1")
+    account.client("lambda").create_event_source_mapping(FunctionName=name, EventSourceArn=arn)
+    log = (account.state_dir / "emulator.log").read_text()
+    assert "not checked whether a role may sqs:ReceiveMessage" in log

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from local_kit.ports import unused_ports
-from tests.control.test_cdk import node
+from tests.control.test_clis import node
 
 LOCAL = Path(__file__).resolve().parents[1]
 CHECKOUT = LOCAL.parents[1]

@@ -46,9 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words[:1] == ["runtime"]:
-        from shoal_local.runtimes import cli
+        from shoal_local.runtimes import build
 
-        return int(cli.main(words[1:]))
+        return int(build.main(words[1:]))
     options = parser().parse_args(words)
     try:
         return COMMANDS[options.command](options)
@@ -163,7 +163,7 @@ SERVE_OPTIONS: Mapping[str, Mapping[str, Any]] = {
         "metavar": "NAME=SECONDS",
         "help": (
             "a duration of AWS's that is to be shorter, as stop_grace_s=2"
-            " (packages/shoal-local/src/shoal_local/sagemaker/settings.py); for tests"
+            " (packages/shoal-local/src/shoal_local/sagemaker/core.py); for tests"
         ),
     },
 }

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from shoal_local.context import ServiceContext
+from shoal_local.context import Measurement, ServiceContext
+from shoal_local.control import alarms
+from shoal_local.control.alarms import Alarms
 from shoal_local.control.authorization.account import AccountState
 from shoal_local.control.authorization.authorizer import Authorizer
 from shoal_local.control.authorization.evaluator import Evaluator
@@ -30,10 +32,8 @@ from shoal_local.control.http.request_log import RequestLog
 from shoal_local.control.identity.clients import Clients, root_of
 from shoal_local.control.identity.identity import Identity
 from shoal_local.control.identity.policy_guards import PolicyGuards
-from shoal_local.control.metrics import metric_store
-from shoal_local.control.metrics.alarms import Alarms
 from shoal_local.control.routing import unsupported_requests
-from shoal_local.control.routing.moto_routing import MotoApplication
+from shoal_local.control.routing.moto_patches import MotoApplication
 from shoal_local.control.routing.sagemaker import Gateway, SageMaker
 from shoal_local.control.routing.service_router import Service, ServiceRouter
 from shoal_local.control.s3.object_guards import ObjectGuards
@@ -44,10 +44,9 @@ from shoal_local.control.stores.image_registries import Registries
 from shoal_local.control.stores.quotas import Quotas
 from shoal_local.control.tags import Tagging
 from shoal_local.faults import Faults
-from shoal_local.metrics import Measurement
 from shoal_local.processes import ProcessRegistry
+from shoal_local.sagemaker.core import Settings
 from shoal_local.sagemaker.service import SageMakerService
-from shoal_local.sagemaker.settings import Settings
 
 SAGEMAKER = "sagemaker.amazonaws.com"
 
@@ -174,7 +173,7 @@ class Account:
         )
 
     def _measure(self, measurements: Iterable[Measurement]) -> None:
-        metric_store.keep(self.number, self._shared.region, measurements)
+        alarms.keep(self.number, self._shared.region, measurements)
 
     def _emit(self, entry: Mapping[str, Any]) -> None:
         self.autoscaling.on_event(entry)
@@ -247,8 +246,8 @@ class Account:
             shared.moto,
             services,
             self.authorizer,
-            self._services_of,
-            Gateway(self._sagemaker_of, self.authorizer),
+            lambda number: self._others[number].router.services,
+            Gateway(lambda number: self._others[number].sagemaker, self.authorizer),
             shared.paths,
             shared.regions,
         )
@@ -257,9 +256,3 @@ class Account:
         """Return the tags of a function or of an event source mapping."""
         is_mapping = ":event-source-mapping:" in arn
         return self.sources.tags(arn) if is_mapping else self.functions.get(arn).tags
-
-    def _sagemaker_of(self, number: str) -> SageMaker:
-        return self._others[number].sagemaker
-
-    def _services_of(self, number: str) -> Mapping[str, Service]:
-        return self._others[number].router.services

@@ -5,14 +5,41 @@ Everything that a service does to another goes through here, over the AWS API.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from shoal_local.faults import Faults
-from shoal_local.metrics import Measure
 from shoal_local.processes import ProcessRegistry
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A value of a metric, measured now.
+
+    `unit` is CloudWatch's word for it: Count, Milliseconds, Microseconds, None ...
+    """
+
+    namespace: str
+    name: str
+    value: float
+    unit: str = "None"
+    dimensions: Mapping[str, str] = field(default_factory=dict)
+
+    def datum(self) -> dict[str, Any]:
+        """Return the measurement as a member of PutMetricData's MetricData."""
+        return {
+            "MetricName": self.name,
+            "Value": self.value,
+            "Unit": self.unit,
+            "Dimensions": [
+                {"Name": name, "Value": value} for name, value in self.dimensions.items()
+            ],
+        }
+
+
+Measure = Callable[[Iterable[Measurement]], None]
 
 
 @dataclass(frozen=True)

@@ -109,11 +109,8 @@ class Faults:
         with self._lock:
             self._read()
             for position, rule in enumerate(self._rules):
-                if (
-                    rule.seam == seam
-                    and fnmatch.fnmatchcase(name, rule.name)
-                    and self._concerns(rule, text)
-                ):
+                concerns = self._executions.get(rule.execution, "\0") if rule.execution else ""
+                if rule.seam == seam and fnmatch.fnmatchcase(name, rule.name) and concerns in text:
                     self._matched[position] += 1
                     if rule.skip < self._matched[position] <= rule.skip + rule.times:
                         return rule
@@ -131,9 +128,6 @@ class Faults:
         if self.record is not None:
             with self._lock, self.record.open("a") as stream:
                 stream.write(json.dumps(line) + "\n")
-
-    def _concerns(self, rule: Rule, text: str) -> bool:
-        return not rule.execution or self._executions.get(rule.execution, "\0") in text
 
     def _read(self) -> None:
         if (

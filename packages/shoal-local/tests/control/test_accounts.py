@@ -93,6 +93,7 @@ def dev(world: World) -> World:
     shared = ["sagemaker:DescribeModelPackage", "sagemaker:CreateModel"]
     share(sagemaker, "models", shared, VERSION)
     world.client(DEV, "ecr").create_repository(repositoryName="own-image")
+    world.client(PROD, "s3").create_bucket(Bucket="prods-own")
     return world
 
 
@@ -189,47 +190,46 @@ def test_production_reads_the_version_that_the_groups_policy_names(dev: World) -
     assert version["ModelPackageArn"] == VERSION
 
 
-def test_an_account_that_the_policy_does_not_name_reads_nothing(dev: World) -> None:
-    assert "sagemaker:DescribeModelPackage" in refusal(
-        dev.client(STAGING, "sagemaker").describe_model_package, ModelPackageName=VERSION
-    )
-    assert "s3:GetObject" in refusal(
-        dev.client(STAGING, "s3").get_object, Bucket="models-of-dev", Key="released/model.tar.gz"
-    )
+NAMED = {"ModelPackageName": VERSION}
+RELEASED = {"Bucket": "models-of-dev", "Key": "released/model.tar.gz"}
+REJECT = {"ModelPackageArn": VERSION, "ModelApprovalStatus": "Rejected"}
+EVERYBODY = {
+    "ModelPackageGroupName": GROUP,
+    "ResourcePolicy": json.dumps(allow("*", Principal="*")),
+}
+STOLEN = {"Bucket": "prods-own", "Key": "stolen", "CopySource": "models-of-dev/secret/notes"}
 
 
-def test_production_cannot_approve_or_register_in_dev(dev: World) -> None:
-    sagemaker = dev.client(PROD, "sagemaker")
-    refusal(sagemaker.update_model_package, ModelPackageArn=VERSION, ModelApprovalStatus="Rejected")
-    refusal(sagemaker.create_model_package, ModelPackageGroupName=GROUP)
-    refusal(sagemaker.delete_model_package, ModelPackageName=VERSION)
-    # This operation takes a name, so that another account's group cannot even be named.
-    with pytest.raises(ClientError, match="at 'modelPackageGroupName' failed to satisfy"):
-        sagemaker.put_model_package_group_policy(
-            ModelPackageGroupName=GROUP, ResourcePolicy=json.dumps(allow("*", Principal="*"))
-        )
+@pytest.mark.parametrize(
+    ("account", "service", "operation", "request_", "words"),
+    [
+        (STAGING, "sagemaker", "describe_model_package", NAMED, "sagemaker:DescribeModelPackage"),
+        (STAGING, "s3", "get_object", RELEASED, "s3:GetObject"),
+        (PROD, "sagemaker", "update_model_package", REJECT, "not authorized"),
+        (PROD, "sagemaker", "create_model_package", {"ModelPackageGroupName": GROUP}, "not autho"),
+        (PROD, "sagemaker", "delete_model_package", NAMED, "not authorized"),
+        # this operation takes a name, so that another account's group cannot even be named
+        (PROD, "sagemaker", "put_model_package_group_policy", EVERYBODY, "failed to satisfy"),
+        (PROD, "s3", "get_object", {**RELEASED, "Key": "secret/notes"}, "s3:GetObject"),
+        (PROD, "s3", "list_objects_v2", {"Bucket": "models-of-dev"}, "s3:ListBucket"),
+        (PROD, "s3", "put_object", {**RELEASED, "Body": b"poisoned"}, "s3:PutObject"),
+        (PROD, "s3", "delete_object", RELEASED, "s3:DeleteObject"),
+        (PROD, "s3", "delete_bucket_policy", {"Bucket": "models-of-dev"}, "AccessDenied"),
+        (PROD, "s3", "copy_object", STOLEN, "s3:GetObject"),
+    ],
+)
+def test_what_no_policy_grants_another_account_is_refused_and_changes_nothing(
+    dev: World, account: str, service: str, operation: str, request_: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ClientError, match=words):
+        getattr(dev.client(account, service), operation)(**request_)
     kept = dev.client(DEV, "sagemaker").describe_model_package(ModelPackageName=VERSION)
     assert kept["ModelApprovalStatus"] == "Approved"
+    assert b"poisoned" not in dev.client(DEV, "s3").get_object(**RELEASED)["Body"].read()
 
 
-def test_production_reads_the_released_object_and_no_other(dev: World) -> None:
-    s3 = dev.client(PROD, "s3")
-    assert s3.get_object(Bucket="models-of-dev", Key="released/model.tar.gz")["Body"].read()
-    assert "s3:GetObject" in refusal(s3.get_object, Bucket="models-of-dev", Key="secret/notes")
-    assert "s3:ListBucket" in refusal(s3.list_objects_v2, Bucket="models-of-dev")
-
-
-def test_production_writes_nothing_into_devs_bucket(dev: World) -> None:
-    s3 = dev.client(PROD, "s3")
-    refusal(s3.put_object, Bucket="models-of-dev", Key="released/model.tar.gz", Body=b"poisoned")
-    refusal(s3.delete_object, Bucket="models-of-dev", Key="released/model.tar.gz")
-    refusal(s3.delete_bucket_policy, Bucket="models-of-dev")
-    s3.create_bucket(Bucket="prods-own")
-    refusal(
-        s3.copy_object, Bucket="prods-own", Key="stolen", CopySource="models-of-dev/secret/notes"
-    )
-    kept = dev.client(DEV, "s3").get_object(Bucket="models-of-dev", Key="released/model.tar.gz")
-    assert b"poisoned" not in kept["Body"].read()
+def test_production_reads_the_released_object(dev: World) -> None:
+    assert dev.client(PROD, "s3").get_object(**RELEASED)["Body"].read()
 
 
 def test_the_key_decrypts_what_its_policy_names_even_where_the_buckets_policy_would_give_more(
@@ -299,16 +299,15 @@ def test_a_model_of_a_version_takes_more_than_the_right_to_read_it(dev: World) -
     )
 
 
-def test_a_role_of_another_account_is_assumed_where_it_trusts_that_account(world: World) -> None:
-    role = world.role(DEV, {"AWS": f"arn:aws:iam::{STAGING}:root"})
-    session = world.client(STAGING, "sts").assume_role(RoleArn=role, RoleSessionName="visitor")
+@pytest.mark.parametrize(("trusted", "strangers"), [(STAGING, [PROD]), (DEV, [STAGING, PROD])])
+def test_a_role_is_assumed_by_the_account_that_it_trusts_and_by_no_other(
+    world: World, trusted: str, strangers: list[str]
+) -> None:
+    role = world.role(DEV, {"AWS": f"arn:aws:iam::{trusted}:root"})
+    session = world.client(trusted, "sts").assume_role(RoleArn=role, RoleSessionName="visitor")
     assert world.session("sts", session).get_caller_identity()["Account"] == DEV
-    refusal(world.client(PROD, "sts").assume_role, RoleArn=role, RoleSessionName="stranger")
-
-
-def test_a_role_that_trusts_its_own_account_lets_in_nobody_else(world: World) -> None:
-    role = world.role(DEV, {"AWS": f"arn:aws:iam::{DEV}:root"})
-    refusal(world.client(STAGING, "sts").assume_role, RoleArn=role, RoleSessionName="stranger")
+    for stranger in strangers:
+        refusal(world.client(stranger, "sts").assume_role, RoleArn=role, RoleSessionName="other")
 
 
 def test_with_policies_enforced_both_accounts_must_allow(strict: World) -> None:

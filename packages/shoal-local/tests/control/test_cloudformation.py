@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from local_kit.control import Account, allow, eventually, template, trust, unique
+from local_kit.control import Account, allow, eventually, outputs, template, trust, unique
 from shoal_local.testing import ACCOUNT_ID
 
 TRUST = {"AssumeRolePolicyDocument": json.loads(trust({"Service": "lambda.amazonaws.com"}))}
@@ -30,10 +30,6 @@ def broken(*depends_on: str) -> dict[str, Any]:
     return resource("S3::BucketPolicy", *depends_on, **policy)
 
 
-def outputs(stack: dict[str, Any]) -> dict[str, str]:
-    return {output["OutputKey"]: output["OutputValue"] for output in stack["Outputs"]}
-
-
 def attributes(account: Account, url: str, *names: str) -> list[str]:
     answer = account.client("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=list(names))
     return [answer["Attributes"][name] for name in names]
@@ -51,12 +47,6 @@ def delete(account: Account, stack: dict[str, Any]) -> str:
     """Delete a stack and return its last status."""
     account.client("cloudformation").delete_stack(StackName=stack["StackName"])
     return str(account.settled(stack["StackId"])["StackStatus"])
-
-
-def reasons(account: Account, stack: str) -> str:
-    """Return all reasons of a stack's events."""
-    events = account.client("cloudformation").describe_stack_events(StackName=stack)["StackEvents"]
-    return "\n".join(event.get("ResourceStatusReason", "") for event in events)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +103,7 @@ def test_what_cannot_be_taken_away_says_so(account: Account) -> None:
     name = unique("stack")
     account.stack({"Queue": queue(MaximumMessageSize=2048)}, name)
     account.update(name, {"Queue": queue()})
-    assert "cannot take MaximumMessageSize away from AWS::SQS::Queue" in reasons(account, name)
+    assert "cannot take MaximumMessageSize away from AWS::SQS::Queue" in account.reasons(name)
 
 
 @pytest.fixture(scope="module")
@@ -129,14 +119,6 @@ def exporting(account: Account) -> tuple[str, str, str]:
     return exporter, export, importer
 
 
-def test_an_export_that_is_imported_keeps_its_stack(
-    account: Account, exporting: tuple[str, str, str]
-) -> None:
-    exporter, _, importer = exporting
-    with pytest.raises(ClientError, match=f"in use by {importer}"):
-        account.client("cloudformation").delete_stack(StackName=exporter)
-
-
 @pytest.mark.parametrize(("verb", "value"), [("delete", None), ("update", "another")])
 def test_an_export_that_is_imported_can_neither_go_nor_change(
     account: Account, exporting: tuple[str, str, str], verb: str, value: str | None
@@ -146,7 +128,9 @@ def test_an_export_that_is_imported_can_neither_go_nor_change(
     stack = account.update(exporter, {"Queue": queue()}, Outputs=changed)
     assert stack["StackStatus"] == "UPDATE_ROLLBACK_COMPLETE"
     reason = f"Cannot {verb} export {export} as it is in use by {importer}."
-    assert reason in reasons(account, exporter)
+    assert reason in account.reasons(exporter)
+    with pytest.raises(ClientError, match=f"in use by {importer}"):
+        account.client("cloudformation").delete_stack(StackName=exporter)
     exports = account.client("cloudformation").list_exports()["Exports"]
     assert export in [each["Name"] for each in exports]
 
@@ -281,11 +265,7 @@ def test_properties_with_calls_of_their_own_are_set_changed_and_taken_away(
             stack = account.update(name, resources, **key)
         (log_group,) = logs.describe_log_groups(logGroupNamePrefix=name)["logGroups"]
         rotation = account.client("kms").get_key_rotation_status(KeyId=outputs(stack)["Key"])
-        return (
-            log_group.get("retentionInDays"),
-            expiration(),
-            rotation["KeyRotationEnabled"],
-        )
+        return log_group.get("retentionInDays"), expiration(), rotation["KeyRotationEnabled"]
 
     assert seen(1) == (1, {"Days": 1}, True)
     assert seen(3) == (3, {"Days": 3}, False)
@@ -407,45 +387,6 @@ def test_tags_of_a_stack_are_on_its_resources_and_follow_a_change(account: Accou
     assert kms_tags == [{"TagKey": "team", "TagValue": "b"}]
     role_tags = account.client("iam").list_role_tags(RoleName=name)["Tags"]
     assert role_tags == [{"Key": "team", "Value": "b"}]
-
-
-def test_conditions_mappings_and_substitutions_are_resolved(account: Account) -> None:
-    other = {"Other": {"Fn::Select": [1, ["x", "y"]]}}
-    text = "${Queue.QueueName} in ${AWS::Region} ${!kept} ${Other}"
-    sections: dict[str, Any] = {
-        "Parameters": {"Size": {"Type": "String", "Default": "small"}},
-        "Conditions": {"Big": {"Fn::Equals": [{"Ref": "Size"}, "big"]}},
-        "Mappings": {"Seconds": {"small": {"visible": "11"}, "big": {"visible": "99"}}},
-        "Outputs": {"Text": {"Value": {"Fn::Sub": [text, other]}}, **URL},
-    }
-    name = unique("queue")
-    visible = {"Fn::FindInMap": ["Seconds", {"Ref": "Size"}, "visible"]}
-    delay = {"Fn::If": ["Big", 5, {"Ref": "AWS::NoValue"}]}
-    resources = {
-        "Queue": queue(QueueName=name, VisibilityTimeout=visible, DelaySeconds=delay),
-        "Never": {**queue(), "Condition": "Big"},
-    }
-    stack = account.stack(resources, **sections)
-    assert outputs(stack)["Text"] == f"{name} in us-east-1 ${{kept}} y"
-    url = outputs(stack)["Url"]
-    assert attributes(account, url, "VisibilityTimeout", "DelaySeconds") == ["11", "0"]
-
-
-def test_yaml_with_short_functions_is_a_template(account: Account) -> None:
-    body = "Resources: {Queue: {Type: AWS::SQS::Queue}}\nOutputs: {Arn: {Value: !GetAtt Queue.Arn}}"
-    name = unique("stack")
-    account.client("cloudformation").create_stack(StackName=name, TemplateBody=body)
-    arn = outputs(account.settled(name))["Arn"]
-    assert arn.startswith(f"arn:aws:sqs:us-east-1:{ACCOUNT_ID}:")
-
-
-def test_an_attribute_that_a_type_does_not_have_fails_the_stack_with_those_it_has(
-    account: Account,
-) -> None:
-    colour = {"X": {"Value": {"Fn::GetAtt": ["Queue", "Colour"]}}}
-    stack = account.stack({"Queue": queue()}, Outputs=colour)
-    reason = "no attribute Colour in Shoal's emulator (it has Arn, QueueName, QueueUrl)"
-    assert reason in reasons(account, stack["StackId"])
 
 
 def test_a_deletion_that_is_refused_for_its_role_begins_nothing(account: Account) -> None:

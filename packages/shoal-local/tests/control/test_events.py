@@ -1,15 +1,12 @@
 """Events reach the targets of matching rules, where the targets' policies allow it; queues feed
-functions.
+functions; a pattern that is none is refused with the place of the mistake.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,10 +14,11 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 from moto.events.models import Rule
 
-import shoal_local
-from local_kit.control import Account, eventually, running, unique
+from local_kit.control import Account, eventually, unique
+from shoal_local.control.events.events import check_pattern
 from shoal_local.control.events.rule_schedules import Schedules
 from shoal_local.control.functions.mappings import failures
+from shoal_local.errors import AwsError
 
 HANDLER = "def handler(event, context):\n    "
 QUIET = f"{HANDLER}pass\n"
@@ -211,19 +209,6 @@ def test_a_disabled_mapping_leaves_messages_alone_until_it_is_enabled(account: A
     assert eventually(lambda: counted(account, url) == (0, 0))
 
 
-def test_a_queue_is_mapped_where_nothing_evaluates_policies(tmp_path: Path) -> None:
-    """The npm package is found from the folder of the program: a copy elsewhere has none."""
-    package = tmp_path / "installed" / "shoal_local"
-    shutil.copytree(Path(shoal_local.__file__).parent, package)
-    environment = {**os.environ, "PYTHONPATH": str(package.parent)}
-    with running(tmp_path / "state", environment=environment) as account:
-        name = account.function(QUIET, Timeout=1)
-        _url, arn = account.queue(VisibilityTimeout="1")
-        account.client("lambda").create_event_source_mapping(FunctionName=name, EventSourceArn=arn)
-        log = (account.state_dir / "emulator.log").read_text()
-    assert "not checked whether a role may sqs:ReceiveMessage" in log
-
-
 def test_changes_of_a_mapping_at_the_same_time_leave_no_poller(account: Account) -> None:
     """A client asks again when an answer takes long, as while the function has a batch."""
     url, arn = account.queue(VisibilityTimeout="60")
@@ -292,3 +277,59 @@ def test_a_partial_batch_response_that_lambda_cannot_read_fails_the_whole_batch(
     payload: Any, failed_ids: set[str]
 ) -> None:
     assert failures(payload, [{"MessageId": "a"}, {"MessageId": "b"}]) == failed_ids
+
+
+MISTAKES = {
+    '["a"]': "is not of type 'object'",
+    '{"source": "a"}': "$.source: 'a' is not of type",
+    '{"detail": {"n": 3}}': "$.detail.n: 3 is not of type",
+    '{"detail": {"a": []}}': "$.detail.a: [] should be non-empty",
+    '{"detail": {}}': "$.detail: {} should be non-empty",
+    '{"source": [["a"]]}': "$.source[0]: ['a'] is not of type",
+    '{"source": [{"nonsense": "x"}]}': "'nonsense' was unexpected",
+    '{"source": [{"PREFIX": "x"}]}': "'PREFIX' was unexpected",
+    '{"source": [{"prefix": "x", "suffix": "y"}]}': "has too many properties",
+    '{"source": [{"exists": "yes"}]}': "'yes' is not of type 'boolean'",
+    '{"source": [{"prefix": 1}]}': "prefix: 1 is not of type",
+    '{"source": [{"suffix": ["x"]}]}': "suffix: ['x'] is not of type",
+    '{"source": [{"equals-ignore-case": ["x"]}]}': "['x'] is not of type 'string'",
+    '{"source": [{"wildcard": 1}]}': "wildcard: 1 is not of type 'string'",
+    '{"source": [{"wildcard": "a**b"}]}': "wildcard: 'a**b' should not be valid",
+    '{"source": [{"cidr": "10.0.0.0"}]}': "cidr: '10.0.0.0' does not match",
+    '{"source": [{"cidr": "10.0.0.0/x"}]}': "cidr: '10.0.0.0/x' does not match",
+    '{"source": [{"cidr": "10.x/8"}]}': "cidr: '10.x/8' does not match",
+    '{"source": [{"numeric": 5}]}': "numeric: 5 is not of type 'array'",
+    '{"source": [{"numeric": ["~", 5]}]}': "numeric: ['~', 5] is not valid",
+    '{"source": [{"numeric": ["<", "5"]}]}': "numeric",
+    '{"source": [{"numeric": [">", 5, "<"]}]}': "numeric: ['>', 5, '<']",
+    '{"source": [{"numeric": [">", 0, ">", 5]}]}': "'>' is not one of ['<', '<=']",
+    '{"source": [{"anything-but": null}]}': "None is not of type",
+    '{"source": [{"anything-but": ["a", null]}]}': "[1]: None is not of type",
+    '{"source": [{"anything-but": {"prefix": 1}}]}': "prefix: 1 is not of type",
+    '{"source": [{"anything-but": {"suffix": ""}}]}': "suffix: '' should be non-empty",
+    '{"source": [{"anything-but": {"exists": true}}]}': "'exists' was unexpected",
+    "source": "the pattern is not JSON",
+}
+
+
+@pytest.mark.parametrize(("pattern", "reason"), MISTAKES.items())
+def test_a_pattern_that_is_none_is_refused_with_the_reason(pattern: str, reason: str) -> None:
+    with pytest.raises(AwsError) as refusal:
+        check_pattern(pattern)
+    assert refusal.value.code == "InvalidEventPatternException"
+    assert reason in refusal.value.message
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        {"source": ["a", 1, None, True], "detail": {"b": {"c": [{"exists": False}]}}},
+        {"source": [{"prefix": "a"}, {"suffix": {"equals-ignore-case": "B"}}]},
+        {"detail": {"$or": [{"a": [1]}, {"b": [{"numeric": [">", 0, "<=", 5]}]}]}},
+        {"detail": {"a": [{"numeric": ["=", 3.5]}, {"cidr": "10.0.0.0/8"}, {"wildcard": "a*b*"}]}},
+        {"detail": {"a": [{"anything-but": ["x", 1]}, {"anything-but": {"wildcard": ["*.tmp"]}}]}},
+        {"detail": {"a": [{"anything-but": {"prefix": ["x", "y"]}}, {"cidr": "2001:db8::/32"}]}},
+    ],
+)
+def test_a_pattern_of_every_operator_is_taken(pattern: dict[str, Any]) -> None:
+    check_pattern(json.dumps(pattern))

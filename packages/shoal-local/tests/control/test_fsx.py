@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from local_kit.control import Account, template, unique
+from local_kit.control import Account, outputs, template, unique
+from local_kit.networks import new_vpc
 from shoal_local.errors import AwsError
 from shoal_local.server import Emulator
 from shoal_local.testing import in_process
@@ -58,17 +59,12 @@ def network(account: Account) -> dict[str, Any]:
     one that is closed.
     """
     ec2 = account.client("ec2")
-    vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
-    subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.0.1.0/24")["Subnet"]["SubnetId"]
-    groups = [
-        ec2.create_security_group(GroupName=name, Description=name, VpcId=vpc)["GroupId"]
-        for name in ("lustre", "closed")
-    ]
+    _, subnet, groups = new_vpc(ec2, "open", "closed")
     for first, last in LUSTRE_PORTS:
         rule = {"IpProtocol": "tcp", "FromPort": first, "ToPort": last}
-        rule |= {"UserIdGroupPairs": [{"GroupId": groups[0]}]}
-        ec2.authorize_security_group_ingress(GroupId=groups[0], IpPermissions=[rule])
-    return {"subnet": subnet, "open": groups[0], "closed": groups[1]}
+        rule |= {"UserIdGroupPairs": [{"GroupId": groups["open"]}]}
+        ec2.authorize_security_group_ingress(GroupId=groups["open"], IpPermissions=[rule])
+    return {"subnet": subnet, **groups}
 
 
 def request(network: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
@@ -94,9 +90,9 @@ class Deployed:
         stack = self.account.stack(self.resources(), self.name, Outputs=OUTPUTS)
         assert stack["StackStatus"] == "CREATE_COMPLETE", self.account.failures(self.name)
         self.stack_id = stack["StackId"]
-        outputs = {each["OutputKey"]: each["OutputValue"] for each in stack["Outputs"]}
-        self.id, self.mount_name = outputs["Id"], outputs["MountName"]
-        self.association_id = outputs["AssociationId"]
+        names = outputs(stack)
+        self.id, self.mount_name = names["Id"], names["MountName"]
+        self.association_id = names["AssociationId"]
         self.folder = self.account.state_dir / "fsx" / self.id
 
     def resources(self, s3: Any = IMPORT_ALL, **file_system: Any) -> dict[str, Any]:
@@ -241,17 +237,11 @@ def test_an_association_with_a_bucket_that_is_not_there_fails_its_stack(
     [
         ("does not emulate FileSystemType ONTAP", {"FileSystemType": "ONTAP"}),
         ("does not emulate StorageType HDD", {"StorageType": "HDD"}),
-        (
-            "does not emulate ImportPath in LustreConfiguration",
-            {"LustreConfiguration": {"ImportPath": "s3://bucket"}},
-        ),
+        ("not emulate ImportPath in LustreConf", {"LustreConfiguration": {"ImportPath": "s3://b"}}),
         ("exactly one subnet", {"SubnetIds": ["subnet-00000001", "subnet-00000002"]}),
         ("InvalidNetworkSettings.*subnet-00000001", {"SubnetIds": ["subnet-00000001"]}),
         ("BadRequest.*alias/none", {"KmsKeyId": "alias/none"}),
-        (
-            "InvalidNetworkSettings.*do not permit Lustre LNET network traffic",
-            {"SecurityGroupIds": ["closed"]},
-        ),
+        ("InvalidNetworkSettings.*do not permit Lustre LNET", {"SecurityGroupIds": ["closed"]}),
     ],
 )
 def test_a_file_system_is_refused_with_the_reason(
@@ -289,10 +279,7 @@ def test_an_association_is_refused_with_the_reason(
     [
         ("update_file_system", {"StorageCapacity": 600}, "can only grow; it is 1200 GiB"),
         ("update_file_system", {"StorageType": "HDD"}, "another StorageType"),
-        (
-            *("create_data_repository_association", ASSOCIATION),
-            "a second data repository association",
-        ),
+        ("create_data_repository_association", ASSOCIATION, "a second data repository associatio"),
     ],
 )
 def test_a_change_is_refused_with_the_reason(

@@ -1,21 +1,195 @@
-"""Who may assume which role, to whom a request is attributed, and what is written down of it."""
+"""Who makes a request: signatures of somebody who has not the secret, sessions, who may assume
+which role, and what is written down of it.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
+from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from local_kit.control import Account
+from local_kit.control import Account, refused, send, unique
+from shoal_local.testing import REGION
+
+FORM = b"Action=GetCallerIdentity&Version=2011-06-15"
+FORM_TYPE = {"Content-Type": "application/x-www-form-urlencoded"}
+
+
+def code_of(request: Callable[..., Any], **parameters: Any) -> str:
+    """Return the code of the refusal."""
+    return refused(request, **parameters)[0]
+
+
+@pytest.mark.parametrize(
+    ("service", "operation", "code"),
+    [
+        ("sts", "get_caller_identity", "InvalidClientTokenId"),
+        ("lambda", "list_functions", "InvalidClientTokenId"),
+        ("sagemaker", "list_pipelines", "InvalidClientTokenId"),
+        ("ec2", "describe_vpcs", "InvalidClientTokenId"),
+        ("s3", "list_buckets", "InvalidAccessKeyId"),
+    ],
+)
+def test_a_made_up_key_is_nobodys(
+    account: Account, service: str, operation: str, code: str
+) -> None:
+    client = account.client_of(service, "AKIAIOSFODNN7EXAMPLE", "made-up")
+    assert code_of(getattr(client, operation)) == code
+
+
+@pytest.mark.parametrize("service", ["sts", "s3"])
+def test_the_roots_key_without_its_secret_is_refused(account: Account, service: str) -> None:
+    client = account.client_of(service, account.key, "unverified")
+    request = client.get_caller_identity if service == "sts" else client.list_buckets
+    assert code_of(request) == "SignatureDoesNotMatch"
+
+
+def test_a_stranger_makes_neither_role_nor_function(account: Account) -> None:
+    name = unique("strangers")
+    iam = account.client_of("iam", account.key, "Signature=0")
+    code_of(iam.create_role, RoleName=name, AssumeRolePolicyDocument="{}")
+    roles = [role["RoleName"] for role in account.client("iam").list_roles()["Roles"]]
+    assert name not in roles
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers", "code"),
+    [
+        ("POST", "/", FORM_TYPE, "MissingAuthenticationToken"),
+        ("PUT", "/strangers-bucket", {}, "AccessDenied"),
+        ("GET", "/?X-Amz-Credential=AKIA/20260101/us-east-1/s3/aws4_request", {}, "AccessKeyId"),
+    ],
+)
+def test_an_unsigned_request_is_refused(
+    account: Account, method: str, path: str, headers: dict[str, str], code: str
+) -> None:
+    status, text = send(account, method, path, headers, FORM if method == "POST" else b"")
+    assert (status, code in text) == (403, True), text
+
+
+def test_a_request_that_was_changed_after_it_was_signed_is_refused(account: Account) -> None:
+    headers = {**account.signed("POST", "/", "sts", FORM, FORM_TYPE), **FORM_TYPE}
+    assert send(account, "POST", "/", headers, FORM)[0] == 200
+    for changed in (
+        send(account, "POST", "/", headers, FORM.replace(b"GetCaller", b"GetKaller")),
+        send(account, "POST", "/?Action=More", headers, FORM),
+        send(account, "POST", "/", {**headers, "Host": "127.0.0.1"}, FORM),
+        send(account, "POST", "/", {**headers, "Content-Type": "text/plain"}, FORM),
+    ):
+        assert changed[0] == 403, changed
+
+
+def test_an_objects_bytes_must_be_those_that_were_signed(account: Account) -> None:
+    account.client("s3").create_bucket(Bucket="signed-bytes")
+    headers = account.signed("PUT", "/signed-bytes/key", "s3", b"honest")
+    status, text = send(account, "PUT", "/signed-bytes/key", headers, b"forged")
+    assert (status, "XAmzContentSHA256Mismatch" in text) == (400, True)
+
+
+def test_an_old_signature_is_refused(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+    yesterday = datetime.now(UTC) - timedelta(days=1)
+    monkeypatch.setattr("botocore.auth.get_current_datetime", lambda: yesterday)
+    sts, s3 = account.client("sts"), account.client("s3")
+    assert code_of(sts.get_caller_identity) == "SignatureDoesNotMatch"
+    assert code_of(s3.list_buckets) == "RequestTimeTooSkewed"
+
+
+@pytest.mark.parametrize("version", ["s3", "s3v4"])
+def test_a_presigned_url_holds_for_its_object_only(account: Account, version: str) -> None:
+    bucket, config = f"presigned-{version}", Config(signature_version=version)
+    account.client("s3").create_bucket(Bucket=bucket)
+    for key in ("shown", "hidden"):
+        account.client("s3").put_object(Bucket=bucket, Key=key, Body=key.encode())
+    url = account.client("s3", config).generate_presigned_url(
+        "get_object", {"Bucket": bucket, "Key": "shown"}
+    )
+    path = url.removeprefix(account.endpoint)
+    assert send(account, "GET", path, {}) == (200, "shown")
+    assert send(account, "GET", path.replace("shown", "hidden"), {})[0] == 403
+    assert send(account, "DELETE", path, {})[0] == 403
+
+
+@pytest.mark.parametrize("version", ["s3", "s3v4"])
+def test_a_presigned_url_expires(account: Account, version: str) -> None:
+    url = account.client("s3", Config(signature_version=version)).generate_presigned_url(
+        "list_buckets", ExpiresIn=0
+    )
+    status, text = send(account, "GET", url.removeprefix(account.endpoint), {})
+    assert (status, "Request has expired" in text) == (403, True)
+
+
+def session_of(account: Account) -> dict[str, str]:
+    """Return credentials of a role."""
+    role = account.role({"AWS": f"arn:aws:iam::{account.number}:root"})
+    sts = account.client("sts")
+    answer = sts.assume_role(RoleArn=role, RoleSessionName="tests")
+    return dict(answer["Credentials"])
+
+
+def test_a_session_needs_its_secret_and_its_token(account: Account) -> None:
+    session = session_of(account)
+    names = ("AccessKeyId", "SecretAccessKey", "SessionToken")
+    key, secret, token = (session[name] for name in names)
+
+    def code(secret: str, token: str | None) -> str:
+        return code_of(account.client_of("sts", key, secret, token).get_caller_identity)
+
+    assert account.client_of("sts", key, secret, token).get_caller_identity()["Arn"]
+    assert code("made-up", token) == "SignatureDoesNotMatch"
+    assert (code(secret, None), code(secret, "other")) == ("InvalidClientTokenId",) * 2
+    s3 = account.client_of("s3", key, secret, "other")
+    assert code_of(s3.list_buckets) == "InvalidToken"
+
+
+def test_a_users_key_counts_while_it_is_active(account: Account) -> None:
+    iam, name = account.client("iam"), unique("user")
+    iam.create_user(UserName=name)
+    key = iam.create_access_key(UserName=name)["AccessKey"]
+    sts = account.client_of("sts", key["AccessKeyId"], key["SecretAccessKey"])
+    assert sts.get_caller_identity()["Arn"].endswith(f":user/{name}")
+    iam.update_access_key(UserName=name, AccessKeyId=key["AccessKeyId"], Status="Inactive")
+    assert code_of(sts.get_caller_identity) == "InvalidClientTokenId"
+
+
+def test_credentials_that_would_be_the_same_for_everybody_are_not_given(account: Account) -> None:
+    sts = account.client("sts")
+    assert code_of(sts.get_session_token) == "UnknownOperationException"
+
+
+def test_chunks_that_are_signed_one_by_one_are_refused(account: Account) -> None:
+    """No client that is listed sends them, and unverified they are not taken."""
+    payload = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD"
+    headers = account.signed("PUT", "/signed-chunks/key", "s3", payload=payload)
+    status, text = send(account, "PUT", "/signed-chunks/key", headers)
+    assert (status, payload in text) == (501, True)
+
+
+def test_the_secret_lies_in_a_file_of_the_users_own_and_is_not_printed(account: Account) -> None:
+    file = account.state_dir / "emulator.json"
+    assert json.loads(file.read_text())["secret_access_key"] == account.secret
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert account.secret not in (account.state_dir / "requests.jsonl").read_text()
+
+
+def test_boto3_signs_odd_names_as_the_emulator_does(account: Account) -> None:
+    account.client("s3").create_bucket(Bucket="odd-names")
+    for key in ("a b+c/ü", "..//x", "100%", "a?b&c=d", "~-_.!*'()"):
+        account.client("s3").put_object(Bucket="odd-names", Key=key, Body=b"x")
+        got = account.client("s3").get_object(Bucket="odd-names", Key=key)
+        assert got["Body"].read() == b"x"
+    functions = account.client("lambda")
+    arn = f"arn:aws:lambda:{REGION}:{account.number}:function:none"
+    assert code_of(functions.get_function, FunctionName=arn) == "ResourceNotFoundException"
+
 
 ROOT_ARN = "arn:aws:iam::111122223333:root"
-
-
-def test_dummy_credentials_are_the_accounts_root(account: Account) -> None:
-    assert account.client("sts").get_caller_identity()["Arn"] == ROOT_ARN
 
 
 def test_the_credentials_of_an_assumed_role_are_its_session(account: Account) -> None:
@@ -24,14 +198,9 @@ def test_the_credentials_of_an_assumed_role_are_its_session(account: Account) ->
     assert account.as_role("sts", role).get_caller_identity()["Arn"] == arn
 
 
-def test_a_role_that_does_not_exist_cannot_be_assumed(account: Account) -> None:
+def test_a_role_is_not_assumed_that_is_not_there_or_trusts_a_service_only(account: Account) -> None:
     with pytest.raises(ClientError, match=r"AccessDenied.*the role does not exist"):
         account.as_role("sts", "arn:aws:iam::111122223333:role/nobody")
-
-
-def test_a_role_whose_trust_policy_names_a_service_cannot_be_assumed_by_a_user(
-    account: Account,
-) -> None:
     with pytest.raises(ClientError, match="its trust policy does not allow this principal"):
         account.as_role("sts", account.role({"Service": "sagemaker.amazonaws.com"}))
 
@@ -78,38 +247,31 @@ def test_payloads_are_not_written_down(account: Account) -> None:
 
 
 SNS = "arn:aws:sns:us-east-1:111122223333"
-QUEUE_EVENTS = {
-    "QueueArn": "arn:aws:sqs:us-east-1:111122223333:q",
-    "Events": ["s3:ObjectCreated:*"],
+TO_A_QUEUE = {
+    "Bucket": "b-b-b",
+    "NotificationConfiguration": {
+        "QueueConfigurations": [{"QueueArn": f"{SNS}:q", "Events": ["s3:ObjectCreated:*"]}]
+    },
 }
+RESERVED = {"FunctionName": "any", "ReservedConcurrentExecutions": 1}
+INSTANCE = {"ImageId": "ami-1", "MinCount": 1, "MaxCount": 1}
+SUBSCRIPTION = {"TopicArn": f"{SNS}:t", "Protocol": "https", "Endpoint": "x"}
+ARCHIVE = {"ArchiveName": "x", "EventSourceArn": f"{SNS}:t"}
+EXPORT = {"logGroupName": "x", "from": 0, "to": 1, "destination": "x"}
 
 
 @pytest.mark.parametrize(
     ("service", "operation", "parameters", "reason"),
     [
         ("redshift", "describe_clusters", {}, "does not emulate the service redshift"),
-        (
-            *("lambda", "put_function_concurrency"),
-            {"FunctionName": "any", "ReservedConcurrentExecutions": 1},
-            "does not emulate lambda PutFunctionConcurrency",
-        ),
-        (
-            *("ec2", "run_instances", {"ImageId": "ami-1", "MinCount": 1, "MaxCount": 1}),
-            "has no instances",
-        ),
-        (
-            *("sns", "subscribe"),
-            {"TopicArn": f"{SNS}:t", "Protocol": "https", "Endpoint": "x"},
-            "SQS only, not https",
-        ),
-        (
-            *("s3", "put_bucket_notification_configuration"),
-            {
-                "Bucket": "b-b-b",
-                "NotificationConfiguration": {"QueueConfigurations": [QUEUE_EVENTS]},
-            },
-            "through EventBridge only",
-        ),
+        ("lambda", "put_function_concurrency", RESERVED, "not emulate lambda PutFunctionConcurren"),
+        ("ec2", "run_instances", INSTANCE, "has no instances"),
+        ("sns", "subscribe", SUBSCRIPTION, "SQS only, not https"),
+        ("s3", "put_bucket_notification_configuration", TO_A_QUEUE, "through EventBridge only"),
+        ("ssm", "send_command", {"DocumentName": "AWS-RunShellScript"}, "no instances to command"),
+        ("events", "create_archive", ARCHIVE, "does not replay events"),
+        ("logs", "create_export_task", EXPORT, "exports no logs"),
+        ("ec2", "delete_security_group", {"GroupName": "default"}, "by GroupId only"),
     ],
 )
 def test_what_is_not_emulated_is_refused_by_name(

@@ -1,4 +1,6 @@
-"""The emulator as a process: it says where it is, stops cleanly, and cleans up after a crash."""
+"""The emulator as a process: it says where it is, stops cleanly, and cleans up after a crash.
+Connections stay open while requests can be told apart, and end with it.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +14,18 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
 from local_kit.control import ROOT, Account, eventually, running
-from shoal_local import loopback, testing
+from shoal_local import server, testing
 from shoal_local.__main__ import MAX_OPEN_FILES, parser
 from shoal_local.processes import ProcessRegistry, started_at
-from shoal_local.testing import LocalEmulator
+from shoal_local.testing import LocalAccount, LocalEmulator, in_process
 
 SHOAL_LOCAL = (sys.executable, "-m", "shoal_local")
-needs_ipv6 = pytest.mark.skipif(
-    loopback.IPV6 not in loopback.hosts(), reason="this machine has no ::1"
-)
+needs_ipv6 = pytest.mark.skipif(server.IPV6 not in server.hosts(), reason="this machine has no ::1")
 
 
 def emulator(*arguments: str) -> tuple[int, str]:
@@ -195,7 +196,7 @@ def test_it_answers_at_every_address_that_localhost_may_be(served: LocalEmulator
 
 @needs_ipv6
 def test_a_port_that_another_program_has_at_ipv6_is_refused(tmp_path: Path) -> None:
-    with socket.create_server((loopback.IPV6, 0), family=socket.AF_INET6) as theirs:
+    with socket.create_server((server.IPV6, 0), family=socket.AF_INET6) as theirs:
         port = theirs.getsockname()[1]
         code, output = emulator("serve", "--state-dir", str(tmp_path), "--port", str(port))
     refusal = f"emulator: port {port} of ::1 cannot be used: Address already in use"
@@ -203,16 +204,34 @@ def test_a_port_that_another_program_has_at_ipv6_is_refused(tmp_path: Path) -> N
 
 
 def test_a_machine_without_ipv6_has_one_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loopback, "IPV6", "2001:db8::1")  # of documentation; no machine has it
-    (listener,) = loopback.listen(0)
+    monkeypatch.setattr(server, "IPV6", "2001:db8::1")  # of documentation; no machine has it
+    (listener,) = server.listen(0)
     with listener:
-        assert listener.getsockname()[0] == loopback.IPV4
+        assert listener.getsockname()[0] == server.IPV4
 
 
 def test_settings_of_the_users_aws_account_do_not_reach_it(tmp_path: Path) -> None:
     own = {"AWS_PROFILE": "production", "AWS_ENDPOINT_URL": "http://localhost:1"}
     with running(tmp_path / "state", environment={**os.environ, **own}) as account:
         assert account.answers()
+
+
+ISOLATE = """
+import os, urllib.request
+from shoal_local.__main__ import isolate
+isolate()
+print(os.environ.get("AWS_PROFILE"), os.environ.get("https_proxy"), bool(urllib.request.proxy_bypass("localhost")))
+"""  # noqa: E501
+
+
+def test_neither_the_users_profile_nor_a_proxy_stands_between_the_emulator_and_itself() -> None:
+    proxies = dict.fromkeys(("HTTP_PROXY", "https_proxy"), "http://proxy:3128")
+    users = {"PATH": os.environ["PATH"], "AWS_PROFILE": "mine", **proxies}
+    program = [sys.executable, "-c", ISOLATE]
+    result = subprocess.run(
+        program, cwd=ROOT, env=users, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert result.stdout.split() == ["None", "None", "True"]
 
 
 def test_it_may_open_more_files_than_the_shell_that_starts_it(tmp_path: Path) -> None:
@@ -246,3 +265,74 @@ def test_a_registered_group_is_ended_with_its_members(tmp_path: Path) -> None:
     assert registry.sweep() == [process.pid]
     process.wait(5)
     assert eventually(lambda: started_at(member) is None)
+
+
+FORM = b"Action=GetCallerIdentity&Version=2011-06-15"
+TYPE = {"Content-Type": "application/x-www-form-urlencoded"}
+
+
+@pytest.fixture
+def connection(account: LocalAccount) -> Iterator[http.client.HTTPConnection]:
+    opened = http.client.HTTPConnection("localhost", urlsplit(account.endpoint).port, timeout=30)
+    yield opened
+    opened.close()
+
+
+def test_a_connection_takes_one_request_after_another(
+    account: LocalAccount, connection: http.client.HTTPConnection
+) -> None:
+    connection.connect()
+    first = connection.sock
+    for _ in range(2):
+        connection.request("POST", "/", FORM, account.signed("POST", "/", "sts", FORM, TYPE))
+        answer = connection.getresponse()
+        assert (answer.status, connection.sock) == (200, first)
+        assert account.number in answer.read().decode()
+
+
+def test_a_body_that_nobody_read_ends_the_connection(
+    account: LocalAccount, connection: http.client.HTTPConnection
+) -> None:
+    headers = account.signed("POST", "/", "sts", FORM, TYPE) | {"Origin": "http://other.example"}
+    connection.request("POST", "/", FORM, headers)
+    answer = connection.getresponse()
+    assert (answer.status, answer.getheader("Connection")) == (403, "close")
+
+
+def test_open_connections_end_with_the_emulator(tmp_path: Path) -> None:
+    with in_process(tmp_path / "state") as emulator:
+        port = urlsplit(emulator.endpoint_url()).port
+        connection = http.client.HTTPConnection("localhost", port, timeout=30)
+        connection.request("GET", "/")
+        connection.getresponse().read()
+        opened = connection.sock
+    assert opened.recv(1) == b""
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    "lengths",
+    [["5", "50"], ["5", "5"], ["+5"], ["-1"], ["1e3"], ["many"], ["9" * 30], ["9" * 5000]],
+    ids=["two", "twice", "plus", "minus", "exponent", "word", "large", "long"],
+)
+def test_a_length_that_is_no_single_number_is_refused_and_ends_the_connection(
+    account: LocalAccount, connection: http.client.HTTPConnection, lengths: list[str]
+) -> None:
+    connection.putrequest("POST", "/")
+    for length in lengths:
+        connection.putheader("Content-Length", length)
+    connection.endheaders()
+    answer = connection.getresponse()
+    assert (answer.status, answer.getheader("Connection")) == (400, "close")
+    assert b"Content-Length is not a number of bytes" in answer.read()
+
+
+def test_a_body_without_end_that_nobody_reads_is_not_read_to_its_end(
+    account: LocalAccount, connection: http.client.HTTPConnection
+) -> None:
+    connection.putrequest("POST", "/")
+    connection.putheader("Origin", "http://other.example")
+    connection.putheader("Content-Length", str(10**12))
+    connection.endheaders()
+    with pytest.raises(ConnectionError):  # 64 MiB are more than what sockets hold
+        connection.send([bytes(1024 * 1024)] * 64)

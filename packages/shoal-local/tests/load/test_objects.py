@@ -1,21 +1,34 @@
-"""Many objects in a channel: a training job gets every one of them, and memory stays bounded.
+"""Large objects and many: every byte of a model archive arrives, a training job gets every object
+of its channel, and nobody holds them in memory.
 
 The inputs of processing jobs are fetched by the same code
-(`packages/shoal-local/src/shoal_local/sagemaker/jobs/base/storage.py`).
+(`packages/shoal-local/src/shoal_local/sagemaker/jobs/base/storage.py`). `make test-all` takes
+SHOAL_LOAD_ARCHIVE_MIB (64) MiB of random bytes.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 
 import pytest
 from botocore.config import Config
 
-from local_kit.sagemaker_account import BUCKET, Account, archive, channel
-from tests.load.memory import growth
+from local_kit.hosted import ENVIRONMENT, configure_container, create, invoke, remove
+from local_kit.sagemaker_account import (
+    BUCKET,
+    INFERENCE_IMAGE,
+    PROGRAMS,
+    Account,
+    archive,
+    channel,
+    until,
+)
+from tests.load.conftest import growth
 
 pytestmark = pytest.mark.nightly
 
@@ -49,3 +62,79 @@ def test_a_training_job_gets_every_object_of_its_channel(jobs: Account, emulator
     digest = hashlib.sha256(b"".join(contents.values())).hexdigest()
     assert jobs.model_files(job)["seen.txt"] == f"{OBJECTS} {digest}"
     assert max(uploading.kib, training.kib) < GROWTH_KIB
+
+
+MIB = 1024 * 1024
+SIZE_MIB = int(os.environ.get("SHOAL_LOAD_ARCHIVE_MIB", "64"))
+LIMIT_KIB = 48 * 1024
+"""Well below the archive: blocks of a part of an upload (8 MiB) and of what moto hashes (16 MiB),
+and what a job takes.
+"""
+MAKES_A_LARGE_MODEL = """
+import os, pathlib, shutil
+model = pathlib.Path(os.environ["SM_MODEL_DIR"])
+with (model / "weights.bin").open("wb") as file:
+    for _ in range(int(os.environ["SM_HP_MIB"])):
+        file.write(os.urandom(1024 * 1024))
+(model / "model.txt").write_text("3")
+(model / "code").mkdir()
+shutil.copy("inference.py", model / "code")
+"""
+
+
+def test_a_large_model_goes_from_a_job_to_an_endpoint(jobs: Account, emulator_pid: int) -> None:
+    code = {
+        "large.py": MAKES_A_LARGE_MODEL.encode(),
+        "inference.py": (PROGRAMS / "inference.py").read_bytes(),
+    }
+    jobs.put("code/large.py.tar.gz", archive(code))
+    request = jobs.training("large", "large.py", hyperparameters={"mib": str(SIZE_MIB)})
+    request["StoppingCondition"] = {"MaxRuntimeInSeconds": 3600}
+    with growth(emulator_pid) as trained:
+        jobs.sagemaker.create_training_job(**request)
+        look = partial(jobs.sagemaker.describe_training_job, TrainingJobName="large")
+        job = until(
+            look, lambda each: each["TrainingJobStatus"] != "InProgress", 240 + 2 * SIZE_MIB
+        )
+    assert job["TrainingJobStatus"] == "Completed", job.get("FailureReason")
+    url = str(job["ModelArtifacts"]["S3ModelArtifacts"])
+    key = url.removeprefix(f"s3://{BUCKET}/")
+    head = jobs.client("s3").head_object(Bucket=BUCKET, Key=key)
+    assert head["ContentLength"] > SIZE_MIB * MIB
+    container = {"Image": INFERENCE_IMAGE, "ModelDataUrl": url, "Environment": ENVIRONMENT}
+    configure_container(jobs, "large", container)
+    with growth(emulator_pid) as served:
+        assert create(jobs, "large", 120 + SIZE_MIB)["EndpointStatus"] == "InService"
+        assert invoke(jobs, "large", {"x": 2}) == {"y": 6.0}
+    remove(jobs, "large")
+    assert max(trained.kib, served.kib) < LIMIT_KIB
+
+
+def sha256(blocks: Iterable[bytes]) -> str:
+    digest = hashlib.sha256()
+    for block in blocks:
+        digest.update(block)
+    return digest.hexdigest()
+
+
+def test_a_request_a_copy_and_an_answer_of_that_size_stay_out_of_memory(
+    jobs: Account, emulator_pid: int, tmp_path: Path
+) -> None:
+    s3, file = jobs.client("s3"), tmp_path / "whole"
+    with file.open("wb") as stream:
+        for _ in range(SIZE_MIB):
+            stream.write(os.urandom(MIB))
+    with growth(emulator_pid) as emulator, growth() as client:
+        with file.open("rb") as stream:
+            s3.put_object(Bucket=BUCKET, Key="large/whole", Body=stream)
+        source = {"Bucket": BUCKET, "Key": "large/whole"}
+        s3.copy_object(Bucket=BUCKET, Key="large/copy", CopySource=source)
+        digests = {
+            sha256(s3.get_object(Bucket=BUCKET, Key=f"large/{name}")["Body"].iter_chunks(MIB))
+            for name in ("whole", "copy")
+        }
+    with file.open("rb") as stream:
+        assert digests == {sha256(iter(partial(stream.read, MIB), b""))}
+    assert max(emulator.kib, client.kib) < LIMIT_KIB
+    for name in ("whole", "copy"):
+        s3.delete_object(Bucket=BUCKET, Key=f"large/{name}")

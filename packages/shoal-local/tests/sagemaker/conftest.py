@@ -8,16 +8,17 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from local_kit.runtime import ROOT
-from local_kit.sagemaker_account import ACCOUNT_ID, Account
+from local_kit.sagemaker_account import ACCOUNT_ID, Account, until
 from shoal_local.processes import ProcessRegistry
 from shoal_local.runtimes.build import build
 from shoal_local.runtimes.catalog import runtimes
+from shoal_local.sagemaker.core import Settings
 from shoal_local.sagemaker.service import SageMakerService
-from shoal_local.sagemaker.settings import Settings
 from shoal_local.server import Emulator
 from shoal_local.testing import LocalAccount, in_process
 
@@ -49,6 +50,27 @@ def emulator(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 def account(emulator: Emulator) -> Account:
     """The emulator's account, as its users see it."""
     return Account.at(LocalAccount.of(emulator))
+
+
+def deployed(
+    service: SageMakerService, account: Account, name: str, container: dict[str, Any], status: str
+) -> dict[str, Any]:
+    """Make a model, a configuration and an endpoint of this name in another service; return the
+    endpoint once it has this status.
+    """
+
+    def handle(operation: str, **request: Any) -> Any:
+        return service.handle(operation, request, "caller")
+
+    variant = {"VariantName": "v", "ModelName": name, "InstanceType": "ml.m5.xlarge"}
+    handle("CreateModel", ModelName=name, PrimaryContainer=container, ExecutionRoleArn=account.role)
+    handle("CreateEndpointConfig", EndpointConfigName=name, ProductionVariants=[variant])
+    handle("CreateEndpoint", EndpointName=name, EndpointConfigName=name)
+    described: dict[str, Any] = until(
+        lambda: handle("DescribeEndpoint", EndpointName=name),
+        lambda each: each["EndpointStatus"] == status,
+    )
+    return described
 
 
 Services = Callable[[Settings], SageMakerService]

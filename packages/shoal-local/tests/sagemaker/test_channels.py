@@ -1,20 +1,32 @@
-"""Input channels as a script sees them: copied, read-only, or a directory of an FSx file system;
-and the reasons why a job has none.
+"""Input channels as a script sees them: copied, read-only, or a directory of an FSx file system,
+the reasons why a job has none, and what a gateway endpoint of its VPC lets through.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
-from local_kit.sagemaker_account import BUCKET, PROGRAMS, TRAINING_IMAGE, Account, archive, channel
-from shoal_local.sagemaker.container.launch import isolation_refused
-
-needs_namespaces = pytest.mark.skipif(
-    bool(isolation_refused()), reason="read-only channels are mounts, which this machine refuses"
+from local_kit.control import allow
+from local_kit.hosted import ENVIRONMENT, configure_container, create
+from local_kit.networks import needs_namespaces, new_vpc
+from local_kit.sagemaker_account import (
+    BUCKET,
+    INFERENCE_IMAGE,
+    PROGRAMS,
+    Account,
+    algorithm,
+    archive,
+    channel,
+    processing_input,
 )
+from shoal_local.testing import emulator
+
 LOOK = (
     "cd ${SAGEMAKER_BASE_DIR:-/opt/ml}; (cd input/data/train && find . -type f | sort | tr '\\n' '"
     " ') > model/seen"
@@ -25,24 +37,11 @@ WRITE = (
 )
 
 
-def algorithm(script: str, mode: str = "File") -> dict[str, Any]:
-    return {
-        "TrainingImage": TRAINING_IMAGE,
-        "TrainingInputMode": mode,
-        "ContainerEntrypoint": ["/bin/bash", "-c", script],
-    }
-
-
 @pytest.fixture(scope="module")
 def network(account: Account) -> dict[str, Any]:
     """Where a job and a file system reach each other (`fsx`), and where they do not (`alone`)."""
     ec2 = account.client("ec2")
-    vpc = ec2.create_vpc(CidrBlock="10.9.0.0/16")["Vpc"]["VpcId"]
-    subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.9.1.0/24")["Subnet"]["SubnetId"]
-    groups = {
-        name: ec2.create_security_group(GroupName=name, Description=name, VpcId=vpc)["GroupId"]
-        for name in ("fsx", "alone")
-    }
+    _, subnet, groups = new_vpc(ec2, "fsx", "alone")
     everything = [{"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": groups["fsx"]}]}]
     ec2.authorize_security_group_ingress(GroupId=groups["fsx"], IpPermissions=everything)
     return {
@@ -110,9 +109,7 @@ def test_a_script_sees_its_channel_and_writes_only_to_copies(
 
 @pytest.mark.parametrize(
     ("name", "members", "group", "reason"),
-    [
-        ("no-mount-name", {"DirectoryPath": "/data/train"}, "fsx", "start with the file system's"),
-        ("no-directory", {"DirectoryPath": "{DirectoryPath}/none"}, "fsx", "no such directory on"),
+    [  # tests/control/test_fsx.py has all reasons
         ("no-file-system", {"FileSystemId": "fs-" + 17 * "0"}, "fsx", "00' does not exist"),
         ("closed-group", {}, "alone", "lets TCP 988 in from the client"),
     ],
@@ -126,7 +123,7 @@ def test_a_directory_that_cannot_be_mounted_fails_the_job_with_both_names(
     group: str,
     reason: str,
 ) -> None:
-    changed = source | {key: value.format(**source) for key, value in members.items()}
+    changed = source | members
     job = account.train(name, **file_system(changed, network[group]))
     where = f"{changed['FileSystemId']} directory path: {changed['DirectoryPath']}"
     assert job["TrainingJobStatus"] == "Failed"
@@ -201,3 +198,77 @@ def test_a_source_archive_writes_nothing_beside_the_code(account: Account) -> No
     places = {path.parent for path in account.state_dir.rglob("escaped.txt")}
     assert "escaped.txt" not in account.model_files(job)
     assert all("code" in place.parts for place in places)
+
+
+OTHER = "models-of-somebody-else"
+NOT_NAMED = (
+    f' on resource: "arn:aws:s3:::{OTHER}/model.tar.gz" because no VPC endpoint policy allows the'
+    " s3:GetObject action"
+)
+
+
+@pytest.fixture(scope="module")
+def strict(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
+    """Yield an account whose role may do everything, with two buckets."""
+    assert runtime.exists()
+    with emulator(tmp_path_factory.mktemp("gateways"), "--enforce-iam") as local:
+        strict = Account.at(local.account)
+        everything = json.dumps(allow("*"))
+        strict.client("iam").put_role_policy(
+            RoleName="jobs", PolicyName="everything", PolicyDocument=everything
+        )
+        strict.client("s3").create_bucket(Bucket=OTHER)
+        strict.client("s3").put_object(Bucket=OTHER, Key="model.tar.gz", Body=b"a model")
+        yield strict
+
+
+@pytest.fixture(scope="module")
+def vpc(strict: Account) -> dict[str, list[str]]:
+    """Return the VpcConfig of a subnet whose gateway endpoint reaches the tests' bucket only."""
+    ec2 = strict.client("ec2")
+    vpc, subnet, groups = new_vpc(ec2, "hosts")
+    table = ec2.create_route_table(VpcId=vpc)["RouteTable"]["RouteTableId"]
+    ec2.associate_route_table(RouteTableId=table, SubnetId=subnet)
+    own = {"StringEquals": {"aws:PrincipalAccount": strict.number}}
+    arns = [f"arn:aws:s3:::{BUCKET}", f"arn:aws:s3:::{BUCKET}/*"]
+    policy = allow("s3:*", arns, Principal={"AWS": "*"}, Condition=own)
+    ec2.create_vpc_endpoint(
+        VpcId=vpc,
+        ServiceName="com.amazonaws.us-east-1.s3",
+        VpcEndpointType="Gateway",
+        RouteTableIds=[table],
+        PolicyDocument=json.dumps(policy),
+    )
+    return {"Subnets": [subnet], "SecurityGroupIds": [groups["hosts"]]}
+
+
+def test_an_endpoint_cannot_serve_from_a_bucket_that_its_vpc_does_not_reach(
+    strict: Account, vpc: dict[str, list[str]]
+) -> None:
+    """Its role may read the archive, and the bucket's owner does not mind."""
+    url = f"s3://{OTHER}/model.tar.gz"
+    container = {"Image": INFERENCE_IMAGE, "ModelDataUrl": url, "Environment": ENVIRONMENT}
+    configure_container(strict, "closed", container, vpc=vpc)
+    assert NOT_NAMED in create(strict, "closed")["FailureReason"]
+
+
+@pytest.mark.parametrize(
+    ("bucket", "network", "status"),
+    [(BUCKET, True, "Completed"), (OTHER, True, "Failed"), (OTHER, False, "Completed")],
+)
+def test_what_a_job_in_a_vpc_asks_of_s3_needs_the_gateways_policy_too(
+    strict: Account, vpc: dict[str, list[str]], bucket: str, network: bool, status: str
+) -> None:
+    strict.client("s3").put_object(Bucket=BUCKET, Key="model.tar.gz", Body=b"a model")
+    changes: dict[str, Any] = {
+        "ProcessingInputs": [
+            processing_input(f"s3://{bucket}/model.tar.gz", "/opt/ml/processing/i")
+        ]
+    }
+    if network:
+        changes["NetworkConfig"] = {"VpcConfig": vpc}
+    script = "cp /opt/ml/processing/i/* /opt/ml/processing/report"
+    job = strict.process(f"job-{bucket}-{network}", script, **changes)
+    assert job["ProcessingJobStatus"] == status, job.get("FailureReason")
+    if status == "Failed":
+        assert "because no VPC endpoint policy allows the s3:ListBucket" in job["FailureReason"]

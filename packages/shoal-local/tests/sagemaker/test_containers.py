@@ -20,16 +20,11 @@ import pytest
 from botocore.exceptions import ClientError
 
 from local_kit.hosted import GOOD_MODEL, deploy, invoke, settled
+from local_kit.networks import needs_namespaces, needs_networks
 from local_kit.sagemaker_account import Account, command_lines, until
 from shoal_local.processes import ProcessRegistry
 from shoal_local.sagemaker.container import launch
-from shoal_local.sagemaker.container.launch import (
-    PLAIN_VARIABLE,
-    Host,
-    Pod,
-    isolation_refused,
-    networks_refused,
-)
+from shoal_local.sagemaker.container.launch import PLAIN_VARIABLE, Host, Pod
 from shoal_local.sagemaker.jobs.base.containers import write_ssh_client, write_sshd
 from shoal_local.sagemaker.jobs.base.paths import HostPaths
 from shoal_local.testing import emulator
@@ -41,12 +36,6 @@ GET = (
 )
 LIMIT_S = 60.0
 """For what takes a moment on an idle machine."""
-needs_networks = pytest.mark.skipif(
-    networks_refused() is not None, reason="this machine gives hosts no networks of their own"
-)
-needs_namespaces = pytest.mark.skipif(
-    isolation_refused() is not None, reason="this machine makes no namespaces"
-)
 
 
 class Greeter(BaseHTTPRequestHandler):

@@ -12,9 +12,13 @@ import pytest
 from local_kit.sagemaker_account import TRAINING_IMAGE, shell_step
 from shoal_local.errors import AwsError
 from shoal_local.sagemaker.pipelines.definition.arguments import check_arguments
-from shoal_local.sagemaker.pipelines.definition.conditions import holds
 from shoal_local.sagemaker.pipelines.definition.definition import parse
-from shoal_local.sagemaker.pipelines.definition.expressions import ExpressionError, Scope, walk
+from shoal_local.sagemaker.pipelines.definition.expressions import (
+    ExpressionError,
+    Scope,
+    holds,
+    walk,
+)
 from shoal_local.sagemaker.pipelines.execution.graph import Retries, final_status, ready_steps
 
 
@@ -60,63 +64,60 @@ def checked(*steps: dict[str, Any]) -> str:
 
 CONDITION = {"Type": "Equals", "LeftValue": 1, "RightValue": 1}
 UNKNOWN = {"Type": "No"}
-A = shell_step("A", "true")
+A, B = shell_step("A", "true"), shell_step("B", "true")
 INTEGER = {"Name": "P", "Type": "Integer", "DefaultValue": "1"}
 NEURON = train(InstanceType="ml.trn1.2xlarge")
 XGBOOST = "683313688378.dkr.ecr.us-east-1.amazonaws.com/sagemaker-xgboost:1.7-1"
-RETRIES = [{"ExceptionType": ["Step.THROTTLING"]}]
+QUALITY = step("QualityCheck") | {"CheckType": "DATA_QUALITY"}
+OF_NO_STEP = {"S3Uri": {"Get": "Steps.No.Uri"}, "Path": "a"}
+NO_IMAGE = shell_step("A", "", Arguments={"AppSpecification": {}})
+LAMBDA = step("Lambda") | {"FunctionArn": "f"}
+BOARD = {"S3OutputPath": "s3://bucket/board"}
+KIND = {"Get": "Parameters.Kind"}
+AFTER_B = {"DependsOn": ["B"]}
+
+
+def decides(*conditions: dict[str, Any], **arguments: Any) -> dict[str, Any]:
+    return step("Condition", Conditions=list(conditions), **arguments)
+
+
+def after(members: dict[str, Any]) -> dict[str, Any]:
+    return {"DependsOn": [{"Step": "B", **members}]}
+
+
+def retried(**policy: Any) -> dict[str, Any]:
+    return {"RetryPolicies": [{"ExceptionType": ["Step.THROTTLING"], **policy}]}
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         (definition(step("QualityCheck")), "does not emulate the step type 'QualityCheck'"),
-        (
-            definition(step("QualityCheck") | {"CheckType": "DATA_QUALITY"}),
-            "does not emulate the step type 'QualityCheck'",
-        ),
+        (definition(QUALITY), "does not emulate the step type 'QualityCheck'"),
         (with_value({"Std:Split": "a"}), "does not emulate the expression"),
         (with_value({"Std:JsonGet": {"S3Uri": "s3://b/k"}}), "does not emulate the expression"),
-        (
-            with_value({"Std:JsonGet": {"S3Uri": {"Get": "Steps.No.Uri"}, "Path": "a"}}),
-            "depends on No, which is not another step",
-        ),
+        (with_value({"Std:JsonGet": OF_NO_STEP}), "depends on No, which is not another step"),
         (with_value({"Get": "Execution.JobName"}), "not emulate the execution variable JobName"),
         (with_value({"Get": "Parameters.No"}), "the parameter No, which is not defined"),
         (with_value({"Get": "Steps.Nothing.X"}), "depends on Nothing"),
         (definition(shell_step("A", "", Arguments={"RoleAn": "x"})), "Unknown field"),
         (checked(train(TrainingJobName="a_b")), "trainingJobName"),
         (checked(train(TrainingJobName="x" * 64)), "trainingJobName"),
-        (
-            definition(shell_step("A", "", Arguments={"AppSpecification": {}})),
-            "'appSpecification.imageUri' failed to satisfy constraint: Member must not be null",
-        ),
+        (definition(NO_IMAGE), "'appSpecification.imageUri' failed to satisfy constraint: Member "),
         (definition(A, A), "The step name A is used twice"),
-        (
-            definition(shell_step("A", "", DependsOn=["B"]), shell_step("B", "", DependsOn=["A"])),
-            "depend on each other: A -> B -> A",
-        ),
+        (definition(A | AFTER_B, B | {"DependsOn": ["A"]}), "depend on each other: A -> B -> A"),
         (definition(A | {"CacheConfig": {"Enabled": True}}), "not emulate step caching (CacheConf"),
         (definition(A | {"Colour": "red"}), "Steps[0]: Additional properties are not allowed ('Co"),
         (definition(A | {"FunctionArn": "x"}), "Steps[0]: 'FunctionArn' should not be valid"),
-        (definition(step("Condition", Conditions=[{"Type": "Like"}])), "the condition type 'Like'"),
+        (definition(decides({"Type": "Like"})), "the condition type 'Like'"),
+        (definition(decides({"Type": "Not", "Expression": UNKNOWN})), "the condition type 'No'"),
+        (definition(decides(CONDITION | {"Values": []})), "[0].Arguments.Conditions[0]: {"),
+        (definition(decides()), "Arguments.Conditions: [] should be non-em"),
         (
-            definition(step("Condition", Conditions=[{"Type": "Not", "Expression": UNKNOWN}])),
-            "the condition type 'No'",
+            definition(decides(CONDITION, IfSteps=[A | {"Name": "A B"}])),
+            "IfSteps[0].Name: 'A B' do",
         ),
-        (
-            definition(step("Condition", Conditions=[CONDITION | {"Values": []}])),
-            "the definition.Steps[0].Arguments.Conditions[0]: {",
-        ),
-        (definition(step("Condition", Conditions=[])), "Arguments.Conditions: [] should be non-em"),
-        (
-            definition(step("Condition", Conditions=[CONDITION], IfSteps=[A | {"Name": "A B"}])),
-            "the definition.Steps[0].Arguments.IfSteps[0].Name: 'A B' does not match",
-        ),
-        (
-            definition(step("Condition", Conditions=[CONDITION]), A | {"DependsOn": ["S"]}),
-            "put it into a branch",
-        ),
+        (definition(decides(CONDITION), A | {"DependsOn": ["S"]}), "put it into a branch"),
         (definition(A, PipelineExperimentConfig={"ExperimentName": "x"}), "PipelineExperimentConf"),
         (definition(A, Parameters=[INTEGER]), "is not of type Integer"),
         (definition(A, Parameters=[INTEGER | {"Name": "a b"}]), "[0].Name: 'a b' does not match"),
@@ -125,44 +126,32 @@ RETRIES = [{"ExceptionType": ["Step.THROTTLING"]}]
         ("{", "Unable to parse pipeline definition"),
         ("[" * 100_000, "Unable to parse pipeline definition. It is nested too deep"),
         (definition(A | {"Name": 7}), "the definition.Steps[0].Name: 7 is not of type 'string'"),
-        (definition(A | {"DependsOn": [{"Step": "B"}]}), "DependsOn[0]: 'Trigger' is a required"),
+        (definition(A | after({})), "DependsOn[0]: 'Trigger' is a required"),
         (
-            definition(A | {"DependsOn": [{"Step": "B", "Trigger": "Never"}]}),
-            "DependsOn[0].Trigger: 'Never' is not one of ['Completed', 'Failed', 'Stopped', 'Any']",
+            definition(A | after({"Trigger": "Never"})),
+            "'Never' is not one of ['Completed', 'Failed",
         ),
         (
-            definition(A | {"RetryPolicies": [{"ExceptionType": ["Step.NONE"]}]}),
-            "RetryPolicies[0].ExceptionType[0]: 'Step.NONE' is not one of ['Step.SERVICE_FAULT'",
+            definition(A | retried(ExceptionType=["Step.NONE"])),
+            "[0]: 'Step.NONE' is not one of ['S",
         ),
         (
-            definition(A | {"RetryPolicies": [RETRIES[0] | {"MaxAttempts": 21}]}),
-            "RetryPolicies[0].MaxAttempts: 21 is greater than the maximum of 20",
+            definition(A | retried(MaxAttempts=21)),
+            "[0].MaxAttempts: 21 is greater than the maximum",
         ),
-        (
-            definition(step("Lambda") | {"FunctionArn": "f", "RetryPolicies": RETRIES}),
-            "Steps of type Lambda cannot be retried (step S)",
-        ),
+        (definition(LAMBDA | retried()), "Steps of type Lambda cannot be retried (step S)"),
         (definition(step("Fail")), "Steps[0].Arguments: 'ErrorMessage' is a required property"),
         (definition(step("Lambda")), "Steps[0]: 'FunctionArn' is a required property"),
         (definition(step("Callback")), "Steps[0]: 'SqsQueueUrl' is a required property"),
         # what the run would refuse
         (
-            checked(train(TensorBoardOutputConfig={"S3OutputPath": "s3://bucket/board"})),
-            "Step Train: The Shoal emulator does not emulate",
+            checked(train(TensorBoardOutputConfig=BOARD)),
+            "Step Train: The Shoal emulator does n",
         ),
-        (
-            checked(step("Condition", Conditions=[CONDITION], IfSteps=[NEURON])),
-            "does not emulate AWS Neuron devices",
-        ),
+        (checked(decides(CONDITION, IfSteps=[NEURON])), "does not emulate AWS Neuron devices"),
         # a parameter counts with its default
-        (
-            checked(train(InstanceType={"Get": "Parameters.Kind"})),
-            "does not emulate AWS Neuron devices",
-        ),
-        (
-            checked(train(XGBOOST, HyperParameters={"num_round": "5"})),
-            "does not emulate the built-in algorithm of 6833",
-        ),
+        (checked(train(InstanceType=KIND)), "does not emulate AWS Neuron devices"),
+        (checked(train(XGBOOST, HyperParameters={"n": "5"})), "the built-in algorithm of 6833"),
     ],
 )
 def test_what_is_wrong_or_not_emulated_is_refused_by_name(text: str, message: str) -> None:
@@ -196,7 +185,7 @@ def test_the_experiment_that_the_sdk_writes_into_each_definition_is_accepted() -
         "ExperimentName": {"Get": "Execution.PipelineName"},
         "TrialName": {"Get": "Execution.PipelineExecutionId"},
     }
-    parsed = parse(definition(shell_step("A", "true"), PipelineExperimentConfig=experiment))
+    parsed = parse(definition(A, PipelineExperimentConfig=experiment))
     assert [*parsed.steps] == ["A"]
 
 
@@ -271,17 +260,13 @@ def test_values_that_cannot_be_compared_are_an_error() -> None:
     ],
 )
 def test_a_trigger_waits_for_its_ending(trigger: str, status: str, starts: bool) -> None:
-    steps = parse(
-        definition(
-            shell_step("A", "true"),
-            shell_step("B", "true", DependsOn=[{"Step": "A", "Trigger": trigger}]),
-        )
-    ).steps
+    follows = B | {"DependsOn": [{"Step": "A", "Trigger": trigger}]}
+    steps = parse(definition(A, follows)).steps
     assert ("B" in ready_steps(steps, {"A": status}, {})) is starts
 
 
 def test_a_failure_that_nothing_took_up_is_a_failed_execution() -> None:
-    steps = parse(definition(shell_step("A", "true"), shell_step("B", "true"))).steps
+    steps = parse(definition(A, B)).steps
     assert final_status(steps, {"A": "Failed", "B": "Succeeded"}, stopped=False) == "Failed"
 
 

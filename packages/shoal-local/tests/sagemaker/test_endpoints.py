@@ -1,20 +1,26 @@
-"""Endpoints: InService means that a server process answered /ping; what the model says is what
-the caller gets.
+"""Endpoints: InService means that a server process answered /ping; what the model says is what the
+caller gets, at once or in parts. Models may be files below a prefix instead of an archive.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
+from botocore.config import Config
+from botocore.eventstream import EventStreamBuffer
+from botocore.exceptions import ClientError, EventStreamError
 
 from local_kit.hosted import (
     CODE,
+    ENVIRONMENT,
     GOOD_MODEL,
     configure,
     configure_container,
+    container_of,
     create,
     deploy,
     invoke,
@@ -24,7 +30,17 @@ from local_kit.hosted import (
     servers_of,
     settled,
 )
-from local_kit.sagemaker_account import INFERENCE_IMAGE, Account, archive, until
+from local_kit.sagemaker_account import (
+    BUCKET,
+    INFERENCE_IMAGE,
+    PROGRAMS,
+    Account,
+    archive,
+    processing_input,
+    until,
+)
+from shoal_local.sagemaker.core import Settings
+from tests.sagemaker.conftest import Services, deployed
 
 ARN = "arn:aws:sagemaker:us-east-1:123456789012:endpoint"
 
@@ -157,3 +173,144 @@ def test_a_container_for_language_models_is_refused_by_name(account: Account, na
         configure_container(account, "language", {"Image": image})
     with pytest.raises(ClientError, match="Could not find model"):
         account.sagemaker.describe_model(ModelName="language")
+
+
+MODEL = archive({"code/inference.py": (PROGRAMS / "streaming.py").read_bytes()})
+
+
+@pytest.fixture(scope="module")
+def speaker(account: Account) -> Iterator[str]:
+    with served(account, "speaks", MODEL) as name:
+        yield name
+
+
+def speak(account: Account, speaker: str, **request: Any) -> Any:
+    client = account.client("sagemaker-runtime", Config(retries={"total_max_attempts": 1}))
+    return client.invoke_endpoint_with_response_stream(
+        EndpointName=speaker, Body=json.dumps(request), ContentType="application/json"
+    )
+
+
+def texts(events: Any) -> list[str]:
+    return [each["PayloadPart"]["Bytes"].decode() for each in events]
+
+
+def test_a_part_arrives_before_the_next_one_is_made(account: Account, speaker: str) -> None:
+    answer = speak(account, speaker, parts=["one", "two", "three"], wait_for="signals/go")
+    assert answer["ContentType"] == "text/plain"
+    assert answer["InvokedProductionVariant"] == "AllTraffic"
+    events = iter(answer["Body"])
+    first = next(events)["PayloadPart"]["Bytes"]
+    account.put("signals/go", b"")
+    assert [first.decode(), *texts(events)] == ["one", "two", "three"]
+
+
+def test_an_answer_in_one_piece_is_streamed_too(account: Account, speaker: str) -> None:
+    long = "x" * 200_000
+    assert "".join(texts(speak(account, speaker, parts=[long])["Body"])) == long
+
+
+def test_a_call_without_a_stream_gets_all_parts_at_once(account: Account, speaker: str) -> None:
+    answer = account.client("sagemaker-runtime").invoke_endpoint(
+        EndpointName=speaker,
+        Body=json.dumps({"parts": ["one", "two"]}),
+        ContentType="application/json",
+    )
+    assert answer["Body"].read() == b"onetwo"
+
+
+def test_an_error_before_the_first_part_is_a_model_error(account: Account, speaker: str) -> None:
+    with pytest.raises(ClientError, match="not this one") as caught:
+        speak(account, speaker, parts=["one"], then="refuse")
+    assert caught.value.response["Error"]["Code"] == "ModelError"
+    assert "server error (500)" in str(caught.value)
+
+
+def test_a_client_that_leaves_leaves_the_endpoint_to_others(account: Account, speaker: str) -> None:
+    answer = speak(account, speaker, parts=["one", "two"], wait_for="signals/left")
+    assert next(iter(answer["Body"]))
+    answer["Body"].close()
+    account.put("signals/left", b"")
+    assert texts(speak(account, speaker, parts=["again"])["Body"]) == ["again"]
+
+
+def test_a_container_that_dies_breaks_the_stream(account: Account) -> None:
+    with served(account, "mortal", MODEL) as name:
+        events = iter(speak(account, name, parts=["one", "two"], then="die")["Body"])
+        assert next(events)["PayloadPart"]["Bytes"] == b"one"
+        with pytest.raises(EventStreamError, match="reset or closed") as caught:
+            list(events)
+    assert caught.value.response["Error"]["Code"] == "ModelStreamError"
+
+
+@pytest.mark.nightly
+def test_a_model_that_does_not_come_to_its_end_is_cut_off(
+    account: Account, second_service: Services
+) -> None:
+    """repost.aws, "invoke streaming timeout error", has AWS's words."""
+    impatient = second_service(Settings(stream_s=1.0))
+    model = container_of(account, "endless", MODEL)
+    deployed(impatient, account, "endless", model, "InService")
+    body = json.dumps({"parts": ["one", "two"], "wait_for": "signals/never"}).encode()
+    invoke = impatient.invocations["InvokeEndpointWithResponseStream"]
+    _, _, events = invoke("endless", body, {"content-type": "application/json"})
+    buffer = EventStreamBuffer()
+    for event in events:
+        buffer.add_data(event)
+    first, last = buffer
+    headers: Any = last.headers
+    assert first.payload == b"one"
+    assert headers[":exception-type"] == "ModelStreamError"
+    assert json.loads(last.payload) == {
+        "Message": "Your model v did not complete sending the inference response in the allotted"
+        " time.",
+        "ErrorCode": "ModelInvocationTimeExceeded",
+    }
+
+
+URI = f"s3://{BUCKET}/kept/"
+READ = "cd /opt/ml/processing && cp input/m/model.txt report/"
+
+
+def container(
+    uri: str, kind: str = "S3Prefix", compression: str = "None", **more: Any
+) -> dict[str, Any]:
+    source = {"S3Uri": uri, "S3DataType": kind, "CompressionType": compression}
+    data = {"ModelDataSource": {"S3DataSource": source}}
+    return {"Image": INFERENCE_IMAGE, "Environment": ENVIRONMENT, **data, **more}
+
+
+def test_a_job_leaves_its_files_which_the_next_job_reads(account: Account) -> None:
+    output = {"S3OutputPath": f"s3://{BUCKET}/out", "CompressionType": "NONE"}
+    job = account.train("plain", OutputDataConfig=output)
+    uri = job["ModelArtifacts"]["S3ModelArtifacts"]
+    assert account.keys("out/plain/output/m") == ["out/plain/output/model/model.txt"]
+    source = processing_input(uri, "/opt/ml/processing/input/m")
+    read = account.process("reads-plain", READ, ProcessingInputs=[source])
+    assert read["ProcessingJobStatus"] == "Completed", read["FailureReason"]
+
+
+def test_an_endpoint_serves_what_lies_below_a_prefix(account: Account) -> None:
+    for name, content in {"model.txt": b"5", "code/inference.py": CODE}.items():
+        account.put(f"kept/{name}", content)
+    configure_container(account, "kept", container(URI))
+    create(account, "kept")
+    assert invoke(account, "kept", {"x": 2}) == {"y": 10.0}
+    remove(account, "kept")
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (container(URI.rstrip("/")), "must end with a forward slash"),
+        (container(URI, "S3Object"), "not emulate ModelDataSource with S3Object and None"),
+        (container(URI, compression="Gzip"), "not emulate ModelDataSource with S3Prefix and G"),
+    ],
+)
+def test_a_source_that_is_neither_archive_nor_prefix_is_refused(
+    account: Account, changed: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ClientError, match=message):
+        account.sagemaker.create_model(
+            ModelName="refused", ExecutionRoleArn=account.role, PrimaryContainer=changed
+        )

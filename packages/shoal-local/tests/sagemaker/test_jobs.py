@@ -1,10 +1,18 @@
-"""What jobs are made of, one by one: reasons, metrics, and what is imported later."""
+"""What jobs are made of, one by one, processing jobs, training plans, and where a job tracks:
+Completed means that the command ended well and every output was uploaded.
+"""
 
 from __future__ import annotations
 
 import importlib
+import json
+import os
 import runpy
 import sys
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +21,23 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
+from local_kit.networks import needs_networks
+from local_kit.sagemaker_account import (
+    BUCKET,
+    Account,
+    algorithm,
+    command_lines,
+    processing_input,
+    until,
+)
+from shoal_local.errors import AwsError
+from shoal_local.processes import ProcessRegistry, started_at
 from shoal_local.sagemaker.container import host
-from shoal_local.sagemaker.jobs.base.job import failure_reason
+from shoal_local.sagemaker.core import Settings
+from shoal_local.sagemaker.jobs.base.job import Ending, EndReason, failure_reason
 from shoal_local.sagemaker.jobs.base.logs import LogStreams
 from shoal_local.sagemaker.jobs.training.metrics import Metrics
+from tests.sagemaker.conftest import Services
 
 INSIDE = Path(host.__file__).parent / "inside"
 
@@ -24,23 +45,17 @@ INSIDE = Path(host.__file__).parent / "inside"
 @pytest.mark.parametrize(
     ("reason", "shown"),
     [
-        (
-            f"AlgorithmError: {'x' * 2000}, exit code: 137",
-            f"AlgorithmError: {'x' * 992}, exit code: 137",
-        ),
+        ("AlgorithmError: {}, exit code: 137", 992),
         # words after an exit code, which are cut like the others
-        (
-            f"ClientError: x, exit code: 9 {'z' * 2000}",
-            f"ClientError: x, exit code: 9 {'z' * 995}",
-        ),
-        (f"ClientError: {'y' * 2000}", f"ClientError: {'y' * 1011}"),
-        ("ClientError: short", "ClientError: short"),
+        ("ClientError: x, exit code: 9 {}", 995),
+        ("ClientError: {}", 1011),
     ],
 )
 def test_a_failure_reason_fits_the_1024_characters_that_the_api_has(
-    reason: str, shown: str
+    reason: str, shown: int
 ) -> None:
-    assert failure_reason(reason) == shown
+    assert failure_reason(reason.format("x" * 2000)) == reason.format("x" * shown)
+    assert failure_reason(reason.format("short")) == reason.format("short")
 
 
 def test_a_match_by_an_alternative_without_the_first_group_has_no_value() -> None:
@@ -120,3 +135,172 @@ def test_a_log_that_is_refused_says_so_in_its_file(tmp_path: Path) -> None:
     first, refusal = stream.tail(9)
     assert first == "algo-1 first"
     assert "has not all lines: Could not connect to the endpoint URL" in refusal
+
+
+INPUT = "/opt/ml/processing/input"
+OUTPUT = "/opt/ml/processing/report"
+NO_OBJECTS = 'ClientError: Data download failed:No S3 objects found under S3 URL "s3://'
+NO_OUTPUT = f"ClientError: Data upload failed: nothing was found at {OUTPUT} for the output report"
+
+
+def test_a_job_reads_its_inputs_writes_its_outputs_and_nothing_of_it_is_left(
+    account: Account,
+) -> None:
+    """A single object keeps its name, and the container cannot write to this machine."""
+    command = f"sleep 43{os.getpid()}"  # no other run of the tests on this machine has it
+    inputs = [
+        processing_input(f"s3://{BUCKET}/data/train/", f"{INPUT}/data", "data"),
+        processing_input(f"s3://{BUCKET}/data/train/one.txt", f"{INPUT}/one", "one"),
+    ]
+    script = (
+        "cd /opt/ml/processing; cat input/data/deep/two.txt > report/two.txt;"
+        " cp input/one/one.txt report;"
+        " touch /usr/local/mark && echo wrote > report/mark || echo refused > report/mark;"
+        f" echo all good > ../output/message; setsid {command} & exit 0"
+    )
+    job = account.process("reads", script, ProcessingInputs=inputs)
+    assert job["ProcessingJobStatus"] == "Completed", job
+    assert job["ExitMessage"] == "all good\n"
+    for name, content in (("two.txt", b"2"), ("one.txt", b"1"), ("mark", b"refused\n")):
+        assert account.get(f"s3://{BUCKET}/reports/reads/{name}") == content
+    assert command not in command_lines()
+
+
+@pytest.mark.parametrize(
+    ("name", "script", "key", "reason"),
+    [
+        ("no-input", f"date > {OUTPUT}/date", "not/there", NO_OBJECTS),
+        ("exits", "echo no luck; exit 7", "data/train/", "AlgorithmError: no luck, exit code: 7"),
+        ("no-output", "true", "data/train/", NO_OUTPUT),
+    ],
+)
+def test_a_job_without_input_success_or_output_fails_with_its_reason(
+    account: Account, name: str, script: str, key: str, reason: str
+) -> None:
+    inputs = [processing_input(f"s3://{BUCKET}/{key}", f"{INPUT}/data")]
+    job = account.process(name, script, ProcessingInputs=inputs)
+    assert job["ProcessingJobStatus"] == "Failed"
+    assert job["FailureReason"].startswith(reason)
+
+
+def test_a_stopped_job_ends_as_stopped(account: Account) -> None:
+    account.start_processing("stops", "sleep 600")
+    look = partial(account.sagemaker.describe_processing_job, ProcessingJobName="stops")
+    until(look, lambda job: "ProcessingStartTime" in job)
+    account.sagemaker.stop_processing_job(ProcessingJobName="stops")
+    assert account.processing_ended("stops")["ProcessingJobStatus"] == "Stopped"
+
+
+P5, P4D = "ml.p5.48xlarge", "ml.p4d.24xlarge"
+PLAN = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/p5"
+
+
+@pytest.mark.parametrize(
+    ("row", "status"),
+    [({}, "Active"), ({"from_s": 3600}, "Scheduled"), ({"until_s": 0}, "Expired")],
+)
+def test_a_plan_and_offerings_are_described(
+    second_service: Services, tmp_path: Path, row: dict[str, Any], status: str
+) -> None:
+    offering = {"TrainingPlanOfferingId": "a", "TargetResources": ["training-job"]}
+    plan = {"plan": {"TotalInstanceCount": 4}, "count": 1} | row
+    day = {PLAN: plan, P5: {"offerings": [offering]}}
+    file = tmp_path / "capacity.json"
+    file.write_text(json.dumps(day))
+    service = second_service(Settings(capacity=file))
+    told = service.handle("DescribeTrainingPlan", {"TrainingPlanName": "p5"}, "caller")
+    numbers = [told[key] for key in ("AvailableInstanceCount", "TotalInstanceCount")]
+    assert (told["Status"], numbers) == (status, [1, 4])
+    for kind, expected in ((P5, [offering]), (P4D, [])):
+        answer = service.handle("SearchTrainingPlanOfferings", {"InstanceType": kind}, "caller")
+        assert answer["TrainingPlanOfferings"] == expected
+    with pytest.raises(AwsError, match="no training plan of that name"):
+        service.handle("DescribeTrainingPlan", {"TrainingPlanName": "other"}, "caller")
+
+
+def hanging(state_dir: Path, job: str) -> None:
+    """Wait until the job's script ignores SIGTERM: it prints that it hangs from then on."""
+    log = state_dir / "sagemaker-jobs" / f"training-{job}" / "log.txt"
+    until(lambda: log.exists() and log.read_text(), lambda text: text and "hanging" in text)
+
+
+def test_closing_the_service_kills_at_once_and_leaves_no_process(
+    account: Account, second_service: Services, tmp_path: Path
+) -> None:
+    service = second_service(Settings())
+    request = account.training("open", hyperparameters={"do": "hang"})
+    service.handle("CreateTrainingJob", request, "caller")
+    hanging(tmp_path, "open")
+    running = ProcessRegistry(tmp_path).alive()
+    service.close()
+    assert (len(running), [started_at(pid) for pid in running]) == (1, [None])
+
+
+@pytest.mark.parametrize(
+    ("codes", "code"),
+    [
+        ({"algo-1": 0}, 0),
+        ({"algo-1": 3}, 3),
+        ({"algo-1": None, "algo-2": 5}, 5),
+        ({"algo-1": 0, "algo-2": None}, 137),
+        ({}, 137),
+    ],
+)
+def test_only_hosts_that_all_exited_with_0_are_a_success(
+    codes: dict[str, int | None], code: int
+) -> None:
+    assert Ending(EndReason.EXITED, codes).exit_code == code
+
+
+def test_an_upload_that_is_refused_fails_the_job(account: Account) -> None:
+    nowhere = {
+        "S3Uri": f"s3://{BUCKET}-that-nobody-made/out",
+        "LocalPath": "/opt/ml/processing/report",
+        "S3UploadMode": "EndOfJob",
+    }
+    outputs = {"Outputs": [{"OutputName": "report", "S3Output": nowhere}]}
+    job = account.process(
+        "no-bucket", "date > /opt/ml/processing/report/date", ProcessingOutputConfig=outputs
+    )
+    assert job["ProcessingJobStatus"] == "Failed"
+    assert job["FailureReason"].startswith(
+        f"ClientError: Could not upload to s3://{BUCKET}-that-nobody-made/out/date"
+    )
+
+
+ARN = "arn:aws:sagemaker:us-east-1:123456789012:mlflow-app/app-ABCDEF123456"
+ASK = (
+    'python -c "import os, urllib.request as u;'
+    " print('answer', u.urlopen(os.environ['MLFLOW_TRACKING_URI']).status)\""
+    ' || echo "no server: ${MLFLOW_TRACKING_URI:-none}"'
+)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), SimpleHTTPRequestHandler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.mark.parametrize("hosts", [1, pytest.param(2, marks=needs_networks)])
+@pytest.mark.parametrize("where", ["own", "managed", "shoal-local"])
+def test_a_job_reaches_the_server_on_loopback_that_it_names_and_none_of_sagemakers(
+    account: Account, server: str, hosts: int, where: str
+) -> None:
+    """It may name the port that every job reaches, too."""
+    name, group = f"tracks-{hosts}-{where}", "/aws/sagemaker/TrainingJobs"
+    addresses = {"own": server, "managed": ARN, "shoal-local": account.endpoint}
+    request = account.training(name, AlgorithmSpecification=algorithm(ASK))
+    request["ResourceConfig"] = request["ResourceConfig"] | {"InstanceCount": hosts}
+    request["Environment"] = {"MLFLOW_TRACKING_URI": addresses[where]}
+    if where == "managed":
+        request["MlflowConfig"] = {"MlflowResourceArn": ARN}
+    account.sagemaker.create_training_job(**request)
+    assert account.training_ended(name)["TrainingJobStatus"] == "Completed"
+    said = account.log(group, f"{name}/algo-")
+    answers = {"own": "answer 200", "managed": "no server: none"}
+    assert where not in answers or said.count(answers[where]) == hosts, said
+    kept = "MlflowConfig and MLFLOW_TRACKING_URI: nothing is recorded here"
+    assert (kept in account.log(group, f"{name}/emulator")) == (where == "managed")

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from local_kit.control import Account as ControlAccount
 from local_kit.sagemaker_account import ACCOUNT_ID, BUCKET, Account, shell_step, until
 from shoal_local.sagemaker.pipelines.execution.executions import Executions
 
@@ -281,12 +280,11 @@ def lambda_step(
 ) -> dict[str, Any]:
     """A step that calls a new function whose handler is `code`."""
     source = f"def handler(event, context):\n    {code}\n"
-    control = ControlAccount(account.endpoint, account.state_dir, account.number)
     declared = [{"OutputName": output, "OutputType": "String"} for output in outputs]
     return {
         "Name": name,
         "Type": "Lambda",
-        "FunctionArn": control.function_arn(control.function(source)),
+        "FunctionArn": account.control.function_arn(account.control.function(source)),
         "Arguments": arguments,
         "OutputParameters": declared,
     }
@@ -319,8 +317,7 @@ def test_a_step_fails_with_its_functions_reason_cut_to_what_it_may_have(account:
 
 
 def test_state_changes_are_events_with_the_documented_fields(account: Account) -> None:
-    control = ControlAccount(account.endpoint, account.state_dir, account.number)
-    queue, arn = control.open_queue()
+    queue, arn = account.control.open_queue()
     pipeline = f"arn:aws:sagemaker:us-east-1:{ACCOUNT_ID}:pipeline/watched"
     pattern = {"source": ["aws.sagemaker"], "detail": {"pipelineArn": [pipeline]}}
     account.client("events").put_rule(Name="changes", EventPattern=json.dumps(pattern))
@@ -330,7 +327,7 @@ def test_state_changes_are_events_with_the_documented_fields(account: Account) -
     changes: list[tuple[str, str]] = []
 
     def receive() -> list[tuple[str, str]]:
-        for detail in (each["detail"] for each in control.received(queue, limit_s=1)):
+        for detail in (each["detail"] for each in account.control.received(queue, limit_s=1)):
             key = "currentStepStatus" if "stepName" in detail else "currentPipelineExecutionStatus"
             changes.append((detail.get("stepName", "execution"), detail[key]))
         return changes

@@ -12,22 +12,18 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from local_kit.hosted import ENVIRONMENT, GOOD_MODEL, model_of
-from local_kit.sagemaker_account import BUCKET, INFERENCE_IMAGE, Account, until
-from shoal_local.sagemaker.jobs.transform.transform import joined, payloads
+from local_kit.hosted import GOOD_MODEL, container_of, model_of
+from local_kit.sagemaker_account import BUCKET, Account, until
+from shoal_local.sagemaker.jobs.transform_jobs import joined, payloads
 
 GROUP = "/aws/sagemaker/TransformJobs"
-
-
-def container(account: Account, name: str, archive: bytes) -> dict[str, Any]:
-    url = account.put(f"models/{name}/model.tar.gz", archive)
-    return {"Image": INFERENCE_IMAGE, "ModelDataUrl": url, "Environment": ENVIRONMENT}
+TWO = {"InstanceType": "ml.m5.xlarge", "InstanceCount": 2}
 
 
 def create_model(account: Account, name: str, archive: bytes) -> str:
-    primary = container(account, name, archive)
+    container = container_of(account, name, archive)
     account.sagemaker.create_model(
-        ModelName=name, PrimaryContainer=primary, ExecutionRoleArn=account.role
+        ModelName=name, PrimaryContainer=container, ExecutionRoleArn=account.role
     )
     return name
 
@@ -81,7 +77,7 @@ def ended(account: Account, name: str) -> dict[str, Any]:
 def test_a_pipeline_scores_every_object_with_the_model_it_made(account: Account) -> None:
     prefix = put(account, "rows/", **{"one": {"x": 1}, "deep/two": {"x": 2}})
     arguments = request("", prefix) | {"ModelName": {"Get": "Steps.Create.ModelName"}}
-    made = container(account, "made", GOOD_MODEL)
+    made = container_of(account, "made", GOOD_MODEL)
     create = {"PrimaryContainer": made, "ExecutionRoleArn": account.role}
     steps = [
         {"Name": "Create", "Type": "Model", "Arguments": create},
@@ -160,10 +156,7 @@ def test_an_input_without_objects_fails_the_job(account: Account, model: str) ->
         ({"TransformInput": {"SplitType": "RecordIO"}}, "SplitType RecordIO; it has None, Line"),
         ({"DataProcessing": {"InputFilter": "$[1:]"}}, r"CreateTransformJob\.DataProcessing"),
         ({"DataProcessing": {"JoinSource": "Input"}}, "JoinSource without text/csv"),
-        (
-            {"TransformResources": {"InstanceType": "ml.m5.xlarge", "InstanceCount": 2}},
-            "TransformResources.InstanceCount 2; it has 1",
-        ),
+        ({"TransformResources": TWO}, "TransformResources.InstanceCount 2; it has 1"),
         ({"ModelName": "nobodys"}, "Could not find model"),
     ],
 )
@@ -184,8 +177,6 @@ def test_a_row_is_joined_with_its_answer() -> None:
 
 LINES = {"SplitType": "Line"}
 SINGLE = {"BatchStrategy": "SingleRecord"}
-
-
 LONG = b"x" * (400 * 1024 - 1) + b"\n"
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from local_kit.sagemaker_account import Account, archive, until
+from local_kit.sagemaker_account import OBJECTIVE, WIDTH, Account, archive, tuning, until
 from shoal_local.errors import AwsError
-from shoal_local.sagemaker.jobs.tuning.tuning_search import Search, read_ranges, search_for
+from shoal_local.sagemaker.jobs.tuning_search import Search, read_ranges, search_for
 
 SCRIPT = b"""
 import argparse, os, time
@@ -28,27 +28,25 @@ if options.do == "score":
     print(f"score={score}", flush=True)
 open(os.path.join(os.environ["SM_MODEL_DIR"], "model.txt"), "w").write(str(score))
 """
-OBJECTIVE = {"Type": "Maximize", "MetricName": "score"}
-GRID = {
-    "CategoricalParameterRanges": [
-        {"Name": "width", "Values": ["2", "3"]},
-        {"Name": "shape", "Values": ["square"]},
-    ]
-}
-WIDTH = {"IntegerParameterRanges": [{"Name": "width", "MinValue": "1", "MaxValue": "9"}]}
-REVERSED = {
-    "ContinuousParameterRanges": [
-        {"Name": "x", "MinValue": "0", "MaxValue": "1", "ScalingType": "ReverseLogarithmic"}
-    ]
-}
-SQUARES = {
-    "CategoricalParameterRanges": [
-        {"Name": "number", "Values": ["1", "2"]},
-        {"Name": "letter", "Values": ["a", "b"]},
-    ]
-}
+
+
+def categories(**values: list[str]) -> dict[str, Any]:
+    ranges = [{"Name": name, "Values": each} for name, each in values.items()]
+    return {"CategoricalParameterRanges": ranges}
+
+
+GRID = categories(width=["2", "3"], shape=["square"])
+SQUARES = categories(number=["1", "2"], letter=["a", "b"])
+BOUNDS = {"Name": "x", "MinValue": "0", "MaxValue": "1"}
+REVERSED = {"ContinuousParameterRanges": [{**BOUNDS, "ScalingType": "ReverseLogarithmic"}]}
 ONE_AT_ONCE = {"MaxParallelTrainingJobs": 1}
-INSTANCES = {"InstanceType": "ml.m5.xlarge", "InstanceCount": 1, "VolumeSizeInGB": 1}
+INSTANCES = {
+    "InstanceConfigs": [{"InstanceType": "ml.m5.xlarge", "InstanceCount": 1, "VolumeSizeInGB": 1}]
+}
+TARGET = {"TuningJobCompletionCriteria": {"TargetObjectiveMetricValue": 4.0}}
+LOSS = {"HyperParameterTuningJobObjective": OBJECTIVE | {"MetricName": "loss"}}
+TEN = {"ResourceLimits": ONE_AT_ONCE | {"MaxNumberOfTrainingJobs": 10}}
+TOO_FEW = r"ranges \[9.0\] must be equal or greater than the value of MaxNumberOfJobs, \[10\]"
 END = {"Completed", "Failed", "Stopped"}
 
 
@@ -61,22 +59,9 @@ def code(account: Account) -> None:
 def request(
     account: Account, ranges: dict[str, Any], do: str = "score", **config: Any
 ) -> dict[str, Any]:
-    """What CreateHyperParameterTuningJob takes; `do` is a hyperparameter of the script."""
+    """Of the script above; `do` is one of its hyperparameters."""
     definition = account.training("x", "score.py", hyperparameters={"do": do})
-    del definition["TrainingJobName"]
-    definition["StaticHyperParameters"] = definition.pop("HyperParameters")
-    metric = {"Name": "score", "Regex": "score=(.*)"}
-    definition["AlgorithmSpecification"] |= {"MetricDefinitions": [metric]}
-    return {
-        "HyperParameterTuningJobConfig": {
-            "Strategy": "Random",
-            "HyperParameterTuningJobObjective": OBJECTIVE,
-            "ResourceLimits": {"MaxNumberOfTrainingJobs": 2, "MaxParallelTrainingJobs": 1},
-            "ParameterRanges": ranges,
-            **config,
-        },
-        "TrainingJobDefinition": definition,
-    }
+    return tuning(definition, ranges, **config)
 
 
 def start(account: Account, name: str, body: dict[str, Any], **members: Any) -> None:
@@ -200,38 +185,19 @@ def test_a_stop_stops_the_training_jobs_and_starts_no_more(account: Account) -> 
     [
         ({"Strategy": "Hyperband"}, {}, "Strategy Hyperband; it has Bayesian, Random, Grid"),
         ({"TrainingJobEarlyStoppingType": "Auto"}, {}, "EarlyStoppingType Auto; it has Off"),
-        (
-            {"TuningJobCompletionCriteria": {"TargetObjectiveMetricValue": 4.0}},
-            {},
-            "not emulate .*HyperParameterTuningJobConfig.TuningJobCompletionCriteria",
-        ),
-        (
-            {"HyperParameterTuningJobObjective": OBJECTIVE | {"MetricName": "loss"}},
-            {},
-            "Provide a metric in the metric definitions",
-        ),
+        (TARGET, {}, "not emulate .*HyperParameterTuningJobConfig.TuningJobCompletionCriteria"),
+        (LOSS, {}, "Provide a metric in the metric definitions"),
         ({"Strategy": "Grid"}, {}, "categorical hyperparameters only"),
         ({"ParameterRanges": REVERSED}, {}, "ReverseLogarithmic; it has Auto, Linear, Logarithm"),
         ({"ParameterRanges": {}}, {}, "At least one hyperparameter range is required"),
         ({"ResourceLimits": ONE_AT_ONCE}, {}, "MaxNumberOfTrainingJobs is required"),
-        (
-            {"ResourceLimits": ONE_AT_ONCE | {"MaxNumberOfTrainingJobs": 10}},
-            {},
-            r"ranges \[9.0\] must be equal or greater than the value of MaxNumberOfJobs, \[10\]",
-        ),
-        (
-            {},
-            {"HyperParameterTuningResourceConfig": {"InstanceConfigs": [INSTANCES]}},
-            "not emulate .*HyperParameterTuningResourceConfig.InstanceConfigs",
-        ),
+        (TEN, {}, TOO_FEW),
+        ({}, {"HyperParameterTuningResourceConfig": INSTANCES}, "ResourceConfig.InstanceConfigs"),
         ({}, {"RoleArn": "arn:aws:iam::123456789012:role/nobody"}, "Could not assume role"),
     ],
 )
 def test_what_cannot_run_is_refused_at_once(
-    account: Account,
-    config: dict[str, Any],
-    definition: dict[str, Any],
-    message: str,
+    account: Account, config: dict[str, Any], definition: dict[str, Any], message: str
 ) -> None:
     body = request(account, WIDTH, **config)
     body["TrainingJobDefinition"] |= definition
@@ -256,8 +222,7 @@ def search(strategy: str, ranges: dict[str, Any], count: int | None, **config: A
 
 def test_a_bayesian_search_comes_closer_to_the_best_than_chance() -> None:
     """The search learns: its later values lie where the objective, -(x - 0.3)^2, is high."""
-    bounds = {"Name": "x", "MinValue": "0", "MaxValue": "1"}
-    ranges = {"ContinuousParameterRanges": [bounds], **GRID}
+    ranges = {"ContinuousParameterRanges": [BOUNDS], **GRID}
     bayesian, drawn = search("Bayesian", ranges, 40, RandomSeed=1), []
     waiting = [bayesian.next()]
     for count in range(40):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from shoal_local.metrics import Measurement
+from shoal_local.context import Measurement
 from shoal_local.sagemaker.shapes import Document
 
 PIPELINES = "AWS/Sagemaker/ModelBuildingPipeline"

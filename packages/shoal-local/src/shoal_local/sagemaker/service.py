@@ -13,20 +13,18 @@ from typing import Any
 
 from shoal_local.context import ServiceContext
 from shoal_local.errors import AwsError
-from shoal_local.sagemaker.core import Core, calling
+from shoal_local.sagemaker.core import Core, Settings, calling
 from shoal_local.sagemaker.errors import not_emulated
-from shoal_local.sagemaker.hosting.configs import EndpointConfigs
 from shoal_local.sagemaker.hosting.endpoints import Endpoints
-from shoal_local.sagemaker.hosting.models import Models
-from shoal_local.sagemaker.jobs.processing.processing import ProcessingJobs
+from shoal_local.sagemaker.hosting.models import EndpointConfigs, Models
+from shoal_local.sagemaker.jobs.processing_jobs import ProcessingJobs
 from shoal_local.sagemaker.jobs.training.capacity import Offers
 from shoal_local.sagemaker.jobs.training.training import TrainingJobs
-from shoal_local.sagemaker.jobs.transform.transform import TransformJobs
-from shoal_local.sagemaker.jobs.tuning.tuning import TuningJobs
+from shoal_local.sagemaker.jobs.transform_jobs import TransformJobs
+from shoal_local.sagemaker.jobs.tuning_jobs import TuningJobs
 from shoal_local.sagemaker.pipelines.execution.executions import Executions
 from shoal_local.sagemaker.pipelines.execution.pipelines import Pipelines
 from shoal_local.sagemaker.registry import ModelPackageGroups, ModelPackages
-from shoal_local.sagemaker.settings import Settings
 from shoal_local.sagemaker.shapes import (
     Document,
     ResponseMismatchError,

@@ -4,6 +4,7 @@ queues and stacks in it.
 
 from __future__ import annotations
 
+import http.client
 import io
 import itertools
 import json
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from botocore.exceptions import ClientError
@@ -114,14 +116,19 @@ class Account(LocalAccount):
         """Create a role of functions that may receive from queues, and return its ARN."""
         return self.role(None, allow("sqs:*"))
 
-    def function(self, source: str, **settings: Any) -> str:
+    def function(self, source: str, file: str = "main.py", **settings: Any) -> str:
         """Create a function of one module with `handler(event, context)`, and return its name."""
-        name = unique("function")
-        request = {"Runtime": "python3.12", "Handler": "main.handler", "Timeout": 10, **settings}
-        request["Role"] = settings.get("Role") or self.role()
-        code = {"ZipFile": zipped(source)}
-        self.client("lambda").create_function(FunctionName=name, Code=code, **request)
-        return name
+        request = {
+            "FunctionName": unique("function"),
+            "Runtime": "python3.12" if file.endswith(".py") else "nodejs24.x",
+            "Handler": "main.handler",
+            "Timeout": 10,
+            "Code": {"ZipFile": zipped(source, file)},
+            **settings,
+            "Role": settings.get("Role") or self.role(),
+        }
+        self.client("lambda").create_function(**request)
+        return str(request["FunctionName"])
 
     def function_arn(self, name: str) -> str:
         described = self.client("lambda").get_function(FunctionName=name)
@@ -145,10 +152,10 @@ class Account(LocalAccount):
         url = sqs.create_queue(QueueName=name, Attributes=attributes)["QueueUrl"]
         return url, f"arn:aws:sqs:{self.region}:{self.number}:{name}"
 
-    def open_queue(self) -> tuple[str, str]:
-        """Create a queue that EventBridge may send to."""
+    def open_queue(self, service: str = "events.amazonaws.com") -> tuple[str, str]:
+        """Create a queue that a service, EventBridge by default, may send to."""
         url, arn = self.queue()
-        policy = allow("sqs:SendMessage", arn, Principal={"Service": "events.amazonaws.com"})
+        policy = allow("sqs:SendMessage", arn, Principal={"Service": service})
         attributes = {"Policy": json.dumps(policy)}
         self.client("sqs").set_queue_attributes(QueueUrl=url, Attributes=attributes)
         return url, arn
@@ -208,6 +215,11 @@ class Account(LocalAccount):
         failures = [event for event in events if event["ResourceStatus"].endswith("_FAILED")]
         return {event["LogicalResourceId"]: event["ResourceStatusReason"] for event in failures}
 
+    def reasons(self, stack: str) -> str:
+        """Return all reasons of a stack's events."""
+        events = self.client("cloudformation").describe_stack_events(StackName=stack)
+        return "\n".join(each.get("ResourceStatusReason", "") for each in events["StackEvents"])
+
     def log(self, function_name: str) -> list[str]:
         """Return all log lines of a function; none while it has not run."""
         group = f"/aws/lambda/{function_name}"
@@ -220,6 +232,29 @@ class Account(LocalAccount):
         """Return the emulator's record of the requests for an operation."""
         lines = (self.state_dir / "requests.jsonl").read_text().splitlines()
         return [entry for entry in map(json.loads, lines) if entry["operation"] == operation]
+
+
+def send(
+    account: LocalAccount,
+    method: str,
+    path: str,
+    headers: dict[str, str],
+    body: Any = None,
+    **more: Any,
+) -> tuple[int, str]:
+    """Send a request as it is; return status and text."""
+    port = urlsplit(account.endpoint).port
+    connection = http.client.HTTPConnection("localhost", port, timeout=60)
+    try:
+        connection.request(method, path, body, headers, **more)
+        response = connection.getresponse()
+        return response.status, response.read().decode()
+    finally:
+        connection.close()
+
+
+def outputs(stack: Mapping[str, Any]) -> dict[str, str]:
+    return {output["OutputKey"]: output["OutputValue"] for output in stack["Outputs"]}
 
 
 def template(resources: Mapping[str, Any], **sections: Any) -> str:

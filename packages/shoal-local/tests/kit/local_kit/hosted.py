@@ -44,6 +44,12 @@ def model_of(factor: str, **settings: str) -> bytes:
     return archive({**files, "code/inference.py": CODE})
 
 
+def container_of(account: Account, name: str, model: bytes) -> dict[str, Any]:
+    """A PrimaryContainer of an archive, which is uploaded."""
+    url = account.put(f"models/{name}/model.tar.gz", model)
+    return {"Image": INFERENCE_IMAGE, "ModelDataUrl": url, "Environment": ENVIRONMENT}
+
+
 def configure(
     account: Account,
     name: str,
@@ -52,9 +58,7 @@ def configure(
     **config: Any,
 ) -> str:
     """CreateModel and CreateEndpointConfig of an archive, both called `name`."""
-    url = account.put(f"models/{name}/model.tar.gz", model)
-    container = {"Image": INFERENCE_IMAGE, "ModelDataUrl": url, "Environment": ENVIRONMENT}
-    configure_container(account, name, container, variant, **config)
+    configure_container(account, name, container_of(account, name, model), variant, **config)
     return name
 
 
@@ -89,6 +93,12 @@ def create(account: Account, name: str, timeout_s: float = 120) -> dict[str, Any
     return settled(account, name, timeout_s)
 
 
+def in_service(account: Account, name: str) -> None:
+    """CreateEndpoint with the configuration of the same name, which must serve."""
+    endpoint = create(account, name)
+    assert endpoint["EndpointStatus"] == "InService", endpoint.get("FailureReason")
+
+
 def deploy(account: Account, name: str, model: bytes) -> None:
     """CreateModel, CreateEndpointConfig, CreateEndpoint, all called `name`."""
     configure(account, name, model)
@@ -99,8 +109,7 @@ def deploy(account: Account, name: str, model: bytes) -> None:
 def served(account: Account, name: str, model: bytes, **variant: Any) -> Iterator[str]:
     """An endpoint that is in service, and deleted with its processes in the end."""
     configure(account, name, model, variant)
-    endpoint = create(account, name)
-    assert endpoint["EndpointStatus"] == "InService", endpoint.get("FailureReason")
+    in_service(account, name)
     yield name
     remove(account, name)
 

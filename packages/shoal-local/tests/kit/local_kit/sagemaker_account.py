@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from local_kit import control
 from local_kit.control import trust
 from shoal_local.testing import LocalAccount
 
@@ -23,6 +24,8 @@ ACCOUNT_ID = "123456789012"
 BUCKET = "jobs-of-the-tests"
 TRAINING_IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.3.0-gpu-py311-cu121-ubuntu20.04-sagemaker"  # noqa: E501
 INFERENCE_IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference:2.3.0-cpu-py311-ubuntu20.04-sagemaker"  # noqa: E501
+OBJECTIVE = {"Type": "Maximize", "MetricName": "score"}
+WIDTH = {"IntegerParameterRanges": [{"Name": "width", "MinValue": "1", "MaxValue": "9"}]}
 _CLUSTER = {"InstanceType": "ml.m5.xlarge", "InstanceCount": 1, "VolumeSizeInGB": 1}
 
 
@@ -44,6 +47,11 @@ class Account(LocalAccount):
     @property
     def role(self) -> str:
         return f"arn:aws:iam::{self.number}:role/jobs"
+
+    @property
+    def control(self) -> control.Account:
+        """The account, as the control plane's tests use it."""
+        return control.Account(self.endpoint, self.state_dir, self.number)
 
     @property
     def sagemaker(self) -> Any:
@@ -194,6 +202,29 @@ class Account(LocalAccount):
         with tarfile.open(fileobj=io.BytesIO(content)) as tar:
             members = [(each.name, tar.extractfile(each)) for each in tar]
             return {name: file.read().decode() for name, file in members if file}
+
+
+def tuning(definition: dict[str, Any], ranges: dict[str, Any], **config: Any) -> dict[str, Any]:
+    """What CreateHyperParameterTuningJob takes besides a name; `definition` is a training job's
+    request.
+    """
+    definition = {key: value for key, value in definition.items() if key != "TrainingJobName"}
+    definition["StaticHyperParameters"] = definition.pop("HyperParameters")
+    metric = {"Name": OBJECTIVE["MetricName"], "Regex": "score=(.*)"}
+    definition["AlgorithmSpecification"] |= {"MetricDefinitions": [metric]}
+    job = {
+        "Strategy": "Random",
+        "HyperParameterTuningJobObjective": OBJECTIVE,
+        "ResourceLimits": {"MaxNumberOfTrainingJobs": 2, "MaxParallelTrainingJobs": 1},
+        "ParameterRanges": ranges,
+    }
+    return {"HyperParameterTuningJobConfig": job | config, "TrainingJobDefinition": definition}
+
+
+def algorithm(script: str, mode: str = "File", image: str = TRAINING_IMAGE) -> dict[str, Any]:
+    """An AlgorithmSpecification that runs `bash -c script`."""
+    entrypoint = ["/bin/bash", "-c", script]
+    return {"TrainingImage": image, "TrainingInputMode": mode, "ContainerEntrypoint": entrypoint}
 
 
 def channel(uri: str, name: str = "train") -> dict[str, Any]:

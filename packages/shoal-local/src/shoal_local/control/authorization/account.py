@@ -143,9 +143,10 @@ class AccountState:
             other = self.state_of(owner)
             return other.tags(arn) if other else {}
         service = arn.split(":")[2] if arn.startswith("arn:") else ""
+        ec2 = _ec2(self.account, self.region)
         readers: Mapping[str, Callable[[str], Tags]] = {
             "sagemaker": self._sagemaker_tags,
-            "ec2": self._ec2_tags,
+            "ec2": lambda arn: dict(ec2.tags.get(arn.rpartition("/")[2], {})),
             "iam": self._role_tags,
         }
         try:
@@ -156,9 +157,6 @@ class AccountState:
     def _sagemaker_tags(self, arn: str) -> Tags:
         tags = self.sagemaker("ListTags", {"ResourceArn": arn}).get("Tags", [])
         return {str(tag["Key"]): str(tag["Value"]) for tag in tags}
-
-    def _ec2_tags(self, arn: str) -> Tags:
-        return dict(_ec2(self.account, self.region).tags.get(arn.rpartition("/")[2], {}))
 
     def _role_tags(self, arn: str) -> Tags:
         role = self._role(arn.rpartition("/")[2])

@@ -23,9 +23,10 @@ from shoal_local.control.authorization.evaluator import (
     Policy,
     installed,
 )
-from shoal_local.control.authorization.rule_input import RuleInput
-from shoal_local.control.authorization.rules import UnmappedError, questions
-from shoal_local.control.authorization.service_role_actions import (
+from shoal_local.control.authorization.rule_functions import RuleInput
+from shoal_local.control.authorization.rules import (
+    UnmappedError,
+    questions,
     service_role_questions,
     subnets_of,
 )

@@ -10,8 +10,7 @@ from typing import Any, Literal
 import jmespath
 from jmespath.parser import ParsedResult
 
-from shoal_local.control.authorization.rule_functions import FUNCTIONS, RuleFunctions
-from shoal_local.control.authorization.rule_input import RuleInput
+from shoal_local.control.authorization.rule_functions import FUNCTIONS, RuleFunctions, RuleInput
 from shoal_local.control.http.iam_request import ANY, ContextValue, Question
 
 FIELD = re.compile(r"\{([^{}]+)\}")

@@ -8,25 +8,55 @@ anything is created.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from shoal_local.control.cloudformation.failures import (
-    FAILURES,
-    FailedError,
-    failure_reason,
-    template_errors,
-)
-from shoal_local.control.cloudformation.parameters import check_rules
-from shoal_local.control.cloudformation.plan import Plan
+from botocore.exceptions import BotoCoreError, ClientError
+
+from shoal_local.control.cloudformation.plan import Plan, check_rules
 from shoal_local.control.cloudformation.resolver import Resolver
 from shoal_local.control.cloudformation.resources.base import (
     Created,
     Request,
+    ResourceError,
     ResourceType,
     ignore_missing,
+    reason_of,
 )
 from shoal_local.control.cloudformation.stack import Output, Resource, Stack
+from shoal_local.errors import AwsError
+
+FAILURES = (ResourceError, AwsError, ClientError, BotoCoreError)
+
+
+class FailedError(Exception):
+    """The deployment failed, and is rolled back."""
+
+
+@contextmanager
+def template_errors(stack: str) -> Iterator[None]:
+    """Turn every error of a template into FailedError.
+
+    A thread that ended otherwise would leave its stack in progress for ever.
+    """
+    try:
+        yield
+    except FailedError:
+        raise
+    except AwsError as error:
+        raise FailedError(error.message) from error
+    except Exception as error:
+        log.exception("the template of %s", stack)
+        raise FailedError(f"{type(error).__name__}: {error}") from error
+
+
+def failure_reason(error: Exception) -> str:
+    """Return the reason of a failure, for a stack event."""
+    if isinstance(error, ClientError):
+        return reason_of(error)
+    return error.message if isinstance(error, AwsError) else str(error)
+
 
 log = logging.getLogger(__name__)
 

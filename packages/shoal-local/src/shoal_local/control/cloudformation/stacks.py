@@ -13,8 +13,7 @@ from botocore.exceptions import ClientError
 
 from shoal_local.context import RoleCredentials
 from shoal_local.control.cloudformation.engine import Deployment
-from shoal_local.control.cloudformation.parameters import resolved_parameters
-from shoal_local.control.cloudformation.plan import Plan, Tools
+from shoal_local.control.cloudformation.plan import Plan, Tools, resolved_parameters
 from shoal_local.control.cloudformation.resources.base import ResourceType
 from shoal_local.control.cloudformation.stack import Stack, StackOptions
 from shoal_local.control.cloudformation.template import Template, invalid

@@ -16,13 +16,16 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
 from typing import Any, cast
 
 from botocore.exceptions import BotoCoreError, ClientError
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import best_match
 from moto.events.models import Rule, events_backends
 from moto.events.utils import EventMessageType
 
-from shoal_local.control.events import event_patterns
 from shoal_local.control.events.rule_schedules import Schedules
 from shoal_local.control.functions.service import Functions
 from shoal_local.control.http.guards import refuse
@@ -33,6 +36,26 @@ from shoal_local.control.identity.policies import allows
 from shoal_local.control.scheduler.expressions import ExpressionError, parse
 from shoal_local.errors import AwsError
 from shoal_local.faults import Faults
+from shoal_local.tables import read_table
+
+
+def check_pattern(text: str) -> None:
+    """Raise AwsError InvalidEventPatternException for what is no pattern."""
+    try:
+        mistake = best_match(_grammar().iter_errors(json.loads(text)))
+        reason = f"{mistake.json_path}: {mistake.message}" if mistake else ""
+    except (ValueError, RecursionError) as error:
+        reason = f"the pattern is not JSON: {error}"
+    if reason:
+        raise AwsError(
+            "InvalidEventPatternException", f"Event pattern is not valid. Reason: {reason}"
+        )
+
+
+@cache
+def _grammar() -> Draft202012Validator:
+    return Draft202012Validator(read_table(Path(__file__).with_name("event_patterns.yaml")))
+
 
 EVENTS = "events.amazonaws.com"
 DEFAULT_BUS = "default"
@@ -267,7 +290,7 @@ def check_targets(call: ApiCall) -> None:
 def check_rule(call: ApiCall) -> None:
     """Raise AwsError for a wrong pattern, and for a schedule that nothing here would start."""
     if call.parameters.get("EventPattern"):
-        event_patterns.check(call.parameters["EventPattern"])
+        check_pattern(call.parameters["EventPattern"])
     if schedule := call.parameters.get("ScheduleExpression"):
         try:
             parse(schedule, "UTC")

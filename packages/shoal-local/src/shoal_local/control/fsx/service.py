@@ -17,9 +17,7 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from shoal_local.control.fsx.linked_prefix import LinkedPrefix
-from shoal_local.control.fsx.linked_role import LinkedRole
-from shoal_local.control.fsx.network import closed_between
+from shoal_local.control.fsx.links import LinkedPrefix, LinkedRole, closed_between
 from shoal_local.control.http.protocol import ApiCall
 from shoal_local.control.identity.clients import Clients
 from shoal_local.control.identity.identity import Identity, error_of

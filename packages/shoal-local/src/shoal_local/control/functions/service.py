@@ -30,7 +30,7 @@ from shoal_local.control.functions.model import (
     refusal,
     unpack,
 )
-from shoal_local.control.functions.node_runtime import check_packages
+from shoal_local.control.functions.sandbox import check_packages
 from shoal_local.control.http.protocol import ApiCall
 from shoal_local.control.identity.clients import Clients
 from shoal_local.control.identity.identity import Identity

@@ -133,7 +133,8 @@ class RequestHandler(MotoRequestHandler):
         pending = b"".join([*vars(self).pop("_headers_buffer"), b"\r\n"])
         for part in parts:
             if part and has_body:
-                self.wfile.write(pending + (_chunk(part) if is_chunked else part))
+                chunk = b"%x\r\n%b\r\n" % (len(part), part) if is_chunked else part
+                self.wfile.write(pending + chunk)
                 pending = b""
         if pending or is_chunked:
             self.wfile.write(pending + (b"0\r\n\r\n" if is_chunked else b""))
@@ -145,10 +146,6 @@ class RequestHandler(MotoRequestHandler):
         left = _MAX_DISCARDED_BYTES
         while left > 0 and poll.poll(_MORE_WITHIN_S * 1000) and (data := self.rfile.read1(_BLOCK)):
             left -= len(data)
-
-
-def _chunk(part: bytes) -> bytes:
-    return b"%x\r\n%b\r\n" % (len(part), part)
 
 
 def _connections(server: object) -> set[socket.socket]:

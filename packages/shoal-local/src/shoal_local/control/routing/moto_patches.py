@@ -5,8 +5,9 @@
 - Topics: moto sends to a queue whatever the queue's policy says.
 - Metrics have no percentiles, and images no digest of their manifest.
 - IAM reads all of AWS's policies at its start, whether anybody asks for one or not.
-- Each request looks up the methods of a class again.
-- S3's bodies, checksums, digests and lists of versions: see `control.s3`.
+- Each request looks up the methods of a class again, lists moto's folder, and compares the host
+  with the addresses of all services.
+- S3's bodies, checksums and lists of versions: see `control.s3`.
 """
 
 from __future__ import annotations
@@ -17,24 +18,21 @@ import threading
 from functools import cache
 from typing import Any
 
+from flask import Flask
 from moto.cloudwatch.models import Statistics
 from moto.core import responses
 from moto.core.utils import method_names_from_class
 from moto.ecr.models import Image
 from moto.iam.access_control import PermissionResult
 from moto.iam.models import IAMBackend, ManagedPolicy
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from moto.s3.models import FakeBucket, S3Backend
 from moto.sns.models import Subscription
 from moto.sqs.models import sqs_backends
 
+from shoal_local.control.alarms import nearest_rank
 from shoal_local.control.identity.policies import Principal, allows, decision
-from shoal_local.control.metrics.metric_store import nearest_rank
-from shoal_local.control.s3 import (
-    object_bodies,
-    object_versions,
-    part_checksums,
-    upload_digests,
-)
+from shoal_local.control.s3 import object_bodies, object_versions, part_checksums
 from shoal_local.control.scheduler import service as scheduler
 
 Patch = tuple[object, str, Any]
@@ -140,7 +138,6 @@ PATCHES: tuple[Patch, ...] = (
     *object_bodies.PATCHES,
     *object_versions.PATCHES,
     *part_checksums.PATCHES,
-    *upload_digests.PATCHES,
     *scheduler.PATCHES,
 )
 
@@ -149,3 +146,31 @@ def patch_moto() -> None:
     """Replace attributes of moto's classes and modules."""
     for owner, name, value in PATCHES:
         setattr(owner, name, value)
+
+
+class MotoApplication(DomainDispatcherApplication):
+    """moto's server for all services."""
+
+    def __init__(self) -> None:
+        super().__init__(_application_of)
+        self._backends: dict[str | None, Any] = {}
+
+    def get_backend_for_host(self, host: str | None) -> Any:
+        """Return the name of the service whose address is `host`; None if no service has it.
+
+        moto calls it with its lock held.
+        """
+        if host not in self._backends:
+            self._backends[host] = super().get_backend_for_host(host)
+        return self._backends[host]
+
+
+def _application_of(service: Any) -> Flask:
+    """Return moto's application of a service; an exception leaves it as one.
+
+    Flask's debugging, which moto switches on, makes a class for each form that is read.
+    """
+    application = create_backend_app(service)
+    application.debug = False
+    application.config["PROPAGATE_EXCEPTIONS"] = True
+    return application

@@ -12,18 +12,23 @@ import binascii
 import hashlib
 import io
 import os
+import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
+from moto.core.common_types import TYPE_RESPONSE
 from moto.s3 import responses, utils
-from moto.s3.exceptions import EntityTooSmall, InvalidPart, MalformedXML
+from moto.s3.exceptions import EntityTooSmall, InvalidPart, MalformedXML, S3ClientError
 from moto.s3.models import FakeKey, FakeMultipart, S3Backend
 from moto.s3.responses import S3Response
 from moto.settings import S3_UPLOAD_PART_MIN_SIZE, get_s3_default_key_buffer_size
 from werkzeug.datastructures import ImmutableMultiDict
 
+from shoal_local.control.http.loopback_guard import MAX_IN_MEMORY_BYTES
+
 BLOCK = 1024 * 1024
+SHA256 = re.compile(r"^[0-9a-f]{64}$")
 Checksum = tuple[str, str, int]
 """FULL_OBJECT or COMPOSITE, the checksum in base64, and the number of parts."""
 
@@ -213,6 +218,33 @@ def set_up(
     _set_up_by_moto(response, request, full_url, headers)
 
 
+def checked(answer: Callable[[S3Response], TYPE_RESPONSE]) -> Callable[[S3Response], TYPE_RESPONSE]:
+    """Return a method of moto that refuses an upload that is not what its headers say."""
+
+    def checked_answer(response: S3Response) -> TYPE_RESPONSE:
+        check_upload(response.headers, response.raw_body)
+        return answer(response)
+
+    return checked_answer
+
+
+def check_upload(headers: Mapping[str, str], body: bytes | Body) -> None:
+    """Raise S3ClientError for a checksum that is not the body's: moto would keep and tell it.
+
+    Of a large body, the signed hash is compared too; `signatures` has done it for a small one.
+    """
+    for name in _ALGORITHMS:
+        value = headers.get(f"x-amz-checksum-{name.lower()}")
+        if value is not None and checksum_of(body, name).decode() != value:
+            message = f"The {name} you specified did not match the calculated checksum."
+            raise S3ClientError("BadDigest", message)
+    named = headers.get("x-amz-content-sha256", "")
+    is_signed = len(body) > MAX_IN_MEMORY_BYTES and SHA256.match(named)
+    if is_signed and sha256(blocks_of(body)).hex() != named:
+        message = "The provided 'x-amz-content-sha256' header does not match what was computed."
+        raise S3ClientError("XAmzContentSHA256Mismatch", message)
+
+
 def _spooled(source: IO[bytes], length: int) -> Body:
     """Return the body as a file; raise OSError when it is shorter than announced."""
     with tempfile.TemporaryFile() as file:
@@ -230,5 +262,7 @@ PATCHES: tuple[tuple[object, str, Any], ...] = (
     (FakeMultipart, "complete", complete),
     (S3Backend, "complete_multipart_upload", complete_and_forget_parts),
     (S3Response, "setup_class", set_up),
+    (S3Response, "put_object", checked(S3Response.put_object)),
+    (S3Response, "upload_part", checked(S3Response.upload_part)),
     (responses, "compute_checksum", checksum_of),
 )

@@ -17,11 +17,10 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from shoal_local.context import RoleCredentials
+from shoal_local.context import Measure, Measurement, RoleCredentials
 from shoal_local.control.identity.clients import Clients
 from shoal_local.control.identity.identity import Identity, error_of
 from shoal_local.errors import AwsError
-from shoal_local.metrics import Measure, Measurement
 
 SCHEDULER = "scheduler.amazonaws.com"
 NAMESPACE = "AWS/Scheduler"

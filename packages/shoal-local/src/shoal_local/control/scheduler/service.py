@@ -16,6 +16,7 @@ from typing import Any
 
 from moto.scheduler.models import EventBridgeSchedulerBackend, Schedule, scheduler_backends
 
+from shoal_local.context import Measure
 from shoal_local.control.http.guards import Guard
 from shoal_local.control.http.protocol import ApiCall
 from shoal_local.control.identity.clients import Clients
@@ -23,7 +24,6 @@ from shoal_local.control.identity.identity import Identity
 from shoal_local.control.scheduler.delivery import SCHEDULER, Deliveries, DueCall
 from shoal_local.control.scheduler.expressions import Cron, ExpressionError, Rate, parse
 from shoal_local.errors import AwsError
-from shoal_local.metrics import Measure
 
 log = logging.getLogger(__name__)
 

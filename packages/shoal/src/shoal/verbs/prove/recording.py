@@ -1,7 +1,7 @@
 """Record every request of a target and its answer, one JSON object a line, without anything that is
 somebody's: ids, keys, people.
 
-packages/shoal-local/tests/control/test_recorded.py replays them.
+packages/shoal-local/tests/control/test_aws_answers.py replays them.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from shoal_local.control.cloudformation.resources import ec2, endpoint, events, iam, security_groups
+from shoal_local.control.cloudformation.resources import ec2, endpoint, events, iam
 from shoal_local.control.cloudformation.resources.base import ResourceType
 from shoal_local.control.cloudformation.resources.converted import CONVERTED
 from shoal_local.control.cloudformation.resources.plain import EachType, PlainType
@@ -19,5 +19,5 @@ def _plain_types() -> dict[str, ResourceType]:
     return types
 
 
-SPECIAL = (*iam.TYPES, *ec2.TYPES, *security_groups.TYPES, *events.TYPES, *endpoint.TYPES)
+SPECIAL = (*iam.TYPES, *ec2.TYPES, *events.TYPES, *endpoint.TYPES)
 TYPES: dict[str, ResourceType] = {**_plain_types(), **{each.type_name: each for each in SPECIAL}}

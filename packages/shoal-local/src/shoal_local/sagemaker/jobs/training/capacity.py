@@ -11,6 +11,11 @@ The file is JSON and is read again each time: instance type or ARN of a training
 Sources: developer guide, "Instance preference lists for training jobs"; API reference,
 InstancePreference, StoppingCondition, DescribeTrainingPlan and SearchTrainingPlanOfferings.
 Messages are worded as users report them.
+
+Managed spot training limits how long the job may take, and may interrupt it. Source: developer
+guide, "Managed Spot Training in Amazon SageMaker AI" and "Managed Spot Training Lifecycle" (an
+interrupted job is Interrupted, then Starting, Downloading and Training again). The guide says of a
+stopped job that its container gets SIGTERM and 120 s. We assume the same of an interrupted one.
 """
 
 from __future__ import annotations
@@ -19,11 +24,12 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from shoal_local.errors import AwsError
+from shoal_local.faults import Faults
 from shoal_local.sagemaker.errors import invalid
 from shoal_local.sagemaker.shapes import Document
 
@@ -101,9 +107,9 @@ def candidates(request: Document) -> list[Candidate]:
     found = []
     for each in resources.get("InstancePreferences") or [resources]:
         own = each | {"InstanceCount": each.get("InstanceCount", count)}
-        for field in ("InstanceType", "InstanceCount"):
-            if own.get(field) is None:
-                raise invalid(f"{place}.{field} is required")
+        for member in ("InstanceType", "InstanceCount"):
+            if own.get(member) is None:
+                raise invalid(f"{place}.{member} is required")
         named = next(iter(each.get("TrainingPlanArns", ())), plan)
         found.append(Candidate(own["InstanceType"], own["InstanceCount"], named))
     return found
@@ -161,3 +167,44 @@ def instances(document: Document) -> tuple[str, int]:
     first, (_, resources) = candidates(document)[0], _resources(document)
     kind = resources.get("SelectedInstanceType", first.instance_type)
     return kind, resources.get("SelectedInstanceCount", first.count)
+
+
+_DEFAULT_RUNTIME_S = 86_400
+
+
+def is_spot(request: Document) -> bool:
+    return bool(request.get("EnableManagedSpotTraining"))
+
+
+@dataclass
+class Allowance:
+    """The time that one job may take, from its start."""
+
+    request: Document
+    started_at: float = field(default_factory=time.monotonic)
+    trained_s: float = 0.0
+    """Of the attempts that are over."""
+
+    def remaining(self) -> tuple[float, str]:
+        """Return the seconds left for the next attempt, and the secondary status of a job that
+        takes longer.
+
+        MaxRuntimeInSeconds limits training, all attempts together. MaxWaitTimeInSeconds limits the
+        whole job.
+        """
+        condition = self.request["StoppingCondition"]
+        runtime_s = float(condition.get("MaxRuntimeInSeconds", _DEFAULT_RUNTIME_S))
+        limits = [(runtime_s - self.trained_s, "MaxRuntimeExceeded")]
+        if is_spot(self.request):
+            waits_until = self.started_at + condition.get("MaxWaitTimeInSeconds", 3600)
+            limits.append((waits_until - time.monotonic(), "MaxWaitTimeExceeded"))
+        return min(limits)
+
+
+def is_interrupted(request: Document, faults: Faults) -> bool:
+    """Return whether a test takes the job's spot capacity away now; nothing else does."""
+    name = request["TrainingJobName"]
+    rule = faults.take("spot", name, name) if is_spot(request) else None
+    if rule is not None:
+        faults.happened(rule, name)
+    return rule is not None

@@ -8,17 +8,23 @@ from __future__ import annotations
 
 import time
 from contextlib import closing
+from functools import partial
 
-from shoal_local.metrics import Measurement
+from shoal_local.context import Measurement
 from shoal_local.runtimes.catalog import Image
 from shoal_local.sagemaker import names
 from shoal_local.sagemaker.container.launch import Pod
 from shoal_local.sagemaker.jobs.base.job import Ending, EndReason, Job, JobFailedError, supervise
 from shoal_local.sagemaker.jobs.base.jobs import JobRun
 from shoal_local.sagemaker.jobs.training import warm_pools
-from shoal_local.sagemaker.jobs.training.capacity import NO_CAPACITY, Offers, waits
+from shoal_local.sagemaker.jobs.training.capacity import (
+    NO_CAPACITY,
+    Allowance,
+    Offers,
+    is_interrupted,
+    waits,
+)
 from shoal_local.sagemaker.jobs.training.metrics import Metrics
-from shoal_local.sagemaker.jobs.training.spot import Allowance, is_interrupted
 from shoal_local.sagemaker.jobs.training.training_hosts import TrainingHosts
 from shoal_local.sagemaker.measurements import TRAINING
 from shoal_local.sagemaker.shapes import Document
@@ -108,15 +114,11 @@ class TrainingRun(JobRun):
     def _watch(self, pod: Pod) -> Ending:
         started_at, settings = time.monotonic(), self._job.core.settings
         limit_s, limit = self._allowance.remaining()
-        ending = supervise(
-            pod, self._job.orders, limit_s, settings.stop_grace_s, self._is_interrupted
-        )
+        interrupted = partial(is_interrupted, self._request, self._job.core.context.faults)
+        ending = supervise(pod, self._job.orders, limit_s, settings.stop_grace_s, interrupted)
         self._exceeded = limit if ending.reason is EndReason.TIMED_OUT else ""
         self._allowance.trained_s += time.monotonic() - started_at
         return ending
-
-    def _is_interrupted(self) -> bool:
-        return is_interrupted(self._request, self._job.core.context.faults)
 
     def _publish(self, metric: str, value: float) -> None:
         where = {"TrainingJobName": self._job.name}

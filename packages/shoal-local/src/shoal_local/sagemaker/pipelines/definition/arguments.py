@@ -12,10 +12,10 @@ from functools import partial
 from typing import Any
 
 from shoal_local.errors import AwsError
-from shoal_local.sagemaker.jobs.processing.processing import check_processing
+from shoal_local.sagemaker.jobs.processing_jobs import check_processing
 from shoal_local.sagemaker.jobs.training.training_request import check_training
-from shoal_local.sagemaker.jobs.transform.transform import check_transform
-from shoal_local.sagemaker.jobs.tuning.tuning import check_tuning
+from shoal_local.sagemaker.jobs.transform_jobs import check_transform
+from shoal_local.sagemaker.jobs.tuning_jobs import check_tuning
 from shoal_local.sagemaker.pipelines.definition.definition import Definition
 from shoal_local.sagemaker.pipelines.definition.expressions import reference, with_wildcards
 from shoal_local.sagemaker.pipelines.definition.parameters import Parameter

@@ -18,9 +18,9 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
 from shoal_local.sagemaker.errors import invalid, not_emulated, unparsable
-from shoal_local.sagemaker.pipelines.definition.conditions import check_condition
 from shoal_local.sagemaker.pipelines.definition.expressions import (
     EXECUTION_VARIABLES,
+    check_condition,
     references,
     with_wildcards,
 )

@@ -15,7 +15,6 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from shoal_local.errors import AwsError
 from shoal_local.sagemaker import names
 from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.errors import conflict, not_found
@@ -119,8 +118,9 @@ class Callbacks:
 
     def abandon(self) -> None:
         """Let no step wait any more: the emulator stops."""
+        reason = {"Status": "Failed", "FailureReason": "The emulator was stopped."}
         for each in self._core.store.select(KIND, lambda each: bool(each["Status"] == "Waiting")):
-            self._core.store.change(KIND, each["_name"], _abandon)
+            self._core.store.change(KIND, each["_name"], lambda document: document.update(reason))
 
     def _answer(self, request: Document, answer: Document) -> Document:
         token = request["CallbackToken"]
@@ -133,15 +133,7 @@ class Callbacks:
             if each["Status"] == "Waiting":
                 each.update(answer, ClientRequestToken=client_token)
             elif client_token is None or each.get("ClientRequestToken") != client_token:
-                raise _already_answered(token)
+                raise conflict(f"Callback token {token} has been answered already.")
 
         self._core.store.change(KIND, token, edit)
         return {"PipelineExecutionArn": document["PipelineExecutionArn"]}
-
-
-def _already_answered(token: str) -> AwsError:
-    return conflict(f"Callback token {token} has been answered already.")
-
-
-def _abandon(document: Document) -> None:
-    document.update(Status="Failed", FailureReason="The emulator was stopped.")

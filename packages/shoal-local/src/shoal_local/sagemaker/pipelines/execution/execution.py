@@ -13,9 +13,8 @@ from typing import Any
 from shoal_local.context import RoleCredentials
 from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.jobs.base import storage
-from shoal_local.sagemaker.pipelines.definition.conditions import holds
 from shoal_local.sagemaker.pipelines.definition.definition import Definition, Step
-from shoal_local.sagemaker.pipelines.definition.expressions import ExpressionError, Scope
+from shoal_local.sagemaker.pipelines.definition.expressions import ExpressionError, Scope, holds
 from shoal_local.sagemaker.pipelines.execution.graph import Retries, final_status, ready_steps
 from shoal_local.sagemaker.pipelines.execution.records import ExecutionRecord, iso
 from shoal_local.sagemaker.pipelines.execution.steps import (

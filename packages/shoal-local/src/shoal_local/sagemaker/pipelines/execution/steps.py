@@ -27,7 +27,7 @@ from shoal_local.sagemaker.jobs.base.job import (
     TRANSFORM,
     TUNING,
 )
-from shoal_local.sagemaker.jobs.tuning.tuning import training_summaries
+from shoal_local.sagemaker.jobs.tuning_jobs import training_summaries
 from shoal_local.sagemaker.pipelines.definition.definition import OPERATIONS, Step
 from shoal_local.sagemaker.pipelines.execution.callbacks import (
     Callback,

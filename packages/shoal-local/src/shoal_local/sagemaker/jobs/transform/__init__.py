@@ -1,1 +1,0 @@
-"""Batch transform jobs."""

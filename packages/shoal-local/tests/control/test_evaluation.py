@@ -1,0 +1,233 @@
+"""Decisions of the real evaluator with the statements that made them, and SimulatePrincipalPolicy,
+which answers by the policies of the account, as the API reference says.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from local_kit.control import Account, allow, refused, unique
+from shoal_local.control.authorization.evaluator import Decision, Evaluator, Policy
+from shoal_local.control.http.iam_request import Question
+from shoal_local.errors import EmulatorError
+from shoal_local.processes import ProcessRegistry, end_group, started_at
+
+ACCOUNT = "111122223333"
+ME = f"arn:aws:sts::{ACCOUNT}:assumed-role/reader/session"
+OBJECT = "arn:aws:s3:::data/train/x"
+KEY = f"arn:aws:kms:us-east-1:{ACCOUNT}:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+TRAIN = "sagemaker:CreateTrainingJob"
+READ = Question("s3:GetObject", OBJECT)
+
+
+def policy(**statement: Any) -> Policy:
+    return {
+        "Version": "2012-10-17",
+        "Statement": [{"Sid": "It", "Effect": "Allow", "Resource": "*", **statement}],
+    }
+
+
+ALLOW = {"reading": policy(Action="s3:GetObject")}
+
+
+def decide(
+    evaluator: Evaluator, identity: dict[str, Policy], question: Question = READ, **more: Policy
+) -> Decision:
+    return evaluator.decide(question, ME, identity, **more)
+
+
+def test_an_allowed_question_names_the_statement_that_allows(evaluator: Evaluator) -> None:
+    assert decide(evaluator, ALLOW) == Decision(True, False, ("reading/It",))
+
+
+WRITE, NOTHING = policy(Action="s3:PutObject"), policy(Effect="Deny", Action="s3:*")
+CLOSED = policy(Effect="Deny", Principal="*", Action="s3:*")
+OF_RESOURCE = "an explicit deny in a resource-based policy"
+
+
+@pytest.mark.parametrize(
+    ("identity", "more", "statements", "reason"),
+    [
+        ({"writing": WRITE}, {}, (), "because no identity-based policy allows"),
+        ({**ALLOW, "no": NOTHING}, {}, ("no/It",), "an explicit deny in an identity-based policy"),
+        (ALLOW, {"resource_policy": CLOSED}, ("resource policy/It",), OF_RESOURCE),
+        (ALLOW, {"boundary": WRITE}, (), "because no permissions boundary allows"),
+    ],
+)
+def test_what_is_denied_is_so_in_the_words_of_aws(
+    evaluator: Evaluator,
+    identity: dict[str, Policy],
+    more: dict[str, Any],
+    statements: tuple[str, ...],
+    reason: str,
+) -> None:
+    decision = decide(evaluator, identity, **more)
+    assert (decision.allowed, decision.explicit) == (False, bool(statements))
+    assert decision.statements == statements
+    assert decision.reason == (
+        f"with {reason}" if statements else f"{reason} the s3:GetObject action"
+    )
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_a_key_must_let_the_account_decide(evaluator: Evaluator, allowed: bool) -> None:
+    owner = f"arn:aws:iam::{ACCOUNT if allowed else '444455556666'}:root"
+    key_policy = policy(Principal={"AWS": owner}, Action="kms:*")
+    own, question = {"keys": policy(Action="kms:Decrypt")}, Question("kms:Decrypt", KEY)
+    assert decide(evaluator, own, question, resource_policy=key_policy).allowed is allowed
+
+
+@pytest.mark.parametrize(("repository", "allowed"), [("pytorch-training", True), ("other", False)])
+def test_aws_lets_every_account_pull_its_images_but_the_role_must_be_allowed_too(
+    evaluator: Evaluator, repository: str, allowed: bool
+) -> None:
+    registry = "arn:aws:ecr:us-east-1:763104351884:repository"
+    pull = policy(Action="ecr:BatchGetImage", Resource=f"{registry}/pytorch-training")
+    question = Question("ecr:BatchGetImage", f"{registry}/{repository}")
+    assert decide(evaluator, {"pull": pull}, question).allowed is allowed
+
+
+@pytest.mark.parametrize(
+    ("subnets", "allowed"), [(["subnet-a"], True), (["subnet-a", "subnet-b"], False), ([], False)]
+)
+def test_conditions_on_lists_hold_for_all_values_and_not_for_none(
+    evaluator: Evaluator, subnets: list[str], allowed: bool
+) -> None:
+    condition = {
+        "ForAllValues:StringEquals": {"sagemaker:VpcSubnets": ["subnet-a"]},
+        "Null": {"sagemaker:VpcSubnets": "false"},
+    }
+    job = f"arn:aws:sagemaker:us-east-1:{ACCOUNT}:training-job/x"
+    question = Question(TRAIN, job, {"sagemaker:VpcSubnets": subnets} if subnets else {})
+    jobs = {"jobs": policy(Action=TRAIN, Condition=condition)}
+    assert decide(evaluator, jobs, question).allowed is allowed
+
+
+def test_a_resource_that_does_not_exist_yet_is_one_resource_not_all(evaluator: Evaluator) -> None:
+    interfaces = f"arn:aws:ec2:us-east-1:{ACCOUNT}:network-interface"
+    new = Question("ec2:CreateNetworkInterface", f"{interfaces}/*")
+    for which, allowed in (("*", True), ("eni-1", False)):
+        some = {"some": policy(Action="ec2:*", Resource=f"{interfaces}/{which}")}
+        assert decide(evaluator, some, new).allowed is allowed
+
+
+@pytest.mark.parametrize(
+    "question",
+    [Question("s3:HeadObject", OBJECT), Question("s3:GetObject", KEY)],
+    ids=["action", "resource"],
+)
+def test_a_question_that_iam_does_not_know_is_refused_by_name(
+    evaluator: Evaluator, question: Question
+) -> None:
+    refusal = f"IAM cannot evaluate {question.action} on {question.resource}"
+    with pytest.raises(EmulatorError, match=refusal):
+        decide(evaluator, ALLOW, question)
+
+
+def test_a_context_key_that_aws_does_not_document_for_the_action_is_told(
+    evaluator: Evaluator,
+) -> None:
+    question = Question("s3:GetObject", OBJECT, {"sagemaker:VpcSubnets": ["subnet-a"]})
+    assert decide(evaluator, ALLOW, question).ignored == ("sagemaker:VpcSubnets",)
+
+
+def test_closing_ends_the_process_and_its_record(tmp_path: Path) -> None:
+    registry = ProcessRegistry(tmp_path)
+    with Evaluator(registry) as evaluator:
+        decide(evaluator, ALLOW)
+        (pid,) = registry.alive()
+    assert registry.alive() == []
+    assert started_at(pid) is None
+
+
+def test_a_process_that_was_killed_is_told_once_and_replaced(tmp_path: Path) -> None:
+    registry = ProcessRegistry(tmp_path)
+    with Evaluator(registry) as evaluator:
+        decide(evaluator, ALLOW)
+        end_group(registry.alive()[0])
+        with pytest.raises(EmulatorError, match="ended unexpectedly"):
+            decide(evaluator, ALLOW, Question("s3:GetObject", "arn:aws:s3:::data/other"))
+        assert decide(evaluator, ALLOW, Question("s3:GetObject", "arn:aws:s3:::data/third")).allowed
+
+
+def role(account: Account, *policies: dict[str, Any], **settings: str) -> str:
+    return account.role({"Service": "sagemaker.amazonaws.com"}, *policies, **settings)
+
+
+def simulate(account: Account, arn: str, *actions: str, **request: Any) -> list[dict[str, Any]]:
+    answer = account.client("iam").simulate_principal_policy(
+        PolicySourceArn=arn, ActionNames=list(actions), **request
+    )
+    return list(answer["EvaluationResults"])
+
+
+def decisions(results: list[dict[str, Any]]) -> dict[str, str]:
+    return {each["EvalActionName"]: each["EvalDecision"] for each in results}
+
+
+def test_each_action_has_the_decision_of_the_roles_policies(account: Account) -> None:
+    deny = allow("sagemaker:CreateEndpoint")
+    deny["Statement"][0]["Effect"] = "Deny"
+    arn = role(account, allow(["sagemaker:*", "ecr:*"]), deny)
+    results = simulate(account, arn, TRAIN, "sagemaker:CreateEndpoint", "logs:CreateLogGroup")
+    assert decisions(results) == {
+        TRAIN: "allowed",
+        "sagemaker:CreateEndpoint": "explicitDeny",
+        "logs:CreateLogGroup": "implicitDeny",
+    }
+    matched = [[one["SourcePolicyId"] for one in each["MatchedStatements"]] for each in results]
+    assert matched == [["policy-0"], ["policy-1"], []]
+
+
+def test_a_policy_about_some_resources_does_not_allow_an_action_on_all(account: Account) -> None:
+    arn = role(account, allow("s3:PutObject", "arn:aws:s3:::mine/*"))
+    assert decisions(simulate(account, arn, "s3:PutObject")) == {"s3:PutObject": "implicitDeny"}
+
+
+def test_resources_have_results_of_their_own_below_the_most_restrictive(account: Account) -> None:
+    arn = role(account, allow("s3:PutObject", "arn:aws:s3:::mine/*"))
+    resources = ["arn:aws:s3:::mine/*", "arn:aws:s3:::other/*"]
+    (result,) = simulate(account, arn, "s3:PutObject", ResourceArns=resources)
+    assert result["EvalDecision"] == "implicitDeny"
+    assert result["EvalResourceName"] == resources[1]
+    assert [
+        (each["EvalResourceName"], each["EvalResourceDecision"])
+        for each in result["ResourceSpecificResults"]
+    ] == list(zip(resources, ["allowed", "implicitDeny"], strict=True))
+
+
+def test_a_boundary_counts(account: Account) -> None:
+    boundary = account.client("iam").create_policy(
+        PolicyName=unique("boundary"), PolicyDocument=json.dumps(allow("s3:*"))
+    )["Policy"]["Arn"]
+    arn = role(account, allow("*"), PermissionsBoundary=boundary)
+    (result,) = simulate(account, arn, TRAIN)
+    assert result["EvalDecision"] == "implicitDeny"
+
+
+def test_context_entries_decide_conditions(account: Account) -> None:
+    condition = {"ForAnyValue:StringEquals": {"sagemaker:InstanceTypes": "ml.m5.xlarge"}}
+    arn = role(account, allow(TRAIN, Condition=condition))
+    entry = {
+        "ContextKeyName": "sagemaker:InstanceTypes",
+        "ContextKeyType": "stringList",
+        "ContextKeyValues": ["ml.m5.xlarge"],
+    }
+    assert decisions(simulate(account, arn, TRAIN)) == {TRAIN: "implicitDeny"}
+    assert decisions(simulate(account, arn, TRAIN, ContextEntries=[entry])) == {TRAIN: "allowed"}
+
+
+@pytest.mark.parametrize(
+    ("name", "action", "code"),
+    [("nobody", TRAIN, "NoSuchEntity"), ("", "sagemaker:NoSuchAction", "InvalidInput")],
+)
+def test_what_does_not_exist_is_refused(
+    account: Account, name: str, action: str, code: str
+) -> None:
+    arn = role(account) if not name else f"arn:aws:iam::{account.number}:role/{name}"
+    request = {"PolicySourceArn": arn, "ActionNames": [action]}
+    assert refused(account.client("iam").simulate_principal_policy, **request)[0] == code

@@ -1,0 +1,299 @@
+"""Rules of authorization: what a row of their files may say, and every rule, with a request that
+has every parameter, against AWS's service authorization reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import jmespath
+import pytest
+import yaml
+from botocore.model import ListShape, MapShape, Shape, StructureShape
+from moto.core.utils import get_service_model
+
+from shoal_local.control.authorization.account import AccountState
+from shoal_local.control.authorization.evaluator import Evaluator
+from shoal_local.control.authorization.question_template import FIELD, Scope
+from shoal_local.control.authorization.rule_functions import RuleInput
+from shoal_local.control.authorization.rules import (
+    RULE_FILES,
+    Rule,
+    UnmappedError,
+    questions,
+    read_rules,
+    rules_of,
+)
+from shoal_local.control.http.iam_request import Question
+from shoal_local.control.http.protocol import ApiCall
+from shoal_local.errors import AwsError
+from shoal_local.server import Emulator, Options
+
+ACCOUNT = "111122223333"
+KEY = f"arn:aws:kms:us-east-1:{ACCOUNT}:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+
+
+def _missing(_operation: str, _request: Mapping[str, Any]) -> Mapping[str, Any]:
+    raise AwsError("ValidationException", "it does not exist")
+
+
+class EverythingExists(AccountState):
+    """An account in which everything has a key, so that rules ask all that they can ask."""
+
+    def key_of_bucket(self, bucket: str) -> str | None:
+        return KEY
+
+    def key_of_object(self, bucket: str, key: str) -> str | None:
+        return KEY
+
+    def key_of_queue(self, name: str) -> str | None:
+        return KEY
+
+    def key_of_endpoint_config(self, name: str) -> str | None:
+        return KEY
+
+    def key_arn(self, key: str) -> str:
+        return KEY
+
+    def vpc_of(self, id_: str) -> str | None:
+        return "vpc-1" if id_.startswith(("subnet-", "sg-", "rtb-")) else None
+
+
+_PLACE = (ACCOUNT, "us-east-1", cast(Any, None), _missing, lambda _number: None)
+NOTHING = AccountState(*_PLACE, is_scaled=lambda _endpoint: False)
+EVERYTHING = EverythingExists(*_PLACE, is_scaled=lambda _endpoint: True)
+
+
+SCOPE = {"account", "region", "operation", "request_tags", "first_resource", "each"}
+# In these nodes of JMESPath all but the first child are about the value of the first.
+STEPS = {"subexpression", "index_expression", "projection", "filter_projection", "flatten", "pipe"}
+
+
+def read(folder: Path, rows: str) -> dict[str, Rule]:
+    path = folder / "sqs.yaml"
+    path.write_text(f"rules:\n{rows}")
+    return read_rules(path)
+
+
+def ask(rule: Rule, **parameters: Any) -> list[Question]:
+    call = ApiCall("sqs", "Send", "us-east-1", ME, parameters)
+    scope = Scope(RuleInput(call, NOTHING))
+    return [question for template in rule for question in template.questions(scope)]
+
+
+@pytest.mark.parametrize(
+    ("name", "region_and_account"),
+    [
+        ("a", "us-east-1:111122223333"),
+        ("arn:aws:sqs:us-east-1:999988887777:queue/a", "us-east-1:999988887777"),
+    ],
+)
+def test_a_resource_begins_with_the_account_unless_its_name_is_an_arn(
+    tmp_path: Path, name: str, region_and_account: str
+) -> None:
+    rules = read(tmp_path, "- {operations: Send, resource: 'queue/{Name}'}")
+    (question,) = ask(rules["Send"], Name=name)
+    assert question == Question("sqs:Send", f"arn:aws:sqs:{region_and_account}:queue/a")
+
+
+def test_each_item_of_a_list_is_a_question(tmp_path: Path) -> None:
+    rules = read(tmp_path, "- {operations: Send, resource: '{each}', for_each: Arns}")
+    assert [question.resource for question in ask(rules["Send"], Arns=["a", "b"])] == ["a", "b"]
+    assert [question.resource for question in ask(rules["Send"], Arns="a")] == ["a"]
+    assert ask(rules["Send"]) == []
+
+
+def test_a_condition_key_is_left_out_without_its_value(tmp_path: Path) -> None:
+    rules = read(
+        tmp_path,
+        "- {operations: Send, resource: '*', conditions: {a:is: Is, a:of: Of, a:map/*: Map}}",
+    )
+    (question,) = ask(rules["Send"], Is=False, Map={"b": "c"}, Of=[])
+    assert question.context == {"a:is": "false", "a:map/b": "c"}
+
+
+@pytest.mark.parametrize("service", sorted(RULE_FILES))
+def test_an_expression_names_parameters_of_the_service(service: str) -> None:
+    """Rows share expressions, so a row may name a parameter that its own operations lack."""
+    rows = yaml.safe_load(RULE_FILES[service].read_text())["rules"]
+    members = {
+        member
+        for row in rows
+        for operation in row["operations"].split()
+        for member in members_of(service, operation)
+    }
+    assert {name for row in rows for name in named_in(row)} - SCOPE <= members
+
+
+def members_of(service: str, operation: str) -> set[str]:
+    """Return the names of an operation's parameters."""
+    model = get_service_model(
+        "sagemaker-runtime" if operation.startswith("InvokeEndpoint") else service
+    )
+    shape = model.operation_model(operation).input_shape
+    return set(shape.members) if shape is not None else set()
+
+
+def named_in(row: dict[str, Any]) -> set[str]:
+    """Return the variables that the expressions of a row name."""
+    texts: list[str] = []
+    for question in row.get("questions", [row]):
+        texts += [str(question[key]) for key in ("for_each", "if") if key in question]
+        texts += map(str, question.get("conditions", {}).values())
+        texts += FIELD.findall(f"{question['resource']} {question.get('action', '')}")
+    return {name for text in texts for name in variables(jmespath.compile(text).parsed)}
+
+
+def variables(node: Any) -> Iterator[str]:
+    if node["type"] == "field":
+        yield node["value"]
+    for child in node["children"][: 1 if node["type"] in STEPS else None]:
+        yield from variables(child)
+
+
+ME = f"arn:aws:sts::{ACCOUNT}:assumed-role/r/s"
+SAGEMAKER = f"arn:aws:sagemaker:us-east-1:{ACCOUNT}"
+DEPTH = 4
+
+
+def every_operation() -> Iterator[Any]:
+    for service in sorted(RULE_FILES):
+        for operation in rules_of(service):
+            yield pytest.param(service, operation, id=f"{service}-{operation}")
+
+
+def questions_of(service: str, operation: str) -> list[Question]:
+    return questions(
+        ApiCall(service, operation, "us-east-1", ME, full_request(service, operation)), EVERYTHING
+    )
+
+
+def full_request(service: str, operation: str) -> dict[str, Any]:
+    """Return a request with every parameter of the operation.
+
+    Names are `name`; ids and ARNs look like those of the service.
+    """
+    model = get_service_model(
+        "sagemaker-runtime" if operation.startswith("InvokeEndpoint") else service
+    ).operation_model(operation)
+    return dict(_value(service, model.input_shape, "", 0)) if model.input_shape is not None else {}
+
+
+def _value(service: str, shape: Shape, name: str, depth: int) -> Any:
+    if isinstance(shape, StructureShape):
+        members = shape.members.items() if depth < DEPTH else []
+        return {key: _value(service, member, key, depth + 1) for key, member in members}
+    if isinstance(shape, ListShape):
+        return [_value(service, shape.member, name, depth)]
+    if isinstance(shape, MapShape):
+        return {"key": "value"}
+    return _scalar(service, shape, name)
+
+
+def _scalar(service: str, shape: Shape, name: str) -> Any:
+    if shape.type_name in {"integer", "long", "float", "double"}:
+        return 1
+    if shape.type_name == "boolean":
+        return True
+    if shape.type_name == "blob":
+        return b""
+    examples = {
+        "AliasName": "alias/name",
+        "QueueUrl": f"http://localhost/{ACCOUNT}/name",
+        "CopySource": "name/name",
+        "Path": "/",
+        "PermissionsBoundary": f"arn:aws:iam::{ACCOUNT}:policy/name",
+        "PipelineExecutionArn": f"{SAGEMAKER}:pipeline/name/execution/abcdefghijkl",
+        "PolicyArn": f"arn:aws:iam::{ACCOUNT}:policy/name",
+        "PolicySourceArn": f"arn:aws:iam::{ACCOUNT}:role/name",
+        "OpenIDConnectProviderArn": f"arn:aws:iam::{ACCOUNT}:oidc-provider/example.com",
+        "SubscriptionArn": f"arn:aws:sns:us-east-1:{ACCOUNT}:name:1",
+        "StackName": "name",
+    }
+    if name in examples:
+        return examples[name]
+    is_role = "role" in name.lower() and "name" not in name.lower()
+    if is_role or name == "DeliverLogsPermissionArn":
+        return f"arn:aws:iam::{ACCOUNT}:role/name"
+    if name.lower() in {"resourcearn", "topicarn", "targetarn", "resource", "modelpackagearn"}:
+        return f"arn:aws:{service}:us-east-1:{ACCOUNT}:{EXISTING.get(service, 'name')}"
+    return NAMED.get(name, "name")
+
+
+EXISTING = {
+    "application-autoscaling": "scalable-target/name",
+    "cloudwatch": "alarm:name",
+    "ecr": "repository/name",
+    "events": "rule/name",
+    "fsx": "file-system/fs-1",
+    "lambda": "function:name",
+    "logs": "log-group:name",
+    "sagemaker": "model-package/name/1",
+    "scheduler": "schedule-group/name",
+    "sns": "name",
+}
+NAMED = {
+    **dict.fromkeys(("VpcId", "ResourceIds", "Resources"), "vpc-1"),
+    **dict.fromkeys(("SubnetId", "SubnetIds"), "subnet-1"),
+    **dict.fromkeys(("GroupId", "Groups", "SecurityGroupIds"), "sg-1"),
+    **dict.fromkeys(("RouteTableId", "RouteTableIds"), "rtb-1"),
+    **dict.fromkeys(("VpcEndpointId", "VpcEndpointIds"), "vpce-1"),
+    **dict.fromkeys(("KeyId", "TargetKeyId"), KEY),
+    "InternetGatewayId": "igw-1",
+    "NatGatewayId": "nat-1",
+    "AllocationId": "eipalloc-1",
+    "FlowLogIds": "fl-1",
+    "NetworkInterfaceId": "eni-1",
+}
+
+
+@pytest.mark.parametrize(("service", "operation"), list(every_operation()))
+def test_aws_documents_every_action_resource_and_condition_key_of_a_rule(
+    service: str, operation: str, evaluator: Evaluator
+) -> None:
+    rule_questions = questions_of(service, operation)
+    assert rule_questions or operation == "GetCallerIdentity"  # which needs no permission
+    for question in rule_questions:
+        # This raises for an action that does not exist, or a resource that it does not take.
+        decision = evaluator.decide(question, ME, {})
+        assert decision.ignored == (), question
+
+
+def test_an_operation_without_a_rule_is_named() -> None:
+    reason = "does not know which IAM action the operation sagemaker:CreateLabelingJob needs"
+    with pytest.raises(UnmappedError, match=reason):
+        questions(ApiCall("sagemaker", "CreateLabelingJob", "us-east-1", ME), NOTHING)
+
+
+def test_every_operation_that_the_emulator_answers_itself_has_a_rule(tmp_path: Path) -> None:
+    emulator = Emulator(Options(tmp_path, ACCOUNT, "us-east-1"))
+    own = {
+        (service, operation)
+        for service, has in emulator.home.router.services.items()
+        for operation in has.operations
+    }
+    emulator.close()
+    assert len(own) > 60
+    assert [each for each in own if each[1] not in rules_of(each[0])] == []
+
+
+def test_a_channel_that_may_write_does_not_hide_behind_one_that_may_not() -> None:
+    sources = [
+        {"FileSystemId": "fs-1", "FileSystemType": "FSxLustre", "FileSystemAccessMode": mode}
+        for mode in ("ro", "rw")
+    ]
+    request = {
+        "TrainingJobName": "x",
+        "InputDataConfig": [{"DataSource": {"FileSystemDataSource": source}} for source in sources],
+    }
+    create, *_ = questions(
+        ApiCall("sagemaker", "CreateTrainingJob", "us-east-1", ME, request), NOTHING
+    )
+    assert create.context["sagemaker:FileSystemAccessMode"] == "rw"
+
+
+def test_the_tags_of_a_key_are_those_of_its_request() -> None:
+    (asked,) = questions_of("kms", "CreateKey")
+    assert asked.context["aws:RequestTag/name"] == "name"

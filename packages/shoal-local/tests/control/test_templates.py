@@ -1,0 +1,252 @@
+"""What CloudFormation refuses at once: capabilities, references, names, change sets. `types.yaml`
+names only what there is: `filled` leaves out what it cannot replace.
+
+| answer | source |
+| --- | --- |
+| references to what a condition leaves out | LocalStack's recordings of AWS, `conditions` |
+| names that are not alphanumeric, or pseudo parameters | the same, `resources`, `changesets` |
+| change sets of stacks that are not there or exist | the same, `changesets` |
+| capabilities, an export of another stack, a change set after a rollback | quoted by users of AWS |
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+from local_kit.control import Account, outputs, refused, template, trust, unique
+from shoal_local.control.cloudformation import resources
+from shoal_local.tables import read_table
+from shoal_local.testing import ACCOUNT_ID
+
+TRUST = {"AssumeRolePolicyDocument": json.loads(trust({"Service": "lambda.amazonaws.com"}))}
+ROLE = {"Role": {"Type": "AWS::IAM::Role", "Properties": TRUST}}
+NAMED = {"Role": {"Type": "AWS::IAM::Role", "Properties": {**TRUST, "RoleName": "shoal-named"}}}
+QUEUE = {"Type": "AWS::SQS::Queue"}
+ONE = {"Queue": QUEUE}
+NEVER: dict[str, Any] = {"Conditions": {"Never": {"Fn::Equals": ["a", "b"]}}}
+ABSENT = {"Absent": {**QUEUE, "Condition": "Never"}, "Queue": QUEUE}
+OF_ABSENT = {**QUEUE, "Properties": {"QueueName": {"Ref": "Absent"}}}
+FORMAT = "Template format error: "
+UNRESOLVED = "Unresolved resource dependencies [Absent] in the {} block of the template"
+CIRCLE = {"Conditions": {"Here": {"Condition": "There"}, "There": {"Condition": "Here"}}}
+
+
+def parameter(**changes: str) -> dict[str, Any]:
+    return {"Parameters": {"P": {"Type": "String", **changes}}}
+
+
+@pytest.mark.parametrize(
+    ("resources", "capability", "needed"),
+    [
+        (ROLE, None, "CAPABILITY_IAM"),
+        (NAMED, None, "CAPABILITY_NAMED_IAM"),
+        (NAMED, "CAPABILITY_IAM", "CAPABILITY_NAMED_IAM"),
+    ],
+)
+def test_iam_resources_need_a_capability(
+    account: Account, resources: Mapping[str, Any], capability: str | None, needed: str
+) -> None:
+    cloudformation, name = account.client("cloudformation"), unique("stack")
+    request: dict[str, Any] = {"StackName": name, "TemplateBody": template(resources)}
+    if capability:
+        request["Capabilities"] = [capability]
+    assert refused(cloudformation.create_stack, **request) == (
+        "InsufficientCapabilitiesException",
+        f"Requires capabilities : [{needed}]",
+    )
+    assert refused(cloudformation.describe_stacks, StackName=name)[0] == "ValidationError"
+    cloudformation.create_change_set(**request, ChangeSetName="c", ChangeSetType="CREATE")
+    execute = {"StackName": name, "ChangeSetName": "c"}
+    code, _ = refused(cloudformation.execute_change_set, **execute)
+    assert code == "InsufficientCapabilitiesException"
+
+
+def test_a_role_without_a_name_needs_the_lesser_capability(account: Account) -> None:
+    cloudformation, name = account.client("cloudformation"), unique("stack")
+    cloudformation.create_stack(
+        StackName=name, TemplateBody=template(ROLE), Capabilities=["CAPABILITY_IAM"]
+    )
+    assert account.settled(name)["StackStatus"] == "CREATE_COMPLETE"
+
+
+@pytest.mark.parametrize(
+    ("resources", "sections", "message"),
+    [
+        (ABSENT, {"Outputs": {"Name": {"Value": {"Ref": "Absent"}}}}, UNRESOLVED.format("Outputs")),
+        ({**ABSENT, "Tagged": OF_ABSENT}, {}, FORMAT + UNRESOLVED.format("Resources")),
+        ({"A": OF_ABSENT}, {}, FORMAT + UNRESOLVED.format("Resources")),
+        ({"my-Queue": QUEUE}, {}, FORMAT + "Resource name my-Queue is non alphanumeric."),
+        ({"AWS::NoValue": QUEUE}, {}, FORMAT + "Resource name AWS::NoValue is non alphanumeric."),
+        (
+            ONE,
+            {"Parameters": {"AWS::NoValue": {"Type": "String"}}},
+            FORMAT + "Parameter name AWS::NoValue is non alphanumeric.",
+        ),
+        ({}, {}, FORMAT + "At least one Resources member must be defined."),
+        (
+            {"A": {**QUEUE, "DependsOn": "B"}, "B": {**QUEUE, "DependsOn": "A"}},
+            {},
+            "Circular dependency between resources: [A, B]",
+        ),
+        (
+            ONE,
+            {"Transform": "AWS::Serverless-2016-10-31"},
+            "Invalid template property or properties [Transform] (Shoal's emulator has no"
+            " transforms)",
+        ),
+        (ONE, parameter(), "Parameters: [P] must have values"),
+        (
+            ONE,
+            parameter(AllowedPattern=r"\p{Alpha}+"),
+            FORMAT + "[/Parameters/P] AllowedPattern must be a regular expression.",
+        ),
+        (
+            {"Queue": {**QUEUE, "Condition": "Here"}},
+            CIRCLE,
+            "Template error: Condition cannot be resolved: it leads back to itself",
+        ),
+    ],
+)
+def test_a_template_is_refused_before_there_is_a_stack(
+    account: Account, resources: Mapping[str, Any], sections: Mapping[str, Any], message: str
+) -> None:
+    cloudformation, name = account.client("cloudformation"), unique("stack")
+    body = template(resources, **{**NEVER, **sections})
+    request = {"StackName": name, "TemplateBody": body}
+    assert refused(cloudformation.create_stack, **request) == ("ValidationError", message)
+    assert refused(cloudformation.describe_stacks, StackName=name)[0] == "ValidationError"
+
+
+def test_a_branch_that_its_condition_leaves_out_may_name_anything(account: Account) -> None:
+    name = {"Name": {"Value": {"Fn::If": ["Never", {"Ref": "Absent"}, "spare"]}}}
+    stack = account.stack(ABSENT, **NEVER, Outputs=name)
+    assert outputs(stack) == {"Name": "spare"}
+
+
+def test_conditions_mappings_and_substitutions_are_resolved(account: Account) -> None:
+    other = {"Other": {"Fn::Select": [1, ["x", "y"]]}}
+    text = "${Queue.QueueName} in ${AWS::Region} ${!kept} ${Other}"
+    sections: dict[str, Any] = {
+        "Parameters": {"Size": {"Type": "String", "Default": "small"}},
+        "Conditions": {"Big": {"Fn::Equals": [{"Ref": "Size"}, "big"]}},
+        "Mappings": {"Seconds": {"small": {"visible": "11"}, "big": {"visible": "99"}}},
+        "Outputs": {
+            "Text": {"Value": {"Fn::Sub": [text, other]}},
+            "Url": {"Value": {"Ref": "Queue"}},
+        },
+    }
+    visible = {"Fn::FindInMap": ["Seconds", {"Ref": "Size"}, "visible"]}
+    delay = {"Fn::If": ["Big", 5, {"Ref": "AWS::NoValue"}]}
+    resources = {
+        "Queue": {**QUEUE, "Properties": {"VisibilityTimeout": visible, "DelaySeconds": delay}},
+        "Never": {**QUEUE, "Condition": "Big"},
+    }
+    stack = account.stack(resources, **sections)
+    url = outputs(stack)["Url"]
+    assert outputs(stack)["Text"] == f"{url.split('/')[-1]} in us-east-1 ${{kept}} y"
+    queue = account.client("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=["All"])
+    seen = [queue["Attributes"][key] for key in ("VisibilityTimeout", "DelaySeconds")]
+    assert seen == ["11", "0"]
+
+
+def test_yaml_with_short_functions_is_a_template(account: Account) -> None:
+    body = "Resources: {Queue: {Type: AWS::SQS::Queue}}\nOutputs: {Arn: {Value: !GetAtt Queue.Arn}}"
+    name = unique("stack")
+    account.client("cloudformation").create_stack(StackName=name, TemplateBody=body)
+    arn = outputs(account.settled(name))["Arn"]
+    assert arn.startswith(f"arn:aws:sqs:us-east-1:{ACCOUNT_ID}:")
+
+
+def test_an_attribute_that_a_type_does_not_have_fails_the_stack_with_those_it_has(
+    account: Account,
+) -> None:
+    colour = {"X": {"Value": {"Fn::GetAtt": ["Queue", "Colour"]}}}
+    stack = account.stack(ONE, Outputs=colour)
+    reason = "no attribute Colour in Shoal's emulator (it has Arn, QueueName, QueueUrl)"
+    assert reason in account.reasons(stack["StackId"])
+
+
+def test_the_second_stack_with_an_export_fails(account: Account) -> None:
+    export, first, second = unique("export"), unique("stack"), unique("stack")
+    exports: dict[str, Any] = {"Outputs": {"Name": {"Value": "text", "Export": {"Name": export}}}}
+    assert account.stack(ONE, first, **exports)["StackStatus"] == "CREATE_COMPLETE"
+    assert account.stack(ONE, second, **exports)["StackStatus"] == "ROLLBACK_COMPLETE"
+    message = f"Export with name {export} is already exported by stack {first}."
+    assert message in account.reasons(second)
+    changed = account.update(first, {"Queue": QUEUE, "Other": QUEUE}, **exports)
+    assert changed["StackStatus"] == "UPDATE_COMPLETE"
+
+
+def test_a_stack_that_was_rolled_back_takes_no_change_set(account: Account) -> None:
+    stack = account.stack({"Queue": {**QUEUE, "Properties": {"QueueName": "not a name"}}})
+    assert stack["StackStatus"] == "ROLLBACK_COMPLETE"
+    request = {"StackName": stack["StackName"], "TemplateBody": template(ONE)}
+    create = account.client("cloudformation").create_change_set
+    assert refused(create, **request, ChangeSetName="c") == (
+        "ValidationError",
+        f"Stack:{stack['StackId']} is in ROLLBACK_COMPLETE state and can not be updated.",
+    )
+
+
+def test_change_sets_are_those_of_a_stack_that_is_there(account: Account) -> None:
+    cloudformation = account.client("cloudformation")
+    nowhere = {"ChangeSetName": "c", "StackName": "nostack"}
+    missing = ("ValidationError", "Stack [nostack] does not exist")
+    assert refused(cloudformation.delete_change_set, **nowhere) == missing
+    assert refused(cloudformation.describe_change_set, **nowhere) == missing
+    assert refused(cloudformation.delete_change_set, ChangeSetName="c") == (
+        "ValidationError",
+        "StackName must be specified if ChangeSetName is not specified as an ARN.",
+    )
+    name = account.stack(ONE)["StackName"]
+    cloudformation.delete_change_set(ChangeSetName="c", StackName=name)
+    code, _ = refused(cloudformation.describe_change_set, ChangeSetName="c", StackName=name)
+    assert code in {"ChangeSetNotFound", "ChangeSetNotFoundException"}
+    again = {"StackName": name, "TemplateBody": template(ONE), "ChangeSetName": "c"}
+    assert refused(cloudformation.create_change_set, **again, ChangeSetType="CREATE") == (
+        "ValidationError",
+        f"Stack [{name}] already exists and cannot be created again with the changeSet [c].",
+    )
+
+
+TABLE = read_table(Path(resources.__file__).with_name("types.yaml"))
+STEPS = ("create", "update", "delete", "read")
+KEYS = {
+    *("attributes", "create", "defaults", "delete", "each", "id", "name", "properties", "read"),
+    *("replaced_by", "resource", "service", "settings", "tagged", "tags", "update", "whole"),
+}
+FACTS = {"id", "name", "account", "region", "each"}
+
+
+def operations(row: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield each operation of a row with its arguments."""
+    settings = row.get("settings", {}).values()
+    calls = [row[step] for step in STEPS if step in row]
+    calls += [call for each in settings for key, call in each.items() if key != "default"]
+    for call in calls:
+        yield from call.items() if isinstance(call, dict) else [(call, {})]
+
+
+def test_rows_have_no_key_that_nobody_reads() -> None:
+    assert {key for row in TABLE.values() for key in row} == KEYS
+
+
+@pytest.mark.parametrize("name", [name for name, row in TABLE.items() if "service" in row])
+def test_a_row_names_arguments_properties_and_answers_that_exist(name: str) -> None:
+    row = TABLE[name]
+    model = boto3.client(row["service"], region_name="us-east-1").meta.service_model
+    known = {*row["properties"].split(), *FACTS}
+    for operation, arguments in operations(row):
+        if operation == "recreate":
+            continue
+        shapes = model.operation_model(operation)
+        assert arguments.keys() <= shapes.input_shape.members.keys(), operation
+        known |= shapes.output_shape.members.keys() if shapes.output_shape else set()
+    assert set(re.findall(r"\{(\w+)[}\[.]", str(row))) <= known | row.get("attributes", {}).keys()
