@@ -148,8 +148,8 @@ def pages_of_curves() -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
         return {**record, "curves": curves}
 
     before = {**one, "points": [[0.0, 1.0, 0.0], [8.0, 2.0, 1.0]]}
-    other = {"label": "the run before", "id": "x", "status": "Succeeded", "image": "mine:1"}
-    other |= {"definition": "", "parameters": {}, "values": {}, "curves": [before]}
+    other: dict[str, Any] = {"definition": "", "parameters": {}, "values": {}, "curves": [before]}
+    other |= {"label": "the run before", "id": "x", "status": "Succeeded", "image": "mine:1"}
     common = ranks(lambda rank: [[float(x), x + rank, x] for x in range(9)]) | {"others": [other]}
     apart = ranks(lambda rank: [[float(rank), 1.0, 0.0]])
     many = {**one, "points": [[float(x), 1 / (x + 1), x / 1000] for x in range(POINTS)]}
