@@ -191,7 +191,7 @@ def here(name: str) -> str:
 
 
 GATE = ("smddp", "tensorflow-smddp")
-"""One launcher each: mpirun with smddprun, MPI under TensorFlow; test_demo.py runs under torchrun."""
+"""One launcher each: mpirun with smddprun, MPI under TensorFlow; torchrun is the demo's."""
 
 
 @pytest.mark.parametrize(
