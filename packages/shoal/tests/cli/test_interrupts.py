@@ -22,8 +22,7 @@ from shoal.errors import CommandError
 from shoal.verbs.workspace import Workspace
 from tests.cli.trained import Checkout
 from tests.repository import ROOT
-from tests.verbs.conftest import delete_stack, make_stack
-from tests.verbs.slow_stack import slow
+from tests.verbs.conftest import delete_stack, make_stack, slow
 
 PROGRAM = """
 import select, sys, time

@@ -28,8 +28,7 @@ from shoal.verbs.destroy.serving_removal import ServingRemoval
 from shoal.verbs.destroy.teardown import Destroyed, Teardown
 from tests.repository import ROOT
 from tests.settings.releases import RELEASE
-from tests.verbs.conftest import ACCOUNT, PARAMETER, make_stack
-from tests.verbs.slow_stack import slow
+from tests.verbs.conftest import ACCOUNT, PARAMETER, make_stack, slow
 
 NETWORK = {
     "Vpc": {"Type": "AWS::EC2::VPC", "Properties": {"CidrBlock": "10.44.0.0/16"}},
