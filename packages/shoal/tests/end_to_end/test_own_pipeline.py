@@ -16,7 +16,7 @@ from local_kit.control import eventually
 from shoal.aws.target import Target
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.names import Names
-from tests.docs.test_own_pipeline import ASKED, CHECKED, SCORED
+from tests.docs.test_pages import ASKED, CHECKED, SCORED
 from tests.end_to_end.conftest import Checkout
 from tests.end_to_end.test_workloads import PRICES
 from tests.repository import ROOT
