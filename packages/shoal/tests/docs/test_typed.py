@@ -90,10 +90,10 @@ def test_longer_blocks_work(session: str, checkout: Path) -> None:
     assert "SmokeTest" in printed
 
 
-OF_README = [each for each in scripts(text_of("OF_README.md")) if "/shoal " in each]
+README = [each for each in scripts(text_of("README.md")) if "/shoal " in each]
 FIRST_RUN = text_of("docs/first-aws-run.md")
 CHECKLIST = re.findall(r"^\| [4-9] \| `(.+?)` \|", FIRST_RUN, re.M)
-"""Lines 1 to 3 are OF_README's own; shoal-local has no EFA."""
+"""Lines 1 to 3 are README's own; shoal-local has no EFA."""
 (BEFORE,) = re.findall(r"```yaml\n(.*?)```", FIRST_RUN, re.S)
 OPERATE = scripts(marked(text_of("docs/operate.md"), TAKES_A_MINUTE))
 SHELL = """\
@@ -124,7 +124,7 @@ def edit(checkout: Path, keys: dict[str, Any], training: dict[str, Any]) -> None
 @pytest.mark.nightly
 @pytest.mark.timeout(1200)
 def test_readme_and_the_checklist_lead_to_a_run_and_to_its_end(local_checkout: Path) -> None:
-    *begin, end = [each.replace("make install\n", "") for each in OF_README]
+    *begin, end = [each.replace("make install\n", "") for each in README]
     printed = typed(local_checkout, page_of([SHELL, *begin, *CHECKLIST, end]), timeout_s=1100)
     assert printed.count(" succeeded") == 2
     assert printed.count(" files uploaded") == 2
