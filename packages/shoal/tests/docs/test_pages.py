@@ -37,7 +37,7 @@ def mistake_in(words: list[str]) -> str | None:
     program = words[0].rpartition("/")[2]
     if program == "shoal":
         # a folder of the reader's own
-        return refusal(["." if word.startswith("mine/") else word for word in words[1:]])
+        return refusal(["." if f"{word}/".startswith("mine/") else word for word in words[1:]])
     if program == "make":
         target = next((word for word in words[1:] if re.fullmatch(r"[a-z-]+", word)), "help")
         return None if target in TARGETS else f"no target {target}"
