@@ -21,11 +21,6 @@ _SLOW_FOLDERS = (
 )
 """Of the files without a time, these come first."""
 TOGETHER = {
-    "one run of shoal demo": (
-        "tests/end_to_end/test_counts.py",
-        "tests/end_to_end/test_demo.py",
-        "tests/end_to_end/test_identity.py",
-    ),
     "TensorFlow's undisturbed runs": (
         "tests/training_code/tensorflow/test_resume.py",
         "tests/training_code/tensorflow/test_both.py",

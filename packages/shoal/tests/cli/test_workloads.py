@@ -1,7 +1,10 @@
-"""Verbs of an environment with several workloads, as a user words them."""
+"""Verbs of an environment with several workloads: their words, releases, and what is deployed."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,10 +14,19 @@ import pytest
 
 from shoal.cli.main import main
 from shoal.cli.options import environment_argument
+from shoal.repository import Repository
+from shoal.settings.loading.loader import load_environment, load_workloads
+from shoal.settings.names import WORKLOAD_TAG, Names
+from shoal.verbs.local_server import LocalServer
+from shoal.verbs.promote.promotion_path import PromotionStep
 from shoal.verbs.workspace import Workspace
 from tests.cli.documents import document_in
-from tests.cli.several import checkout_of_two
-from tests.repository import ROOT
+from tests.cli.several import DEV, STAGING, checkout_of_two
+from tests.cli.test_promote import TO_STAGING
+from tests.cli.trained import Checkout, Registry
+from tests.repository import CHECKOUT, ROOT, add_workload
+from tests.settings.releases import numbered
+from tests.verbs.conftest import ACCOUNT, make_pipeline, make_stack
 
 TWO = "environments/dev.yaml: has several workloads (mnist, prices); name one, as in `dev mnist`"
 
@@ -151,3 +163,161 @@ def test_plan_counts_what_is_shared_once(two: Path, capsys: pytest.CaptureFixtur
     assert [stack["name"] for stack in plans["dev prices"]["stacks"]] == of_prices
     assert [line["what"] for line in plans["dev prices"]["at_rest"]["lines"]] == [own_key]
     assert plans["dev"]["workloads"]["prices"]["training"] == plans["dev prices"]["training"]
+
+
+@pytest.fixture
+def both(tmp_path: Path, local_server: LocalServer) -> Checkout:
+    return made(tmp_path, local_server.state)
+
+
+def made(folder: Path, state: Path) -> Checkout:
+    """Return a checkout whose dev and staging have both workloads each, in one account."""
+    checkout = Checkout.new(folder, state)
+    code, environments = checkout.root / "training_code", checkout.root / "environments"
+    add_workload(checkout.root)
+    shutil.copytree(
+        CHECKOUT / "training_code" / "mnist",
+        code / "mnist",
+        ignore=shutil.ignore_patterns("pytorch"),
+        dirs_exist_ok=True,
+    )
+    shutil.rmtree(code / "prices" / "pytorch")
+    shutil.copytree(code / "mnist" / "pytorch", code / "prices" / "pytorch")
+    (environments / "dev.yaml").write_text(DEV)
+    (environments / "staging.yaml").write_text(STAGING.replace("222233334444", ACCOUNT))
+    (environments / "prod.yaml").unlink()
+    checkout.commit("Let the environments have both workloads")
+    return checkout
+
+
+@pytest.fixture(scope="module")
+def registry_of_prices(
+    tmp_path_factory: pytest.TempPathFactory, local_server: LocalServer
+) -> Registry:
+    root = checkout_of_two(tmp_path_factory.mktemp("checkout"))
+    view = load_environment("dev", root, workload="prices")
+    return Registry(local_server.require().target, Names(view))
+
+
+def test_a_release_of_one_workload_changes_nothing_of_the_other(
+    both: Checkout, registry_of_prices: Registry, capsys: pytest.CaptureFixture[str]
+) -> None:
+    package = registry_of_prices.register()
+    assert both.shoal("approve", "dev", "prices") == 0
+    assert "several workloads (mnist, prices); nothing was promoted; name one" in both.refused(
+        capsys, *TO_STAGING
+    )
+    assert both.shoal(*TO_STAGING, "--workload", "prices") == 0
+    branch = f"promote/staging/shoal-prices-dev-{package.version}"
+    changes = both.git("diff", "--unified=0", "main", branch).splitlines()
+    assert [line for line in changes if line.startswith("-") and not line.startswith("---")] == []
+    assert both.git("log", "-1", "--format=%s", branch) == (
+        f"Promote shoal-prices-dev version {package.version} from dev to staging"
+    )
+    both.merge(branch)
+    pins = {
+        workload: load_environment("staging", both.root, workload=workload).release
+        for workload in ("mnist", "prices")
+    }
+    assert pins["mnist"] is None
+    assert pins["prices"] is not None
+    assert pins["prices"].model_package_arn == package.arn
+    capsys.readouterr()
+    assert both.shoal(*TO_STAGING, "--workload", "prices") == 0
+    assert "staging pins" in capsys.readouterr().out
+    assert both.shoal("release", "status", "staging") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "staging mnist: pins no release" in lines
+    assert f"staging prices: pins {package.arn}" in lines
+
+
+def test_a_proposal_is_made_again_when_another_workload_was_released_since(tmp_path: Path) -> None:
+    """The file is written whole, so git would not merge both that add it."""
+    checkout = made(tmp_path, tmp_path)
+    root = checkout.root
+
+    def propose(workload: str, number: int) -> str:
+        dev, staging = (
+            load_environment(name, root, workload=workload) for name in ("dev", "staging")
+        )
+        step = PromotionStep(root, Repository(root, os.environ), dev, staging, dev)
+        release = numbered(number)
+        step.commit(release, "Pin it")
+        return step.branch(release)
+
+    mnist, prices = propose("mnist", 2), propose("prices", 3)
+    checkout.merge(mnist)
+    assert propose("prices", 3) == prices
+    checkout.merge(prices)
+    pins = [each.release for each in load_workloads("staging", root)]
+    assert pins == [numbered(2), numbered(3)]
+
+
+def test_an_unknown_workload_is_refused(both: Checkout, capsys: pytest.CaptureFixture[str]) -> None:
+    line = both.refused(capsys, *TO_STAGING, "--workload", "boats")
+    assert 'has no workload "boats"; there are: mnist, prices' in line
+
+
+def test_one_takes_releases_from_several(both: Checkout, registry_of_prices: Registry) -> None:
+    package = registry_of_prices.approved()
+    file = both.root / "environments" / "staging.yaml"
+    shared, _, _ = file.read_text().partition("\nworkloads:")
+    file.write_text(f"{shared}\nworkload: prices\ntraining: {{strategy: torchrun}}\n")
+    both.commit("Serve prices only")
+    assert both.shoal(*TO_STAGING, "--package", package.version) == 0
+    both.merge(f"promote/staging/shoal-prices-dev-{package.version}")
+    release = load_environment("staging", both.root).release
+    assert release is not None
+    assert release.model_package_arn == package.arn
+
+
+STEP = {"Name": "Stop", "Type": "Fail", "Arguments": {"ErrorMessage": "x"}}
+ALL_OF_STAGING, PRICES = ("staging",), ("staging", "prices")
+
+
+def test_status_shows_every_workload_and_ends_with_2_where_one_is_not_deployed(
+    both: Checkout, local_server: LocalServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = local_server.require().target
+    pipelines = [
+        Names(load_environment("staging", both.root, workload=workload)).pipeline
+        for workload in ("mnist", "prices")
+    ]
+    codes, shown = [], []
+    for deployed in (None, *pipelines):
+        if deployed:
+            make_pipeline(target, [STEP], name=deployed)
+        codes.append([both.shoal("status", *words) for words in (ALL_OF_STAGING, PRICES)])
+        shown.append(capsys.readouterr())
+    for pipeline in pipelines:
+        target.client("sagemaker").delete_pipeline(
+            PipelineName=pipeline, ClientRequestToken=uuid.uuid4().hex
+        )
+    assert codes == [[2, 2], [2, 2], [0, 0]]
+    heads = [line for line in shown[1].out.splitlines() if line.startswith("staging ")]
+    assert heads == ["staging mnist:", "staging prices:"]
+    assert f"pipeline {pipelines[0]} has had no executions" in shown[1].out
+    deploys = "`shoal deploy staging --local` deploys it"
+    assert [message.err.splitlines()[0] for message in shown[:2]] == [
+        f"shoal: not deployed: staging mnist, staging prices; {deploys}",
+        f"shoal: not deployed: staging prices; {deploys}",
+    ]
+
+
+def test_only_a_workload_that_is_in_the_file_or_deployed_is_destroyed(
+    both: Checkout, local_server: LocalServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = local_server.require().target
+    names = Names(load_environment("dev", both.root, workload="prices"))
+    stack = names.stack("pipeline").replace("prices", "kites")
+    tags = {"shoal:project": "platform", "shoal:environment": "dev"}
+    tags[WORKLOAD_TAG] = "shoal-kites-dev"
+    make_stack(target, stack, Tags=[{"Key": key, "Value": tags[key]} for key in tags])
+    assert both.shoal("destroy", "dev", "kytes") == 2
+    assert 'has no workload "kytes"; there are: mnist, prices' in capsys.readouterr().err
+    assert both.shoal("destroy", "dev", "kites") == 0
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        "destroyed: nothing named shoal-kites-dev is left",
+        "left: everything else of dev, which its other workloads use",
+    ]
+    assert both.shoal("destroy", "dev", "kites") == 2

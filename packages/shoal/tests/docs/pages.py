@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
+from tests.forked import command
 from tests.repository import CHECKOUT, link_checkout
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -101,9 +102,10 @@ def writable_checkout(folder: Path) -> Path:
     (folder / ".venv" / "bin").mkdir(parents=True)
     for name in ("aws", "hadolint"):
         (folder / ".venv" / "bin" / name).symlink_to(Path(sys.executable).parent / name)
-    for name, arguments in (("python", ""), ("shoal", f" -m shoal.cli --root '{folder}'")):
+    shoal = command("--root", str(folder))
+    for name, words in (("python", [sys.executable]), ("shoal", shoal)):
         program = folder / ".venv" / "bin" / name
-        program.write_text(f"#!/bin/sh\nexec '{sys.executable}'{arguments} \"$@\"\n")
+        program.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
         program.chmod(0o755)
     return folder
 

@@ -9,7 +9,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from shoal_local.runtimes.build import build
 from shoal_local.runtimes.catalog import runtimes
 from shoal_local.testing import emulator
 from tests.cli.documents import document_in
+from tests.forked import command
 from tests.processes import mentioning
 from tests.repository import link_checkout
 
@@ -49,9 +49,8 @@ class Checkout:
             "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHONUNBUFFERED": "1",
         }
-        command = [sys.executable, "-m", "shoal.cli", "--root", str(self.root), *arguments]
         return subprocess.Popen(
-            command,
+            command("--root", str(self.root), *arguments),
             cwd=self.root,
             env=environment,
             stdout=subprocess.PIPE,

@@ -1,11 +1,13 @@
-"""A platform team's rules for the bootstrap, roles, the key and the data's bucket, obeyed from the
-first deployment to the last deletion.
+"""An organisation: its names, paths and keys, a control policy that demands a tag of all that is
+made, and data in a bucket of another account.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,12 @@ from botocore.exceptions import WaiterError
 from local_kit.control import allow, trust
 from shoal.aws.inventory import Owner, of_environment
 from shoal.aws.target import Target
+from shoal.processes import output_of
+from shoal.settings.loading.loader import load_environment
+from shoal.verbs.new_workload import write_workload
 from shoal.verbs.workspace import Workspace
 from tests.end_to_end.conftest import Checkout
+from tests.end_to_end.gitops.checkout import GIT
 
 ENVIRONMENT = """name: ruled
 workload: mnist
@@ -136,3 +142,159 @@ def test_it_lives_by_the_rules_of_its_organisation(checkout: Checkout, tmp_path:
         assert kms.describe_key(KeyId=key)["KeyMetadata"]["KeyState"] == "Enabled"
         owner = Owner("shoal", tags=(("shoal:project", "mnist"),), role_prefix="ml-")
         assert [each for each in of_environment(target, owner) if each.kind != "log group"] == []
+
+
+KEY, VALUE = "cost-center", "4711"
+OWNER, LAKE, CHANNELS = "444455556666", "lake-of-trips", ("train", "test")
+DEV = f"""
+permissions_boundary: DemandsTags
+tags: {{{KEY}: "{VALUE}"}}
+required_tags: {{{KEY}: []}}
+scoring: {{join: input}}
+data:
+  channels: CHANNELS
+"""
+PROD = f"""name: live
+workload: late
+account: "222233334444"
+region: us-east-1
+protect: false
+promoted_from: late
+network: {{training_az_id: use1-az4, hosting_az_ids: [use1-az1, use1-az2]}}
+permissions_boundary: DemandsTags
+tags: {{{KEY}: "{VALUE}"}}
+required_tags: {{{KEY}: []}}
+training: {{strategy: torchrun, instance_type: ml.m5.xlarge}}
+serving: {{instance_type: ml.m5.xlarge, instance_count: 2}}
+"""
+DEMANDED: dict[str, Any] = {
+    "Effect": "Deny",
+    "Action": [
+        *("iam:CreateRole", "kms:CreateKey", "lambda:CreateFunction"),
+        *("sns:CreateTopic", "sqs:CreateQueue"),
+        *(f"sagemaker:Create{each}" for each in ("Pipeline", "ModelPackageGroup", "TrainingJob")),
+        *(f"sagemaker:Create{each}" for each in ("ProcessingJob", "TransformJob", "Model")),
+        *(f"sagemaker:Create{each}" for each in ("EndpointConfig", "Endpoint")),
+    ],
+    "Resource": "*",
+    "Condition": {"StringNotEquals": {f"aws:RequestTag/{KEY}": VALUE}},
+}
+"""As a service control policy says it."""
+
+
+def demand_tags(target: Target) -> None:
+    """Deny what is made without the tag, to the roles of the environment and to CloudFormation."""
+    iam = target.client("iam")
+    everything = {"Effect": "Allow", "Action": "*", "Resource": "*"}
+    iam.create_policy(PolicyName="DemandsTags", PolicyDocument=policy(everything, DEMANDED))
+    role = f"cdk-hnb659fds-cfn-exec-role-{target.account}-{target.region}"
+    iam.put_role_policy(RoleName=role, PolicyName="scp", PolicyDocument=policy(DEMANDED))
+
+
+class Organisation:
+    """A repository with an environment that trains, and one that gets its releases."""
+
+    def __init__(self, own: Checkout) -> None:
+        self.own, self.root = own, own.root
+        write_workload(self.root, "late", "regression")
+        self.file = self.root / "environments" / "late.yaml"
+        self.plain = self.file.read_text()
+        self.read_from(None)
+        project = load_environment("late", self.root).project
+        (self.root / "environments" / "live.yaml").write_text(f"{PROD}project: {project}\n")
+        prepare = self.root / "training_code" / "late" / "prepare.py"
+        subprocess.run(
+            [sys.executable, str(prepare), "--out", str(self.root / "trips")], check=True
+        )
+
+    def read_from(self, key_arn: str | None) -> None:
+        """Let the channels be the other account's, under this key."""
+        each = {"account": OWNER, "kms_key_arn": key_arn}
+        channels = {name: {"uri": f"s3://{LAKE}/{name}/", **each} for name in CHANNELS}
+        self.file.write_text(self.plain + DEV.replace("CHANNELS", json.dumps(channels)))
+
+    def fill(self, lake: Target) -> str:
+        """Put the data into the bucket of the other account; return its key's ARN."""
+        key = str(lake.client("kms").create_key()["KeyMetadata"]["Arn"])
+        s3 = lake.client("s3")
+        s3.create_bucket(Bucket=LAKE)
+        for name in CHANNELS:
+            for file in (self.root / "trips" / name).iterdir():
+                sealed = {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": key}
+                body = file.read_bytes()
+                s3.put_object(Bucket=LAKE, Key=f"{name}/{file.name}", Body=body, **sealed)
+        return key
+
+    def refused(self) -> str:
+        """Return what a run prints that must fail."""
+        finished = self.own.run("run", "late", "--local", "--follow")
+        assert finished.exit_code != 0
+        return finished.output
+
+    def commit(self) -> None:
+        """Make the folder a git repository of what a promotion reads."""
+        ignored = self.root / ".gitignore"
+        ignored.unlink()
+        ignored.write_text("/*\n!/environments\n!/training_code\n__pycache__\n")
+        who = ("config user.name Ada", "config user.email ada@example.com")
+        for words in ("init --quiet", *who, "add --all", "commit --quiet --message Begin"):
+            self.git(*words.split())
+
+    def git(self, *words: str) -> None:
+        output_of(("git", *words), self.root, os.environ | GIT, 60)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+def test_everything_is_done_as_an_organisation_demands(checkout: Checkout, tmp_path: Path) -> None:
+    own = Checkout.new(tmp_path)
+    for file in (own.root / "environments").glob("*.yaml"):
+        file.unlink()
+    organisation = Organisation(own)
+    with own.emulator("late", "live"):
+        server = Workspace(own.root, {}).local_server.require()
+        target, live, lake = (
+            server.target_of(each) for each in ("111122223333", "222233334444", OWNER)
+        )
+        for name in ("late", "live"):
+            Workspace(own.root, os.environ).open(name, local=True).prepared(lambda _: None)
+        for each in (target, live):
+            (toolkit,) = each.client("cloudformation").describe_stacks()["Stacks"]
+            assert toolkit["Tags"] == [{"Key": KEY, "Value": VALUE}]
+            demand_tags(each)
+        key = organisation.fill(lake)
+        organisation.read_from(key)
+        own.succeed("deploy", "late", "--local")
+        assert "s3:ListBucket" in organisation.refused()
+        (grant,) = own.document("plan", "late")["grants"]
+        lake.client("s3").put_bucket_policy(Bucket=LAKE, Policy=json.dumps(grant["bucket_policy"]))
+        assert "kms:Decrypt" in organisation.refused()
+        owners = allow("kms:*", Principal={"AWS": f"arn:aws:iam::{OWNER}:root"})
+        owners["Statement"] += grant["key_policies"][key]["Statement"]
+        lake.client("kms").put_key_policy(
+            KeyId=key, PolicyName="default", Policy=json.dumps(owners)
+        )
+        own.succeed("run", "late", "--local", "--follow")
+        sagemaker = target.client("sagemaker")
+        (job, *_) = sagemaker.list_training_jobs()["TrainingJobSummaries"]
+        tags = sagemaker.list_tags(ResourceArn=job["TrainingJobArn"])["Tags"]
+        assert {"Key": KEY, "Value": VALUE} in tags
+
+        own.succeed("approve", "late", "1", "--local")
+        rows = own.root / "rows" / "score"
+        rows.mkdir(parents=True)
+        (rows / "new.csv").write_text("10,2,100\n40,9,10\n")
+        own.succeed("data", "upload", "late", "--local", "--from", "rows")
+        assert len(own.document("score", "late", "--local")["rows"]) == 2
+
+        organisation.commit()
+        promoted = own.document("promote", "--from", "late", "--to", "live", "--local")
+        organisation.git("merge", "--quiet", promoted["branch"])
+        own.succeed("deploy", "live", "--local")
+        assert len(live.client("sagemaker").list_endpoints()["Endpoints"]) == 1
+        for name, each in (("live", live), ("late", target)):
+            own.succeed("destroy", name, "--local")
+            owner = Owner(load_environment(name, own.root).project, tags=((KEY, VALUE),))
+            left = of_environment(each, owner)
+            assert [resource for resource in left if resource.kind != "log group"] == []
+            assert each.client("sagemaker").list_models()["Models"] == []

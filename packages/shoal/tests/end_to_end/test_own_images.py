@@ -1,21 +1,29 @@
-"""Images of the user's own: one that is declared trains on the runtime that stands for it, one that
-is not is refused by name.
+"""Images and packages of the user's own: an image that is declared, one that is built, and an index
+that asks who asks.
 """
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
 from local_kit.sagemaker_account import ACCOUNT_ID, INFERENCE_IMAGE, TRAINING_IMAGE, Account
 from shoal import images as recipes
+from shoal.aws.target import Target
+from shoal.launch.recipes import content_tag
 from shoal.launch.recipes import recipe as recipe_named
 from shoal_local.errors import EmulatorError
 from shoal_local.runtimes.catalog import image
 from shoal_local.server import Options
-from tests.end_to_end.conftest import OWN_IMAGE
+from tests.end_to_end.conftest import OWN_IMAGE, Checkout, Finished
+from tests.end_to_end.test_workloads import PRICES
+from tests.private_index import PACKAGE, VERSION, private_index
+from tests.repository import ROOT
 
 UNKNOWN = OWN_IMAGE.replace("mine", "theirs")
 GROUP = "/aws/sagemaker/TrainingJobs"
@@ -80,3 +88,169 @@ def test_a_runtime_that_there_is_not_is_refused_by_name(tmp_path: Path) -> None:
         match="--image mine:1=jax: there is no runtime 'jax'; there are: pytorch, tensorflow",
     ):
         Options(tmp_path, ACCOUNT_ID, "us-east-1", images={"mine:1": "jax"})
+
+
+PREFIX = "shoal-mnist-img"
+ENVIRONMENT = """name: img
+workload: mnist
+account: "111122223333"
+region: us-east-1
+protect: false
+training: {build_image: pytorch-smddp, framework_version: "2.3.0"}
+endpoint: {build_image: none}
+"""
+PARAMETER = (
+    f"/shoal/{PREFIX}/images/pytorch-smddp/{content_tag('pytorch-smddp', 'us-east-1', ROOT)}"
+)
+URI = f"111122223333.dkr.ecr.us-east-1.amazonaws.com/{PREFIX}-pytorch-smddp@sha256:{'a' * 64}"
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What a command printed, and which of the environment's stacks there were then."""
+
+    result: Finished
+    stacks: set[str]
+
+
+@dataclass(frozen=True)
+class Story:
+    """One call after the other, from an environment that needs an image to one that is gone."""
+
+    too_early: Moment
+    build: Moment
+    definition: dict[str, Any]
+    """The deployed pipeline's."""
+    destruction: Moment
+    parameters: list[str]
+    """Names of parameters in SSM that were asked for after it, and not there."""
+    repositories: list[str]
+    """Names of what ECR has after it."""
+
+
+@pytest.fixture(scope="module")
+def story(checkout: Checkout, tmp_path_factory: pytest.TempPathFactory) -> Story:
+    own = checkout.with_environment(tmp_path_factory.mktemp("image"), "img", ENVIRONMENT)
+    with own.emulator("img"):
+        return tell(own)
+
+
+def tell(own: Checkout) -> Story:
+    """Type the commands of the story."""
+    client = own.local_target.client
+
+    def run(*command: str) -> Moment:
+        result = own.run(*command, "img", "--local")
+        stacks = client("cloudformation").describe_stacks()["Stacks"]
+        return Moment(result, {each["StackName"] for each in stacks if PREFIX in each["StackName"]})
+
+    too_early, build = run("deploy"), run("image", "build")
+    # as the build's script does, see packages/shoal/tests/stacks/test_image.py
+    client("ssm").put_parameter(Name=PARAMETER, Type="String", Value=URI)
+    deployment = run("deploy")
+    assert deployment.result.exit_code == 0, deployment.result.output
+    described = client("sagemaker").describe_pipeline(PipelineName=PREFIX)
+    return Story(
+        too_early=too_early,
+        build=build,
+        definition=json.loads(described["PipelineDefinition"]),
+        destruction=run("destroy"),
+        parameters=client("ssm").get_parameters(Names=[PARAMETER])["InvalidParameters"],
+        repositories=[
+            each["repositoryName"] for each in client("ecr").describe_repositories()["repositories"]
+        ],
+    )
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("command", ["too_early", "build"])
+def test_the_build_deploys_what_it_needs_and_the_emulator_refuses_it_by_name(
+    story: Story, command: str
+) -> None:
+    build: Moment = getattr(story, command)
+    assert build.result.exit_code == 1
+    assert (
+        f"builds no container images (codebuild:StartBuild of {PREFIX}-image-build)"
+        in build.result.output
+    )
+    assert f"{PREFIX}-pipeline" not in build.stacks
+    assert f"{PREFIX}-image" in build.stacks
+
+
+@pytest.mark.nightly
+def test_what_a_build_published_is_what_the_pipeline_trains_with(story: Story) -> None:
+    (train, *_) = story.definition["Steps"]
+    assert train["Arguments"]["AlgorithmSpecification"]["TrainingImage"] == URI
+
+
+@pytest.mark.nightly
+def test_nothing_is_left_of_it(story: Story) -> None:
+    gone = story.destruction
+    assert gone.result.exit_code == 0, gone.result.output
+    assert gone.stacks == set()
+    assert story.parameters == [PARAMETER]
+    assert [name for name in story.repositories if not name.startswith("cdk-")] == []
+
+
+PASSWORDS = ('pa"ss\\w0rd/with@signs', "n0t-the-passw0rd")
+"""The index's, and another one."""
+TRAIN = f"""
+import os
+import pathlib
+import {PACKAGE}
+
+assert {PACKAGE}.VERSION == "{VERSION}"
+assert "NETRC" not in os.environ and "@" not in os.environ["PIP_INDEX_URL"]
+pathlib.Path(os.environ["SM_MODEL_DIR"], "model.txt").write_text({PACKAGE}.VERSION)
+"""
+SCRIPTS = {"train.py": TRAIN, "requirements.txt": f"{PACKAGE}=={VERSION}\n"}
+SCRIPTS |= dict.fromkeys(("evaluate.py", "inference.py"), "print()  # rmse r2\n")
+
+
+def trained(target: Target) -> list[tuple[dict[str, Any], str]]:
+    """Return what is known of each training job, the first one first, and all that was logged."""
+    sagemaker, logs = target.client("sagemaker"), target.client("logs")
+    by_age = {"SortBy": "CreationTime", "SortOrder": "Ascending"}
+    group, answers = {"logGroupName": "/aws/sagemaker/TrainingJobs"}, list[Any]()
+    for job in sagemaker.list_training_jobs(**by_age)["TrainingJobSummaries"]:
+        name = job["TrainingJobName"]
+        streams = logs.describe_log_streams(**group, logStreamNamePrefix=name)["logStreams"]
+        pages = (logs.get_log_events(**group, logStreamName=s["logStreamName"]) for s in streams)
+        lines = "\n".join(each["message"] for page in pages for each in page["events"])
+        answers.append((sagemaker.describe_training_job(TrainingJobName=name), lines))
+    return answers
+
+
+@pytest.mark.nightly
+def test_requirements_come_from_a_private_index_and_no_log_has_its_password(
+    checkout: Checkout, tmp_path: Path
+) -> None:
+    """Deployed with the policies of every role applied, and the watch off."""
+    training = "training: {strategy: none, source_dir: mine, stall_s: off, "
+    text = PRICES.replace("training: {strategy: torchrun, ", training)
+    text = text.replace("count: 2", "count: 1")
+    with private_index("team", PASSWORDS[0]) as url:
+        index = f"{{url: '{url}', secret: team/index}}"
+        text += f"\ntarget: local\norganisation: {{package_index: {index}}}\n"
+        own = checkout.with_environment(tmp_path, "prices", text)
+        (own.root / "mine").mkdir()
+        for name, content in SCRIPTS.items():
+            (own.root / "mine" / name).write_text(content)
+        with own.emulator("prices"):
+            secrets = own.local_target.client("secretsmanager")
+            values = [json.dumps({"username": "team", "password": each}) for each in PASSWORDS]
+            secrets.create_secret(Name="team/index", SecretString=values[0])
+            own.succeed("deploy", "prices", "--local")
+            own.succeed("data", "upload", "prices", "--local")
+            outputs = [own.run("run", "prices", "--local", "--follow").output]
+            secrets.put_secret_value(SecretId="team/index", SecretString=values[1])
+            outputs += [own.run("run", "prices", "--local", "--follow").output]
+            (installed, first), (refused, second) = trained(own.local_target)
+    assert installed["TrainingJobStatus"] == "Completed", outputs[0]
+    reason = refused["FailureReason"]
+    assert "PackageIndexError: requirements.txt was not installed: pip ended with 1" in reason
+    assert "; the index answers team 401" in reason
+    assert f"No matching distribution found for {PACKAGE}=={VERSION}" in reason
+    kept = "".join([*outputs, first, second, *map(str, (installed, refused))])
+    assert second.count("shoal: installing requirements.txt from") == 1
+    assert [each for each in PASSWORDS if each in kept or json.dumps(each)[1:-1] in kept] == []

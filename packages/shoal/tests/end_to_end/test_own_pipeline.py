@@ -1,10 +1,11 @@
-"""An environment whose pipeline is a user's own function, deployed with the real CLI: it runs, and
-a manifest starts it.
+"""An environment whose pipeline is a user's own function, or has steps of docs/own-pipeline.md,
+deployed with the real CLI: it runs, and a manifest starts it.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,10 @@ from local_kit.control import eventually
 from shoal.aws.target import Target
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.names import Names
+from tests.docs.test_pages import ASKED, CHECKED, SCORED
 from tests.end_to_end.conftest import Checkout
+from tests.end_to_end.test_workloads import PRICES
+from tests.repository import ROOT
 
 ACCOUNT = "111122223333"
 PIPELINE = "shoal-mnist-mine"
@@ -205,3 +209,85 @@ def test_the_templates_ask_for_events_only_where_manifests_start_something(mine:
     properties = [each.get("Properties", {}) for each in resources]
     told = [each["BucketName"] for each in properties if "NotificationConfiguration" in each]
     assert told == [f"{PIPELINE}-data-{ACCOUNT}-us-east-1"]
+
+
+PRICES = PRICES.replace("ml.m5.xlarge,", "ml.m5.xlarge, source_dir: my_code,").replace(
+    "workload: prices\n", "workload: prices\npipeline: my_pipelines.prices:build\n"
+)
+STEPS = """
+from dataclasses import replace
+
+from my_pipelines import asked, checked, scored
+
+
+def build(environment, infrastructure, launch):
+    given = environment, infrastructure, launch
+    check, train, *_ = checked.build(*given).steps
+    ask = asked.build(*given).step("Ask")
+    pipeline = scored.build(*given)
+    _, evaluate, gate = pipeline.steps
+    seal, register, *hosting = gate.if_true
+    register = replace(register, depends_on=("Ask",))
+    gate = replace(gate, if_true=(seal, ask, register, *hosting))
+    return replace(pipeline, steps=(check, train, evaluate, gate))
+"""
+CHECK = """
+import pathlib, sys
+
+lines = pathlib.Path(sys.argv[1], "trips.csv").read_text().splitlines()
+print(f"{len(lines) - 1} rows")
+sys.exit(len(lines) < 1000)
+"""
+ROWS = b"50,15,800\n5,2,100\n"
+"""A long trip, and a short one."""
+
+
+@pytest.fixture
+def stepped(checkout: Checkout, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
+    own = checkout.with_environment(tmp_path_factory.mktemp("steps"), "prices", PRICES)
+    shutil.copytree(ROOT / "training_code" / "prices" / "pytorch", own.root / "my_code")
+    (own.root / "my_code" / "check_data.py").write_text(CHECK)
+    (own.root / "my_pipelines").mkdir()
+    modules = {"prices": STEPS, "asked": ASKED, "checked": CHECKED, "scored": SCORED}
+    for name, text in modules.items():
+        (own.root / "my_pipelines" / f"{name}.py").write_text(text)
+    with own.emulator("prices"):
+        yield own
+
+
+def question(target: Target, queue: str) -> dict[str, Any]:
+    """Return the message of the step Ask, once it is there."""
+    sqs = target.client("sqs")
+    messages = eventually(
+        lambda: sqs.receive_message(QueueUrl=queue, WaitTimeSeconds=5).get("Messages"), 240.0
+    )
+    return dict(json.loads(messages[0]["Body"]))
+
+
+@pytest.mark.nightly
+def test_data_are_checked_somebody_is_asked_and_a_dataset_is_scored(stepped: Checkout) -> None:
+    stepped.succeed("deploy", "prices", "--local")
+    stepped.succeed("data", "upload", "prices", "--local")
+    names, target = Names(load_environment("prices", stepped.root)), stepped.local_target
+    s3, queues = target.client("s3"), target.client("sqs")
+    queue = queues.create_queue(QueueName="releases")["QueueUrl"]
+    key = f"datasets/{names.environment.data.dataset}/score/new.csv"
+    s3.put_object(Bucket=names.bucket("data"), Key=key, Body=ROWS)
+
+    with stepped.running("run", "prices", "--local", "--follow") as running:
+        asked = question(target, queue)
+        target.client("sagemaker").send_pipeline_execution_step_success(
+            CallbackToken=asked["token"], OutputParameters=[{"Name": "answered_by", "Value": "Ada"}]
+        )
+        output, _ = running.communicate(timeout=240)
+    assert running.returncode == 0, output
+
+    assert "2000 rows" in stepped.succeed("logs", "prices", "latest", "CheckData", "--local")
+    assert stepped.succeed("logs", "prices", "latest", "Score", "--local")
+    execution = asked["arguments"]["execution_id"]
+    result = f"transform/{execution}/new.csv.out"
+    scored = s3.get_object(Bucket=names.bucket("artifacts"), Key=result)["Body"].read()
+    minutes = [float(line) for line in scored.split()]
+    assert len(minutes) == 2
+    assert minutes[0] > minutes[1] > 0
+    assert target.client("sagemaker").list_models()["Models"] == []

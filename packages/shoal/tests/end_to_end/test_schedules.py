@@ -1,5 +1,5 @@
-"""A deployed schedule, with the policies of its roles enforced and a clock sixty times as fast: it
-starts executions, one at a time.
+"""Which times an expression of EventBridge Scheduler means, and a deployed schedule with the
+policies of its roles enforced: on a clock sixty times as fast it starts executions, one at a time.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import itertools
 import json
 import zipfile
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,126 @@ from shoal.cli.main import main
 from shoal.constructs import use_installed_node
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.names import Names
+from shoal.settings.parsing.schedule_expressions import max_gap_minutes
 from shoal.settings.sections.schedules import Schedule
+from shoal_local.control.scheduler.expressions import parse
+
+START = datetime(2026, 11, 20, 10, 0, tzinfo=UTC)  # a Friday
+
+
+def times(
+    expression: str, count: int, zone: str = "UTC", since: datetime = START
+) -> list[datetime]:
+    parsed, found = parse(expression, zone), [since - timedelta(seconds=1)]
+    for _ in range(count):
+        due_at = parsed.next(since, found[-1])
+        assert due_at is not None
+        found.append(due_at)
+    return found[1:]
+
+
+def days(expression: str, count: int) -> list[str]:
+    return [f"{moment:%m-%d}" for moment in times(expression, count)]
+
+
+def test_a_rate_begins_at_once() -> None:
+    assert times("rate(1 minute)", 3) == [
+        START,
+        START + timedelta(minutes=1),
+        START + timedelta(minutes=2),
+    ]
+
+
+def test_a_rate_that_was_late_goes_on_where_it_would_have_been() -> None:
+    late = START + timedelta(minutes=7, seconds=30)
+    assert parse("rate(5 minutes)", "UTC").next(START, late) == START + timedelta(minutes=10)
+
+
+@pytest.mark.parametrize(
+    ("expression", "wanted"),
+    [
+        ("cron(0 3 * * ? *)", ["11-21", "11-22", "11-23"]),
+        ("cron(0 3 ? * MON-FRI *)", ["11-23", "11-24", "11-25"]),
+        ("cron(0 3 ? * 1,7 *)", ["11-21", "11-22", "11-28"]),
+        ("cron(0 3 L * ? *)", ["11-30", "12-31", "01-31"]),
+        ("cron(0 3 LW * ? *)", ["11-30", "12-31", "01-29"]),
+        ("cron(0 3 ? * 2/3 *)", ["11-23", "11-26", "11-30"]),
+        ("cron(0 3 31 * ? *)", ["12-31", "01-31", "03-31"]),
+        ("cron(0 3 29 FEB ? *)", ["02-29", "02-29", "02-29"]),
+        ("cron(0 3 ? * 2#1 *)", ["12-07", "01-04", "02-01"]),
+        ("cron(0 3 ? * FRIL *)", ["11-27", "12-25", "01-29"]),
+        ("cron(0 3 1/10 * ? *)", ["11-21", "12-01", "12-11"]),
+    ],
+)
+def test_days_are_those_that_the_expression_means(expression: str, wanted: list[str]) -> None:
+    assert days(expression, 3) == wanted
+
+
+def test_minutes_and_hours_are_lists_ranges_and_steps() -> None:
+    found = [f"{moment:%H:%M}" for moment in times("cron(0/30 11-12,22 * * ? *)", 6)]
+    assert found == ["11:00", "11:30", "12:00", "12:30", "22:00", "22:30"]
+
+
+def test_an_hour_that_spring_skips_is_skipped() -> None:
+    found = times("cron(30 2 * * ? *)", 3, "Europe/Berlin", datetime(2027, 3, 26, 12, tzinfo=UTC))
+    assert [f"{moment:%m-%d %H:%M}" for moment in found] == [
+        "03-27 01:30",
+        "03-29 00:30",
+        "03-30 00:30",
+    ]
+
+
+def test_an_hour_that_autumn_repeats_is_taken_once() -> None:
+    found = times("cron(30 2 * * ? *)", 3, "Europe/Berlin", datetime(2027, 10, 30, 12, tzinfo=UTC))
+    assert [f"{moment:%m-%d %H:%M}" for moment in found] == [
+        "10-31 00:30",
+        "11-01 01:30",
+        "11-02 01:30",
+    ]
+
+
+def test_a_year_that_is_over_means_no_more_times() -> None:
+    assert parse("cron(0 3 * * ? 2025)", "UTC").next(START, START) is None
+
+
+def longest(expression: str) -> timedelta:
+    """Between two of many times; what comes three times a month or less is looked at until dates
+    and weekdays come back, in 28 years.
+    """
+    parsed, found = parse(expression, "UTC"), [START]
+    while len(found) < 1300 and found[-1] < START + timedelta(days=28 * 366):
+        due_at = parsed.next(START, found[-1])
+        assert due_at is not None
+        found.append(due_at)
+    return max(later - earlier for earlier, later in itertools.pairwise(found[1:]))
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "cron(0 3 * * ? *)",
+        "cron(0/15 8-17 ? * MON-FRI *)",
+        "cron(30 22 ? * SAT,SUN *)",
+        "rate(6 hours)",
+        "cron(0 */7 * * ? *)",
+        "cron(0 3 ? * L *)",
+        "cron(0 3 1 * ? *)",
+        "cron(0 3,23 31 * ? *)",
+        "cron(0 3 10/7 * ? *)",
+        "cron(0 3 L * ? *)",
+        "cron(0 3 LW * ? *)",
+        "cron(15,45 3,20 ? * FRI#5 *)",
+        "cron(0 3 ? * MON#1,FRIL *)",
+        "cron(0 3 ? JAN,JUL 2L *)",
+        "cron(0 3 4 7 ? *)",
+        "cron(0 3 29 FEB ? *)",
+    ],
+)
+def test_the_gap_that_alarms_are_made_from_is_the_longest_between_these_times(
+    expression: str,
+) -> None:
+    assert longest(expression) == timedelta(minutes=max_gap_minutes(expression) or 0)
+
 
 use_installed_node()
 
@@ -32,8 +152,6 @@ from tests.functions.invocation import FUNCTIONS  # noqa: E402
 from tests.functions.test_start import PIPELINE, executions, make_pipeline  # noqa: E402
 from tests.repository import ROOT  # noqa: E402
 from tests.settings.environment_file import copy_workloads  # noqa: E402
-
-pytestmark = pytest.mark.nightly
 
 OFTEN = Schedule(
     name="often", expression="rate(1 minute)", parameters={"Epochs": 3, "Seconds": "2.5"}
@@ -127,6 +245,7 @@ def log(account: Account) -> str:
     return "\n".join(account.log(f"{PIPELINE}-start"))
 
 
+@pytest.mark.nightly
 def test_it_starts_executions_again_and_again_and_never_two_at_once(account: Account) -> None:
     assert eventually(lambda: len(executions(account, "Succeeded")) >= 2, 60.0), log(account)
     describe = account.client("sagemaker").describe_pipeline_execution
@@ -137,6 +256,7 @@ def test_it_starts_executions_again_and_again_and_never_two_at_once(account: Acc
     assert all(ended <= began for (_, ended), (began, _) in itertools.pairwise(spans))
 
 
+@pytest.mark.nightly
 def test_each_was_started_by_the_schedule_with_its_parameters(
     root: Path, account: Account, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -152,17 +272,20 @@ def test_each_was_started_by_the_schedule_with_its_parameters(
     assert row.endswith(first["PipelineExecutionDisplayName"])
 
 
+@pytest.mark.nightly
 def test_what_came_while_one_ran_started_nothing_and_says_so(account: Account) -> None:
     assert "started nothing, because" in eventually(
         lambda: log(account) if "started nothing" in log(account) else ""
     )
 
 
+@pytest.mark.nightly
 def test_scheduler_called_the_function_under_its_own_role_and_was_allowed(account: Account) -> None:
     assert eventually(lambda: 202 in answers(account), 60.0)
     assert set(answers(account)) <= {202, 404}  # 404 while there is no function
 
 
+@pytest.mark.nightly
 def test_a_paused_schedule_starts_nothing_until_it_is_resumed(
     root: Path, account: Account, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -180,6 +303,7 @@ def test_a_paused_schedule_starts_nothing_until_it_is_resumed(
     assert eventually(lambda: len(answers(account)) > len(calls) + 2)
 
 
+@pytest.mark.nightly
 def test_a_function_that_is_gone_leaves_dead_letters_under_the_same_role(account: Account) -> None:
     functions, name = account.client("lambda"), f"{PIPELINE}-start"
     kept = functions.get_function_configuration(FunctionName=name)

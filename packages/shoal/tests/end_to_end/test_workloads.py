@@ -1,4 +1,6 @@
-"""Other workloads go the same way as the digits, from their datasets to teardown."""
+"""Other workloads go the same way as the digits, from their datasets to teardown: those that only
+train, and those that are deployed again, too.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ import pytest
 
 from shoal.verbs.new_workload import TASKS, TRAINERS
 from tests.end_to_end.conftest import Checkout
+from tests.letters import BASE_MODEL, add_letters
 
 SHARED = """
 name: {name}
@@ -36,9 +39,9 @@ training:
       learning-rate: 0.003, precision: auto}
 """
 )
-pytestmark = pytest.mark.nightly
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(1200)
 def test_a_tensorflow_model_is_evaluated_sealed_and_served(tmp_path: Path) -> None:
     own = Checkout.new(tmp_path)
@@ -52,6 +55,7 @@ def test_a_tensorflow_model_is_evaluated_sealed_and_served(tmp_path: Path) -> No
     assert own.summary()["left_behind"] == []
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(1200)
 def test_a_language_model_completes_sentences(checkout: Checkout, tmp_path: Path) -> None:
     own = checkout.with_environment(tmp_path, "language", LANGUAGE)
@@ -66,6 +70,7 @@ def test_a_language_model_completes_sentences(checkout: Checkout, tmp_path: Path
     assert own.summary()["left_behind"] == []
 
 
+@pytest.mark.nightly
 def test_a_model_worse_than_the_approved_one_is_refused(checkout: Checkout, tmp_path: Path) -> None:
     """Deployed with the policies of every role applied."""
     gate = "{metric: rmse, not_worse_than: approved, by: 1, direction: lower}"
@@ -85,6 +90,7 @@ def test_a_model_worse_than_the_approved_one_is_refused(checkout: Checkout, tmp_
     assert "version 1, approved, has 5" in second
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "kind", [*(f"--task={task}" for task in TASKS), *(f"--trainer={name}" for name in TRAINERS)]
 )
@@ -114,6 +120,7 @@ except ClientError as error:
 """
 
 
+@pytest.mark.nightly
 def test_a_training_reads_its_secret_and_no_other(checkout: Checkout, tmp_path: Path) -> None:
     """Deployed with the policies of every role applied; the script fails when it is refused."""
     training = "training: {strategy: none, source_dir: mine, secrets: {TOKEN: team/token}, "
@@ -135,3 +142,47 @@ def test_a_training_reads_its_secret_and_no_other(checkout: Checkout, tmp_path: 
         failed = own.run("run", "prices", "--local", "--follow")
     assert "team/token has 12 signs, team/other: AccessDeniedException" in failed.output
     assert "twelve signs" not in failed.output
+
+
+COMPARED = "evaluation: {gates: [{metric: rmse, not_worse_than: approved, direction: lower}]}\n"
+SCHEDULED = "schedules: [{name: weekly, expression: rate(7 days), paused: true}]\n"
+
+
+@pytest.mark.nightly
+def test_an_endpoint_a_gate_and_schedules_can_go(checkout: Checkout, tmp_path: Path) -> None:
+    """The emulator refuses to delete an export that is in use, as CloudFormation does
+    (packages/shoal-local/tests/control/test_cloudformation.py).
+    """
+    own = checkout.with_environment(tmp_path, "prices", PRICES + COMPARED + SCHEDULED)
+    with own.emulator("prices"):
+        own.succeed("deploy", "prices", "--local")
+        clients = own.local_target.client
+        before = clients("lambda").list_functions()["Functions"]
+        (tmp_path / "environments" / "prices.yaml").write_text(PRICES + "endpoint: none\n")
+        own.succeed("deploy", "prices", "--local")
+        after = clients("lambda").list_functions()["Functions"]
+        queues = clients("sqs").list_queues().get("QueueUrls", [])
+        own.succeed("destroy", "prices", "--local")
+    gone = {each["FunctionName"] for each in before} - {each["FunctionName"] for each in after}
+    assert {name.removeprefix("shoal-examples-prices-") for name in gone} == {
+        *("compare", "smoke-test", "start", "teardown")
+    }
+    assert queues == []
+
+
+@pytest.mark.nightly
+def test_what_only_trains_is_registered_and_removed(checkout: Checkout, tmp_path: Path) -> None:
+    own = checkout.with_environment(tmp_path, "lab", BASE_MODEL)
+    add_letters(own.root)
+    finished = own.run("demo", "lab", "--enforce-iam")
+    assert finished.exit_code == 0, finished.output
+    summary = own.summary()
+    run = own.run_json()
+    assert [step["name"] for step in run["steps"] if step["status"] == "Succeeded"] == [
+        *("Train", "Evaluate", "Gate", "Seal", "Register")
+    ]
+    assert run["metrics"]["values"]["bits_per_letter"] < 4
+    assert run["metrics"]["values"]["pairs"] > 2000  # 1000 of them are in the base model
+    assert run["package"]["approval"] == "PendingManualApproval"
+    assert "Endpoint" not in {each["kind"] for each in run["made"]}
+    assert summary["left_behind"] == []

@@ -1,7 +1,7 @@
 """What each role may and must not do, as a real evaluator decides by the policies of the
 synthesised templates; what holds for every role; and that workloads share nothing.
 
-packages/shoal/tests/end_to_end/test_identity.py asks about what an execution really does.
+packages/shoal/tests/end_to_end/test_demo.py asks about what an execution really does.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The real MNIST files, uploaded over real HTTP."""
+"""Datasets: what is uploaded and from where, what is refused, and what an execution needs."""
 
 from __future__ import annotations
 

@@ -30,6 +30,7 @@ from shoal.verbs.new_workload import (
     TRAINERS,
     write_workload,
 )
+from tests import forked
 from tests.repository import CHECKOUT
 
 ACCOUNTS = {"dev": "111122223333", "prod": "333344445555"}
@@ -129,7 +130,7 @@ def test_a_repository_without_answers_is_refused(tmp_path: Path, text: str | Non
 def command(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     """Run `shoal init team` in `folder`, without a terminal and without a package index."""
     return subprocess.run(
-        [sys.executable, "-m", "shoal.cli", "init", "team", *options],
+        forked.command("init", "team", *options),
         cwd=folder,
         env={"UV_OFFLINE": "1", "HOME": str(folder), "PATH": "/usr/bin:/bin"},
         stdin=subprocess.DEVNULL,

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,12 @@ PERSON = {
     for role in ("AUTHOR", "COMMITTER")
     for what in ("NAME", "EMAIL")
 }
-VARIABLES = {**uv_environment(sys.executable), **PERSON, "PYTHONPATH": ""}
+
+
+@cache
+def variables() -> dict[str, str]:
+    """Return the environment of a team's person; pip is a process, which no collection needs."""
+    return {**uv_environment(sys.executable), **PERSON, "PYTHONPATH": ""}
 
 
 def change_template(sources: Path) -> None:
@@ -55,7 +61,7 @@ def replace(file: Path, old: str, new: str) -> None:
 
 def run(folder: Path, *command: str | Path) -> str:
     done = subprocess.run(
-        command, cwd=folder, env=VARIABLES, capture_output=True, text=True, check=False
+        command, cwd=folder, env=variables(), capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

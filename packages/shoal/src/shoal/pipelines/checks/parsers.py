@@ -98,14 +98,15 @@ def modules_of(folder: Path, entry_point: str) -> list[Path]:
     return scripts[1:]
 
 
-def _imported(text: str) -> list[str]:
+@cache
+def _imported(text: str) -> tuple[str, ...]:
     """Return the modules that a script may import by name, each once."""
     nodes = list(ast.walk(tree_of(text)))
     names = [each.name for node in nodes if isinstance(node, ast.Import) for each in node.names]
     for node in nodes:
         if isinstance(node, ast.ImportFrom):
             names += [str(node.module), *(f"{node.module}.{each.name}" for each in node.names)]
-    return list(dict.fromkeys(names))
+    return tuple(dict.fromkeys(names))
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Where requests go, endpoints that are asked, and numbers that are read from log lines."""
+"""Requests: where they go, what they carry, and endpoints that answer them."""
 
 from __future__ import annotations
 
@@ -7,26 +7,15 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from shoal.aws.metrics import (
-    Parts,
-    Position,
-    Progress,
-    Reading,
-    parse,
-    progress_metrics,
-    trained_text,
-)
 from shoal.aws.objects import object_at
 from shoal.aws.target import Target, loopback_variables, offline_environment
 from shoal.errors import NotFoundError, ShoalError, UsageError
-from shoal.settings.sections.evaluation import Metric
 from shoal.settings.sections.smoke_test import Request
 from shoal.verbs.invoke import find_endpoint, model_of, send, stream
 from shoal_local.sagemaker.hosting.streams import event
@@ -179,82 +168,3 @@ def test_where_nothing_is_served_the_error_names_both(target: Target) -> None:
     says = r"no endpoint shoal-none-dev-\* is in service .*, nor shoal-none-dev, which would serve"
     with pytest.raises(NotFoundError, match=says):
         find_endpoint(target, "shoal-none-dev-", "shoal-none-dev")
-
-
-METRICS = {
-    "train:loss": Metric(regex="train_loss=([0-9.eE+-]+)"),
-    "train:rows_per_second": Metric(regex="rows_per_second=([0-9.eE+-]+)", unit="rows/s"),
-}
-LINE = (
-    "epoch=1 step=120/470 train_loss=0.1234 learning_rate=0.003 rows_per_second=3456.7"
-    " elapsed_s=4.1 world_size=2"
-)
-READINGS = (Reading("train:loss", 0.1234), Reading("train:rows_per_second", 3456.7, "rows/s"))
-WHOLE = Progress(READINGS, Position(1, 120, 470), 4.1, 2)
-
-
-@pytest.mark.parametrize(
-    ("line", "progress"),
-    [
-        (LINE, WHOLE),
-        (f"[1,mpirank:0,algo-1]<stdout>:{LINE}", WHOLE),
-        ("now train_loss=3", Progress((Reading("train:loss", 3),))),
-        ("epoch=7 train_loss=0.5", Progress((Reading("train:loss", 0.5),), Position(7))),
-        (LINE.removeprefix("epoch=1 "), replace(WHOLE, position=Position(0, 120, 470))),
-        *(
-            (LINE.replace("0.1234", text), replace(WHOLE, readings=READINGS[1:]))
-            for text in ("nan", "e", "1e999", "--")
-        ),
-    ],
-)
-def test_the_workloads_own_numbers_are_read_with_what_the_line_says_of_its_place(
-    line: str, progress: Progress
-) -> None:
-    assert parse(line, METRICS) == progress
-
-
-def test_a_training_is_followed_by_what_is_marked_or_else_by_everything() -> None:
-    marked = METRICS | {"test:rmse": Metric(regex="rmse=([0-9.]+)", progress=True)}
-    assert [*progress_metrics(marked)] == ["test:rmse"]
-    assert progress_metrics(METRICS) == METRICS
-
-
-def test_numbers_are_said_with_their_units_and_who_trains() -> None:
-    said = "train:loss 0.1234, train:rows_per_second 3,457 rows/s"
-    progress = Progress(READINGS, None, 4.1, 2)
-    assert trained_text(READINGS, None) == said
-    assert trained_text(READINGS, None, progress) == f"{said} on a world of 2, 4 s"
-    assert trained_text(READINGS, Parts(2, (("ranks", 2),)), progress) == f"{said} on 2 ranks, 4 s"
-
-
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("processes=2 ranks=2", "2 ranks"),
-        ("processes=1 ranks=1", "1 process"),
-        ("processes=1", "1 process"),
-        ("processes=1 replicas=2", "2 replicas in one process"),
-        ("processes=2 workers=2", "2 workers"),
-        ("processes=2 workers=2 replicas=16", "2 workers, 16 replicas in 2 processes"),
-        (
-            "[1,mpirank:0,algo-1]<stdout>:processes=6 chiefs=1 parameter_servers=3 workers=2",
-            "1 chief, 3 parameter servers, 2 workers",
-        ),
-    ],
-)
-def test_who_trains_is_said_in_words(line: str, said: str) -> None:
-    parts = parse(line, METRICS)
-    assert isinstance(parts, Parts)
-    assert str(parts) == said
-
-
-@pytest.mark.parametrize(
-    "line", ["Downloading code", "", LINE[:20], "subprocesses=2", "processes=2 of 4"]
-)
-def test_other_lines_have_no_metrics(line: str) -> None:
-    assert parse(line, METRICS) is None
-
-
-def test_steps_count_on_over_epochs() -> None:
-    assert Position(3, 10, 470).steps_done == 950
-    assert (Position(0, 120, 470).steps_done, str(Position(0, 120, 470))) == (120, "step 120/470")

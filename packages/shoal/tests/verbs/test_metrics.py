@@ -1,19 +1,31 @@
-"""A run in MLflow's terms, without MLflow; packages/shoal/tests/end_to_end/test_verbs.py has a
-real server."""
+"""Numbers of a training: read from log lines, and told in MLflow's terms, without MLflow;
+packages/shoal/tests/end_to_end/test_mlflow.py has a real server.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from shoal.aws.metrics import (
+    Parts,
+    Position,
+    Progress,
+    Reading,
+    parse,
+    progress_metrics,
+    trained_text,
+)
 from shoal.aws.target import Target
 from shoal.errors import ToolMissingError, UsageError
 from shoal.page.readings.lineage import NOT_KNOWN
 from shoal.pipelines.training_request import EXECUTION_TAG
 from shoal.settings.loading.loader import load_environment
+from shoal.settings.sections.evaluation import Metric
 from shoal.verbs import mlflow_export
 from shoal.verbs.mlflow_export import Mlflow, Point, connected, mlflow_run
 from shoal.verbs.workspace import Session, Workspace
@@ -186,3 +198,82 @@ def test_an_arn_of_another_account_or_region_is_refused(arn: str, endpoint: str 
     says = f"{arn} is no tracking server of dev, .* name arn:aws:sagemaker:us-east-1:111122223333:"
     with pytest.raises(UsageError, match=says), connected(session, arn):
         pass
+
+
+METRICS = {
+    "train:loss": Metric(regex="train_loss=([0-9.eE+-]+)"),
+    "train:rows_per_second": Metric(regex="rows_per_second=([0-9.eE+-]+)", unit="rows/s"),
+}
+LINE = (
+    "epoch=1 step=120/470 train_loss=0.1234 learning_rate=0.003 rows_per_second=3456.7"
+    " elapsed_s=4.1 world_size=2"
+)
+READINGS = (Reading("train:loss", 0.1234), Reading("train:rows_per_second", 3456.7, "rows/s"))
+WHOLE = Progress(READINGS, Position(1, 120, 470), 4.1, 2)
+
+
+@pytest.mark.parametrize(
+    ("line", "progress"),
+    [
+        (LINE, WHOLE),
+        (f"[1,mpirank:0,algo-1]<stdout>:{LINE}", WHOLE),
+        ("now train_loss=3", Progress((Reading("train:loss", 3),))),
+        ("epoch=7 train_loss=0.5", Progress((Reading("train:loss", 0.5),), Position(7))),
+        (LINE.removeprefix("epoch=1 "), replace(WHOLE, position=Position(0, 120, 470))),
+        *(
+            (LINE.replace("0.1234", text), replace(WHOLE, readings=READINGS[1:]))
+            for text in ("nan", "e", "1e999", "--")
+        ),
+    ],
+)
+def test_the_workloads_own_numbers_are_read_with_what_the_line_says_of_its_place(
+    line: str, progress: Progress
+) -> None:
+    assert parse(line, METRICS) == progress
+
+
+def test_a_training_is_followed_by_what_is_marked_or_else_by_everything() -> None:
+    marked = METRICS | {"test:rmse": Metric(regex="rmse=([0-9.]+)", progress=True)}
+    assert [*progress_metrics(marked)] == ["test:rmse"]
+    assert progress_metrics(METRICS) == METRICS
+
+
+def test_numbers_are_said_with_their_units_and_who_trains() -> None:
+    said = "train:loss 0.1234, train:rows_per_second 3,457 rows/s"
+    progress = Progress(READINGS, None, 4.1, 2)
+    assert trained_text(READINGS, None) == said
+    assert trained_text(READINGS, None, progress) == f"{said} on a world of 2, 4 s"
+    assert trained_text(READINGS, Parts(2, (("ranks", 2),)), progress) == f"{said} on 2 ranks, 4 s"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("processes=2 ranks=2", "2 ranks"),
+        ("processes=1 ranks=1", "1 process"),
+        ("processes=1", "1 process"),
+        ("processes=1 replicas=2", "2 replicas in one process"),
+        ("processes=2 workers=2", "2 workers"),
+        ("processes=2 workers=2 replicas=16", "2 workers, 16 replicas in 2 processes"),
+        (
+            "[1,mpirank:0,algo-1]<stdout>:processes=6 chiefs=1 parameter_servers=3 workers=2",
+            "1 chief, 3 parameter servers, 2 workers",
+        ),
+    ],
+)
+def test_who_trains_is_said_in_words(line: str, said: str) -> None:
+    parts = parse(line, METRICS)
+    assert isinstance(parts, Parts)
+    assert str(parts) == said
+
+
+@pytest.mark.parametrize(
+    "line", ["Downloading code", "", LINE[:20], "subprocesses=2", "processes=2 of 4"]
+)
+def test_other_lines_have_no_metrics(line: str) -> None:
+    assert parse(line, METRICS) is None
+
+
+def test_steps_count_on_over_epochs() -> None:
+    assert Position(3, 10, 470).steps_done == 950
+    assert (Position(0, 120, 470).steps_done, str(Position(0, 120, 470))) == (120, "step 120/470")

@@ -1,4 +1,4 @@
-"""Schedules and the inventory of an environment, asked of shoal-local."""
+"""What shoal-local has of an environment: its schedules, and all its resources by owner."""
 
 from __future__ import annotations
 
