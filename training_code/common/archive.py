@@ -26,20 +26,21 @@ def unpack(archive: Path, folder: Path) -> None:
     """
     with tarfile.open(archive) as tar:
         for member in tar.getmembers():
-            parts = [part for part in member.name.split("/") if part != "."]
+            parts = [part for part in member.name.split("/") if part not in ("", ".")]
             if {*parts[:1]} & {*OF_SERVER} or "__pycache__" in parts or "\\" in member.name:
                 raise ValueError(f"{member.name!r} does not belong into a model: remove it there")
             leads_out = ".." in parts or member.name.startswith("/")
             if leads_out or not (member.isfile() or member.isdir()):
                 raise ValueError(f"{member.name!r} is neither a file nor a folder of the archive")
+            member.mode = 0o755 if member.isdir() else 0o644  # else files could hide
         tar.extractall(folder)  # noqa: S202 - every member was looked at above
 
 
 def content_sha256(folder: Path, hash_of: Callable[[Path], str] | None = None) -> str:
     """Return the digest of a model: of every file in its folder, wherever it is unpacked.
 
-    It is the sha256 of what `sha256sum` prints for the files, sorted by path. Raise ValueError for
-    a line break in a name.
+    It is the sha256 of what `sha256sum` prints for the files, sorted by path. What a server adds
+    and Python compiles does not count: `unpack` refuses it. Raise ValueError for a line break.
     """
     hash_of, listing = hash_of or file_sha256, hashlib.sha256()
     files = [(file.relative_to(folder), file) for file in folder.rglob("*") if file.is_file()]

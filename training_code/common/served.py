@@ -1,4 +1,4 @@
-"""Puts the code that serves beside a model, and says how a file that is none of it fails."""
+"""Copies the code that serves beside a model, and names the errors of an unreadable file of one."""
 
 from __future__ import annotations
 

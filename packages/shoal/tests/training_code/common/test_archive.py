@@ -7,19 +7,25 @@ import gzip
 import hashlib
 import io
 import json
+import stat
 import struct
 import subprocess
 import sys
 import tarfile
+from functools import partial
 from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from common import archive
+from common import archive, evaluation
 from common.evaluation import evaluate
 from common.mnist_files import read_digits
 
 from local_kit.runtime import Runtime
 from shoal.aws.model_archive import content_sha256, sha256
+from shoal.verbs.new_workload import write_workload
 from tests.repository import ROOT as REPOSITORY
 
 STRANGE = "does not belong into a model"
@@ -59,6 +65,30 @@ def test_the_report_has_the_metrics_and_the_digests_that_the_pipeline_computes(
     assert report["model"] == digests | named
 
 
+@pytest.mark.parametrize("is_new", [False, True], ids=["ours", "of shoal new"])
+def test_an_archive_that_seal_copies_in_parts_has_its_composite(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_new: bool
+) -> None:
+    for module in (archive, evaluation):
+        monkeypatch.setattr(module, "MAX_WHOLE_BYTES", 0)
+    main = partial(evaluation.evaluate, measure=lambda *_: {})
+    if is_new:
+        folder = tmp_path / write_workload(tmp_path, "fresh", "regression")[0]
+        monkeypatch.setitem(sys.modules, "archive", archive)
+        saved_model: Any = SimpleNamespace(measured=lambda *_: {})
+        monkeypatch.setitem(sys.modules, "saved_model", saved_model)
+        main = run_path(str(folder / "pytorch" / "evaluate.py"))["main"]
+    with tarfile.open(tmp_path / "model.tar.gz", "w:gz") as tar:
+        member = tarfile.TarInfo("model.json")
+        member.size = 2
+        tar.addfile(member, io.BytesIO(b"{}"))
+    main([f"--{each}-dir={tmp_path}" for each in ("model", "test", "output")])
+    model = json.loads((tmp_path / "evaluation.json").read_text())["model"]
+    part = hashlib.sha256((tmp_path / "model.tar.gz").read_bytes()).digest()
+    whole = base64.b64encode(hashlib.sha256(part).digest()).decode()
+    assert model["archive_composite_sha256"] == f"{whole}-1"
+
+
 def test_the_hash_of_a_large_file_is_that_of_its_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,6 +113,7 @@ def test_a_name_that_the_digest_could_not_tell_from_two_is_refused(tmp_path: Pat
         ("model.json", tarfile.REGTYPE, None),
         ("MAR-INF/MANIFEST.json", tarfile.REGTYPE, f"'MAR-INF/MANIFEST.json' {STRANGE}"),
         ("./handler_service.py", tarfile.REGTYPE, f"'./handler_service.py' {STRANGE}"),
+        (".//handler_service.py", tarfile.REGTYPE, f"'.//handler_service.py' {STRANGE}"),
         ("code/handler_service.py", tarfile.REGTYPE, None),
         ("code/__pycache__/a.pyc", tarfile.REGTYPE, f"'code/__pycache__/a.pyc' {STRANGE}"),
         ("code\\a.py", tarfile.REGTYPE, f"'code\\\\\\\\a.py' {STRANGE}"),
@@ -95,11 +126,12 @@ def test_a_file_that_would_not_be_measured_as_it_is_served_is_refused(
     tmp_path: Path, name: str, kind: bytes, message: str | None
 ) -> None:
     member = tarfile.TarInfo(name.format(tmp_path))
+    member.mode = 0o4311  # which nobody but root could read
     member.type, member.linkname = kind, "/etc/passwd" if kind == tarfile.SYMTYPE else ""
     file = packed(tmp_path, member)
     if message is None:
         archive.unpack(file, tmp_path / "model")
-        assert (tmp_path / "model" / name).is_file()
+        assert (tmp_path / "model" / name).stat().st_mode == stat.S_IFREG | 0o644
         return
     with pytest.raises(ValueError, match=message):
         archive.unpack(file, tmp_path / "model")
