@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import inspect
+from pathlib import Path
 
 import torch
 
@@ -61,9 +62,21 @@ def computes_bf16() -> bool:
     Other CPUs emulate it, slowly.
     """
     has_avx = getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
-    return bool(has_avx()) or has_amx()
+    has_amx = getattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+    return bool(has_avx() or has_amx())
 
 
-def has_amx() -> bool:
-    """Return whether the CPU multiplies tiles of bfloat16 (AMX)."""
-    return bool(getattr(torch.cpu, "_is_amx_tile_supported", lambda: False)())
+def is_faster_in_bf16() -> bool:
+    """Return whether MNIST's network trains faster in bfloat16: with AMX, and with the AVX512-BF16
+    of AMD.
+
+    Images a second in bfloat16 and in float32: 5,361 and 2,860 on an AMD Zen 5 (at 77a74b74), but
+    13,900 and 20,600 on an Intel Xeon that has AVX512-BF16 and no AMX (2026-11).
+    """
+    if getattr(torch.cpu, "_is_amx_tile_supported", lambda: False)():
+        return True
+    try:
+        is_amd = "AuthenticAMD" in Path("/proc/cpuinfo").read_text()
+    except OSError:  # not on Linux
+        return False
+    return is_amd and computes_bf16()

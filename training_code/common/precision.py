@@ -13,9 +13,8 @@ FP32, BF16 = "fp32", "bf16"
 def choose(precision: str, saved: str | None, ranks: Ranks) -> tuple[str, str]:
     """Return fp32 or bf16, the same on all ranks, and the reason as one line for the log.
 
-    `precision` is fp32, bf16, or auto, which keeps that of the checkpoint, `saved`. A CPU computes
-    faster in bfloat16 if it has AMX. With avx512_bf16 alone it is slower: on an Intel Xeon 13,900
-    images/s against 20,600 in float32 (2026-11).
+    `precision` is fp32, bf16, or auto, which keeps that of the checkpoint, `saved`, and else takes
+    bf16 if all CPUs are faster in it.
     """
     if precision != "auto":
         return precision, f"precision={precision}, as asked for"
@@ -24,8 +23,8 @@ def choose(precision: str, saved: str | None, ranks: Ranks) -> tuple[str, str]:
         chosen = BF16 if torch.cuda.get_device_capability(ranks.device) >= (8, 0) else FP32
         return chosen, f"precision={chosen}, by the GPU"
     # Every rank takes part, also one whose host has no checkpoint or another CPU.
-    (without,) = ranks.sum(not cpu.has_amx())
+    (slower,) = ranks.sum(not cpu.is_faster_in_bf16())
     if saved is not None:
         return saved, f"precision={saved}, as in the checkpoint"
-    chosen, cause = (FP32, "a CPU has no AMX") if without else (BF16, "every CPU has AMX")
-    return chosen, f"precision={chosen}, because {cause}"
+    chosen = FP32 if slower else BF16
+    return chosen, f"precision={chosen}, by the CPUs"

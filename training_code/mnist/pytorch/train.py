@@ -59,7 +59,7 @@ def parse_options(arguments: Sequence[str], environ: Mapping[str, str]) -> argpa
     batch.add_argument("--batch-size-per-rank", type=positive, help="instead: images of each rank")
     add("--learning-rate", type=float, default=0.01, help=f"peak rate at batch {REFERENCE_BATCH}")
     add("--label-smoothing", type=share, default=0.1, help="share of the target for all classes")
-    add("--precision", choices=("auto", "fp32", "bf16"), default="auto", help="auto: bf16 with AMX")
+    add("--precision", choices=("auto", "fp32", "bf16"), default="auto", help="auto: the faster")
     add("--averaging", choices=("auto", "ddp", "flat"), default="auto", help="of the gradients")
     add("--backend", choices=("auto", "smddp", "nccl", "gloo"), default="auto")
     return parse_run(parser, arguments, environ)

@@ -19,12 +19,12 @@ from tests.repository import ROOT
 from tests.training_code.training import CODE, Job
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
-EXPECTED = {"both have AMX": "bf16", "the second rank has none": "fp32"}
+EXPECTED = {"both are faster in bf16": "bf16", "the second rank is not": "fp32"}
 """Case -> what each of two ranks chooses."""
 
 
 @pytest.mark.nightly
-def test_ranks_choose_bf16_if_all_have_amx(runtime: Runtime, tmp_path: Path) -> None:
+def test_ranks_choose_bf16_if_all_are_faster_in_it(runtime: Runtime, tmp_path: Path) -> None:
     outcome = runtime.run(
         runtime.torchrun(2, SCRIPTS / "choose_precision.py", CODE, tmp_path), tmp_path
     )

@@ -16,11 +16,11 @@ sys.path.insert(0, sys.argv[1])
 from common import precision
 from common.ranks import joined
 
-AMX = {"both have AMX": (True, True), "the second rank has none": (True, False)}
+FASTER = {"both are faster in bf16": (True, True), "the second rank is not": (True, False)}
 
 with joined("gloo", os.environ) as ranks:
     answers = {}
-    for case, has_amx in AMX.items():
-        with mock.patch("common.cpu.has_amx", return_value=has_amx[ranks.rank]):
+    for case, is_faster in FASTER.items():
+        with mock.patch("common.cpu.is_faster_in_bf16", return_value=is_faster[ranks.rank]):
             answers[case] = precision.choose("auto", None, ranks)[0]
     Path(sys.argv[2], f"{ranks.rank}.json").write_text(json.dumps(answers))
