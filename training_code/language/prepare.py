@@ -3,7 +3,8 @@ downloaded, and the same files come out each time.
 
     python prepare.py --out FOLDER
 
-It writes a file for each service, those of `TEST` to FOLDER/test, the others to FOLDER/train.
+It writes a file for each service, those of `TEST` to FOLDER/test, the others to FOLDER/train. Let
+FOLDER be new: what else is there would be learned from, too.
 """
 
 from __future__ import annotations

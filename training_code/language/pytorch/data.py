@@ -25,7 +25,9 @@ def read_channel(folder: Path) -> bytes:
     """
     if not folder.is_dir():
         raise ValueError(f"there is no folder {folder}")
-    texts = map(_text, sorted(folder.rglob("*.txt")))
+    if lines := next(folder.rglob("*.jsonl"), None):
+        raise ValueError(f"{lines} is left to the trainers: a document here is a *.txt")
+    texts = map(_text, sorted(each for each in folder.rglob("*.txt") if each.is_file()))
     row = b"".join(_SEPARATOR + text for text in texts if text)
     if not row:
         raise ValueError(f"{folder} has no *.txt with text")

@@ -131,6 +131,7 @@ REFUSED = {
 TEXTS = {
     "utf-8.txt": "utf-8.txt is not UTF-8 at byte 2: convert it",
     "zero.txt": "zero.txt has a zero byte",
+    "lines.jsonl": "lines.jsonl is left to the trainers",
     "short.txt": "has 6 tokens of text, --context 16 needs 32",
     "empty.txt": "has no *.txt with text",
     "no folder": "there is no folder",

@@ -194,10 +194,12 @@ def ask_data(folder: Path) -> dict[str, Any]:
     for name, text in {"b": "två", "a": "one", "empty": ""}.items():
         (mixed / f"{name}.txt").write_text(text)
     (mixed / "readme.md").write_text("not text to learn")
+    (mixed / "folder.txt").mkdir()
     errors = {}
     for name, content in {
         "utf-8.txt": b"gr\xfc\xdfe",
         "zero.txt": b"a\0b",
+        "lines.jsonl": b'{"text": "a"}',
         "short.txt": b"short",
         "empty.txt": b"",
     }.items():
