@@ -61,18 +61,13 @@ BAD = [
 
 @pytest.mark.parametrize("expression", GOOD)
 def test_an_expression_that_eventbridge_takes_passes(expression: str) -> None:
-    assert list(mistakes_in(expression, takes_at=False)) == []
+    assert list(mistakes_in(expression)) == []
 
 
 @pytest.mark.parametrize(("expression", "text"), BAD)
 def test_an_expression_that_eventbridge_refuses_is_one_mistake(expression: str, text: str) -> None:
-    (mistake,) = mistakes_in(expression, takes_at=False)
+    (mistake,) = mistakes_in(expression)
     assert text in mistake
-
-
-def test_only_the_scheduler_takes_one_time() -> None:
-    assert list(mistakes_in("at(2026-11-20T10:00:00)", takes_at=True)) == []
-    assert list(mistakes_in("at(tomorrow)", takes_at=True)) == ["write at(yyyy-mm-ddThh:mm:ss)"]
 
 
 @pytest.mark.parametrize(

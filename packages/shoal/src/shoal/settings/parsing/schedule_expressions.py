@@ -31,7 +31,7 @@ _DAYS = {
 """As EventBridge writes a day of the week -> as cron does."""
 _YEARS = range(1970, 2200)
 _RATE = re.compile(r"rate\((\d+) (minute|hour|day)(s?)\)")
-_CALL = re.compile(r"(cron|at)\(([^()]*)\)")
+_CRON = re.compile(r"cron\(([^()]*)\)")
 _MINUTES = {"minute": 1, "hour": 60, "day": 1440}
 _CYCLE = range(2001, 2029)
 """From 1901 to 2099 dates and weekdays repeat every 28 years."""
@@ -40,18 +40,16 @@ _MAX_RATE_DAYS = 3650
 """Shoal's own limit: AWS's pages give none, and more is a slip."""
 
 
-def mistakes_in(expression: str, *, takes_at: bool) -> Iterator[str]:
-    """Yield what is wrong with `cron(...)`, `rate(...)` or, where it `takes_at`, `at(...)`."""
+def mistakes_in(expression: str) -> Iterator[str]:
+    """Yield what is wrong with `cron(...)` or `rate(...)`."""
     if rate := _RATE.fullmatch(expression):
         yield from _rate_mistakes(int(rate[1]), rate[2], rate[3] == "s")
         return
-    call = _CALL.fullmatch(expression)
-    if call is None or (call[1] == "at" and not takes_at):
+    call = _CRON.fullmatch(expression)
+    if call is None:
         yield "write cron(minutes hours day-of-month month day-of-week year) or rate(value unit)"
-    elif call[1] == "at":
-        yield from _time_mistakes(call[2])
     else:
-        yield from _cron_mistakes(call[2].split())
+        yield from _cron_mistakes(call[1].split())
 
 
 @cache
@@ -139,13 +137,6 @@ def _rate_mistakes(value: int, unit: str, plural: bool) -> Iterator[str]:
         yield f"write {'one unit without' if value == 1 else 'several units with'} s"
     elif value * _MINUTES[unit] > _MAX_RATE_DAYS * 1440:
         yield f"is more than {_MAX_RATE_DAYS} days, the most that is allowed here"
-
-
-def _time_mistakes(text: str) -> Iterator[str]:
-    try:
-        datetime.strptime(text, "%Y-%m-%dT%H:%M:%S")  # noqa: DTZ007 - only its form counts; the schedule has the time zone
-    except ValueError:
-        yield "write at(yyyy-mm-ddThh:mm:ss)"
 
 
 def _cron_mistakes(fields: list[str]) -> Iterator[str]:

@@ -109,7 +109,7 @@ def _times(schedule: Schedule, key: str) -> Iterator[Problem]:
     window, within which a start may not come after the next one.
     """
     expression, is_rate = f"{key}.expression", schedule.expression.startswith("rate(")
-    mistakes = list(mistakes_in(schedule.expression, takes_at=False))
+    mistakes = list(mistakes_in(schedule.expression))
     for mistake in mistakes:
         yield Problem(expression, mistake, "see cron(0 3 * * ? *) and rate(12 hours)")
     if schedule.time_zone != _UTC and schedule.time_zone not in available_timezones():
