@@ -141,11 +141,14 @@ def test_s3_refuses_objects_and_parts_with_a_wrong_checksum(
     assert refused(s3.upload_part, **upload, Body=BODY, **wrong) == ("BadDigest", message)
 
 
-def test_s3_takes_right_digests(account: Account, bucket: str) -> None:
+def test_s3_takes_right_checksums(account: Account, bucket: str) -> None:
     s3, at = account.client("s3"), {"Bucket": bucket, "Key": unique("object")}
-    s3.put_object(**at, Body=BODY, ContentMD5=MD5, ChecksumCRC32=CRC32)
+    s3.put_object(**at, Body=BODY, ChecksumCRC32=CRC32)
+    assert s3.get_object(**at)["Body"].read() == BODY
     large = b"x" * (MAX_IN_MEMORY_BYTES + 1)
     s3.put_object(**at, Body=large, ChecksumAlgorithm="SHA256")
+    expected = base64.b64encode(hashlib.sha256(large).digest()).decode()
+    assert s3.head_object(**at, ChecksumMode="ENABLED")["ChecksumSHA256"] == expected
 
 
 @pytest.mark.parametrize(("content", "status"), [(BODY, 200), (b"corrupted", 400)])

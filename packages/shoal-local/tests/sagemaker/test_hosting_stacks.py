@@ -76,6 +76,14 @@ def test_a_new_model_replaces_model_and_configuration_and_updates_the_endpoint_i
     assert invoke(account, ENDPOINT, {"x": 1}) == {"y": 5.0}
     assert len(names()) == 1, "the old model is deleted after the update"
 
+    nonsense = {"Type": "AWS::SSM::Parameter", "Properties": {"Type": "Nonsense", "Value": "x"}}
+    served_first = {"Fails": {**nonsense, "DependsOn": "Endpoint"}}
+    third_url = multiplies(account, "stack-behind", "7")
+    failed = control.update(STACK, resources(account, third_url) | served_first)
+    assert failed["StackStatus"] == "UPDATE_ROLLBACK_COMPLETE"
+    assert list(control.failures(STACK)) == ["Fails"]
+    assert invoke(account, ENDPOINT, {"x": 1}) == {"y": 5.0}
+
     broken = account.put("models/stack-three/model.tar.gz", archive({"code/inference.py": CODE}))
     failed = control.update(STACK, resources(account, broken))
     assert failed["StackStatus"] == "UPDATE_ROLLBACK_COMPLETE"

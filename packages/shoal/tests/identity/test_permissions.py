@@ -107,7 +107,7 @@ def test_one_statement_alone_allows_it(
 def test_schedules_have_no_statement_that_is_not_in_the_table(
     roles_of: Callable[[str], Roles], actor: str
 ) -> None:
-    """The sweeper has others, with or without schedules: those of pipeline.yaml."""
+    """The sweeper has others, with or without schedules: those of roles.yaml."""
     roles, role = roles_of("everything"), PREFIX + actor
     others = roles_of("dev").statements(role) if role in roles_of("dev").identity else ()
     sids = {sid for sid, _ in roles.statements(role)} - {sid for sid, _ in others}

@@ -371,3 +371,10 @@ def test_a_schedule_whose_last_year_is_past_is_told_on_the_day_it_is_looked_at(
     expression: str, text: int
 ) -> None:
     assert len(list(outdated(scheduled(expression=expression), date(2026, 11, 20)))) == text
+
+
+def test_efa_is_required_only_where_something_in_the_job_looks_at_it(tmp_path: Path) -> None:
+    text = json.dumps(VALID | {"training": {"framework": "tensorflow", "require_efa": True}})
+    settings, says = load(write(tmp_path, text), root=ROOT), "nothing in the job would look"
+    with pytest.raises(ConfigError, match=says):
+        check(settings, root=ROOT)

@@ -264,7 +264,7 @@ def test_training_that_needs_more_gets_a_half_that_overlaps_nothing_of_before() 
         for addresses in (1019, 1020)
     )
     assert (small.training, large.training) == ("10.20.0.0/22", "10.20.8.0/21")
-    assert large.hosting == small.hosting
+    assert large.hosting == small.hosting == ("10.20.4.0/24", "10.20.5.0/24")
 
 
 def test_aws_keeps_five_addresses_of_every_subnet() -> None:

@@ -27,6 +27,8 @@ from shoal_local.control.cloudformation.resources.base import (
 from shoal_local.control.cloudformation.stack import Output, Resource, Stack
 from shoal_local.errors import AwsError
 
+log = logging.getLogger(__name__)
+
 FAILURES = (ResourceError, AwsError, ClientError, BotoCoreError)
 
 
@@ -57,8 +59,6 @@ def failure_reason(error: Exception) -> str:
         return reason_of(error)
     return error.message if isinstance(error, AwsError) else str(error)
 
-
-log = logging.getLogger(__name__)
 
 Act = Callable[[ResourceType, Request], Created]
 # Only the first keeps a resource of a stack that was never complete.

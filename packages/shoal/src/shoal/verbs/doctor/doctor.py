@@ -75,7 +75,7 @@ class Needs:
 
     @classmethod
     def of(cls, environment: Environment, launch: Launch, built: tuple[Image, ...] = ()) -> Needs:
-        """Return what the launch contract and the rules of demand need for `environment`."""
+        """Return what the launch contract and `checks.demand` need for `environment`."""
         endpoint = environment.endpoint
         images = {"evaluation": environment.evaluation.image_uri or launch.evaluation_image_uri}
         if endpoint:
