@@ -27,7 +27,7 @@ check: python ## Checks while you edit, in about a minute: linters, types, layer
 	@$(PYTHON) dev/tools/install.py tests
 	@$(RUN) -m dev.tools.gates check
 
-test: python ## Tests every behaviour once, in 10 to 27 minutes on two cores, by processor.
+test: python ## Tests every behaviour once, in 10 to 20 minutes on two cores, by processor.
 	@$(PYTHON) dev/tools/install.py tests runtimes
 	@$(RUN) -m dev.tools.gates test
 

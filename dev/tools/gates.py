@@ -57,8 +57,8 @@ WITH_PACKAGES = {
     ),
 }
 """Tests that install from the package registry."""
-_WORKERS = str((os.cpu_count() or 1) + 1)
-"""One more than cores: tests of the command line and of endpoints wait a lot."""
+_WORKERS = str((os.cpu_count() or 1) + 2)
+"""Two more than cores: tests of the command line and of endpoints wait for half of their time."""
 _KEEP_BYTECODE = {"PYTHONDONTWRITEBYTECODE": ""}
 """Tests start hundreds of processes that import the same modules."""
 _GRACE_S = 30.0
