@@ -1,4 +1,4 @@
-"""Copies the code that serves beside a model, and names the errors of an unreadable file of one."""
+"""Copies the code that serves beside a model, and names the errors of a damaged file."""
 
 from __future__ import annotations
 
