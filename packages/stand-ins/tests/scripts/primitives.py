@@ -36,8 +36,12 @@ def coalesced(
 
 
 def reduced(name: str, operation: dist.ReduceOp.RedOpType) -> None:
-    """Reduce a list of whole numbers, which bitwise operations need."""
-    tensors = [torch.ones(4, dtype=torch.int32) for _ in range(2)]
+    """Reduce a list of numbers: whole ones, which bitwise operations need, but for a mean.
+
+    gloo's mean of whole numbers fails, and again at the barrier after it.
+    """
+    dtype = torch.float32 if operation == dist.ReduceOp.AVG else torch.int32
+    tensors = [torch.ones(4, dtype=dtype) for _ in range(2)]
     if name == "all_reduce, coalesced":
         dist.all_reduce_coalesced(tensors, operation)
     elif name == "reduce":
