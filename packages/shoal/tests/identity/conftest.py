@@ -18,9 +18,9 @@ from tests.settings.releases import trained_by
 BOUNDARY = "platform/Boundary"
 
 
-def everything() -> Environment:
+def everything(**more: Any) -> Environment:
     """Return the environment dev with what is off there: TensorFlow, an image of its own, FSx,
-    schedules, mails, a permissions boundary ...
+    schedules, mails, a permissions boundary ... `more` are further sections, or keys of training.
     """
     content: dict[str, Any] = load_environment("dev", ROOT).model_dump(
         mode="json", exclude_unset=True
@@ -32,6 +32,7 @@ def everything() -> Environment:
         "min_python": "3.9",
         "build_image": "tensorflow-smddp",
         "custom_mpi_options": "",
+        **more.pop("training", {}),
     }
     optional = {
         "permissions_boundary": BOUNDARY,
@@ -51,7 +52,7 @@ def everything() -> Environment:
             "data_capture": {},
         },
     }
-    return Environment.model_validate({**content, **optional})
+    return Environment.model_validate({**content, **optional, **more})
 
 
 @pytest.fixture(scope="session")

@@ -24,6 +24,7 @@ from shoal.settings.sections.scoring import Scoring
 from shoal.verbs.permission_sets import JOBS, policy_for
 from shoal_local.control.authorization.evaluator import Evaluator
 from shoal_local.control.http.iam_request import Question
+from tests.identity.conftest import everything
 from tests.identity.permissions import TO_ACCOUNT, question, read
 from tests.identity.reference import mistakes
 from tests.identity.synth import templates_of
@@ -77,12 +78,22 @@ def test_every_action_takes_the_resources_and_conditions_of_its_statement(
     assert [line for line in mistakes_in(every[environment]) if not accepted(line)] == []
 
 
-@pytest.mark.parametrize("environment", ["dev", "prod", "everything"])
-def test_every_role_is_within_iams_quotas(
-    templates: dict[str, Templates], environment: str
-) -> None:
-    """IAM user guide, "IAM and AWS STS quotas": white space does not count."""
-    roles = templates[environment]
+def test_every_role_is_within_iams_quotas(tmp_path: Path) -> None:
+    """IAM user guide, "IAM and AWS STS quotas": white space does not count.
+
+    The environment has every key that adds a statement.
+    """
+    gates = [{"metric": "accuracy", "not_worse_than": "approved", "direction": "higher"}]
+    environment = everything(
+        training={
+            "capacity": {"keep_alive_s": 600, "remote_debug": True},
+            "secrets": {"HF_TOKEN": "hugging-face"},
+        },
+        evaluation={"gates": gates},
+        mlflow={"create": True},
+        scoring={"schedules": [{"name": "scores", "expression": "cron(0 4 * * ? *)"}]},
+    )
+    roles = templates_of([environment], ROOT, tmp_path)
     inline = [[*each.values()] for each in roles.identity_policies().values()]
     for quota, documents in ((10_240, inline), (2_048, roles.trust_policies().values())):
         assert max(len(json.dumps(each, separators=(",", ":"))) for each in documents) <= quota
