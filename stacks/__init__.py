@@ -4,6 +4,4 @@ Stacks only wire; what they wire are the constructs of `shoal.constructs`, one f
 capability. Nothing here reads a clock, the network or credentials, so the same checkout gives the
 same bytes. References between stacks are exports (`defaultCrossStackReferences: strong`, of the
 library's feature flags): CloudFormation then refuses to delete what another stack still uses.
-
-`delivery.DeliveryStack` (the roles that a CI system assumes) stands outside the stages.
 """

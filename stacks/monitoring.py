@@ -1,6 +1,4 @@
-"""The sweeper, the keeper of pages, alarms with their topic, a budget and the dashboard of one
-environment. The alarms of the endpoint that serves a release are in serving.py.
-"""
+"""The sweeper, the keeper of pages, alarms, a budget and the dashboard of one environment."""
 
 from __future__ import annotations
 
