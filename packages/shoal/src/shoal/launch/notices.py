@@ -65,13 +65,9 @@ def _image_uri(case: Case) -> Iterator[str]:
 
 
 def _unread(case: Case) -> Iterator[str]:
-    """Options that the strategy, or its fallback, does not read."""
-    training, launcher = case.training, case.contract.launcher
+    """Yield the keys that the strategy does not read."""
+    training = case.training
     keys, is_smddp = training.model_fields_set, training.strategy is Strategy.SMDDP
-    if case.is_swapped and training.custom_mpi_options and launcher != "mpirun":
-        yield _notice(case, "unread options")
-    if case.is_swapped and training.processes_per_host and launcher not in STARTS_RANKS:
-        yield _notice(case, "unread ranks")
     if "collective" in keys and not is_smddp:
         yield _notice(case, "unread collective")
     is_allgather = training.collective is Collective.ALLGATHER

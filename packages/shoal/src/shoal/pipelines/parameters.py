@@ -86,8 +86,7 @@ def declare(environment: Environment, infrastructure: Infrastructure, launch: La
             for bound in bounds(environment.evaluation.gates)
         },
         hyperparameters={
-            name: _hyperparameter(name, value)
-            for name, value in launch.script_arguments(training.hyperparameters).items()
+            name: _hyperparameter(name, value) for name, value in training.hyperparameters.items()
         },
         data_manifest=Parameter(MANIFEST_PARAMETER, "String", _NO_MANIFEST)
         if environment.data.on_manifest
