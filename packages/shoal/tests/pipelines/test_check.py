@@ -12,11 +12,10 @@ import pytest
 from shoal.aws.metrics import MAX_MATCHED
 from shoal.pipelines.checks import demand
 from shoal.pipelines.checks.check import check
-from shoal.pipelines.checks.parsers import Added
+from shoal.pipelines.checks.parsers import script_of
 from shoal.pipelines.checks.schedules import notices as schedule_notices
 from shoal.pipelines.checks.schedules import outdated
 from shoal.pipelines.checks.schedules import problems as schedule_problems
-from shoal.pipelines.checks.script_options import Option
 from shoal.pipelines.checks.slow_expressions import LENGTH, is_slow, problems
 from shoal.pipelines.limits import limits, training_plans
 from shoal.settings.loading.loader import load, load_environment
@@ -333,9 +332,11 @@ def test_a_parameter_that_the_training_script_would_refuse_is_a_problem_of_the_f
 
 def test_true_is_checked_as_the_script_gets_it() -> None:
     declared = {"Parameters": [{"Name": "Fast", "Type": "String", "EnumValues": ["true", "false"]}]}
-    choices = {"choices": ("true", "false")}
-    options = {"Fast": Option(Added(("--fast",), choices, frozenset(), str, None, True))}
-    (problem,) = schedule_problems(scheduled(parameters={"Fast": True}), declared, options)
+    text = "parser.add_argument('--fast', choices=('true', 'false'))"
+    settings = scheduled(parameters={"Fast": True})
+    training = settings.training.model_copy(update={"hyperparameters": {"fast": False}})
+    settings = settings.model_copy(update={"training": training})
+    (problem,) = schedule_problems(settings, declared, script_of("train.py", (text,)))
     assert problem.message == (
         "is refused by the script: invalid choice: 'True' (choose from 'true', 'false')"
     )

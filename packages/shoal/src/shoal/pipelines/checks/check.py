@@ -18,7 +18,6 @@ from shoal.pipelines.checks import (
     instances,
     needs,
     schedules,
-    script_options,
     scripts,
     slow_expressions,
 )
@@ -89,8 +88,8 @@ def check(
         raise ConfigError(file, [Problem("", line, advice) for line in lines]) from error
     refuse(_unreachable_index(environment, launch))
     refuse(_index(environment, launch))
-    options = script_options.parameters_of(training, launch.entry_point, root)
-    refuse(schedules.problems(environment, definition, options))
+    script = scripts.script_at(training, launch.entry_point, root)
+    refuse(schedules.problems(environment, definition, script))
     if environment.pipeline is None:
         refuse(instances.other_types(environment, definition, definition_with))
     own = list(_notices(environment, launch))
