@@ -272,11 +272,6 @@ def test_an_endpoints_image_that_nobody_patches_is_told() -> None:
             "2.3.0",
             "no patches since 2025-04-24",
         ),
-        (
-            "pytorch:2.15.0-cu133-amzn2023-sagemaker",
-            "2.15.0",
-            "until when AWS's images of PyTorch 2.15.0 get patches is not known here",
-        ),
     ],
 )
 def test_aws_images_that_the_environment_names_are_warned_of_too(

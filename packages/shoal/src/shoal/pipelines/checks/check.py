@@ -29,7 +29,6 @@ from shoal.settings.parsing.errors import ConfigError, Problem
 from shoal.settings.parsing.plain_files import problems_in
 from shoal.settings.parsing.shared_code import carried_folder
 from shoal.settings.sections import evaluation, scoring
-from shoal.settings.sections.serving import TrafficType
 from shoal.settings.settings import Environment, GuardRails, Target
 
 NAT_NOTICE = (
@@ -197,11 +196,6 @@ def _notices(environment: Environment, launch: Launch) -> Iterator[str]:
             "requirements.txt is installed at the start of a job: the existing VPC needs a way to a"
             " package index"
         )
-    if training.encrypt_between_containers and training.instance_count > 1:
-        yield (
-            "training.encrypt_between_containers: AWS says that distributed deep learning takes"
-            " longer with it"
-        )
     yield from fabric.notices(training)
     yield from schedules.notices(environment)
     yield from _serving_notices(environment)
@@ -214,15 +208,8 @@ def _serving_notices(environment: Environment) -> Iterator[str]:
     serving, release = environment.serving, environment.release
     if serving is None and release is not None:
         yield "a release is pinned, and nothing serves it: there is no section `serving`"
-    if serving is None:
-        return
-    if release is None:
+    if serving is not None and release is None:
         yield "serving: nothing is served before a release is pinned; `shoal promote` pins one"
-    if serving.serverless is None and serving.traffic.type is TrafficType.ALL_AT_ONCE:
-        yield (
-            "serving.traffic: all traffic moves at once, so a bad release is seen by every caller"
-            " until the alarms ring"
-        )
 
 
 def _index(environment: Environment, launch: Launch) -> Iterator[Problem]:

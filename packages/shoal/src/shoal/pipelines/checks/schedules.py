@@ -96,7 +96,6 @@ def notices(environment: Environment) -> Iterator[str]:
     """Yield what a schedule does that people may not expect."""
     for schedule in environment.schedules:
         if schedule.paused:
-            yield f"schedule {schedule.name} is paused"
             continue
         if schedule.expression.startswith("rate("):
             yield (
