@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shoal.launch.errors import ArgumentsError, GraphError
+from shoal.launch.errors import DefinitionError
 from shoal.pipelines.expressions import (
     Join,
     Parameter,
@@ -46,7 +46,7 @@ def gate(*if_true: Step, if_false: tuple[Step, ...] = (), name: str = "Gate") ->
 def mistakes(*steps: Step, parameters: tuple[Parameter, ...] = ()) -> list[str]:
     try:
         Pipeline(parameters, steps or (Training("Train"),)).to_dict()
-    except GraphError as error:
+    except DefinitionError as error:
         return str(error).splitlines()
     return []
 
@@ -184,9 +184,9 @@ def test_parameter_names_and_defaults_fit_the_api() -> None:
 def test_what_is_not_there_names_what_is() -> None:
     pipeline = Pipeline((THRESHOLD,), (Training("A"), gate(Training("B"))))
     assert (pipeline.step("B"), pipeline.parameter("Threshold")) == (Training("B"), THRESHOLD)
-    with pytest.raises(GraphError, match="there is no step C; there are A, Gate, B"):
+    with pytest.raises(DefinitionError, match="there is no step C; there are A, Gate, B"):
         pipeline.step("C")
-    with pytest.raises(GraphError, match="there is no parameter D; there are Threshold"):
+    with pytest.raises(DefinitionError, match="there is no parameter D; there are Threshold"):
         pipeline.parameter("D")
 
 
@@ -311,6 +311,6 @@ def test_checking_raises_all_mistakes_at_once() -> None:
     document = definition()
     for step in ("Train", "Evaluate"):
         set_at(document, f"{step}.RoleArn", None)
-    with pytest.raises(ArgumentsError) as caught:
+    with pytest.raises(DefinitionError) as caught:
         shapes.check(document)
     assert len(caught.value.mistakes) == 2

@@ -15,14 +15,6 @@ class DefinitionError(Exception):
         super().__init__("\n".join(mistakes))
 
 
-class GraphError(DefinitionError):
-    """The steps do not form a pipeline that SageMaker accepts."""
-
-
-class ArgumentsError(DefinitionError):
-    """A step's Arguments are not the request that its Create call takes."""
-
-
 class Risk(str):
     """A notice of what may make a run fail; only a run can tell."""
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from shoal.launch.errors import GraphError
+from shoal.launch.errors import DefinitionError
 from shoal.pipelines.limits import BRANCHES
 
 VERSION = "2020-12-01"
@@ -27,10 +27,10 @@ _RETRY_CALLS = ("RegisterModel", "Model")
 
 
 def check(definition: Mapping[str, Any]) -> None:
-    """Raise GraphError with every mistake, one line each."""
+    """Raise DefinitionError with every mistake, one line each."""
     mistakes = list(_form_mistakes(definition)) or list(_graph_mistakes(definition))
     if mistakes:
-        raise GraphError(mistakes)
+        raise DefinitionError(mistakes)
 
 
 def _form_mistakes(definition: Mapping[str, Any]) -> Iterator[str]:
