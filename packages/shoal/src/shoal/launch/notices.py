@@ -72,7 +72,9 @@ def _overwritten(case: Case) -> Iterator[str]:
     is_pytorch = case.framework is Framework.PYTORCH
     is_mpirun = case.contract.launcher == "mpirun"
     for name in case.training.environment:
-        if name in BY_PYTORCH and (is_pytorch or (is_mpirun and name in tables.mpirun().variables)):
+        if name in BY_PYTORCH and (
+            is_pytorch or (is_mpirun and name in tables.mpirun()["variables"])
+        ):
             is_level = is_mpirun and name == "NCCL_DEBUG"
             instead = "; write --NCCL_DEBUG LEVEL in custom_mpi_options" if is_level else ""
             yield _notice(case, "an overwritten variable", variable=name, instead=instead)

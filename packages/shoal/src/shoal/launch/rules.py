@@ -151,7 +151,7 @@ def _horovod_image(case: Case) -> Iterator[Problem]:
 
 @rule(_ANY, of_one_strategy=True)
 def _first_version(case: Case) -> Iterator[Problem]:
-    first = tables.strategy(case.strategy).since.get(case.framework)
+    first = tables.first_version(case.strategy, case.framework)
     if first and not case.has_unknown_image and tables.is_older(case.version, first):
         yield problem(case, "SDK v2 knows it later", first=first)
 
@@ -185,15 +185,11 @@ def _smddp_keys(case: Case) -> Iterator[Problem]:
 
 @rule(_ANY)
 def _hosts(case: Case) -> Iterator[Problem]:
-    hosts, count = tables.strategy(case.strategy).hosts, case.training.instance_count
-    if count < hosts.min:
-        yield problem(case, "too few hosts", hosts=hosts)
-    if hosts.max is not None and count > hosts.max:
-        others = [
-            name
-            for name in strategies_of(case.framework)
-            if tables.strategy(name).hosts.max is None
-        ]
+    (fewest, most), count = tables.hosts(case.strategy), case.training.instance_count
+    if count < fewest:
+        yield problem(case, "too few hosts", fewest=fewest)
+    if most is not None and count > most:
+        others = [name for name in strategies_of(case.framework) if tables.hosts(name)[1] is None]
         yield problem(case, "too many hosts", others=", ".join(others) or "none here")
 
 

@@ -50,11 +50,8 @@ def test_options_are_no_longer_than_a_hyperparameter(
 
 @pytest.mark.parametrize(("framework", "name"), COMBINATIONS)
 def test_every_strategy_runs_with_its_defaults(framework: Framework, name: str) -> None:
-    row = tables.strategy(name)
-    launched = launch(
-        "shipped_code", framework=framework, strategy=name, instance_count=row.hosts.min
-    )
-    assert launched.contract.launcher == row.launcher
+    fewest, _ = tables.hosts(name)
+    launched = launch("shipped_code", framework=framework, strategy=name, instance_count=fewest)
     repository = tables.image_tags(framework)[launched.case.version].repository
     assert f"/{repository}:" in launched.image_uri
 

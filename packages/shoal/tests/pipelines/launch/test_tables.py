@@ -21,7 +21,7 @@ from shoal.settings.loading.workload import load_workload
 from shoal.settings.parsing.shared_code import python_files
 from shoal.settings.regions import az_id_prefixes
 from shoal.settings.sections.serving import default_recipe
-from shoal.settings.settings import Environment, Strategy
+from shoal.settings.settings import Environment
 from tests.pipelines.inputs import launch
 from tests.repository import ROOT
 from tests.tables import rows
@@ -129,10 +129,6 @@ def test_the_training_code_has_no_syntax_that_the_oldest_python_lacks(framework:
     ]
     assert all(ast.parse(source, feature_version=(major, minor)) for source in sources)
     assert sources
-
-
-def test_every_strategy_has_a_row_with_a_source() -> None:
-    assert [strategy for strategy in Strategy if "[" not in tables.strategy(strategy).source] == []
 
 
 def test_the_families_whose_gpus_are_known_are_families_with_gpus_that_sagemaker_trains_on() -> (
