@@ -97,12 +97,6 @@ def test_requirements_need_a_way_to_a_package_index(tmp_path: Path, row: dict[st
     assert [row["told"] in each for each in told] == ([True] if "told" in row else [])
 
 
-@pytest.mark.parametrize("name", ["dev", "prod", "staging"])
-def test_every_environment_of_the_repository_can_run(name: str) -> None:
-    environment = load_environment(name, ROOT)
-    assert check(environment).launch.case.training == environment.training
-
-
 @pytest.mark.parametrize(("keys", "told"), rows(__file__, "checked.yaml", "unnamed_instance"))
 def test_an_expensive_instance_that_nobody_wrote_is_a_notice(
     tmp_path: Path, keys: dict[str, Any], told: list[str]
@@ -164,19 +158,6 @@ def test_with_the_repository_at_hand_a_line_names_the_line_of_the_file(tmp_path:
             changed(training={"source_dir": "code", "instance_type": "ml.p5.48xlarge"}),
             root=tmp_path,
         )
-
-
-def test_what_an_image_lacks_may_stand_in_requirements_of_the_source_folder(tmp_path: Path) -> None:
-    write_scripts(tmp_path / "code")
-    training: dict[str, Any] = {"strategy": "horovod", "framework_version": "2.3.0"}
-    training |= {"source_dir": "code", "entry_point": "train.py", "hyperparameters": {}}
-    training |= {"spot": False, "max_wait_s": None}
-    settings = changed(training=training, network={"nat": True})
-    with pytest.raises(LaunchError, match=r"does not contain Horovod"):
-        check(settings, root=tmp_path)
-    (tmp_path / "code" / "requirements.txt").write_text("horovod==0.28.1\n", encoding="utf-8")
-    told = "horovod in requirements.txt is compiled on every instance"
-    assert any(told in notice for notice in check(settings, root=tmp_path).notices)
 
 
 SLOW, FAST = CASES["slow"], CASES["fast"]

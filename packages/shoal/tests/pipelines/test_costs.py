@@ -177,25 +177,6 @@ def test_a_price_of_another_regions_list_is_an_estimate() -> None:
 
 
 @pytest.mark.parametrize(
-    ("instance_type", "of_ec2", "ratio"),
-    [
-        ("ml.g5.48xlarge", 16.288, 1.25),
-        ("ml.g6.48xlarge", 13.3504, 1.25),
-        ("ml.g6e.48xlarge", 30.13118, 1.25),
-        ("ml.g7e.48xlarge", 33.14432, 1.25),
-        ("ml.p5.48xlarge", 55.04, 1.15),
-        ("ml.p5en.48xlarge", 63.3, 1.15),
-    ],
-)
-def test_an_estimate_has_the_ratio_to_ec2_of_listed_types_of_its_kind(
-    instance_type: str, of_ec2: float, ratio: float
-) -> None:
-    price = prices.instance(instance_type, "us-east-1")
-    assert price is not None
-    assert price.usd_per_hour == pytest.approx(ratio * of_ec2, abs=0.01)
-
-
-@pytest.mark.parametrize(
     ("instance_type", "region"),
     [("ml.p4d.24xlarge", "eu-central-1"), ("ml.p2.xlarge", "us-east-1")],
 )

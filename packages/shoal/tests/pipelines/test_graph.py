@@ -236,19 +236,6 @@ def test_capacity_is_looked_for_as_long_as_said_and_nothing_else(
     assert of_training(None) == (CREATE_CALL, JOB)
 
 
-def test_a_failing_script_is_never_tried_again() -> None:
-    """Our policies have faults of the service only: any other failure ends the job, on AWS as
-    locally.
-    """
-    ours = {kind for policy in (CREATE_CALL, JOB) for kind in policy.on}
-    assert ours == {
-        RetryOn.SERVICE_FAULT,
-        RetryOn.THROTTLING,
-        RetryOn.CAPACITY_ERROR,
-        RetryOn.JOB_INTERNAL_ERROR,
-    }
-
-
 def mistakes_with(**changes: Any) -> list[str]:
     """Return the mistakes in the golden definition with other values at these paths."""
     document = definition()

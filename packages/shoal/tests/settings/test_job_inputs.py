@@ -49,18 +49,6 @@ def wrong(root: Path, **changes: Any) -> str:
     return line
 
 
-def test_the_jobs_get_every_channel_that_is_not_optional(tmp_path: Path) -> None:
-    found = environment(tmp_path)
-    assert list(found.data.channels) == ["pages", "holdout"]
-    assert found.data.channels["pages"].content_type == "text/plain"
-    assert found.evaluation.channel == "holdout"
-
-
-def test_an_optional_channel_is_got_where_the_environment_names_it(tmp_path: Path) -> None:
-    found = environment(tmp_path, channels={"base_model": {}}).data
-    assert list(found.channels) == list(found.in_dataset) == ["pages", "holdout", "base_model"]
-
-
 @pytest.mark.parametrize("uri", [f"{DATA}other/", f"{SEALED}{'0' * 64}/"])
 def test_a_channel_can_lie_elsewhere_in_the_environments_own_buckets(
     tmp_path: Path, uri: str

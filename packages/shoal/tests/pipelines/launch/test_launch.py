@@ -18,11 +18,7 @@ from tests.pipelines.inputs import golden
 from tests.tables import rows, table
 
 REGISTRY = "763104351884.dkr.ecr.us-east-1.amazonaws.com"
-OPTIONS = {"custom_mpi_options": "-verbose --NCCL_DEBUG VERSION"}
-ALLGATHER = {"collective": "allgather"}
-BY_MPIRUN = {**ALLGATHER, "launcher": "mpirun"}
 TENSORFLOW: dict[str, Any] = {"framework": "tensorflow"}
-ALONE = {"instance_count": 1}
 SDK_CASES = rows(__file__, "launch.yaml", "sdk")
 
 
@@ -81,12 +77,6 @@ def test_every_launcher_of_several_ranks_is_told_how_many(strategy: str) -> None
     assert dict(with_ranks.items() - without_ranks.items()) == {
         "sagemaker_mpi_num_of_processes_per_host": "4"
     }
-
-
-NEWER = {
-    "image_uri": f"{REGISTRY}/pytorch:2.15.0-cu133-amzn2023-sagemaker",
-    "framework_version": "2.15.0",
-}
 
 
 @pytest.mark.parametrize(("keys", "image", "uri"), rows(__file__, "launch.yaml", "images"))
@@ -231,9 +221,6 @@ def test_the_variables_that_options_set_are_found() -> None:
     assert variables_in("-verbose -x A=1 --x B=c=d -x C -map-by slot") == {"A": "1", "B": "c=d"}
 
 
-EFA = {"FI_PROVIDER": "efa", "FI_EFA_USE_HUGE_PAGE": "0"}
-
-
 def test_every_row_is_a_training_instance_type_of_sagemaker() -> None:
     assert set(fabric.efa_instance_types()) - set(values_of("TrainingInstanceType")) == set()
 
@@ -241,10 +228,6 @@ def test_every_row_is_a_training_instance_type_of_sagemaker() -> None:
 @pytest.mark.parametrize(("instance_type", "addresses"), rows(__file__, "launch.yaml", "addresses"))
 def test_a_node_takes_one_address_per_network_card(instance_type: str, addresses: int) -> None:
     assert fabric.addresses_per_node(instance_type) == addresses
-
-
-def test_no_type_with_efa_takes_fewer_addresses_than_sagemaker_documents() -> None:
-    assert min(fabric.addresses_per_node(name) for name in fabric.efa_instance_types()) == 5
 
 
 @pytest.mark.parametrize(("instance_type", "expected"), rows(__file__, "launch.yaml", "variables"))
