@@ -336,9 +336,6 @@ def test_parameters_that_fit_are_none() -> None:
     assert list(schedule_problems(scheduled(parameters=fitting), DEFINITION)) == []
 
 
-RARE = "names its years, or is rarer than every 400 days, so no alarm waits for its signs"
-
-
 @pytest.mark.parametrize(("changes", "text"), rows(__file__, "checked.yaml", "schedule_notices"))
 def test_what_nobody_may_expect_is_said(changes: dict[str, Any], text: str | None) -> None:
     told = list(schedule_notices(scheduled(**changes)))

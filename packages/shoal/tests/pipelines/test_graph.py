@@ -32,7 +32,7 @@ from shoal.pipelines.steps import (
 )
 from shoal.pipelines.validation import shapes
 from tests.pipelines.inputs import definition, set_at
-from tests.tables import table
+from tests.tables import rows, table
 
 THRESHOLD = Parameter("Threshold", "Float", 0.5)
 
@@ -271,22 +271,7 @@ def test_expressions_and_cdk_tokens_stand_for_anything() -> None:
     assert mistakes_with(**{"Train.RoleArn": token, "Train.StoppingCondition": condition}) == []
 
 
-@pytest.mark.parametrize(
-    ("path", "line"),
-    [
-        ("ModelArtifacts.S3ModelArtifacts", ""),
-        ("FinalMetricDataList['loss'].Value", ""),
-        ("FinalMetricDataList[0].Value", ""),
-        ("HyperParameters.epochs", ""),
-        ("HyperParameters['epochs']", ""),
-        ("ModelArtifacts.S3ModelArtifact", "answers no S3ModelArtifact; it has S3ModelArtifacts"),
-        ("ModelArtifact", "DescribeTrainingJob answers no ModelArtifact; it has"),
-        ("TrainingJobName.More", "answers a string before .More"),
-        ("FinalMetricDataList.Value", "answers a list before .Value"),
-        ("FinalMetricDataList[0].Values", "answers no Values; it has Value"),
-        ("TrainingJobName[", "answers nothing at ["),
-    ],
-)
+@pytest.mark.parametrize(("path", "line"), rows(__file__, "definition.yaml", "properties"))
 def test_a_property_is_one_that_the_job_has(path: str, line: str) -> None:
     value = {"Std:Join": {"On": "/", "Values": ["s3:/", {"Get": f"Steps.Train.{path}"}]}}
     mistakes = mistakes_with(**{"Evaluate.Environment": {"FROM": value}})

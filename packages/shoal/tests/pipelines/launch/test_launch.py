@@ -94,24 +94,7 @@ def test_only_awss_image_of_a_framework_runs_the_workloads_script(
     assert tables.runs_inference_script(f"{REGISTRY}/{repository}:1.2.3-gpu") is runs
 
 
-@pytest.mark.parametrize(
-    "keys",
-    [
-        {**TENSORFLOW, "entry_point": "train.py", "source_dir": "mine"},
-        {**TENSORFLOW, "entry_point": "mine.py"},
-        {"hyperparameters": {"backend": "auto"}},
-        {"strategy": "torchrun", "hyperparameters": {"backend": "nccl"}},
-        {"strategy": "torchrun", "hyperparameters": {"backend": "gloo"}},
-        # names that torchrun takes for nothing of its own, and another launcher
-        {
-            "strategy": "torchrun",
-            "hyperparameters": dict.fromkeys(
-                ("log-dir", "role", "epochs", "batch-size", "learning-rate", "n"), 1
-            ),
-        },
-        {"hyperparameters": {"log": 1}},
-    ],
-)
+@pytest.mark.parametrize("keys", table(__file__, "launch.yaml")["together"])
 def test_what_goes_together_is_accepted(keys: dict[str, Any]) -> None:
     assert inputs.launch("shipped_code", **keys).contract
 
