@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from shoal.launch.errors import DefinitionError
 from shoal.pipelines.expressions import (
     Join,
     Parameter,
@@ -31,6 +30,7 @@ from shoal.pipelines.steps import (
     Training,
 )
 from shoal.pipelines.validation import shapes
+from shoal.settings.parsing.errors import DefinitionError
 from tests.pipelines.inputs import definition, set_at
 from tests.tables import rows, table
 

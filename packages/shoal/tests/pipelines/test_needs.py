@@ -10,11 +10,10 @@ import pytest
 
 from shoal.cli.main import main
 from shoal.costs import prices
-from shoal.launch.errors import Risk
 from shoal.pipelines.checks.check import check
 from shoal.pipelines.checks.needs import Unknown, place_of
 from shoal.settings.loading.loader import load_environment
-from shoal.settings.parsing.errors import ConfigError
+from shoal.settings.parsing.errors import ConfigError, Risk
 from tests.cli.documents import document_in
 from tests.letters import BASE_MODEL, ENVIRONMENT, FOLDER, IMAGE, add_letters, write_environment
 from tests.pipelines.inputs import steps_by_name

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from shoal.launch.errors import Risk
 from shoal.pipelines.checks.check import check
 from shoal.pipelines.checks.scripts import checkpoint_problems
 from shoal.settings.loading.loader import load_environment
-from shoal.settings.parsing.errors import ConfigError
+from shoal.settings.parsing.errors import ConfigError, Risk
 from shoal.settings.sections.serving import Endpoint
 from shoal.settings.settings import Environment, Training
 from shoal.verbs.new_workload import TASKS, TRAINERS, write_workload

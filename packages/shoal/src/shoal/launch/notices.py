@@ -9,8 +9,8 @@ from typing import Any
 from shoal.launch import image_uri, tables
 from shoal.launch.case import SMDDP, Case
 from shoal.launch.contract import STARTS_RANKS
-from shoal.launch.errors import Risk
 from shoal.settings.frameworks import Framework
+from shoal.settings.parsing.errors import Risk
 from shoal.settings.parsing.yaml_file import read_table
 from shoal.settings.settings import Collective, Strategy
 

@@ -14,7 +14,7 @@ from shoal.launch import image_uri, recipes, tables
 from shoal.launch.case import SMDDP, TITLES, Case, problem, problem_at
 from shoal.launch.contract import OPTIMIZE_SDP, STARTS_RANKS
 from shoal.launch.mpi_options import mistakes_in, passed_with
-from shoal.settings.frameworks import Framework, defaults, strategies_of, strategies_with_script
+from shoal.settings.frameworks import Framework, defaults, strategies_of
 from shoal.settings.parsing.errors import Problem
 from shoal.settings.settings import Collective, Launcher, Strategy
 
@@ -198,12 +198,14 @@ def _script(case: Case) -> Iterator[Problem]:
     """Refuse the script of another strategy where the folder has the right one (it would train
     alone, or not at all), and a path for XGBoost's image (its training.py: `run_module`; read).
     """
-    own = defaults(case.framework, case.strategy).entry_point
-    owners = strategies_with_script(case.framework, case.training.entry_point)
-    if owners and case.training.entry_point != own and case.code.has(own):
+    names, script = strategies_of(case.framework), case.training.entry_point
+    scripts = {name: defaults(case.framework, name).entry_point for name in names}
+    owners = [name for name in names if scripts[name] == script]
+    own = scripts.get(case.strategy, script)
+    if owners and script != own and case.code.has(own):
         facts = {"owners": " and ".join(owners), "first": owners[0]}
         yield problem(case, "another strategy's script", own=own, **facts)
-    if case.framework is Framework.XGBOOST and "/" in case.training.entry_point:
+    if case.framework is Framework.XGBOOST and "/" in script:
         yield problem(case, "a script in a folder")
 
 
@@ -251,13 +253,6 @@ def _gpus(case: Case) -> Iterator[Problem]:
 def _region(case: Case) -> Iterator[Problem]:
     if tables.registry(case.region, tables.training_repository(case.framework)) is None:
         yield problem_at("region", case.region, case, "no registry")
-
-
-@rule()
-def _pinned_image(case: Case) -> Iterator[Problem]:
-    uri = case.training.image_uri
-    if uri is not None and not image_uri.is_pinned(uri):
-        yield problem(case, "the image is not pinned")
 
 
 @rule()

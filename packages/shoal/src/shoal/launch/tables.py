@@ -230,7 +230,7 @@ def passed_by_toolkit(runner: str, instance_type: str) -> tuple[str, ...]:
 @cache
 def torchrun_options() -> tuple[str, ...]:
     """Return torchrun's own options without dashes, of several words in both spellings."""
-    names = _table("torchrun")["options"].split()
+    names = _table("strategies")["torchrun_options"].split()
     return tuple(sorted({*names, *(name.replace("-", "_") for name in names)}))
 
 

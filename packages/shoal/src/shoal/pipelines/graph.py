@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shoal.launch.errors import DefinitionError
 from shoal.pipelines.expressions import Parameter
 from shoal.pipelines.steps import Step
 from shoal.pipelines.validation import graph_rules
+from shoal.settings.parsing.errors import DefinitionError
 
 
 @dataclass(frozen=True)

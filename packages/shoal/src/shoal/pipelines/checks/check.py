@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from shoal.launch import Launch, fabric, launch_of, recipes, source_code, watch
-from shoal.launch.errors import DefinitionError, Risk
 from shoal.pipelines.checks import (
     demand,
     instances,
@@ -25,7 +24,7 @@ from shoal.pipelines.infrastructure import placeholder_infrastructure
 from shoal.pipelines.own_pipeline import STEPS, definition_of, standard_steps
 from shoal.settings.loading.consumers import is_placeholder_account, pin_problems
 from shoal.settings.loading.loader import environment_file, places
-from shoal.settings.parsing.errors import ConfigError, Problem
+from shoal.settings.parsing.errors import ConfigError, DefinitionError, Problem, Risk
 from shoal.settings.parsing.plain_files import problems_in
 from shoal.settings.parsing.shared_code import carried_folder
 from shoal.settings.sections import evaluation, scoring

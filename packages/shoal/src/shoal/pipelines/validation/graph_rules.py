@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from shoal.launch.errors import DefinitionError
 from shoal.pipelines.limits import BRANCHES
+from shoal.settings.parsing.errors import DefinitionError
 
 VERSION = "2020-12-01"
 MAX_PARAMETERS = 200  # botocore, sagemaker ParameterList

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from shoal.launch.errors import DefinitionError
 from shoal.pipelines.limits import every_step
 from shoal.pipelines.validation.graph_rules import references_in
+from shoal.settings.parsing.errors import DefinitionError
 
 if TYPE_CHECKING:
     from botocore.model import ServiceModel
