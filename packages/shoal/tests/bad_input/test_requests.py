@@ -219,6 +219,11 @@ TYPES = st.sampled_from(
         "x" * 300,
     ]
 )
+REQUESTS = st.one_of(
+    st.tuples(JSON_BODIES, st.just("application/json")),
+    st.tuples(NPY_BODIES, st.just("application/x-npy")),
+    st.tuples(st.one_of(JSON_BODIES, NPY_BODIES), TYPES),
+)
 
 
 @pytest.fixture(scope="module")
@@ -278,31 +283,12 @@ def tensorflow() -> Judge:
     return judge
 
 
-def require_judged(outcome: str) -> None:
+@pytest.mark.parametrize("framework", ["pytorch", "tensorflow"])
+@example(sent=(PROMISES_TERABYTES, "application/x-npy"))
+@given(sent=REQUESTS)
+def test_a_request_is_taken_or_refused(
+    request: pytest.FixtureRequest, framework: str, sent: tuple[bytes, str]
+) -> None:
+    outcome = request.getfixturevalue(framework)(*sent)
     assert outcome.startswith(("images ", "ValueError: ")), outcome
     assert len(outcome) < 2000, "a refusal does not repeat the request"
-
-
-@pytest.mark.parametrize("framework", ["pytorch", "tensorflow"])
-@given(body=JSON_BODIES)
-def test_a_json_request_is_taken_or_refused(
-    request: pytest.FixtureRequest, framework: str, body: bytes
-) -> None:
-    require_judged(request.getfixturevalue(framework)(body, "application/json"))
-
-
-@pytest.mark.parametrize("framework", ["pytorch", "tensorflow"])
-@example(body=PROMISES_TERABYTES)
-@given(body=NPY_BODIES)
-def test_an_npy_request_is_taken_or_refused(
-    request: pytest.FixtureRequest, framework: str, body: bytes
-) -> None:
-    require_judged(request.getfixturevalue(framework)(body, "application/x-npy"))
-
-
-@pytest.mark.parametrize("framework", ["pytorch", "tensorflow"])
-@given(body=st.one_of(JSON_BODIES, NPY_BODIES), content_type=TYPES)
-def test_a_request_of_another_content_type_is_taken_or_refused(
-    request: pytest.FixtureRequest, framework: str, body: bytes, content_type: str
-) -> None:
-    require_judged(request.getfixturevalue(framework)(body, content_type))

@@ -176,15 +176,6 @@ def test_check_names_the_line_of_a_pin(checkout: Path, capsys: pytest.CaptureFix
     assert line.startswith(f"environments/prod.release.yaml:{number}: release.model_package_arn = ")
 
 
-def test_check_names_what_falls_back(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = checkout / "environments" / "dev.yaml"
-    text = file.read_text().replace("ml.p4d.24xlarge", "ml.p5.48xlarge")
-    assert "strategy: smddp\n" in text
-    file.write_text(text.replace("strategy: smddp\n", "strategy: smddp\n  fallback: torchrun\n"))
-    assert main(["--root", str(checkout), "check"]) == 0
-    assert "dev.yaml: ok (torchrun on" in capsys.readouterr().out
-
-
 def test_an_environment_may_be_given_as_its_file(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -64,7 +64,9 @@ def test_a_file_system_has_its_price_an_hour(checkout: Path, plan: Callable[...,
 
 
 def test_an_unknown_price_is_said_to_be_unknown(checkout: Path, plan: Callable[..., str]) -> None:
-    _edit(checkout, "ml.p4d.24xlarge", "ml.p3.16xlarge\n  fallback: torchrun")
+    _edit(checkout, "strategy: smddp", "strategy: none\n  framework_version: 2.3.0")
+    _edit(checkout, 'custom_mpi_options: "-verbose --NCCL_DEBUG VERSION"', "spot: false")
+    _edit(checkout, "ml.p4d.24xlarge", "ml.p3.16xlarge")
     output = plan(checkout, "dev")
     assert "unknown: Shoal's costs/prices.yaml has no price" in output
     (line,) = [line for line in output.splitlines() if "training on ml.p3.16xlarge" in line]

@@ -12,11 +12,10 @@ import pytest
 from shoal.aws.metrics import MAX_MATCHED
 from shoal.pipelines.checks import demand
 from shoal.pipelines.checks.check import check
-from shoal.pipelines.checks.parsers import Added
+from shoal.pipelines.checks.parsers import script_of
 from shoal.pipelines.checks.schedules import notices as schedule_notices
 from shoal.pipelines.checks.schedules import outdated
 from shoal.pipelines.checks.schedules import problems as schedule_problems
-from shoal.pipelines.checks.script_options import Option
 from shoal.pipelines.checks.slow_expressions import LENGTH, is_slow, problems
 from shoal.pipelines.limits import limits, training_plans
 from shoal.settings.loading.loader import load, load_environment
@@ -98,12 +97,6 @@ def test_requirements_need_a_way_to_a_package_index(tmp_path: Path, row: dict[st
     assert [row["told"] in each for each in told] == ([True] if "told" in row else [])
 
 
-@pytest.mark.parametrize("name", ["dev", "prod", "staging"])
-def test_every_environment_of_the_repository_can_run(name: str) -> None:
-    environment = load_environment(name, ROOT)
-    assert check(environment).launch.case.training == environment.training
-
-
 @pytest.mark.parametrize(("keys", "told"), rows(__file__, "checked.yaml", "unnamed_instance"))
 def test_an_expensive_instance_that_nobody_wrote_is_a_notice(
     tmp_path: Path, keys: dict[str, Any], told: list[str]
@@ -165,19 +158,6 @@ def test_with_the_repository_at_hand_a_line_names_the_line_of_the_file(tmp_path:
             changed(training={"source_dir": "code", "instance_type": "ml.p5.48xlarge"}),
             root=tmp_path,
         )
-
-
-def test_what_an_image_lacks_may_stand_in_requirements_of_the_source_folder(tmp_path: Path) -> None:
-    write_scripts(tmp_path / "code")
-    training: dict[str, Any] = {"strategy": "horovod", "framework_version": "2.3.0"}
-    training |= {"source_dir": "code", "entry_point": "train.py", "hyperparameters": {}}
-    training |= {"spot": False, "max_wait_s": None}
-    settings = changed(training=training, network={"nat": True})
-    with pytest.raises(LaunchError, match=r"does not contain Horovod"):
-        check(settings, root=tmp_path)
-    (tmp_path / "code" / "requirements.txt").write_text("horovod==0.28.1\n", encoding="utf-8")
-    told = "horovod in requirements.txt is compiled on every instance"
-    assert any(told in notice for notice in check(settings, root=tmp_path).notices)
 
 
 SLOW, FAST = CASES["slow"], CASES["fast"]
@@ -333,9 +313,11 @@ def test_a_parameter_that_the_training_script_would_refuse_is_a_problem_of_the_f
 
 def test_true_is_checked_as_the_script_gets_it() -> None:
     declared = {"Parameters": [{"Name": "Fast", "Type": "String", "EnumValues": ["true", "false"]}]}
-    choices = {"choices": ("true", "false")}
-    options = {"Fast": Option(Added(("--fast",), choices, frozenset(), str, None, True))}
-    (problem,) = schedule_problems(scheduled(parameters={"Fast": True}), declared, options)
+    text = "parser.add_argument('--fast', choices=('true', 'false'))"
+    settings = scheduled(parameters={"Fast": True})
+    training = settings.training.model_copy(update={"hyperparameters": {"fast": False}})
+    settings = settings.model_copy(update={"training": training})
+    (problem,) = schedule_problems(settings, declared, script_of("train.py", (text,)))
     assert problem.message == (
         "is refused by the script: invalid choice: 'True' (choose from 'true', 'false')"
     )
@@ -352,9 +334,6 @@ def test_parameters_of_a_pipeline_of_one_s_own_mean_what_they_mean_there() -> No
 def test_parameters_that_fit_are_none() -> None:
     fitting = {"Epochs": 3, "Rate": 0.1, "Shuffle": True, "InstanceType": "ml.p4d.24xlarge"}
     assert list(schedule_problems(scheduled(parameters=fitting), DEFINITION)) == []
-
-
-RARE = "names its years, or is rarer than every 400 days, so no alarm waits for its signs"
 
 
 @pytest.mark.parametrize(("changes", "text"), rows(__file__, "checked.yaml", "schedule_notices"))

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from shoal.launch.errors import ArgumentsError, GraphError
 from shoal.pipelines.expressions import (
     Join,
     Parameter,
@@ -31,8 +30,9 @@ from shoal.pipelines.steps import (
     Training,
 )
 from shoal.pipelines.validation import shapes
+from shoal.settings.parsing.errors import DefinitionError
 from tests.pipelines.inputs import definition, set_at
-from tests.tables import table
+from tests.tables import rows, table
 
 THRESHOLD = Parameter("Threshold", "Float", 0.5)
 
@@ -46,7 +46,7 @@ def gate(*if_true: Step, if_false: tuple[Step, ...] = (), name: str = "Gate") ->
 def mistakes(*steps: Step, parameters: tuple[Parameter, ...] = ()) -> list[str]:
     try:
         Pipeline(parameters, steps or (Training("Train"),)).to_dict()
-    except GraphError as error:
+    except DefinitionError as error:
         return str(error).splitlines()
     return []
 
@@ -184,9 +184,9 @@ def test_parameter_names_and_defaults_fit_the_api() -> None:
 def test_what_is_not_there_names_what_is() -> None:
     pipeline = Pipeline((THRESHOLD,), (Training("A"), gate(Training("B"))))
     assert (pipeline.step("B"), pipeline.parameter("Threshold")) == (Training("B"), THRESHOLD)
-    with pytest.raises(GraphError, match="there is no step C; there are A, Gate, B"):
+    with pytest.raises(DefinitionError, match="there is no step C; there are A, Gate, B"):
         pipeline.step("C")
-    with pytest.raises(GraphError, match="there is no parameter D; there are Threshold"):
+    with pytest.raises(DefinitionError, match="there is no parameter D; there are Threshold"):
         pipeline.parameter("D")
 
 
@@ -236,19 +236,6 @@ def test_capacity_is_looked_for_as_long_as_said_and_nothing_else(
     assert of_training(None) == (CREATE_CALL, JOB)
 
 
-def test_a_failing_script_is_never_tried_again() -> None:
-    """Our policies have faults of the service only: any other failure ends the job, on AWS as
-    locally.
-    """
-    ours = {kind for policy in (CREATE_CALL, JOB) for kind in policy.on}
-    assert ours == {
-        RetryOn.SERVICE_FAULT,
-        RetryOn.THROTTLING,
-        RetryOn.CAPACITY_ERROR,
-        RetryOn.JOB_INTERNAL_ERROR,
-    }
-
-
 def mistakes_with(**changes: Any) -> list[str]:
     """Return the mistakes in the golden definition with other values at these paths."""
     document = definition()
@@ -284,22 +271,7 @@ def test_expressions_and_cdk_tokens_stand_for_anything() -> None:
     assert mistakes_with(**{"Train.RoleArn": token, "Train.StoppingCondition": condition}) == []
 
 
-@pytest.mark.parametrize(
-    ("path", "line"),
-    [
-        ("ModelArtifacts.S3ModelArtifacts", ""),
-        ("FinalMetricDataList['loss'].Value", ""),
-        ("FinalMetricDataList[0].Value", ""),
-        ("HyperParameters.epochs", ""),
-        ("HyperParameters['epochs']", ""),
-        ("ModelArtifacts.S3ModelArtifact", "answers no S3ModelArtifact; it has S3ModelArtifacts"),
-        ("ModelArtifact", "DescribeTrainingJob answers no ModelArtifact; it has"),
-        ("TrainingJobName.More", "answers a string before .More"),
-        ("FinalMetricDataList.Value", "answers a list before .Value"),
-        ("FinalMetricDataList[0].Values", "answers no Values; it has Value"),
-        ("TrainingJobName[", "answers nothing at ["),
-    ],
-)
+@pytest.mark.parametrize(("path", "line"), rows(__file__, "definition.yaml", "properties"))
 def test_a_property_is_one_that_the_job_has(path: str, line: str) -> None:
     value = {"Std:Join": {"On": "/", "Values": ["s3:/", {"Get": f"Steps.Train.{path}"}]}}
     mistakes = mistakes_with(**{"Evaluate.Environment": {"FROM": value}})
@@ -311,6 +283,6 @@ def test_checking_raises_all_mistakes_at_once() -> None:
     document = definition()
     for step in ("Train", "Evaluate"):
         set_at(document, f"{step}.RoleArn", None)
-    with pytest.raises(ArgumentsError) as caught:
+    with pytest.raises(DefinitionError) as caught:
         shapes.check(document)
     assert len(caught.value.mistakes) == 2

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from shoal.launch import launch_of
-from shoal.launch.errors import GraphError
 from shoal.pipelines.checks.check import check
 from shoal.pipelines.expressions import Property
 from shoal.pipelines.graph import Pipeline
@@ -22,7 +21,7 @@ from shoal.pipelines.limits import Limits, limits, queue_names
 from shoal.pipelines.own_pipeline import definition_of
 from shoal.pipelines.steps import Lambda
 from shoal.pipelines.validation import shapes
-from shoal.settings.parsing.errors import ConfigError
+from shoal.settings.parsing.errors import ConfigError, DefinitionError
 from tests.pipelines.inputs import environment, golden, infrastructure, set_at
 from tests.repository import CHECKOUT
 from tests.tables import table
@@ -265,7 +264,7 @@ def line_with(monkeypatch: pytest.MonkeyPatch, path: str, value: Any) -> str:
 def test_an_answer_that_nobody_gives_is_refused() -> None:
     reader = Lambda("Read", {"why": Property("Ask", "OutputParameters['why']")}, function_arn="arn")
     pipeline = edited()
-    with pytest.raises(GraphError, match="step Ask has no output why; it has answer"):
+    with pytest.raises(DefinitionError, match="step Ask has no output why; it has answer"):
         replace(pipeline, steps=(*pipeline.steps, reader)).to_dict()
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from shoal.pipelines.checks.script_options import parser_at, problems_of, risks_of
+from shoal.pipelines.checks.scripts import option_problems, option_risks, script_at
 from shoal.settings.hyperparameters import as_argument, as_sent
 from shoal.settings.settings import Training
 from tests.pipelines.inputs import shipped
@@ -66,7 +66,7 @@ def judged(root: Path, script: str, hyperparameters: dict[str, Any]) -> list[str
     """Return the problems of a script with these hyperparameters."""
     (root / "train.py").write_text(script, encoding="utf-8")
     training = Training(source_dir=".", hyperparameters=hyperparameters)
-    return [problem.message for problem in problems_of(training, "train.py", root)]
+    return [problem.message for problem in option_problems(training, "train.py", root)]
 
 
 def words_of(hyperparameters: dict[str, Any]) -> list[str]:
@@ -127,7 +127,7 @@ def test_what_cannot_be_read_is_a_risk_where_it_matters(
     script = f"{START}parser.add_argument({add})\n"
     assert judged(tmp_path, script, {"amp": value}) == []
     training = Training(source_dir=".", hyperparameters={"amp": value})
-    risks = list(risks_of(training, "train.py", tmp_path))
+    risks = list(option_risks(training, "train.py", tmp_path))
     assert [risk in each for each in risks] == ([True] if risk else [])
 
 
@@ -165,12 +165,12 @@ REFUSED = rows(__file__, "script_options.yaml", "refused")
 
 def mistakes(hyperparameters: dict[str, str | int | float | bool]) -> list[str]:
     training = shipped(hyperparameters=hyperparameters)
-    return [problem.line("") for problem in problems_of(training, training.entry_point, ROOT)]
+    return [problem.line("") for problem in option_problems(training, training.entry_point, ROOT)]
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=str)
 def test_every_shipped_script_has_options_that_are_read(script: Path) -> None:
-    parser = parser_at(str(script.parent), script.name, ROOT)
+    parser = script_at(Training(source_dir=str(script.parent)), script.name, ROOT)
     names = {name for option in parser.options for name in option.names}
     assert {"--epochs", "--batch-size", "--learning-rate", "--seed"} <= names
     assert parser.knows_all
@@ -209,7 +209,7 @@ def test_options_are_read_from_loops_and_from_calls_by_another_name(
 ) -> None:
     folder = "training_code/language/pytorch"
     training = Training(source_dir=folder, hyperparameters={name: value})
-    mistakes = [problem.message for problem in problems_of(training, "train.py", ROOT)]
+    mistakes = [problem.message for problem in option_problems(training, "train.py", ROOT)]
     assert [message in mistake for mistake in mistakes] == ([True] if message else [])
 
 
@@ -224,4 +224,4 @@ def test_an_option_is_known_by_each_of_its_names(tmp_path: Path, name: str) -> N
 def test_a_script_that_is_not_ours_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("raise SystemExit")
     training = Training(source_dir="mine", hyperparameters={"anything": 1})
-    assert list(problems_of(training, "train.py", tmp_path)) == []
+    assert list(option_problems(training, "train.py", tmp_path)) == []

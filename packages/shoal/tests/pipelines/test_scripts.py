@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from shoal.launch.errors import Risk
 from shoal.pipelines.checks.check import check
 from shoal.pipelines.checks.scripts import checkpoint_problems
 from shoal.settings.loading.loader import load_environment
-from shoal.settings.parsing.errors import ConfigError
+from shoal.settings.parsing.errors import ConfigError, Risk
 from shoal.settings.sections.serving import Endpoint
 from shoal.settings.settings import Environment, Training
 from shoal.verbs.new_workload import TASKS, TRAINERS, write_workload
 from tests.pipelines.inputs import environment
 from tests.repository import CHECKOUT, ROOT, copy_folder
+from tests.tables import rows
 
 MAIN = 'def main():\n    pass\n\n\nif __name__ == "__main__":\n    main()\n'
 EVALUATE = """
@@ -224,31 +224,8 @@ def test_what_a_script_reads_and_does_not_get_is_a_risk(
     assert [told in each for each in mine] == ([True] if told else [])
 
 
-SPOT = {"spot": True, "max_wait_s": 90_000}
-SAVE = "import torch\ntorch.save(1, '/opt/ml/checkpoints/last.pt')"
-
-
 @pytest.mark.parametrize(
-    ("scripts", "training", "told"),
-    [
-        ({}, SPOT, "training.spot = true: the job would begin again"),
-        ({}, {"max_runtime_s": 86_401}, "training.max_runtime_s = 86401: above 86400 s (a day)"),
-        ({}, {"max_runtime_s": 86_400}, ""),
-        ({}, SPOT | {"own_checkpoints": True}, ""),
-        ({}, SPOT | {"environment": {"OUT": "/opt/ml/checkpoints"}}, ""),
-        ({"train": SAVE}, SPOT, ""),
-        ({"train": "import os\nos.environ['CHECKPOINT_DIR']\nprint()"}, SPOT, ""),
-        ({"train": "import net", "net": SAVE}, SPOT, ""),
-        ({"train": "from pathlib import Path\nPath('/opt/ml') / 'checkpoints'\nprint()"}, SPOT, ""),
-        ({"train": "options = print()\nprint(options.checkpoint_dir)"}, SPOT, ""),
-        # what only looks like it: prose, and a script that the job does not run
-        ({"train": "# /opt/ml/checkpoints\nprint()"}, SPOT, "training.spot"),
-        ({"train": "'''Save to /opt/ml/checkpoints.'''\nprint()"}, SPOT, "training.spot"),
-        ({"train": "print('no checkpoints here')"}, SPOT, "training.spot"),
-        ({"train": "import torch\ntorch.save(1, 'checkpoints')"}, SPOT, "training.spot"),
-        ({"train": "open('out/checkpoints', 'w')\nprint()"}, SPOT, "training.spot"),
-        ({"train": "print()", "net": SAVE}, SPOT, "training.spot"),
-    ],
+    ("scripts", "training", "told"), rows(__file__, "checked.yaml", "interrupted")
 )
 def test_a_job_that_may_be_interrupted_names_where_it_goes_on(
     tmp_path: Path, scripts: dict[str, str], training: dict[str, Any], told: str

@@ -73,14 +73,6 @@ def test_with_a_script_of_that_time_the_reason_is_that_aws_no_longer_lists_its_s
     )
 
 
-def test_what_torchrun_replaces_is_told() -> None:
-    notices = check(example("fallback")).notices
-    assert any(
-        notice.startswith("smddp -> torchrun: training.instance_type = ml.p3.16xlarge")
-        for notice in notices
-    )
-
-
 @pytest.mark.parametrize("name", ["extended-today", "own-container"])
 def test_an_image_of_ones_own_is_told_what_it_must_set(name: str) -> None:
     assert any(

@@ -18,6 +18,7 @@ from shoal.settings.settings import Environment
 from tests.letters import ENVIRONMENT, add_letters, write_environment
 from tests.repository import CHECKOUT, copy_folder
 from tests.settings.environment_file import VALID, lines_with, write
+from tests.tables import rows
 
 FILE = "training_code/letters/workload.yaml"
 BUCKETS = "s3://shoal-letters-lab-{}-111122223333-us-east-1"
@@ -49,18 +50,6 @@ def wrong(root: Path, **changes: Any) -> str:
     return line
 
 
-def test_the_jobs_get_every_channel_that_is_not_optional(tmp_path: Path) -> None:
-    found = environment(tmp_path)
-    assert list(found.data.channels) == ["pages", "holdout"]
-    assert found.data.channels["pages"].content_type == "text/plain"
-    assert found.evaluation.channel == "holdout"
-
-
-def test_an_optional_channel_is_got_where_the_environment_names_it(tmp_path: Path) -> None:
-    found = environment(tmp_path, channels={"base_model": {}}).data
-    assert list(found.channels) == list(found.in_dataset) == ["pages", "holdout", "base_model"]
-
-
 @pytest.mark.parametrize("uri", [f"{DATA}other/", f"{SEALED}{'0' * 64}/"])
 def test_a_channel_can_lie_elsewhere_in_the_environments_own_buckets(
     tmp_path: Path, uri: str
@@ -80,26 +69,7 @@ def test_without_a_map_the_channels_are_train_and_test(tmp_path: Path) -> None:
     assert list(load_environment("lab", tmp_path).data.channels) == ["train", "test"]
 
 
-@pytest.mark.parametrize(
-    ("channels", "line"),
-    [
-        (
-            {"weights": {}},
-            f"data.channels.weights: {FILE} has no such channel; it has: pages, holdout,"
-            " base_model; name one of them, or add it there",
-        ),
-        (
-            {"pages": {"uri": "s3://other/datasets/a/"}},
-            f"must lie below {DATA} or {SEALED}: the jobs may read nothing else; copy it there, or"
-            " name the bucket's owner: data.channels.pages.account",
-        ),
-        ({"holdout": {"uri": f"{SEALED}a/"}}, f"must lie below {DATA}: the jobs may read nothing"),
-        ({"pages": {"uri": "pages/"}}, "must be a folder or an object in S3"),
-        ({"pages": {"url": "s3://a/b"}}, "did you mean `uri`?"),
-        ({"pages": []}, "data.channels.pages = []: must be a mapping"),
-        (["pages"], "data.channels = [pages]: must be a mapping of names to values"),
-    ],
-)
+@pytest.mark.parametrize(("channels", "line"), rows(__file__, "workloads.yaml", "not_given"))
 def test_what_an_environment_cannot_give_is_one_line(
     tmp_path: Path, channels: Any, line: str
 ) -> None:
@@ -119,25 +89,7 @@ def test_a_channel_can_lie_in_another_accounts_bucket(tmp_path: Path, channel: A
     assert list(found.data.in_dataset) == ["holdout"]
 
 
-@pytest.mark.parametrize(
-    ("channel", "line"),
-    [
-        ({"account": OWNER}, "pages.uri: is needed beside account or kms_key_arn"),
-        ({"uri": LAKE["uri"], "kms_key_arn": KEY}, "account: is needed beside kms_key_arn"),
-        (LAKE | {"uri": f"{DATA}pages/"}, "uri is in one; leave account and kms_key_arn out"),
-        (LAKE | {"uri": "s3://lake/pages"}, "must end with a slash: SageMaker takes every key"),
-        (LAKE | {"kms_key_arn": KEY.replace("east-1", "west-2")}, "is of us-west-2: jobs read"),
-        (LAKE | {"kms_key_arn": "alias/lake"}, "must be the ARN of a KMS key, no alias"),
-        (LAKE | {"account": "lake"}, "must be twelve digits"),
-        ({"uri": "s3://lake--use1-az4--x-s3/pages/"}, "(S3 Express One Zone)"),
-        ({"uri": "s3://lake-0a0a-s3alias/pages/"}, "an access point is not read: SageMaker"),
-        ({"uri": f"arn:aws:s3:us-east-1:{OWNER}:accesspoint/lake"}, "name the bucket behind it"),
-        (LAKE | {"access_point": "lake"}, "an access point is not read"),
-        (LAKE | {"requester_pays": True}, "have no field for x-amz-request-payer"),
-        (LAKE | {"catalog": {"database": "d", "table": "t"}}, "aws glue get-table --database-name"),
-        (LAKE | {"lake_formation": True}, "Lake Formation lends credentials to query engines"),
-    ],
-)
+@pytest.mark.parametrize(("channel", "line"), rows(__file__, "workloads.yaml", "other_buckets"))
 def test_what_is_no_channel_of_another_bucket_is_one_line(
     tmp_path: Path, channel: Any, line: str
 ) -> None:
@@ -150,32 +102,7 @@ def test_a_bucket_has_one_owner(tmp_path: Path) -> None:
     assert f"is not {OWNER}, whom another channel names for that bucket; name the same" in told
 
 
-@pytest.mark.parametrize(
-    ("changes", "line"),
-    [
-        ({"channels": {}}, "channels = {}: must have at least 1 entries"),
-        ({"channels": {"Pages": {}, "holdout": {}}}, "single underscores between"),
-        ({"channels": {"holdout": {}, "a_1": {}, "a1": {}}}, "parameter A1DataUri, as a1 does"),
-        ({"channels": {f"c{n}": {} for n in range(20)} | {"holdout": {}}}, "has 21 channels"),
-        ({"channels": {"holdout": {"uri": "s3://a/b"}}}, "channels.holdout.uri: there is no such"),
-        (
-            {"channels": {"pages": {}}},
-            'evaluation.channel = "holdout": there is no such channel; there are: pages',
-        ),
-        (
-            {"channels": {"holdout": {"optional": True}}},
-            "channels.holdout.optional = true: the evaluation reads it",
-        ),
-        (
-            {"channels": {"model": {}}, "evaluation": {"channel": "model"}},
-            'evaluation.channel = "model": is the name of another input of the evaluation',
-        ),
-        (
-            {"channels": {"pages": {}}, "evaluation": {}},
-            'evaluation.channel = "test": there is no such channel; there are: pages; name one',
-        ),
-    ],
-)
+@pytest.mark.parametrize(("changes", "line"), rows(__file__, "workloads.yaml", "wrong_channels"))
 def test_a_wrong_map_is_one_line(tmp_path: Path, changes: dict[str, Any], line: str) -> None:
     told = wrong(tmp_path, **changes)
     assert told.startswith(FILE)
@@ -189,20 +116,7 @@ def loaded(folder: Path, **sections: Any) -> Environment:
     return load(write(folder, yaml.safe_dump(VALID | sections)))
 
 
-@pytest.mark.parametrize(
-    ("value", "mistake"),
-    [
-        (TOKEN, "looks like a secret"),
-        ("AKIAIOSFODNN7EXAMPLE", "looks like a secret"),
-        ("wJalrXUtnFEMI/K7MDENG/bPxRfiCYzEXAMPLEKEY9aB3cD", "looks like a secret"),
-        ("arn:aws:secretsmanager:us-east-1:111122223333:secret:x-AbCdEf", "is no name of a secret"),
-        ("pass word", "is no name of a secret"),
-        ("", "is no name of a secret"),
-        (12345678, "is no name of a secret"),
-        ({"value": TOKEN}, "is no name of a secret"),
-        ([TOKEN], "is no name of a secret"),
-    ],
-)
+@pytest.mark.parametrize(("value", "mistake"), rows(__file__, "workloads.yaml", "no_secret_names"))
 def test_what_is_no_name_is_refused_and_never_shown(
     tmp_path: Path, value: Any, mistake: str
 ) -> None:
@@ -253,28 +167,7 @@ def test_a_secret_anywhere_is_refused_alone_and_never_shown(
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "refused"),
-    [
-        ("WANDB_API_KEY", "0123456789abcdef0123456789abcdef01234567", True),
-        ("AUTH", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYzEXAMPLEKEY9aB3cD", True),
-        ("DB_PASSWORD", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYzEXAMPLEKEY9aB3cD", True),
-        ("DB_PASSWORD", "hunter2", True),
-        ("DB_PASSWORD", "", False),
-        ("PASSWORD_FILE", "/opt/ml/input/data/login/file", False),
-        ("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", True),
-        ("API_KEY", "0b1c2d3e-4f5a-6b7c-8d9e-0f1a2b3c4d5e", True),
-        ("secrets", TOKEN, True),
-        ("HOOK", "https://hooks.slack.com/services/T0/B0/x", True),
-        ("EXPERIMENT", "sk-learn-something-with-a-very-long-name", False),
-        ("DATASET_SHA256", "0123456789abcdef" * 4, False),
-        ("TOKENIZERS_PARALLELISM", "false", False),
-        ("HF_HOME", "/tmp/hf_home", False),
-        ("PAD_TOKEN", "<|endoftext|>", False),
-        ("COMMIT", "0123456789abcdef0123456789abcdef01234567", False),
-        ("MODEL_ID", "meta-llama/Llama-3.1-8B-Instruct", False),
-        ("URL", "https://example.com:8443/a@b", False),
-        ("API_KEY", "see-the-secret", False),
-    ],
+    ("name", "value", "refused"), rows(__file__, "workloads.yaml", "variables")
 )
 def test_of_a_variable_its_name_and_its_value_tell(
     tmp_path: Path, name: str, value: str, refused: bool

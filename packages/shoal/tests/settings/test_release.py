@@ -22,6 +22,7 @@ from tests.settings.environment_file import (
     write_settings,
 )
 from tests.settings.releases import CONTENT, RELEASE
+from tests.tables import rows
 
 
 def test_what_was_written_is_what_is_read(tmp_path: Path) -> None:
@@ -29,18 +30,7 @@ def test_what_was_written_is_what_is_read(tmp_path: Path) -> None:
     assert load(write_settings(tmp_path, pinned)).release == RELEASE
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "says"),
-    [
-        ("model_package_arn", "shoal-mnist-dev/3", "must be the ARN of a model package version"),
-        ("model_package_version", 4, "is not the version that model_package_arn names, 3"),
-        ("image_digest", "latest", "must be the digest of an image"),
-        ("model_data_sha256", "2" * 63, "must be 64 hexadecimal digits in quotes"),
-        ("code_commit", "main", "must be the whole id of a commit"),
-        ("approved_at", "yesterday", "must be an instant in UTC"),
-        ("model_data_url", "s3://bucket/latest", "must be an archive in S3"),
-    ],
-)
+@pytest.mark.parametrize(("key", "value", "says"), rows(__file__, "sections.yaml", "no_pins"))
 def test_what_does_not_pin_is_refused(tmp_path: Path, key: str, value: Any, says: str) -> None:
     (line,) = lines_with(tmp_path, {"release": CONTENT | {key: value}})
     assert line.startswith(f"environments/test.release.yaml:{_line_of(key)}: release.{key} = ")
@@ -178,29 +168,7 @@ def test_variables_that_name_other_code_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("environment", "message"),
-    [
-        ({}, None),
-        (
-            {
-                "SAGEMAKER_SUBMIT_DIRECTORY": "/opt/ml/model/code",
-                "SAGEMAKER_PROGRAM": "inference.py",
-            },
-            None,
-        ),
-        (
-            {"SAGEMAKER_SUBMIT_DIRECTORY": "/opt/ml/model"},
-            "SAGEMAKER_SUBMIT_DIRECTORY=/opt/ml/model",
-        ),
-        (
-            {"SAGEMAKER_SUBMIT_DIRECTORY": "s3://bucket/code.tar.gz"},
-            "SAGEMAKER_SUBMIT_DIRECTORY=s3://bucket/code.tar.gz",
-        ),
-        ({"SAGEMAKER_PROGRAM": "../other.py"}, "SAGEMAKER_PROGRAM=../other.py"),
-        ({"PYTHONUNBUFFERED": "1", "BATCH_SIZE": "8"}, None),
-        ({"PYTHONPATH": "/opt/ml/model/extra"}, "PYTHONPATH=/opt/ml/model/extra"),
-        ({"LD_PRELOAD": "/opt/ml/model/hook.so"}, "LD_PRELOAD=/opt/ml/model/hook.so"),
-    ],
+    ("environment", "message"), rows(__file__, "sections.yaml", "foreign_code")
 )
 def test_a_container_that_takes_its_code_from_elsewhere_is_found(
     environment: dict[str, str], message: str | None

@@ -15,15 +15,14 @@ from cfnlint.schema import PROVIDER_SCHEMA_MANAGER, ResourceNotFoundError
 from shoal.settings import regions
 from shoal.settings.frameworks import Framework
 from shoal.settings.loading.consumers import is_placeholder_account
-from shoal.settings.loading.loader import load, load_environment
+from shoal.settings.loading.loader import load
 from shoal.settings.loading.rules import EXECUTION_ID_SUFFIX, MAX_ENDPOINT_NAME, problems_between
 from shoal.settings.names import Names
 from shoal.settings.regions import az_id_prefixes, resource_types_not_in
 from shoal.settings.sections.evaluation import Direction, Gate, bounds
-from shoal.settings.sections.network import divide, usable
+from shoal.settings.sections.network import divide
 from shoal.settings.sections.serving import Serving, timeout_s, waits_s
 from shoal.settings.settings import Environment
-from tests.repository import ROOT
 from tests.settings.environment_file import VALID, lines_with, write
 from tests.settings.releases import CONTENT
 from tests.tables import table
@@ -265,26 +264,3 @@ def test_training_that_needs_more_gets_a_half_that_overlaps_nothing_of_before() 
     )
     assert (small.training, large.training) == ("10.20.0.0/22", "10.20.8.0/21")
     assert large.hosting == small.hosting == ("10.20.4.0/24", "10.20.5.0/24")
-
-
-def test_aws_keeps_five_addresses_of_every_subnet() -> None:
-    assert usable("10.20.0.0/24") == 251
-
-
-NAMES = Names(load_environment("dev", ROOT))
-
-
-def test_everything_starts_with_project_and_environment() -> None:
-    assert (NAMES.pipeline, NAMES.stack("data"), NAMES.function("teardown")) == (
-        "shoal-mnist-dev",
-        "shoal-mnist-dev-data",
-        "shoal-mnist-dev-teardown",
-    )
-
-
-def test_buckets_carry_account_and_region_because_they_are_global() -> None:
-    assert NAMES.bucket("artifacts") == "shoal-mnist-dev-artifacts-111122223333-us-east-1"
-
-
-def test_the_pipelines_arn_is_lower_case_as_sagemaker_makes_it() -> None:
-    assert NAMES.pipeline_arn == "arn:aws:sagemaker:us-east-1:111122223333:pipeline/shoal-mnist-dev"

@@ -14,7 +14,7 @@ from shoal.settings.parsing.errors import ConfigError
 from shoal.settings.sections.smoke_test import MAX_FUNCTION_BYTES, problems_of_function
 from shoal.settings.settings import Environment
 from tests.repository import CHECKOUT
-from tests.tables import table
+from tests.tables import rows, table
 
 REQUEST = {"body": "row.json", "expect": {"predictions[0]": 7}}
 VALID: dict[str, Any] = {
@@ -102,22 +102,7 @@ def test_a_mistake_is_one_line(tmp_path: Path, row: dict[str, Any]) -> None:
     assert row["line"] in line
 
 
-@pytest.mark.parametrize(
-    ("expectation", "line"),
-    [
-        ({}, "says nothing of the value"),
-        ({"equals": 1, "at_least": 1}, "mixes equals and a range"),
-        ({"near": 1}, "needs `near`, and one of `within` and `within_percent`"),
-        ({"within": 1}, "needs `near`, and one of"),
-        ({"near": 1, "within": 1, "within_percent": 1}, "needs `near`, and one of"),
-        ({"near": 0, "within_percent": 5}, "a percentage of 0 is 0; write `within`"),
-        ({"near": 1, "within": 0}, "within = 0: must be more than 0"),
-        ({"near": "1", "within": 1}, 'near = "1": must be a number without quotes'),
-        ({"at_least": 2, "at_most": 1}, "no number is at least 2 and at most 1"),
-        ({"atleast": 2}, "did you mean `at_least`?"),
-        ([1], "must be a mapping of keys to values"),
-    ],
-)
+@pytest.mark.parametrize(("expectation", "line"), rows(__file__, "workloads.yaml", "expectations"))
 def test_a_wrong_expectation_is_one_line_with_its_place(
     tmp_path: Path, expectation: Any, line: str
 ) -> None:
@@ -216,19 +201,7 @@ def test_other_scripts_than_the_workloads_may_run_with_an_older_python(tmp_path:
     assert settings.training.min_python is None
 
 
-@pytest.mark.parametrize(
-    ("changes", "line"),
-    [
-        ({"workload": "barns"}, 'workload = "barns": there is no such workload; there are: prices'),
-        (
-            {"workload": "prices", "training": {"framework": "tensorflow"}},
-            "frameworks: have no tensorflow, which an environment names",
-        ),
-        ({"workload": "prices", "training": {"framework": "jax"}}, "training.framework"),
-        ({"workload": 3}, "workload = 3: must be text"),
-        ({"workload": "prices", "training": 3}, "training = 3: must be a mapping"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "line"), rows(__file__, "workloads.yaml", "misfits"))
 def test_an_environment_that_does_not_fit_its_workload_is_one_line(
     tmp_path: Path, changes: dict[str, Any], line: str
 ) -> None:

@@ -23,7 +23,7 @@ from shoal.aws.metrics import (
 from shoal.aws.target import Target
 from shoal.errors import ToolMissingError, UsageError
 from shoal.page.readings.lineage import NOT_KNOWN
-from shoal.pipelines.training_request import EXECUTION_TAG
+from shoal.pipelines.training_request import MLFLOW_TAG
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.sections.evaluation import Metric
 from shoal.verbs import mlflow_export
@@ -81,7 +81,7 @@ def test_measurements_of_the_whole_run_come_when_it_has_ended() -> None:
 
 def test_tags_say_where_the_run_and_its_model_come_from() -> None:
     assert mlflow_run(record()).tags == {
-        EXECUTION_TAG: ARN,
+        MLFLOW_TAG: ARN,
         "shoal.environment": "dev",
         "shoal.workload": "mnist",
         "shoal.is_local": "true",

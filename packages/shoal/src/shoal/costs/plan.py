@@ -324,11 +324,6 @@ def _notes(environment: Environment) -> Iterator[str]:
             f"the pipeline is your own ({environment.pipeline}); the instances shown are those of"
             " the settings, not of its steps"
         )
-    if network.existing:
-        yield (
-            "what the existing VPC costs, and whether it has enough free addresses, is not known"
-            " here"
-        )
     if tags := Names(environment).bill_tags:
         words = ", ".join(f"{key}={value}" for key, value in tags.items())
         yield f"the bill has what is spent here under the tags {words}, once they are activated"
@@ -337,11 +332,9 @@ def _notes(environment: Environment) -> Iterator[str]:
 
 def _serving_notes(environment: Environment) -> Iterator[str]:
     serving = environment.serving
-    if serving is None:
+    if serving is None or environment.release is None:
         return
-    if environment.release is None:
-        yield "nothing is served, and paid for, before a release is pinned"
-    elif serving.serverless:
+    if serving.serverless:
         yield (
             "serverless inference is paid by the time that requests take and by the data they move;"
             " nothing while nobody asks"

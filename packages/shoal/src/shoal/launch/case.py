@@ -1,5 +1,5 @@
-"""A training section with the strategy that would run it, all facts that the rules need, and the
-texts of rules.yaml with these facts in them.
+"""A training section with all facts that the rules need, and the texts of rules.yaml with these
+facts in them.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any
 from shoal.launch import tables
 from shoal.launch.contract import Contract, contract_of
 from shoal.launch.image_uri import AwsImage, aws_image
-from shoal.launch.source_code import SourceCode, script_of
-from shoal.settings.frameworks import Framework, strategies_of
+from shoal.launch.source_code import SourceCode
+from shoal.settings.frameworks import Framework
 from shoal.settings.organisation import PackageIndex
 from shoal.settings.parsing.errors import Problem
 from shoal.settings.parsing.yaml_file import read_table
@@ -25,30 +25,17 @@ TITLES = {
     "xgboost": "XGBoost",
 }
 SMDDP = (Strategy.SMDDP, Strategy.PYTORCHDDP)
-FALLBACKS = {
-    Framework.PYTORCH: (Strategy.TORCHRUN,),
-    Framework.TENSORFLOW: (Strategy.HOROVOD, Strategy.MULTI_WORKER_MIRRORED),
-    Framework.SKLEARN: (),
-    Framework.XGBOOST: (),
-}
-"""Strategies that need neither special hardware nor another library of AWS's."""
 _TEXTS: dict[str, dict[str, str]] = read_table(__file__, "rules.yaml")
-_ANYWHERE = (Strategy.NONE, Strategy.MIRRORED, Strategy.PARAMETER_SERVER)
-"""Strategies that run everywhere, so that a fallback would never be used."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One way to run a training section: by its strategy or by its fallback."""
+    """A training section in a region, with what the tables say of it."""
 
     training: Training
     region: str
     code: SourceCode
-    strategy: Strategy
-    """The strategy that would run."""
     contract: Contract
-    script: str
-    """The script that would run."""
     images: Mapping[str, tables.ImageTags]
     """AWS's images of the framework, by version."""
     tags: tables.ImageTags | None
@@ -72,8 +59,8 @@ class Case:
     """The organisation's, which requirements.txt is installed from."""
 
     @classmethod
-    def of(cls, training: Training, region: str, code: SourceCode, strategy: Strategy) -> Case:
-        """Look up what the tables say of `training`, run by `strategy`."""
+    def of(cls, training: Training, region: str, code: SourceCode) -> Case:
+        """Look up what the tables say of `training`."""
         framework, version = training.framework, training.framework_version
         images, image = tables.image_tags(framework), aws_image(training.image_uri)
         is_own_image = training.image_uri is not None and image is None
@@ -83,9 +70,7 @@ class Case:
             training,
             region,
             code,
-            strategy,
-            contract=contract_of(training, strategy),
-            script=script_of(training, strategy, code),
+            contract=contract_of(training),
             images=images,
             tags=images.get(version),
             aws_image=image,
@@ -101,6 +86,10 @@ class Case:
     @property
     def framework(self) -> Framework:
         return self.training.framework
+
+    @property
+    def strategy(self) -> Strategy:
+        return self.training.strategy
 
     @property
     def version(self) -> str:
@@ -120,16 +109,6 @@ class Case:
         """Return whether the scripts need a later Python than `python`."""
         oldest = self.training.min_python
         return oldest is not None and tables.is_older(python, oldest)
-
-    @property
-    def is_swapped(self) -> bool:
-        """Whether the fallback runs."""
-        return self.strategy is not self.training.strategy
-
-    @property
-    def framework_strategies(self) -> tuple[str, ...]:
-        """The strategies that the framework has."""
-        return strategies_of(self.framework)
 
     @property
     def has_image(self) -> bool:
@@ -152,14 +131,6 @@ class Case:
     def is_former(self) -> bool:
         """Whether AWS's page no longer lists the smddp that AWS's image of this version has."""
         return self.version in self.former_smddp_releases
-
-    @property
-    def fallbacks(self) -> list[Strategy]:
-        """What `fallback` may name: nothing for a strategy that runs everywhere."""
-        if self.training.strategy in _ANYWHERE:
-            return []
-        allowed = FALLBACKS[self.framework]
-        return [strategy for strategy in allowed if strategy is not self.training.strategy]
 
     @property
     def shell_switch(self) -> str | None:

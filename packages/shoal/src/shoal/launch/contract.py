@@ -102,10 +102,11 @@ _CONTRACTS = {
 }
 
 
-def contract_of(training: Training, strategy: Strategy) -> Contract:
-    """Return how `strategy` starts what `training` describes."""
-    contract = _CONTRACTS[strategy]
-    if strategy is Strategy.SMDDP and training.collective is Collective.ALLGATHER:
+def contract_of(training: Training) -> Contract:
+    """Return how its strategy starts what `training` describes."""
+    contract = _CONTRACTS[training.strategy]
+    is_smddp = training.strategy is Strategy.SMDDP
+    if is_smddp and training.collective is Collective.ALLGATHER:
         contract = _ALLGATHER[training.launcher]
     return replace(
         contract,

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from shoal.launch.errors import Risk
 from shoal.launch.mpi_options import variables_in
-from shoal.settings.parsing.errors import Problem
+from shoal.settings.parsing.errors import Problem, Risk
 from shoal.settings.parsing.yaml_file import read_table
 from shoal.settings.settings import Training
 

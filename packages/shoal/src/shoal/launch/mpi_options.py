@@ -34,7 +34,7 @@ _UNKNOWN = 1  # of an option that is not in the table, one word may be its value
 
 def _mistake(kind: str, /, **facts: object) -> Mistake:
     """Return the mistake that mpirun.yaml has under this name."""
-    row = tables.mpirun().mistakes[kind]
+    row = tables.mpirun()["mistakes"][kind]
     return row["what"].format(**facts), row["instead"].format(**facts)
 
 
@@ -93,7 +93,8 @@ def _words_of(option: str) -> int:
         return 0 if equals else 1
     if not option.startswith("-"):
         return 0
-    return tables.mpirun().words.get(_bare(option), 0 if equals else _UNKNOWN)
+    words: int = tables.mpirun()["words"].get(_bare(option), 0 if equals else _UNKNOWN)
+    return words
 
 
 def _mistakes_of(
@@ -114,11 +115,11 @@ def _mistakes_of(
     elif _is_no_option(name):
         is_level = bare == _bare(_TOOLKIT_OPTION)
         yield _mistake("one dash" if is_level else "no option", name=name)
-    elif refusal := known.refused.get(bare):
-        yield f"`{name}` {refusal[0]}", refusal[1]
+    elif refusal := known["refused"].get(bare):
+        yield f"`{name}` {refusal['what']}", refusal["instead"]
     elif bare == "x":
         yield from _variable_mistakes(option, values, passed)
-    elif len(values) < count and bare in known.words:
+    elif len(values) < count and bare in known["words"]:
         yield _mistake("a word too few", option=option, count=count, given=len(values))
     elif bare in ("mca", "gmca"):
         yield from _parameter_mistakes(*values)
@@ -141,7 +142,7 @@ def _variable_mistakes(
 
 
 def _parameter_mistakes(name: str, value: str) -> Iterator[Mistake]:
-    own = tables.mpirun().parameters
+    own = tables.mpirun()["parameters"]
     if name in _ENV_LIST:
         yield _mistake("a list of variables", name=name)
     elif name in own and own[name] != value:
@@ -154,7 +155,7 @@ def _is_program(option: str) -> bool:
 
 
 def _is_no_option(name: str) -> bool:
-    options = (*tables.mpirun().words, *tables.mpirun().refused)
+    options = (*tables.mpirun()["words"], *tables.mpirun()["refused"])
     return (
         _SINGLE_DASH.match(name) is not None and _bare(name) not in options and len(_bare(name)) > 1
     )

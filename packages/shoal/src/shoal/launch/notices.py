@@ -9,10 +9,10 @@ from typing import Any
 from shoal.launch import image_uri, tables
 from shoal.launch.case import SMDDP, Case
 from shoal.launch.contract import STARTS_RANKS
-from shoal.launch.errors import Risk
 from shoal.settings.frameworks import Framework
+from shoal.settings.parsing.errors import Risk
 from shoal.settings.parsing.yaml_file import read_table
-from shoal.settings.settings import Collective, Strategy, Training
+from shoal.settings.settings import Collective, Strategy
 
 _TEXTS: dict[str, dict[str, str]] = read_table(__file__, "notices.yaml")
 BY_PYTORCH = ("NCCL_DEBUG", "NCCL_IB_DISABLE", "NCCL_SOCKET_IFNAME", "MASTER_ADDR", "MASTER_PORT")
@@ -21,14 +21,13 @@ BY_PYTORCH = ("NCCL_DEBUG", "NCCL_IB_DISABLE", "NCCL_SOCKET_IFNAME", "MASTER_ADD
 
 def notices_of(case: Case, *, serves: bool) -> Iterator[str]:
     """Yield the notices of a case that runs; `serves` says whether an endpoint follows it."""
-    training, instance_type = case.training, case.training.instance_type
+    training, gpus = case.training, tables.gpu_count(case.training.instance_type)
     yield from _image_uri(case)
     yield from _unread(case)
     yield from _overwritten(case)
-    if "volume_size_gb" in training.model_fields_set and tables.has_nvme(instance_type):
-        yield _notice(case, "the disks")
-    if case.contract.launcher in STARTS_RANKS and _share_gpus(training):
-        yield _notice(case, "ranks share GPUs", gpus=tables.gpu_count(instance_type))
+    is_shared = gpus is not None and (training.processes_per_host or 0) > gpus
+    if case.contract.launcher in STARTS_RANKS and is_shared:
+        yield _notice(case, "ranks share GPUs", gpus=gpus)
     yield from _strategy(case)
     if serves and case.tags and case.tags.notice:
         yield Risk(f"training.framework_version: {case.tags.notice}")
@@ -40,38 +39,27 @@ def _strategy(case: Case) -> Iterator[str]:
         yield from _smddp(case)
     elif case.strategy is Strategy.HOROVOD and not case.may_have_horovod:
         yield _notice(case, "Horovod is compiled")
-    elif case.strategy is Strategy.MULTI_WORKER_MIRRORED and case.training.instance_count == 1:
-        yield _notice(case, "one worker")
     elif case.strategy is Strategy.PARAMETER_SERVER and case.has_gpus:
         yield _notice(case, "one GPU of several")
-    elif case.strategy is Strategy.MIRRORED and not case.has_gpus:
-        yield _notice(case, "no GPU to mirror to")
 
 
 def _image_uri(case: Case) -> Iterator[str]:
-    """What nobody can check in the image that the user named, and what looks unusual."""
+    """Yield what looks unusual about the image that the user named."""
     uri = case.training.image_uri
     if uri is None:
         return
     region = image_uri.region(uri)
     if region and region != case.region:
         yield _notice(case, "another region's image", region=region)
-    if not (image_uri.is_from_aws(uri) and tables.starts_toolkit(image_uri.repository(uri))):
-        yield _notice(case, "an own image")
-        if not tables.starts_own_module(uri):
-            yield _notice(case, "an own entry module")
-    elif case.aws_image is None:
-        yield _notice(case, "an image without a version")
+    is_known = image_uri.is_from_aws(uri) and tables.starts_toolkit(image_uri.repository(uri))
+    if not (is_known or tables.starts_own_module(uri)):
+        yield _notice(case, "an own entry module")
 
 
 def _unread(case: Case) -> Iterator[str]:
-    """Options that the strategy, or its fallback, does not read."""
-    training, launcher = case.training, case.contract.launcher
+    """Yield the keys that the strategy does not read."""
+    training = case.training
     keys, is_smddp = training.model_fields_set, training.strategy is Strategy.SMDDP
-    if case.is_swapped and training.custom_mpi_options and launcher != "mpirun":
-        yield _notice(case, "unread options")
-    if case.is_swapped and training.processes_per_host and launcher not in STARTS_RANKS:
-        yield _notice(case, "unread ranks")
     if "collective" in keys and not is_smddp:
         yield _notice(case, "unread collective")
     is_allgather = training.collective is Collective.ALLGATHER
@@ -84,7 +72,9 @@ def _overwritten(case: Case) -> Iterator[str]:
     is_pytorch = case.framework is Framework.PYTORCH
     is_mpirun = case.contract.launcher == "mpirun"
     for name in case.training.environment:
-        if name in BY_PYTORCH and (is_pytorch or (is_mpirun and name in tables.mpirun().variables)):
+        if name in BY_PYTORCH and (
+            is_pytorch or (is_mpirun and name in tables.mpirun()["variables"])
+        ):
             is_level = is_mpirun and name == "NCCL_DEBUG"
             instead = "; write --NCCL_DEBUG LEVEL in custom_mpi_options" if is_level else ""
             yield _notice(case, "an overwritten variable", variable=name, instead=instead)
@@ -102,35 +92,23 @@ def _smddp(case: Case) -> Iterator[str]:
         yield _notice(case, "smddp of an own image")
     elif release.notice:
         yield f"training.framework_version: {release.notice}"
-    if training.instance_count == 1:
-        yield _notice(case, "one node of smddp")
-    if training.processes_per_host and not _share_gpus(training):
-        yield _notice(case, "ranks of smddp")
-
-
-def _share_gpus(training: Training) -> bool:
-    gpus = tables.gpu_count(training.instance_type)
-    return gpus is not None and (training.processes_per_host or 0) > gpus
 
 
 def patch_warnings(case: Case, today: datetime.date, *, serves: bool = True) -> Iterator[str]:
     """Yield one line if AWS no longer patches the images of the framework version, or the image
-    that answers, or if that is not known.
+    that answers.
 
     There is none for the user's own image. The date is a parameter, because nothing that makes a
     template reads the clock.
     """
-    if case.has_unknown_image:
+    if case.has_unknown_image or (tags := case.tags) is None:
         return
     key = "training.image_uri" if case.training.image_uri else "training.framework_version"
-    tags = case.tags
-    if tags is None or tags.end_of_patch is None:
-        yield _notice(case, "unknown patches", key=key)
-    elif tags.end_of_patch < today:
+    if tags.end_of_patch and tags.end_of_patch < today:
         facts = {"key": key, "until": tags.end_of_patch}
         yield _notice(case, "no patches", patched=_patched_versions(case, today), **facts)
-    until = tags.inference_end_of_patch if tags else None
-    if serves and tags and until and until < today:
+    until = tags.inference_end_of_patch
+    if serves and until and until < today:
         repository = tables.inference_repository(case.framework)
         facts = {"repository": repository, "version": tags.inference_cpu.partition("-")[0]}
         yield _notice(case, "no patches for the endpoint", until=until, **facts)

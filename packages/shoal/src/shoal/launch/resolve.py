@@ -5,16 +5,15 @@ instead, which has passed all rules itself.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
 from shoal.launch import recipes, rules, source_code, tables
-from shoal.launch.case import FALLBACKS, SMDDP, Case
+from shoal.launch.case import SMDDP, Case
 from shoal.launch.contract import Contract
 from shoal.launch.notices import notices_of
-from shoal.launch.source_code import SourceCode
 from shoal.settings.frameworks import CLASSICAL, Framework
 from shoal.settings.hyperparameters import HyperparameterValue
 from shoal.settings.loading.loader import environment_file
@@ -24,6 +23,13 @@ from shoal.settings.sections.serving import Endpoint
 from shoal.settings.settings import Environment, Strategy, Training
 
 CONTAINER_MODEL_DIR = "/opt/ml/model"
+OTHERS = {
+    Framework.PYTORCH: (Strategy.TORCHRUN,),
+    Framework.TENSORFLOW: (Strategy.HOROVOD, Strategy.MULTI_WORKER_MIRRORED),
+    Framework.SKLEARN: (),
+    Framework.XGBOOST: (),
+}
+"""Strategies that need neither special hardware nor another library of AWS's."""
 _ENDPOINT = Endpoint()
 
 
@@ -32,7 +38,6 @@ class Launch:
     """A training job that can run: which images, started how."""
 
     case: Case
-    """What runs: the strategy or its fallback."""
     image_uri: str
     """Image of the training job."""
     evaluation_image_uri: str
@@ -45,17 +50,6 @@ class Launch:
     """What the user should know although it runs, one line each."""
     inference_ami_version: str | None = None
     """Image of the endpoint's instances, where the file or the recipe names one."""
-    backend: str | None = None
-    """What the script's own `backend: smddp` becomes, where the fallback runs without smddp."""
-
-    def script_arguments(
-        self, own: Mapping[str, HyperparameterValue]
-    ) -> dict[str, HyperparameterValue]:
-        """Return the script's hyperparameters as they fit the strategy that runs."""
-        return {
-            name: self.backend if self.backend and (name, value) == ("backend", "smddp") else value
-            for name, value in own.items()
-        }
 
     @property
     def contract(self) -> Contract:
@@ -63,8 +57,7 @@ class Launch:
 
     @property
     def entry_point(self) -> str:
-        """The script that runs: the file's, or the one that the fallback needs."""
-        return self.case.script
+        return self.case.training.entry_point
 
     @property
     def needs_model_dir(self) -> bool:
@@ -87,7 +80,7 @@ class Launch:
         hyperparameters than SageMaker takes.
         """
         values = {
-            **self.script_arguments(own),
+            **own,
             "sagemaker_submit_directory": submit_directory,
             "sagemaker_job_name": job_name,
         }
@@ -122,23 +115,13 @@ def resolve(
     `root` is the repository: the requirements.txt of `source_dir` may add what an image lacks.
     Raises LaunchError with every reason why the training cannot run; `file` opens its lines.
     """
-    case, reasons = choose(training, region, source_code.read(root, training))
+    case = Case.of(training, region, source_code.read(root, training))
     if problems := problems_of(case):
         raise LaunchError(file, problems)
-    notices = [
-        f"{training.strategy} -> {case.strategy}: {problem.key} = {problem.value}:"
-        f" {problem.message}"
-        for problem in reasons
-    ]
-    backend = _backend(case)
-    if backend:
-        notices.append(
-            f"training.hyperparameters.backend: smddp -> {backend}, because {case.contract.label}"
-            " runs without smddp"
-        )
     version, tags = _cpu_images(case)
     # whoever writes a pickle reads it, too
     only = training.image_uri if training.framework in CLASSICAL else None
+    notices = []
     if version != case.version and only is None:
         notices.append(
             f"training.framework_version {case.version} is not in the table of images: evaluation"
@@ -165,7 +148,6 @@ def resolve(
         _hyperparameters(case),
         (*notices, *notices_of(case, serves=endpoint is not None and not own_server)),
         ami,
-        backend,
     )
 
 
@@ -191,20 +173,9 @@ def launch_of(environment: Environment, root: Path | None = None) -> Launch:
     return replace(launch, case=replace(launch.case, package_index=index)) if index else launch
 
 
-def _backend(case: Case) -> str | None:
-    """Return torch.distributed's own backend for these instances, where the script asks for smddp
-    and the fallback runs without it.
-    """
-    training = case.training
-    uses_smddp = training.hyperparameters.get("backend") == "smddp" and training.strategy in SMDDP
-    if not (case.is_swapped and uses_smddp and training.framework is Framework.PYTORCH):
-        return None
-    return "nccl" if case.has_gpus else "gloo"
-
-
 def _hyperparameters(case: Case) -> dict[str, str]:
     """Return them as SDK v2 writes them: every value is JSON, so a text has quotes in it."""
-    texts = {"sagemaker_program": case.script, "sagemaker_region": case.region}
+    texts = {"sagemaker_program": case.training.entry_point, "sagemaker_region": case.region}
     if case.contract.names_instance_type:
         texts["sagemaker_instance_type"] = case.training.instance_type
     if (case.framework, case.strategy) == (Framework.TENSORFLOW, Strategy.HOROVOD):
@@ -226,66 +197,44 @@ def _cpu_images(case: Case) -> tuple[str, tables.ImageTags]:
     return tables.nearest_images(case.framework, case.version, python)
 
 
-def choose(training: Training, region: str, code: SourceCode) -> tuple[Case, list[Problem]]:
-    """Return the case that runs and, where it is the fallback, why the strategy cannot."""
-    case = Case.of(training, region, code, training.strategy)
-    reasons = rules.problems(case, mended_by_fallback=True)
-    if reasons and training.fallback in case.fallbacks:
-        return Case.of(training, region, code, training.fallback), reasons
-    return case, []
-
-
 def problems_of(case: Case) -> list[Problem]:
     """Return every reason why `case` cannot run, each with what to do."""
-    mendable = rules.problems(case, mended_by_fallback=True)
-    others = rules.problems(case, mended_by_fallback=False)
-    if not mendable:
+    others = rules.problems(case, of_one_strategy=False)
+    if not (own := rules.problems(case, of_one_strategy=True)):
         return others
-    offers = list(_strategies(case, others))
-    if case.training.strategy in SMDDP and not offers:
-        offers = _later_version(case, others)
-    instead = f", or set {', or '.join(offers)}" if offers else ""
+    strategies = OTHERS[case.framework]
+    able = [each for each in strategies if _runs(case, others, {"strategy": each})]
+    offer = f", or set training.strategy: {' or '.join(able)}" if able else ""
+    if case.strategy in SMDDP and not able:
+        offer = _later_version(case, others)
     return [
         problem
         if problem.key == "training.source_dir"
-        else replace(problem, advice=problem.advice + instead)
-        for problem in mendable
+        else replace(problem, advice=problem.advice + offer)
+        for problem in own
     ] + others
 
 
-def _strategies(case: Case, others: list[Problem]) -> Iterator[str]:
-    """Yield the strategies and fallbacks that would run."""
-    for key in ("strategy", "fallback"):
-        able = [
-            strategy
-            for strategy in FALLBACKS[case.framework]
-            if _runs(case, others, strategy, {key: strategy})
-        ]
-        if able:
-            yield f"training.{key}: {' or '.join(able)}"
-
-
-def _later_version(case: Case, others: list[Problem]) -> list[str]:
-    """Return the first later version of AWS's images with which another strategy would run."""
+def _later_version(case: Case, others: list[Problem]) -> str:
+    """Offer the first later version of AWS's images with which another strategy would run."""
     if case.training.image_uri is not None or case.training.build_image is not None:
-        return []
+        return ""
     later = [version for version in case.images if tables.is_older(case.version, version)]
-    for version, strategy in product(later, FALLBACKS[case.framework]):
-        if _runs(case, others, strategy, {"framework_version": version, "strategy": strategy}):
-            return [f"training.framework_version: {version} with training.strategy: {strategy}"]
-    return []
+    for version, strategy in product(later, OTHERS[case.framework]):
+        if _runs(case, others, {"framework_version": version, "strategy": strategy}):
+            name = f"training.framework_version: {version}"
+            return f", or set {name} with training.strategy: {strategy}"
+    return ""
 
 
-def _runs(
-    case: Case, others: list[Problem], expected: Strategy, changes: Mapping[str, str]
-) -> bool:
-    """Return whether `expected` would run with these keys, but for the problems that stay."""
+def _runs(case: Case, others: list[Problem], changes: Mapping[str, str]) -> bool:
+    """Return whether the case would run with these keys, but for the problems that stay."""
     keys = case.training.model_dump(exclude_unset=True) | dict(changes)
-    changed, _ = choose(Training.model_validate(keys), case.region, case.code)
-    if changed.strategy is not expected or rules.problems(changed, mended_by_fallback=True):
+    changed = Case.of(Training.model_validate(keys), case.region, case.code)
+    if rules.problems(changed, of_one_strategy=True):
         return False
     accepted = {(problem.key, problem.message) for problem in others}
     return all(
         (problem.key, problem.message) in accepted
-        for problem in rules.problems(changed, mended_by_fallback=False)
+        for problem in rules.problems(changed, of_one_strategy=False)
     )

@@ -1,7 +1,7 @@
 """The rules of what can run, in the order in which their problems are reported.
 
-A rule that a fallback mends says why one strategy cannot run on these instances with this image:
-another strategy could. All other rules hold whatever runs. What they say is in rules.yaml.
+A rule of one strategy says why that cannot run on these instances with this image: another could.
+All other rules hold whatever runs. What they say is in rules.yaml.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from shoal.launch import image_uri, recipes, tables
 from shoal.launch.case import SMDDP, TITLES, Case, problem, problem_at
 from shoal.launch.contract import OPTIMIZE_SDP, STARTS_RANKS
 from shoal.launch.mpi_options import mistakes_in, passed_with
-from shoal.settings.frameworks import Framework, defaults, strategies_with_script
+from shoal.settings.frameworks import Framework, defaults, strategies_of
 from shoal.settings.parsing.errors import Problem
 from shoal.settings.settings import Collective, Launcher, Strategy
 
@@ -30,11 +30,11 @@ class Rule:
     check: Check
     strategies: Collection[Strategy] | None
     """The strategies that it is about; None for a rule of what every strategy needs."""
-    mended_by_fallback: bool
+    of_one_strategy: bool
 
     def concerns(self, case: Case) -> bool:
         return self.strategies is None or (
-            case.strategy in self.strategies and case.strategy in case.framework_strategies
+            case.strategy in self.strategies and case.strategy in strategies_of(case.framework)
         )
 
 
@@ -43,28 +43,28 @@ RULES: list[Rule] = []
 
 
 def rule(
-    strategies: Collection[Strategy] | None = None, *, mended_by_fallback: bool = False
+    strategies: Collection[Strategy] | None = None, *, of_one_strategy: bool = False
 ) -> Callable[[Check], Check]:
     """Add the decorated check to the rules."""
 
     def add(check: Check) -> Check:
-        RULES.append(Rule(check, strategies, mended_by_fallback))
+        RULES.append(Rule(check, strategies, of_one_strategy))
         return check
 
     return add
 
 
-def problems(case: Case, *, mended_by_fallback: bool) -> list[Problem]:
+def problems(case: Case, *, of_one_strategy: bool) -> list[Problem]:
     """Return what the rules of one kind find."""
     return [
         found
         for each in RULES
-        if each.mended_by_fallback is mended_by_fallback and each.concerns(case)
+        if each.of_one_strategy is of_one_strategy and each.concerns(case)
         for found in each.check(case)
     ]
 
 
-@rule(SMDDP, mended_by_fallback=True)
+@rule(SMDDP, of_one_strategy=True)
 def _smddp_instance(case: Case) -> Iterator[Problem]:
     """Not every instance type has smddp, nor each of its collectives."""
     instance_type, types = case.training.instance_type, tables.smddp_instance_types()
@@ -81,7 +81,7 @@ def _smddp_instance(case: Case) -> Iterator[Problem]:
         yield problem(case, "smddp lacks the collective", collectives=collectives)
 
 
-@rule(SMDDP, mended_by_fallback=True)
+@rule(SMDDP, of_one_strategy=True)
 def _smddp_image(case: Case) -> Iterator[Problem]:
     """An image of the user's own may contain a wheel of smddp, up to the last that exists. Of
     versions between the rows AWS's pages say nothing.
@@ -102,7 +102,7 @@ def _smddp_image(case: Case) -> Iterator[Problem]:
             yield problem(case, "smddp is not named", listed=listed)
 
 
-@rule(SMDDP, mended_by_fallback=True)
+@rule(SMDDP, of_one_strategy=True)
 def _smddp_hugging_face(case: Case) -> Iterator[Problem]:
     """Refuse an image whose version has smddp in AWS's own image, and that lacks it."""
     uri = case.training.image_uri
@@ -110,7 +110,7 @@ def _smddp_hugging_face(case: Case) -> Iterator[Problem]:
         yield problem(case, "smddp is not in this image", source=source)
 
 
-@rule(SMDDP, mended_by_fallback=True)
+@rule(SMDDP, of_one_strategy=True)
 def _smddp_allgather(case: Case) -> Iterator[Problem]:
     """AllGather for FSDP came with a later release of smddp."""
     if case.has_unknown_image or case.training.collective is not Collective.ALLGATHER:
@@ -126,7 +126,7 @@ def _smddp_allgather(case: Case) -> Iterator[Problem]:
         yield problem(case, "smddp has no AllGather", **facts)
 
 
-@rule((Strategy.HOROVOD,), mended_by_fallback=True)
+@rule((Strategy.HOROVOD,), of_one_strategy=True)
 def _horovod_recipe(case: Case) -> Iterator[Problem]:
     """What a recipe installs can be read. AWS's image for GPUs is the one that it may extend."""
     name, text = case.training.build_image, case.code.recipe
@@ -139,7 +139,7 @@ def _horovod_recipe(case: Case) -> Iterator[Problem]:
         yield problem(case, "the recipe has no Horovod", base=extended)
 
 
-@rule((Strategy.HOROVOD,), mended_by_fallback=True)
+@rule((Strategy.HOROVOD,), of_one_strategy=True)
 def _horovod_image(case: Case) -> Iterator[Problem]:
     if case.may_have_horovod or case.code.installs("horovod") or not case.has_image:
         return
@@ -149,14 +149,14 @@ def _horovod_image(case: Case) -> Iterator[Problem]:
     yield problem(case, "the image has no Horovod", **facts)
 
 
-@rule(_ANY, mended_by_fallback=True)
+@rule(_ANY, of_one_strategy=True)
 def _first_version(case: Case) -> Iterator[Problem]:
-    first = tables.strategy(case.strategy).since.get(case.framework)
+    first = tables.first_version(case.strategy, case.framework)
     if first and not case.has_unknown_image and tables.is_older(case.version, first):
         yield problem(case, "SDK v2 knows it later", first=first)
 
 
-@rule(_ANY, mended_by_fallback=True)
+@rule(_ANY, of_one_strategy=True)
 def _torchrun_package(case: Case) -> Iterator[Problem]:
     if case.code.is_package and case.contract.launcher == "torchrun":
         yield problem(case, "torchrun starts no package")
@@ -164,7 +164,7 @@ def _torchrun_package(case: Case) -> Iterator[Problem]:
 
 @rule()
 def _framework_strategy(case: Case) -> Iterator[Problem]:
-    allowed = case.framework_strategies
+    allowed = strategies_of(case.framework)
     if case.strategy not in allowed:
         yield problem(case, "another framework's strategy", allowed=", ".join(allowed))
 
@@ -184,26 +184,12 @@ def _smddp_keys(case: Case) -> Iterator[Problem]:
 
 
 @rule(_ANY)
-def _fallback(case: Case) -> Iterator[Problem]:
-    fallback, allowed = case.training.fallback, case.fallbacks
-    if fallback is None or fallback in allowed:
-        return
-    if allowed:
-        facts = {"allowed": ", ".join(allowed), "first": allowed[0]}
-        yield problem(case, "the fallback does not help", **facts)
-    else:
-        yield problem(case, "no fallback is needed")
-
-
-@rule(_ANY)
 def _hosts(case: Case) -> Iterator[Problem]:
-    hosts, count = tables.strategy(case.strategy).hosts, case.training.instance_count
-    if count < hosts.min:
-        yield problem(case, "too few hosts", hosts=hosts)
-    if hosts.max is not None and count > hosts.max:
-        others = [
-            name for name in case.framework_strategies if tables.strategy(name).hosts.max is None
-        ]
+    (fewest, most), count = tables.hosts(case.strategy), case.training.instance_count
+    if count < fewest:
+        yield problem(case, "too few hosts", fewest=fewest)
+    if most is not None and count > most:
+        others = [name for name in strategies_of(case.framework) if tables.hosts(name)[1] is None]
         yield problem(case, "too many hosts", others=", ".join(others) or "none here")
 
 
@@ -212,12 +198,14 @@ def _script(case: Case) -> Iterator[Problem]:
     """Refuse the script of another strategy where the folder has the right one (it would train
     alone, or not at all), and a path for XGBoost's image (its training.py: `run_module`; read).
     """
-    own = defaults(case.framework, case.strategy).entry_point
-    owners = strategies_with_script(case.framework, case.script)
-    if owners and case.script != own and case.code.has(own):
+    names, script = strategies_of(case.framework), case.training.entry_point
+    scripts = {name: defaults(case.framework, name).entry_point for name in names}
+    owners = [name for name in names if scripts[name] == script]
+    own = scripts.get(case.strategy, script)
+    if owners and script != own and case.code.has(own):
         facts = {"owners": " and ".join(owners), "first": owners[0]}
         yield problem(case, "another strategy's script", own=own, **facts)
-    if case.framework is Framework.XGBOOST and "/" in case.script:
+    if case.framework is Framework.XGBOOST and "/" in script:
         yield problem(case, "a script in a folder")
 
 
@@ -265,13 +253,6 @@ def _gpus(case: Case) -> Iterator[Problem]:
 def _region(case: Case) -> Iterator[Problem]:
     if tables.registry(case.region, tables.training_repository(case.framework)) is None:
         yield problem_at("region", case.region, case, "no registry")
-
-
-@rule()
-def _pinned_image(case: Case) -> Iterator[Problem]:
-    uri = case.training.image_uri
-    if uri is not None and not image_uri.is_pinned(uri):
-        yield problem(case, "the image is not pinned")
 
 
 @rule()
@@ -340,7 +321,7 @@ def _mpi_options(case: Case) -> Iterator[Problem]:
             options, passed_with(contract, case.training.instance_type)
         ):
             yield problem(case, "a trap of mpirun", mistake=mistake, instead=instead)
-    elif options and not case.is_swapped:
+    elif options:
         yield problem(case, "no mpirun")
     size = max((len(value) for value in contract.hyperparameters().values()), default=0)
     if size > MAX_VALUE:
@@ -350,7 +331,7 @@ def _mpi_options(case: Case) -> Iterator[Problem]:
 @rule()
 def _ranks(case: Case) -> Iterator[Problem]:
     is_read = case.contract.launcher in STARTS_RANKS
-    if case.training.processes_per_host is not None and not is_read and not case.is_swapped:
+    if case.training.processes_per_host is not None and not is_read:
         yield problem(case, "no ranks")
 
 

@@ -1,4 +1,4 @@
-"""What the source folder and the recipe of a training section contain, and which script runs."""
+"""What the source folder and the recipe of a training section contain."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shoal.launch import recipes
-from shoal.settings.frameworks import defaults
 from shoal.settings.parsing.shared_code import python_files
-from shoal.settings.settings import Strategy, Training
+from shoal.settings.settings import Training
 
 REQUIREMENTS = "requirements.txt"
 SETUP = "setup.py"
@@ -62,23 +61,6 @@ def read(root: Path | None, training: Training) -> SourceCode:
         _recipe(root, training),
         folder,
     )
-
-
-def script_of(training: Training, strategy: Strategy, code: SourceCode) -> str:
-    """Return the script of the strategy that runs.
-
-    It is the one that the environment names, unless that has the name of the chosen strategy's, and
-    the folder has one for the strategy that runs.
-    """
-    if strategy is training.strategy:
-        return training.entry_point
-    chosen, other = (
-        defaults(training.framework, each).entry_point for each in (training.strategy, strategy)
-    )
-    named = "entry_point" in training.model_fields_set and not (
-        training.entry_point == chosen and code.has(other)
-    )
-    return training.entry_point if named else other
 
 
 def _recipe(root: Path, training: Training) -> str | None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -47,25 +46,6 @@ class ImageTags:
 
 
 @dataclass(frozen=True)
-class Hosts:
-    """The number of training instances that a strategy makes sense on."""
-
-    min: int = 1
-    max: int | None = None
-
-
-@dataclass(frozen=True)
-class StrategyRow:
-    """What starts a strategy, and where it can run."""
-
-    launcher: str
-    source: str
-    hosts: Hosts = Hosts()
-    since: Mapping[str, str] = field(default_factory=dict)
-    """Framework to the first version that SDK v2 starts the strategy with."""
-
-
-@dataclass(frozen=True)
 class Gpus:
     """The GPUs of an instance family, and which CUDA supports them."""
 
@@ -81,28 +61,6 @@ class GpuMemory:
     gpu: str
     gib: int
     count: int
-
-
-@dataclass(frozen=True)
-class Mpirun:
-    """The options that mpirun takes, without dashes, and what the toolkit passes to it."""
-
-    words: Mapping[str, int]
-    """Option to the number of words after it that belong to it."""
-    refused: Mapping[str, tuple[str, str]]
-    """Option that must not be used to what it would do, and what to do instead."""
-    variables: Mapping[str, str | None]
-    """Environment variables that the toolkit passes, with their values; None where only the job
-    knows.
-    """
-    runner_variables: Mapping[str, tuple[str, ...]]
-    """Those that one of its runners (smddp, horovod) passes alone, as shell patterns."""
-    instance_variables: Mapping[str, tuple[str, ...]]
-    """Those that it passes on one instance type."""
-    parameters: Mapping[str, str | None]
-    """MCA parameters, likewise."""
-    mistakes: Mapping[str, Mapping[str, str]]
-    """What would happen and what to write `instead`, by name (`shoal.launch.mpi_options`)."""
 
 
 @cache
@@ -222,10 +180,16 @@ def nearest_images(framework: str, version: str, min_python: str) -> tuple[str, 
     return nearest, rows[nearest]
 
 
-@cache
-def strategy(name: str) -> StrategyRow:
-    row: dict[str, Any] = _table("strategies")["strategies"][name]
-    return StrategyRow(**row | {"hosts": Hosts(**row.get("hosts", {}))})
+def hosts(strategy: str) -> tuple[int, int | None]:
+    """Return the smallest and the largest number of instances that the strategy makes sense on."""
+    row = _table("strategies")["strategies"][strategy].get("hosts", {})
+    return row.get("min", 1), row.get("max")
+
+
+def first_version(strategy: str, framework: str) -> str | None:
+    """Return the first version of the framework that SDK v2 starts the strategy with."""
+    first: str | None = _table("strategies")["strategies"][strategy].get("since", {}).get(framework)
+    return first
 
 
 def without_shell(framework: str, version: str) -> str | None:
@@ -241,29 +205,12 @@ def last_horovod(framework: str, device: str) -> str:
 
 
 @cache
-def mpirun() -> Mpirun:
+def mpirun() -> dict[str, Any]:
+    """Return mpirun.yaml, with each name of its `words` and of `refused` as a key."""
     table = _table("mpirun")
     words = {name: count for count, names in table["words"].items() for name in names.split()}
-    refused = {
-        name: (row["what"], row["instead"])
-        for row in table["refused"]
-        for name in row["names"].split()
-    }
-    rows = [
-        (each, name)
-        for row in table["instance_variables"]
-        for each in row["types"].split()
-        for name in row["names"]
-    ]
-    return Mpirun(
-        words,
-        refused,
-        table["variables"],
-        {name: tuple(names) for name, names in table["runner_variables"].items()},
-        {each: tuple(name for other, name in rows if other == each) for each, _ in rows},
-        table["parameters"],
-        table["mistakes"],
-    )
+    refused = {name: row for row in table["refused"] for name in row["names"].split()}
+    return table | {"words": words, "refused": refused}
 
 
 def passed_by_toolkit(runner: str, instance_type: str) -> tuple[str, ...]:
@@ -272,17 +219,18 @@ def passed_by_toolkit(runner: str, instance_type: str) -> tuple[str, ...]:
     They are shell patterns.
     """
     table = mpirun()
+    rows = (row for row in table["instance_variables"] if instance_type in row["types"].split())
     return (
-        *table.variables,
-        *table.runner_variables[runner],
-        *table.instance_variables.get(instance_type, ()),
+        *table["variables"],
+        *table["runner_variables"][runner],
+        *(name for row in rows for name in row["names"]),
     )
 
 
 @cache
 def torchrun_options() -> tuple[str, ...]:
     """Return torchrun's own options without dashes, of several words in both spellings."""
-    names = _table("torchrun")["options"].split()
+    names = _table("strategies")["torchrun_options"].split()
     return tuple(sorted({*names, *(name.replace("-", "_") for name in names)}))
 
 

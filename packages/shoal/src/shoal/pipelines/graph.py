@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shoal.launch.errors import GraphError
 from shoal.pipelines.expressions import Parameter
 from shoal.pipelines.steps import Step
 from shoal.pipelines.validation import graph_rules
+from shoal.settings.parsing.errors import DefinitionError
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Pipeline:
     steps: tuple[Step, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the definition. Raises GraphError with every mistake."""
+        """Return the definition. Raises DefinitionError with every mistake."""
         definition = {
             "Version": graph_rules.VERSION,
             "Metadata": {},
@@ -37,14 +37,16 @@ class Pipeline:
         """Return the step called `name`, of a branch too."""
         steps = {step.name: step for step in _walk(self.steps)}
         if name not in steps:
-            raise GraphError([f"there is no step {name}; there are {', '.join(steps)}"])
+            raise DefinitionError([f"there is no step {name}; there are {', '.join(steps)}"])
         return steps[name]
 
     def parameter(self, name: str) -> Parameter:
         """Return the parameter called `name`."""
         parameters = {each.name: each for each in self.parameters}
         if name not in parameters:
-            raise GraphError([f"there is no parameter {name}; there are {', '.join(parameters)}"])
+            raise DefinitionError(
+                [f"there is no parameter {name}; there are {', '.join(parameters)}"]
+            )
         return parameters[name]
 
 

@@ -23,13 +23,12 @@ from types import ModuleType
 from typing import Any
 
 from shoal.launch import Launch
-from shoal.launch.errors import DefinitionError
 from shoal.pipelines.checks import own_pipeline_rules
 from shoal.pipelines.graph import Pipeline
 from shoal.pipelines.infrastructure import Infrastructure
 from shoal.pipelines.validation import graph_rules, shapes
 from shoal.settings.loading.loader import environment_file
-from shoal.settings.parsing.errors import ConfigError, Problem
+from shoal.settings.parsing.errors import ConfigError, DefinitionError, Problem
 from shoal.settings.parsing.plain_files import problems_in
 from shoal.settings.settings import Environment
 

@@ -12,7 +12,6 @@ from shoal.settings.hyperparameters import (
     HyperparameterValue,
     as_text,
     parameter_name,
-    parameter_type,
 )
 from shoal.settings.names import Names
 from shoal.settings.sections.channels import MANIFEST_PARAMETER, path_parameter, uri_parameter
@@ -86,8 +85,7 @@ def declare(environment: Environment, infrastructure: Infrastructure, launch: La
             for bound in bounds(environment.evaluation.gates)
         },
         hyperparameters={
-            name: _hyperparameter(name, value)
-            for name, value in launch.script_arguments(training.hyperparameters).items()
+            name: _hyperparameter(name, value) for name, value in training.hyperparameters.items()
         },
         data_manifest=Parameter(MANIFEST_PARAMETER, "String", _NO_MANIFEST)
         if environment.data.on_manifest
@@ -98,11 +96,12 @@ def declare(environment: Environment, infrastructure: Infrastructure, launch: La
 def _hyperparameter(name: str, value: HyperparameterValue) -> Parameter | str:
     """Return what an execution may change: a number, or true and false.
 
-    Text stays as the environment has it. Versions of AWS's toolkit give the script's command line
+    True and false travel as text, because a Boolean cannot be joined into a string. Other text
+    stays as the environment has it: versions of AWS's toolkit give the script's command line
     to a shell, so anybody who may start the pipeline could run commands with the training role.
     """
     if isinstance(value, bool):
         return Parameter(parameter_name(name), "String", as_text(value), (as_text(not value),))
     if isinstance(value, str):
         return value
-    return Parameter(parameter_name(name), parameter_type(value), value)
+    return Parameter(parameter_name(name), "Integer" if isinstance(value, int) else "Float", value)

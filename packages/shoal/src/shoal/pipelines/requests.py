@@ -12,7 +12,7 @@ from shoal.pipelines import step_names, training_request
 from shoal.pipelines.expressions import EXECUTION_ID, Expression, Join, Parameter, Property
 from shoal.pipelines.infrastructure import Infrastructure
 from shoal.pipelines.parameters import Parameters
-from shoal.pipelines.step_tags import step_tags
+from shoal.pipelines.training_request import step_tags
 from shoal.settings.frameworks import CLASSICAL, Framework
 from shoal.settings.hyperparameters import as_sent
 from shoal.settings.names import Names

@@ -54,11 +54,15 @@ class Step:
     """The parts that every step has."""
 
     type: ClassVar[str]
+    """The name of the class, which is that of the type in a definition."""
 
     name: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
     depends_on: tuple[str | After, ...] = field(default=(), kw_only=True)
     retries: tuple[RetryPolicy, ...] = field(default=(), kw_only=True)
+
+    def __init_subclass__(cls) -> None:
+        cls.type = cls.__name__
 
     def dependencies(self) -> Iterator[After]:
         """Return the steps in `depends_on`, without those that the arguments refer to."""
@@ -84,14 +88,11 @@ class Step:
 class Training(Step):
     """Runs a training job."""
 
-    type = "Training"
-
 
 @dataclass(frozen=True)
 class Processing(Step):
     """Runs a processing job; `report_files` are outputs that conditions can read."""
 
-    type = "Processing"
     report_files: tuple[ReportFile, ...] = field(default=(), kw_only=True)
 
     def to_json(self) -> dict[str, Any]:
@@ -105,21 +106,15 @@ class Processing(Step):
 class RegisterModel(Step):
     """Adds a version to a model package group."""
 
-    type = "RegisterModel"
-
 
 @dataclass(frozen=True)
 class Model(Step):
     """Creates a model; SageMaker chooses its name."""
 
-    type = "Model"
-
 
 @dataclass(frozen=True)
 class EndpointConfig(Step):
     """Creates an endpoint configuration; SageMaker appends to its name."""
-
-    type = "EndpointConfig"
 
 
 @dataclass(frozen=True)
@@ -127,8 +122,6 @@ class Endpoint(Step):
     """Creates an endpoint, or updates the one that already has the name, and waits until it is in
     service.
     """
-
-    type = "Endpoint"
 
 
 @dataclass(frozen=True)
@@ -148,7 +141,6 @@ class _Answering(Step):
 class Lambda(_Answering):
     """Calls a Lambda function with `arguments` and reads `outputs` from its answer."""
 
-    type = "Lambda"
     function_arn: str = field(kw_only=True)
 
     def to_json(self) -> dict[str, Any]:
@@ -163,7 +155,6 @@ class Callback(_Answering):
     `sagemaker.mlops.workflow.callback_step`, and the API reference of both operations.
     """
 
-    type = "Callback"
     sqs_queue_url: str = field(kw_only=True)
 
     def to_json(self) -> dict[str, Any]:
@@ -174,21 +165,16 @@ class Callback(_Answering):
 class Transform(Step):
     """Runs a batch transform job, under the role of the model that it names."""
 
-    type = "Transform"
-
 
 @dataclass(frozen=True)
 class Tuning(Step):
     """Runs a hyperparameter tuning job."""
-
-    type = "Tuning"
 
 
 @dataclass(frozen=True)
 class Fail(Step):
     """Ends the execution as Failed with a message."""
 
-    type = "Fail"
     message: str | Expression = field(kw_only=True)
 
     def arguments_json(self) -> Any:
@@ -220,7 +206,6 @@ class LessThanOrEqualTo(_Comparison):
 class Condition(Step):
     """Goes on with `if_true` when all `conditions` hold, else with `if_false`."""
 
-    type = "Condition"
     conditions: tuple[GreaterThanOrEqualTo | LessThanOrEqualTo, ...] = field(kw_only=True)
     if_true: tuple[Step, ...] = field(default=(), kw_only=True)
     if_false: tuple[Step, ...] = field(default=(), kw_only=True)

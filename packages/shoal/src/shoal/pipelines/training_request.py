@@ -1,4 +1,4 @@
-"""What the requests of jobs say of instances, and CreateTrainingJob's of time and MLflow."""
+"""What requests say of tags and instances, and CreateTrainingJob's of time and MLflow."""
 
 from __future__ import annotations
 
@@ -7,13 +7,30 @@ from typing import Any
 from pydantic.alias_generators import to_pascal
 
 from shoal.launch.tables import takes_volume_key
-from shoal.pipelines.expressions import EXECUTION_ARN, EXECUTION_ID, Join
+from shoal.pipelines.expressions import EXECUTION_ARN, EXECUTION_ID, Expression, Join
 from shoal.pipelines.parameters import Parameters
-from shoal.settings.names import Names
+from shoal.settings.names import ENVIRONMENT_TAG, EXECUTION_TAG, PIPELINE_TAG, WORKLOAD_TAG, Names
 from shoal.settings.sections.evaluation import Evaluation
 from shoal.settings.settings import Training
 
-EXECUTION_TAG = "shoal.execution_arn"  # by which `shoal report --mlflow` finds the run
+MLFLOW_TAG = "shoal.execution_arn"  # by which `shoal report --mlflow` finds the run
+
+
+def step_tags(names: Names) -> list[dict[str, Any]]:
+    """Return the tags by which everything that an execution creates is found, attributed, aged and
+    counted by the budget, and the customer's own.
+    """
+    environment = names.environment
+    tags: dict[str, str | Expression] = {
+        PIPELINE_TAG: names.pipeline,
+        EXECUTION_TAG: EXECUTION_ID,
+        ENVIRONMENT_TAG: environment.name,
+        "shoal:ttl-minutes": str(environment.ttl_minutes),
+    }
+    if environment.workloads:
+        tags[WORKLOAD_TAG] = names.prefix
+    tags |= environment.workload_tags
+    return [{"Key": key, "Value": value} for key, value in tags.items()]
 
 
 def add_tracking(request: dict[str, Any], names: Names, app_arn: str | None) -> None:
@@ -30,7 +47,7 @@ def add_tracking(request: dict[str, Any], names: Names, app_arn: str | None) -> 
         "MLFLOW_TRACKING_URI": server,
         "MLFLOW_EXPERIMENT_NAME": names.pipeline,
         "MLFLOW_RUN_NAME": EXECUTION_ID,
-        "MLFLOW_RUN_CONTEXT": Join("", (f'{{"{EXECUTION_TAG}": "', EXECUTION_ARN, '"}')),
+        "MLFLOW_RUN_CONTEXT": Join("", (f'{{"{MLFLOW_TAG}": "', EXECUTION_ARN, '"}')),
         **request.get("Environment", {}),
     }
 

@@ -73,13 +73,6 @@ def defaults(framework: str, strategy: str) -> Defaults:
     )
 
 
-def strategies_with_script(framework: str, script: str) -> tuple[str, ...]:
-    """Return the strategies of `framework` that a script with this name is for."""
-    return tuple(
-        name for name in strategies_of(framework) if defaults(framework, name).entry_point == script
-    )
-
-
 def strategies_of(framework: str) -> tuple[str, ...]:
     """Return the strategies that `framework` can be distributed with."""
     return tuple(_TABLE[framework]["strategies"])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Literal
 
 SHELL_CHARACTERS = frozenset(";&|<>$`()*?[]{}~#!\\\"'")
 """What a shell does not take as it is. Spaces are `shoal.launch`'s business: they only split words.
@@ -18,7 +17,6 @@ give the line to a shell (`process.py`, `create_subprocess_shell`; read). 5.1.3 
 itself.
 """
 HyperparameterValue = str | int | float | bool
-ParameterType = Literal["String", "Integer", "Float"]
 
 PIPELINE_PARAMETERS = ("CodeUri", "InstanceType", "InstanceCount")
 """The parameters of every pipeline, whatever its channels and gates. A hyperparameter may not take
@@ -30,16 +28,6 @@ def parameter_name(hyperparameter: str) -> str:
     """Return `BatchSize` for `batch-size`, `batch_size` and `batchSize`."""
     words = [word for word in re.split(r"[-_.]+", hyperparameter) if word]
     return "".join(word[0].upper() + word[1:] for word in words)
-
-
-def parameter_type(value: HyperparameterValue) -> ParameterType:
-    """Return the type of the pipeline parameter.
-
-    True and false travel as text, because a Boolean cannot be joined into a string.
-    """
-    if isinstance(value, bool | str):
-        return "String"
-    return "Integer" if isinstance(value, int) else "Float"
 
 
 def shell_characters(text: str) -> str:

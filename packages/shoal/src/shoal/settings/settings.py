@@ -130,9 +130,6 @@ class Training(Settings):
     """What starts smddp's AllGather: torchrun, or mpirun, which sets SMDATAPARALLEL_OPTIMIZE_SDP;
     only read with collective allgather.
     """
-    fallback: Strategy | None = None
-    """Strategy to swap to, with a notice, where `strategy` cannot run; without it that is an error.
-    """
     custom_mpi_options: str = ""
     """Extra mpirun options, split at white space by the toolkit; only for launchers that use
     mpirun.

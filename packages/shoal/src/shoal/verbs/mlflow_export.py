@@ -17,7 +17,7 @@ from shoal.errors import AnswerError, ToolMissingError, UsageError
 from shoal.page import history
 from shoal.page.page import page
 from shoal.page.readings.results import evaluation_text
-from shoal.pipelines.training_request import EXECUTION_TAG
+from shoal.pipelines.training_request import MLFLOW_TAG
 from shoal.verbs.workspace import Session
 
 _MAX_ITEMS = {"params": 100, "tags": 100, "metrics": 1000}
@@ -144,8 +144,8 @@ class Mlflow:
             if experiment
             else self._client.create_experiment(run.experiment)
         )
-        tags = {EXECUTION_TAG: run.tags[EXECUTION_TAG]}
-        same = f"tags.`{EXECUTION_TAG}` = '{tags[EXECUTION_TAG]}'"
+        tags = {MLFLOW_TAG: run.tags[MLFLOW_TAG]}
+        same = f"tags.`{MLFLOW_TAG}` = '{tags[MLFLOW_TAG]}'"
         runs = self._client.search_runs([number], same, max_results=1)
         return runs[0] if runs else self._client.create_run(number, run.started_ms, tags, run.name)
 
@@ -263,7 +263,7 @@ def _tags(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield where the run and its model come from; what is not known is None or empty."""
     run, verdict = record["run"], record["verdict"]
     metrics, package = record["metrics"] or {}, record["package"] or {}
-    yield EXECUTION_TAG, run["arn"]
+    yield MLFLOW_TAG, run["arn"]
     yield from ((f"shoal.{name}", run[name]) for name in ("environment", "workload", "status"))
     yield "shoal.is_local", str(run["is_local"]).lower()
     yield "shoal.failure", ": ".join(filter(None, (verdict["step"], verdict["reason"])))

@@ -12,9 +12,10 @@ from shoal.aws import execution
 from shoal.errors import ParameterError
 from shoal.launch import launch_of
 from shoal.pipelines.checks.schedules import instance_type_mistake
-from shoal.pipelines.checks.script_options import parameters_of
+from shoal.pipelines.checks.scripts import script_at
 from shoal.pipelines.infrastructure import placeholder_infrastructure
 from shoal.pipelines.own_pipeline import definition_of
+from shoal.settings.hyperparameters import parameter_name
 from shoal.settings.names import Names
 from shoal.settings.sections.evaluation import bounds
 from shoal.settings.settings import Environment
@@ -51,11 +52,12 @@ def check_values(environment: Environment, parameters: Mapping[str, str], root: 
     if environment.pipeline is not None:  # the user's, whose parameters mean what they mean there
         return
     training = environment.training
-    options = parameters_of(training, training.entry_point, root)
+    script = script_at(training, training.entry_point, root)
+    options = {parameter_name(each): each for each in training.hyperparameters}
     for name, value in parameters.items():
         mistake = _mistake_in(name, value, environment)
         if mistake is None and name in options:
-            mistake = options[name].mistake_in(value)
+            mistake = script.mistake_in(options[name], value)
         if mistake:
             raise ParameterError(f"parameter {name!r}: {value!r} {mistake}")
 

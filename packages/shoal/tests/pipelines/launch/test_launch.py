@@ -14,16 +14,11 @@ from shoal.pipelines.validation.shapes import values_of
 from shoal.settings.hyperparameters import HyperparameterValue
 from shoal.settings.settings import Strategy, Training
 from tests.pipelines import inputs
-from tests.pipelines.inputs import definition_for, environment, golden, infrastructure
+from tests.pipelines.inputs import golden
 from tests.tables import rows, table
 
 REGISTRY = "763104351884.dkr.ecr.us-east-1.amazonaws.com"
-OPTIONS = {"custom_mpi_options": "-verbose --NCCL_DEBUG VERSION"}
-ALLGATHER = {"collective": "allgather"}
-BY_MPIRUN = {**ALLGATHER, "launcher": "mpirun"}
 TENSORFLOW: dict[str, Any] = {"framework": "tensorflow"}
-ALONE = {"instance_count": 1}
-P5: dict[str, Any] = {"instance_type": "ml.p5.48xlarge", "fallback": "torchrun"}
 SDK_CASES = rows(__file__, "launch.yaml", "sdk")
 
 
@@ -84,12 +79,6 @@ def test_every_launcher_of_several_ranks_is_told_how_many(strategy: str) -> None
     }
 
 
-NEWER = {
-    "image_uri": f"{REGISTRY}/pytorch:2.15.0-cu133-amzn2023-sagemaker",
-    "framework_version": "2.15.0",
-}
-
-
 @pytest.mark.parametrize(("keys", "image", "uri"), rows(__file__, "launch.yaml", "images"))
 def test_images(keys: dict[str, Any], image: str, uri: str) -> None:
     assert uri in getattr(launch(**{"strategy": "torchrun", **keys}), image)
@@ -105,72 +94,7 @@ def test_only_awss_image_of_a_framework_runs_the_workloads_script(
     assert tables.runs_inference_script(f"{REGISTRY}/{repository}:1.2.3-gpu") is runs
 
 
-T212: dict[str, Any] = {**TENSORFLOW, "framework_version": "2.12.0"}
-"""An image without smddp."""
-
-
-@pytest.mark.parametrize(("code", "keys", "script"), rows(__file__, "launch.yaml", "scripts"))
-def test_a_fallback_has_a_script_of_its_own(code: str, keys: dict[str, Any], script: str) -> None:
-    swapped = inputs.launch(code, **T212, **keys)
-    assert swapped.entry_point == script
-    assert swapped.hyperparameters["sagemaker_program"] == f'"{script}"'
-
-
-def test_horovod_as_a_fallback_keeps_the_options_of_mpirun_and_its_ranks() -> None:
-    keys = {"custom_mpi_options": "-verbose", "processes_per_host": 4}
-    contract = launch(**T212, fallback="horovod", **keys).contract
-    assert contract.hyperparameters() == {
-        "sagemaker_mpi_enabled": "true",
-        "sagemaker_mpi_num_of_processes_per_host": "4",
-        "sagemaker_mpi_custom_mpi_options": '"-verbose"',
-    }
-
-
-def test_a_fallback_of_one_process_is_told_no_number_of_ranks() -> None:
-    swapped = launch(**T212, fallback="multi_worker_mirrored", processes_per_host=4)
-    assert swapped.contract.hyperparameters() == {
-        "sagemaker_multi_worker_mirrored_strategy_enabled": "true"
-    }
-
-
-@pytest.mark.parametrize(
-    ("instance_type", "backend"), [("ml.p5.48xlarge", "nccl"), ("ml.m5.xlarge", "gloo")]
-)
-def test_a_script_that_was_told_to_use_smddp_is_told_the_fallbacks_backend(
-    instance_type: str, backend: str
-) -> None:
-    own: dict[str, HyperparameterValue] = {"backend": "smddp", "epochs": 2}
-    keys = {**ALLGATHER, "instance_type": instance_type, "fallback": "torchrun"}
-    sent = launch(**keys, hyperparameters=own).for_job("s3://code", "job-1", own)
-    assert (sent["backend"], sent["epochs"]) == (f'"{backend}"', "2")
-
-
-def test_the_pipelines_job_has_the_fallbacks_backend_too() -> None:
-    training = Training(**P5, instance_count=2, hyperparameters={"backend": "smddp"})
-    settings = environment().model_copy(update={"training": training})
-    train = definition_for(settings, infrastructure())["Steps"][0]
-    assert train["Arguments"]["HyperParameters"]["backend"] == "nccl"
-
-
-@pytest.mark.parametrize(
-    "keys",
-    [
-        {**TENSORFLOW, "entry_point": "train.py", "source_dir": "mine"},
-        {**TENSORFLOW, "entry_point": "mine.py"},
-        {"hyperparameters": {"backend": "auto"}},
-        {"strategy": "torchrun", "hyperparameters": {"backend": "nccl"}},
-        {"strategy": "torchrun", "hyperparameters": {"backend": "gloo"}},
-        {**P5, "hyperparameters": {"backend": "nccl"}},
-        # names that torchrun takes for nothing of its own, and another launcher
-        {
-            "strategy": "torchrun",
-            "hyperparameters": dict.fromkeys(
-                ("log-dir", "role", "epochs", "batch-size", "learning-rate", "n"), 1
-            ),
-        },
-        {"hyperparameters": {"log": 1}},
-    ],
-)
+@pytest.mark.parametrize("keys", table(__file__, "launch.yaml")["together"])
 def test_what_goes_together_is_accepted(keys: dict[str, Any]) -> None:
     assert inputs.launch("shipped_code", **keys).contract
 
@@ -280,9 +204,6 @@ def test_the_variables_that_options_set_are_found() -> None:
     assert variables_in("-verbose -x A=1 --x B=c=d -x C -map-by slot") == {"A": "1", "B": "c=d"}
 
 
-EFA = {"FI_PROVIDER": "efa", "FI_EFA_USE_HUGE_PAGE": "0"}
-
-
 def test_every_row_is_a_training_instance_type_of_sagemaker() -> None:
     assert set(fabric.efa_instance_types()) - set(values_of("TrainingInstanceType")) == set()
 
@@ -290,10 +211,6 @@ def test_every_row_is_a_training_instance_type_of_sagemaker() -> None:
 @pytest.mark.parametrize(("instance_type", "addresses"), rows(__file__, "launch.yaml", "addresses"))
 def test_a_node_takes_one_address_per_network_card(instance_type: str, addresses: int) -> None:
     assert fabric.addresses_per_node(instance_type) == addresses
-
-
-def test_no_type_with_efa_takes_fewer_addresses_than_sagemaker_documents() -> None:
-    assert min(fabric.addresses_per_node(name) for name in fabric.efa_instance_types()) == 5
 
 
 @pytest.mark.parametrize(("instance_type", "expected"), rows(__file__, "launch.yaml", "variables"))

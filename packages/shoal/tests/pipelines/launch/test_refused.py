@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from shoal.launch import tables
+from shoal.launch.case import Case
 from shoal.launch.notices import patch_warnings
-from shoal.launch.resolve import choose
 from shoal.launch.source_code import SourceCode
 from shoal.settings.frameworks import CLASSICAL, Framework, strategies_of
 from shoal.settings.settings import Strategy, Training
@@ -50,23 +50,19 @@ def test_options_are_no_longer_than_a_hyperparameter(
 
 @pytest.mark.parametrize(("framework", "name"), COMBINATIONS)
 def test_every_strategy_runs_with_its_defaults(framework: Framework, name: str) -> None:
-    row = tables.strategy(name)
-    launched = launch(
-        "shipped_code", framework=framework, strategy=name, instance_count=row.hosts.min
-    )
-    assert launched.contract.launcher == row.launcher
+    fewest, _ = tables.hosts(name)
+    launched = launch("shipped_code", framework=framework, strategy=name, instance_count=fewest)
     repository = tables.image_tags(framework)[launched.case.version].repository
     assert f"/{repository}:" in launched.image_uri
 
 
-@pytest.mark.parametrize("fallback", [{}, {"fallback": "torchrun"}])
 @pytest.mark.parametrize(
     ("framework", "name"), sorted({*product(DISTRIBUTED, Strategy)} - {*COMBINATIONS})
 )
 def test_a_strategy_of_the_other_framework_is_one_line(
-    framework: Framework, name: Strategy, fallback: dict[str, Any]
+    framework: Framework, name: Strategy
 ) -> None:
-    (line,) = refusals("shipped_code", framework=framework, strategy=name, **fallback)
+    (line,) = refusals("shipped_code", framework=framework, strategy=name)
     assert (
         f'training.strategy = "{name}": is not a strategy of {framework}; these are: smddp' in line
     )
@@ -81,13 +77,6 @@ def test_multi_worker_mirrored_before_2_9_is_refused_as_sdk_v2_does() -> None:
     )
     assert "SDK v2 refuses multi_worker_mirrored before TensorFlow 2.9.0, and so does Shoal" in sdk
     assert "AWS's image of it has Python 3.8" in python
-
-
-def test_what_the_image_lacks_for_our_scripts_it_lacks_for_a_fallback_too() -> None:
-    keys: dict[str, Any] = {**TENSORFLOW, "framework_version": "2.21.0", "fallback": "horovod"}
-    horovod, keras = refusals("shipped_code", instance_count=2, **keys)
-    assert "does not contain Horovod" in horovod
-    assert "lacks tf_keras~=2.21.0" in keras
 
 
 def source_dir(root: Path, **files: str) -> Path:
@@ -141,7 +130,6 @@ def test_a_requirement_brings_legacy_keras(tmp_path: Path) -> None:
     [
         {"strategy": "torchrun"},
         {"collective": "allgather"},
-        {"instance_type": "ml.p5.48xlarge", "fallback": "torchrun"},
     ],
 )
 def test_torchrun_cannot_start_a_package(tmp_path: Path, keys: dict[str, Any]) -> None:
@@ -178,10 +166,8 @@ def _offers(lines: list[str]) -> Iterator[dict[str, str]]:
     versions = re.findall(r"framework_version: ([\d.]+) with training\.strategy: (\w+)", text)
     for version, name in versions:
         yield {"framework_version": version, "strategy": name}
-    for kind, names in (
-        [] if versions else re.findall(r"training\.(strategy|fallback): (\w+(?: or \w+)*)", text)
-    ):
-        yield from ({kind: name} for name in names.split(" or "))
+    for names in [] if versions else re.findall(r"training\.strategy: (\w+(?: or \w+)*)", text):
+        yield from ({"strategy": name} for name in names.split(" or "))
 
 
 GRID: dict[str, dict[str, tuple[Any, ...]]] = CASES["grid"]
@@ -223,7 +209,7 @@ def test_notices(code: str, keys: dict[str, Any], notices: list[str]) -> None:
 
 
 def warnings_of(keys: dict[str, Any], today: datetime.date) -> list[str]:
-    case, _ = choose(Training(**keys), "us-east-1", SourceCode())
+    case = Case.of(Training(**keys), "us-east-1", SourceCode())
     return list(patch_warnings(case, today))
 
 
@@ -233,11 +219,6 @@ def warnings_of(keys: dict[str, Any], today: datetime.date) -> list[str]:
         ({}, LAST_DAY + DAY, "; patched and with smddp: 2.4.0, 2.5.1"),
         ({}, LATER, "; no image that contains smddp is patched any more"),
         (TORCHRUN, datetime.date(2025, 12, 1), SINCE_2_6),
-        (
-            {"instance_type": "ml.p5.48xlarge", "fallback": "torchrun"},
-            datetime.date(2025, 12, 1),
-            SINCE_2_6,
-        ),
     ],
 )
 def test_images_without_patches_are_a_warning_with_what_is_patched(
@@ -287,11 +268,6 @@ def test_an_endpoints_image_that_nobody_patches_is_told() -> None:
             "huggingface-pytorch-training:2.3.0-transformers4.48.0-gpu-py311-cu121-ubuntu20.04",
             "2.3.0",
             "no patches since 2025-04-24",
-        ),
-        (
-            "pytorch:2.15.0-cu133-amzn2023-sagemaker",
-            "2.15.0",
-            "until when AWS's images of PyTorch 2.15.0 get patches is not known here",
         ),
     ],
 )

@@ -21,7 +21,7 @@ from shoal.settings.loading.workload import load_workload
 from shoal.settings.parsing.shared_code import python_files
 from shoal.settings.regions import az_id_prefixes
 from shoal.settings.sections.serving import default_recipe
-from shoal.settings.settings import Environment, Strategy
+from shoal.settings.settings import Environment
 from tests.pipelines.inputs import launch
 from tests.repository import ROOT
 from tests.tables import rows
@@ -101,14 +101,6 @@ def test_one_image_trains_measures_and_answers(framework: Framework) -> None:
         assert (image.framework, image.version) == (framework, version)
 
 
-def test_pytorchs_images_have_a_repository_of_their_own_since_2_11() -> None:
-    rows = tables.image_tags("pytorch")
-    assert rows["2.10.0"].repository == "pytorch-training"
-    assert {
-        row.repository for version, row in rows.items() if tables.ordered(version) >= (2, 11)
-    } == {"pytorch"}
-
-
 @pytest.mark.parametrize(
     ("framework", "version", "min_python", "nearest"), rows(__file__, "launch.yaml", "nearest")
 )
@@ -131,10 +123,6 @@ def test_the_training_code_has_no_syntax_that_the_oldest_python_lacks(framework:
     assert sources
 
 
-def test_every_strategy_has_a_row_with_a_source() -> None:
-    assert [strategy for strategy in Strategy if "[" not in tables.strategy(strategy).source] == []
-
-
 def test_the_families_whose_gpus_are_known_are_families_with_gpus_that_sagemaker_trains_on() -> (
     None
 ):
@@ -153,10 +141,6 @@ def test_the_families_whose_gpus_are_known_are_families_with_gpus_that_sagemaker
 )
 def test_a_tag_says_its_cuda(tag: str, cuda: str | None) -> None:
     assert tables.cuda_in(tag) == cuda
-
-
-def test_versions_compare_as_numbers() -> None:
-    assert tables.ordered("2.10.1") > tables.ordered("2.9.2")
 
 
 def test_instance_types_of_smddp_are_ones_that_sagemaker_trains_on() -> None:
@@ -265,14 +249,6 @@ def test_pytorch_is_served_by_a_patched_image_unless_the_file_says_otherwise(
     names = {"name": "dev", "workload": "mnist", "account": "111122223333"}
     environment = Environment.model_validate(names | keys)
     assert environment.built_images.get("endpoint") == recipe
-
-
-@pytest.mark.parametrize("recipe", recipes.names())
-def test_a_file_can_name_every_recipe(recipe: str) -> None:
-    names = {"name": "dev", "workload": "mnist", "account": "111122223333"}
-    use = "endpoint" if recipes.recipe(recipe).serves else "training"
-    environment = Environment.model_validate(names | {use: {"build_image": recipe}})
-    assert environment.built_images[use] == recipe
 
 
 @pytest.mark.parametrize("instance_type", shapes.values_of("ProductionVariantInstanceType"))

@@ -47,8 +47,8 @@ def job(name: str, instance_type: str = P4D, **changes: Any) -> dict[str, Any]:
     Of the script's own hyperparameters it has epochs only.
     """
     environment = load_environment("dev", ROOT, name)
-    training, hosts = environment.training, tables.strategy(environment.training.strategy).hosts
-    count = max(training.instance_count, 2 if hosts.max is None else 1)
+    training, (_, most) = environment.training, tables.hosts(environment.training.strategy)
+    count = max(training.instance_count, 2 if most is None else 1)
     training = training.model_copy(update={"instance_type": instance_type, "instance_count": count})
     own: dict[str, HyperparameterValue] = {
         key: training.hyperparameters[key]
@@ -128,8 +128,8 @@ def test_a_page_prints_the_command_line_that_the_toolkit_builds(
 def test_a_pages_line_of_configuration_starts_what_its_overlay_starts(name: str) -> None:
     (block,) = blocks(name, "yaml")
     page, overlay = yaml.safe_load(block)["training"], load_environment("dev", ROOT, name).training
-    hosts = tables.strategy(Training(**page).strategy).hosts
-    shown = Training(**{"instance_count": hosts.min, **page})
+    fewest, _ = tables.hosts(Training(**page).strategy)
+    shown = Training(**{"instance_count": fewest, **page})
     labels = [resolve(each, "us-east-1").contract.label for each in (shown, overlay)]
     assert (shown.framework, labels[0]) == (overlay.framework, labels[1])
 
@@ -167,7 +167,7 @@ def test_the_other_strategies_get_no_cluster(built: Mapping[str, dict[str, Any]]
 def test_the_parameters_that_both_mpi_runners_pass_are_those_of_the_table_of_traps(
     built: Mapping[str, dict[str, Any]],
 ) -> None:
-    own = tables.mpirun().parameters
+    own = tables.mpirun()["parameters"]
     both = [passed(built[name]["command"], "parameters") for name in ("smddp", "horovod")]
     assert set(both[0]) & set(both[1]) == set(own)
     assert [

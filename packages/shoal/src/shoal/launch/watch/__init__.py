@@ -71,7 +71,7 @@ def files(case: Case) -> dict[str, bytes]:
         return {}
     progress = [each.regex for each in metrics if each.progress]
     progress = progress or [each.regex for each in metrics]
-    config: dict[str, Any] = {"script": case.script, "progress": progress, **_TIMES}
+    config: dict[str, Any] = {"script": training.entry_point, "progress": progress, **_TIMES}
     config["stall_s"], moved = training.stall_s, {}
     if index and folder:
         config["index"] = {"region": case.region, **index.model_dump(exclude_none=True)}

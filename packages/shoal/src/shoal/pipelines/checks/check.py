@@ -12,13 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from shoal.launch import Launch, fabric, launch_of, recipes, source_code, watch
-from shoal.launch.errors import DefinitionError, Risk
 from shoal.pipelines.checks import (
     demand,
     instances,
     needs,
     schedules,
-    script_options,
     scripts,
     slow_expressions,
 )
@@ -26,11 +24,10 @@ from shoal.pipelines.infrastructure import placeholder_infrastructure
 from shoal.pipelines.own_pipeline import STEPS, definition_of, standard_steps
 from shoal.settings.loading.consumers import is_placeholder_account, pin_problems
 from shoal.settings.loading.loader import environment_file, places
-from shoal.settings.parsing.errors import ConfigError, Problem
+from shoal.settings.parsing.errors import ConfigError, DefinitionError, Problem, Risk
 from shoal.settings.parsing.plain_files import problems_in
 from shoal.settings.parsing.shared_code import carried_folder
 from shoal.settings.sections import evaluation, scoring
-from shoal.settings.sections.serving import TrafficType
 from shoal.settings.settings import Environment, GuardRails, Target
 
 NAT_NOTICE = (
@@ -89,8 +86,8 @@ def check(
         raise ConfigError(file, [Problem("", line, advice) for line in lines]) from error
     refuse(_unreachable_index(environment, launch))
     refuse(_index(environment, launch))
-    options = script_options.parameters_of(training, launch.entry_point, root)
-    refuse(schedules.problems(environment, definition, options))
+    script = scripts.script_at(training, launch.entry_point, root)
+    refuse(schedules.problems(environment, definition, script))
     if environment.pipeline is None:
         refuse(instances.other_types(environment, definition, definition_with))
     own = list(_notices(environment, launch))
@@ -198,11 +195,6 @@ def _notices(environment: Environment, launch: Launch) -> Iterator[str]:
             "requirements.txt is installed at the start of a job: the existing VPC needs a way to a"
             " package index"
         )
-    if training.encrypt_between_containers and training.instance_count > 1:
-        yield (
-            "training.encrypt_between_containers: AWS says that distributed deep learning takes"
-            " longer with it"
-        )
     yield from fabric.notices(training)
     yield from schedules.notices(environment)
     yield from _serving_notices(environment)
@@ -215,15 +207,8 @@ def _serving_notices(environment: Environment) -> Iterator[str]:
     serving, release = environment.serving, environment.release
     if serving is None and release is not None:
         yield "a release is pinned, and nothing serves it: there is no section `serving`"
-    if serving is None:
-        return
-    if release is None:
+    if serving is not None and release is None:
         yield "serving: nothing is served before a release is pinned; `shoal promote` pins one"
-    if serving.serverless is None and serving.traffic.type is TrafficType.ALL_AT_ONCE:
-        yield (
-            "serving.traffic: all traffic moves at once, so a bad release is seen by every caller"
-            " until the alarms ring"
-        )
 
 
 def _index(environment: Environment, launch: Launch) -> Iterator[Problem]:

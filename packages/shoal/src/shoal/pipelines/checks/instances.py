@@ -8,10 +8,9 @@ from typing import Any
 
 from shoal.launch import Launch, image_uri, recipes, tables
 from shoal.launch.case import TITLES
-from shoal.launch.errors import Risk
 from shoal.pipelines.validation import shapes
 from shoal.settings.frameworks import CLASSICAL
-from shoal.settings.parsing.errors import ConfigError, Problem
+from shoal.settings.parsing.errors import ConfigError, Problem, Risk
 from shoal.settings.sections.evaluation import Evaluation
 from shoal.settings.sections.serving import NO_RECIPE
 from shoal.settings.settings import Environment
@@ -54,7 +53,7 @@ def problems(environment: Environment) -> Iterator[Problem]:
             advice = "take it out, or choose an instance type without them"
             key = f"{section}.volume_size_gb"
             yield Problem(key, message, advice, settings.volume_size_gb)
-    for section in ("evaluation", "endpoint"):
+    for section in ("training", "evaluation", "endpoint"):
         settings = getattr(environment, section)
         uri = settings and settings.image_uri
         if uri and not image_uri.is_pinned(uri):

@@ -96,7 +96,7 @@ def _ask(script: Path, environment: Environment, gpu: tables.GpuMemory, root: Pa
     training, launch = environment.training, launch_of(environment, root)
     per_node = training.processes_per_host or gpu.count
     job: dict[str, Any] = {
-        "hyperparameters": launch.script_arguments(training.hyperparameters),
+        "hyperparameters": training.hyperparameters,
         "channels": list(environment.data.channels),
         "ranks": training.instance_count * per_node,
         "ranks_per_node": per_node,

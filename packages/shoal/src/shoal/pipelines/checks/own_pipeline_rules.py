@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from shoal.launch.errors import GraphError
 from shoal.pipelines.infrastructure import Infrastructure
 from shoal.pipelines.limits import (
     RUN_TIME,
@@ -24,6 +23,7 @@ from shoal.pipelines.limits import (
 from shoal.pipelines.requests import TRANSFORM_FOLDER, artifacts
 from shoal.pipelines.validation.shapes import CREATE_CALLS
 from shoal.settings.names import Names
+from shoal.settings.parsing.errors import DefinitionError
 from shoal.settings.settings import Environment
 
 GENERATED_PREFIX = "pipelines-"
@@ -50,10 +50,10 @@ StepJson = Mapping[str, Any]
 def check_fit(
     definition: Mapping[str, Any], environment: Environment, infrastructure: Infrastructure
 ) -> None:
-    """Raise GraphError for what the roles would refuse, or the teardown guard would not find."""
+    """Raise DefinitionError for what the roles would refuse, or the guard would not find."""
     mistakes = list(_Fit(definition, environment, infrastructure).mistakes())
     if mistakes:
-        raise GraphError(mistakes)
+        raise DefinitionError(mistakes)
 
 
 @dataclass(frozen=True)

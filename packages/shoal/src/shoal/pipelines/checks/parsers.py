@@ -1,4 +1,9 @@
-"""What a script's argparse takes, read from its syntax tree without running it.
+"""The command line of a training script, made again from its syntax tree without running it.
+
+So a hyperparameter that the script would refuse is a mistake of the environment file, not of a job
+that costs money. SageMaker gives a script nothing but `--name value` for each hyperparameter
+(sagemaker-training 5.1.4, mapping.py, to_cmd_args; read). The calls that make the script's parser
+are made again with what is written out in them, and Python's own argparse judges.
 
 What cannot be read is left open: names that are put together, parsers that other packages make. Of
 what `type=` names, Python's own converters and those that Shoal's scripts and templates define are
@@ -15,184 +20,204 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NoReturn
 
-from shoal.settings.parsing.shared_code import python_files
+from shoal.settings.parsing.shared_code import tree_of
 
-PARSER = "ArgumentParser"
-_GROUPS = {"add_argument_group", "add_mutually_exclusive_group", "add_subparsers", "add_parser"}
-_READ = ("action", "nargs", "choices", "const", "required")
-_ACTIONS = frozenset(
-    {"store", "append", "extend", "store_true", "store_false", "store_const", "count"}
-    | {"append_const", "help", "version"}
-)
+_OF_JOB = ("-dir", "_dir")
+"""Ends of options that SageMaker's variables and the pipeline set: folders of the job."""
+_FLAGS = ("store_true", "store_false", "store_const", "append_const", "count", "help", "version")
+_ACTIONS = ("store", "append", "extend", *_FLAGS)
+_TRUE, _FALSE = ("true", "1", "yes", "on", "y", "t"), ("false", "0", "no", "off", "n", "f")
+_LACKS = ("the following arguments are required", "one of the arguments")
+"""How argparse begins to say what is missing."""
+_ADD, _PARSER, _EXCLUSIVE = "add_argument", "ArgumentParser", "add_mutually_exclusive_group"
+_MAKERS = {_PARSER, _EXCLUSIVE, "add_argument_group", "add_subparsers", "add_parser"}
+_READ = ("action", "nargs", "choices", "required")
 _UNREAD = object()
-_MAX_OWNERS = 4
 _MAX_NUMBERS = 10_000
 """Of a range, and of values of one option: argparse names each that may be given."""
 
 
-class Added(NamedTuple):
+class _RefusedError(Exception):
+    """argparse would end the script."""
+
+
+class _Judge(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise _RefusedError(message)
+
+
+@dataclass(frozen=True)
+class Option:
     """One call of add_argument."""
 
     names: tuple[str, ...]
     """As the script writes them: `-e`, `--epochs`; of a positional argument its only name."""
-    arguments: Mapping[str, Any]
-    """action, nargs, choices, const and required, as far as they are read."""
+    action: str
     unread: frozenset[str]
-    """The others of these, and `type`."""
-    converter: Converter | None
-    group: int | None
-    """Of a group of which one option may be given, its number."""
-    is_sure: bool
-    """Whether no condition stands before it."""
-    knows_true: bool = False
+    """Which of action, nargs, choices, required and type cannot be read."""
+    knows_true: bool
     """Whether a converter of the script's own has a word for true."""
 
 
-@dataclass(frozen=True)
-class Parser:
-    """All that the files of a script add to the parser of its command line."""
+@dataclass
+class Script:
+    """All that a script and its modules add to the parser of its command line."""
 
-    options: tuple[Added, ...] = ()
-    positionals: tuple[Added, ...] = ()
+    name: str
+    judge: _Judge = field(default_factory=lambda: _Judge())
+    options: list[Option] = field(default_factory=list)
+    """Their number is what the judge calls each."""
     knows_all: bool = False
     """Whether there are no further options."""
     takes_others: bool = False
     """Whether what no option takes is no mistake."""
-    abbreviates: bool = True
-    is_single: bool = False
-    """Whether it is the only parser of these files."""
-    needed_groups: frozenset[int] = frozenset()
-    needs_command: bool = False
 
-
-@cache
-def tree_of(text: str) -> ast.Module:
-    """Return the syntax tree of a script's text; raise SyntaxError or ValueError if it has none.
-
-    The cache is by text, not by file: environments share scripts, each is read more than once, and
-    parsing was a third of `shoal check`.
-    """
-    try:
-        return ast.parse(text)
-    except (RecursionError, MemoryError) as error:
-        raise ValueError("an expression of it is nested too deeply") from error
-
-
-def modules_of(folder: Path, entry_point: str) -> list[Path]:
-    """Return the modules in the folder, and those that workloads share, that a script imports by
-    name, or that these import. The script must be there, and readable.
-    """
-    files, scripts = python_files(folder), [folder / entry_point]
-    for script in scripts:  # it grows
+    def parse(self, *words: str) -> tuple[dict[Option, Any], list[str], str]:
+        """Return what each option gets, the words that none takes, and argparse's complaint."""
+        values, rest, complaint = argparse.Namespace(), list[str](), ""
         try:
-            names = _imported(script.read_text(encoding="utf-8"))
-        except (OSError, SyntaxError, ValueError):
-            if script is scripts[0]:
-                raise
-            continue  # who reads the module says so
-        paths = (f"{name.replace('.', '/')}.py" for name in names)
-        scripts += [files[each] for each in paths if each in files and files[each] not in scripts]
-    return scripts[1:]
+            _, rest = self.judge.parse_known_args(words, values)
+        except _RefusedError as error:
+            complaint = str(error)
+        except Exception as error:  # noqa: BLE001 (a converter's: the script ends with a traceback)
+            complaint = f"traceback: {type(error).__name__}: {error}"
+        given = {self.options[int(name)]: value for name, value in vars(values).items()}
+        return {each: given[each] for each in given if each.names[0][0] == "-"}, rest, complaint
+
+    def mistake_in(self, name: str, text: str) -> str | None:
+        """Return why the script would refuse a hyperparameter, or take it for its contrary."""
+        given, rest, complaint = self.parse(word_of(name), text)
+        if complaint and not complaint.startswith(_LACKS):
+            return f"is refused by the script: {complaint.partition(': ')[2]}"
+        for option, value in given.items():
+            if option.action in _FLAGS:
+                is_ignored = self.takes_others or text not in rest
+                if is_ignored and text.lower() in _TRUE:
+                    return None
+                what = "is on whatever its value" if is_ignored else "takes no value"
+                return f"is for a flag (action {option.action}), which {what}, and gets one"
+            return _mistaken(text, value)
+        return self._unknown() if self.knows_all and self.options else None
+
+    def _unknown(self) -> str:
+        known = [each.lstrip("-") for option in self.options for each in option.names]
+        names = ", ".join(each for each in known if not each.endswith(_OF_JOB))
+        return f"is not an option of {self.name}, which has: {names}"
+
+
+def word_of(name: str) -> str:
+    """Return a hyperparameter's name as the toolkit gives it to the script."""
+    return f"--{name}" if len(name) > 1 else f"-{name}"
+
+
+def _mistaken(text: str, value: Any) -> str | None:
+    """Return how a value that argparse takes would be another in the script."""
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "is not a finite number"
+    for words, meant in ((_TRUE, True), (_FALSE, False)):
+        if isinstance(value, bool) and text.lower() in words and value is not meant:
+            return f"becomes {value} in the script"
+    return None
 
 
 @cache
-def _imported(text: str) -> tuple[str, ...]:
-    """Return the modules that a script may import by name, each once."""
-    nodes = list(ast.walk(tree_of(text)))
-    names = [each.name for node in nodes if isinstance(node, ast.Import) for each in node.names]
-    for node in nodes:
-        if isinstance(node, ast.ImportFrom):
-            names += [str(node.module), *(f"{node.module}.{each.name}" for each in node.names)]
-    return tuple(dict.fromkeys(names))
-
-
-@cache
-def parser_of(texts: tuple[str, ...]) -> Parser:
-    """Return the parser that a script and its modules, given by their texts, make together."""
+def script_of(name: str, texts: tuple[str, ...]) -> Script:
+    """Return what a script and its modules, given by their texts, take together."""
     functions, constants = _defined(texts)
-    files = [_File(text, functions, constants) for text in texts]
-    added = [each for file in files for each in file.added()]
-    calls = [call for file in files for call in file.calls]
-    parsers = [each for each in calls if _last(each.func) == PARSER]
+    nodes = (node for text in texts for node in ast.walk(tree_of(text)))
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    parsers = [each for each in calls if _last(each.func) == _PARSER]
     keywords = [(each.arg, _literal(each.value, {})) for call in parsers for each in call.keywords]
-    takes_others = any(_last(call.func).startswith("parse_known") for call in calls)
-    is_whole = all(each.names for each in added) and not any(file.leads_away() for file in files)
-    named = [each for each in added if each.names]
-    return Parser(
-        tuple(each for each in named if each.names[0].startswith("-")),
-        tuple(each for each in named if not each.names[0].startswith("-")),
-        knows_all=bool(parsers)
-        and is_whole
-        and not takes_others
-        and "parents" not in dict(keywords),
-        takes_others=takes_others,
-        abbreviates=("allow_abbrev", False) not in keywords,
-        is_single=len(parsers) == 1,
-        needed_groups=frozenset(
-            id(call)
-            for call in calls
-            if _last(call.func) == "add_mutually_exclusive_group" and _keyword(call, "required")
-        ),
-        needs_command=any(
-            _last(call.func) == "add_subparsers" and _keyword(call, "required") for call in calls
-        ),
+    judge = _Judge(
+        add_help=False,
+        allow_abbrev=("allow_abbrev", False) not in keywords,
+        conflict_handler="resolve",
+        argument_default=argparse.SUPPRESS,
     )
+    takes_others = any(_last(call.func).startswith("parse_known") for call in calls)
+    script = Script(name, judge, takes_others=takes_others)
+    # of several parsers nobody says which one is used, so nothing is required
+    files = [_File(script, text, functions, constants, len(parsers) == 1) for text in texts]
+    is_whole = [file.add_options() and not file.leads_away() for file in files]
+    is_own = bool(parsers) and "parents" not in dict(keywords)
+    script.knows_all = all(is_whole) and is_own and not takes_others
+    return script
 
 
 @dataclass
 class _File:
+    """Makes the calls of one file again."""
+
+    script: Script
     text: str
     functions: Mapping[str, ast.FunctionDef]
     constants: Mapping[str, Any]
-    calls: list[ast.Call] = field(init=False)
+    has_only_parser: bool
 
     def __post_init__(self) -> None:
         nodes = list(ast.walk(tree_of(self.text)))
         self.calls = [node for node in nodes if isinstance(node, ast.Call)]
+        assigned = [
+            (ast.unparse(target), node.value)
+            for node in nodes
+            if isinstance(node, ast.Assign)
+            for target in node.targets
+        ]
         self._made = {  # groups, subcommands and parsers by the names that they have here
-            ast.unparse(target): node.value
-            for node in nodes
-            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
-            for target in node.targets
-            if _last(node.value.func) in {*_GROUPS, PARSER}
+            name: value
+            for name, value in assigned
+            if isinstance(value, ast.Call) and _last(value.func) in _MAKERS
         }
-        self._aliases = {
-            target.id
-            for node in nodes
-            if isinstance(node, ast.Assign) and _last(node.value) == "add_argument"
-            for target in node.targets
-            if isinstance(target, ast.Name)
-        }
+        self._aliases = {name for name, value in assigned if _last(value) == _ADD}
         loops = [node for node in nodes if isinstance(node, ast.For)]
         self._loops = {id(call): loop.iter for loop in loops for call in ast.walk(loop)}
-        conditions = (
-            node
+        self._unsure = {
+            id(each)
             for node in nodes
             if isinstance(node, ast.If) and "__name__" not in ast.unparse(node.test)
-        )
-        self._unsure = {id(each) for node in conditions for each in ast.walk(node)}
-        self._bases = [
-            base for node in nodes if isinstance(node, ast.ClassDef) for base in node.bases
-        ]
+            for each in ast.walk(node)
+        }
+        self._classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
 
-    def added(self) -> Iterator[Added]:
-        """Yield what the calls of add_argument add, except to subcommands, which no job gives."""
+    def add_options(self) -> bool:
+        """Add what the calls of add_argument add, except to subcommands, which no job gives; return
+        whether all names are known.
+        """
+        judge, groups, is_whole = self.script.judge, dict[int, Any](), True
+        for call in self.calls if self.has_only_parser else ():
+            required = any(
+                each.arg == "required" and self._literal(each.value) is True
+                for each in call.keywords
+            )
+            if _last(call.func) == _EXCLUSIVE:
+                groups[id(call)] = judge.add_mutually_exclusive_group(required=required)
+            elif _last(call.func) == "add_subparsers" and required:
+                self._add(judge, ("subcommand",), {}, is_needed=True)
         for call in self.calls:
-            is_alias = isinstance(call.func, ast.Name) and call.func.id in self._aliases
-            if not is_alias and _last(call.func) != "add_argument":
+            if _last(call.func) != _ADD and ast.unparse(call.func) not in self._aliases:
                 continue
             owners = list(self._owners(call.func))
-            if not any(_last(owner.func) == "add_parser" for owner in owners):
-                yield from self._of_call(call, owners)
+            if any(_last(owner.func) == "add_parser" for owner in owners):
+                continue
+            group = next((groups[id(each)] for each in owners if id(each) in groups), judge)
+            is_needed = self.has_only_parser and id(call) not in self._unsure
+            keywords = {str(each.arg): each.value for each in call.keywords}
+            names = self._names(call)
+            is_whole = is_whole and bool(names)
+            for each in names:
+                self._add(group, each, keywords, is_needed=is_needed)
+        return is_whole
 
     def leads_away(self) -> bool:
         """Return whether a parser comes from elsewhere, or goes where options may be added."""
-        parsers = {name for name, call in self._made.items() if _last(call.func) == PARSER}
-        return any(_last(base).endswith("Parser") for base in self._bases) or any(
-            _last(call.func) not in self.functions.keys() | {PARSER, "print"}
+        parsers = {name for name, call in self._made.items() if _last(call.func) == _PARSER}
+        bases = [base for each in self._classes for base in each.bases]
+        return any(_last(base).endswith("Parser") for base in bases) or any(
+            _last(call.func) not in self.functions.keys() | {_PARSER, "print"}
             and (
                 any(ast.unparse(each) in parsers for each in call.args)
                 or re.fullmatch(r"(?!Config)[A-Z]\w*Parser", _last(call.func)) is not None
@@ -202,7 +227,7 @@ class _File:
 
     def _owners(self, func: ast.expr) -> Iterator[ast.Call]:
         """Yield the calls that made what add_argument is called of: a group, its parser, ..."""
-        for _ in range(_MAX_OWNERS):  # a group may have its parser's name
+        for _ in range(4):  # a group may have its parser's name
             value = func.value if isinstance(func, ast.Attribute) else func
             made = value if isinstance(value, ast.Call) else self._made.get(ast.unparse(value))
             if made is None:
@@ -210,43 +235,61 @@ class _File:
             yield made
             func = made.func
 
-    def _of_call(self, call: ast.Call, owners: list[ast.Call]) -> Iterator[Added]:
-        keywords = {str(each.arg): each.value for each in call.keywords}
+    def _names(self, call: ast.Call) -> list[tuple[str, ...]]:
+        """Return the names of each option that the call adds: several, where it is in a loop over
+        names that are written there; none, where they are not known.
+        """
+        texts = [self._literal(each) for each in call.args]
+        if texts and all(isinstance(text, str) for text in texts):
+            return [tuple(texts)]
+        loop = self._loops.get(id(call))
+        nodes = ast.walk(loop) if loop is not None else ()
+        constants = [each.value for each in nodes if isinstance(each, ast.Constant)]
+        return [
+            (each,)
+            for each in constants
+            if isinstance(each, str) and re.match(r"--|-[A-Za-z]$", each)
+        ]
+
+    def _add(
+        self,
+        group: Any,
+        names: tuple[str, ...],
+        keywords: Mapping[str, ast.expr],
+        *,
+        is_needed: bool,
+    ) -> None:
+        """Add one option, as far as it is read."""
         values = {name: self._literal(keywords[name]) for name in _READ if name in keywords}
         unread = {name for name, value in values.items() if value is _UNREAD}
-        if values.get("action", "store") not in _ACTIONS:
+        if (action := values.get("action", "store")) not in _ACTIONS:
             unread.add("action")
         if isinstance(values.get("nargs"), int) and values["nargs"] > _MAX_NUMBERS:
             unread.add("nargs")
         if "None" in keywords:  # **more
             unread |= {"action", "nargs", "type", "choices"}
-        converter = converter_of(keywords.get("type"), self.functions)
-        exclusive = (each for each in owners if _last(each.func) == "add_mutually_exclusive_group")
-        more = (
-            frozenset(unread if converter else {*unread, "type"}),
-            converter,
-            next(map(id, exclusive), None),
-            id(call) not in self._unsure,
-            knows_true(keywords.get("type"), self.functions),
-        )
-        arguments = {name: value for name, value in values.items() if name not in unread}
-        for names in self._names(call):
-            yield Added(names, arguments, *more)
-
-    def _names(self, call: ast.Call) -> Iterator[tuple[str, ...]]:
-        """Yield the names of each option that the call adds: several, where it is in a loop over
-        names that are written there. Nothing in a tuple means: some option.
-        """
-        texts = [self._literal(each) for each in call.args]
-        if texts and all(isinstance(text, str) for text in texts):
-            yield tuple(texts)
-            return
-        loop = self._loops.get(id(call))
-        names = _option_names(loop) if loop is not None else []
-        if names:
-            yield from ((name,) for name in names)
-        else:
-            yield ()
+        kind = keywords.get("type")
+        if (converter := _converter_of(kind, self.functions)) is None:
+            unread |= {"type", "choices"}
+        number, is_option = str(len(self.script.options)), names[0].startswith("-")
+        option = Option(names, str(action), frozenset(unread), _knows_true(kind, self.functions))
+        self.script.options.append(option)
+        taken = {name: value for name, value in values.items() if name not in unread}
+        if not (is_needed and is_option):
+            taken.pop("required", None)
+        if not (is_needed or is_option):
+            taken["nargs"] = "*"
+        taken |= {"type": converter or str}
+        if action in _FLAGS:
+            taken = {"action": "store_true"}
+        if unread & {"action", "nargs"}:
+            taken = {"nargs": "*"}
+        words = names if is_option else (number,)
+        named: dict[str, Any] = {"dest": number} if is_option else {"metavar": names[0]}
+        try:
+            group.add_argument(*words, **named, **taken)
+        except (TypeError, ValueError):  # the script's own mistake, or a newer argparse
+            self.script.judge.add_argument(*words, **named, nargs="*")
 
     def _literal(self, node: ast.expr) -> Any:
         if _last(node) == "BooleanOptionalAction":
@@ -286,21 +329,11 @@ def _literal(node: ast.expr, constants: Mapping[str, Any]) -> Any:
         return _UNREAD
 
 
-def _keyword(call: ast.Call, name: str) -> Any:
-    values = (_literal(each.value, {}) for each in call.keywords if each.arg == name)
-    return next(values, None) is True
-
-
 def _last(node: ast.expr) -> str:
     """Return the last part of a dotted name; empty for anything else."""
     if isinstance(node, ast.Attribute):
         return node.attr
     return node.id if isinstance(node, ast.Name) else ""
-
-
-def _option_names(node: ast.expr) -> list[str]:
-    texts = (each.value for each in ast.walk(node) if isinstance(each, ast.Constant))
-    return [text for text in texts if isinstance(text, str) and re.match(r"--|-[A-Za-z]$", text)]
 
 
 Converter = Callable[[str], Any]
@@ -324,7 +357,7 @@ _OURS: Mapping[str, tuple[Callable[[str], Any], Callable[[Any], bool], str]] = {
 """By name: what converts, what must hold, and what the script says where it does not."""
 
 
-def converter_of(
+def _converter_of(
     node: ast.expr | None, functions: Mapping[str, ast.FunctionDef]
 ) -> Converter | None:
     """Return what `type=NODE` calls; None if that is not known.
@@ -349,7 +382,7 @@ def converter_of(
     return converted
 
 
-def knows_true(node: ast.expr | None, functions: Mapping[str, ast.FunctionDef]) -> bool:
+def _knows_true(node: ast.expr | None, functions: Mapping[str, ast.FunctionDef]) -> bool:
     """Return whether a converter of the script's own has a word for true, as SageMaker sends it."""
     if node is None:
         return False

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from datetime import date
 from typing import Any
 
-from shoal.pipelines.checks.script_options import Option
-from shoal.settings.hyperparameters import as_argument, as_text
+from shoal.pipelines.checks.parsers import Script
+from shoal.settings.hyperparameters import as_argument, as_text, parameter_name
 from shoal.settings.parsing.errors import Problem
 from shoal.settings.parsing.schedule_expressions import last_year
 from shoal.settings.sections.channels import MANIFEST_PARAMETER
@@ -22,12 +22,10 @@ _CONVERSIONS = {"Integer": int, "Float": float}
 def problems(
     environment: Environment,
     definition: Mapping[str, Any],
-    options: Mapping[str, Option] | None = None,
+    script: Script | None = None,
 ) -> Iterator[Problem]:
-    """Yield the parameters that an execution which starts by itself would always refuse.
-
-    `options` maps a parameter to the training script's option that gets it
-    (`script_options.parameters_of`).
+    """Yield the parameters that an execution which starts by itself, with this training script,
+    would always refuse.
     """
     declared = {parameter["Name"]: parameter for parameter in definition.get("Parameters", [])}
     if environment.data.on_manifest and MANIFEST_PARAMETER not in declared:
@@ -42,7 +40,7 @@ def problems(
                 message = f"is no parameter of the pipeline; it declares: {names}"
                 yield Problem(key, message, "name one of them", value)
             elif mistake := _type_mistake(as_text(value), declared[name]) or _limit_mistake(
-                as_text(value), name, environment, options or {}
+                as_text(value), name, environment, script
             ):
                 yield Problem(key, mistake, "give such a value", value)
 
@@ -61,9 +59,7 @@ def _type_mistake(text: str, declared: Mapping[str, Any]) -> str:
     return ""
 
 
-def _limit_mistake(
-    text: str, name: str, environment: Environment, options: Mapping[str, Option]
-) -> str:
+def _limit_mistake(text: str, name: str, environment: Environment, script: Script | None) -> str:
     """Return what Shoal's own pipeline or its script cannot do although the type is right.
 
     The parameters of a user's pipeline mean what they mean there.
@@ -72,8 +68,9 @@ def _limit_mistake(
         return ""
     if name == "InstanceType":
         return instance_type_mistake(text, environment)
-    if name in options:
-        return options[name].mistake_in(as_argument(text)) or ""
+    hyperparameters = {parameter_name(each): each for each in environment.training.hyperparameters}
+    if script and name in hyperparameters:
+        return script.mistake_in(hyperparameters[name], as_argument(text)) or ""
     if name in {bound.parameter for bound in bounds(environment.evaluation.gates)}:
         return "" if math.isfinite(float(text)) else "must be a finite number"
     if name != "InstanceCount":
@@ -99,7 +96,6 @@ def notices(environment: Environment) -> Iterator[str]:
     """Yield what a schedule does that people may not expect."""
     for schedule in environment.schedules:
         if schedule.paused:
-            yield f"schedule {schedule.name} is paused"
             continue
         if schedule.expression.startswith("rate("):
             yield (

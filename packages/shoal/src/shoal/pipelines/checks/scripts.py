@@ -14,15 +14,16 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from shoal.launch import recipes
-from shoal.pipelines.checks import script_options
-from shoal.pipelines.checks.parsers import modules_of, tree_of
+from shoal.pipelines.checks.parsers import Script, script_of, word_of
+from shoal.settings.hyperparameters import as_argument, as_sent
 from shoal.settings.loading.workload import load_workload, workload_file
 from shoal.settings.parsing.errors import Problem
 from shoal.settings.parsing.plain_files import packed_files
-from shoal.settings.parsing.shared_code import PACKAGE, python_files
+from shoal.settings.parsing.shared_code import PACKAGE, modules_of, python_files, tree_of
 from shoal.settings.sections.release import ENTRY_POINT
 from shoal.settings.settings import Environment, Training
 
+_HYPERPARAMETERS = "training.hyperparameters"
 PAGE = "`shoal docs bring-your-model`"
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _BLOCKS = (ast.If, ast.For, ast.While, ast.With, ast.Try)
@@ -81,7 +82,7 @@ def lacks(
     problems = list(_lacks(environment, entry_point, root, steps))
     yield from problems
     if not problems and "Train" in steps:
-        yield from script_options.problems_of(environment.training, entry_point, root)
+        yield from option_problems(environment.training, entry_point, root)
         yield from checkpoint_problems(environment.training, entry_point, root)
 
 
@@ -144,7 +145,7 @@ def risks(
             )
     if "Train" not in steps:
         return
-    yield from script_options.risks_of(training, entry_point, root)
+    yield from option_risks(training, entry_point, root)
     file, channels = workload_file(environment.workload), environment.data.channels
     known = set(channels)
     if (root / file).is_file():
@@ -234,6 +235,47 @@ def _missing_options(folder: Path, script: str) -> list[str]:
         return []
     text = "\n".join((own, *others))
     return [option for option in _EVALUATION_OPTIONS if option not in text]
+
+
+def script_at(training: Training, entry_point: str, root: Path | None) -> Script:
+    """Return what the script and the modules of its folder that it imports take."""
+    folder = root / training.source_dir if root else None
+    if folder is None or not (folder / entry_point).is_file():
+        return Script(entry_point)
+    files = [folder / entry_point, *modules_of(folder, entry_point)]
+    return script_of(entry_point, tuple(file.read_text(encoding="utf-8") for file in files))
+
+
+def option_problems(training: Training, entry_point: str, root: Path | None) -> Iterator[Problem]:
+    """Yield the hyperparameters that the script does not know, or whose values it would refuse; if
+    there are none, what it needs and does not get.
+    """
+    script, words, is_right = script_at(training, entry_point, root), list[str](), True
+    for name, value in training.hyperparameters.items():
+        text = as_argument(as_sent(value))
+        words += [word_of(name), text]
+        if mistake := script.mistake_in(name, text):
+            is_right = False
+            advice = f"give what {entry_point} takes, or leave it out"
+            yield Problem(f"{_HYPERPARAMETERS}.{name}", mistake, advice, value)
+    if is_right and (complaint := script.parse(*words)[2]):
+        message = f"{entry_point} would end at once: {complaint}"
+        yield Problem(_HYPERPARAMETERS, message, "give it what it takes, as `--name value` alone")
+
+
+def option_risks(training: Training, entry_point: str, root: Path | None) -> Iterator[str]:
+    """Yield the values of which cannot be read what the script makes of them."""
+    script = script_at(training, entry_point, root)
+    for name, value in training.hyperparameters.items():
+        text = as_argument(as_sent(value))
+        for option in script.parse(word_of(name), text)[0]:
+            is_unsure = isinstance(value, bool) and not option.knows_true
+            unread = option.unread & {"action", *(["type"] if is_unsure else [])}
+            if unread:
+                yield (
+                    f"{_HYPERPARAMETERS}.{name} arrives as {text}: what {entry_point} makes of it"
+                    f" ({', '.join(sorted(unread))}) is not read"
+                )
 
 
 FOLDER = "/opt/ml/checkpoints"

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from shoal.launch.errors import GraphError
 from shoal.pipelines.limits import BRANCHES
+from shoal.settings.parsing.errors import DefinitionError
 
 VERSION = "2020-12-01"
 MAX_PARAMETERS = 200  # botocore, sagemaker ParameterList
@@ -27,10 +27,10 @@ _RETRY_CALLS = ("RegisterModel", "Model")
 
 
 def check(definition: Mapping[str, Any]) -> None:
-    """Raise GraphError with every mistake, one line each."""
+    """Raise DefinitionError with every mistake, one line each."""
     mistakes = list(_form_mistakes(definition)) or list(_graph_mistakes(definition))
     if mistakes:
-        raise GraphError(mistakes)
+        raise DefinitionError(mistakes)
 
 
 def _form_mistakes(definition: Mapping[str, Any]) -> Iterator[str]:

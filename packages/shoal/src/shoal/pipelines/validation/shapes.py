@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from shoal.launch.errors import ArgumentsError
 from shoal.pipelines.limits import every_step
 from shoal.pipelines.validation.graph_rules import references_in
+from shoal.settings.parsing.errors import DefinitionError
 
 if TYPE_CHECKING:
     from botocore.model import ServiceModel
@@ -43,10 +43,10 @@ _ADVICE_LENGTH = 6
 
 
 def check(definition: Mapping[str, Any]) -> None:
-    """Raise ArgumentsError with every difference, each with its step and path."""
+    """Raise DefinitionError with every difference, each with its step and path."""
     mistakes = list(mistakes_in(definition))
     if mistakes:
-        raise ArgumentsError(mistakes)
+        raise DefinitionError(mistakes)
 
 
 def mistakes_in(definition: Mapping[str, Any]) -> Iterator[str]:

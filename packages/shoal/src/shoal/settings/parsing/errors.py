@@ -1,7 +1,8 @@
-"""The errors of an environment file, as values that print as one line each.
+"""The errors of an environment file and of a definition, as values that print as one line each.
 
 ConfigError         one environment file cannot be used
 └── LaunchError     its training section asks for something that cannot run (`shoal.launch`)
+DefinitionError     a pipeline's definition cannot be sent to SageMaker
 """
 
 from __future__ import annotations
@@ -66,6 +67,22 @@ class ConfigError(Exception):
 
 class LaunchError(ConfigError):
     """The strategy, instance, image and launcher of the training section do not go together."""
+
+
+class DefinitionError(Exception):
+    """The definition cannot be sent to SageMaker; `str()` gives every mistake, one per line, which
+    names the step.
+    """
+
+    def __init__(self, mistakes: Sequence[str]) -> None:
+        self.mistakes = tuple(mistakes)
+        super().__init__("\n".join(mistakes))
+
+
+class Risk(str):
+    """A notice of what may make a run fail; only a run can tell."""
+
+    __slots__ = ()
 
 
 def place_of(key: str, places: Mapping[str, Value], default: Value) -> Value:

@@ -7,7 +7,9 @@ has a `common` of its own keeps that.
 
 from __future__ import annotations
 
+import ast
 import re
+from functools import cache
 from pathlib import Path
 
 from shoal.settings.parsing.errors import ConfigError
@@ -69,6 +71,47 @@ def python_files(source_dir: Path) -> dict[str, Path]:
                 files[name] = file
                 unread.append(file)
     return dict(sorted(files.items()))
+
+
+@cache
+def tree_of(text: str) -> ast.Module:
+    """Return the syntax tree of a script's text; raise SyntaxError or ValueError if it has none.
+
+    The cache is by text, not by file: environments share scripts, each is read more than once, and
+    parsing was a third of `shoal check`.
+    """
+    try:
+        return ast.parse(text)
+    except (RecursionError, MemoryError) as error:
+        raise ValueError("an expression of it is nested too deeply") from error
+
+
+def modules_of(folder: Path, entry_point: str) -> list[Path]:
+    """Return the modules in the folder, and those that workloads share, that a script imports by
+    name, or that these import. The script must be there, and readable.
+    """
+    files, scripts = python_files(folder), [folder / entry_point]
+    for script in scripts:  # it grows
+        try:
+            names = _imported(script.read_text(encoding="utf-8"))
+        except (OSError, SyntaxError, ValueError):
+            if script is scripts[0]:
+                raise
+            continue  # who reads the module says so
+        paths = (f"{name.replace('.', '/')}.py" for name in names)
+        scripts += [files[each] for each in paths if each in files and files[each] not in scripts]
+    return scripts[1:]
+
+
+@cache
+def _imported(text: str) -> tuple[str, ...]:
+    """Return the modules that a script may import by name, each once."""
+    nodes = list(ast.walk(tree_of(text)))
+    names = [each.name for node in nodes if isinstance(node, ast.Import) for each in node.names]
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom):
+            names += [str(node.module), *(f"{node.module}.{each.name}" for each in node.names)]
+    return tuple(dict.fromkeys(names))
 
 
 def _modules(text: str) -> list[str]:

@@ -18,7 +18,6 @@ from shoal.cli.answers import answers, is_json, tell
 from shoal.cli.endings import USAGE
 from shoal.cli.options import name_of
 from shoal.errors import UsageError
-from shoal.launch.errors import Risk
 from shoal.launch.notices import patch_warnings
 from shoal.pipelines.checks.check import check as check_environment
 from shoal.pipelines.checks.schedules import outdated
@@ -37,7 +36,7 @@ from shoal.settings.loading.workload import (
     workload_file,
     workload_names,
 )
-from shoal.settings.parsing.errors import ConfigError
+from shoal.settings.parsing.errors import ConfigError, Risk
 from shoal.settings.settings import Environment
 from shoal.verbs.dataset import upload_notices
 from shoal.verbs.promote.chain import chain as links_of
