@@ -20,8 +20,7 @@ from shoal.settings.loading.loader import load_environment
 from shoal.settings.names import Names
 from shoal.verbs.local_server import LocalServer, build_runtimes
 from shoal.verbs.workspace import Workspace
-from tests.cli.test_promote import promoted
-from tests.cli.trained import IMAGE, Checkout, Package, Registry
+from tests.cli.trained import IMAGE, Checkout, Package, Registry, promoted
 from tests.functions.invocation import FUNCTIONS
 from tests.repository import ROOT
 from tests.verbs.conftest import ACCOUNT, REGION, make_stack

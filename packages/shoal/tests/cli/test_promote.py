@@ -20,18 +20,19 @@ from shoal.settings.loading.loader import load_environment
 from shoal.settings.sections.release import Release
 from shoal.verbs.promote.promotion_path import PromotionStep
 from tests.cli.documents import document_in
-from tests.cli.trained import IMAGE, Checkout, Package, Refused, Registry
+from tests.cli.trained import (
+    IMAGE,
+    TO_STAGING,
+    Checkout,
+    Package,
+    Refused,
+    Registry,
+    promoted,
+)
 from tests.settings.releases import numbered
 from tests.verbs.conftest import ACCOUNT
 
-TO_STAGING = ("promote", "--from", "dev", "--to", "staging")
 TO_PROD = ("promote", "--from", "staging", "--to", "prod")
-
-
-def promoted(checkout: Checkout, good: Package) -> str:
-    """Return the branch that pins it in staging."""
-    assert checkout.shoal(*TO_STAGING, "--package", good.version) == 0
-    return next(branch for branch in checkout.branches() if branch.startswith("promote/staging/"))
 
 
 def pinned(checkout: Checkout, environment: str = "staging") -> Release:

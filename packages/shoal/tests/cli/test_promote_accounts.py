@@ -17,8 +17,7 @@ from shoal_local.control.authorization.evaluator import OPEN_REPOSITORY, Evaluat
 from shoal_local.control.http.iam_request import Question
 from tests.app import ShoalApp
 from tests.cli.conftest import PROD, STAGING
-from tests.cli.test_promote import TO_STAGING, promoted
-from tests.cli.trained import Checkout, Package, Registry
+from tests.cli.trained import TO_STAGING, Checkout, Package, Registry, promoted
 from tests.identity.recorded import question_of
 from tests.identity.templates import Templates
 from tests.repository import ROOT

@@ -33,6 +33,7 @@ CODE = {
 SERVED = {"code/inference.py": CODE["inference.py"].encode()}
 WEIGHTS = b"weights"
 IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference:2.3.0-cpu-py311-ubuntu20.04-sagemaker"  # noqa: E501
+TO_STAGING = ("promote", "--from", "dev", "--to", "staging")
 MANIFEST = (
     '{"schemaVersion": 2, "mediaType": "application/vnd.docker.distribution.manifest.v2+json",'
     ' "layers": []}'
@@ -253,3 +254,9 @@ class Package:
     @property
     def version(self) -> str:
         return self.arn.rpartition("/")[2]
+
+
+def promoted(checkout: Checkout, good: Package) -> str:
+    """Return the branch that pins it in staging."""
+    assert checkout.shoal(*TO_STAGING, "--package", good.version) == 0
+    return next(branch for branch in checkout.branches() if branch.startswith("promote/staging/"))

@@ -6,7 +6,9 @@ trains.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +37,7 @@ from shoal.settings.names import Names
 from shoal.settings.parsing.errors import one_line
 from shoal.settings.sections.release import Release
 from shoal.settings.settings import Environment
-from shoal.verbs.promote.release_status import ReleaseTargets
+from shoal.verbs.promote.release_status import Answer, Ask, compare
 from shoal.verbs.workspace import Session, Workspace
 
 
@@ -173,19 +175,14 @@ def _destination(root: Path, name: str, workload: str | None) -> Environment:
     return load_environment(name, root, workload=workload)
 
 
-def release_targets(workspace: Workspace, environment: Environment, local: bool) -> ReleaseTargets:
-    """Return where to ask for what an environment pins, and for what it serves."""
+def release_answers(
+    workspace: Workspace, environment: Environment, local: bool, ask: Ask | None
+) -> Iterator[Answer]:
+    """Return how what an environment pins compares with what exists, as `compare` does."""
     trainer = _promotion_path(workspace, environment)[-1]
-    names, release = Names(environment), environment.release
-    return ReleaseTargets(
-        registry=lambda: _registry_target(workspace, trainer, environment, local),
-        serving=lambda: workspace.reach(environment, local),
-        pipeline_arn=Names(trainer).pipeline_arn,
-        environment=environment.title,
-        serving_stack=names.stack("serving"),
-        archive_url=names.sealed_url(release) if release else "",
-        serves=environment.serves,
-    )
+    registry = partial(_registry_target, workspace, trainer, environment, local)
+    serving = partial(workspace.reach, environment, local)
+    return compare(environment, trainer, registry, serving, ask)
 
 
 def package_arn(session: Session, package: str) -> str:
