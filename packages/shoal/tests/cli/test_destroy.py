@@ -15,7 +15,7 @@ from local_kit.control import trust
 from local_kit.hosted import ENVIRONMENT, GOOD_MODEL
 from shoal.aws.inventory import Owner, of_environment
 from shoal.aws.target import Target
-from shoal.cli.commands.platform.deployment import report_serving
+from shoal.cli.commands.deployment import report_serving
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.names import Names
 from shoal.verbs.local_server import LocalServer, build_runtimes

@@ -13,8 +13,7 @@ import click
 import pytest
 
 from shoal.aws.target import Target
-from shoal.cli.lazy import Deferred
-from shoal.cli.main import _COMMANDS, _checkout, _require_own_code, main
+from shoal.cli.main import _COMMANDS, Deferred, _checkout, _require_own_code, main
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.loading.release_file import text_of
 from shoal.settings.settings import Target as TargetKind
@@ -301,7 +300,7 @@ def test_the_list_of_verbs_imports_none_of_them() -> None:
     program = [sys.executable, "-c", f"import sys; from shoal.cli.main import main; {listing}"]
     result = subprocess.run(program, cwd=ROOT, check=True, capture_output=True, text=True)
     loaded = set(result.stderr.split())
-    modules = ("endings", "lazy", "main")
+    modules = ("endings", "main")
     ours = {"shoal", "shoal.cli", *(f"shoal.cli.{name}" for name in modules)}
     theirs = {*sys.stdlib_module_names, "__main__", "_distutils_hack", "click"}
     assert {name for name in loaded if name.partition(".")[0] not in theirs} == ours

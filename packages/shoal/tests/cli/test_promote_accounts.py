@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from shoal.cli.commands.models.promote import message_of
+from shoal.cli.commands.promote import message_of
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.sections.delivery import Delivery
 from shoal.verbs.local_server import LocalServer

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from shoal.aws.execution import Execution, Step
-from shoal.cli.commands.models.executions import ssh
+from shoal.cli.commands.executions import ssh
 from shoal.page.look import Look
 from tests.repository import ROOT
 

@@ -23,8 +23,8 @@ from shoal.aws.events import (
 )
 from shoal.aws.execution import Execution, Step
 from shoal.aws.metrics import Parts, Position, Progress, Reading
-from shoal.cli.commands.models.demo import result_of
-from shoal.cli.commands.models.executions import lines_of
+from shoal.cli.commands.demo import result_of
+from shoal.cli.commands.executions import lines_of
 from shoal.cli.view import View
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)

@@ -112,7 +112,7 @@ def test_a_subnet_elsewhere_or_too_small_is_found(target: Target, ids: ExistingN
     zone, size = _lines(target, ids, LARGE, training_az_id="use1-az6")
     says = f'"{ids.training_subnet_id}": lies in use1-az4, and the settings say use1-az6'
     assert f"training_subnet_id = {says}" in zone
-    says = "has 251 free addresses, and 320 are needed; use a larger subnet or fewer instances"
+    says = "has 251 free addresses, and 322 are needed; use a larger subnet or fewer instances"
     assert says in size
 
 

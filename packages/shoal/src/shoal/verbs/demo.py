@@ -26,11 +26,10 @@ from shoal.page.page import page
 from shoal.settings.names import Names
 from shoal.settings.settings import Environment
 from shoal.verbs import dataset, score
-from shoal.verbs.build_images import build_missing
 from shoal.verbs.destroy.teardown import Teardown, refuse_if_protected, remove_bootstrap
 from shoal.verbs.flow import Outcome, Phase, run_phases
 from shoal.verbs.follow import Follower
-from shoal.verbs.image import refuse_built_image
+from shoal.verbs.image import build_missing, refuse_built_image
 from shoal.verbs.local_server import LocalServer, RunningServer, build_runtimes
 from shoal.verbs.parameters import check_declared, check_values
 from shoal.verbs.workspace import LOCAL_POLL_S, Session, Workspace

@@ -15,7 +15,7 @@ from shoal.aws.target import Target
 from shoal.costs import prices
 from shoal.errors import UsageError, WrongAccountError
 from shoal.page.commit import commit_of
-from shoal.page.place import Place
+from shoal.page.look import Place
 from shoal.repository import Repository
 from shoal.settings.loading.loader import load_environment, load_workloads
 from shoal.settings.names import RUNS, SHARED_PARTS, Names

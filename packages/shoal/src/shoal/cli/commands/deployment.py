@@ -18,10 +18,10 @@ from shoal.errors import AWS_ERRORS, CommandError, DisagreementError, UsageError
 from shoal.launch import recipes
 from shoal.settings.loading.loader import environment_file, load_workloads, places
 from shoal.settings.sections.serving import timeout_s
-from shoal.verbs.build_images import build_missing
 from shoal.verbs.doctor.network_check import require_fit
 from shoal.verbs.doctor.organisation_check import refuse_change
 from shoal.verbs.flow import phase
+from shoal.verbs.image import build_missing
 from shoal.verbs.workspace import Session, Workspace
 
 

@@ -20,8 +20,8 @@ from shoal.cli.options import environment_argument, local_option, parameter_opti
 from shoal.cli.view import open_view
 from shoal.errors import AWS_ERRORS, NotFoundError, ShoalError, UsageError, refusal
 from shoal.page.history import with_others
-from shoal.page.kept import keep
 from shoal.page.look import Look
+from shoal.page.page import keep
 from shoal.page.readings.cause import rank_of
 from shoal.page.readings.resources import got, instances_of
 from shoal.page.readings.results import gates_of, package_of

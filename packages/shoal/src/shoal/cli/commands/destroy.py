@@ -14,9 +14,9 @@ from shoal.cli.options import environment_argument, local_option
 from shoal.cli.view import open_view
 from shoal.errors import LeftBehindError, UsageError
 from shoal.settings.loading.loader import workloads_of
-from shoal.verbs.build_images import serve_from
 from shoal.verbs.destroy.leftovers import Swept, sweep
 from shoal.verbs.flow import phase
+from shoal.verbs.image import serve_from
 from shoal.verbs.workspace import Session, Workspace
 
 
