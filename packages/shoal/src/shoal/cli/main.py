@@ -63,7 +63,6 @@ _READING = frozenset(
         "plan",
         "release",
         "runs",
-        "ssh",
         "status",
         "watch",
     }
@@ -124,7 +123,6 @@ _COMMANDS = (
     ("invoke", "inference", "Send a file to a running endpoint and print its answer."),
     ("local", "local", "AWS on this machine: the emulator."),
     ("logs", "executions", "Print what STEP of EXECUTION has logged."),
-    ("ssh", "executions", "Print the command that opens a shell in the running training."),
     ("mcp", "programs", "Answer an agent's calls of verbs, over MCP."),
     ("new", "workload", "Write a workload that runs at once, and an environment for it."),
     ("plan", "plan", "Show what ENV would consist of and cost; nothing is created."),

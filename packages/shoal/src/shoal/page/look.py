@@ -1,4 +1,4 @@
-"""Where runs are read, and one look at an execution: AWS's answers, and notes of what was not read."""
+"""Where runs are read, and one look at an execution: AWS's answers, and notes of what failed."""
 
 from __future__ import annotations
 
