@@ -21,8 +21,7 @@ from shoal.verbs.local_server import LocalServer
 from shoal.verbs.promote.promotion_path import PromotionStep
 from shoal.verbs.workspace import Workspace
 from tests.cli.documents import document_in
-from tests.cli.several import DEV, STAGING, checkout_of_two
-from tests.cli.trained import TO_STAGING, Checkout, Registry
+from tests.cli.trained import DEV, STAGING, TO_STAGING, Checkout, Registry, checkout_of_two
 from tests.repository import CHECKOUT, ROOT, add_workload
 from tests.settings.releases import numbered
 from tests.verbs.conftest import ACCOUNT, make_pipeline, make_stack

@@ -45,7 +45,7 @@ def begun(folder: Path) -> Iterator[Story]:
     )
     (folder / "logs").mkdir()
     try:
-        checkout = GitCheckout.new(folder / "git", ROOT, environ, server.state)
+        checkout = GitCheckout.new(folder / "git", environ, server.state)
         story = Story(checkout, running, folder / "logs")
         yield story
         story.destroy()

@@ -22,6 +22,7 @@ from shoal.verbs.destroy.teardown import remove_bootstrap
 from shoal.verbs.workspace import Workspace
 from tests.end_to_end.conftest import Checkout, Finished
 from tests.processes import mentioning
+from tests.repository import begin_git, git
 
 _TIMEOUT_S = 1200
 """A step takes about a minute on two idle cores."""
@@ -80,20 +81,7 @@ class Three:
         ignored = (".shoal", "cdk.out", "home", "tmp", "__pycache__")
         (self.root / ".gitignore").unlink(missing_ok=True)
         (self.root / ".gitignore").write_text("\n".join(ignored) + "\n")
-        self.git("init", "--quiet", "--initial-branch=main")
-        for key, value in {
-            "user.name": "Ada",
-            "user.email": "ada@example.com",
-            "commit.gpgsign": "false",
-        }.items():
-            self.git("config", key, value)
-        self.git("add", "--all")
-        self.git("commit", "--quiet", "--message", "Begin")
-
-    def git(self, *arguments: str) -> str:
-        return subprocess.run(
-            ["git", *arguments], cwd=self.root, check=True, capture_output=True, text=True
-        ).stdout.strip()
+        begin_git(self.root)
 
     def shoal(self, words: str, *more: str) -> str:
         """Run it on the emulator; return its output."""
@@ -138,7 +126,7 @@ class Three:
     def promote(self, source: str, destination: str) -> None:
         """Pin the newest release of taxis, as a pull request that is merged."""
         self.shoal(f"promote --from {source} --to {destination} --workload taxis")
-        self.git("merge", "--quiet", f"promote/{destination}/shoal-taxis-dev-1")
+        git(self.root, "merge", "--quiet", f"promote/{destination}/shoal-taxis-dev-1")
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -23,27 +22,17 @@ from shoal.verbs.upgrade.finish import (
     rename,
     trees,
 )
+from tests.repository import begin_git, git
 
 FILE = "environments/dev.yaml"
 
 
-def git(folder: Path, *arguments: str) -> str:
-    return subprocess.run(
-        ["git", *arguments], cwd=folder, check=True, capture_output=True, text=True
-    ).stdout.rstrip()
-
-
 def made(root: Path, checkout: str = ".", *options: str) -> Repository:
     """Make a repository at `root`, with a checkout of ours in a folder, and one commit."""
-    root.mkdir(exist_ok=True)
-    git(root, "init", "--quiet", "--initial-branch=main", *options)
-    for setting in ("user.name=Ada", "user.email=ada@example.com", "commit.gpgsign=false"):
-        git(root, "config", *setting.split("="))
     for name in (FILE, "code/train.py", "code/sub/data.py"):
         (root / checkout / name).parent.mkdir(parents=True, exist_ok=True)
         (root / checkout / name).write_text(f"{name}\n")
-    git(root, "add", "--all")
-    git(root, "commit", "--quiet", "--message", "Begin")
+    begin_git(root, *options)
     return Repository((root / checkout).resolve(), os.environ)
 
 

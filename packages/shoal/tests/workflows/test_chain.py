@@ -17,7 +17,7 @@ from shoal.cli.main import shoal
 from shoal.errors import PromotionError, UsageError
 from shoal.verbs.init.repository import render
 from shoal.verbs.promote.promotion_path import chain, workflow
-from tests.cli.several import checkout_of_two
+from tests.cli.trained import checkout_of_two
 from tests.repository import ROOT, link_checkout
 from tests.verbs.test_init import answers
 from tests.workflows.rules import calls, mistakes, refusal

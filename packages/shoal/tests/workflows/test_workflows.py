@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from shoal.verbs.promote.promotion_path import chain, workflow
-from tests.cli.several import checkout_of_two
+from tests.cli.trained import checkout_of_two
 from tests.repository import ROOT
 from tests.workflows.rules import calls, mistakes, refusal, steps
 

@@ -8,7 +8,6 @@ everything else is as in the project.
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,18 +15,9 @@ from typing import Any
 
 from shoal.processes import output_of
 from shoal.settings.parsing.yaml_file import parse
+from tests.repository import begin_git, link_checkout
 
 ENVIRONMENTS = ("dev", "staging", "prod")
-_COPIED = (
-    "app.py",
-    "cdk.json",
-    "images",
-    "package.json",
-    "pipelines",
-    "stacks",
-    "training_code",
-)
-_SHARED = (".venv", "node_modules")
 _TIMEOUT_S = 60.0
 GIT = {
     "GIT_AUTHOR_NAME": "Ada",
@@ -72,37 +62,24 @@ class GitCheckout:
     environ: Mapping[str, str]
 
     @classmethod
-    def new(
-        cls,
-        folder: Path,
-        project: Path,
-        environ: Mapping[str, str],
-        server_state: Path,
-    ) -> GitCheckout:
+    def new(cls, folder: Path, environ: Mapping[str, str], server_state: Path) -> GitCheckout:
         """Make the checkout in the empty `folder`.
 
         `server_state` is the state directory that `--local` will find.
         """
         checkout = cls(folder / "checkout", folder / "origin.git", environ)
         checkout.root.mkdir(parents=True)
-        for name in _COPIED:
-            _copy(project / name, checkout.root / name)
-        (checkout.root / "environments").mkdir()
+        link_checkout(checkout.root)
         for name in ENVIRONMENTS:
-            checkout._write_environment(project, name)
-        (checkout.root / ".shoal").mkdir()
+            checkout._write_environment(name)
         (checkout.root / ".shoal" / "local").symlink_to(server_state)
-        cache = project / ".shoal" / "jsii"
-        cache.mkdir(
-            parents=True, exist_ok=True
-        )  # the first synth of a checkout makes it, and this may be the first
-        (checkout.root / ".shoal" / "jsii").symlink_to(cache)
-        for name in _SHARED:
-            (checkout.root / name).symlink_to(project / name)
-        (checkout.root / ".gitignore").write_text(
-            "".join(f"/{name}\n" for name in (".shoal", "cdk.out", *_SHARED)) + "__pycache__/\n"
-        )
-        checkout._begin()
+        (checkout.root / ".gitignore").unlink()
+        (checkout.root / ".gitignore").write_text("/.shoal\n/cdk.out\n__pycache__/\n")
+        begin_git(checkout.root)
+        remote = str(checkout.remote)
+        checkout.git("init", "--quiet", "--bare", "--initial-branch=main", remote)
+        checkout.git("remote", "add", "origin", remote)
+        checkout.git("push", "--quiet", "origin", "main")
         return checkout
 
     def git(self, *arguments: str) -> str:
@@ -142,30 +119,8 @@ class GitCheckout:
         self.git("push", "--quiet", "origin", "main")
         return self.head()
 
-    def _write_environment(self, project: Path, name: str) -> None:
-        text = (project / "environments" / f"{name}.yaml").read_text(encoding="utf-8")
-        settings = parse(text).data
-        settings.pop("release", None)
-        settings |= CHANGES[name]
+    def _write_environment(self, name: str) -> None:
+        file = self.root / "environments" / f"{name}.yaml"
+        settings = parse(file.read_text(encoding="utf-8")).data | CHANGES[name]
         lines = (f"{key}: {json.dumps(value)}\n" for key, value in settings.items())  # JSON is YAML
-        (self.root / "environments" / f"{name}.yaml").write_text("".join(lines), encoding="utf-8")
-
-    def _begin(self) -> None:
-        output_of(
-            ("git", "init", "--quiet", "--bare", "--initial-branch=main", str(self.remote)),
-            self.root,
-            self.environment,
-            _TIMEOUT_S,
-        )
-        self.git("init", "--quiet", "--initial-branch=main")
-        self.git("add", "--all")
-        self.git("commit", "--quiet", "--message", "Begin")
-        self.git("remote", "add", "origin", str(self.remote))
-        self.git("push", "--quiet", "origin", "main")
-
-
-def _copy(source: Path, destination: Path) -> None:
-    if source.is_dir():
-        shutil.copytree(source, destination, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
-    else:
-        shutil.copy(source, destination)
+        file.write_text("".join(lines), encoding="utf-8")
