@@ -231,16 +231,12 @@ def follow(target: Target, met: bool, folder: Path) -> tuple[Follower, list[Even
 def test_every_change_is_told_until_the_execution_has_ended(target: Target, tmp_path: Path) -> None:
     follower, events = follow(target, True, tmp_path)
     execution = follower.follow()
+    follower.raise_unless_succeeded(execution)
     executions = [event.execution for event in events if isinstance(event, ExecutionChanged)]
     assert executions[-1].status == execution.status == "Succeeded"
     assert len(executions) == len(
         {(now.status, tuple((step.name, step.status) for step in now.steps)) for now in executions}
     )
-
-
-def test_success_raises_nothing(target: Target, tmp_path: Path) -> None:
-    follower, _ = follow(target, True, tmp_path)
-    follower.raise_unless_succeeded(follower.follow())
 
 
 def test_a_failure_names_the_step_and_the_reason(target: Target, tmp_path: Path) -> None:

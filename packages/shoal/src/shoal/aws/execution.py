@@ -122,18 +122,18 @@ class Pipeline:
             raise
         return dict(json.loads(body))
 
-    def start(self, parameters: Mapping[str, str], token: str | None = None) -> str:
+    def start(self, parameters: Mapping[str, str]) -> str:
         """Start an execution and return its ARN.
 
-        The same `token` (32 to 128 characters) never starts a second one. Raises ParameterError,
-        before anything starts, for parameters that the deployed definition does not declare.
+        Raises ParameterError, before anything starts, for parameters that the deployed definition
+        does not declare.
         """
         check_parameters(self.definition().get("Parameters", []), parameters)
         values = [{"Name": name, "Value": value} for name, value in parameters.items()]
         response = self._client.start_pipeline_execution(
             PipelineName=self.name,
             PipelineParameters=values,
-            ClientRequestToken=token or uuid.uuid4().hex,
+            ClientRequestToken=uuid.uuid4().hex,
         )
         return str(response["PipelineExecutionArn"])
 
