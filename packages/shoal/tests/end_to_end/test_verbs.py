@@ -309,31 +309,21 @@ def test_a_page_is_kept_of_who_follows_and_shows_the_run_before(
 
 
 @pytest.mark.nightly
-def test_a_deployment_leaves_no_differences(emulator: dict[str, str], checkout: Checkout) -> None:
-    result = checkout.run("diff", "dev", "--local")
-    assert (result.exit_code, "no differences" in result.output) == (0, True), result.output
-
-
-@pytest.fixture
-def edited(checkout: Checkout) -> Iterator[None]:
-    """The environment's file, with another number of epochs."""
-    file = checkout.root / "environments" / "dev.yaml"
-    before = file.read_text()
-    file.write_text(before.replace("epochs: 2", "epochs: 3"))
-    yield
-    file.write_text(before)
-
-
-@pytest.mark.nightly
-@pytest.mark.usefixtures("edited")
 def test_an_edit_is_shown_with_the_command_that_deploys_it(
     emulator: dict[str, str], checkout: Checkout
 ) -> None:
+    """A deployment leaves no differences."""
+    same = checkout.run("diff", "dev", "--local")
+    assert (same.exit_code, "no differences" in same.output) == (0, True), same.output
+    file = checkout.root / "environments" / "dev.yaml"
+    before = file.read_text()
+    file.write_text(before.replace("epochs: 2", "epochs: 3"))
     result = checkout.run("diff", "dev", "--local")
+    checkout.succeed("deploy", "dev", "--local")
+    file.write_text(before)
     assert result.exit_code == 1
     assert "Number of stacks with differences: " in result.output
     assert "`shoal deploy dev --local` changes that" in result.output
-    checkout.succeed("deploy", "dev", "--local")
     described = target_of(emulator).client("sagemaker").describe_pipeline(PipelineName=PIPELINE)
     parameters = json.loads(described["PipelineDefinition"])["Parameters"]
     assert {"Name": "Epochs", "Type": "Integer", "DefaultValue": 3} in parameters
