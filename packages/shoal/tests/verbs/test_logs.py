@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from shoal.aws.events import Event, ExecutionChanged, StepLogged
+from shoal.aws.events import Detail, Event, ExecutionChanged
 from shoal.aws.execution import Execution, Step
 from shoal.aws.logs import LogLocation, LogTail, lines_of, location_of
 from shoal.aws.target import Target
@@ -291,7 +291,7 @@ def test_a_step_is_followed_to_another_job(target: Target, monkeypatch: pytest.M
         monkeypatch.setattr("shoal.verbs.follow.location_of", lambda *_, at=location: at)
         write(target, group, f"{job}/algo-1", line)
         follower._read_log(Step("Train", "Training", "Executing"))
-    lines = [each.line for each in events if isinstance(each, StepLogged)]
+    lines = [each.text for each in events if isinstance(each, Detail)]
     assert (lines, follower._last["Train"].lines) == (["no capacity", "trained"], ("trained",))
 
 

@@ -39,15 +39,12 @@ NETWORK = {
 }
 
 
-class Cdk:
-    """A stand-in for `cdk destroy` of a checkout that describes no stack, or that fails."""
+def nothing() -> None:
+    """Delete the stacks of a checkout that describes none."""
 
-    def __init__(self, fails: bool = False) -> None:
-        self.fails = fails
 
-    def destroy(self, target: Target, environment: str) -> None:
-        if self.fails:
-            raise CommandError("cdk destroy", 1, (), ROOT / "cdk-destroy.log")
+def fail() -> None:
+    raise CommandError("cdk destroy", 1, (), ROOT / "cdk-destroy.log")
 
 
 class Place:
@@ -80,9 +77,9 @@ class Place:
             StackName=stack, EnableTerminationProtection=False
         )
 
-    def destroy(self, *, fails: bool = False) -> Destroyed:
+    def destroy(self, delete_described: Callable[[], None] = nothing) -> Destroyed:
         teardown = Teardown(self.target, self.names, self.events.append, poll_s=0.05)
-        return teardown.destroy(Cdk(fails))
+        return teardown.destroy(delete_described)
 
     @property
     def notes(self) -> list[str]:
@@ -127,7 +124,7 @@ def test_what_could_not_be_deleted_is_named_and_the_rest_goes_all_the_same(place
     """It goes on where it was when it is run again."""
     held = place.create("data", place.queue("held"), protect=True)
     place.create("pipeline", place.queue("free"))
-    destroyed = place.destroy(fails=True)
+    destroyed = place.destroy(fail)
     queue = Resource("queue", f"{place.names.prefix}-held")
     assert destroyed.left == (queue, Resource("stack", held))
     says = f"could not be deleted: queue .*, stack {held}; run it again"
@@ -135,7 +132,7 @@ def test_what_could_not_be_deleted_is_named_and_the_rest_goes_all_the_same(place
         destroyed.raise_if_left()
     assert any(held in note and "could not be deleted" in note for note in place.notes)
     place.unprotect(held)
-    again = place.destroy(fails=True)
+    again = place.destroy(fail)
     assert (again.left, again.failure) == ((), None)
 
 
@@ -281,7 +278,7 @@ def test_an_operation_is_waited_for(target: Target, tmp_path: Path) -> None:
     until = tmp_path / "until"
     place = ServingPlace(target, slow(target, until), part="pipeline", protect=False)
     report = place.removal(lambda _: until.touch()).report
-    destroyed = Teardown(target, place.names, report, poll_s=0.05).destroy(Cdk())
+    destroyed = Teardown(target, place.names, report, poll_s=0.05).destroy(nothing)
     assert (place.status, destroyed.left) == (None, ())
     assert place.notes == [
         f"waiting for stack {place.stack}, which is CREATE_IN_PROGRESS",

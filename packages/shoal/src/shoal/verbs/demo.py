@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -214,7 +215,8 @@ class Demo:
 
     def _destroy(self) -> None:
         teardown = Teardown(self.session.target, self.all_names, self.report, LOCAL_POLL_S)
-        teardown.destroy(self.cdk).raise_if_left()
+        destroy = partial(self.cdk.destroy, self.session.target, self.environment.name)
+        teardown.destroy(destroy).raise_if_left()
 
     def _upload(self) -> None:
         root = self.workspace.root

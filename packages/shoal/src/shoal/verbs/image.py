@@ -19,6 +19,7 @@ from botocore.exceptions import ClientError
 from shoal.aws.cdk import Cdk
 from shoal.aws.events import Detail, Note, Report
 from shoal.aws.logs import LogLocation, LogTail
+from shoal.aws.objects import parameter
 from shoal.aws.target import Target, items
 from shoal.errors import ImageBuildError, UsageError, error_code
 from shoal.launch import recipes
@@ -51,11 +52,7 @@ class Image:
 
     def uri(self) -> str | None:
         """Return the image's URI with its digest, or None if this recipe was not built yet."""
-        ssm = self.target.client("ssm")
-        try:
-            return str(ssm.get_parameter(Name=self.parameter)["Parameter"]["Value"])
-        except ssm.exceptions.ParameterNotFound:
-            return None
+        return parameter(self.target, self.parameter)
 
     def stand_in(self) -> str:
         """Register that shoal-local runs the recipe's program, as a build registers its image;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 import click
@@ -79,7 +80,7 @@ def destroy(
             with phase(f"synth {environment}", view):
                 cdk.synth(environment)
         with phase(f"destroy {session.title} in {session.target.description}", view):
-            destroyed = teardown.destroy(cdk)
+            destroyed = teardown.destroy(partial(cdk.destroy, session.target, environment))
     for line in destroyed.kept:
         tell(f"kept on purpose: {line}", kept=[line])
     destroyed.raise_if_left()

@@ -22,7 +22,7 @@ from shoal.cli.options import environment_argument, local_option, parameter_opti
 from shoal.cli.view import open_view
 from shoal.errors import AWS_ERRORS, NotFoundError, ShoalError, UsageError, refusal
 from shoal.page.history import with_others
-from shoal.page.look import Look
+from shoal.page.look import Look, time_text
 from shoal.page.page import keep
 from shoal.page.readings.cause import rank_of
 from shoal.page.readings.resources import got, instances_of
@@ -169,22 +169,6 @@ def shell_in(job: Mapping[str, Any], target: Target) -> str | None:
     )
 
 
-def _executions(session: Session) -> list[dict[str, str]]:
-    """Return id, status, start and name of each execution, newest first; none before a deployment.
-
-    One that a schedule or a manifest started is named after it.
-    """
-    return [
-        {
-            "execution": str(each["PipelineExecutionArn"]).rpartition("/")[2],
-            "status": each["PipelineExecutionStatus"],
-            "started_at": each["StartTime"].astimezone(UTC).isoformat(timespec="milliseconds"),
-            "name": each.get("PipelineExecutionDisplayName", ""),
-        }
-        for each in session.pipeline.executions()
-    ]
-
-
 def _print_executions(session: Session) -> None:
     if endpoint := serving.live_endpoint(session.target, session.names.serving_endpoint):
         failure = endpoint.failure and f"; why a deployment of it failed: {endpoint.failure}"
@@ -198,20 +182,22 @@ def _print_executions(session: Session) -> None:
 
 
 def _print_table(session: Session, title: str) -> None:
-    executions = _executions(session)
-    tell(executions={title: executions})
-    if not executions:
-        tell(
-            f"pipeline {session.names.pipeline} has had no executions; start one with `shoal"
-            f" {'score' if session.scores else 'run'} {session.arguments}`"
-        )
-        return
-    rows = [("execution", "status", "started", "name")]
-    for each in executions:
-        started_at = datetime.fromisoformat(each["started_at"]).astimezone()
-        at = f"{started_at:%Y-%m-%d %H:%M:%S}"
-        rows.append((each["execution"], each["status"], at, each["name"]))
-    tell("\n".join(columns(rows)))
+    """Print id, status, start and name of each execution, newest first.
+
+    One that a schedule or a manifest started is named after it.
+    """
+    facts, rows = list[dict[str, str]](), [("execution", "status", "started", "name")]
+    for each in session.pipeline.executions():
+        run = str(each["PipelineExecutionArn"]).rpartition("/")[2]
+        name, status = each.get("PipelineExecutionDisplayName", ""), each["PipelineExecutionStatus"]
+        at = each["StartTime"]
+        own = {"execution": run, "status": status, "started_at": str(time_text(at)), "name": name}
+        facts.append(own)
+        rows.append((run, status, f"{at.astimezone():%Y-%m-%d %H:%M:%S}", name))
+    tell(executions={title: facts})
+    verb = "score" if session.scores else "run"
+    none = f"pipeline {session.names.pipeline} has had no executions; start one with"
+    tell("\n".join(columns(rows)) if facts else f"{none} `shoal {verb} {session.arguments}`")
 
 
 @click.command()

@@ -17,7 +17,7 @@ from botocore.exceptions import (
     EndpointConnectionError,
 )
 
-from shoal.aws.objects import EcrImage, has_files
+from shoal.aws.objects import EcrImage, has_files, parameter
 from shoal.aws.target import Target, items
 from shoal.errors import error_code, refusal
 from shoal.launch import Launch
@@ -149,13 +149,11 @@ class Doctor:
             yield failed(f"{name} is {status}", advice)
 
     def _bootstrap(self) -> Iterator[Finding]:
-        ssm, name = self.target.client("ssm"), bootstrap_version(self._qualifier)
-        try:
-            version = int(ssm.get_parameter(Name=name)["Parameter"]["Value"])
-        except ssm.exceptions.ParameterNotFound:
+        version = parameter(self.target, bootstrap_version(self._qualifier))
+        if version is None:
             yield self._not_bootstrapped()
             return
-        if version < MIN_BOOTSTRAP_VERSION:
+        if int(version) < MIN_BOOTSTRAP_VERSION:
             yield failed(
                 f"version {version} is older than {MIN_BOOTSTRAP_VERSION}, which the templates"
                 " need",

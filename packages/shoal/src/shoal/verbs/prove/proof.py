@@ -106,7 +106,8 @@ class Proof:
             if self._look():
                 cdk = session.cdk(self.report)
                 cdk.synth(session.environment.name)
-                self.kept += [*session.teardown(self.report).destroy(cdk).kept, _SHARED_GROUPS]
+                destroy = partial(cdk.destroy, target, session.environment.name)
+                self.kept += [*session.teardown(self.report).destroy(destroy).kept, _SHARED_GROUPS]
         if made_bootstrap:
             session.stacks(self.report).wait_until_settled(TOOLKIT_STACK)
             remove_bootstrap(target, is_ours=True)
