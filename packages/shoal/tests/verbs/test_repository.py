@@ -11,7 +11,8 @@ import pytest
 from shoal.errors import AnswerError, PromotionError, UsageError
 from shoal.repository import Repository, hash_as
 from shoal.settings.parsing.errors import ConfigError
-from shoal.verbs.init import answers
+from shoal.verbs.init.repository import FILE as ANSWERS
+from shoal.verbs.init.repository import answers_of, text_of
 from shoal.verbs.upgrade.begin import Workplace, upgrade
 from shoal.verbs.upgrade.finish import (
     ENVIRONMENTS,
@@ -265,8 +266,8 @@ def test_a_place_of_wheels_is_safe_and_has_a_version(
     """A stranger's package of Shoal's name on an index would be the newest."""
     dev = {"account": "111122223333", "region": "us-east-1"}
     said = {"project": "acme", "workload": "churn", "kind": "regression", "wheels": kept}
-    text = answers.text_of(answers.answers_of({**said, "environments": {"dev": dev}}))
-    write(tmp_path, {answers.FILE: text, ".gitignore": ".shoal\n"})
+    text = text_of(answers_of({**said, "environments": {"dev": dev}}))
+    write(tmp_path, {ANSWERS: text, ".gitignore": ".shoal\n"})
     for command in (("init", "--quiet"), ("add", "."), (*PERSON, "commit", "--quiet", "-m", "x")):
         git(tmp_path, *command)
     with pytest.raises((ConfigError, UsageError), match=told):

@@ -24,7 +24,7 @@ from shoal.errors import CommandError, LeftBehindError, ProtectedError
 from shoal.settings.names import Names
 from shoal.settings.sections.serving import Serving
 from shoal.settings.settings import Environment
-from shoal.verbs.destroy.serving_removal import ServingRemoval
+from shoal.verbs.destroy.leftovers import ServingRemoval
 from shoal.verbs.destroy.teardown import Destroyed, Teardown
 from tests.repository import ROOT
 from tests.settings.releases import RELEASE
@@ -79,9 +79,8 @@ class Place:
 
     def settled(self, part: str = "serving") -> str | None:
         """Return the status of a stack on which nothing works any more."""
-        while str(status := status_of_stack(self.target, self.names.stack(part))).endswith(
-            "PROGRESS"
-        ):
+        look = partial(status_of_stack, self.target, self.names.stack(part))
+        while str(status := look()).endswith("PROGRESS"):
             time.sleep(0.05)
         return status
 

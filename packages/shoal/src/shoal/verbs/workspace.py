@@ -22,7 +22,7 @@ from shoal.settings.names import RUNS, SHARED_PARTS, Names
 from shoal.settings.organisation import DEFAULT_QUALIFIER, toolkit_stack
 from shoal.settings.settings import Environment
 from shoal.settings.settings import Target as TargetKind
-from shoal.verbs.destroy.serving_removal import ServingRemoval
+from shoal.verbs.destroy.leftovers import ServingRemoval
 from shoal.verbs.destroy.teardown import Teardown, is_bootstrapped
 from shoal.verbs.flow import phase
 from shoal.verbs.local_server import LocalServer

@@ -34,9 +34,8 @@ from shoal.errors import (
 from shoal.settings.names import Names
 from shoal.settings.organisation import DEFAULT_QUALIFIER, bootstrap_version
 from shoal.settings.settings import Environment
-from shoal.verbs.destroy.leftovers import Leftovers
+from shoal.verbs.destroy.leftovers import Leftovers, ServingRemoval
 from shoal.verbs.destroy.schedules import Schedules
-from shoal.verbs.destroy.serving_removal import ServingRemoval
 from shoal.verbs.image import remove_parameters
 
 _STOP_TIMEOUT_S = 900.0
