@@ -11,25 +11,13 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from shoal.processes import output_of
 from shoal.settings.parsing.yaml_file import parse
-from tests.repository import begin_git, link_checkout
+from tests.end_to_end.conftest import Checkout
+from tests.repository import begin_git, git
 
 ENVIRONMENTS = ("dev", "staging", "prod")
-_TIMEOUT_S = 60.0
-GIT = {
-    "GIT_AUTHOR_NAME": "Ada",
-    "GIT_AUTHOR_EMAIL": "ada@example.com",
-    "GIT_COMMITTER_NAME": "Ada",
-    "GIT_COMMITTER_EMAIL": "ada@example.com",
-    "GIT_CONFIG_GLOBAL": "/dev/null",
-    "GIT_CONFIG_SYSTEM": "/dev/null",
-    "GIT_TERMINAL_PROMPT": "0",
-    "LC_ALL": "C",
-}
-"""Settings that keep the user's git out: no hooks, no signatures, no helpers."""
 
 _SERVING: dict[str, Any] = {
     "instance_count": 1,
@@ -54,43 +42,35 @@ CHANGES: Mapping[str, dict[str, Any]] = {
 
 
 @dataclass(frozen=True)
-class GitCheckout:
-    """A checkout at `root`, with the bare repository `remote` as its origin."""
-
-    root: Path
-    remote: Path
-    environ: Mapping[str, str]
+class GitCheckout(Checkout):
+    """A checkout that is a git repository, with a bare one beside it as its origin."""
 
     @classmethod
-    def new(cls, folder: Path, environ: Mapping[str, str], server_state: Path) -> GitCheckout:
+    def begun(cls, folder: Path, server_state: Path) -> Self:
         """Make the checkout in the empty `folder`.
 
         `server_state` is the state directory that `--local` will find.
         """
-        checkout = cls(folder / "checkout", folder / "origin.git", environ)
-        checkout.root.mkdir(parents=True)
-        link_checkout(checkout.root)
+        (folder / "checkout").mkdir(parents=True)
+        checkout = cls.new(folder / "checkout")
+        root, remote = checkout.root, str(folder / "origin.git")
         for name in ENVIRONMENTS:
-            checkout._write_environment(name)
-        (checkout.root / ".shoal" / "local").symlink_to(server_state)
-        (checkout.root / ".gitignore").unlink()
-        (checkout.root / ".gitignore").write_text("/.shoal\n/cdk.out\n__pycache__/\n")
-        begin_git(checkout.root)
-        remote = str(checkout.remote)
+            file = root / "environments" / f"{name}.yaml"
+            settings = parse(file.read_text(encoding="utf-8")).data | CHANGES[name]
+            lines = (f"{key}: {json.dumps(value)}\n" for key, value in settings.items())
+            file.write_text("".join(lines), encoding="utf-8")  # JSON is YAML
+        (root / ".shoal" / "local").symlink_to(server_state)
+        (root / ".gitignore").unlink()
+        ignored = ("/.shoal", "/cdk.out", "/home", "/tmp", "__pycache__/")
+        (root / ".gitignore").write_text("\n".join(ignored) + "\n")
+        begin_git(root)
         checkout.git("init", "--quiet", "--bare", "--initial-branch=main", remote)
         checkout.git("remote", "add", "origin", remote)
         checkout.git("push", "--quiet", "origin", "main")
         return checkout
 
     def git(self, *arguments: str) -> str:
-        """Return git's answer, stripped; raise AnswerError with its complaint."""
-        return output_of(("git", *arguments), self.root, self.environment, _TIMEOUT_S).strip()
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """Return the environment variables for git, and for `shoal`, which calls it."""
-        rest = {name: value for name, value in self.environ.items() if not name.startswith("GIT_")}
-        return rest | GIT
+        return git(self.root, *arguments)
 
     def head(self) -> str:
         return self.git("rev-parse", "HEAD")
@@ -118,9 +98,3 @@ class GitCheckout:
         self.git("revert", "--no-edit", "--mainline", "1", merge)
         self.git("push", "--quiet", "origin", "main")
         return self.head()
-
-    def _write_environment(self, name: str) -> None:
-        file = self.root / "environments" / f"{name}.yaml"
-        settings = parse(file.read_text(encoding="utf-8")).data | CHANGES[name]
-        lines = (f"{key}: {json.dumps(value)}\n" for key, value in settings.items())  # JSON is YAML
-        file.write_text("".join(lines), encoding="utf-8")

@@ -5,7 +5,6 @@ and a revert. Each step is a command that a user would type.
 from __future__ import annotations
 
 import json
-import sys
 import threading
 import time
 from collections import Counter
@@ -14,9 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from shoal.aws import inventory
-from shoal.aws.target import Target, offline_environment
-from shoal.errors import AWS_ERRORS, CommandError, ShoalError, refusal
-from shoal.processes import Command, run
+from shoal.aws.target import Target
+from shoal.errors import AWS_ERRORS, ShoalError, refusal
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.loading.workload import load_workload, workload_folder
 from shoal.settings.names import Names
@@ -131,7 +129,6 @@ class Story:
 
     checkout: GitCheckout
     running: RunningServer
-    logs: Path
     transcript: list[str] = field(default_factory=list)
     """Each command, with what it printed."""
     commits: list[tuple[str, str]] = field(default_factory=list)
@@ -162,22 +159,10 @@ class Story:
 
     def shoal(self, *arguments: str, exit_code: int = 0) -> str:
         """Type a command that must end with `exit_code`; return what it printed."""
-        log = self.logs / f"{len(list(self.logs.iterdir())):02}-{arguments[0]}-{arguments[1]}.log"
-        program = (sys.executable, "-m", "shoal.cli", "--root", str(self.checkout.root))
-        variables = offline_environment(self.checkout.environment) | {
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "PYTHONUNBUFFERED": "1",
-        }
-        actual: int | None = 0  # None at the deadline
-        command = (*program, *arguments)
-        try:
-            run(Command("shoal", command, ROOT, variables, log, _COMMAND_TIMEOUT_S), lambda _: None)
-        except CommandError as error:
-            actual = error.exit_code
-        output = log.read_text(encoding="utf-8")
-        self.transcript.append(f"$ shoal {' '.join(arguments)}\n{output}")
-        assert actual == exit_code, self.transcript[-1]
-        return output
+        finished = self.checkout.run(*arguments, timeout_s=_COMMAND_TIMEOUT_S)
+        self.transcript.append(f"$ shoal {' '.join(arguments)}\n{finished.output}")
+        assert finished.exit_code == exit_code, self.transcript[-1]
+        return finished.output
 
     def deploy(self, name: str) -> None:
         self.deployed.add(name)
