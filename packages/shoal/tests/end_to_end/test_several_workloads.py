@@ -8,9 +8,8 @@ packages/shoal/tests/verbs.
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ from shoal.aws.target import Target
 from shoal.settings.names import WORKLOAD_TAG
 from shoal.verbs.destroy.teardown import remove_bootstrap
 from shoal.verbs.workspace import Workspace
-from tests.end_to_end.conftest import Checkout, Finished
+from tests.end_to_end.conftest import Checkout
 from tests.processes import mentioning
 from tests.repository import begin_git, git
 
@@ -55,16 +54,6 @@ ENVIRONMENTS = {
 }
 
 
-def ended(process: subprocess.Popen[str]) -> Finished:
-    """How it ended; one that does not is told to."""
-    try:
-        output, _ = process.communicate(timeout=_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        process.terminate()
-        output, _ = process.communicate()
-    return Finished(process.returncode, output)
-
-
 class Three:
     """A repository of a user with three workloads, and its emulator."""
 
@@ -85,21 +74,15 @@ class Three:
 
     def shoal(self, words: str, *more: str) -> str:
         """Run it on the emulator; return its output."""
-        with self.checkout.running(*words.split(), *more, "--local") as process:
-            finished = ended(process)
-        assert finished.exit_code == 0, finished.output
+        command = (*words.split(), *more, "--local")
+        finished = self.checkout.run(*command, timeout_s=_TIMEOUT_S)
+        assert finished.exit_code == 0, f"{words}: {finished.output}"
         return finished.output
 
-    def at_once(self, *commands: tuple[str, ...]) -> None:
+    def at_once(self, *commands: str) -> None:
         """Run them on the emulator at the same time."""
-        with ExitStack() as stack:
-            running = {
-                words: stack.enter_context(self.checkout.running(*words, "--local"))
-                for words in commands
-            }
-            for words, process in running.items():
-                finished = ended(process)
-                assert finished.exit_code == 0, f"{words}: {finished.output}"
+        with ThreadPoolExecutor(len(commands)) as pool:
+            list(pool.map(self.shoal, commands))
 
     def target(self, environment: str) -> Target:
         server = Workspace(self.root, os.environ).local_server.require()
@@ -152,8 +135,8 @@ def test_three_workloads_live_beside_each_other_and_go_one_by_one(three: Three) 
 
 
 def run_all_at_once(three: Three) -> None:
-    lenient = {"mnist": ("--parameter", "MinAccuracy=0.5")}
-    three.at_once(*(("run", "dev", each, "--follow", *lenient.get(each, ())) for each in WORKLOADS))
+    lenient = {"mnist": " --parameter MinAccuracy=0.5"}
+    three.at_once(*(f"run dev {each} --follow{lenient.get(each, '')}" for each in WORKLOADS))
     assert "gate: rmse" in three.shoal("status dev prices latest")
     assert "gate: accuracy" in three.shoal("status dev mnist latest")
     assert three.shoal("release status dev").count("ok      live") == 3
@@ -189,7 +172,7 @@ def destroy_one_after_the_other(three: Three) -> None:
         answer = three.shoal(f"invoke {name} taxis --body {body} --accept text/csv")
         assert len(answer.split()) == 2
 
-    three.at_once(("destroy", "staging"), ("destroy", "prod"))
+    three.at_once("destroy staging", "destroy prod")
     file = three.root / "environments" / "dev.yaml"
     (gone,) = [each for each in DEV.splitlines(keepends=True) if "taxis" in each]
     file.write_text(file.read_text().replace("  prices: {}\n", "").replace(gone, ""))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
@@ -156,24 +156,9 @@ def _text(failure: attribution.Failure) -> str:
     )
 
 
-@dataclass(frozen=True)
-class Swept:
-    """What is read of the function's report, as its own class `Report` describes it."""
-
-    dry_run: bool
-    endpoints: int
-    endpoints_past_ttl: int
-    kept: list[str]
-    past_ttl: list[str]
-    deleted: list[str]
-    pending: list[str]
-    complete: bool = True
-    unread: list[str] = field(default_factory=list)
-    """Like `complete`, missing from the report of a sweeper that was deployed earlier."""
-
-
-def sweep(target: Target, function: str, *, dry_run: bool) -> Swept:
-    """Run the sweeper now.
+def sweep(target: Target, function: str, *, dry_run: bool) -> dict[str, Any]:
+    """Run the sweeper now; return its report, as its own class `Report` describes it, of which a
+    sweeper that was deployed earlier has no `complete` and `unread`.
 
     Raises NotFoundError when it is not deployed, and AnswerError when it failed.
     """
@@ -189,9 +174,7 @@ def sweep(target: Target, function: str, *, dry_run: bool) -> Swept:
         raise AnswerError(
             f"{function} failed: {payload.get('errorType')}: {payload.get('errorMessage')}"
         )
-    return Swept(
-        **{each.name: payload[each.name] for each in fields(Swept) if each.name in payload}
-    )
+    return {"complete": True, "unread": [], **payload}
 
 
 _NEVER_SERVED = frozenset({"ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED"})
