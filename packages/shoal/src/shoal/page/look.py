@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +19,7 @@ from shoal.aws.execution import (
     definition_of,
     given_parameters,
     job_name,
+    walk,
 )
 from shoal.aws.target import Target
 from shoal.errors import AWS_ERRORS, ShoalError, refusal
@@ -68,7 +69,6 @@ class Place:
 REFERENCE = re.compile(r'"Steps\.([A-Za-z0-9_-]+)[."]')
 Answer = TypeVar("Answer")
 Other = TypeVar("Other")
-_BRANCHES = ("IfSteps", "ElseSteps")
 _FAILURES = (ShoalError, ValueError, KeyError, TypeError, ArithmeticError, *AWS_ERRORS)
 
 
@@ -160,21 +160,9 @@ class Look:
                 each["Step"] if isinstance(each, dict) else each
                 for each in item.get("DependsOn", ())
             }
-            needed |= {*REFERENCE.findall(json.dumps(own)), *around}
+            needed |= {*REFERENCE.findall(json.dumps(own)), around}
             step = started.get(name, Step(name, item["Type"], NOT_STARTED))
-            yield step, sorted(needed - {name})
-
-
-def walk(
-    steps: Sequence[dict[str, Any]], *around: str
-) -> Iterator[tuple[dict[str, Any], tuple[str, ...]]]:
-    """Yield each step of a definition with the condition around it, if one is."""
-    for item in steps:
-        yield item, around
-        arguments = item.get("Arguments")
-        if item["Type"] == "Condition" and isinstance(arguments, dict):
-            for branch in _BRANCHES:
-                yield from walk(arguments.get(branch, ()), item["Name"])
+            yield step, sorted(needed - {name, ""})
 
 
 def time_text(at: datetime | None) -> str | None:

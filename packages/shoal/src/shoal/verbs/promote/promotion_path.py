@@ -7,7 +7,7 @@ trains.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -90,7 +90,9 @@ class PromotionStep:
                 f"{begin.title} trains {begin.workload}, and {end.title} serves {end.workload};"
                 " nothing was promoted"
             )
-        return cls(workspace.root, repository, begin, end, _promotion_path(workspace, begin)[-1])
+        return cls(
+            workspace.root, repository, begin, end, _promotion_path(workspace.root, begin)[-1]
+        )
 
     @property
     def is_later(self) -> bool:
@@ -183,7 +185,7 @@ def release_answers(
     workspace: Workspace, environment: Environment, local: bool, ask: Ask | None
 ) -> Iterator[Answer]:
     """Return how what an environment pins compares with what exists, as `compare` does."""
-    trainer = _promotion_path(workspace, environment)[-1]
+    trainer = _promotion_path(workspace.root, environment)[-1]
     registry = partial(_registry_target, workspace, trainer, environment, local)
     serving = partial(workspace.reach, environment, local)
     return compare(environment, trainer, registry, serving, ask)
@@ -205,21 +207,27 @@ def package_arn(session: Session, package: str) -> str:
     return f"{group}/{number}"
 
 
-def _promotion_path(workspace: Workspace, environment: Environment) -> list[Environment]:
+def _promotion_path(root: Path, environment: Environment) -> list[Environment]:
+    """Return the environment and those that it takes releases from, as its workload has them."""
+    return _path(environment, lambda each: load_source(each, root))
+
+
+def _path(
+    environment: Environment, source_of: Callable[[Environment], Environment | None]
+) -> list[Environment]:
     """Return the environment and those that it takes releases from, down to the one that trains.
 
     Raises PromotionError for a circle.
     """
     path = [environment]
-    while (source := load_source(environment, workspace.root)) is not None:
-        environment = source
+    while (source := source_of(path[-1])) is not None:
         names = [each.name for each in path]
-        if environment.name in names:
+        if source.name in names:
             raise PromotionError(
-                f"`promoted_from` goes in a circle: {' <- '.join([*names, environment.name])}; one"
-                " must have none"
+                f"`promoted_from` goes in a circle: {' <- '.join([*names, source.name])}; one must"
+                " have none"
             )
-        path.append(environment)
+        path.append(source)
     return path
 
 
@@ -304,7 +312,11 @@ def chain(root: Path) -> list[Link]:
     """
     views = {name: load_workloads(name, root) for name in environment_names(root)}
     files = {name: each[0] for name, each in views.items()}
-    ways = {name: _way(name, files) for name in files}
+
+    def source_of(each: Environment) -> Environment | None:
+        return files[each.promoted_from] if each.promoted_from else None
+
+    ways = {name: [each.name for each in _path(files[name], source_of)] for name in files}
     linked = {each for way in ways.values() if len(way) > 1 for each in way}
     delivered = {name for name, each in files.items() if each.delivery}
     members = delivered or linked or {*files}
@@ -355,14 +367,3 @@ def _require_host(link: Link, host: str, first: Link) -> None:
             f"{place}: delivery.gitlab: differs from that of {first.environment}; one pipeline"
             " deploys them all, so name one host, project and branch"
         )
-
-
-def _way(name: str, files: dict[str, Environment]) -> list[str]:
-    """Return the environment and those that it takes releases from, down to the one that trains."""
-    way = [name]
-    while (source := files[way[-1]].promoted_from) is not None:
-        if source in way:
-            place = f"{environment_file(way[-1])}: promoted_from = {source}"
-            raise PromotionError(f"{place}: goes in a circle; the one that trains must have none")
-        way.append(source)
-    return way
