@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import shutil
 import tarfile
 import uuid
@@ -19,8 +20,11 @@ import yaml
 from shoal.aws.model_archive import content_sha256, deployed_name, sha256
 from shoal.aws.target import Target
 from shoal.cli.main import main
+from shoal.repository import Repository
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.names import Names
+from shoal.settings.sections.release import Release
+from shoal.verbs.promote.promotion_path import PromotionStep
 from tests.repository import ROOT, begin_git, git, link_checkout
 from tests.verbs.conftest import ACCOUNT, make_pipeline
 
@@ -248,6 +252,17 @@ class Package:
     @property
     def version(self) -> str:
         return self.arn.rpartition("/")[2]
+
+
+def propose(checkout: Checkout, release: Release, workload: str | None = None) -> str:
+    """Return the branch that pins it in staging, without asking a registry."""
+    dev, staging = (
+        load_environment(name, checkout.root, workload=workload) for name in ("dev", "staging")
+    )
+    repository = Repository(checkout.root, os.environ)
+    step = PromotionStep(checkout.root, repository, dev, staging, dev)
+    step.commit(release, "Pin it")
+    return step.branch(release)
 
 
 def promoted(checkout: Checkout, good: Package) -> str:
