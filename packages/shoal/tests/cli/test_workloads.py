@@ -101,7 +101,6 @@ def test_words_missing_or_too_many_are_named(two: Path, arguments: str, message:
         "approve dev",
         "schedule list dev",
         "schedule pause dev nightly",
-        "image build dev",
         "destroy dev --serving",
     ],
 )

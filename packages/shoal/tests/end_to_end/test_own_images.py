@@ -144,7 +144,7 @@ def tell(own: Checkout) -> Story:
         stacks = client("cloudformation").describe_stacks()["Stacks"]
         return Moment(result, {each["StackName"] for each in stacks if PREFIX in each["StackName"]})
 
-    too_early, build = run("deploy"), run("image", "build")
+    too_early, build = run("deploy"), run("deploy", "--images")
     # as the build's script does, see packages/shoal/tests/stacks/test_image.py
     client("ssm").put_parameter(Name=PARAMETER, Type="String", Value=URI)
     deployment = run("deploy")

@@ -114,7 +114,6 @@ _COMMANDS = (
     ("diff", "deployment", "Compare ENV as the checkout has it with what is deployed."),
     ("docs", "programs", "Print PAGE of the documentation, or the names of all pages."),
     ("doctor", "doctor", "Ask AWS what decides whether ENV can be deployed and train."),
-    ("image", "deployment", "The container images that an environment builds for itself."),
     (
         "init",
         "repository",

@@ -292,7 +292,7 @@ class Link:
         names, place = Names(self.views[0]), f"{self.account}-{self.region}"
         lookup = f"role/cdk-{names.qualifier}-lookup-role-{place}"
         builds = (
-            f"\n    - .venv/bin/shoal image build {each.title}"
+            f"\n    - .venv/bin/shoal deploy {each.title} --images"
             for each in self.views
             if each.built_images
         )
