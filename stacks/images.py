@@ -55,7 +55,7 @@ class ImageStack(ShoalStack):
         parameter that is there has (--previous-parameters), so the image would stay the first one.
         """
         stack.add_stack_dependency(self)
-        build = f"shoal image build {self._names.environment.name}"
+        build = f"shoal deploy {self._names.environment.name} --images"
         missing = f"Not found? Then this recipe has not been built: {build}"
         return {
             use: stack.read_parameter(

@@ -22,8 +22,7 @@ from shoal.settings.loading.loader import load_environment, load_workloads, work
 from shoal.settings.names import Names
 from shoal.settings.parsing.errors import ConfigError, shorten
 from shoal.settings.settings import Environment
-from shoal.verbs.promote.chain import Link, chain
-from shoal.verbs.promote.promotion_path import PromotionStep
+from shoal.verbs.promote.promotion_path import Link, PromotionStep, chain
 from shoal.verbs.workspace import Workspace
 
 

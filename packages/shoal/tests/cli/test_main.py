@@ -7,18 +7,19 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import click
 import pytest
 
 from shoal.aws.target import Target
-from shoal.cli.lazy import Deferred
-from shoal.cli.main import _COMMANDS, _checkout, _require_own_code, main
+from shoal.cli.main import _COMMANDS, Deferred, _checkout, _require_own_code, main
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.loading.release_file import text_of
 from shoal.settings.settings import Target as TargetKind
 from shoal.verbs.workspace import Session, Workspace
+from tests.cli.documents import document_in
 from tests.letters import ENVIRONMENT, add_letters
 from tests.repository import CHECKOUT, ROOT, link_checkout
 from tests.settings.releases import RELEASE
@@ -292,7 +293,7 @@ def test_the_list_of_verbs_imports_none_of_them() -> None:
     program = [sys.executable, "-c", f"import sys; from shoal.cli.main import main; {listing}"]
     result = subprocess.run(program, cwd=ROOT, check=True, capture_output=True, text=True)
     loaded = set(result.stderr.split())
-    modules = ("endings", "lazy", "main")
+    modules = ("endings", "main")
     ours = {"shoal", "shoal.cli", *(f"shoal.cli.{name}" for name in modules)}
     theirs = {*sys.stdlib_module_names, "__main__", "_distutils_hack", "click"}
     assert {name for name in loaded if name.partition(".")[0] not in theirs} == ours
@@ -311,3 +312,60 @@ def test_commands_in_messages_agree(endpoint: str | None, target: str, arguments
     environment = load_environment("dev", ROOT).model_copy(update={"target": TargetKind(target)})
     place = Target(environment.account, environment.region, endpoint)
     assert Session(Workspace(ROOT, {}), environment, place).arguments == arguments
+
+
+def _edit(checkout: Path, old: str, new: str) -> None:
+    file = checkout / "environments" / "dev.yaml"
+    file.write_text(file.read_text().replace(old, new))
+
+
+@pytest.fixture
+def plan(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Return what `shoal plan` prints of a checkout."""
+
+    def run(root: Path, *arguments: str) -> str:
+        assert main(["--root", str(root), "plan", *arguments]) == 0
+        return capsys.readouterr().out
+
+    return run
+
+
+def test_a_plan_needs_neither_network_nor_credentials() -> None:
+    assert shoal("--root", ".", "plan", "prod").returncode == 0
+
+
+def test_the_json_of_a_plan_has_the_same_numbers(plan: Callable[..., str]) -> None:
+    output = document_in(plan(ROOT, "prod", "--json"))
+    assert [stack["name"].removeprefix("shoal-mnist-prod-") for stack in output["stacks"]] == [
+        "data",
+        "network",
+        "pipeline",
+        "monitoring",
+    ]
+    (line,) = output["training"]["lines"]
+    assert (line["quantity"], output["training"]["usd_per_hour"]) == (2, 50.5026)
+
+
+def test_endpoints_and_nat_have_a_price_a_month(checkout: Path, plan: Callable[..., str]) -> None:
+    _edit(checkout, "network:\n", "network:\n  nat: true\n  interface_endpoints: [sts]\n")
+    rows = [line for line in plan(checkout, "dev").splitlines() if line.startswith("  ")]
+    lines = {line.split("  ")[1]: line.split() for line in rows}
+    assert lines["interface endpoint sts, one zone"][-1] == "~7.30"
+    assert lines["NAT gateway"][-1] == "~32.85"
+
+
+def test_a_file_system_has_its_price_an_hour(checkout: Path, plan: Callable[..., str]) -> None:
+    _edit(checkout, "network:\n", "data: {input_mode: FSx}\nfile_system: {}\nnetwork:\n")
+    lines = plan(checkout, "dev").splitlines()
+    (line,) = [line for line in lines if "FSx for Lustre SCRATCH_2" in line]
+    assert line.split()[-2:] == ["~0.2301", "~168.00"]
+
+
+def test_an_unknown_price_is_said_to_be_unknown(checkout: Path, plan: Callable[..., str]) -> None:
+    _edit(checkout, "strategy: smddp", "strategy: none\n  framework_version: 2.3.0")
+    _edit(checkout, 'custom_mpi_options: "-verbose --NCCL_DEBUG VERSION"', "spot: false")
+    _edit(checkout, "ml.p4d.24xlarge", "ml.p3.16xlarge")
+    output = plan(checkout, "dev")
+    assert "unknown: Shoal's costs/prices.yaml has no price" in output
+    (line,) = [line for line in output.splitlines() if "training on ml.p3.16xlarge" in line]
+    assert line.split()[-1] == "unknown"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -15,23 +14,23 @@ import pytest
 
 from local_kit.control import eventually
 from shoal.errors import PromotionError
-from shoal.repository import Repository
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.sections.release import Release
-from shoal.verbs.promote.promotion_path import PromotionStep
 from tests.cli.documents import document_in
-from tests.cli.trained import IMAGE, Checkout, Package, Refused, Registry
+from tests.cli.trained import (
+    IMAGE,
+    TO_STAGING,
+    Checkout,
+    Package,
+    Refused,
+    Registry,
+    promoted,
+    propose,
+)
 from tests.settings.releases import numbered
 from tests.verbs.conftest import ACCOUNT
 
-TO_STAGING = ("promote", "--from", "dev", "--to", "staging")
 TO_PROD = ("promote", "--from", "staging", "--to", "prod")
-
-
-def promoted(checkout: Checkout, good: Package) -> str:
-    """Return the branch that pins it in staging."""
-    assert checkout.shoal(*TO_STAGING, "--package", good.version) == 0
-    return next(branch for branch in checkout.branches() if branch.startswith("promote/staging/"))
 
 
 def pinned(checkout: Checkout, environment: str = "staging") -> Release:
@@ -73,34 +72,24 @@ def test_what_staging_pins_goes_on_to_prod_unchanged(released: Checkout, good: P
     assert pinned(released, "prod") == pinned(released, "staging")
 
 
-def test_git_revert_takes_a_release_back(released: Checkout, good: Package) -> None:
-    released.merge(promoted(released, good))
-    released.git("revert", "--no-edit", "HEAD")
-    assert load_environment("staging", released.root).release is None
-    assert not (released.root / "environments/staging.release.yaml").exists()
-
-
-def test_what_was_taken_back_can_be_promoted_again(released: Checkout, good: Package) -> None:
+def test_what_git_revert_took_back_can_be_promoted_again(released: Checkout, good: Package) -> None:
     branch = promoted(released, good)
     released.git("push", "--quiet", "origin", branch)
     released.git("merge", "--quiet", "--no-ff", "--no-edit", branch)
     released.git("revert", "--no-edit", "--mainline", "1", "HEAD")
     assert load_environment("staging", released.root).release is None
+    assert not (released.root / "environments/staging.release.yaml").exists()
     assert released.shoal(*TO_STAGING, "--package", good.version, "--push", "origin") == 0
     released.git("merge", "--quiet", "--no-ff", "--no-edit", branch)
     assert pinned(released).model_package_arn == good.arn
 
 
-def test_by_default_the_newest_approved_is_taken(released: Checkout, registry: Registry) -> None:
+def test_the_newest_approved_is_taken_and_pushed(released: Checkout, registry: Registry) -> None:
     newest = registry.approved()
     registry.register()
-    assert released.shoal(*TO_STAGING) == 0
-    assert any(branch.endswith(f"-{newest.version}") for branch in released.branches())
-
-
-def test_with_push_the_remote_has_the_branch(released: Checkout, good: Package) -> None:
-    assert released.shoal(*TO_STAGING, "--package", good.arn, "--push", "origin") == 0
+    assert released.shoal(*TO_STAGING, "--push", "origin") == 0
     (branch,) = (name for name in released.branches() if name != "main")
+    assert branch.endswith(f"-{newest.version}")
     assert released.git("ls-remote", "origin", branch).startswith(released.git("rev-parse", branch))
 
 
@@ -240,15 +229,6 @@ def test_a_proposal_that_was_overtaken_can_be_made_again(tmp_path: Path) -> None
     checkout.git("branch", "-D", second)
     checkout.merge(propose(checkout, numbered(3)))
     assert pinned(checkout) == numbered(3)
-
-
-def propose(checkout: Checkout, release: Release) -> str:
-    """Return the branch that pins it in staging, without asking a registry."""
-    dev, staging = (load_environment(name, checkout.root) for name in ("dev", "staging"))
-    repository = Repository(checkout.root, os.environ)
-    step = PromotionStep(checkout.root, repository, dev, staging, dev)
-    step.commit(release, "Pin it")
-    return step.branch(release)
 
 
 def test_when_git_refuses_the_commit_no_branch_and_no_worktree_stay(

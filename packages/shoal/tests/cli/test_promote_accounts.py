@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from shoal.cli.commands.models.promote import message_of
+from shoal.cli.commands.promote import message_of
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.sections.delivery import Delivery
 from shoal.verbs.local_server import LocalServer
@@ -17,8 +17,7 @@ from shoal_local.control.authorization.evaluator import OPEN_REPOSITORY, Evaluat
 from shoal_local.control.http.iam_request import Question
 from tests.app import ShoalApp
 from tests.cli.conftest import PROD, STAGING
-from tests.cli.test_promote import TO_STAGING, promoted
-from tests.cli.trained import Checkout, Package, Registry
+from tests.cli.trained import TO_STAGING, Checkout, Package, Registry, promoted
 from tests.identity.recorded import question_of
 from tests.identity.templates import Templates
 from tests.repository import ROOT

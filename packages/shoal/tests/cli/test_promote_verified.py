@@ -16,8 +16,19 @@ from shoal.page.readings.results import MAX_BYTES
 from shoal.repository import Repository
 from shoal.settings.sections.serving import Severity
 from shoal.verbs.promote.promotion import Verification, doubt_of_scan
-from tests.cli.test_promote import TO_PROD, TO_STAGING, pinned, promoted
-from tests.cli.trained import CODE, SERVED, WEIGHTS, Checkout, Package, Refused, Registry, archive
+from tests.cli.test_promote import TO_PROD, pinned
+from tests.cli.trained import (
+    CODE,
+    SERVED,
+    TO_STAGING,
+    WEIGHTS,
+    Checkout,
+    Package,
+    Refused,
+    Registry,
+    archive,
+    promoted,
+)
 from tests.verbs.conftest import ACCOUNT, REGION
 
 TRAINED = {"model.pt": WEIGHTS, **SERVED}
@@ -192,14 +203,6 @@ def test_a_definition_of_before_is_refused(registry: Registry, refused: Refused)
     client.update_pipeline(PipelineName=name, PipelineDefinition=before)
     assert "hash mismatch: the definition that trained it is" in line
     assert "the one deployed in dev now is" in line
-
-
-@pytest.fixture
-def staged(released: Checkout, registry: Registry) -> Package:
-    """Return a version of its own that staging pins."""
-    package = registry.approved()
-    released.merge(promoted(released, package))
-    return package
 
 
 def pin_by_hand(checkout: Checkout, **pins: str) -> None:

@@ -23,8 +23,9 @@ from shoal.aws.events import (
 )
 from shoal.aws.execution import Execution, Step
 from shoal.aws.metrics import Parts, Position, Progress, Reading
-from shoal.cli.commands.models.demo import result_of
-from shoal.cli.commands.models.executions import lines_of
+from shoal.aws.target import Target
+from shoal.cli.commands.demo import result_of
+from shoal.cli.commands.executions import lines_of, shell_in
 from shoal.cli.view import View
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -92,6 +93,32 @@ def test_a_long_reason_is_shown_to_its_end_below_the_steps() -> None:
     failed = Step("Train", "Training", "Failed", BEGAN, BEGAN, reason)
     *_, last = lines_of(Execution("arn:aws:x/abc", "Failed", "", BEGAN, (failed,)))
     assert last == f"Train: {reason}"
+
+
+OPEN = {"EnableRemoteDebug": True}
+COMMAND = "aws ssm start-session --region us-east-1 --target sagemaker-training-job:Train-Xy_algo-1"
+
+
+@pytest.mark.parametrize(
+    ("job", "url", "command"),
+    [
+        ({"RemoteDebugConfig": OPEN}, None, COMMAND),
+        (
+            {"RemoteDebugConfig": OPEN, "ResourceConfig": {"InstanceCount": 2}},
+            None,
+            f"{COMMAND} (2 hosts, to _algo-2)",
+        ),
+        ({"RemoteDebugConfig": OPEN}, "http://localhost:1", None),
+        ({}, None, None),
+        ({"RemoteDebugConfig": OPEN, "SecondaryStatus": "Pending"}, None, None),
+    ],
+)
+def test_the_command_for_a_shell_is_that_of_a_training_that_lets_people_in(
+    job: dict[str, Any], url: str | None, command: str | None
+) -> None:
+    known = {"SecondaryStatus": "Training", "ResourceConfig": {"InstanceCount": 1}} | job
+    target = Target("111122223333", "us-east-1", url)
+    assert shell_in(known | {"name": "Train-Xy"}, target) == command
 
 
 @pytest.mark.parametrize(

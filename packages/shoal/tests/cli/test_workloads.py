@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import uuid
 from collections.abc import Mapping
@@ -14,16 +13,12 @@ import pytest
 
 from shoal.cli.main import main
 from shoal.cli.options import environment_argument
-from shoal.repository import Repository
 from shoal.settings.loading.loader import load_environment, load_workloads
 from shoal.settings.names import WORKLOAD_TAG, Names
 from shoal.verbs.local_server import LocalServer
-from shoal.verbs.promote.promotion_path import PromotionStep
 from shoal.verbs.workspace import Workspace
 from tests.cli.documents import document_in
-from tests.cli.several import DEV, STAGING, checkout_of_two
-from tests.cli.test_promote import TO_STAGING
-from tests.cli.trained import Checkout, Registry
+from tests.cli.trained import DEV, STAGING, TO_STAGING, Checkout, Registry, checkout_of_two, propose
 from tests.repository import CHECKOUT, ROOT, add_workload
 from tests.settings.releases import numbered
 from tests.verbs.conftest import ACCOUNT, make_pipeline, make_stack
@@ -106,7 +101,6 @@ def test_words_missing_or_too_many_are_named(two: Path, arguments: str, message:
         "approve dev",
         "schedule list dev",
         "schedule pause dev nightly",
-        "image build dev",
         "destroy dev --serving",
     ],
 )
@@ -234,22 +228,14 @@ def test_a_release_of_one_workload_changes_nothing_of_the_other(
 def test_a_proposal_is_made_again_when_another_workload_was_released_since(tmp_path: Path) -> None:
     """The file is written whole, so git would not merge both that add it."""
     checkout = made(tmp_path, tmp_path)
-    root = checkout.root
-
-    def propose(workload: str, number: int) -> str:
-        dev, staging = (
-            load_environment(name, root, workload=workload) for name in ("dev", "staging")
-        )
-        step = PromotionStep(root, Repository(root, os.environ), dev, staging, dev)
-        release = numbered(number)
-        step.commit(release, "Pin it")
-        return step.branch(release)
-
-    mnist, prices = propose("mnist", 2), propose("prices", 3)
+    mnist, prices = (
+        propose(checkout, numbered(number), workload)
+        for workload, number in (("mnist", 2), ("prices", 3))
+    )
     checkout.merge(mnist)
-    assert propose("prices", 3) == prices
+    assert propose(checkout, numbered(3), "prices") == prices
     checkout.merge(prices)
-    pins = [each.release for each in load_workloads("staging", root)]
+    pins = [each.release for each in load_workloads("staging", checkout.root)]
     assert pins == [numbered(2), numbered(3)]
 
 

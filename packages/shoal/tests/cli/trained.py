@@ -5,8 +5,8 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import shutil
-import subprocess
 import tarfile
 import uuid
 from collections.abc import Mapping
@@ -20,9 +20,12 @@ import yaml
 from shoal.aws.model_archive import content_sha256, deployed_name, sha256
 from shoal.aws.target import Target
 from shoal.cli.main import main
+from shoal.repository import Repository
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.names import Names
-from tests.repository import ROOT
+from shoal.settings.sections.release import Release
+from shoal.verbs.promote.promotion_path import PromotionStep
+from tests.repository import ROOT, begin_git, git, link_checkout
 from tests.verbs.conftest import ACCOUNT, make_pipeline
 
 CODE = {
@@ -33,6 +36,7 @@ CODE = {
 SERVED = {"code/inference.py": CODE["inference.py"].encode()}
 WEIGHTS = b"weights"
 IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference:2.3.0-cpu-py311-ubuntu20.04-sagemaker"  # noqa: E501
+TO_STAGING = ("promote", "--from", "dev", "--to", "staging")
 MANIFEST = (
     '{"schemaVersion": 2, "mediaType": "application/vnd.docker.distribution.manifest.v2+json",'
     ' "layers": []}'
@@ -82,18 +86,13 @@ class Checkout:
         (root / ".shoal").mkdir()
         (root / ".shoal/local").symlink_to(state)
         checkout = cls(root)
-        checkout.git("init", "--quiet", "--initial-branch=main")
-        for setting in ("user.name=Ada", "user.email=ada@example.com", "commit.gpgsign=false"):
-            checkout.git("config", *setting.split("="))
-        checkout.commit("Begin")
+        begin_git(root)
         checkout.git("init", "--quiet", "--bare", str(folder / "origin.git"))
         checkout.git("remote", "add", "origin", str(folder / "origin.git"))
         return checkout
 
     def git(self, *arguments: str) -> str:
-        return subprocess.run(
-            ["git", *arguments], cwd=self.root, check=True, capture_output=True, text=True
-        ).stdout.strip()
+        return git(self.root, *arguments)
 
     def commit(self, message: str) -> str:
         self.git("add", "--all")
@@ -253,3 +252,61 @@ class Package:
     @property
     def version(self) -> str:
         return self.arn.rpartition("/")[2]
+
+
+def propose(checkout: Checkout, release: Release, workload: str | None = None) -> str:
+    """Return the branch that pins it in staging, without asking a registry."""
+    dev, staging = (
+        load_environment(name, checkout.root, workload=workload) for name in ("dev", "staging")
+    )
+    repository = Repository(checkout.root, os.environ)
+    step = PromotionStep(checkout.root, repository, dev, staging, dev)
+    step.commit(release, "Pin it")
+    return step.branch(release)
+
+
+def promoted(checkout: Checkout, good: Package) -> str:
+    """Return the branch that pins it in staging."""
+    assert checkout.shoal(*TO_STAGING, "--package", good.version) == 0
+    return next(branch for branch in checkout.branches() if branch.startswith("promote/staging/"))
+
+
+_WORKLOADS = """
+workloads:
+  mnist:
+    training:
+      strategy: torchrun
+      instance_type: ml.m5.xlarge
+      instance_count: 2
+      hyperparameters: {epochs: 2, batch-size: 256, learning-rate: 0.01, seed: 1}
+  prices:
+    training:
+      strategy: torchrun
+      instance_type: ml.m5.xlarge
+      instance_count: 2
+      hyperparameters: {epochs: 40, batch-size: 64, learning-rate: 0.01, seed: 1}
+"""
+_SHARED = """name: {name}
+account: "{account}"
+region: us-east-1
+protect: false
+network:
+  cidr: {cidr}
+  training_az_id: use1-az4
+  hosting_az_ids: [use1-az1, use1-az2]
+"""
+DEV = _SHARED.format(name="dev", account="111122223333", cidr="10.20.0.0/16") + _WORKLOADS
+STAGING = (
+    _SHARED.format(name="staging", account="222233334444", cidr="10.21.0.0/16")
+    + "promoted_from: dev\n"
+    + _WORKLOADS
+)
+
+
+def checkout_of_two(folder: Path) -> Path:
+    """Make the empty `folder` such a checkout; return it."""
+    root = link_checkout(folder)
+    (root / "environments" / "dev.yaml").write_text(DEV)
+    (root / "environments" / "staging.yaml").write_text(STAGING)
+    (root / "environments" / "prod.yaml").unlink()
+    return root

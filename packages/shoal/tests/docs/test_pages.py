@@ -16,8 +16,7 @@ import pytest
 
 from dev.tools.reference import COMMAND, FOLDER
 from dev.tools.reference import pages as reference_pages
-from shoal.cli.lazy import Deferred
-from shoal.cli.main import shoal
+from shoal.cli.main import Deferred, shoal
 from shoal.launch import launch_of
 from shoal.pipelines.checks.check import check
 from shoal.pipelines.infrastructure import placeholder_infrastructure

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -59,7 +59,7 @@ class Checkout:
         )
 
     @classmethod
-    def new(cls, folder: Path) -> Checkout:
+    def new(cls, folder: Path) -> Self:
         """In the empty `folder`; its synths run without the gates, which take half of their time.
 
         With them run the app in packages/shoal/tests/stacks/test_app.py and the CLI in

@@ -7,8 +7,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ from tests.end_to_end.conftest import Checkout, Finished
 from tests.processes import mentioning
 from tests.training_code.training import write_subset
 
-pytestmark = pytest.mark.nightly
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1200)]
 PIPELINE = "shoal-mnist-fsx"
 BUCKET = f"{PIPELINE}-data-111122223333-us-east-1"
 ENVIRONMENT = """
@@ -36,27 +35,30 @@ evaluation: {gates: [{metric: accuracy, at_least: 0.9}]}
 """  # noqa: E501
 
 
-@pytest.fixture(scope="module")
-def fsx(checkout: Checkout, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
-    own = checkout.with_environment(tmp_path_factory.mktemp("fsx"), "fsx", ENVIRONMENT)
+def test_training_reads_the_file_system_and_a_destruction_goes_on_until_nothing_is_left(
+    checkout: Checkout, tmp_path: Path
+) -> None:
+    """Policies are enforced: FSx reads the bucket with its own role, through the key's policy."""
+    own = checkout.with_environment(tmp_path, "fsx", ENVIRONMENT)
     with own.emulator("fsx"):
-        yield own
+        own.succeed("deploy", "fsx", "--local")
+        target = own.local_target
+        upload(target, own.root / "digits")
+        own.succeed("run", "fsx", "--local")
+        check_training(target)
+        own.succeed("run", "fsx", "--local")
+        interrupted = cut_off(own, "stopping execution", signal.SIGINT)
+        assert interrupted.exit_code == 130, interrupted.output
+        killed = cut_off(own, "destroying...", signal.SIGKILL)
+        assert killed.exit_code == -signal.SIGKILL, killed.output
+        assert f"nothing named {PIPELINE} is left" in own.succeed("destroy", "fsx", "--local")
+        assert "are gone" in own.succeed("local", "down")
+        assert not port_answers(str(target.endpoint_url))
+    assert mentioning(str(own.root)) == ()
 
 
-@pytest.fixture(scope="module")
-def target(fsx: Checkout, tmp_path_factory: pytest.TempPathFactory) -> Target:
-    """The emulator with the environment deployed; the digits are uploaded after the file system was
-    linked to the bucket.
-
-    Policies are enforced: FSx reads the bucket with its own role, through the key's policy.
-    """
-    fsx.succeed("deploy", "fsx", "--local")
-    target = fsx.local_target
-    _upload(target, tmp_path_factory.mktemp("digits"))
-    return target
-
-
-def _upload(target: Target, folder: Path) -> None:
+def upload(target: Target, folder: Path) -> None:
+    """Upload the digits, after the file system was linked to the bucket."""
     write_subset(folder, train=8000, test=2000)
     for path in folder.rglob("*-ubyte"):
         target.client("s3").upload_file(
@@ -64,20 +66,11 @@ def _upload(target: Target, folder: Path) -> None:
         )
 
 
-@dataclass(frozen=True)
-class Evaluated:
-    """An execution when it has evaluated: what comes then does not differ from other variants."""
+def check_training(target: Target) -> None:
+    """Wait until the execution has evaluated: what comes then does not differ from other variants.
 
-    steps: dict[str, str]
-    """Status by name."""
-    folders: list[str]
-    """What the training job's channels read."""
-    mount_name: str
-
-
-@pytest.fixture(scope="module")
-def evaluated(fsx: Checkout, target: Target) -> Evaluated:
-    fsx.succeed("run", "fsx", "--local")
+    The training's channels must be folders of the file system.
+    """
     client = target.client("sagemaker")
     executions = client.list_pipeline_executions(PipelineName=PIPELINE)
     arn = executions["PipelineExecutionSummaries"][0]["PipelineExecutionArn"]
@@ -88,46 +81,20 @@ def evaluated(fsx: Checkout, target: Target) -> Evaluated:
 
     ended = {"Succeeded", "Failed", "Stopped"}
     eventually(lambda: statuses().get("Evaluate") in ended or "Failed" in statuses().values(), 240)
+    found = statuses()
+    assert found.items() >= {"Train": "Succeeded", "Evaluate": "Succeeded"}.items(), found
     (job,) = client.list_training_jobs()["TrainingJobSummaries"]
     described = client.describe_training_job(TrainingJobName=job["TrainingJobName"])
     (file_system,) = target.client("fsx").describe_file_systems()["FileSystems"]
-    return Evaluated(
-        statuses(),
-        [
-            channel["DataSource"]["FileSystemDataSource"]["DirectoryPath"]
-            for channel in described["InputDataConfig"]
-        ],
-        file_system["LustreConfiguration"]["MountName"],
-    )
+    mount_name = file_system["LustreConfiguration"]["MountName"]
+    assert [
+        channel["DataSource"]["FileSystemDataSource"]["DirectoryPath"]
+        for channel in described["InputDataConfig"]
+    ] == [f"/{mount_name}/datasets/mnist/{channel}" for channel in ("train", "test")]
 
 
-@dataclass(frozen=True)
-class Destroyed:
-    """Exit code and output of three calls of `shoal destroy`, and of `local down` after them."""
-
-    interrupted: tuple[int, str]
-    killed: tuple[int, str]
-    last: Finished
-    down: Finished
-
-
-@pytest.fixture(scope="module")
-def destroyed(fsx: Checkout, evaluated: Evaluated) -> Destroyed:
-    """The environment, while an execution runs: Ctrl-C while that is stopped, then SIGKILL while
-    the stacks are deleted, then undisturbed.
-    """
-    assert evaluated
-    fsx.succeed("run", "fsx", "--local")
-    return Destroyed(
-        interrupted=cut_off(fsx, "stopping execution", signal.SIGINT),
-        killed=cut_off(fsx, "destroying...", signal.SIGKILL),
-        last=fsx.run("destroy", "fsx", "--local"),
-        down=fsx.run("local", "down"),
-    )
-
-
-def cut_off(checkout: Checkout, text: str, number: signal.Signals) -> tuple[int, str]:
-    """Exit code and output of a `shoal destroy` that gets a signal when it, or the CDK's CLI below
+def cut_off(checkout: Checkout, text: str, number: signal.Signals) -> Finished:
+    """Return the end of a `shoal destroy` that gets a signal when it, or the CDK's CLI below
     it, has said `text`.
     """
     log = checkout.root / ".shoal" / "cdk" / "fsx" / "cdk-destroy.log"
@@ -149,32 +116,4 @@ def cut_off(checkout: Checkout, text: str, number: signal.Signals) -> tuple[int,
     process.send_signal(number)
     code = process.wait(120)
     reader.join(30)
-    return code, "".join(said)
-
-
-def test_the_pipeline_trains_and_evaluates(evaluated: Evaluated) -> None:
-    ended = {"Train": "Succeeded", "Evaluate": "Succeeded"}
-    assert evaluated.steps.items() >= ended.items(), evaluated.steps
-
-
-def test_training_read_the_file_system_and_not_s3(evaluated: Evaluated) -> None:
-    assert evaluated.folders == [
-        f"/{evaluated.mount_name}/datasets/mnist/{channel}" for channel in ("train", "test")
-    ]
-
-
-def test_destroy_stops_an_execution_and_after_ctrl_c_and_sigkill_it_goes_on_until_nothing_is_left(
-    destroyed: Destroyed,
-) -> None:
-    assert destroyed.interrupted[0] == 130, destroyed.interrupted[1]
-    assert destroyed.killed[0] == -signal.SIGKILL, destroyed.killed[1]
-    assert destroyed.last.exit_code == 0, destroyed.last.output
-    assert f"nothing named {PIPELINE} is left" in destroyed.last.output
-
-
-def test_down_leaves_no_process_and_no_port(
-    destroyed: Destroyed, target: Target, fsx: Checkout
-) -> None:
-    assert "are gone" in destroyed.down.output
-    assert not port_answers(str(target.endpoint_url))
-    assert mentioning(str(fsx.root)) == ()
+    return Finished(code, "".join(said))

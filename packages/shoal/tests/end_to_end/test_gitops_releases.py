@@ -43,10 +43,8 @@ def begun(folder: Path) -> Iterator[Story]:
         hosting_speed=HOSTING_SPEED,
         other_accounts=[each.account for each in others],
     )
-    (folder / "logs").mkdir()
     try:
-        checkout = GitCheckout.new(folder / "git", ROOT, environ, server.state)
-        story = Story(checkout, running, folder / "logs")
+        story = Story(GitCheckout.begun(folder / "git", server.state), running)
         yield story
         story.destroy()
         assert story.remaining() == []

@@ -17,12 +17,11 @@ from botocore.exceptions import WaiterError
 from local_kit.control import allow, trust
 from shoal.aws.inventory import Owner, of_environment
 from shoal.aws.target import Target
-from shoal.processes import output_of
 from shoal.settings.loading.loader import load_environment
 from shoal.verbs.new_workload import write_workload
 from shoal.verbs.workspace import Workspace
 from tests.end_to_end.conftest import Checkout
-from tests.end_to_end.gitops.checkout import GIT
+from tests.repository import begin_git, git
 
 ENVIRONMENT = """name: ruled
 workload: mnist
@@ -236,12 +235,7 @@ class Organisation:
         ignored = self.root / ".gitignore"
         ignored.unlink()
         ignored.write_text("/*\n!/environments\n!/training_code\n__pycache__\n")
-        who = ("config user.name Ada", "config user.email ada@example.com")
-        for words in ("init --quiet", *who, "add --all", "commit --quiet --message Begin"):
-            self.git(*words.split())
-
-    def git(self, *words: str) -> None:
-        output_of(("git", *words), self.root, os.environ | GIT, 60)
+        begin_git(self.root)
 
 
 @pytest.mark.nightly
@@ -289,7 +283,7 @@ def test_everything_is_done_as_an_organisation_demands(checkout: Checkout, tmp_p
 
         organisation.commit()
         promoted = own.document("promote", "--from", "late", "--to", "live", "--local")
-        organisation.git("merge", "--quiet", promoted["branch"])
+        git(own.root, "merge", "--quiet", promoted["branch"])
         own.succeed("deploy", "live", "--local")
         assert len(live.client("sagemaker").list_endpoints()["Endpoints"]) == 1
         for name, each in (("live", live), ("late", target)):

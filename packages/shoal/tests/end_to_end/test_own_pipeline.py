@@ -95,17 +95,6 @@ def test_it_runs_with_the_parameters_it_declares(mine: Checkout) -> None:
     assert "hello Bob" in mine.succeed("logs", "mine", "latest", "Hello", "--local")
 
 
-def put(
-    target: Target, names: Names, files: dict[str, bytes], manifest: dict[str, Any], folder: str
-) -> str:
-    s3, bucket = target.client("s3"), names.bucket("data")
-    for name, content in files.items():
-        s3.put_object(Bucket=bucket, Key=f"datasets/{folder}/{name}", Body=content)
-    key = f"datasets/{folder}/manifest.json"
-    s3.put_object(Bucket=bucket, Key=key, Body=json.dumps(manifest).encode())
-    return f"s3://{bucket}/{key}"
-
-
 def started_by_manifest(target: Target) -> list[dict[str, Any]]:
     """The executions that manifests started."""
     found = target.client("sagemaker").list_pipeline_executions(PipelineName=PIPELINE)
@@ -116,45 +105,26 @@ def started_by_manifest(target: Target) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.fixture(scope="module")
-def manifest(target: Target, names: Names) -> str:
-    """A manifest in the data bucket, whose execution has begun."""
-    files = {"train/a": b"1", "test/b": b"2"}
-    uri = put(target, names, files, {"files": ["train/a", "test/b"]}, "first")
-    assert eventually(lambda: started_by_manifest(target), 60.0)
-    return uri
-
-
-def logged(target: Target) -> str:
-    """Return what the function that starts executions has printed."""
-    logs = target.client("logs")
-    try:
-        found = logs.filter_log_events(logGroupName=f"/aws/lambda/{PIPELINE}-start")
-    except logs.exceptions.ResourceNotFoundException:
-        return ""
-    return "\n".join(event["message"] for event in found["events"])
-
-
-def test_a_manifest_starts_an_execution_with_its_uri(target: Target, manifest: str) -> None:
-    (execution,) = started_by_manifest(target)
+def test_a_manifest_starts_one_execution_with_its_uri(target: Target, names: Names) -> None:
+    """S3 delivers at least once; here the same event is handed to the function again."""
+    s3, bucket = target.client("s3"), names.bucket("data")
+    for name in ("train/a", "test/b"):
+        s3.put_object(Bucket=bucket, Key=f"datasets/first/{name}", Body=name.encode())
+    key = "datasets/first/manifest.json"
+    s3.put_object(Bucket=bucket, Key=key, Body=json.dumps({"files": ["train/a", "test/b"]}))
+    (execution,) = eventually(lambda: started_by_manifest(target), 60.0)
     given = target.client("sagemaker").list_pipeline_parameters_for_execution(
         PipelineExecutionArn=execution["PipelineExecutionArn"]
     )
-    assert {"Name": "DataManifest", "Value": manifest} in given["PipelineParameters"]
+    assert {"Name": "DataManifest", "Value": f"s3://{bucket}/{key}"} in given["PipelineParameters"]
     assert {"Name": "Whom", "Value": "Ada"} in given["PipelineParameters"]
 
+    def has_ended() -> bool:
+        (execution,) = started_by_manifest(target)
+        return bool(execution["PipelineExecutionStatus"] != "Executing")
 
-@pytest.mark.usefixtures("manifest")
-def test_the_event_that_came_twice_starts_nothing(target: Target, names: Names) -> None:
-    """S3 delivers at least once; here the same event is handed to the function again."""
-
-    def running() -> list[dict[str, Any]]:
-        started = started_by_manifest(target)
-        return [each for each in started if each["PipelineExecutionStatus"] == "Executing"]
-
-    assert eventually(lambda: not running(), 60.0)
-    bucket, key = names.bucket("data"), "datasets/first/manifest.json"
-    found = target.client("s3").head_object(Bucket=bucket, Key=key)
+    assert eventually(has_ended, 60.0)
+    found = s3.head_object(Bucket=bucket, Key=key)
     about = {
         "key": key,
         "size": found["ContentLength"],
@@ -168,38 +138,6 @@ def test_the_event_that_came_twice_starts_nothing(target: Target, names: Names) 
     )
     assert json.loads(answer["Payload"].read())["status"] == "duplicate"
     assert len(started_by_manifest(target)) == 1
-
-
-def test_a_manifest_without_files_and_an_object_start_nothing(target: Target, names: Names) -> None:
-    """The function is asked about the manifest, which comes later, and not about the object."""
-    before = started_by_manifest(target)
-    target.client("s3").put_object(Bucket=names.bucket("data"), Key="datasets/c/train/c", Body=b"3")
-    uri = put(target, names, {"train/a": b""}, {"files": ["train/a", "test/b"]}, "broken")
-    said = f"ManifestError: {uri} names files that are not there or empty: test/b, train/a"
-    assert eventually(lambda: said in logged(target), 30.0), logged(target)
-    assert "datasets/c/" not in logged(target)
-    assert started_by_manifest(target) == before
-
-
-def test_what_cannot_be_delivered_becomes_a_dead_letter(target: Target, names: Names) -> None:
-    functions, function = target.client("lambda"), f"{PIPELINE}-start"
-    policy = json.loads(functions.get_policy(FunctionName=function)["Policy"])
-    statements = [each for each in policy["Statement"] if "events" in each["Principal"]["Service"]]
-    for each in statements:
-        functions.remove_permission(FunctionName=function, StatementId=each["Sid"])
-    put(target, names, {"train/a": b"1"}, {"files": ["train/a"]}, "late")
-    sqs = target.client("sqs")
-    url = sqs.get_queue_url(QueueName=names.dead_letters("start"))["QueueUrl"]
-    (message,) = eventually(lambda: sqs.receive_message(QueueUrl=url).get("Messages", []), 30.0)
-    for each in statements:
-        functions.add_permission(
-            FunctionName=function,
-            StatementId=each["Sid"],
-            Action=each["Action"],
-            Principal=each["Principal"]["Service"],
-            SourceArn=each["Condition"]["ArnLike"]["AWS:SourceArn"],
-        )
-    assert json.loads(message["Body"])["detail"]["object"]["key"] == "datasets/late/manifest.json"
 
 
 def test_the_templates_ask_for_events_only_where_manifests_start_something(mine: Checkout) -> None:

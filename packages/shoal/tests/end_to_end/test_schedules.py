@@ -80,22 +80,19 @@ def test_minutes_and_hours_are_lists_ranges_and_steps() -> None:
     assert found == ["11:00", "11:30", "12:00", "12:30", "22:00", "22:30"]
 
 
-def test_an_hour_that_spring_skips_is_skipped() -> None:
-    found = times("cron(30 2 * * ? *)", 3, "Europe/Berlin", datetime(2027, 3, 26, 12, tzinfo=UTC))
-    assert [f"{moment:%m-%d %H:%M}" for moment in found] == [
-        "03-27 01:30",
-        "03-29 00:30",
-        "03-30 00:30",
-    ]
-
-
-def test_an_hour_that_autumn_repeats_is_taken_once() -> None:
-    found = times("cron(30 2 * * ? *)", 3, "Europe/Berlin", datetime(2027, 10, 30, 12, tzinfo=UTC))
-    assert [f"{moment:%m-%d %H:%M}" for moment in found] == [
-        "10-31 00:30",
-        "11-01 01:30",
-        "11-02 01:30",
-    ]
+@pytest.mark.parametrize(
+    ("since", "expected"),
+    [
+        (datetime(2027, 3, 26, 12, tzinfo=UTC), ["03-27 01:30", "03-29 00:30", "03-30 00:30"]),
+        (datetime(2027, 10, 30, 12, tzinfo=UTC), ["10-31 00:30", "11-01 01:30", "11-02 01:30"]),
+    ],
+    ids=["spring", "autumn"],
+)
+def test_an_hour_that_is_skipped_has_no_time_and_one_that_is_repeated_has_one(
+    since: datetime, expected: list[str]
+) -> None:
+    found = times("cron(30 2 * * ? *)", 3, "Europe/Berlin", since)
+    assert [f"{moment:%m-%d %H:%M}" for moment in found] == expected
 
 
 def test_a_year_that_is_over_means_no_more_times() -> None:

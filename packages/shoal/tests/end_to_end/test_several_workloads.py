@@ -8,9 +8,8 @@ packages/shoal/tests/verbs.
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -20,8 +19,9 @@ from shoal.aws.target import Target
 from shoal.settings.names import WORKLOAD_TAG
 from shoal.verbs.destroy.teardown import remove_bootstrap
 from shoal.verbs.workspace import Workspace
-from tests.end_to_end.conftest import Checkout, Finished
+from tests.end_to_end.conftest import Checkout
 from tests.processes import mentioning
+from tests.repository import begin_git, git
 
 _TIMEOUT_S = 1200
 """A step takes about a minute on two idle cores."""
@@ -54,16 +54,6 @@ ENVIRONMENTS = {
 }
 
 
-def ended(process: subprocess.Popen[str]) -> Finished:
-    """How it ended; one that does not is told to."""
-    try:
-        output, _ = process.communicate(timeout=_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        process.terminate()
-        output, _ = process.communicate()
-    return Finished(process.returncode, output)
-
-
 class Three:
     """A repository of a user with three workloads, and its emulator."""
 
@@ -80,38 +70,19 @@ class Three:
         ignored = (".shoal", "cdk.out", "home", "tmp", "__pycache__")
         (self.root / ".gitignore").unlink(missing_ok=True)
         (self.root / ".gitignore").write_text("\n".join(ignored) + "\n")
-        self.git("init", "--quiet", "--initial-branch=main")
-        for key, value in {
-            "user.name": "Ada",
-            "user.email": "ada@example.com",
-            "commit.gpgsign": "false",
-        }.items():
-            self.git("config", key, value)
-        self.git("add", "--all")
-        self.git("commit", "--quiet", "--message", "Begin")
-
-    def git(self, *arguments: str) -> str:
-        return subprocess.run(
-            ["git", *arguments], cwd=self.root, check=True, capture_output=True, text=True
-        ).stdout.strip()
+        begin_git(self.root)
 
     def shoal(self, words: str, *more: str) -> str:
         """Run it on the emulator; return its output."""
-        with self.checkout.running(*words.split(), *more, "--local") as process:
-            finished = ended(process)
-        assert finished.exit_code == 0, finished.output
+        command = (*words.split(), *more, "--local")
+        finished = self.checkout.run(*command, timeout_s=_TIMEOUT_S)
+        assert finished.exit_code == 0, f"{words}: {finished.output}"
         return finished.output
 
-    def at_once(self, *commands: tuple[str, ...]) -> None:
+    def at_once(self, *commands: str) -> None:
         """Run them on the emulator at the same time."""
-        with ExitStack() as stack:
-            running = {
-                words: stack.enter_context(self.checkout.running(*words, "--local"))
-                for words in commands
-            }
-            for words, process in running.items():
-                finished = ended(process)
-                assert finished.exit_code == 0, f"{words}: {finished.output}"
+        with ThreadPoolExecutor(len(commands)) as pool:
+            list(pool.map(self.shoal, commands))
 
     def target(self, environment: str) -> Target:
         server = Workspace(self.root, os.environ).local_server.require()
@@ -138,7 +109,7 @@ class Three:
     def promote(self, source: str, destination: str) -> None:
         """Pin the newest release of taxis, as a pull request that is merged."""
         self.shoal(f"promote --from {source} --to {destination} --workload taxis")
-        self.git("merge", "--quiet", f"promote/{destination}/shoal-taxis-dev-1")
+        git(self.root, "merge", "--quiet", f"promote/{destination}/shoal-taxis-dev-1")
 
 
 @pytest.fixture(scope="module")
@@ -164,8 +135,8 @@ def test_three_workloads_live_beside_each_other_and_go_one_by_one(three: Three) 
 
 
 def run_all_at_once(three: Three) -> None:
-    lenient = {"mnist": ("--parameter", "MinAccuracy=0.5")}
-    three.at_once(*(("run", "dev", each, "--follow", *lenient.get(each, ())) for each in WORKLOADS))
+    lenient = {"mnist": " --parameter MinAccuracy=0.5"}
+    three.at_once(*(f"run dev {each} --follow{lenient.get(each, '')}" for each in WORKLOADS))
     assert "gate: rmse" in three.shoal("status dev prices latest")
     assert "gate: accuracy" in three.shoal("status dev mnist latest")
     assert three.shoal("release status dev").count("ok      live") == 3
@@ -201,7 +172,7 @@ def destroy_one_after_the_other(three: Three) -> None:
         answer = three.shoal(f"invoke {name} taxis --body {body} --accept text/csv")
         assert len(answer.split()) == 2
 
-    three.at_once(("destroy", "staging"), ("destroy", "prod"))
+    three.at_once("destroy staging", "destroy prod")
     file = three.root / "environments" / "dev.yaml"
     (gone,) = [each for each in DEV.splitlines(keepends=True) if "taxis" in each]
     file.write_text(file.read_text().replace("  prices: {}\n", "").replace(gone, ""))

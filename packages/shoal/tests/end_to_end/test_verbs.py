@@ -5,10 +5,7 @@ them.
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -68,8 +65,8 @@ def fewer_digits(
     emulator: dict[str, str],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> str:
-    """Upload the first 16,000 training digits; return their URI."""
-    assert uploads[0].exit_code == 0, uploads[0].output
+    """Upload the first 16,000 training digits, after the dataset; return their URI."""
+    assert [document_in(each.output)["uploaded"] for each in uploads] == [4, 0]
     folder, place = tmp_path_factory.mktemp("digits"), "datasets/mnist.fewer/train"
     write_subset(folder, train=16_000, test=1)
     client = target_of(emulator).client("s3")
@@ -213,12 +210,6 @@ def test_who_watches_an_ended_run_sees_its_end(trained: Finished, checkout: Chec
     assert (document["status"], document["verdict"]["outcome"]) == ("Succeeded", "Succeeded")
 
 
-def test_who_follows_a_run_keeps_its_page(failed: Finished, trained: Finished) -> None:
-    """That line is printed after S3 has taken the page; a function writes one to the same place."""
-    for followed in (trained, failed):
-        assert f"page: s3://{ARTIFACTS}/runs/{run_id(followed)}/run.html" in followed.output
-
-
 def page_data(s3: Any, run: str) -> dict[str, Any]:
     """Return the data that is kept beside the page of a run."""
     kept = s3.get_object(Bucket=ARTIFACTS, Key=f"runs/{run}/run.json")["Body"]
@@ -285,7 +276,7 @@ def test_the_status_of_a_run_says_its_gates_version_and_what_to_do_next(
         )
 
 
-def test_an_execution_that_fails_is_told_by_run_and_status(
+def test_an_execution_that_fails_is_told_by_run_and_status_and_not_stopped(
     failed: Finished, trained: Finished, checkout: Checkout
 ) -> None:
     assert (failed.exit_code, "step Train failed" in failed.output) == (1, True), failed.output
@@ -296,9 +287,16 @@ def test_an_execution_that_fails_is_told_by_run_and_status(
     assert states.items() >= {run_id(trained): "Succeeded", run_id(failed): "Failed"}.items()
     one = checkout.document("status", "dev", run_id(failed), "--local")
     assert (one["run"]["id"], one["verdict"]["step"]) == (run_id(failed), "Train")
+    stopped = checkout.run("stop", "dev", run_id(failed), "--local")
+    assert stopped.exit_code == 2, stopped.output
+    assert "has ended already as Failed: there is nothing to stop" in stopped.output
 
 
-def test_a_page_shows_the_run_before(trained: Finished, checkout: Checkout, tmp_path: Path) -> None:
+def test_a_page_is_kept_of_who_follows_and_shows_the_run_before(
+    failed: Finished, trained: Finished, checkout: Checkout, tmp_path: Path
+) -> None:
+    for followed in (trained, failed):  # S3 has taken the page before the line is printed
+        assert f"page: s3://{ARTIFACTS}/runs/{run_id(followed)}/run.html" in followed.output
     file = tmp_path / "run.html"
     finished = checkout.run("report", "dev", run_id(trained), "--local", "-o", str(file))
     assert (finished.exit_code, finished.output.count("Succeeded")) == (0, 1), finished.output
@@ -310,53 +308,25 @@ def test_a_page_shows_the_run_before(trained: Finished, checkout: Checkout, tmp_
     assert (other["label"], other["status"]) == ("the run before", "Failed")
 
 
-def test_the_aws_cli_reads_what_was_deployed(emulator: dict[str, str]) -> None:
-    aws = Path(sys.executable).with_name("aws")
-    words = ("sagemaker", "describe-pipeline", "--pipeline-name", PIPELINE, "--output", "json")
-    variables = {"PATH": os.environ["PATH"], **emulator}
-    result = subprocess.run([aws, *words], env=variables, capture_output=True, check=True)
-    assert json.loads(result.stdout)["PipelineName"] == PIPELINE
-
-
-def test_an_execution_that_has_ended_is_not_stopped(failed: Finished, checkout: Checkout) -> None:
-    result = checkout.run("stop", "dev", run_id(failed), "--local")
-    assert result.exit_code == 2, result.output
-    assert "has ended already as Failed: there is nothing to stop" in result.output
-
-
 @pytest.mark.nightly
-def test_a_deployment_leaves_no_differences(emulator: dict[str, str], checkout: Checkout) -> None:
-    result = checkout.run("diff", "dev", "--local")
-    assert (result.exit_code, "no differences" in result.output) == (0, True), result.output
-
-
-@pytest.fixture
-def edited(checkout: Checkout) -> Iterator[None]:
-    """The environment's file, with another number of epochs."""
-    file = checkout.root / "environments" / "dev.yaml"
-    before = file.read_text()
-    file.write_text(before.replace("epochs: 2", "epochs: 3"))
-    yield
-    file.write_text(before)
-
-
-@pytest.mark.nightly
-@pytest.mark.usefixtures("edited")
 def test_an_edit_is_shown_with_the_command_that_deploys_it(
     emulator: dict[str, str], checkout: Checkout
 ) -> None:
+    """A deployment leaves no differences."""
+    same = checkout.run("diff", "dev", "--local")
+    assert (same.exit_code, "no differences" in same.output) == (0, True), same.output
+    file = checkout.root / "environments" / "dev.yaml"
+    before = file.read_text()
+    file.write_text(before.replace("epochs: 2", "epochs: 3"))
     result = checkout.run("diff", "dev", "--local")
+    checkout.succeed("deploy", "dev", "--local")
+    file.write_text(before)
     assert result.exit_code == 1
     assert "Number of stacks with differences: " in result.output
     assert "`shoal deploy dev --local` changes that" in result.output
-    checkout.succeed("deploy", "dev", "--local")
     described = target_of(emulator).client("sagemaker").describe_pipeline(PipelineName=PIPELINE)
     parameters = json.loads(described["PipelineDefinition"])["Parameters"]
     assert {"Name": "Epochs", "Type": "Integer", "DefaultValue": 3} in parameters
-
-
-def test_the_dataset_is_uploaded_once(uploads: tuple[Finished, Finished]) -> None:
-    assert [document_in(each.output)["uploaded"] for each in uploads] == [4, 0]
 
 
 @pytest.mark.usefixtures("uploads")

@@ -18,7 +18,7 @@ from botocore.exceptions import ClientError
 from local_kit.control import Account, eventually, running, unique
 from shoal.aws.target import Target
 from shoal.constructs.monitoring.page_keeper import packed_files
-from shoal.page.kept import kept_commit
+from shoal.page.page import kept_commit
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.names import Names
 from shoal.settings.parsing.errors import ConfigError

@@ -7,10 +7,12 @@ import os
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from local_kit.control import trust, zipped
 from shoal.aws.execution import Pipeline
@@ -70,6 +72,18 @@ def delete_stack(target: Target, name: str) -> None:
     cloudformation.delete_stack(StackName=name)
     waiter = cloudformation.get_waiter("stack_delete_complete")
     waiter.wait(StackName=name, WaiterConfig={"Delay": 0.2, "MaxAttempts": 600})
+
+
+def refusing(target: Target, *operations: str) -> Target:
+    """Return the same account for a caller that may not do these operations."""
+    limited = replace(target)
+
+    def refuse(model: Any, **_: Any) -> None:
+        raise ClientError({"Error": {"Code": "AccessDenied", "Message": "not you"}}, model.name)
+
+    for each in operations:
+        limited.listen(f"before-call.*.{each}", refuse)
+    return limited
 
 
 def make_pipeline(

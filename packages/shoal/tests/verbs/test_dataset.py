@@ -162,17 +162,6 @@ def test_what_a_system_leaves_in_a_folder_is_left_out_and_said(
     assert (count, Note(said) not in events) == (1 + is_sent, is_sent)
 
 
-def test_a_folder_of_nothing_but_litter_is_refused(
-    target: Target, bucket: str, tmp_path: Path
-) -> None:
-    (tmp_path / "train").mkdir()
-    (tmp_path / "train/.DS_Store").write_text("x")
-    with pytest.raises(DatasetError, match="has no files in train/"):
-        dataset.upload_folder(
-            target, tmp_path, f"s3://{bucket}/l", {"train": Channel()}, lambda _: None
-        )
-
-
 class Heads:
     """A client of S3 in which each object has been uploaded with a hash."""
 
@@ -202,9 +191,13 @@ def test_an_object_is_asked_for_where_a_listing_does_not_say_enough(
     assert s3.calls == calls
 
 
-def test_a_folder_without_a_channel_is_refused(target: Target, bucket: str, tmp_path: Path) -> None:
-    (tmp_path / "train").mkdir()
-    (tmp_path / "train" / "a.csv").write_text("1\n")
+@pytest.mark.parametrize("litter", [(), ("test/.DS_Store",)])
+def test_a_folder_without_a_channel_is_refused(
+    target: Target, bucket: str, tmp_path: Path, litter: tuple[str, ...]
+) -> None:
+    for name in ("train/a.csv", *litter):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text("1\n")
     uri = f"s3://{bucket}/d"
     with pytest.raises(DatasetError, match="has no files in test/"):
         dataset.upload_folder(target, tmp_path, uri, default_channels(), lambda _: None)
@@ -230,27 +223,25 @@ def test_an_optional_channel_can_come_later(target: Target, bucket: str, tmp_pat
         upload("nothing")
 
 
-def test_a_script_that_fails_is_told_by_its_last_line(target: Target, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("script", "says"),
+    [
+        ("raise SystemExit('no room left')", r"prepare\.py failed: no room left"),
+        ("def main(): pass", r"prepare\.py ended well, but wrote no .* train/ and te"),
+        (None, r"has no `prepare`.* `shoal data upload dev --from FOL"),
+    ],
+)
+def test_a_workload_without_a_script_that_writes_its_dataset_is_refused(
+    target: Target, tmp_path: Path, script: str | None, says: str
+) -> None:
     add_workload(tmp_path)
-    script = tmp_path / "training_code" / "prices" / "prepare.py"
-    script.write_text("raise SystemExit('no room left')")
-    with pytest.raises(DatasetError, match=r"prepare\.py failed: no room left"):
-        dataset.upload_workload(target, prices(), tmp_path, lambda _: None)
-
-
-def test_a_script_that_writes_nothing_is_named(target: Target, tmp_path: Path) -> None:
-    add_workload(tmp_path)
-    (tmp_path / "training_code" / "prices" / "prepare.py").write_text("def main(): pass")
-    says = r"prepare\.py ended well, but wrote no .* train/ and te"
+    folder = tmp_path / "training_code" / "prices"
+    if script:
+        (folder / "prepare.py").write_text(script)
+    else:
+        text = (folder / "workload.yaml").read_text().replace("prepare: prepare.py\n", "")
+        (folder / "workload.yaml").write_text(text)
     with pytest.raises(DatasetError, match=says):
-        dataset.upload_workload(target, prices(), tmp_path, lambda _: None)
-
-
-def test_a_workload_without_a_script_needs_a_folder(target: Target, tmp_path: Path) -> None:
-    add_workload(tmp_path)
-    file = tmp_path / "training_code" / "prices" / "workload.yaml"
-    file.write_text(file.read_text().replace("prepare: prepare.py\n", ""))
-    with pytest.raises(DatasetError, match=r"has no `prepare`.* `shoal data upload dev --from FOL"):
         dataset.upload_workload(target, prices(), tmp_path, lambda _: None)
 
 

@@ -6,6 +6,7 @@ import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -20,7 +21,7 @@ from shoal.settings.loading.loader import load_environment
 from shoal.settings.sections.serving import Autoscaling, Serverless, Serving
 from shoal.settings.settings import Environment, Strategy
 from shoal.verbs.doctor import capacity_check
-from shoal.verbs.doctor.doctor import Doctor, Needs
+from shoal.verbs.doctor.doctor import Doctor
 from shoal.verbs.doctor.findings import Finding, State
 from shoal.verbs.image import Image
 from tests.cli.trained import MANIFEST
@@ -37,14 +38,12 @@ def changed(**sections: Any) -> Environment:
     return environment.model_copy(update=sections)
 
 
-def needs_for(environment: Environment) -> Needs:
-    return Needs.of(environment, launch_of(environment))
-
-
 def examined(
-    target: Target, environment: Environment, needs: Needs | None = None
+    target: Target, environment: Environment, built: tuple[Image, ...] = (), **launch: Any
 ) -> dict[str, Finding]:
-    findings = Doctor(target, environment, needs or needs_for(environment)).findings()
+    """Return the findings by their questions, of a launch with other values."""
+    launched = replace(launch_of(environment), **launch)
+    findings = Doctor(target, environment, launched, built).findings()
     return {each.question: each for each in findings}
 
 
@@ -321,16 +320,13 @@ def test_credentials_that_a_region_does_not_know_may_be_good_elsewhere() -> None
     assert "us-east-1 may not be enabled for the account" in only.advice
 
 
-def image_finding(target: Target, uri: str, built: Image | None = None) -> Finding:
-    """Return what the doctor says of this image for training, or of one that is to be built."""
-    needs = Needs(
-        {"training": uri} if uri else {}, needs_for(changed()).addresses, (built,) if built else ()
-    )
-    return examined(target, changed(), needs)["image for training"]
+def image_finding(target: Target, uri: str) -> Finding:
+    """Return what the doctor says of this image for training."""
+    return examined(target, changed(), image_uri=uri)["image for training"]
 
 
 def test_an_image_that_is_not_in_its_registry_fails(target: Target) -> None:
-    shipped = needs_for(changed()).images["training"]
+    shipped = launch_of(changed()).image_uri
     wrong = shipped.replace(":2.3.0", ":2.3.0-none").replace("-sagemaker", "-nothing")
     assert image_finding(target, wrong).state is State.FAILED
     assert image_finding(target, "public.example/training:1").state is State.UNKNOWN
@@ -349,7 +345,8 @@ def test_an_image_to_be_built_is_looked_for_in_its_registry(target: Target) -> N
     name = f"built-{uuid.uuid4().hex[:8]}"
     parameter = f"/shoal/{name}/images/pytorch-smddp/0a"
     built = Image(target, "training", "pytorch-smddp", parameter, "repository", "project")
-    missing = image_finding(target, "", built)
+    environment = changed(training={"build_image": "pytorch-smddp"})
+    missing = examined(target, environment, (built,))["image for training"]
     assert (missing.state, missing.advice.partition(" builds")[0]) == (
         State.WARNING,
         "`shoal deploy dev`",
@@ -358,7 +355,8 @@ def test_an_image_to_be_built_is_looked_for_in_its_registry(target: Target) -> N
     uri = f"{registry}/{name}@sha256:{'0' * 64}"
     target.client("ecr").create_repository(repositoryName=name)
     target.client("ssm").put_parameter(Name=built.parameter, Type="String", Value=uri)
-    assert "is not in its registry" in image_finding(target, "", built).message
+    gone = examined(target, environment, (built,))["image for training"]
+    assert "is not in its registry" in gone.message
 
 
 def test_a_dataset_that_was_uploaded_is_found(target: Target) -> None:

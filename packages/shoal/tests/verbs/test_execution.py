@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import uuid
 from functools import partial
 from typing import Any
 
@@ -75,27 +74,6 @@ def test_nothing_is_started_with_a_wrong_parameter(target: Target) -> None:
     with pytest.raises(ParameterError):
         pipeline.start({"Epochs": "many"})
     assert pipeline.executions() == []
-
-
-def test_an_execution_whose_condition_is_met_succeeds(target: Target) -> None:
-    pipeline = make_pipeline(target, [gate(met=True)])
-    execution = ended(pipeline, pipeline.start({}))
-    steps = [(step.name, step.type) for step in execution.steps]
-    assert (execution.status, steps) == ("Succeeded", [("Gate", "Condition")])
-
-
-def test_a_fail_step_is_the_failed_step_and_gives_the_reason(target: Target) -> None:
-    pipeline = make_pipeline(target, [gate(met=False)])
-    execution = ended(pipeline, pipeline.start({}))
-    assert execution.status == "Failed"
-    assert execution.failed_step is not None
-    assert execution.failed_step.name == "Refuse"
-    assert "not today" in execution.failed_step.failure_reason
-
-
-def test_the_same_token_starts_one_execution(target: Target) -> None:
-    pipeline, token = make_pipeline(target, [gate(met=True)]), uuid.uuid4().hex
-    assert pipeline.start({}, token) == pipeline.start({}, token)
 
 
 def test_an_execution_is_found_by_arn_by_id_and_as_the_latest(target: Target) -> None:

@@ -18,9 +18,8 @@ from shoal.aws.target import Target
 from shoal.errors import ImageBuildError
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.names import Names
-from shoal.verbs import build_images
-from shoal.verbs.build_images import serve_from
-from shoal.verbs.image import Image, follow, remove_parameters
+from shoal.verbs import image as images
+from shoal.verbs.image import Image, follow, remove_parameters, serve_from
 from tests.repository import link_checkout
 from tests.settings.releases import CONTENT
 
@@ -147,12 +146,12 @@ def test_where_an_account_builds_one_image_at_a_time_the_next_one_waits(
     image: Image, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     builds = OneAtATime()
-    images = [replace(image, target=cast(Target, builds), project=name) for name in ("a", "b")]
+    two = [replace(image, target=cast(Target, builds), project=name) for name in ("a", "b")]
     monkeypatch.setattr(Image, "uri", lambda _image: None)
     monkeypatch.setattr(Image, "finish", lambda _image, build, *_: builds.running.remove(build))
-    monkeypatch.setattr(build_images, "built_images", lambda *_: images)
+    monkeypatch.setattr(images, "built_images", lambda *_: two)
     session, cdk = MagicMock(target=builds, each=[MagicMock()]), MagicMock()
-    build_images.build_missing(session, cdk, MagicMock(), meanwhile=True)
+    images.build_missing(session, cdk, MagicMock(), meanwhile=True)
     assert cdk.deploy.call_args.kwargs == {"stack": "{network,data}"}
     assert (builds.started, builds.running) == (["a:1", "b:1"], [])
 

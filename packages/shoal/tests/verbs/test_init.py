@@ -20,9 +20,16 @@ from shoal.pipelines.checks.check import check
 from shoal.settings.loading.loader import load_environment, load_workloads
 from shoal.settings.loading.workload import load_workload
 from shoal.settings.parsing.errors import ConfigError, LaunchError
-from shoal.verbs.init.answers import FILE, KINDS, Answers, answers_of, read_answers
 from shoal.verbs.init.locking import WHEELS, folder_of, take_wheels
-from shoal.verbs.init.repository import COPIED, render
+from shoal.verbs.init.repository import (
+    COPIED,
+    FILE,
+    KINDS,
+    Answers,
+    answers_of,
+    read_answers,
+    render,
+)
 from shoal.verbs.new_workload import (
     FRAMEWORKS,
     MAX_NAME_CHARACTERS,

@@ -150,10 +150,6 @@ def test_a_group_is_found_by_its_environment(schedules: Schedules, target: Targe
 PREFIX = "shoal-inventory-dev"
 
 
-def test_an_account_without_the_environment_has_nothing_of_it(target: Target) -> None:
-    assert of_environment(target, Owner(f"shoal-{uuid.uuid4().hex}")) == ()
-
-
 @pytest.mark.parametrize(
     ("name", "owned"),
     [
@@ -162,18 +158,15 @@ def test_an_account_without_the_environment_has_nothing_of_it(target: Target) ->
         (f"{PREFIX}2-teardown", False),
         ("pipelines-abc123-CreateModel-x", True),
         ("other", False),
+        (f"{PREFIX}-b", False),
+        (f"{PREFIX}-b-teardown", False),
+        (f"{PREFIX}-bucket", True),
     ],
 )
-def test_an_owner_knows_its_prefix_and_its_executions(name: str, owned: bool) -> None:
-    assert Owner(PREFIX, ("abc123",)).owns(name) == owned
-
-
-@pytest.mark.parametrize(
-    ("name", "owned"),
-    [(f"{PREFIX}-b", False), (f"{PREFIX}-b-teardown", False), (f"{PREFIX}-bucket", True)],
-)
-def test_an_owner_leaves_a_neighbour_what_is_the_neighbours(name: str, owned: bool) -> None:
-    assert Owner(PREFIX, others=(f"{PREFIX}-b",)).owns(name) == owned
+def test_an_owner_knows_its_prefix_its_executions_and_its_neighbours(
+    name: str, owned: bool
+) -> None:
+    assert Owner(PREFIX, ("abc123",), others=(f"{PREFIX}-b",)).owns(name) == owned
 
 
 def test_each_kind_is_found_and_gone_when_it_is_deleted(target: Target) -> None:
@@ -210,24 +203,18 @@ def test_every_lister_is_answered(target: Target, kind: str) -> None:
     )
 
 
-@pytest.fixture
-def tagged() -> tuple[Owner, list[dict[str, str]]]:
-    """Return an environment, and the tags of what is its own."""
-    project = f"p{uuid.uuid4().hex[:8]}"
-    tags = {"shoal:project": project, "shoal:environment": "dev"}
-    settings = Environment(name="dev", workload="churn", project=project, account=ACCOUNT)
-    return Owner.of(Names(settings)), [{"Key": key, "Value": tags[key]} for key in tags]
-
-
-def test_what_costs_money_for_as_long_as_it_exists_is_known_by_its_tags(
-    target: Target, tagged: tuple[Owner, list[dict[str, str]]]
-) -> None:
-    ec2, fsx, (owner, tags) = target.client("ec2"), target.client("fsx"), tagged
-    vpc = ec2.create_vpc(CidrBlock="10.8.0.0/16")["Vpc"]["VpcId"]
-    subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.8.0.0/24")["Subnet"]["SubnetId"]
-    of_gateway, of_address = (
-        [{"ResourceType": kind, "Tags": tags}] for kind in ("natgateway", "elastic-ip")
+def test_what_costs_money_or_is_a_network_is_known_by_its_tags(target: Target) -> None:
+    names = Names(Environment(name="dev", workload="churn", project="tagged", account=ACCOUNT))
+    owner, ec2, fsx = Owner.of(names), target.client("ec2"), target.client("fsx")
+    tags = [
+        {"Key": f"shoal:{key}", "Value": value}
+        for key, value in (("project", "tagged"), ("environment", "dev"))
+    ]
+    of_vpc, of_gateway, of_address = (
+        [{"ResourceType": kind, "Tags": tags}] for kind in ("vpc", "natgateway", "elastic-ip")
     )
+    vpc = ec2.create_vpc(CidrBlock="10.8.0.0/16", TagSpecifications=of_vpc)["Vpc"]["VpcId"]
+    subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.8.0.0/24")["Subnet"]["SubnetId"]
     address = ec2.allocate_address(Domain="vpc", TagSpecifications=of_address)["AllocationId"]
     gateway = ec2.create_nat_gateway(
         SubnetId=subnet, AllocationId=address, TagSpecifications=of_gateway
@@ -245,21 +232,12 @@ def test_what_costs_money_for_as_long_as_it_exists_is_known_by_its_tags(
     fsx.delete_file_system(FileSystemId=file_system)
     ec2.delete_nat_gateway(NatGatewayId=gateway)
     ec2.release_address(AllocationId=address)
+    ec2.delete_subnet(SubnetId=subnet)
+    ec2.delete_vpc(VpcId=vpc)
     assert resources == (
         Resource("file system", file_system),
         Resource("nat gateway", gateway),
         Resource("public address", address),
+        Resource("vpc", vpc),
     )
-    assert of_environment(target, owner) == ()
-
-
-def test_what_a_network_consists_of_is_known_by_its_tags(
-    target: Target, tagged: tuple[Owner, list[dict[str, str]]]
-) -> None:
-    ec2, (owner, tags) = target.client("ec2"), tagged
-    specifications = [{"ResourceType": "vpc", "Tags": tags}]
-    vpc = ec2.create_vpc(CidrBlock="10.9.0.0/16", TagSpecifications=specifications)["Vpc"]["VpcId"]
-    resources = of_environment(target, owner)
-    ec2.delete_vpc(VpcId=vpc)
-    assert resources == (Resource("vpc", vpc),)
     assert of_environment(target, owner) == ()

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from shoal.aws.events import Event, ExecutionChanged, StepLogged
+from shoal.aws.events import Detail, Event, ExecutionChanged
 from shoal.aws.execution import Execution, Step
 from shoal.aws.logs import LogLocation, LogTail, lines_of, location_of
 from shoal.aws.target import Target
@@ -231,16 +231,12 @@ def follow(target: Target, met: bool, folder: Path) -> tuple[Follower, list[Even
 def test_every_change_is_told_until_the_execution_has_ended(target: Target, tmp_path: Path) -> None:
     follower, events = follow(target, True, tmp_path)
     execution = follower.follow()
+    follower.raise_unless_succeeded(execution)
     executions = [event.execution for event in events if isinstance(event, ExecutionChanged)]
     assert executions[-1].status == execution.status == "Succeeded"
     assert len(executions) == len(
         {(now.status, tuple((step.name, step.status) for step in now.steps)) for now in executions}
     )
-
-
-def test_success_raises_nothing(target: Target, tmp_path: Path) -> None:
-    follower, _ = follow(target, True, tmp_path)
-    follower.raise_unless_succeeded(follower.follow())
 
 
 def test_a_failure_names_the_step_and_the_reason(target: Target, tmp_path: Path) -> None:
@@ -295,7 +291,7 @@ def test_a_step_is_followed_to_another_job(target: Target, monkeypatch: pytest.M
         monkeypatch.setattr("shoal.verbs.follow.location_of", lambda *_, at=location: at)
         write(target, group, f"{job}/algo-1", line)
         follower._read_log(Step("Train", "Training", "Executing"))
-    lines = [each.line for each in events if isinstance(each, StepLogged)]
+    lines = [each.text for each in events if isinstance(each, Detail)]
     assert (lines, follower._last["Train"].lines) == (["no capacity", "trained"], ("trained",))
 
 

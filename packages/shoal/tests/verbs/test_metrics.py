@@ -27,7 +27,7 @@ from shoal.pipelines.training_request import MLFLOW_TAG
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.sections.evaluation import Metric
 from shoal.verbs import mlflow_export
-from shoal.verbs.mlflow_export import Mlflow, Point, connected, mlflow_run
+from shoal.verbs.mlflow_export import Mlflow, connected, metrics_of, status_of, tags_of
 from shoal.verbs.workspace import Session, Workspace
 from tests.repository import ROOT
 from tests.tables import table
@@ -45,11 +45,11 @@ def record(**changes: Any) -> dict[str, Any]:
 
 
 def test_curves_keep_steps_and_times_and_each_further_host_has_its_own() -> None:
-    assert mlflow_run(record()).metrics[:3] == (
-        Point("train:loss", 0.5, BEGAN_MS + 10_000, 1),
-        Point("train:loss", 0.25, BEGAN_MS + 20_500, 2),
-        Point("train:loss/algo-2", 0.6, BEGAN_MS + 11_000, 1),
-    )
+    assert [*metrics_of(record())][:3] == [
+        ("train:loss", 0.5, BEGAN_MS + 10_000, 1),
+        ("train:loss", 0.25, BEGAN_MS + 20_500, 2),
+        ("train:loss/algo-2", 0.6, BEGAN_MS + 11_000, 1),
+    ]
 
 
 def test_rank_0_has_the_name_and_each_further_rank_its_own() -> None:
@@ -59,8 +59,8 @@ def test_rank_0_has_the_name_and_each_further_rank_its_own() -> None:
         {**curve, "rank": rank, "host": host, "points": [[1.0, loss, 10.0]]}
         for rank, host, loss in lanes
     ]
-    found = mlflow_run(record(curves=curves, run=record()["run"] | {"ended_at": None})).metrics
-    assert {each.name: each.value for each in found} == {
+    found = metrics_of(record(curves=curves, run=record()["run"] | {"ended_at": None}))
+    assert {name: value for name, value, *_ in found} == {
         "train:loss": 0.5,
         "train:loss/rank-1": 0.6,
         "train:loss/rank-2": 0.7,
@@ -71,16 +71,16 @@ def test_rank_0_has_the_name_and_each_further_rank_its_own() -> None:
 def test_measurements_of_the_whole_run_come_when_it_has_ended() -> None:
     run = record()["run"]
     ended, running = (
-        mlflow_run(record(run=run | changes)).metrics
+        [*metrics_of(record(run=run | changes))]
         for changes in ({}, {"status": "Executing", "ended_at": None})
     )
-    results = {each.name: each.value for each in ended if ":" not in each.name}
+    results = {name: value for name, value, *_ in ended if ":" not in name}
     assert results == {"evaluation/accuracy": 0.99, "seconds": 50.0, "usd": 0.5}
-    assert {each.name for each in running} == {"train:loss", "train:loss/algo-2"}
+    assert {name for name, *_ in running} == {"train:loss", "train:loss/algo-2"}
 
 
 def test_tags_say_where_the_run_and_its_model_come_from() -> None:
-    assert mlflow_run(record()).tags == {
+    assert tags_of(record()) == {
         MLFLOW_TAG: ARN,
         "shoal.environment": "dev",
         "shoal.workload": "mnist",
@@ -102,25 +102,19 @@ def test_tags_say_where_the_run_and_its_model_come_from() -> None:
 
 
 def test_a_commit_that_is_not_known_is_no_source_version() -> None:
-    tags = mlflow_run(record(lineage=[{"what": "commit", "value": NOT_KNOWN, "holds": None}])).tags
+    tags = tags_of(record(lineage=[{"what": "commit", "value": NOT_KNOWN, "holds": None}]))
     assert "mlflow.source.git.commit" not in tags
-
-
-def test_a_registered_model_becomes_a_version_whose_source_is_the_sealed_archive() -> None:
-    source = "s3://artifacts/models/1/model.tar.gz"
-    assert mlflow_run(record()).model == ("shoal-mnist-dev", source)
-    assert mlflow_run(record(package=None)).model is None
 
 
 def test_statuses_are_mlflows() -> None:
     words = {"Executing": "RUNNING", "Succeeded": "FINISHED", "Stopped": "KILLED"}
     for ours, theirs in (words | {"Failed": "FAILED"}).items():
-        assert mlflow_run(record(run=record()["run"] | {"status": ours})).status == theirs
+        assert status_of(record(run=record()["run"] | {"status": ours})) == theirs
 
 
 def test_names_have_only_characters_that_mlflow_takes() -> None:
     gates = [{"metric": "top-1 (%)", "value": None, "limit": "at least 1", "passed": None}]
-    tags = mlflow_run(record(gates=gates)).tags
+    tags = tags_of(record(gates=gates))
     assert tags["shoal.gate.top-1 ___"] == "not measured: None, at least 1"
 
 

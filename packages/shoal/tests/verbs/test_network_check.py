@@ -12,11 +12,10 @@ from shoal.aws.target import Target
 from shoal.settings.parsing.errors import ConfigError
 from shoal.settings.sections.network import ExistingNetwork, Network
 from shoal.settings.settings import Environment, Strategy, Training
-from shoal.verbs.doctor.network_check import Demand, check_network, require_fit
+from shoal.verbs.doctor.network_check import check_network, require_fit
 from tests.verbs.conftest import ACCOUNT, REGION
 
 ZONES = ("use1-az4", "use1-az1", "use1-az2")
-DEMAND = Demand(training=200, hosting=2)
 ANYWHERE = [{"CidrIp": "0.0.0.0/0"}]
 EVERYTHING = {"IpProtocol": "-1", "IpRanges": ANYWHERE}
 HTTPS_OUT = {"IpProtocol": "tcp", "FromPort": 443, "ToPort": 443, "IpRanges": ANYWHERE}
@@ -71,7 +70,13 @@ def _group(target: Target, vpc_id: str, name: str, missing: str = "") -> str:
     return group_id
 
 
-def _environment(ids: ExistingNetwork | None, **network: Any) -> Environment:
+LARGE = Training(strategy=Strategy.TORCHRUN, instance_type="ml.p5.48xlarge", instance_count=10)
+"""Takes 32 addresses a node."""
+
+
+def _environment(
+    ids: ExistingNetwork | None, training: Training | None = None, **network: Any
+) -> Environment:
     zones = {"training_az_id": ZONES[0], "hosting_az_ids": ZONES[1:]} | network
     return Environment(
         name="dev",
@@ -79,13 +84,14 @@ def _environment(ids: ExistingNetwork | None, **network: Any) -> Environment:
         account=ACCOUNT,
         region=REGION,
         network=Network(existing=ids, **zones),
+        training=training or Training(),
     )
 
 
 def _lines(
-    target: Target, ids: ExistingNetwork | None, demand: Demand = DEMAND, **network: Any
+    target: Target, ids: ExistingNetwork | None, training: Training | None = None, **network: Any
 ) -> list[str]:
-    problems = check_network(target, _environment(ids, **network), demand)
+    problems = check_network(target, _environment(ids, training, **network))
     return [problem.line("") for problem in problems]
 
 
@@ -103,10 +109,10 @@ def test_a_network_to_be_made_needs_zones_that_the_account_has(target: Target) -
 
 
 def test_a_subnet_elsewhere_or_too_small_is_found(target: Target, ids: ExistingNetwork) -> None:
-    zone, size = _lines(target, ids, Demand(training=320, hosting=2), training_az_id="use1-az6")
+    zone, size = _lines(target, ids, LARGE, training_az_id="use1-az6")
     says = f'"{ids.training_subnet_id}": lies in use1-az4, and the settings say use1-az6'
     assert f"training_subnet_id = {says}" in zone
-    says = "has 251 free addresses, and 320 are needed; use a larger subnet or fewer instances"
+    says = "has 251 free addresses, and 322 are needed; use a larger subnet or fewer instances"
     assert says in size
 
 
@@ -193,10 +199,7 @@ def test_a_network_is_refused_with_its_line(target: Target, ids: ExistingNetwork
 
 
 def test_a_deployment_counts_no_addresses(target: Target, ids: ExistingNetwork) -> None:
-    training = Training(
-        strategy=Strategy.TORCHRUN, instance_type="ml.p5.48xlarge", instance_count=128
-    )
-    assert require_fit(target, _environment(ids).model_copy(update={"training": training})) == ""
+    assert require_fit(target, _environment(ids, LARGE)) == ""
 
 
 def test_a_network_to_be_made_is_not_asked_about_before_a_deployment() -> None:

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from shoal.aws.cdk import Cdk, cli, node
+from shoal.aws.cdk import Cdk, cli
 from shoal.errors import AnswerError, CommandError, NotFoundError, ToolMissingError
+from shoal.node_packages import node
 from shoal.processes import (
     Command,
     descendants,

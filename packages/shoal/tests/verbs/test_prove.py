@@ -21,9 +21,8 @@ from shoal.aws.target import Target
 from shoal.cli.main import main
 from shoal.errors import ShoalError
 from shoal.verbs.local_server import LocalServer
-from shoal.verbs.prove.disposable import REGIONS, open_session
 from shoal.verbs.prove.lines import BY_HAND, CLEAN_UP, LINES, Line
-from shoal.verbs.prove.proof import PAGE, limited, max_usd, stamped
+from shoal.verbs.prove.proof import PAGE, REGIONS, limited, max_usd, open_session, stamped
 from shoal.verbs.prove.recording import MAX_ITEMS, Recorder, Redaction
 from shoal.verbs.workspace import Workspace
 from tests.docs.pages import text_of

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,8 @@ import pytest
 from shoal.errors import AnswerError, PromotionError, UsageError
 from shoal.repository import Repository, hash_as
 from shoal.settings.parsing.errors import ConfigError
-from shoal.verbs.init import answers
+from shoal.verbs.init.repository import FILE as ANSWERS
+from shoal.verbs.init.repository import answers_of, text_of
 from shoal.verbs.upgrade.begin import Workplace, upgrade
 from shoal.verbs.upgrade.finish import (
     ENVIRONMENTS,
@@ -23,27 +23,17 @@ from shoal.verbs.upgrade.finish import (
     rename,
     trees,
 )
+from tests.repository import begin_git, git
 
 FILE = "environments/dev.yaml"
 
 
-def git(folder: Path, *arguments: str) -> str:
-    return subprocess.run(
-        ["git", *arguments], cwd=folder, check=True, capture_output=True, text=True
-    ).stdout.rstrip()
-
-
 def made(root: Path, checkout: str = ".", *options: str) -> Repository:
     """Make a repository at `root`, with a checkout of ours in a folder, and one commit."""
-    root.mkdir(exist_ok=True)
-    git(root, "init", "--quiet", "--initial-branch=main", *options)
-    for setting in ("user.name=Ada", "user.email=ada@example.com", "commit.gpgsign=false"):
-        git(root, "config", *setting.split("="))
     for name in (FILE, "code/train.py", "code/sub/data.py"):
         (root / checkout / name).parent.mkdir(parents=True, exist_ok=True)
         (root / checkout / name).write_text(f"{name}\n")
-    git(root, "add", "--all")
-    git(root, "commit", "--quiet", "--message", "Begin")
+    begin_git(root, *options)
     return Repository((root / checkout).resolve(), os.environ)
 
 
@@ -237,11 +227,9 @@ def test_three_renderings_become_one(
     expected: dict[str, str | None],
 ) -> None:
     """None stands for a conflict."""
-    git(tmp_path, "init", "--quiet")
     write(tmp_path / prefix, {**ours, ".gitignore": ".shoal\n"})
-    git(tmp_path, "add", "--all")
-    git(tmp_path, *PERSON, "commit", "--quiet", "--message", "Theirs")
-    place = Workplace(tmp_path / prefix, os.environ | VARIABLES, lambda _: None)
+    begin_git(tmp_path)
+    place = Workplace(tmp_path / prefix, os.environ, lambda _: None)
     with place.opened():
         for folder, files in ((place.was, old), (place.now, new)):
             write(folder, {**files, ".gitignore": ".shoal\n"})
@@ -276,10 +264,9 @@ def test_a_place_of_wheels_is_safe_and_has_a_version(
     """A stranger's package of Shoal's name on an index would be the newest."""
     dev = {"account": "111122223333", "region": "us-east-1"}
     said = {"project": "acme", "workload": "churn", "kind": "regression", "wheels": kept}
-    text = answers.text_of(answers.answers_of({**said, "environments": {"dev": dev}}))
-    write(tmp_path, {answers.FILE: text, ".gitignore": ".shoal\n"})
-    for command in (("init", "--quiet"), ("add", "."), (*PERSON, "commit", "--quiet", "-m", "x")):
-        git(tmp_path, *command)
+    text = text_of(answers_of({**said, "environments": {"dev": dev}}))
+    write(tmp_path, {ANSWERS: text, ".gitignore": ".shoal\n"})
+    begin_git(tmp_path)
     with pytest.raises((ConfigError, UsageError), match=told):
         upgrade(Workplace(tmp_path, os.environ, lambda _: None), None, given)
 
@@ -289,20 +276,18 @@ def test_a_place_of_wheels_is_safe_and_has_a_version(
     [({}, False), ({"a": "mine"}, False), ({"b": "mine"}, False), ({"own": "mine"}, True)],
 )
 def test_what_was_done_meanwhile_stays(tmp_path: Path, edits: Files, is_committed: bool) -> None:
-    git(tmp_path, "init", "--quiet", "--initial-branch", "main")
     write(tmp_path, {"a": LAST, ".gitignore": ".shoal\n"})
-    commit = (*PERSON, "commit", "--quiet", "--message", "Ours")
-    for words in (("add", "--all"), commit):
-        git(tmp_path, *words)
-    place = Workplace(tmp_path, os.environ | VARIABLES, lambda _: None)
+    begin_git(tmp_path)
+    place = Workplace(tmp_path, os.environ, lambda _: None)
     with place.opened():
         for folder, text in ((place.was, LINES), (place.now, LAST_TOO)):
             write(folder, {"a": text, ".gitignore": ".shoal\n"})
         write(place.now, {"b": LINES})
         mine, theirs = trees(place, "Theirs")
         write(tmp_path, edits)
-        for words in (("add", "--all"), commit) if is_committed else ():
-            git(tmp_path, *words)
+        if is_committed:
+            git(tmp_path, "add", "--all")
+            git(tmp_path, "commit", "--quiet", "--message", "Ours")
         if edits and not is_committed:
             with pytest.raises(PromotionError, match="in no commit"):
                 _leave(place, mine, theirs, ["Theirs"], "")
@@ -312,14 +297,6 @@ def test_what_was_done_meanwhile_stays(tmp_path: Path, edits: Files, is_committe
             git(tmp_path, "reset", "--quiet", "--hard")
             git(tmp_path, "switch", "--quiet", "main")
     assert {name: (tmp_path / name).read_text() for name in edits} == edits
-
-
-PERSON = ("-c", "user.name=A", "-c", "user.email=a@example.com")
-VARIABLES = {
-    f"GIT_{role}_{what}": f"a@{what}"
-    for role in ("AUTHOR", "COMMITTER")
-    for what in ("NAME", "EMAIL")
-}
 
 
 def write(folder: Path, files: Files) -> None:

@@ -25,7 +25,7 @@ from shoal.page.readings.step_log import StepLog
 from shoal.page.record import checkpoint_of, training_of, verdict_of
 
 if TYPE_CHECKING:
-    from shoal.page.place import Place
+    from shoal.page.look import Place
 
 BEGAN = datetime(2026, 11, 24, tzinfo=UTC)
 HERE = "arn:aws:sagemaker:us-east-1:111122223333"

@@ -13,13 +13,13 @@ import pytest
 
 from shoal.aws.execution import Execution, Step
 from shoal.aws.logs import LogLine
-from shoal.cli.commands.models.executions import keep_page
+from shoal.cli.commands.executions import keep_page
 from shoal.errors import ToolMissingError
 from shoal.page import history
 from shoal.page.look import Noting
 from shoal.page.page import page
-from shoal.page.readings.calls import calls_in
 from shoal.page.readings.cause import Cause, rank_of
+from shoal.page.readings.cleanups import calls_in
 from shoal.page.readings.results import answers_of
 from tests.repository import ROOT
 from tests.tables import table

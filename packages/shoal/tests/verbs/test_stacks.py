@@ -24,7 +24,7 @@ from shoal.errors import CommandError, LeftBehindError, ProtectedError
 from shoal.settings.names import Names
 from shoal.settings.sections.serving import Serving
 from shoal.settings.settings import Environment
-from shoal.verbs.destroy.serving_removal import ServingRemoval
+from shoal.verbs.destroy.leftovers import ServingRemoval
 from shoal.verbs.destroy.teardown import Destroyed, Teardown
 from tests.repository import ROOT
 from tests.settings.releases import RELEASE
@@ -39,28 +39,50 @@ NETWORK = {
 }
 
 
-class Cdk:
-    """A stand-in for `cdk destroy` of a checkout that describes no stack, or that fails."""
+def nothing() -> None:
+    """Delete the stacks of a checkout that describes none."""
 
-    def __init__(self, fails: bool = False) -> None:
-        self.fails = fails
 
-    def destroy(self, target: Target, environment: str) -> None:
-        if self.fails:
-            raise CommandError("cdk destroy", 1, (), ROOT / "cdk-destroy.log")
+def fail() -> None:
+    raise CommandError("cdk destroy", 1, (), ROOT / "cdk-destroy.log")
 
 
 class Place:
     """An environment of its own, with short ways to give it stacks."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, **sections: object) -> None:
         self.target = target
         workload = f"s{time.monotonic_ns() % 10**9}"
         settings = Environment(name="dev", workload=workload, account=ACCOUNT, protect=False)
-        self.names = Names(settings)
-        self.events: list[Event] = []
-        self.stacks = Stacks(target, self.names, self.events.append, poll_s=0.05)
+        self.names = Names(settings.model_copy(update=sections))
+        self.notes: list[str] = []
+        self.then: Callable[[str], None] = lambda _: None
+        """What happens when a note is reported."""
+        self.stacks = Stacks(target, self.names, self.report, poll_s=0.05)
         self.cloudformation = target.client("cloudformation")
+
+    def report(self, event: Event) -> None:
+        if isinstance(event, Note):
+            self.notes.append(event.text)
+            self.then(event.text)
+
+    def begin(self, part: str, resources: dict[str, Any], *, protect: bool) -> None:
+        self.cloudformation.create_stack(
+            StackName=self.names.stack(part),
+            TemplateBody=json.dumps({"Resources": resources}),
+            EnableTerminationProtection=protect,
+        )
+
+    @property
+    def removal(self) -> ServingRemoval:
+        return ServingRemoval(self.target, self.names, self.report, poll_s=0.05)
+
+    def settled(self, part: str = "serving") -> str | None:
+        """Return the status of a stack on which nothing works any more."""
+        look = partial(status_of_stack, self.target, self.names.stack(part))
+        while str(status := look()).endswith("PROGRESS"):
+            time.sleep(0.05)
+        return status
 
     def create(
         self, part: str, resources: dict[str, Any], *, export: str = "", protect: bool = False
@@ -80,13 +102,9 @@ class Place:
             StackName=stack, EnableTerminationProtection=False
         )
 
-    def destroy(self, *, fails: bool = False) -> Destroyed:
-        teardown = Teardown(self.target, self.names, self.events.append, poll_s=0.05)
-        return teardown.destroy(Cdk(fails))
-
-    @property
-    def notes(self) -> list[str]:
-        return [event.text for event in self.events if isinstance(event, Note)]
+    def destroy(self, delete_described: Callable[[], None] = nothing) -> Destroyed:
+        teardown = Teardown(self.target, self.names, self.report, poll_s=0.05)
+        return teardown.destroy(delete_described)
 
     def id_of(self, part: str, logical: str) -> str:
         resource = self.cloudformation.describe_stack_resource(
@@ -127,7 +145,7 @@ def test_what_could_not_be_deleted_is_named_and_the_rest_goes_all_the_same(place
     """It goes on where it was when it is run again."""
     held = place.create("data", place.queue("held"), protect=True)
     place.create("pipeline", place.queue("free"))
-    destroyed = place.destroy(fails=True)
+    destroyed = place.destroy(fail)
     queue = Resource("queue", f"{place.names.prefix}-held")
     assert destroyed.left == (queue, Resource("stack", held))
     says = f"could not be deleted: queue .*, stack {held}; run it again"
@@ -135,7 +153,7 @@ def test_what_could_not_be_deleted_is_named_and_the_rest_goes_all_the_same(place
         destroyed.raise_if_left()
     assert any(held in note and "could not be deleted" in note for note in place.notes)
     place.unprotect(held)
-    again = place.destroy(fails=True)
+    again = place.destroy(fail)
     assert (again.left, again.failure) == ((), None)
 
 
@@ -190,102 +208,72 @@ def test_an_environment_without_a_network_waits_for_none(place: Place) -> None:
     assert place.notes == []
 
 
-class ServingPlace:
-    """A protected environment with a protected serving stack, or another that is not."""
-
-    def __init__(
-        self,
-        target: Target,
-        resource: dict[str, Any] = PARAMETER,
-        part: str = "serving",
-        **sections: object,
-    ) -> None:
-        protected = Environment(
-            name="prod", workload=f"r{time.monotonic_ns() % 10**9}", account=ACCOUNT, protect=True
-        )
-        self.names, self.target = Names(protected.model_copy(update=sections)), target
-        self.notes: list[str] = []
-        self.stack, self._cloudformation = self.names.stack(part), target.client("cloudformation")
-        self._cloudformation.create_stack(
-            StackName=self.stack,
-            TemplateBody=json.dumps({"Resources": {"One": resource}}),
-            EnableTerminationProtection=part == "serving",
-        )
-
-    def removal(self, then: Callable[[str], None] = lambda _: None) -> ServingRemoval:
-        def report(event: Event) -> None:
-            if isinstance(event, Note):
-                self.notes.append(event.text)
-                then(event.text)
-
-        return ServingRemoval(self.target, self.names, report, poll_s=0.05)
-
-    @property
-    def status(self) -> str | None:
-        return status_of_stack(self.target, self.stack)
-
-    def settle(self) -> None:
-        while str(self.status).endswith("IN_PROGRESS"):
-            time.sleep(0.05)
+def serving(
+    target: Target, resource: dict[str, Any] = PARAMETER, part: str = "serving", **sections: object
+) -> Place:
+    """Return a protected environment with a protected serving stack, or another stack that is not;
+    it may still be being made.
+    """
+    place = Place(target, **{"protect": True, **sections})
+    place.begin(part, {"One": resource}, protect=part == "serving")
+    return place
 
 
 def test_it_is_refused_while_a_protected_file_pins_a_release(target: Target) -> None:
-    place = ServingPlace(target, release=RELEASE, serving=Serving())
+    place = serving(target, release=RELEASE, serving=Serving())
     advice = "take the release out with `git revert` of its promotion"
-    with pytest.raises(ProtectedError, match=f"environment prod is protected .* {advice}"):
-        place.removal().remove()
-    place.settle()
-    assert (place.status, place.notes) == ("CREATE_COMPLETE", [])
+    with pytest.raises(ProtectedError, match=f"environment dev is protected .* {advice}"):
+        place.removal.remove()
+    assert (place.settled(), place.notes) == ("CREATE_COMPLETE", [])
 
 
 def test_a_stack_that_failed_may_go_to_be_made_again(target: Target) -> None:
     broken = PARAMETER | {"Properties": {"Type": "of no known type", "Value": "x"}}
-    place = ServingPlace(target, broken, release=RELEASE, serving=Serving())
-    place.settle()
-    assert place.status == "ROLLBACK_COMPLETE"
-    assert place.removal().remove() == ()
-    assert place.status is None
+    place = serving(target, broken, release=RELEASE, serving=Serving())
+    assert place.settled() == "ROLLBACK_COMPLETE"
+    assert (place.removal.remove(), place.settled()) == ((), None)
 
 
 @pytest.mark.parametrize("left_out", ["release", "serving"])
 def test_a_stack_that_is_not_in_the_file_is_deleted(target: Target, left_out: str) -> None:
     sections: dict[str, object] = {"release": RELEASE, "serving": Serving(), left_out: None}
-    place = ServingPlace(target, **sections)  # type: ignore[arg-type]
-    place.settle()
-    assert place.removal().remove() == ()
-    assert place.status is None
+    place = serving(target, **sections)  # type: ignore[arg-type]
+    place.settled()
+    assert (place.removal.remove(), place.settled()) == ((), None)
+    stack = place.names.stack("serving")
     assert place.notes == [
-        f"taking off the termination protection of stack {place.stack}",
-        f"deleting stack {place.stack}",
+        f"taking off the termination protection of stack {stack}",
+        f"deleting stack {stack}",
     ]
-    assert place.removal().remove() is None
+    assert place.removal.remove() is None
 
 
 @pytest.mark.parametrize("at", ["taking off", "deleting"])
 def test_it_goes_on_where_it_was_interrupted(target: Target, at: str) -> None:
-    place = ServingPlace(target)
-    place.settle()
+    place = serving(target)
+    place.settled()
 
     def interrupt(text: str) -> None:
         if text.startswith(at):
             raise KeyboardInterrupt
 
+    place.then = interrupt
     with pytest.raises(KeyboardInterrupt):
-        place.removal(interrupt).remove()
-    assert place.status == "CREATE_COMPLETE"
-    assert place.removal().remove() == ()
-    assert place.status is None
+        place.removal.remove()
+    assert place.settled() == "CREATE_COMPLETE"
+    place.then = lambda _: None
+    assert (place.removal.remove(), place.settled()) == ((), None)
 
 
 def test_an_operation_is_waited_for(target: Target, tmp_path: Path) -> None:
     until = tmp_path / "until"
-    place = ServingPlace(target, slow(target, until), part="pipeline", protect=False)
-    report = place.removal(lambda _: until.touch()).report
-    destroyed = Teardown(target, place.names, report, poll_s=0.05).destroy(Cdk())
-    assert (place.status, destroyed.left) == (None, ())
+    place = serving(target, slow(target, until), part="pipeline", protect=False)
+    place.then = lambda _: until.touch()
+    assert (place.destroy().left, place.settled("pipeline")) == ((), None)
+    stack = place.names.stack("pipeline")
     assert place.notes == [
-        f"waiting for stack {place.stack}, which is CREATE_IN_PROGRESS",
-        f"deleting stack {place.stack}",
+        f"waiting for stack {stack}, which is CREATE_IN_PROGRESS",
+        f"deleting stack {stack}",
     ]
 
 

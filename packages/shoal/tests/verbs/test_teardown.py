@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
 
 from shoal.aws.events import Event, Note
 from shoal.aws.execution import Pipeline
@@ -26,7 +25,14 @@ from shoal.verbs.destroy.teardown import (
     remove_bootstrap,
 )
 from tests.settings.releases import RELEASE
-from tests.verbs.conftest import ACCOUNT, REGION, delete_stack, make_pipeline, make_stack
+from tests.verbs.conftest import (
+    ACCOUNT,
+    REGION,
+    delete_stack,
+    make_pipeline,
+    make_stack,
+    refusing,
+)
 from tests.verbs.test_execution import ended, gate
 
 IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference:2.3.0-cpu-py311-ubuntu20.04-sagemaker"  # noqa: E501
@@ -127,18 +133,6 @@ def leftovers(place: Place) -> Iterator[Callable[[], set[str]]]:
     yield kept
     place.teardown().remove_endpoints()
     assert kept() == set()
-
-
-def refusing(target: Target, operation: str) -> Target:
-    """Return the same account for a caller that may not do `operation`."""
-    limited = replace(target)
-
-    def refuse(**_: Any) -> None:
-        raise ClientError({"Error": {"Code": "AccessDenied", "Message": "not you"}}, operation)
-
-    for service in ("sagemaker", "application-autoscaling"):
-        limited.client(service).meta.events.register(f"before-call.{service}.{operation}", refuse)
-    return limited
 
 
 def test_a_protected_environment_is_refused() -> None:
@@ -293,17 +287,14 @@ def test_an_error_of_one_search_is_reported_and_hides_nothing_that_the_others_fi
     assert leftovers() == kept
 
 
-class Cdk:
-    """Destroys no stack: none was deployed."""
-
-    def destroy(self, target: Target, environment: str) -> None:
-        raise AssertionError(f"the roles of {environment} went before what uses them")
+def delete_described() -> None:
+    raise AssertionError("the roles went before what uses them")
 
 
 def test_running_executions_keep_nothing(place: Place, leftovers: Callable[[], set[str]]) -> None:
     down = place.teardown(refusing(place.target, "ListPipelineExecutions"))
     with pytest.raises(LeftBehindError, match="ListPipelineExecutions was refused"):
-        down.destroy(Cdk())
+        down.destroy(delete_described)
     assert leftovers() == {"reported"}
 
 

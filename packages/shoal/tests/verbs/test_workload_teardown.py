@@ -20,17 +20,6 @@ from tests.repository import ROOT
 from tests.verbs.conftest import ACCOUNT, make_stack
 
 
-class Cdk:
-    """A stand-in for `cdk destroy` of a checkout that describes no stack."""
-
-    def __init__(self) -> None:
-        self.calls = 0
-
-    def destroy(self, target: Target, environment: str) -> None:
-        self.calls += 1
-        raise CommandError("cdk destroy", 1, (), ROOT / "cdk-destroy.log")
-
-
 class Place:
     """An environment with the workloads mnist and prices; kites left the file, and is deployed."""
 
@@ -48,7 +37,7 @@ class Place:
         )
         self.shared = Names(self.view).shared
         self.events: list[Event] = []
-        self.cdk = Cdk()
+        self.calls = 0
 
     def change(self, **sections: object) -> None:
         self.view = self.view.model_copy(update=sections)
@@ -85,9 +74,15 @@ class Place:
 
     def destroy(self, names: Names) -> tuple[str, ...]:
         """Return what was kept on purpose."""
-        destroyed = Teardown(self.target, names, self.events.append, poll_s=0.05).destroy(self.cdk)
+        teardown = Teardown(self.target, names, self.events.append, poll_s=0.05)
+        destroyed = teardown.destroy(self.delete_described)
         destroyed.raise_if_left()
         return destroyed.kept
+
+    def delete_described(self) -> None:
+        """Fail as `cdk destroy` of a checkout that describes no stack."""
+        self.calls += 1
+        raise CommandError("cdk destroy", 1, (), ROOT / "cdk-destroy.log")
 
     @property
     def notes(self) -> list[str]:
@@ -132,7 +127,7 @@ def test_one_workload_goes_with_all_that_is_its_own_and_the_others_stay(place: P
         place.destroy(place.names(workload))
         assert before - set(place.left()) == of_workload(place, workload)
         assert set(place.left()) < before
-    assert place.cdk.calls == 0
+    assert place.calls == 0
     assert inventory.deployed_workloads(place.target, place.shared) == [place.mnist]
     another = place.view.model_copy(update={"name": "staging"})
     assert inventory.deployed_workloads(place.target, Names(another).shared) == []

@@ -16,8 +16,8 @@ from dev.tools.promotable import main
 from shoal.cli.main import shoal
 from shoal.errors import PromotionError, UsageError
 from shoal.verbs.init.repository import render
-from shoal.verbs.promote.chain import chain, workflow
-from tests.cli.several import checkout_of_two
+from shoal.verbs.promote.promotion_path import chain, workflow
+from tests.cli.trained import checkout_of_two
 from tests.repository import ROOT, link_checkout
 from tests.verbs.test_init import answers
 from tests.workflows.rules import calls, mistakes, refusal
@@ -144,7 +144,7 @@ def test_gitlabs_jobs_call_what_exists_and_change_things_with_one_role_only(root
     document = yaml.safe_load(workflow(chain(root), "gitlab"))
     scripts = {name: "\n".join(job.get("script", ())) for name, job in document.items()}
     commands = [words for script in scripts.values() for words in calls(script)]
-    assert ["image", "build", "dev"] in commands
+    assert ["deploy", "dev", "--images"] in commands
     assert [(words, reason) for words in commands if (reason := refusal(words))] == []
     changing = {name for name, each in scripts.items() if "$CDK deploy" in each}
     assert changing == {"deploy:dev"}

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from shoal.verbs.promote.chain import chain, workflow
-from tests.cli.several import checkout_of_two
+from shoal.verbs.promote.promotion_path import chain, workflow
+from tests.cli.trained import checkout_of_two
 from tests.repository import ROOT
 from tests.workflows.rules import calls, mistakes, refusal, steps
 

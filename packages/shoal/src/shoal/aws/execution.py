@@ -28,6 +28,8 @@ JOBS = {
 }
 """Kind of a job that a step runs -> the operation that lists such jobs."""
 _PAGES = {"PageSize": 100}
+_BRANCHES = ("IfSteps", "ElseSteps")
+"""Of a condition, that which is met first."""
 CLOCK_SLACK = timedelta(minutes=5)
 _NOT_FOUND = frozenset({"ResourceNotFound", "ResourceNotFoundException"})
 
@@ -122,18 +124,18 @@ class Pipeline:
             raise
         return dict(json.loads(body))
 
-    def start(self, parameters: Mapping[str, str], token: str | None = None) -> str:
+    def start(self, parameters: Mapping[str, str]) -> str:
         """Start an execution and return its ARN.
 
-        The same `token` (32 to 128 characters) never starts a second one. Raises ParameterError,
-        before anything starts, for parameters that the deployed definition does not declare.
+        Raises ParameterError, before anything starts, for parameters that the deployed definition
+        does not declare.
         """
         check_parameters(self.definition().get("Parameters", []), parameters)
         values = [{"Name": name, "Value": value} for name, value in parameters.items()]
         response = self._client.start_pipeline_execution(
             PipelineName=self.name,
             PipelineParameters=values,
-            ClientRequestToken=token or uuid.uuid4().hex,
+            ClientRequestToken=uuid.uuid4().hex,
         )
         return str(response["PipelineExecutionArn"])
 
@@ -158,7 +160,8 @@ class Pipeline:
         """
         if arn not in self._types:
             definition = definition_of(self._client, arn)
-            self._types[arn] = dict(_walk(definition.get("Steps", []), ("IfSteps", "ElseSteps")))
+            steps = walk(definition.get("Steps", []))
+            self._types[arn] = {each["Name"]: each["Type"] for each, _ in steps}
         return self._types[arn]
 
     def executions(self) -> list[dict[str, Any]]:
@@ -225,7 +228,8 @@ class Pipeline:
 
         Conditions count as met.
         """
-        return tuple(_walk(self.definition().get("Steps", []), ("IfSteps",)))
+        steps = walk(self.definition().get("Steps", []), _BRANCHES[:1])
+        return tuple((each["Name"], each["Type"]) for each, _ in steps)
 
 
 def check_parameters(declared: list[dict[str, Any]], parameters: Mapping[str, str]) -> None:
@@ -276,12 +280,18 @@ def _step(item: Mapping[str, Any], types: Mapping[str, str]) -> Step:
     )
 
 
-def _walk(steps: Iterable[dict[str, Any]], branches: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Yield name and type of each step, including those in `branches` of conditions."""
+def walk(
+    steps: Iterable[dict[str, Any]], branches: tuple[str, ...] = _BRANCHES, around: str = ""
+) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yield each step of a definition, including those in `branches` of conditions, and the name of
+    the condition around it: empty where none is.
+    """
     for step in steps:
-        yield step["Name"], step["Type"]
-        for branch in branches:
-            yield from _walk(step.get("Arguments", {}).get(branch, ()), branches)
+        yield step, around
+        arguments = step.get("Arguments")
+        if step["Type"] == "Condition" and isinstance(arguments, dict):
+            for branch in branches:
+                yield from walk(arguments.get(branch, ()), branches, step["Name"])
 
 
 @cache

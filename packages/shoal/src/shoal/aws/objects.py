@@ -1,4 +1,4 @@
-"""Objects of S3 and images of ECR by their addresses."""
+"""Objects of S3, images of ECR and parameters by their addresses."""
 
 from __future__ import annotations
 
@@ -40,6 +40,15 @@ def has_files(target: Target, uri: str) -> bool:
         if error_code(error) in NO_OBJECT:
             return False
         raise
+
+
+def parameter(target: Target, name: str) -> str | None:
+    """Return the value of a parameter of Systems Manager's; None where there is none."""
+    ssm = target.client("ssm")
+    try:
+        return str(ssm.get_parameter(Name=name)["Parameter"]["Value"])
+    except ssm.exceptions.ParameterNotFound:
+        return None
 
 
 @dataclass(frozen=True)

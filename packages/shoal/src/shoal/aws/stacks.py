@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from botocore.exceptions import ClientError, WaiterError
 
@@ -49,7 +49,6 @@ _INTERFACES_TIMEOUT_S = 1200.0
 
 _NO_STACK = "ValidationError"
 """CloudFormation's error code for a stack that does not exist."""
-State = TypeVar("State")
 
 
 def describe_stack(target: Target, name: str) -> dict[str, Any] | None:
@@ -121,7 +120,7 @@ class Stacks:
             )
         return describe_stack(self.target, name)
 
-    def _watch(self, look: Callable[[], State], waiting: str, timeout_s: float) -> State:
+    def _watch(self, look: Callable[[], str | None], waiting: str, timeout_s: float) -> str | None:
         """Look until there is nothing more to wait for, or until the deadline, and return what
         there is then; `waiting` is reported once.
         """

@@ -1,8 +1,4 @@
-"""The entry of the `shoal` command: read the arguments, and turn every outcome into an exit code.
-
-0: it worked. 1: what was run failed. 2: wrong usage or configuration, nothing was changed. 3: there
-is nothing to promote. 130: interrupted, and cleaned up; a deployment says what goes on without it.
-"""
+"""The entry of the `shoal` command: read arguments, and turn every outcome into an exit code."""
 
 from __future__ import annotations
 
@@ -10,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 
 import click
@@ -23,7 +20,36 @@ from shoal.cli.endings import (
     interrupted_once,
     is_answer,
 )
-from shoal.cli.lazy import Deferred, LazyGroup
+
+
+class Deferred(click.Command):
+    """A placeholder in the group's help: a command's name, its module below `shoal.cli.commands`,
+    and the beginning of its help.
+    """
+
+    def __init__(self, name: str, module: str, summary: str) -> None:
+        super().__init__(name, help=summary)
+        self.module = f"shoal.cli.commands.{module}"
+
+    def load(self) -> click.Command:
+        """Return the command itself, which its module has by its name."""
+        command = getattr(import_module(self.module), str(self.name))
+        if not isinstance(command, click.Command):
+            raise TypeError(f"{self.name} of {self.module} is no command")
+        return command
+
+
+class LazyGroup(click.Group):
+    """A group that imports a `Deferred` command only when it is called, so that help and mistakes
+    in names answer at once; click's own lazy groups load every command for their help.
+    """
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command.load() if isinstance(command, Deferred) else command, rest
+
 
 _CODE = Path(__file__).resolve().parents[1]
 _SOURCES = Path("packages/shoal/src/shoal")
@@ -37,7 +63,6 @@ _READING = frozenset(
         "plan",
         "release",
         "runs",
-        "ssh",
         "status",
         "watch",
     }
@@ -75,51 +100,49 @@ def _require_own_code(root: Path, command: str | None) -> None:
 # Each with the module that has it and the first sentence of its own help, so that this group's help
 # imports none of them; a test compares the two.
 _COMMANDS = (
-    ("approve", "models.promote", "Approve a version of ENV's registry, as yourself."),
+    ("approve", "promote", "Approve a version of ENV's registry, as yourself."),
     (
         "chain",
-        "platform.check",
+        "check",
         "Print the environments, each after the one that it takes releases from.",
     ),
-    ("check", "platform.check", "Validate every environment's and every workload's file."),
-    ("data", "models.workload", "The dataset of an environment."),
-    ("demo", "models.demo", "Run all of it on this machine, from deploy to destroy."),
-    ("deploy", "platform.deployment", "Deploy the stacks of ENV, with all that they need."),
-    ("destroy", "platform.destroy", "Stop what runs in ENV, and delete all that it has."),
-    ("diff", "platform.deployment", "Compare ENV as the checkout has it with what is deployed."),
-    ("docs", "platform.docs", "Print PAGE of the documentation, or the names of all pages."),
-    ("doctor", "platform.doctor", "Ask AWS what decides whether ENV can be deployed and train."),
-    ("image", "platform.deployment", "The container images that an environment builds for itself."),
+    ("check", "check", "Validate every environment's and every workload's file."),
+    ("data", "workload", "The dataset of an environment."),
+    ("demo", "demo", "Run all of it on this machine, from deploy to destroy."),
+    ("deploy", "deployment", "Deploy the stacks of ENV, with all that they need."),
+    ("destroy", "destroy", "Stop what runs in ENV, and delete all that it has."),
+    ("diff", "deployment", "Compare ENV as the checkout has it with what is deployed."),
+    ("docs", "programs", "Print PAGE of the documentation, or the names of all pages."),
+    ("doctor", "doctor", "Ask AWS what decides whether ENV can be deployed and train."),
     (
         "init",
-        "platform.repository",
+        "repository",
         "Write a repository for a team that trains with Shoal into FOLDER.",
     ),
-    ("invoke", "models.inference", "Send a file to a running endpoint and print its answer."),
-    ("local", "platform.local", "AWS on this machine: the emulator."),
-    ("logs", "models.executions", "Print what STEP of EXECUTION has logged."),
-    ("ssh", "models.executions", "Print the command that opens a shell in the running training."),
-    ("mcp", "platform.programs", "Answer an agent's calls of verbs, over MCP."),
-    ("new", "models.workload", "Write a workload that runs at once, and an environment for it."),
-    ("plan", "platform.plan", "Show what ENV would consist of and cost; nothing is created."),
-    ("promote", "models.promote", "Pin a model of one environment in the file of the next."),
-    ("prove", "platform.prove", "Type the first run on AWS in ACCOUNT, and take it all away."),
-    ("release", "models.promote", "The models that environments pin."),
-    ("report", "models.runs", "Write the page of RUN (an ARN, an id, or `latest`)."),
-    ("run", "models.executions", "Start an execution of ENV's pipeline."),
-    ("runs", "models.runs", "List the runs of ENV: what each measured, took and cost."),
-    ("schedule", "models.schedule", "When the pipeline of an environment starts by itself."),
-    ("schema", "platform.programs", "Print the schemas of what verbs print with --json."),
-    ("score", "models.inference", "Score the rows of ENV's dataset with an approved model."),
-    ("status", "models.executions", "Show the executions of ENV, or the steps of EXECUTION."),
-    ("stop", "models.executions", "Ask EXECUTION (an ARN, an id, or `latest`) to stop."),
-    ("synth", "platform.deployment", "Write the CloudFormation templates of ENV, or of all."),
+    ("invoke", "inference", "Send a file to a running endpoint and print its answer."),
+    ("local", "local", "AWS on this machine: the emulator."),
+    ("logs", "executions", "Print what STEP of EXECUTION has logged."),
+    ("mcp", "programs", "Answer an agent's calls of verbs, over MCP."),
+    ("new", "workload", "Write a workload that runs at once, and an environment for it."),
+    ("plan", "plan", "Show what ENV would consist of and cost; nothing is created."),
+    ("promote", "promote", "Pin a model of one environment in the file of the next."),
+    ("prove", "prove", "Type the first run on AWS in ACCOUNT, and take it all away."),
+    ("release", "promote", "The models that environments pin."),
+    ("report", "runs", "Write the page of RUN (an ARN, an id, or `latest`)."),
+    ("run", "executions", "Start an execution of ENV's pipeline."),
+    ("runs", "runs", "List the runs of ENV: what each measured, took and cost."),
+    ("schedule", "runs", "When the pipeline of an environment starts by itself."),
+    ("schema", "programs", "Print the schemas of what verbs print with --json."),
+    ("score", "inference", "Score the rows of ENV's dataset with an approved model."),
+    ("status", "executions", "Show the executions of ENV, or the steps of EXECUTION."),
+    ("stop", "executions", "Ask EXECUTION (an ARN, an id, or `latest`) to stop."),
+    ("synth", "deployment", "Write the CloudFormation templates of ENV, or of all."),
     (
         "upgrade",
-        "platform.repository",
+        "repository",
         "Go over to another version of Shoal, in one commit on a branch.",
     ),
-    ("watch", "models.executions", "Follow EXECUTION (an ARN, an id, or `latest`) to its end."),
+    ("watch", "executions", "Follow EXECUTION (an ARN, an id, or `latest`) to its end."),
 )
 
 

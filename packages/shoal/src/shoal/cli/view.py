@@ -18,7 +18,6 @@ from shoal.aws.events import (
     PhaseEnded,
     PhaseStarted,
     Planned,
-    StepLogged,
     Trained,
     Transferred,
 )
@@ -74,7 +73,7 @@ class View:
                 self._print_steps(execution)
             case Trained(step, metrics):
                 self._train(step, metrics)
-            case Detail(text) | StepLogged(_, text):
+            case Detail(text):
                 self._show(text)
 
     def _print_steps(self, execution: Execution) -> None:

@@ -9,8 +9,7 @@ from typing import Any
 
 from shoal.aws import registry
 from shoal.errors import NothingToPromoteError
-from shoal.page.look import Noting
-from shoal.page.place import Place
+from shoal.page.look import Noting, Place
 from shoal.page.record import json_text, record
 
 Record = Mapping[str, Any]

@@ -1,30 +1,74 @@
-"""One look at an execution: the answers of AWS, and notes of what could not be read."""
+"""Where runs are read, and one look at an execution: AWS's answers, and notes of what failed."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from shoal.aws.execution import (
     JOBS,
     NOT_STARTED,
     Execution,
+    Pipeline,
     Step,
     definition_of,
     given_parameters,
     job_name,
+    walk,
 )
+from shoal.aws.target import Target
 from shoal.errors import AWS_ERRORS, ShoalError, refusal
-from shoal.page.place import Place
+
+if TYPE_CHECKING:  # they need packages that the function does not have
+    from shoal.costs.prices import Price
+    from shoal.settings.sections.evaluation import Metric
+
+
+@dataclass(frozen=True)
+class Place:
+    """A pipeline, what its log lines mean, and where pages of its runs lie.
+
+    `Session.place` knows it in a checkout; the function that keeps pages has no environment's file,
+    and reads it from one of its own (packages/shoal/src/shoal/functions/pages).
+    """
+
+    target: Target
+    pipeline: Pipeline
+    is_local: bool
+    """Whether shoal-local plays AWS there."""
+    environment: str
+    workload: str
+    strategy: str
+    """How the pipeline that is deployed now distributes its training."""
+    arguments: str
+    """The words that name it in a command, as in `dev prices --local`."""
+    model_package_group: str
+    metrics: Mapping[str, Metric]
+    cleaners: Mapping[str, str]
+    """The functions that clean up outside the graph, by what they are for: teardown, sweep."""
+    bucket: str
+    folder: str
+    """The folder in the bucket in which each run has one with its page."""
+    price_of: Callable[[str], Price | None]
+    """The list price of an instance type in the pipeline's region."""
+    commit_of: Callable[[str], str | None]
+    """The commit that has the files of the code archive with this URI: "" if none has, None if it
+    was not looked for.
+    """
+    cost_tags: Mapping[str, str] = field(default_factory=dict)
+    """The tags under which the bill has what a run has cost, as far as the settings say."""
+    requests: Path | None = None
+    """The log of requests of this checkout's shoal-local, which need not be the one that plays."""
+
 
 REFERENCE = re.compile(r'"Steps\.([A-Za-z0-9_-]+)[."]')
 Answer = TypeVar("Answer")
 Other = TypeVar("Other")
-_BRANCHES = ("IfSteps", "ElseSteps")
 _FAILURES = (ShoalError, ValueError, KeyError, TypeError, ArithmeticError, *AWS_ERRORS)
 
 
@@ -116,21 +160,9 @@ class Look:
                 each["Step"] if isinstance(each, dict) else each
                 for each in item.get("DependsOn", ())
             }
-            needed |= {*REFERENCE.findall(json.dumps(own)), *around}
+            needed |= {*REFERENCE.findall(json.dumps(own)), around}
             step = started.get(name, Step(name, item["Type"], NOT_STARTED))
-            yield step, sorted(needed - {name})
-
-
-def walk(
-    steps: Sequence[dict[str, Any]], *around: str
-) -> Iterator[tuple[dict[str, Any], tuple[str, ...]]]:
-    """Yield each step of a definition with the condition around it, if one is."""
-    for item in steps:
-        yield item, around
-        arguments = item.get("Arguments")
-        if item["Type"] == "Condition" and isinstance(arguments, dict):
-            for branch in _BRANCHES:
-                yield from walk(arguments.get(branch, ()), item["Name"])
+            yield step, sorted(needed - {name, ""})
 
 
 def time_text(at: datetime | None) -> str | None:

@@ -18,11 +18,9 @@ from shoal.aws.execution import CLOCK_SLACK, JOBS, Step
 from shoal.aws.logs import lines_of
 from shoal.aws.metrics import progress_metrics
 from shoal.aws.objects import objects_at
-from shoal.page.look import Look, seconds_between, time_text
-from shoal.page.place import Place
-from shoal.page.readings.calls import calls_in
+from shoal.page.look import Look, Place, seconds_between, time_text
 from shoal.page.readings.cause import Cause, CauseSearch
-from shoal.page.readings.cleanups import Cleanup, cleanups_of
+from shoal.page.readings.cleanups import Cleanup, calls_in, cleanups_of
 from shoal.page.readings.lineage import code_of, image_of, lineage_of
 from shoal.page.readings.resources import (
     instances_of,

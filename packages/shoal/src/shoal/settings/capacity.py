@@ -62,7 +62,7 @@ class Capacity(Settings):
     infra_check: bool = False
     """SageMaker tests instances and network first."""
     remote_debug: bool = False
-    """Let `shoal ssh` into the container."""
+    """Allow a shell in the container; `shoal status` prints its command."""
 
     @property
     def plans(self) -> tuple[str, ...]:

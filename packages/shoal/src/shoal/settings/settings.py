@@ -121,7 +121,7 @@ class Training(Settings):
     image_uri: str | None = None
     """Full image URI (with tag or digest) instead of the one the table gives."""
     build_image: RecipeName | None = None
-    """A recipe, that is, a folder in images/: `shoal image build` builds it in the account, and
+    """A recipe, that is, a folder in images/: `shoal deploy` builds it in the account, and
     training uses it instead of AWS's image.
     """
     collective: Collective = Collective.ALLREDUCE

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,10 @@ from shoal.page.page import page
 from shoal.settings.names import Names
 from shoal.settings.settings import Environment
 from shoal.verbs import dataset, score
-from shoal.verbs.build_images import build_missing
 from shoal.verbs.destroy.teardown import Teardown, refuse_if_protected, remove_bootstrap
 from shoal.verbs.flow import Outcome, Phase, run_phases
 from shoal.verbs.follow import Follower
-from shoal.verbs.image import refuse_built_image
+from shoal.verbs.image import build_missing, refuse_built_image
 from shoal.verbs.local_server import LocalServer, RunningServer, build_runtimes
 from shoal.verbs.parameters import check_declared, check_values
 from shoal.verbs.workspace import LOCAL_POLL_S, Session, Workspace
@@ -215,7 +215,8 @@ class Demo:
 
     def _destroy(self) -> None:
         teardown = Teardown(self.session.target, self.all_names, self.report, LOCAL_POLL_S)
-        teardown.destroy(self.cdk).raise_if_left()
+        destroy = partial(self.cdk.destroy, self.session.target, self.environment.name)
+        teardown.destroy(destroy).raise_if_left()
 
     def _upload(self) -> None:
         root = self.workspace.root

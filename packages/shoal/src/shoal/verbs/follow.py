@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from shoal.aws.events import ExecutionChanged, Report, StepLogged, Trained
+from shoal.aws.events import Detail, ExecutionChanged, Report, Trained
 from shoal.aws.execution import JOBS, Execution, Pipeline, Step
 from shoal.aws.logs import LogTail, location_of
 from shoal.aws.metrics import parse, progress_metrics
@@ -135,7 +135,7 @@ class Follower:
             self._keep(step.name, line.text)
             if step.type != "Lambda":  # whose log is of all runs
                 self._causes.setdefault(step.name, CauseSearch()).add(line)
-            self.report(StepLogged(step.name, line.text))
+            self.report(Detail(line.text))
             if metrics := parse(line.text, self._progress):
                 self.report(Trained(step.name, metrics))
 

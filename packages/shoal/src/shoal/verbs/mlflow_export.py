@@ -8,10 +8,9 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import Any
 
 from shoal.errors import AnswerError, ToolMissingError, UsageError
 from shoal.page import history
@@ -22,6 +21,8 @@ from shoal.verbs.workspace import Session
 
 _MAX_ITEMS = {"params": 100, "tags": 100, "metrics": 1000}
 """Of one request (MLflow REST API reference, LogBatch)."""
+Record = Mapping[str, Any]
+"""run.json."""
 _OURS = "shoal."
 _SETTINGS = ("SAGEMAKER_", "MLFLOW_S3_")
 """Variables by which SageMaker's plugin and MLflow's S3 client find AWS, besides AWS_*."""
@@ -94,7 +95,6 @@ class Mlflow:
         Raises AnswerError if the server refuses or does not answer.
         """
         record = history.with_others(session.place, arn)
-        run = mlflow_run(record)
         files = {
             "run.html": page(record, session.workspace.root),
             "run.json": history.json_of(record),
@@ -103,66 +103,68 @@ class Mlflow:
             evaluation = evaluation_text(session.target, session.pipeline.look(arn))
             files["evaluation.json"] = evaluation.decode()
         try:
-            run_id = self._write(run)
+            run_id = self._write(record)
             for name, content in files.items():
                 self._client.log_text(run_id, content, name)
-            model = self._write_model(run, run_id)
+            model = self._write_model(record, run_id)
         except self._refusal as error:
             raise self._failure(error) from error
-        return f"{run.experiment}/{run_id} ({run.status}){model}"
+        return f"{record['run']['pipeline']}/{run_id} ({status_of(record)}){model}"
 
-    def _write(self, run: MlflowRun) -> str:
+    def _write(self, record: Record) -> str:
         """Write the run but for its files, and return its id.
 
         A database keeps a point that it has already once (MLflow's SqlAlchemyStore).
         """
-        existing = self._find(run)
+        existing, tags = self._find(record["run"]), tags_of(record)
         run_id: str = existing.info.run_id
         for key in existing.data.tags:
-            if key.startswith(_OURS) and key not in run.tags:  # of an earlier attempt
+            if key.startswith(_OURS) and key not in tags:  # of an earlier attempt
                 self._client.delete_tag(run_id, key)
         entities = {
-            "params": [self._entities.Param(*each) for each in run.parameters.items()],
-            "tags": [self._entities.RunTag(*each) for each in run.tags.items()],
-            "metrics": [self._entities.Metric(*each) for each in run.metrics],
+            "params": [self._entities.Param(*each) for each in record["parameters"].items()],
+            "tags": [self._entities.RunTag(*each) for each in tags.items()],
+            "metrics": [self._entities.Metric(*each) for each in metrics_of(record)],
         }
         for kind, items in entities.items():
             for start in range(0, len(items), _MAX_ITEMS[kind]):
                 some = items[start : start + _MAX_ITEMS[kind]]
                 self._client.log_batch(run_id, **{kind: some})
-        if run.ended_ms is None:
-            self._client.update_run(run_id, status=run.status)
+        status, ended_at = status_of(record), record["run"]["ended_at"]
+        if ended_at is None:
+            self._client.update_run(run_id, status=status)
         else:
-            self._client.set_terminated(run_id, run.status, run.ended_ms)
+            self._client.set_terminated(run_id, status, _ms(ended_at))
         return run_id
 
-    def _find(self, run: MlflowRun) -> Any:
+    def _find(self, run: Record) -> Any:
         """Return the run of the execution; make it, and its experiment, if there is none."""
-        experiment = self._client.get_experiment_by_name(run.experiment)
-        number = (
-            experiment.experiment_id
-            if experiment
-            else self._client.create_experiment(run.experiment)
-        )
-        tags = {MLFLOW_TAG: run.tags[MLFLOW_TAG]}
-        same = f"tags.`{MLFLOW_TAG}` = '{tags[MLFLOW_TAG]}'"
-        runs = self._client.search_runs([number], same, max_results=1)
-        return runs[0] if runs else self._client.create_run(number, run.started_ms, tags, run.name)
+        name = run["pipeline"]
+        experiment = self._client.get_experiment_by_name(name)
+        number = experiment.experiment_id if experiment else self._client.create_experiment(name)
+        tags, same = {MLFLOW_TAG: run["arn"]}, f"tags.`{MLFLOW_TAG}` = '{run['arn']}'"
+        if runs := self._client.search_runs([number], same, max_results=1):
+            return runs[0]
+        began_ms = _ms(run["started_at"]) if run["started_at"] else None  # None: now
+        return self._client.create_run(number, began_ms, tags, run["id"])
 
-    def _write_model(self, run: MlflowRun, run_id: str) -> str:
-        """Write the version of the registry with the run's model; return what to say of it."""
-        if run.model is None:
+    def _write_model(self, record: Record, run_id: str) -> str:
+        """Write the version of the registry with the run's model; return what to say of it.
+
+        Its source is the sealed archive in S3.
+        """
+        if (package := record["package"]) is None:
             return ""
-        name, source = run.model
+        name, arn = package["arn"].split("/")[-2], package["arn"]
         if not self._client.search_registered_models(f"name = '{name}'", max_results=1):
             self._client.create_registered_model(name)
-        same = f"name = '{name}' and tag.`{PACKAGE_TAG}` = '{run.tags[PACKAGE_TAG]}'"
+        same = f"name = '{name}' and tag.`{PACKAGE_TAG}` = '{arn}'"
         found = self._client.search_model_versions(same, max_results=1)
         if not found:
-            tags, soon = {PACKAGE_TAG: run.tags[PACKAGE_TAG]}, {"await_creation_for": None}
-            found = [self._client.create_model_version(name, source, run_id, tags, **soon)]
+            own: dict[str, Any] = {"tags": {PACKAGE_TAG: arn}, "await_creation_for": None}
+            found = [self._client.create_model_version(name, package["archive"], run_id, **own)]
         version = found[0].version
-        for key, value in run.tags.items():
+        for key, value in tags_of(record).items():
             if key.startswith(_OURS):
                 self._client.set_model_version_tag(name, version, key, value)
         return f", model {name} version {version}"
@@ -189,58 +191,24 @@ _MAX_TAG = 5000
 """Characters of a tag's value that every version of MLflow takes."""
 
 
-class Point(NamedTuple):
-    """One value of a metric, in the order of MLflow's own `Metric`."""
-
-    name: str
-    value: float
-    at_ms: int
-    step: int
+Point = tuple[str, float, int, int]
+"""Name, value, milliseconds since the epoch and step, in the order of MLflow's own `Metric`."""
 
 
-@dataclass(frozen=True)
-class MlflowRun:
-    """What MLflow gets of one execution; times are milliseconds since the epoch."""
-
-    experiment: str
-    name: str
-    status: str
-    started_ms: int
-    ended_ms: int | None
-    parameters: Mapping[str, str]
-    metrics: tuple[Point, ...]
-    tags: Mapping[str, str]
-    model: tuple[str, str] | None
-    """Name and source (the sealed archive in S3) of the version that MLflow's registry gets."""
+def status_of(record: Record) -> str:
+    """Return the status of run.json in MLflow's terms."""
+    return _STATUSES.get(record["run"]["status"], "FAILED")
 
 
-def mlflow_run(record: Mapping[str, Any]) -> MlflowRun:
-    """Return run.json in MLflow's terms; what was measured once comes when the run has ended."""
-    run, package = record["run"], record["package"]
-    ended_ms = _ms(run["ended_at"]) if run["ended_at"] else None
-    results = (
-        [Point(name, value, ended_ms, 0) for name, value in _results(record)] if ended_ms else []
-    )
-    return MlflowRun(
-        experiment=run["pipeline"],
-        name=run["id"],
-        status=_STATUSES.get(run["status"], "FAILED"),
-        started_ms=_ms(run["started_at"] or record["observed_at"]),
-        ended_ms=ended_ms,
-        parameters=record["parameters"],
-        metrics=(*_curves(record), *results),
-        tags={
-            _key(name): str(value)[:_MAX_TAG]
-            for name, value in _tags(record)
-            if value not in (None, "")
-        },
-        model=package and (package["arn"].split("/")[-2], package["archive"]),
-    )
+def tags_of(record: Record) -> dict[str, str]:
+    """Return where the run and its model come from, as tags that MLflow takes."""
+    known = ((name, value) for name, value in _tags(record) if value not in (None, ""))
+    return {_key(name): str(value)[:_MAX_TAG] for name, value in known}
 
 
-def _curves(record: Mapping[str, Any]) -> Iterator[Point]:
+def metrics_of(record: Record) -> Iterator[Point]:
     """Yield the points of each number; rank 0's have the workload's own name for it, and so have
-    the first host's where no rank is known.
+    the first host's where no rank is known. What was measured once comes when the run has ended.
     """
     trainings = [step["name"] for step in record["steps"] if step["type"] == "Training"]
     for curve in record["curves"]:
@@ -249,17 +217,19 @@ def _curves(record: Mapping[str, Any]) -> Iterator[Point]:
         lane = f"rank-{rank}" if rank else host if rank is None and host != _FIRST_HOST else ""
         name = _key("/".join(filter(None, (step, curve["name"], lane))))
         for x, value, seconds in curve["points"]:
-            yield Point(name, value, began + round(seconds * 1000), round(x))
+            yield name, value, began + round(seconds * 1000), round(x)
+    if ended_at := record["run"]["ended_at"]:
+        yield from ((name, value, _ms(ended_at), 0) for name, value in _results(record))
 
 
-def _results(record: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+def _results(record: Record) -> Iterator[tuple[str, float]]:
     values = {"seconds": record["run"]["seconds"], "usd": record["money"]["usd"]}
     measured = record["metrics"]["values"] if record["metrics"] else {}
     values |= {_key(f"evaluation/{name}"): value for name, value in measured.items()}
     yield from ((name, value) for name, value in values.items() if value is not None)
 
 
-def _tags(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _tags(record: Record) -> Iterator[tuple[str, Any]]:
     """Yield where the run and its model come from; what is not known is None or empty."""
     run, verdict = record["run"], record["verdict"]
     metrics, package = record["metrics"] or {}, record["package"] or {}

@@ -15,14 +15,14 @@ from shoal.aws.target import Target
 from shoal.costs import prices
 from shoal.errors import UsageError, WrongAccountError
 from shoal.page.commit import commit_of
-from shoal.page.place import Place
+from shoal.page.look import Place
 from shoal.repository import Repository
 from shoal.settings.loading.loader import load_environment, load_workloads
 from shoal.settings.names import RUNS, SHARED_PARTS, Names
 from shoal.settings.organisation import DEFAULT_QUALIFIER, toolkit_stack
 from shoal.settings.settings import Environment
 from shoal.settings.settings import Target as TargetKind
-from shoal.verbs.destroy.serving_removal import ServingRemoval
+from shoal.verbs.destroy.leftovers import ServingRemoval
 from shoal.verbs.destroy.teardown import Teardown, is_bootstrapped
 from shoal.verbs.flow import phase
 from shoal.verbs.local_server import LocalServer

@@ -84,7 +84,7 @@ def test_a_second_installation_reuses_the_first() -> None:
     "program",
     [
         (
-            "import shoal.cli.commands.platform.deployment, shoal.cli.commands.models.executions,"
+            "import shoal.cli.commands.deployment, shoal.cli.commands.executions,"
             " shoal_local.server,"
             " shoal_local.sagemaker.container.pod, shoal.pipelines.checks.check"
         ),

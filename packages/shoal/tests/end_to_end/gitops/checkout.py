@@ -8,38 +8,16 @@ everything else is as in the project.
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from shoal.processes import output_of
 from shoal.settings.parsing.yaml_file import parse
+from tests.end_to_end.conftest import Checkout
+from tests.repository import begin_git, git
 
 ENVIRONMENTS = ("dev", "staging", "prod")
-_COPIED = (
-    "app.py",
-    "cdk.json",
-    "images",
-    "package.json",
-    "pipelines",
-    "stacks",
-    "training_code",
-)
-_SHARED = (".venv", "node_modules")
-_TIMEOUT_S = 60.0
-GIT = {
-    "GIT_AUTHOR_NAME": "Ada",
-    "GIT_AUTHOR_EMAIL": "ada@example.com",
-    "GIT_COMMITTER_NAME": "Ada",
-    "GIT_COMMITTER_EMAIL": "ada@example.com",
-    "GIT_CONFIG_GLOBAL": "/dev/null",
-    "GIT_CONFIG_SYSTEM": "/dev/null",
-    "GIT_TERMINAL_PROMPT": "0",
-    "LC_ALL": "C",
-}
-"""Settings that keep the user's git out: no hooks, no signatures, no helpers."""
 
 _SERVING: dict[str, Any] = {
     "instance_count": 1,
@@ -64,56 +42,35 @@ CHANGES: Mapping[str, dict[str, Any]] = {
 
 
 @dataclass(frozen=True)
-class GitCheckout:
-    """A checkout at `root`, with the bare repository `remote` as its origin."""
-
-    root: Path
-    remote: Path
-    environ: Mapping[str, str]
+class GitCheckout(Checkout):
+    """A checkout that is a git repository, with a bare one beside it as its origin."""
 
     @classmethod
-    def new(
-        cls,
-        folder: Path,
-        project: Path,
-        environ: Mapping[str, str],
-        server_state: Path,
-    ) -> GitCheckout:
+    def begun(cls, folder: Path, server_state: Path) -> Self:
         """Make the checkout in the empty `folder`.
 
         `server_state` is the state directory that `--local` will find.
         """
-        checkout = cls(folder / "checkout", folder / "origin.git", environ)
-        checkout.root.mkdir(parents=True)
-        for name in _COPIED:
-            _copy(project / name, checkout.root / name)
-        (checkout.root / "environments").mkdir()
+        (folder / "checkout").mkdir(parents=True)
+        checkout = cls.new(folder / "checkout")
+        root, remote = checkout.root, str(folder / "origin.git")
         for name in ENVIRONMENTS:
-            checkout._write_environment(project, name)
-        (checkout.root / ".shoal").mkdir()
-        (checkout.root / ".shoal" / "local").symlink_to(server_state)
-        cache = project / ".shoal" / "jsii"
-        cache.mkdir(
-            parents=True, exist_ok=True
-        )  # the first synth of a checkout makes it, and this may be the first
-        (checkout.root / ".shoal" / "jsii").symlink_to(cache)
-        for name in _SHARED:
-            (checkout.root / name).symlink_to(project / name)
-        (checkout.root / ".gitignore").write_text(
-            "".join(f"/{name}\n" for name in (".shoal", "cdk.out", *_SHARED)) + "__pycache__/\n"
-        )
-        checkout._begin()
+            file = root / "environments" / f"{name}.yaml"
+            settings = parse(file.read_text(encoding="utf-8")).data | CHANGES[name]
+            lines = (f"{key}: {json.dumps(value)}\n" for key, value in settings.items())
+            file.write_text("".join(lines), encoding="utf-8")  # JSON is YAML
+        (root / ".shoal" / "local").symlink_to(server_state)
+        (root / ".gitignore").unlink()
+        ignored = ("/.shoal", "/cdk.out", "/home", "/tmp", "__pycache__/")
+        (root / ".gitignore").write_text("\n".join(ignored) + "\n")
+        begin_git(root)
+        checkout.git("init", "--quiet", "--bare", "--initial-branch=main", remote)
+        checkout.git("remote", "add", "origin", remote)
+        checkout.git("push", "--quiet", "origin", "main")
         return checkout
 
     def git(self, *arguments: str) -> str:
-        """Return git's answer, stripped; raise AnswerError with its complaint."""
-        return output_of(("git", *arguments), self.root, self.environment, _TIMEOUT_S).strip()
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """Return the environment variables for git, and for `shoal`, which calls it."""
-        rest = {name: value for name, value in self.environ.items() if not name.startswith("GIT_")}
-        return rest | GIT
+        return git(self.root, *arguments)
 
     def head(self) -> str:
         return self.git("rev-parse", "HEAD")
@@ -141,31 +98,3 @@ class GitCheckout:
         self.git("revert", "--no-edit", "--mainline", "1", merge)
         self.git("push", "--quiet", "origin", "main")
         return self.head()
-
-    def _write_environment(self, project: Path, name: str) -> None:
-        text = (project / "environments" / f"{name}.yaml").read_text(encoding="utf-8")
-        settings = parse(text).data
-        settings.pop("release", None)
-        settings |= CHANGES[name]
-        lines = (f"{key}: {json.dumps(value)}\n" for key, value in settings.items())  # JSON is YAML
-        (self.root / "environments" / f"{name}.yaml").write_text("".join(lines), encoding="utf-8")
-
-    def _begin(self) -> None:
-        output_of(
-            ("git", "init", "--quiet", "--bare", "--initial-branch=main", str(self.remote)),
-            self.root,
-            self.environment,
-            _TIMEOUT_S,
-        )
-        self.git("init", "--quiet", "--initial-branch=main")
-        self.git("add", "--all")
-        self.git("commit", "--quiet", "--message", "Begin")
-        self.git("remote", "add", "origin", str(self.remote))
-        self.git("push", "--quiet", "origin", "main")
-
-
-def _copy(source: Path, destination: Path) -> None:
-    if source.is_dir():
-        shutil.copytree(source, destination, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
-    else:
-        shutil.copy(source, destination)

@@ -5,26 +5,119 @@ and a revert. Each step is a command that a user would type.
 from __future__ import annotations
 
 import json
-import sys
+import threading
+import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from shoal.aws import inventory
-from shoal.aws.target import Target, offline_environment
-from shoal.errors import CommandError
-from shoal.processes import Command, run
+from shoal.aws.target import Target
+from shoal.errors import AWS_ERRORS, ShoalError, refusal
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.loading.workload import load_workload, workload_folder
 from shoal.settings.names import Names
 from shoal.settings.sections.release import Release
+from shoal.settings.sections.smoke_test import Request
 from shoal.settings.settings import Environment
+from shoal.verbs import invoke
 from shoal.verbs.destroy.teardown import remove_bootstrap
 from shoal.verbs.local_server import RunningServer
-from tests.end_to_end.gitops.broken_release import with_mistake
 from tests.end_to_end.gitops.checkout import ENVIRONMENTS, GitCheckout
-from tests.end_to_end.gitops.traffic import Traffic
 from tests.repository import ROOT
+
+_PAUSE_S = 0.2
+_TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One request: when it was sent, and which model answered or what went wrong."""
+
+    at: float
+    model: str | None
+    problem: str | None = None
+
+
+@dataclass
+class Traffic:
+    """A thread that asks `endpoint` five times a second, while the context is open.
+
+    Each question is sent once: an answer at the second try would hide what failed at the first.
+    """
+
+    target: Target
+    endpoint: str
+    requests: tuple[Request, ...]
+    folder: Path
+    """The workload's, in which the bodies of its requests lie."""
+    answers: list[Answer] = field(default_factory=list)
+    _stopping: threading.Event = field(default_factory=threading.Event)
+
+    def __enter__(self) -> Traffic:
+        self._thread = threading.Thread(target=self._send, name="traffic", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        self._thread.join(_TIMEOUT_S)
+
+    @property
+    def by_model(self) -> Counter[str]:
+        """Return the number of answers by the digest of the model."""
+        return Counter(answer.model for answer in self.answers if answer.model)
+
+    @property
+    def problems(self) -> list[str]:
+        return [answer.problem for answer in self.answers if answer.problem]
+
+    def served_side_by_side(self, one: str, other: str) -> bool:
+        """Return whether both answered, and `one` did after `other` had begun to."""
+        first = min((each.at for each in self.answers if each.model == other), default=None)
+        last = max((each.at for each in self.answers if each.model == one), default=None)
+        return first is not None and last is not None and last > first
+
+    def _send(self) -> None:
+        number = 0
+        while not self._stopping.wait(_PAUSE_S):
+            self.answers.append(self._ask(self.requests[number % len(self.requests)]))
+            number += 1
+
+    def _ask(self, request: Request) -> Answer:
+        at = time.monotonic()
+        try:
+            model = invoke.model_of(self.target, self.endpoint, request, self.folder, _TIMEOUT_S)
+        except AWS_ERRORS as error:
+            return Answer(at, None, refusal(error))
+        except ShoalError as error:
+            return Answer(at, None, str(error))
+        return Answer(at, str(model.get("content_sha256")))
+
+
+GOOD_ANSWERS = 25
+"""More than any check without load asks: the pipeline's test and the proof of a deployment ask ten
+digits.
+"""
+_MISTAKE = f'''
+
+_predict, _kept = predict_fn, []
+
+
+def predict_fn(data, model):
+    """Keeps every answer, for an analysis that is to come."""
+    if len(_kept) == {GOOD_ANSWERS}:
+        raise MemoryError("no room for another answer")
+    _kept.append(_predict(data, model))
+    return _kept[-1]
+'''.encode()
+
+
+def with_mistake(code: bytes) -> bytes:
+    """Return `code/inference.py` with the mistake."""
+    return code + _MISTAKE
+
 
 _COMMAND_TIMEOUT_S = 600.0
 _SERVING_CODE = "training_code/mnist/pytorch/inference.py"
@@ -36,7 +129,6 @@ class Story:
 
     checkout: GitCheckout
     running: RunningServer
-    logs: Path
     transcript: list[str] = field(default_factory=list)
     """Each command, with what it printed."""
     commits: list[tuple[str, str]] = field(default_factory=list)
@@ -67,22 +159,10 @@ class Story:
 
     def shoal(self, *arguments: str, exit_code: int = 0) -> str:
         """Type a command that must end with `exit_code`; return what it printed."""
-        log = self.logs / f"{len(list(self.logs.iterdir())):02}-{arguments[0]}-{arguments[1]}.log"
-        program = (sys.executable, "-m", "shoal.cli", "--root", str(self.checkout.root))
-        variables = offline_environment(self.checkout.environment) | {
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "PYTHONUNBUFFERED": "1",
-        }
-        actual: int | None = 0  # None at the deadline
-        command = (*program, *arguments)
-        try:
-            run(Command("shoal", command, ROOT, variables, log, _COMMAND_TIMEOUT_S), lambda _: None)
-        except CommandError as error:
-            actual = error.exit_code
-        output = log.read_text(encoding="utf-8")
-        self.transcript.append(f"$ shoal {' '.join(arguments)}\n{output}")
-        assert actual == exit_code, self.transcript[-1]
-        return output
+        finished = self.checkout.run(*arguments, timeout_s=_COMMAND_TIMEOUT_S)
+        self.transcript.append(f"$ shoal {' '.join(arguments)}\n{finished.output}")
+        assert finished.exit_code == exit_code, self.transcript[-1]
+        return finished.output
 
     def deploy(self, name: str) -> None:
         self.deployed.add(name)

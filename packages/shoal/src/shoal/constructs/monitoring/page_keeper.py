@@ -31,8 +31,8 @@ LIBRARY = Path(__file__).resolve().parents[3]
 """The folder that has the package `shoal`, wherever the app's checkout is."""
 _CLEANERS = (TEARDOWN, SWEEP)
 _ASKING = "execution logs metrics model_archive objects registry target"
-_PAGE_MODULES = "__init__ history kept look page place record"
-_READINGS = "__init__ calls cause cleanups lineage resources results step_log"
+_PAGE_MODULES = "__init__ history look page record"
+_READINGS = "__init__ cause cleanups lineage resources results step_log"
 _MODULES = (
     "shoal/__init__.py",
     "shoal/errors.py",
@@ -121,7 +121,7 @@ def packed_files(names: Names, folders: Sequence[Path] | None = None) -> dict[st
 
 
 def _place(names: Names) -> dict[str, Any]:
-    """Return what the function knows of the pipeline: `shoal.page.place.Place` as JSON."""
+    """Return what the function knows of the pipeline: `shoal.page.look.Place` as JSON."""
     environment = names.environment
     return {
         "account": environment.account,

@@ -22,8 +22,8 @@ from shoal.aws.execution import Pipeline
 from shoal.aws.target import Target
 from shoal.errors import AWS_ERRORS
 from shoal.page.history import is_over, with_others
-from shoal.page.kept import keep, kept_commit
-from shoal.page.place import Place
+from shoal.page.look import Place
+from shoal.page.page import keep, kept_commit
 from shoal.page.record import record
 
 HERE = Path(__file__).parent

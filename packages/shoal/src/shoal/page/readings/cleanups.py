@@ -1,13 +1,16 @@
-"""What the functions that clean up outside the graph did for a run, from their logs: the teardown
-function behind the terminal status, and the sweeper.
+"""What was done for a run outside the graph, from logs: by the functions that clean up (teardown
+behind the terminal status, and the sweeper), and by roles that called AWS's API.
 """
 
 from __future__ import annotations
 
+import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -91,3 +94,35 @@ def _plain(listing: str) -> str:
 
 def _ms(at: datetime) -> int:
     return int(at.timestamp() * 1000)
+
+
+_DENIED = ("AccessDenied", "AuthorizationError", "UnauthorizedOperation")
+"""What error codes of a refusal by policies begin with."""
+
+
+def calls_in(log: Path, prefix: str, since: datetime, until: datetime) -> list[dict[str, Any]]:
+    """Return how often each role whose name has `prefix` made each call, the denied first: an
+    organisation's prefix may stand before it.
+
+    The log is requests.jsonl of a shoal-local; on AWS calls are in CloudTrail, which is not read.
+    """
+    counts: Counter[tuple[bool, str, str]] = Counter()
+    for entry in _between(log, since, until):
+        _, _, role = entry["caller"].partition(":assumed-role/")
+        role = role.partition("/")[0]
+        if prefix in role:
+            call = f"{entry['service']}:{entry['operation']}"
+            counts[str(entry.get("error")).startswith(_DENIED), role, call] += 1
+    rows = sorted(counts.items(), key=lambda item: (not item[0][0], item[0][1], -item[1]))
+    return [
+        {"role": role, "call": call, "count": count, "denied": denied}
+        for (denied, role, call), count in rows
+    ]
+
+
+def _between(log: Path, since: datetime, until: datetime) -> Iterator[dict[str, Any]]:
+    with log.open(encoding="utf-8") as lines:
+        for line in lines:
+            entry: dict[str, Any] = json.loads(line)
+            if since <= datetime.fromisoformat(entry["time"]) <= until:
+                yield entry

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from shoal.aws.execution import CLOCK_SLACK, JOBS, Step, earlier_attempts
-from shoal.page.look import REFERENCE, Look, seconds_between, walk
+from shoal.aws.execution import CLOCK_SLACK, JOBS, Step, earlier_attempts, walk
+from shoal.page.look import REFERENCE, Look, seconds_between
 from shoal.page.readings.cleanups import Cleanup
 from shoal.page.readings.lineage import NOT_KNOWN
 from shoal.pipelines import step_names

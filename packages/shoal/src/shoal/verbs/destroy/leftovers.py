@@ -1,13 +1,14 @@
 """Removes what executions of one pipeline left for serving: scalable targets, endpoints, endpoint
 configurations and models. Or calls the environment's sweeper, which does so every quarter of an
-hour: the function in packages/shoal/src/shoal/functions/teardown/sweep.py.
+hour: the function in packages/shoal/src/shoal/functions/teardown/sweep.py. And removes the stack
+that serves a release, which the CDK's CLI ignores once the checkout has it no more.
 """
 
 from __future__ import annotations
 
 import json
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
@@ -19,12 +20,13 @@ from shoal.aws.target import Target
 from shoal.errors import AnswerError, LeftBehindError, NotFoundError, error_code, refusal
 from shoal.settings.names import Names
 
-# The teardown function decides by the same file, which Lambda runs as a top-level module; mypy
-# knows it by that name only.
 if TYPE_CHECKING:
     import attribution
 else:
     from shoal.functions.teardown import attribution
+from shoal.aws.serving import live_endpoint
+from shoal.aws.stacks import Stacks, describe_stack, status_of_stack
+from shoal.errors import ProtectedError
 
 _SCALING = "scaling"
 _KINDS = ("scalable target", "endpoint", "endpoint config", "model")
@@ -154,24 +156,9 @@ def _text(failure: attribution.Failure) -> str:
     )
 
 
-@dataclass(frozen=True)
-class Swept:
-    """What is read of the function's report, as its own class `Report` describes it."""
-
-    dry_run: bool
-    endpoints: int
-    endpoints_past_ttl: int
-    kept: list[str]
-    past_ttl: list[str]
-    deleted: list[str]
-    pending: list[str]
-    complete: bool = True
-    unread: list[str] = field(default_factory=list)
-    """Like `complete`, missing from the report of a sweeper that was deployed earlier."""
-
-
-def sweep(target: Target, function: str, *, dry_run: bool) -> Swept:
-    """Run the sweeper now.
+def sweep(target: Target, function: str, *, dry_run: bool) -> dict[str, Any]:
+    """Run the sweeper now; return its report, as its own class `Report` describes it, of which a
+    sweeper that was deployed earlier has no `complete` and `unread`.
 
     Raises NotFoundError when it is not deployed, and AnswerError when it failed.
     """
@@ -187,6 +174,90 @@ def sweep(target: Target, function: str, *, dry_run: bool) -> Swept:
         raise AnswerError(
             f"{function} failed: {payload.get('errorType')}: {payload.get('errorMessage')}"
         )
-    return Swept(
-        **{each.name: payload[each.name] for each in fields(Swept) if each.name in payload}
-    )
+    return {"complete": True, "unread": [], **payload}
+
+
+_NEVER_SERVED = frozenset({"ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED"})
+"""Statuses of a stack whose creation failed.
+
+CloudFormation does not update it, and termination protection keeps the CDK's CLI from replacing it.
+"""
+_LOG_GROUPS = "/aws/sagemaker/Endpoints/"
+
+
+@dataclass(frozen=True)
+class ServingRemoval:
+    """The removal of one environment's serving stack.
+
+    It reads the state each time and keeps none, so it can be interrupted and repeated.
+    """
+
+    target: Target
+    names: Names
+    report: Report
+    poll_s: float
+
+    @property
+    def stack(self) -> str:
+        return self.names.stack("serving")
+
+    def require_allowed(self) -> None:
+        """Raise ProtectedError if the file protects the environment and still pins a release to
+        serve.
+
+        A stack whose creation failed is an exception: nothing is served then, and it must go before
+        it can be created again.
+        """
+        environment = self.names.environment
+        is_protected = environment.protect and environment.serves
+        if is_protected and status_of_stack(self.target, self.stack) not in _NEVER_SERVED:
+            raise ProtectedError(
+                f"environment {environment.title} is protected (protect: true in its file), and its"
+                " file pins a release to serve: nothing was destroyed; take the release out with"
+                " `git revert` of its promotion, then destroy"
+            )
+
+    def remove(self) -> tuple[str, ...] | None:
+        """Delete the stack with endpoint, scaling, alarms, configuration and model.
+
+        Returns a line for each resource that stays, or None if there is no such stack. Waits for an
+        update in progress, whose endpoint could not be deleted. Raises ProtectedError. Raises
+        LeftBehindError if the stack still exists afterwards.
+        """
+        self.require_allowed()
+        stacks = Stacks(self.target, self.names, self.report, self.poll_s)
+        if describe_stack(self.target, self.stack) is None:
+            return None
+        kept = list(stacks.kept_of(self.stack))
+        if description := stacks.wait_until_settled(self.stack):
+            self._delete(stacks, description)
+        return (*kept, *self._logs())
+
+    def require_no_endpoint(self) -> None:
+        """Raise LeftBehindError if an endpoint of that name exists without a stack."""
+        endpoint = self.names.serving_endpoint
+        if live_endpoint(self.target, endpoint):
+            command = f"`aws sagemaker delete-endpoint --endpoint-name {endpoint}`"
+            raise LeftBehindError(
+                f"endpoint {endpoint} is there, and no stack {self.stack} that made it: {command}"
+                " deletes it"
+            )
+
+    def _delete(self, stacks: Stacks, description: dict[str, Any]) -> None:
+        if description.get("EnableTerminationProtection"):
+            self.report(Note(f"taking off the termination protection of stack {self.stack}"))
+            self.target.client("cloudformation").update_termination_protection(
+                StackName=self.stack, EnableTerminationProtection=False
+            )
+        self.report(Note(f"deleting stack {self.stack}"))
+        if reason := stacks.delete(self.stack):
+            again = "run it again, it goes on where it was"
+            raise LeftBehindError(f"stack {self.stack} could not be deleted: {reason}; {again}")
+
+    def _logs(self) -> list[str]:
+        """Return the endpoint's log group, which SageMaker made and no stack owns."""
+        name = f"{_LOG_GROUPS}{self.names.serving_endpoint}"
+        answer = self.target.client("logs").describe_log_groups(logGroupNamePrefix=name)
+        if name not in {group["logGroupName"] for group in answer["logGroups"]}:
+            return []
+        return [f"log group {name}: what the containers said"]

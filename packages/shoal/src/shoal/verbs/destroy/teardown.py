@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from botocore.exceptions import ClientError
 
 from shoal.aws import inventory
 from shoal.aws.events import Note, Report
 from shoal.aws.execution import Pipeline
+from shoal.aws.objects import parameter
 from shoal.aws.stacks import Stacks
 from shoal.aws.target import Target
 from shoal.errors import (
@@ -33,9 +34,8 @@ from shoal.errors import (
 from shoal.settings.names import Names
 from shoal.settings.organisation import DEFAULT_QUALIFIER, bootstrap_version
 from shoal.settings.settings import Environment
-from shoal.verbs.destroy.leftovers import Leftovers
+from shoal.verbs.destroy.leftovers import Leftovers, ServingRemoval
 from shoal.verbs.destroy.schedules import Schedules
-from shoal.verbs.destroy.serving_removal import ServingRemoval
 from shoal.verbs.image import remove_parameters
 
 _STOP_TIMEOUT_S = 900.0
@@ -45,12 +45,6 @@ deleted in that state.
 """
 _FUNCTION_TIMEOUT_S = 910.0
 """A function runs at most 15 minutes."""
-
-
-class DeletesStacks(Protocol):
-    """What `shoal.aws.cdk.Cdk` does of a destruction."""
-
-    def destroy(self, target: Target, environment: str) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -86,9 +80,10 @@ class Teardown:
     report: Report
     poll_s: float
 
-    def destroy(self, cdk: DeletesStacks) -> Destroyed:
+    def destroy(self, delete_described: Callable[[], None]) -> Destroyed:
         """Everything, stacks included; may be interrupted anywhere and begun again, because it asks
-        what is there.
+        what is there. `delete_described` deletes the stacks that the checkout describes, as `cdk
+        destroy` does.
 
         Raises ProtectedError, before anything is touched, for what is protected; LeftBehindError
         when executions do not stop or endpoints do not go, because stacks with their roles must
@@ -104,7 +99,7 @@ class Teardown:
         for each in workloads:
             each.remove_unpinned_serving()
         kept, retained = stacks.kept_on_purpose(), stacks.retained()
-        failure = self._delete_stacks(cdk, stacks)
+        failure = self._delete_stacks(delete_described, stacks)
         owner = inventory.owner_in(self.target, self.names, [each.names for each in workloads])
         self.remove_log_groups(owner)
         for each in workloads:
@@ -159,7 +154,9 @@ class Teardown:
             failure = error
         return failure
 
-    def _delete_stacks(self, cdk: DeletesStacks, stacks: Stacks) -> ShoalError | None:
+    def _delete_stacks(
+        self, delete_described: Callable[[], None], stacks: Stacks
+    ) -> ShoalError | None:
         """How `cdk destroy` failed, if that still matters: what it left is tried once more, one by
         one.
 
@@ -172,7 +169,7 @@ class Teardown:
             for unlisted in self._unlisted():  # they use what is deleted next
                 unlisted.delete_rest()
             try:
-                cdk.destroy(self.target, self.names.environment.name)
+                delete_described()
             except CommandError as error:
                 self.report(Note(f"{str(error).splitlines()[0]}; deleting what is left one by one"))
                 failure = error
@@ -324,12 +321,7 @@ def is_bootstrapped(target: Target, qualifier: str = DEFAULT_QUALIFIER) -> bool:
     That is its version. A stack proves nothing: one that could not be created stays, as
     ROLLBACK_COMPLETE, and has no version.
     """
-    ssm = target.client("ssm")
-    try:
-        ssm.get_parameter(Name=bootstrap_version(qualifier))
-    except ssm.exceptions.ParameterNotFound:
-        return False
-    return True
+    return parameter(target, bootstrap_version(qualifier)) is not None
 
 
 def _empty_bucket(s3: Any, bucket: str) -> None:

@@ -6,7 +6,7 @@ for that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -17,11 +17,10 @@ from botocore.exceptions import (
     EndpointConnectionError,
 )
 
-from shoal.aws.objects import EcrImage, has_files
+from shoal.aws.objects import EcrImage, has_files, parameter
 from shoal.aws.target import Target, items
 from shoal.errors import error_code, refusal
 from shoal.launch import Launch
-from shoal.pipelines.checks import demand
 from shoal.settings.external_data import ExternalFolder, external_folders
 from shoal.settings.loading.consumers import Consumer
 from shoal.settings.names import Names
@@ -37,7 +36,7 @@ from shoal.verbs.doctor.capacity_check import (
     vpc_findings,
 )
 from shoal.verbs.doctor.findings import Finding, State, failed, ok
-from shoal.verbs.doctor.network_check import Demand, check_network
+from shoal.verbs.doctor.network_check import check_network
 from shoal.verbs.doctor.organisation_check import (
     asset_mistakes,
     bucket_findings,
@@ -64,38 +63,14 @@ other services use the others.
 
 
 @dataclass(frozen=True)
-class Needs:
-    """The needs of an environment that only `pipelines` can compute."""
-
-    images: Mapping[str, str]
-    """URI of the container image by use (training, evaluation, endpoint)."""
-    addresses: Demand
-    built: tuple[Image, ...] = ()
-    """The image that the environment builds for training, if any; `images` does not have it."""
-
-    @classmethod
-    def of(cls, environment: Environment, launch: Launch, built: tuple[Image, ...] = ()) -> Needs:
-        """Return what the launch contract and `checks.demand` need for `environment`."""
-        endpoint = environment.endpoint
-        images = {"evaluation": environment.evaluation.image_uri or launch.evaluation_image_uri}
-        if endpoint:
-            images["endpoint"] = launch.inference_image_uri
-        images = {"training": launch.image_uri, **images}
-        images = {use: uri for use, uri in images.items() if use not in environment.built_images}
-        addresses = Demand(
-            training=demand.addresses(environment).min,
-            hosting=2 * endpoint.instance_count if endpoint else 0,
-        )
-        return cls({} if environment.pipeline else images, addresses, built)
-
-
-@dataclass(frozen=True)
 class Doctor:
     """The questions about one environment at one target."""
 
     target: Target
     environment: Environment
-    needs: Needs
+    launch: Launch
+    built: tuple[Image, ...] = ()
+    """The images that the environment builds."""
     consumers: tuple[Consumer, ...] = ()
     """The environments of other accounts that an organisation's key must serve, too."""
 
@@ -174,13 +149,11 @@ class Doctor:
             yield failed(f"{name} is {status}", advice)
 
     def _bootstrap(self) -> Iterator[Finding]:
-        ssm, name = self.target.client("ssm"), bootstrap_version(self._qualifier)
-        try:
-            version = int(ssm.get_parameter(Name=name)["Parameter"]["Value"])
-        except ssm.exceptions.ParameterNotFound:
+        version = parameter(self.target, bootstrap_version(self._qualifier))
+        if version is None:
             yield self._not_bootstrapped()
             return
-        if version < MIN_BOOTSTRAP_VERSION:
+        if int(version) < MIN_BOOTSTRAP_VERSION:
             yield failed(
                 f"version {version} is older than {MIN_BOOTSTRAP_VERSION}, which the templates"
                 " need",
@@ -213,7 +186,7 @@ class Doctor:
         return Finding("", State.WARNING, "the CDK is not bootstrapped here yet", advice)
 
     def _network(self) -> Iterator[Finding]:
-        problems = check_network(self.target, self.environment, self.needs.addresses)
+        problems = check_network(self.target, self.environment)
         for problem in problems:
             message = f"{problem.key} = {problem.value}: {problem.message}"
             yield failed(message, problem.advice)
@@ -248,9 +221,9 @@ class Doctor:
         return failed(message, "choose one of those zones, or another instance type", question)
 
     def _images(self) -> Iterator[Finding]:
-        for built in self.needs.built:
+        for built in self.built:
             yield from self._answers(f"image for {built.use}", partial(self._built_image, built))
-        for use, uri in self.needs.images.items():
+        for use, uri in _images_of(self.environment, self.launch):
             yield from self._answers(f"image for {use}", partial(self._image, uri))
 
     def _built_image(self, image: Image) -> Iterator[Finding]:
@@ -329,6 +302,18 @@ class Doctor:
             yield failed("it is about to be deleted", advice)
         else:
             yield ok("it is there; nobody looked into it")
+
+
+def _images_of(environment: Environment, launch: Launch) -> Iterator[tuple[str, str]]:
+    """Yield use and URI of each image that is pulled and not built; a pipeline of the user's own
+    names its images itself.
+    """
+    images = {"training": launch.image_uri}
+    images["evaluation"] = environment.evaluation.image_uri or launch.evaluation_image_uri
+    if environment.endpoint:
+        images["endpoint"] = launch.inference_image_uri
+    if not environment.pipeline:
+        yield from ((use, images[use]) for use in images if use not in environment.built_images)
 
 
 def external_findings(target: Target, environment: Environment) -> Iterator[Finding]:

@@ -15,6 +15,7 @@ from botocore.exceptions import ClientError
 
 from shoal.aws.target import Target
 from shoal.errors import error_code
+from shoal.pipelines.checks.demand import addresses
 from shoal.settings.loading.loader import environment_file
 from shoal.settings.parsing.errors import ConfigError, Problem
 from shoal.settings.sections.network import ExistingNetwork
@@ -32,24 +33,21 @@ Mistake = tuple[str, str]
 """What is wrong, and what to do."""
 
 
-@dataclass(frozen=True)
-class Demand:
-    """The number of free addresses that the subnets must have."""
-
-    training: int
-    hosting: int
-    """In each hosting subnet."""
-
-
-def check_network(target: Target, environment: Environment, demand: Demand) -> list[Problem]:
-    """Return every reason why training or hosting could not work in the environment's network.
+def check_network(
+    target: Target, environment: Environment, *, with_addresses: bool = True
+) -> list[Problem]:
+    """Return every reason why training or hosting could not work in the environment's network,
+    `with_addresses` also that too few are free.
 
     Changes nothing.
     """
     ec2 = target.client("ec2")
-    if environment.network.existing is None:
+    existing, endpoint = environment.network.existing, environment.endpoint
+    if existing is None:
         return list(_zones(ec2, environment))
-    return list(_Existing(ec2, environment, environment.network.existing, demand).problems())
+    hosting = 2 * endpoint.instance_count if endpoint else 0
+    needed = (addresses(environment).min, hosting) if with_addresses else (0, 0)
+    return list(_Existing(ec2, environment, existing, *needed).problems())
 
 
 def require_fit(
@@ -63,7 +61,7 @@ def require_fit(
     if environment.network.existing is None:
         return ""
     try:
-        problems = check_network(target, environment, Demand(training=0, hosting=0))
+        problems = check_network(target, environment, with_addresses=False)
     except ClientError as error:
         if error_code(error) != "UnauthorizedOperation":
             raise
@@ -96,7 +94,9 @@ class _Existing:
     ec2: Any
     environment: Environment
     ids: ExistingNetwork
-    demand: Demand
+    training_addresses: int
+    hosting_addresses: int
+    """Of each hosting subnet, the number that must be free."""
 
     def problems(self) -> Iterator[Problem]:
         ids, network = self.ids, self.environment.network
@@ -111,8 +111,8 @@ class _Existing:
             ),
         ]
         for index, (key, subnet_id, zone) in enumerate(places):
-            addresses = self.demand.hosting if index else self.demand.training
-            mistakes = partial(self._subnet_mistakes, zone=zone, addresses=addresses)
+            needed = self.hosting_addresses if index else self.training_addresses
+            mistakes = partial(self._subnet_mistakes, zone=zone, needed=needed)
             yield from self._one("subnet", key, subnet_id, mistakes)
         if group_id := ids.training_security_group_id:
             key = "training_security_group_id"
@@ -137,7 +137,7 @@ class _Existing:
         for message, advice in mistakes(items[0]) if items else [absent]:
             yield Problem(f"network.existing.{key}", message, advice, identifier)
 
-    def _subnet_mistakes(self, subnet: Item, *, zone: str, addresses: int) -> Iterator[Mistake]:
+    def _subnet_mistakes(self, subnet: Item, *, zone: str, needed: int) -> Iterator[Mistake]:
         if subnet["VpcId"] != self.ids.vpc_id:
             message = f"lies in {subnet['VpcId']}, not in {self.ids.vpc_id}"
             yield message, "use a subnet of the VPC"
@@ -145,8 +145,8 @@ class _Existing:
         if subnet["AvailabilityZoneId"] != zone:
             message = f"lies in {subnet['AvailabilityZoneId']}, and the settings say {zone}"
             yield message, "name the zone in which it lies, or another subnet"
-        if (free := subnet["AvailableIpAddressCount"]) < addresses:
-            message = f"has {free} free addresses, and {addresses} are needed"
+        if (free := subnet["AvailableIpAddressCount"]) < needed:
+            message = f"has {free} free addresses, and {needed} are needed"
             yield message, "use a larger subnet or fewer instances"
         table, service = self._route_table(subnet), f"com.amazonaws.{self.environment.region}.s3"
         filters = _filters(vpc_id=self.ids.vpc_id, service_name=service)

@@ -1,4 +1,5 @@
-"""The step from one environment to the next: which version, in whose registry, in which commit.
+"""The step from one environment to the next: which version, in whose registry, in which commit; and
+the chain of all of them, as what deploys them has it.
 
 Environments name the one that they take releases from (`promoted_from`), down to the one that
 trains.
@@ -6,7 +7,9 @@ trains.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,7 @@ from shoal.errors import (
     NotFoundError,
     NothingToPromoteError,
     PromotionError,
+    UsageError,
     WrongAccountError,
     refusal,
 )
@@ -26,8 +30,10 @@ from shoal.pipelines.step_names import SMOKE_TEST
 from shoal.repository import Repository
 from shoal.settings.loading.loader import (
     environment_file,
+    environment_names,
     load_environment,
     load_source,
+    load_workloads,
     workloads_of,
 )
 from shoal.settings.loading.release_file import pins_in, pins_of, text_of
@@ -35,7 +41,7 @@ from shoal.settings.names import Names
 from shoal.settings.parsing.errors import one_line
 from shoal.settings.sections.release import Release
 from shoal.settings.settings import Environment
-from shoal.verbs.promote.release_status import ReleaseTargets
+from shoal.verbs.promote.release_status import Answer, Ask, compare
 from shoal.verbs.workspace import Session, Workspace
 
 
@@ -84,7 +90,9 @@ class PromotionStep:
                 f"{begin.title} trains {begin.workload}, and {end.title} serves {end.workload};"
                 " nothing was promoted"
             )
-        return cls(workspace.root, repository, begin, end, _promotion_path(workspace, begin)[-1])
+        return cls(
+            workspace.root, repository, begin, end, _promotion_path(workspace.root, begin)[-1]
+        )
 
     @property
     def is_later(self) -> bool:
@@ -173,19 +181,14 @@ def _destination(root: Path, name: str, workload: str | None) -> Environment:
     return load_environment(name, root, workload=workload)
 
 
-def release_targets(workspace: Workspace, environment: Environment, local: bool) -> ReleaseTargets:
-    """Return where to ask for what an environment pins, and for what it serves."""
-    trainer = _promotion_path(workspace, environment)[-1]
-    names, release = Names(environment), environment.release
-    return ReleaseTargets(
-        registry=lambda: _registry_target(workspace, trainer, environment, local),
-        serving=lambda: workspace.reach(environment, local),
-        pipeline_arn=Names(trainer).pipeline_arn,
-        environment=environment.title,
-        serving_stack=names.stack("serving"),
-        archive_url=names.sealed_url(release) if release else "",
-        serves=environment.serves,
-    )
+def release_answers(
+    workspace: Workspace, environment: Environment, local: bool, ask: Ask | None
+) -> Iterator[Answer]:
+    """Return how what an environment pins compares with what exists, as `compare` does."""
+    trainer = _promotion_path(workspace.root, environment)[-1]
+    registry = partial(_registry_target, workspace, trainer, environment, local)
+    serving = partial(workspace.reach, environment, local)
+    return compare(environment, trainer, registry, serving, ask)
 
 
 def package_arn(session: Session, package: str) -> str:
@@ -204,21 +207,27 @@ def package_arn(session: Session, package: str) -> str:
     return f"{group}/{number}"
 
 
-def _promotion_path(workspace: Workspace, environment: Environment) -> list[Environment]:
+def _promotion_path(root: Path, environment: Environment) -> list[Environment]:
+    """Return the environment and those that it takes releases from, as its workload has them."""
+    return _path(environment, lambda each: load_source(each, root))
+
+
+def _path(
+    environment: Environment, source_of: Callable[[Environment], Environment | None]
+) -> list[Environment]:
     """Return the environment and those that it takes releases from, down to the one that trains.
 
     Raises PromotionError for a circle.
     """
     path = [environment]
-    while (source := load_source(environment, workspace.root)) is not None:
-        environment = source
+    while (source := source_of(path[-1])) is not None:
         names = [each.name for each in path]
-        if environment.name in names:
+        if source.name in names:
             raise PromotionError(
-                f"`promoted_from` goes in a circle: {' <- '.join([*names, environment.name])}; one"
-                " must have none"
+                f"`promoted_from` goes in a circle: {' <- '.join([*names, source.name])}; one must"
+                " have none"
             )
-        path.append(environment)
+        path.append(source)
     return path
 
 
@@ -253,3 +262,108 @@ def smoke_result(session: Session, package: Package) -> tuple[str | None, str]:
     reason = one_line(step.failure_reason) or "no reason was given"
     doubt = f"did not pass its smoke test, which is {step.status}: {reason}; {look}"
     return step.status, "" if step.status == "Succeeded" else doubt
+
+
+_TEMPLATES = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Link:
+    """An environment of the chain."""
+
+    environment: str
+    after: str
+    """The environment that is deployed before it, and whose releases it takes; or empty."""
+    trainer: str
+    """The environment that trains what is served here."""
+    account: str
+    region: str
+    views: tuple[Environment, ...] = field(default=(), repr=False, compare=False)
+    """What the environment's workloads have."""
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """Return what the verb tells of it."""
+        return {name: value for name, value in vars(self).items() if name != "views"}
+
+    @property
+    def roles(self) -> dict[str, str]:
+        """Return the ARNs of the roles that a job assumes, and the calls that build its images."""
+        names, place = Names(self.views[0]), f"{self.account}-{self.region}"
+        lookup = f"role/cdk-{names.qualifier}-lookup-role-{place}"
+        builds = (
+            f"\n    - .venv/bin/shoal deploy {each.title} --images"
+            for each in self.views
+            if each.built_images
+        )
+        return {
+            "deliver": names.shared.role_arn("deliver"),
+            "look": names.shared.role_arn("look"),
+            "lookup": f"arn:aws:iam::{self.account}:{lookup}",
+            "builds": "".join(builds),
+        }
+
+
+def chain(root: Path) -> list[Link]:
+    """Return the links, each after the one that it takes releases from.
+
+    They are the environments with a section `delivery`; where none has one, those that take or give
+    releases, or else all. Raises ConfigError, and PromotionError for a chain without a beginning.
+    """
+    views = {name: load_workloads(name, root) for name in environment_names(root)}
+    files = {name: each[0] for name, each in views.items()}
+
+    def source_of(each: Environment) -> Environment | None:
+        return files[each.promoted_from] if each.promoted_from else None
+
+    ways = {name: [each.name for each in _path(files[name], source_of)] for name in files}
+    linked = {each for way in ways.values() if len(way) > 1 for each in way}
+    delivered = {name for name, each in files.items() if each.delivery}
+    members = delivered or linked or {*files}
+    order = sorted(members, key=lambda name: (len(ways[name]), name))
+    return [
+        Link(
+            name,
+            next((each for each in ways[name][1:] if each in members), ""),
+            ways[name][-1],
+            files[name].account,
+            files[name].region,
+            views[name],
+        )
+        for name in order
+    ]
+
+
+def workflow(links: list[Link], host: str) -> str:
+    """Return the text of what deploys the links: .github/workflows/deploy.yml, or a child pipeline
+    of GitLab's. Raises UsageError where there is nothing to deploy, or another host deploys it.
+    """
+    if not links:
+        raise UsageError("there is no environment, so there is nothing to deploy")
+    for each in links:
+        _require_host(each, host, links[0])
+    head, _, job = (_TEMPLATES / f"{host}.yml").read_text(encoding="utf-8").partition("# each:\n")
+    begin, _, follow = job.partition("# each after another:\n")
+    jobs = ((follow if each.after else begin).format(**each.facts, **each.roles) for each in links)
+    return head + "\n".join(jobs)
+
+
+def _require_host(link: Link, host: str, first: Link) -> None:
+    """Raise UsageError unless the host may deploy the environment, with the first one's project."""
+    place, delivery = environment_file(link.environment), link.views[0].delivery
+    gitlab, before = delivery and delivery.gitlab, first.views[0].delivery
+    if host == "github" and gitlab:
+        raise UsageError(
+            f"{place}: delivery.gitlab.project = {gitlab.project}: GitLab deploys"
+            f" {link.environment}; type `shoal chain --gitlab`, or name delivery.repository"
+        )
+    if host == "gitlab" and not gitlab:
+        raise UsageError(
+            f"{place}: delivery.gitlab: is missing, so no role of {link.environment} trusts GitLab;"
+            " write `delivery: {gitlab: {project: group/name}}`, and deploy the delivery stack"
+        )
+    if gitlab and before and gitlab != before.gitlab:
+        raise UsageError(
+            f"{place}: delivery.gitlab: differs from that of {first.environment}; one pipeline"
+            " deploys them all, so name one host, project and branch"
+        )

@@ -24,7 +24,9 @@ from shoal.aws.target import Target
 from shoal.errors import AWS_ERRORS, ShoalError, error_code, refusal
 from shoal.launch import tables
 from shoal.page.readings.results import MAX_BYTES, Evaluation
+from shoal.settings.names import Names
 from shoal.settings.sections.release import Release
+from shoal.settings.settings import Environment
 from shoal.verbs.promote.promotion import executed_definition
 
 _IN_SERVICE = "InService"
@@ -32,8 +34,10 @@ _ACCESS_DENIED = frozenset({"AccessDenied", "AccessDeniedException", "403"})
 _GONE = NO_OBJECT | {"ResourceNotFound", "ResourceNotFoundException", "ValidationException"}
 _QUESTIONS = 5
 """For each instance."""
-Ask = Callable[[str], Mapping[str, Any]]
-"""Takes an endpoint's name, and returns what its container says about its model."""
+Open = Callable[[], Target]
+"""Opens a target, which may fail for want of credentials."""
+Ask = Callable[[Target, str], Mapping[str, Any]]
+"""Takes where an endpoint is and its name, and returns what its container says of its model."""
 
 
 @dataclass(frozen=True)
@@ -45,43 +49,27 @@ class Answer:
     agrees: bool | None = True
 
 
-@dataclass(frozen=True)
-class ReleaseTargets:
-    """Where to ask. Opening a target may fail, for want of credentials."""
-
-    registry: Callable[[], Target]
-    """The account whose registry has the release: where it was trained."""
-    serving: Callable[[], Target]
-    """The environment's own account."""
-    environment: str
-    """The environment's name, for advice."""
-    serving_stack: str
-    """Name of the stack that owns the endpoint."""
-    pipeline_arn: str
-    """The pipeline whose executions trained the versions of the registry."""
-    archive_url: str
-    """Where the environment keeps its own copy of the pinned archive."""
-    serves: bool
-    """Whether the environment's settings ask for that stack."""
-
-
 def compare(
-    release: Release | None, targets: ReleaseTargets, endpoint: str, ask: Ask | None = None
+    environment: Environment,
+    trainer: Environment,
+    registry: Open,
+    serving: Open,
+    ask: Ask | None = None,
 ) -> Iterator[Answer]:
-    """Compare registry, archive and image with the pins, and what `endpoint` serves; with `ask`
-    its containers say what they have loaded.
+    """Compare registry, archive and image with what the environment pins, and what it serves; with
+    `ask` its endpoint's containers say what they have loaded.
 
-    Changes nothing.
+    `registry` is the account of `trainer`, `serving` the environment's own. Changes nothing.
     """
+    names, release = Names(environment), environment.release
     if release is not None:
-        yield _answer(
-            "registry", lambda: _registry(targets.registry(), release, targets.pipeline_arn)
-        )
-        yield _answer("model data", lambda: _model_data(targets.serving(), release, targets))
-        yield _answer("image", lambda: _image(targets.serving(), release))
-    yield _answer("live", lambda: _serving(targets.serving(), release, endpoint, targets))
-    if ask and release and targets.serves and tables.runs_inference_script(release.image_uri):
-        yield _answer("content", lambda: _content(targets.serving(), release, endpoint, ask))
+        arn = Names(trainer).pipeline_arn
+        yield _answer("registry", lambda: _registry(registry(), release, arn))
+        yield _answer("model data", lambda: _model_data(serving(), release, names))
+        yield _answer("image", lambda: _image(serving(), release))
+    yield _answer("live", lambda: _serving(serving(), names))
+    if ask and release and environment.serves and tables.runs_inference_script(release.image_uri):
+        yield _answer("content", lambda: _content(serving(), release, names.serving_endpoint, ask))
 
 
 def _answer(question: str, look_up: Callable[[], tuple[str, bool]]) -> Answer:
@@ -101,13 +89,13 @@ def _registry(target: Target, release: Release, pipeline_arn: str) -> tuple[str,
     return "; ".join(says), package.approval == APPROVED and not differences
 
 
-def _model_data(target: Target, release: Release, targets: ReleaseTargets) -> tuple[str, bool]:
+def _model_data(target: Target, release: Release, names: Names) -> tuple[str, bool]:
     """Return whether the environment's own copy has the pinned hash, as S3 computed it.
 
     A deployment makes it, so it is missing only if the serving stack exists. Roles that only look
     may not decrypt, and then S3 does not tell the hash (API reference, HeadObject, ChecksumMode).
     """
-    url, s3 = targets.archive_url, target.client("s3")
+    url, s3 = names.sealed_url(release), target.client("s3")
     request = object_at(url)
     try:
         checksums = checksums_below(s3, *request.values()) if release.is_files else {}
@@ -125,7 +113,7 @@ def _model_data(target: Target, release: Release, targets: ReleaseTargets) -> tu
     except ClientError as error:
         if error_code(error) not in NO_OBJECT:
             raise
-        if status_of_stack(target, targets.serving_stack):
+        if status_of_stack(target, names.stack("serving")):
             return f"{url} is not there", False
         return f"a deployment will bring it to {url}", True
     try:
@@ -155,20 +143,20 @@ def _image(target: Target, release: Release) -> tuple[str, bool]:
     return f"the pinned digest is there{moved if others else ''}", True
 
 
-def _serving(
-    target: Target, release: Release | None, endpoint: str, targets: ReleaseTargets
-) -> tuple[str, bool]:
+def _serving(target: Target, names: Names) -> tuple[str, bool]:
     """Return what the endpoint serves, and whether that is as pinned.
 
     A missing endpoint is a disagreement only if its stack exists.
     """
+    endpoint, release = names.serving_endpoint, names.environment.release
     served = live_endpoint(target, endpoint)
     if served is None:
-        status = status_of_stack(target, targets.serving_stack)
-        stack = f", and its stack {targets.serving_stack} is {status}" if status else ""
-        return f"no endpoint {endpoint}{stack}", status is None
-    remark = _remark(served, release, targets)
-    archives = (targets.archive_url,) if release else ()
+        stack = names.stack("serving")
+        status = status_of_stack(target, stack)
+        there = f", and its stack {stack} is {status}" if status else ""
+        return f"no endpoint {endpoint}{there}", status is None
+    remark = _remark(served, names.environment)
+    archives = (names.sealed_url(release),) if release else ()
     as_pinned = served.status == _IN_SERVICE and served.archives == archives and not remark
     # After a rollback shoal-local goes on telling why, even when git serves the old release again.
     # What AWS does is not documented.
@@ -191,27 +179,26 @@ def _content(target: Target, release: Release, endpoint: str, ask: Ask) -> tuple
     if served is None:
         return f"there is no endpoint {endpoint} to ask", True
     questions = _QUESTIONS * max(1, served.instances or 1)
-    loaded = sorted({str(ask(endpoint).get("content_sha256")) for _ in range(questions)})
+    loaded = sorted({str(ask(target, endpoint).get("content_sha256")) for _ in range(questions)})
     says = f"{questions} answers say content {', '.join(loaded)}"
     if loaded == [release.content_sha256]:
         return says, True
     return f"{says}; pinned is {release.content_sha256}", False
 
 
-def _remark(served: LiveEndpoint, release: Release | None, targets: ReleaseTargets) -> str:
+def _remark(served: LiveEndpoint, environment: Environment) -> str:
     """Return a remark if nothing should be served, or if the running image is not the pinned one.
 
     Empty if SageMaker tells no digest.
     """
-    if release is None or not targets.serves:
+    release = environment.release
+    if release is None or not environment.serves:
         reason = "nothing is pinned" if release is None else "the file has no section `serving`"
-        return f"{reason}: `shoal destroy {targets.environment} --serving` deletes it"
+        return f"{reason}: `shoal destroy {environment.title} --serving` deletes it"
     if served.image_digests in {(), (release.image_digest,)}:
         return ""
-    return (
-        f"the image that runs is {', '.join(served.image_digests)}, pinned is"
-        f" {release.image_digest}"
-    )
+    running = ", ".join(served.image_digests)
+    return f"the image that runs is {running}, pinned is {release.image_digest}"
 
 
 class _UnreadError(Exception):

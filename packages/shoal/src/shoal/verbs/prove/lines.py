@@ -21,7 +21,7 @@ from shoal.pipelines.checks.check import check
 from shoal.settings.names import ENVIRONMENT_TAG, RUNS
 from shoal.settings.parsing.yaml_file import read_table
 from shoal.verbs import dataset
-from shoal.verbs.doctor.doctor import Doctor, Needs
+from shoal.verbs.doctor.doctor import Doctor
 from shoal.verbs.doctor.findings import State
 from shoal.verbs.follow import Follower
 from shoal.verbs.workspace import Session
@@ -58,8 +58,8 @@ def _expect(holds: object, otherwise: str) -> None:
 def _doctor(ground: Ground) -> str:
     session = ground.session
     environment, root = session.environment, session.workspace.root
-    needs = Needs.of(environment, check(environment, root=root).launch)
-    findings = [*Doctor(session.target, environment, needs).findings()]
+    launch = check(environment, root=root).launch
+    findings = [*Doctor(session.target, environment, launch).findings()]
     failed = [each for each in findings if each.state is State.FAILED]
     _expect(not failed, "\n".join(f"{e.question}: {e.message}; {e.advice}" for e in failed))
     unknown = [each.question for each in findings if each.state is State.UNKNOWN]

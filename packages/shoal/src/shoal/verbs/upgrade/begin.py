@@ -17,9 +17,8 @@ from shoal.processes import Command, run
 from shoal.repository import Repository
 from shoal.settings.parsing.errors import ConfigError
 from shoal.verbs.flow import phase
-from shoal.verbs.init.answers import problems_of_wheels, read_answers
 from shoal.verbs.init.locking import LOCK, SOURCE, WHEELS, folder_of, lock, take_wheels
-from shoal.verbs.init.repository import render
+from shoal.verbs.init.repository import problems_of_wheels, read_answers, render
 
 _PIN = re.compile(r"^(shoal(?:-local)?(?:\[[^\]]*\])?) *[=>]=.*$", re.MULTILINE)
 LEFT = 4

@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from shoal.aws.cdk import cli, node
+from shoal.aws.cdk import cli
 from shoal.aws.target import offline_environment
+from shoal.node_packages import node
 from shoal.processes import output_of
 
 NOTHING = "Nothing: every template is the same."

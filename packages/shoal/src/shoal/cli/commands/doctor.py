@@ -13,7 +13,7 @@ from shoal.cli.options import environment_argument, local_option
 from shoal.pipelines.checks.check import check
 from shoal.settings.loading.consumers import consumers_of
 from shoal.settings.loading.loader import load_environment, load_workloads
-from shoal.verbs.doctor.doctor import Doctor, Needs
+from shoal.verbs.doctor.doctor import Doctor
 from shoal.verbs.doctor.findings import Finding, State
 from shoal.verbs.image import built_images
 from shoal.verbs.workspace import Workspace
@@ -51,9 +51,9 @@ def doctor(workspace: Workspace, environment: str, workload: str | None, local: 
     target = workspace.target_of(views[0], local)
     findings: dict[Finding, list[str]] = {}
     for view, launch in zip(views, launches, strict=True):
-        needs = Needs.of(view, launch, built_images(view, target, workspace.root))
+        built = built_images(view, target, workspace.root)
         consumers = consumers_of(view, workspace.root)
-        for finding in Doctor(target, view, needs, consumers).findings():
+        for finding in Doctor(target, view, launch, built, consumers).findings():
             findings.setdefault(finding, []).append(view.workload)
     for finding, workloads in findings.items():
         line = _line(finding, workloads if len(workloads) < len(views) else ())

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 import click
 
@@ -15,13 +16,14 @@ from shoal.aws.events import Planned
 from shoal.aws.execution import Execution
 from shoal.aws.logs import LogTail, location_of
 from shoal.aws.registry import APPROVED
+from shoal.aws.target import Target
 from shoal.cli.answers import Verdict, answers, columns, is_json, tell
 from shoal.cli.options import environment_argument, local_option, parameter_option, session_command
 from shoal.cli.view import open_view
 from shoal.errors import AWS_ERRORS, NotFoundError, ShoalError, UsageError, refusal
 from shoal.page.history import with_others
-from shoal.page.kept import keep
-from shoal.page.look import Look
+from shoal.page.look import Look, time_text
+from shoal.page.page import keep
 from shoal.page.readings.cause import rank_of
 from shoal.page.readings.resources import got, instances_of
 from shoal.page.readings.results import gates_of, package_of
@@ -139,28 +141,32 @@ def status(
 
 
 def _print_trainings(session: Session, execution: Execution) -> None:
-    """Print what each training got and waited for, and what it would resume from."""
+    """Print what each training got and waited for, what it would resume from, and how to get in."""
     look = Look(session.place, execution, {}, {}, datetime.now(UTC))
     for step, job in look.trainings():
         tell(one_line(f"{step.name}: {got(look, step, job)}"))
         if kept := checkpoint_of(look, job):
             tell(f"newest checkpoint in S3: {kept['file']}, {kept['seconds']:.0f} s old")
+        if shell := shell_in(job, session.target):
+            tell(f"a shell in it: {shell}")
 
 
-def _executions(session: Session) -> list[dict[str, str]]:
-    """Return id, status, start and name of each execution, newest first; none before a deployment.
+def shell_in(job: Mapping[str, Any], target: Target) -> str | None:
+    """Return the command that opens a shell in a running training's first host; None where AWS lets
+    nobody in: without capacity.remote_debug, and before it is at Training.
 
-    One that a schedule or a manifest started is named after it.
+    Source: developer guide, "Access a training container through AWS Systems Manager (SSM)".
+    shoal-local has none: its jobs are processes here.
     """
-    return [
-        {
-            "execution": str(each["PipelineExecutionArn"]).rpartition("/")[2],
-            "status": each["PipelineExecutionStatus"],
-            "started_at": each["StartTime"].astimezone(UTC).isoformat(timespec="milliseconds"),
-            "name": each.get("PipelineExecutionDisplayName", ""),
-        }
-        for each in session.pipeline.executions()
-    ]
+    is_open = job.get("RemoteDebugConfig", {}).get("EnableRemoteDebug")
+    if target.is_local or not is_open or job["SecondaryStatus"] != "Training":
+        return None
+    _, count = instances_of(job["ResourceConfig"])
+    others = f" ({count} hosts, to _algo-{count})" if (count or 1) > 1 else ""
+    return (
+        f"aws ssm start-session --region {target.region}"
+        f" --target sagemaker-training-job:{job['name']}_algo-1{others}"
+    )
 
 
 def _print_executions(session: Session) -> None:
@@ -176,20 +182,22 @@ def _print_executions(session: Session) -> None:
 
 
 def _print_table(session: Session, title: str) -> None:
-    executions = _executions(session)
-    tell(executions={title: executions})
-    if not executions:
-        tell(
-            f"pipeline {session.names.pipeline} has had no executions; start one with `shoal"
-            f" {'score' if session.scores else 'run'} {session.arguments}`"
-        )
-        return
-    rows = [("execution", "status", "started", "name")]
-    for each in executions:
-        started_at = datetime.fromisoformat(each["started_at"]).astimezone()
-        at = f"{started_at:%Y-%m-%d %H:%M:%S}"
-        rows.append((each["execution"], each["status"], at, each["name"]))
-    tell("\n".join(columns(rows)))
+    """Print id, status, start and name of each execution, newest first.
+
+    One that a schedule or a manifest started is named after it.
+    """
+    facts, rows = list[dict[str, str]](), [("execution", "status", "started", "name")]
+    for each in session.pipeline.executions():
+        run = str(each["PipelineExecutionArn"]).rpartition("/")[2]
+        name, status = each.get("PipelineExecutionDisplayName", ""), each["PipelineExecutionStatus"]
+        at = each["StartTime"]
+        own = {"execution": run, "status": status, "started_at": str(time_text(at)), "name": name}
+        facts.append(own)
+        rows.append((run, status, f"{at.astimezone():%Y-%m-%d %H:%M:%S}", name))
+    tell(executions={title: facts})
+    verb = "score" if session.scores else "run"
+    none = f"pipeline {session.names.pipeline} has had no executions; start one with"
+    tell("\n".join(columns(rows)) if facts else f"{none} `shoal {verb} {session.arguments}`")
 
 
 @click.command()
@@ -279,45 +287,6 @@ def logs(
         click.echo(
             "no line of this log names a rank; without --rank all lines are printed", err=True
         )
-
-
-@click.command()
-@session_command
-@click.argument("execution")
-@click.argument("host", default="algo-1")
-@answers(command=str)
-def ssh(session: Session, execution: str, host: str) -> None:
-    """Print the command that opens a shell in the running training.
-
-    EXECUTION is an ARN, an id, or `latest`; HOST is algo-1, or algo-2 and so on. It needs
-    training.capacity.remote_debug in the file before the training starts, and AWS's CLI with its
-    Session Manager plugin.
-    """
-    if session.place.is_local:
-        raise UsageError("shoal-local has no Systems Manager: its jobs are processes here")
-    state = session.pipeline.look(session.pipeline.find(execution))
-    look = Look(session.place, state, {}, {}, datetime.now(UTC))
-    jobs = [job for _, job in look.trainings() if job["TrainingJobStatus"] == "InProgress"]
-    if not jobs:
-        raise UsageError(f"execution {state.id} runs no training now")
-    job = jobs[0]
-    if not job.get("RemoteDebugConfig", {}).get("EnableRemoteDebug"):
-        raise UsageError(
-            f"the training {job['name']} lets nobody in: set training.capacity.remote_debug: true,"
-            " deploy, and run again"
-        )
-    if job["SecondaryStatus"] != "Training":
-        raise UsageError(
-            f"the training {job['name']} is at {job['SecondaryStatus']}: AWS lets people in when it"
-            " is at Training; try again then"
-        )
-    hosts = [f"algo-{n + 1}" for n in range(instances_of(job["ResourceConfig"])[1] or 1)]
-    if host not in hosts:
-        raise UsageError(f"there is no host {host!r}; there are {', '.join(hosts)}")
-    # developer guide, "Access a training container through AWS Systems Manager (SSM)"
-    target = f"sagemaker-training-job:{job['name']}_{host}"
-    command = f"aws ssm start-session --region {session.target.region} --target {target}"
-    tell(command, command=command)
 
 
 def _follow(session: Session, arn: str) -> None:

@@ -16,8 +16,17 @@ from shoal.repository import Repository
 from shoal.settings.parsing.errors import one_line
 from shoal.verbs.demo import exclusive
 from shoal.verbs.flow import Outcome
-from shoal.verbs.prove.disposable import REGIONS, new_name, open_session
-from shoal.verbs.prove.proof import PAGE, REPORT, Proof, proven, report_of, stamped
+from shoal.verbs.prove.proof import (
+    PAGE,
+    REGIONS,
+    REPORT,
+    Proof,
+    new_name,
+    open_session,
+    proven,
+    report_of,
+    stamped,
+)
 from shoal.verbs.workspace import Workspace
 
 

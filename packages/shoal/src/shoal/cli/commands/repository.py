@@ -14,7 +14,8 @@ import click
 from shoal.cli.answers import answers, tell
 from shoal.cli.endings import FAILED
 from shoal.cli.view import open_view
-from shoal.verbs.init.answers import CI, KINDS, answers_of
+from shoal.verbs.init.repository import CI, KINDS, answers_of, require_empty
+from shoal.verbs.init.repository import init as make
 from shoal.verbs.upgrade import begin
 from shoal.verbs.workspace import Workspace
 
@@ -46,9 +47,6 @@ def init(folder: Path, wheels: str, **given: str | None) -> None:
 
     What is not given is asked, where there is a terminal, and else is what stands in parentheses.
     """
-    from shoal.verbs.init.repository import init as make
-    from shoal.verbs.init.repository import require_empty
-
     folder = folder.absolute()
     require_empty(folder)
     data: dict[str, Any] = {

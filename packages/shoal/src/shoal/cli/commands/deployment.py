@@ -1,6 +1,4 @@
-"""`shoal synth | deploy | diff | image`: an environment's stacks, with the CDK CLI, and the images
-that they need.
-"""
+"""`shoal synth | deploy | diff`: an environment's stacks, with the CDK CLI, and their images."""
 
 from __future__ import annotations
 
@@ -12,16 +10,16 @@ import click
 from shoal.aws import inventory, serving
 from shoal.aws.stacks import status_of_stack
 from shoal.cli.answers import answers, tell
-from shoal.cli.options import session_command, whole_command
+from shoal.cli.options import whole_command
 from shoal.cli.view import View, open_view
 from shoal.errors import AWS_ERRORS, CommandError, DisagreementError, UsageError, refusal
 from shoal.launch import recipes
 from shoal.settings.loading.loader import environment_file, load_workloads, places
 from shoal.settings.sections.serving import timeout_s
-from shoal.verbs.build_images import build_missing
 from shoal.verbs.doctor.network_check import require_fit
 from shoal.verbs.doctor.organisation_check import refuse_change
 from shoal.verbs.flow import phase
+from shoal.verbs.image import build_missing
 from shoal.verbs.workspace import Session, Workspace
 
 
@@ -44,14 +42,23 @@ def synth(workspace: Workspace, environment: str | None) -> None:
 
 @click.command()
 @click.option("--check", is_flag=True, help="Only refuse what is refused before; change nothing.")
+@click.option(
+    "--images", is_flag=True, help="Only deploy the image stack, and build what it lacks."
+)
 @whole_command
-@answers(pipelines=list[str], serving=list[str], notices=list[str])
-def deploy(session: Session, check: bool) -> None:
+@answers(pipelines=list[str], serving=list[str], notices=list[str], images=list[str])
+def deploy(session: Session, check: bool, images: bool) -> None:
     """Deploy the stacks of ENV, with all that they need.
 
     That is a bootstrap, and images that it builds. The cdk CLI does it; with WORKLOAD, for its own
-    stacks and what they need.
+    stacks and what they need. The emulator has no Docker: it runs the program of an image that
+    serves, and refuses others.
     """
+    if images:
+        if check:
+            raise click.UsageError("--check and --images exclude each other")
+        _build(session)
+        return
     in_file = places(session.environment.name, session.workspace.root)
     if notice := require_fit(session.target, session.environment, in_file):
         _warn(notice)
@@ -70,6 +77,20 @@ def deploy(session: Session, check: bool) -> None:
         tell(f"deployed: pipeline {each.names.pipeline}", pipelines=[each.names.pipeline])
         report_serving(each)
     _report_unlisted(session)
+
+
+def _build(session: Session) -> None:
+    """Build the images with CodeBuild, nothing twice, and wait."""
+    if not any(each.environment.built_images for each in session.each):
+        raise UsageError(
+            f"environment {session.title} builds no image; name a recipe in training.build_image"
+            f" ({', '.join(recipes.names(serves=False))}) or endpoint.build_image"
+            f" ({', '.join(recipes.names(serves=True))})"
+        )
+    with open_view() as view:
+        uris = build_missing(session, session.prepared(view), view)
+    for uri in uris:
+        tell(f"built: {uri}", images=[uri])
 
 
 def _report_unlisted(session: Session) -> None:
@@ -176,32 +197,3 @@ def diff(session: Session) -> None:
             " changes that"
         )
     tell("no differences", differs=False, differences="")
-
-
-@click.group()
-def image() -> None:
-    """The container images that an environment builds for itself.
-
-    Their settings are training.build_image and endpoint.build_image.
-    """
-
-
-@image.command()
-@session_command
-@answers(images=list[str])
-def build(session: Session) -> None:
-    """Deploy ENV's image stack, build its recipes with CodeBuild, and wait.
-
-    `shoal deploy` does so too. Nothing is built twice. The emulator has no Docker: it runs the
-    program of an image that serves, and refuses others.
-    """
-    if not session.environment.built_images:
-        raise UsageError(
-            f"environment {session.title} builds no image; name a recipe in training.build_image"
-            f" ({', '.join(recipes.names(serves=False))}) or endpoint.build_image"
-            f" ({', '.join(recipes.names(serves=True))})"
-        )
-    with open_view() as view:
-        uris = build_missing(session, session.prepared(view), view)
-    for uri in uris:
-        tell(f"built: {uri}", images=[uri])

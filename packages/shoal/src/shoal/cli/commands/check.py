@@ -39,8 +39,8 @@ from shoal.settings.loading.workload import (
 from shoal.settings.parsing.errors import ConfigError, Risk
 from shoal.settings.settings import Environment
 from shoal.verbs.dataset import upload_notices
-from shoal.verbs.promote.chain import chain as links_of
-from shoal.verbs.promote.chain import workflow
+from shoal.verbs.promote.promotion_path import chain as links_of
+from shoal.verbs.promote.promotion_path import workflow
 from shoal.verbs.workspace import Workspace
 
 _MARKS = ("may fail", "warning", "notice")

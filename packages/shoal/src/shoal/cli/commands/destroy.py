@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import click
@@ -14,9 +15,9 @@ from shoal.cli.options import environment_argument, local_option
 from shoal.cli.view import open_view
 from shoal.errors import LeftBehindError, UsageError
 from shoal.settings.loading.loader import workloads_of
-from shoal.verbs.build_images import serve_from
-from shoal.verbs.destroy.leftovers import Swept, sweep
+from shoal.verbs.destroy.leftovers import sweep
 from shoal.verbs.flow import phase
+from shoal.verbs.image import serve_from
 from shoal.verbs.workspace import Session, Workspace
 
 
@@ -79,7 +80,7 @@ def destroy(
             with phase(f"synth {environment}", view):
                 cdk.synth(environment)
         with phase(f"destroy {session.title} in {session.target.description}", view):
-            destroyed = teardown.destroy(cdk)
+            destroyed = teardown.destroy(partial(cdk.destroy, session.target, environment))
     for line in destroyed.kept:
         tell(f"kept on purpose: {line}", kept=[line])
     destroyed.raise_if_left()
@@ -138,24 +139,24 @@ def _sweep(session: Session, *, dry_run: bool) -> None:
         if each.environment.workloads:
             tell(f"{each.title}:")
         lines = _swept_lines(swept, each.environment.ttl_minutes)
-        tell("\n".join(lines), leftovers={each.title: asdict(swept)})
-        if swept.pending:
-            pending = f"what executions {', '.join(swept.pending)} left"
+        tell("\n".join(lines), leftovers={each.title: swept})
+        if swept["pending"]:
+            pending = f"what executions {', '.join(swept['pending'])} left"
             problems.append(f"not deleted yet: {pending}; sweep again in a few minutes")
-        if not swept.complete:
-            unread = f"{' and '.join(swept.unread) or 'tags'} could not be read"
+        if not swept["complete"]:
+            unread = f"{' and '.join(swept['unread']) or 'tags'} could not be read"
             problems.append(f"not everything was looked at: {unread}, the log of {name} says why")
     if problems:
         raise LeftBehindError("; ".join(problems))
 
 
-def _swept_lines(swept: Swept, ttl_minutes: int) -> Iterator[str]:
-    old = f"{swept.endpoints_past_ttl} older than {ttl_minutes} minutes"
-    yield f"endpoints: {swept.endpoints}, of which {old}"
-    if swept.kept:
-        yield f"kept, running or younger: executions {', '.join(swept.kept)}"
-    if swept.dry_run:
-        past = f"what executions {', '.join(swept.past_ttl)} left" if swept.past_ttl else "nothing"
-        yield f"would be removed: {past}"
+def _swept_lines(swept: Mapping[str, Any], ttl_minutes: int) -> Iterator[str]:
+    old = f"{swept['endpoints_past_ttl']} older than {ttl_minutes} minutes"
+    yield f"endpoints: {swept['endpoints']}, of which {old}"
+    if swept["kept"]:
+        yield f"kept, running or younger: executions {', '.join(swept['kept'])}"
+    past = ", ".join(swept["past_ttl"])
+    if swept["dry_run"]:
+        yield f"would be removed: {f'what executions {past} left' if past else 'nothing'}"
     else:
-        yield f"deleted: {', '.join(swept.deleted) or 'nothing'}"
+        yield f"deleted: {', '.join(swept['deleted']) or 'nothing'}"

@@ -1,5 +1,5 @@
-"""`shoal mcp` and `shoal schema`: verbs as the tools of an agent, and the declared forms of what
-they print with `--json`.
+"""`shoal docs | mcp | schema`: the pages of this version, which its wheel packs; verbs as the tools
+of an agent; and the declared forms of what they print with `--json`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,29 @@ import click
 
 from shoal.cli.answers import answers, group_of_all, schema_of, tell, verbs
 from shoal.errors import ToolMissingError
+from shoal.top_level import TOP_LEVEL
 from shoal.verbs.workspace import Workspace
+
+
+@click.command()
+@click.argument("page", metavar="[PAGE]", required=False)
+@answers(pages=list[str], text=str)
+def docs(page: str | None) -> None:
+    """Print PAGE of the documentation, or the names of all pages."""
+    folder = TOP_LEVEL / "docs"
+    files = {
+        file.relative_to(folder).with_suffix("").as_posix(): file for file in folder.rglob("*.md")
+    }
+    if page is None:
+        for name in sorted(files):
+            title = files[name].read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")
+            tell(f"{name:40} {title}", pages=[name])
+        return
+    name = page.removeprefix("docs/").removesuffix(".md")
+    if name not in files:
+        raise click.UsageError(f"there is no page {page}; `shoal docs` lists all")
+    text = files[name].read_text(encoding="utf-8")
+    tell(text.rstrip(), text=text)
 
 
 @click.command()

@@ -11,7 +11,7 @@ import click
 
 from shoal.aws.execution import Execution
 from shoal.cli.answers import Verdict, answers, tell
-from shoal.cli.commands.models.executions import keep_page
+from shoal.cli.commands.executions import keep_page
 from shoal.cli.options import session_command
 from shoal.cli.view import open_view
 from shoal.errors import UsageError

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import click
 
 from shoal.aws import registry
 from shoal.aws.registry import APPROVED, REJECTED
+from shoal.aws.target import Target
 from shoal.cli.answers import answers, tell
 from shoal.cli.options import local_option, session_command
 from shoal.errors import DisagreementError, NotFoundError, PromotionError, UsageError
 from shoal.settings.loading.loader import environment_names, load_workloads
 from shoal.settings.loading.workload import load_workload, workload_folder
-from shoal.settings.names import Names
 from shoal.settings.parsing.errors import one_line
 from shoal.settings.sections.release import Release
 from shoal.settings.sections.smoke_test import Accept
@@ -26,10 +28,10 @@ from shoal.verbs.promote.promotion import Verification
 from shoal.verbs.promote.promotion_path import (
     PromotionStep,
     package_arn,
-    release_targets,
+    release_answers,
     smoke_result,
 )
-from shoal.verbs.promote.release_status import Answer, compare
+from shoal.verbs.promote.release_status import Answer
 from shoal.verbs.workspace import Session, Workspace
 
 _MARKS = {True: "ok      ", False: "DIFFERS ", None: "unknown "}
@@ -160,7 +162,8 @@ def status(workspace: Workspace, environments: tuple[str, ...], asks: bool, loca
     disagreeing = []
     for name in environments or environment_names(workspace.root):
         for view in load_workloads(name, workspace.root):
-            found = list(_answers(workspace, view, asks, local))
+            ask = partial(_ask, view, workspace.root) if asks else None
+            found = list(release_answers(workspace, view, local, ask))
             _print(view, found)
             if not all(answer.agrees for answer in found):
                 disagreeing.append(view.title)
@@ -175,23 +178,14 @@ def _newest(session: Session) -> str:
     raise NotFoundError(f"the registry of {session.title} has no version; {train}")
 
 
-def _answers(
-    workspace: Workspace, environment: Environment, asks: bool, local: bool
-) -> Iterator[Answer]:
-    targets = release_targets(workspace, environment, local)
-    root, workload = workspace.root, environment.workload
-
-    def ask(endpoint: str) -> Mapping[str, Any]:
-        test = load_workload(workload, root).smoke_test
-        requests = (each for each in (test.requests if test else ()) if each.accept is Accept.JSON)
-        if (request := next(requests, None)) is None:
-            raise UsageError(f"the smoke test of {workload} asks for no JSON, so nothing is asked")
-        return invoke.model_of(
-            targets.serving(), endpoint, request, workload_folder(workload, root)
-        )
-
-    endpoint = Names(environment).serving_endpoint
-    return compare(environment.release, targets, endpoint, ask if asks else None)
+def _ask(environment: Environment, root: Path, target: Target, endpoint: str) -> Mapping[str, Any]:
+    """Return what the answer to a request of the smoke test says of the endpoint's model."""
+    workload = environment.workload
+    test = load_workload(workload, root).smoke_test
+    requests = (each for each in (test.requests if test else ()) if each.accept is Accept.JSON)
+    if (request := next(requests, None)) is None:
+        raise UsageError(f"the smoke test of {workload} asks for no JSON, so nothing is asked")
+    return invoke.model_of(target, endpoint, request, workload_folder(workload, root))
 
 
 def _print(environment: Environment, found: Sequence[Answer]) -> None:

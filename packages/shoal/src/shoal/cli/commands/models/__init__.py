@@ -1,1 +1,0 @@
-"""Commands about models: data, runs, schedules, promotion."""

@@ -1,1 +1,0 @@
-"""Commands about an environment: plan, deploy, look, delete."""
