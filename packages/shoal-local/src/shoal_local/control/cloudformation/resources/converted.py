@@ -10,8 +10,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 from moto.s3.models import s3_backends
 
-from shoal_local.control.cloudformation.resources.api_calls import as_bool
-from shoal_local.control.cloudformation.resources.base import Request, ResourceError, names
+from shoal_local.control.cloudformation.resources.base import Request, ResourceError, as_bool, names
 from shoal_local.control.cloudformation.resources.plain import Facts, PlainType
 
 Properties = Mapping[str, Any]

@@ -9,14 +9,16 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from shoal_local.control.cloudformation.resources.api_calls import as_bool, members, tag_value
 from shoal_local.control.cloudformation.resources.base import (
     Created,
     Request,
     ResourceError,
     ResourceType,
+    as_bool,
     ignore_missing,
+    members,
     names,
+    tag_value,
     undo_on_failure,
 )
 
