@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -15,8 +16,7 @@ from botocore.exceptions import ClientError
 from moto.events.models import Rule
 
 from local_kit.control import Account, eventually, unique
-from shoal_local.control.events.events import check_pattern
-from shoal_local.control.events.rule_schedules import Schedules
+from shoal_local.control.events.events import DueTimes, check_pattern, due_rules
 from shoal_local.control.functions.mappings import failures
 from shoal_local.errors import AwsError
 
@@ -104,11 +104,10 @@ def test_a_schedule_that_would_never_start_anything_is_refused(
 def test_a_rule_that_was_late_fires_once(expression: str) -> None:
     hourly = (None, None, expression, None, "default", "ENABLED")
     rule = Rule("late", "123456789012", "us-east-1", *hourly)  # type: ignore[abstract]
-    fired: list[Rule] = []
-    times = iter([0.0, 0.0, 0.0, 36_000.0, 36_001.0])
-    schedules = Schedules(lambda: [rule], fired.append, clock=lambda: next(times))
-    for _ in range(4):
-        schedules.look()
+    start, fired, waiting = datetime.now(UTC), [], DueTimes()
+    for passed_s in (0, 1, 36_000, 36_001):
+        due, waiting = due_rules([rule], waiting, start + timedelta(seconds=passed_s))
+        fired += due
     assert fired == [rule]
 
 
