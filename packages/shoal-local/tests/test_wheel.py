@@ -83,28 +83,6 @@ def files(folder: Path) -> list[Path]:
     ]
 
 
-def test_the_runtimes_find_their_locks_and_stand_ins(installed: Path, tmp_path: Path) -> None:
-    program = (
-        "import json; from shoal_local.runtimes.catalog import runtimes; print(json.dumps("
-        "[str(path) for each in runtimes().values() for path in (each.lock, *each.stand_ins)]))"
-    )
-    _, environment = command(installed, tmp_path)
-    process = subprocess.run(
-        [sys.executable, "-c", program],
-        env=environment,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
-    paths = [Path(each) for each in json.loads(process.stdout)]
-    assert {"pytorch.txt", "tensorflow.txt", "common", "smddp", "horovod"} <= {
-        path.name for path in paths
-    }
-    assert [path for path in paths if not (path.exists() and installed in path.parents)] == []
-
-
 @contextlib.contextmanager
 def serving(installed: Path, home: Path, **variables: str) -> Iterator[dict[str, Any]]:
     """The ready line of `shoal-local serve` without an option, which a user with more `variables`

@@ -25,14 +25,13 @@ from shoal_local.control.fsx.service import Fsx
 from shoal_local.control.functions.invoker import Invoker
 from shoal_local.control.functions.mappings import EventSources
 from shoal_local.control.functions.service import Functions
-from shoal_local.control.http.guards import merged
+from shoal_local.control.http.guards import GUARDS, merged
 from shoal_local.control.http.iam_request import account_of
 from shoal_local.control.http.protocol import Answer
 from shoal_local.control.http.request_log import RequestLog
 from shoal_local.control.identity.clients import Clients, root_of
 from shoal_local.control.identity.identity import Identity
 from shoal_local.control.identity.policy_guards import PolicyGuards
-from shoal_local.control.routing import unsupported_requests
 from shoal_local.control.routing.moto_patches import MotoApplication
 from shoal_local.control.routing.sagemaker import Gateway, SageMaker
 from shoal_local.control.routing.service_router import Service, ServiceRouter
@@ -204,7 +203,7 @@ class Account:
     def _service_router(self) -> ServiceRouter:
         tagging = Tagging(self._function_tags, "Resource", "ListTags")
         guards = merged(
-            unsupported_requests.GUARDS,
+            GUARDS,
             {
                 "cloudwatch": {"DescribeAlarms": self.alarms.guard},
                 "iam": self.identity.guards,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,3 +15,8 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 def read_table(path: Path) -> Any:
     """Return what the file holds; raise yaml.YAMLError if it is no YAML."""
     return yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)  # noqa: S506 (a safe one)
+
+
+def read_tables(path: Path) -> Iterator[Any]:
+    """Yield what the documents of a file hold; raise yaml.YAMLError if it is no YAML."""
+    yield from yaml.load_all(path.read_text(encoding="utf-8"), Loader=_Loader)

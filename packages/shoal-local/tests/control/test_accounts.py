@@ -223,9 +223,14 @@ def test_what_no_policy_grants_another_account_is_refused_and_changes_nothing(
 ) -> None:
     with pytest.raises(ClientError, match=words):
         getattr(dev.client(account, service), operation)(**request_)
-    kept = dev.client(DEV, "sagemaker").describe_model_package(ModelPackageName=VERSION)
-    assert kept["ModelApprovalStatus"] == "Approved"
-    assert b"poisoned" not in dev.client(DEV, "s3").get_object(**RELEASED)["Body"].read()
+    models, s3 = dev.client(DEV, "sagemaker"), dev.client(DEV, "s3")
+    (kept,) = models.list_model_packages(ModelPackageGroupName="models")["ModelPackageSummaryList"]
+    assert (kept["ModelPackageArn"], kept["ModelApprovalStatus"]) == (VERSION, "Approved")
+    policy = models.get_model_package_group_policy(ModelPackageGroupName="models")
+    assert VERSION in policy["ResourcePolicy"]
+    assert PROD in s3.get_bucket_policy(Bucket="models-of-dev")["Policy"]
+    assert b"poisoned" not in s3.get_object(**RELEASED)["Body"].read()
+    assert dev.client(PROD, "s3").list_objects_v2(Bucket="prods-own")["KeyCount"] == 0
 
 
 def test_production_reads_the_released_object(dev: World) -> None:

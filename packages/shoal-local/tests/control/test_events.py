@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -15,8 +16,7 @@ from botocore.exceptions import ClientError
 from moto.events.models import Rule
 
 from local_kit.control import Account, eventually, unique
-from shoal_local.control.events.events import check_pattern
-from shoal_local.control.events.rule_schedules import Schedules
+from shoal_local.control.events.events import DueTimes, check_pattern, due_rules
 from shoal_local.control.functions.mappings import failures
 from shoal_local.errors import AwsError
 
@@ -104,11 +104,10 @@ def test_a_schedule_that_would_never_start_anything_is_refused(
 def test_a_rule_that_was_late_fires_once(expression: str) -> None:
     hourly = (None, None, expression, None, "default", "ENABLED")
     rule = Rule("late", "123456789012", "us-east-1", *hourly)  # type: ignore[abstract]
-    fired: list[Rule] = []
-    times = iter([0.0, 0.0, 0.0, 36_000.0, 36_001.0])
-    schedules = Schedules(lambda: [rule], fired.append, clock=lambda: next(times))
-    for _ in range(4):
-        schedules.look()
+    start, fired, waiting = datetime.now(UTC), [], DueTimes()
+    for passed_s in (0, 1, 36_000, 36_001):
+        due, waiting = due_rules([rule], waiting, start + timedelta(seconds=passed_s))
+        fired += due
     assert fired == [rule]
 
 
@@ -132,6 +131,15 @@ def test_events_in_the_name_of_aws_are_not_taken_from_callers(account: Account) 
     answer = put_event(account, "aws.sagemaker", 5)
     codes = [entry["ErrorCode"] for entry in answer["Entries"]]
     assert (answer["FailedEntryCount"], codes) == (1, ["NotAuthorizedForSourceException"])
+
+
+@pytest.mark.parametrize("detail", ["[1]", "null", "{", "[" * 50_000])
+def test_an_event_whose_detail_is_no_object_is_an_entry_that_failed(
+    account: Account, detail: str
+) -> None:
+    entry = {"Source": "mine", "DetailType": "x", "Detail": detail}
+    (answer,) = account.client("events").put_events(Entries=[entry])["Entries"]
+    assert answer["ErrorCode"] == "MalformedDetail"
 
 
 def mapped(account: Account, source: str, queue_arn: str, **settings: Any) -> str:

@@ -10,20 +10,19 @@ from typing import Any, cast
 
 import jmespath
 import pytest
-import yaml
 from botocore.model import ListShape, MapShape, Shape, StructureShape
 from moto.core.utils import get_service_model
 
 from shoal_local.control.authorization.account import AccountState
-from shoal_local.control.authorization.evaluator import Evaluator
+from shoal_local.control.authorization.evaluator import Evaluator, Policies
 from shoal_local.control.authorization.question_template import FIELD, Scope
 from shoal_local.control.authorization.rule_functions import RuleInput
 from shoal_local.control.authorization.rules import (
-    RULE_FILES,
     Rule,
     UnmappedError,
+    documents,
     questions,
-    read_rules,
+    rules_in,
     rules_of,
 )
 from shoal_local.control.http.iam_request import Question
@@ -71,16 +70,14 @@ SCOPE = {"account", "region", "operation", "request_tags", "first_resource", "ea
 STEPS = {"subexpression", "index_expression", "projection", "filter_projection", "flatten", "pipe"}
 
 
-def read(folder: Path, rows: str) -> dict[str, Rule]:
-    path = folder / "sqs.yaml"
-    path.write_text(f"rules:\n{rows}")
-    return read_rules(path)
+def rule(**row: Any) -> Rule:
+    return rules_in({"service": "sqs", "rules": [{"operations": "Send", **row}]})["Send"]
 
 
-def ask(rule: Rule, **parameters: Any) -> list[Question]:
+def ask(templates: Rule, **parameters: Any) -> list[Question]:
     call = ApiCall("sqs", "Send", "us-east-1", ME, parameters)
     scope = Scope(RuleInput(call, NOTHING))
-    return [question for template in rule for question in template.questions(scope)]
+    return [question for template in templates for question in template.questions(scope)]
 
 
 @pytest.mark.parametrize(
@@ -91,33 +88,29 @@ def ask(rule: Rule, **parameters: Any) -> list[Question]:
     ],
 )
 def test_a_resource_begins_with_the_account_unless_its_name_is_an_arn(
-    tmp_path: Path, name: str, region_and_account: str
+    name: str, region_and_account: str
 ) -> None:
-    rules = read(tmp_path, "- {operations: Send, resource: 'queue/{Name}'}")
-    (question,) = ask(rules["Send"], Name=name)
+    (question,) = ask(rule(resource="queue/{Name}"), Name=name)
     assert question == Question("sqs:Send", f"arn:aws:sqs:{region_and_account}:queue/a")
 
 
-def test_each_item_of_a_list_is_a_question(tmp_path: Path) -> None:
-    rules = read(tmp_path, "- {operations: Send, resource: '{each}', for_each: Arns}")
-    assert [question.resource for question in ask(rules["Send"], Arns=["a", "b"])] == ["a", "b"]
-    assert [question.resource for question in ask(rules["Send"], Arns="a")] == ["a"]
-    assert ask(rules["Send"]) == []
+def test_each_item_of_a_list_is_a_question() -> None:
+    each = rule(resource="{each}", for_each="Arns")
+    assert [question.resource for question in ask(each, Arns=["a", "b"])] == ["a", "b"]
+    assert [question.resource for question in ask(each, Arns="a")] == ["a"]
+    assert ask(each) == []
 
 
-def test_a_condition_key_is_left_out_without_its_value(tmp_path: Path) -> None:
-    rules = read(
-        tmp_path,
-        "- {operations: Send, resource: '*', conditions: {a:is: Is, a:of: Of, a:map/*: Map}}",
-    )
-    (question,) = ask(rules["Send"], Is=False, Map={"b": "c"}, Of=[])
+def test_a_condition_key_is_left_out_without_its_value() -> None:
+    conditions = {"a:is": "Is", "a:of": "Of", "a:map/*": "Map"}
+    (question,) = ask(rule(resource="*", conditions=conditions), Is=False, Map={"b": "c"}, Of=[])
     assert question.context == {"a:is": "false", "a:map/b": "c"}
 
 
-@pytest.mark.parametrize("service", sorted(RULE_FILES))
+@pytest.mark.parametrize("service", sorted(documents()))
 def test_an_expression_names_parameters_of_the_service(service: str) -> None:
     """Rows share expressions, so a row may name a parameter that its own operations lack."""
-    rows = yaml.safe_load(RULE_FILES[service].read_text())["rules"]
+    rows = documents()[service]["rules"]
     members = {
         member
         for row in rows
@@ -159,7 +152,7 @@ DEPTH = 4
 
 
 def every_operation() -> Iterator[Any]:
-    for service in sorted(RULE_FILES):
+    for service in sorted(documents()):
         for operation in rules_of(service):
             yield pytest.param(service, operation, id=f"{service}-{operation}")
 
@@ -257,7 +250,7 @@ def test_aws_documents_every_action_resource_and_condition_key_of_a_rule(
     assert rule_questions or operation == "GetCallerIdentity"  # which needs no permission
     for question in rule_questions:
         # This raises for an action that does not exist, or a resource that it does not take.
-        decision = evaluator.decide(question, ME, {})
+        decision = evaluator.decide(question, ME, Policies({}))
         assert decision.ignored == (), question
 
 

@@ -1,5 +1,5 @@
 """What CloudFormation refuses at once: capabilities, references, names, change sets. `types.yaml`
-names only what there is: `filled` leaves out what it cannot replace.
+names only what there is: `filled` leaves out what it cannot replace. Lists of its types change.
 
 | answer | source |
 | --- | --- |
@@ -20,7 +20,7 @@ from typing import Any
 import boto3
 import pytest
 
-from local_kit.control import Account, outputs, refused, template, trust, unique
+from local_kit.control import Account, allow, outputs, refused, template, trust, unique
 from shoal_local.control.cloudformation import resources
 from shoal_local.tables import read_table
 from shoal_local.testing import ACCOUNT_ID
@@ -124,6 +124,12 @@ def test_a_template_is_refused_before_there_is_a_stack(
     assert refused(cloudformation.describe_stacks, StackName=name)[0] == "ValidationError"
 
 
+@pytest.mark.parametrize("url", ["0", "http://[", "https://s3.amazonaws.com/no_such_bucket/key"])
+def test_a_template_that_is_nowhere_is_refused(account: Account, url: str) -> None:
+    create = account.client("cloudformation").create_stack
+    assert refused(create, StackName="nowhere", TemplateURL=url)[0] == "ValidationError"
+
+
 def test_a_branch_that_its_condition_leaves_out_may_name_anything(account: Account) -> None:
     name = {"Name": {"Value": {"Fn::If": ["Never", {"Ref": "Absent"}, "spare"]}}}
     stack = account.stack(ABSENT, **NEVER, Outputs=name)
@@ -218,18 +224,19 @@ def test_change_sets_are_those_of_a_stack_that_is_there(account: Account) -> Non
 
 TABLE = read_table(Path(resources.__file__).with_name("types.yaml"))
 STEPS = ("create", "update", "delete", "read")
+NO_CALLS = ("default", "first", "goes")
 KEYS = {
-    *("attributes", "create", "defaults", "delete", "each", "id", "name", "properties", "read"),
+    *("attributes", "create", "defaults", "delete", "id", "lists", "name", "properties", "read"),
     *("replaced_by", "resource", "service", "settings", "tagged", "tags", "update", "whole"),
 }
-FACTS = {"id", "name", "account", "region", "each"}
+FACTS = {"id", "name", "account", "region", "each", "IpPermissions"}
 
 
 def operations(row: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield each operation of a row with its arguments."""
-    settings = row.get("settings", {}).values()
+    parts = (*row.get("settings", {}).values(), *row.get("lists", {}).values())
     calls = [row[step] for step in STEPS if step in row]
-    calls += [call for each in settings for key, call in each.items() if key != "default"]
+    calls += [call for each in parts for key, call in each.items() if key not in NO_CALLS]
     for call in calls:
         yield from call.items() if isinstance(call, dict) else [(call, {})]
 
@@ -250,3 +257,83 @@ def test_a_row_names_arguments_properties_and_answers_that_exist(name: str) -> N
         assert arguments.keys() <= shapes.input_shape.members.keys(), operation
         known |= shapes.output_shape.members.keys() if shapes.output_shape else set()
     assert set(re.findall(r"\{(\w+)[}\[.]", str(row))) <= known | row.get("attributes", {}).keys()
+
+
+def resource(kind: str, **properties: Any) -> dict[str, Any]:
+    return {"Type": f"AWS::{kind}", "Properties": properties}
+
+
+def with_lists(port: int, action: str, queue_id: str) -> dict[str, Any]:
+    """Return resources with lists that change with the arguments, and what they need."""
+    anywhere = {"CidrIp": "0.0.0.0/0", "IpProtocol": "tcp", "FromPort": port, "ToPort": port}
+    vpc, group = {"VpcId": {"Ref": "Vpc"}}, {"GroupId": {"Fn::GetAtt": ["Group", "GroupId"]}}
+    itself = {"IpProtocol": "-1", "SourceSecurityGroupId": group["GroupId"]}
+    table = {"Ref": f"Table{port}"}
+    return {
+        "Vpc": resource("EC2::VPC", CidrBlock="10.0.0.0/16"),
+        **{f"Table{each}": resource("EC2::RouteTable", **vpc) for each in (1, 2)},
+        "Group": resource(
+            "EC2::SecurityGroup",
+            GroupDescription="of a test",
+            SecurityGroupIngress=[anywhere],
+            SecurityGroupEgress=[anywhere],
+            **vpc,
+        ),
+        "Itself": resource("EC2::SecurityGroupIngress", Description=action, **itself, **group),
+        "Endpoint": resource(
+            "EC2::VPCEndpoint",
+            ServiceName="com.amazonaws.us-east-1.s3",
+            VpcEndpointType="Gateway",
+            RouteTableIds=[table],
+            PolicyDocument=allow(action, Principal="*"),
+            **vpc,
+        ),
+        "Role": resource("IAM::Role", Description=action, **TRUST),
+        "Policy": resource(
+            "IAM::ManagedPolicy",
+            PolicyDocument=allow(action),
+            Roles=[{"Ref": "Role"}] if port == 1 else [],
+        ),
+        "Queue": resource("SQS::Queue"),
+        "Rule": resource(
+            "Events::Rule",
+            EventPattern={"source": [action]},
+            Targets=[{"Id": queue_id, "Arn": {"Fn::GetAtt": ["Queue", "Arn"]}}],
+        ),
+    }
+
+
+def test_the_items_of_a_list_are_changed_and_deleted_with_the_stack(account: Account) -> None:
+    ec2, iam, events = (account.client(name) for name in ("ec2", "iam", "events"))
+    name = unique("stack")
+
+    def seen(stack: dict[str, Any]) -> list[Any]:
+        assert stack["StackStatus"].endswith("_COMPLETE")
+        ids = outputs(stack)
+        (group,) = ec2.describe_security_groups(GroupIds=[ids["Group"]])["SecurityGroups"]
+        (endpoint,) = ec2.describe_vpc_endpoints(VpcEndpointIds=[ids["Endpoint"]])["VpcEndpoints"]
+        versions = iam.list_policy_versions(PolicyArn=ids["Policy"])["Versions"]
+        attached = iam.list_attached_role_policies(RoleName=ids["Role"])["AttachedPolicies"]
+        targets = events.list_targets_by_rule(Rule=ids["Rule"])["Targets"]
+        return [
+            [rule.get("FromPort") for rule in group["IpPermissionsEgress"]],
+            sorted(str(rule.get("FromPort")) for rule in group["IpPermissions"]),
+            [
+                table == ids[f"Table{port}"]
+                for table in endpoint["RouteTableIds"]
+                for port in (1, 2)
+            ],
+            (len(versions), len(attached), [target["Id"] for target in targets]),
+            iam.get_role(RoleName=ids["Role"])["Role"]["Description"],
+        ]
+
+    names = ("Table1", "Table2", "Group", "Endpoint", "Policy", "Role", "Rule")
+    refs: dict[str, Any] = {each: {"Value": {"Ref": each}} for each in names}
+    refs["Group"] = {"Value": {"Fn::GetAtt": ["Group", "GroupId"]}}
+    stack = account.stack(with_lists(1, "s3:GetObject", "a"), name, Outputs=refs)
+    assert seen(stack) == [[1], ["1", "None"], [True, False], (1, 1, ["a"]), "s3:GetObject"]
+    stack = account.update(name, with_lists(2, "s3:PutObject", "b"), Outputs=refs)
+    assert seen(stack) == [[2], ["2", "None"], [False, True], (1, 0, ["b"]), "s3:PutObject"]
+    account.client("cloudformation").delete_stack(StackName=name)
+    deleted = account.settled(stack["StackId"])
+    assert deleted["StackStatus"] == "DELETE_COMPLETE", account.reasons(stack["StackId"])

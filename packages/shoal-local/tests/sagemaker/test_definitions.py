@@ -11,7 +11,6 @@ import pytest
 
 from local_kit.sagemaker_account import TRAINING_IMAGE, shell_step
 from shoal_local.errors import AwsError
-from shoal_local.sagemaker.pipelines.definition.arguments import check_arguments
 from shoal_local.sagemaker.pipelines.definition.definition import parse
 from shoal_local.sagemaker.pipelines.definition.expressions import (
     ExpressionError,
@@ -19,7 +18,8 @@ from shoal_local.sagemaker.pipelines.definition.expressions import (
     holds,
     walk,
 )
-from shoal_local.sagemaker.pipelines.execution.graph import Retries, final_status, ready_steps
+from shoal_local.sagemaker.pipelines.execution.execution import Retries, final_status, ready_steps
+from shoal_local.sagemaker.pipelines.execution.pipelines import check_arguments
 
 
 def definition(*steps: dict[str, Any], **parts: Any) -> str:

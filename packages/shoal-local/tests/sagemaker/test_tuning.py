@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 
 from local_kit.sagemaker_account import OBJECTIVE, WIDTH, Account, archive, tuning, until
 from shoal_local.errors import AwsError
-from shoal_local.sagemaker.jobs.tuning_search import Search, read_ranges, search_for
+from shoal_local.sagemaker.jobs.tuning_jobs import Search, read_ranges, search_for
 
 SCRIPT = b"""
 import argparse, os, time

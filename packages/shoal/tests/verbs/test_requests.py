@@ -18,7 +18,7 @@ from shoal.aws.target import Target, loopback_variables, offline_environment
 from shoal.errors import NotFoundError, ShoalError, UsageError
 from shoal.settings.sections.smoke_test import Request
 from shoal.verbs.invoke import find_endpoint, model_of, send, stream
-from shoal_local.sagemaker.hosting.streams import event
+from shoal_local.sagemaker.hosting.traffic import event
 
 AWS = Target("111122223333", "eu-west-1")
 URL = "http://localhost:4566"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import datetime
 from collections.abc import Callable, Iterable, Mapping, Reversible
 from dataclasses import dataclass
 from itertools import islice
@@ -92,19 +91,10 @@ class Listing:
         if "StatusEquals" in request and document[self.status] != request["StatusEquals"]:
             return False
         return all(
-            (document[key] - _epoch(request[name])) * direction >= 0
+            (document[key] - request[name]) * direction >= 0
             for name, (key, direction) in _BOUNDS.items()
             if name in request
         )
-
-
-def _epoch(instant: object) -> float:
-    try:
-        if isinstance(instant, int | float):
-            return float(instant)
-        return datetime.datetime.fromisoformat(str(instant).replace("Z", "+00:00")).timestamp()
-    except (ValueError, OverflowError):
-        raise invalid(f"Invalid timestamp: {instant}") from None
 
 
 def _token(position: int) -> str:

@@ -25,6 +25,7 @@ from shoal_local.sagemaker.jobs.tuning_jobs import TuningJobs
 from shoal_local.sagemaker.pipelines.execution.executions import Executions
 from shoal_local.sagemaker.pipelines.execution.pipelines import Pipelines
 from shoal_local.sagemaker.registry import ModelPackageGroups, ModelPackages
+from shoal_local.sagemaker.resources import Tags
 from shoal_local.sagemaker.shapes import (
     Document,
     ResponseMismatchError,
@@ -34,7 +35,6 @@ from shoal_local.sagemaker.shapes import (
     response_members,
 )
 from shoal_local.sagemaker.store import Store
-from shoal_local.sagemaker.tags import Tags
 
 _log = logging.getLogger(__name__)
 Operation = Callable[[Document], Document]

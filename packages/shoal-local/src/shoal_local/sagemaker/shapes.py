@@ -8,8 +8,9 @@ wrong type that AWS might coerce.
 from __future__ import annotations
 
 import functools
+import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 import botocore.session
@@ -133,6 +134,22 @@ def fitting(structure: str, member: str, text: str, ending: str = "") -> str:
     return text[: shape.metadata["max"] - len(ending)] + ending
 
 
+_NUMBER, _WHOLE = (int, float), (int,)
+_TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
+    "structure": ((dict,), "a structure"),
+    "list": ((list,), "a list"),
+    "map": ((dict,), "a map"),
+    "string": ((str,), "a string"),
+    "integer": (_WHOLE, "of type integer"),
+    "long": (_WHOLE, "of type long"),
+    "float": (_NUMBER, "of type float"),
+    "double": (_NUMBER, "of type double"),
+    "timestamp": (_NUMBER, "of type timestamp"),
+    "boolean": ((bool,), "of type boolean"),
+}
+"""The Python types of a value by the type of its shape, and AWS's words for it."""
+
+
 def shape_errors(shape: Shape, value: Any, path: str) -> Iterator[str]:
     """Yield every way in which `value` breaks `shape`.
 
@@ -142,16 +159,25 @@ def shape_errors(shape: Shape, value: Any, path: str) -> Iterator[str]:
         return
     if value is None:
         yield _error(value, path, "Member must not be null")
-    elif isinstance(shape, StructureShape):
+        return
+    types, words = _TYPES.get(shape.type_name, ((object,), ""))
+    is_number = isinstance(value, bool) and types in {_NUMBER, _WHOLE}  # a bool is an int in Python
+    is_other = not isinstance(value, types)
+    if is_number or is_other:
+        yield _error(value, path, f"Member must be {words}")
+        return
+    yield from _bound_errors(shape, value, path)
+    if isinstance(shape, StructureShape):
         yield from _structure_errors(shape, value, path)
     elif isinstance(shape, ListShape):
-        yield from _list_errors(shape, value, path)
+        for position, member in enumerate(value, start=1):
+            yield from shape_errors(shape.member, member, f"{path}.{position}.member")
     elif isinstance(shape, MapShape):
-        yield from _map_errors(shape, value, path)
+        for key, member in value.items():
+            yield from shape_errors(shape.key, key, f"{path}.key")
+            yield from shape_errors(shape.value, member, f"{path}.{key}.member")
     elif isinstance(shape, StringShape):
         yield from _string_errors(shape, value, path)
-    else:
-        yield from _scalar_errors(shape, value, path)
 
 
 def _error(value: Any, path: str, constraint: str) -> str:
@@ -165,9 +191,6 @@ def _below(path: str, member: str) -> str:
 
 
 def _structure_errors(shape: StructureShape, value: Any, path: str) -> Iterator[str]:
-    if not isinstance(value, dict):
-        yield _error(value, path, "Member must be a structure")
-        return
     for name in shape.required_members:
         if name not in value:
             yield _error(None, _below(path, name), "Member must not be null")
@@ -179,32 +202,9 @@ def _structure_errors(shape: StructureShape, value: Any, path: str) -> Iterator[
             yield _error(member_value, _below(path, name), constraint)
 
 
-def _list_errors(shape: ListShape, value: Any, path: str) -> Iterator[str]:
-    if not isinstance(value, list):
-        yield _error(value, path, "Member must be a list")
-        return
-    yield from _length_errors(shape, value, path)
-    for position, member in enumerate(value, start=1):
-        yield from shape_errors(shape.member, member, f"{path}.{position}.member")
-
-
-def _map_errors(shape: MapShape, value: Any, path: str) -> Iterator[str]:
-    if not isinstance(value, dict):
-        yield _error(value, path, "Member must be a map")
-        return
-    yield from _length_errors(shape, value, path)
-    for key, member in value.items():
-        yield from shape_errors(shape.key, key, f"{path}.key")
-        yield from shape_errors(shape.value, member, f"{path}.{key}.member")
-
-
-def _string_errors(shape: StringShape, value: Any, path: str) -> Iterator[str]:
-    if not isinstance(value, str):
-        yield _error(value, path, "Member must be a string")
-        return
+def _string_errors(shape: StringShape, value: str, path: str) -> Iterator[str]:
     if shape.enum and value not in shape.enum:
         yield _error(value, path, f"Member must satisfy enum value set: [{', '.join(shape.enum)}]")
-    yield from _length_errors(shape, value, path)
     pattern = _compile_pattern(shape.metadata.get("pattern", ""))
     if pattern and not pattern.fullmatch(value):
         constraint = "Member must satisfy regular expression pattern:"
@@ -231,34 +231,10 @@ def _compile_pattern(pattern: str) -> re.Pattern[str] | None:
         return None
 
 
-def _length_errors(shape: Shape, value: Any, path: str) -> Iterator[str]:
-    low, high = shape.metadata.get("min"), shape.metadata.get("max")
-    if low is not None and len(value) < low:
-        yield _error(value, path, f"Member must have length greater than or equal to {low}")
-    if high is not None and len(value) > high:
-        yield _error(value, path, f"Member must have length less than or equal to {high}")
-
-
-_SCALARS: dict[str, tuple[type, ...]] = {
-    "integer": (int,),
-    "long": (int,),
-    "float": (int, float),
-    "double": (int, float),
-    "timestamp": (int, float, str),
-    "boolean": (bool,),
-}
-
-
-def _scalar_errors(shape: Shape, value: Any, path: str) -> Iterator[str]:
-    expected = _SCALARS.get(shape.type_name)
-    if expected and (
-        not isinstance(value, expected)
-        or (isinstance(value, bool) and shape.type_name != "boolean")
-    ):
-        yield _error(value, path, f"Member must be of type {shape.type_name}")
-        return
-    low, high = shape.metadata.get("min"), shape.metadata.get("max")
-    if low is not None and value < low:
-        yield _error(value, path, f"Member must have value greater than or equal to {low}")
-    if high is not None and value > high:
-        yield _error(value, path, f"Member must have value less than or equal to {high}")
+def _bound_errors(shape: Shape, value: Any, path: str) -> Iterator[str]:
+    what, size = ("value", value) if isinstance(value, int | float) else ("length", len(value))
+    low, high = shape.metadata.get("min", -math.inf), shape.metadata.get("max", math.inf)
+    if size < low:
+        yield _error(value, path, f"Member must have {what} greater than or equal to {low}")
+    if size > high:
+        yield _error(value, path, f"Member must have {what} less than or equal to {high}")

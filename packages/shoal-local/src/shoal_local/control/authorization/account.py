@@ -23,7 +23,7 @@ from moto.sqs.models import sqs_backends
 from shoal_local.control.authorization.evaluator import Policies, Policy
 from shoal_local.control.functions.service import Functions
 from shoal_local.control.http.iam_request import ContextValue, Question, account_of
-from shoal_local.control.identity.key_guards import stored_key
+from shoal_local.control.identity.policy_guards import stored_key
 from shoal_local.errors import AwsError
 
 PARTITION = "aws"
@@ -205,8 +205,7 @@ class AccountState:
     def entity(self, arn: str) -> Any:
         """Return moto's role, user or group of this ARN; None if there is none."""
         backend = iam_backends[self.account][PARTITION]
-        kinds: list[Mapping[str, Any]] = [backend.roles, backend.users, backend.groups]
-        return next((each for kind in kinds for each in kind.values() if each.arn == arn), None)
+        return _with_arn({**backend.roles, **backend.users, **backend.groups}, arn)
 
     def _identity_policies(self, principal_arn: str) -> tuple[Mapping[str, Policy], Policy | None]:
         kind, _, name = principal_arn.split(":")[5].partition("/")
@@ -232,40 +231,28 @@ class AccountState:
 
         None when its service has no such policies, or the resource does not exist.
         """
+        account, region, arn = self.account, self.region, question.resource
+        holders: Mapping[str, Callable[[], Any]] = {
+            "s3": lambda: self._bucket(arn.split(":")[5].partition("/")[0]),
+            "kms": lambda: kms_backends[account][region].keys.get(arn.rpartition("/")[2]),
+            "sqs": lambda: sqs_backends[account][region].queues.get(arn.rpartition(":")[2]),
+            "sns": lambda: sns_backends[account][region].topics.get(arn),
+            "ecr": lambda: _with_arn(ecr_backends[account][region].repositories, arn),
+        }
         readers: Mapping[str, Callable[[str], Any]] = {
-            "s3": self._bucket_policy,
-            "kms": self._key_policy,
-            "sqs": self._queue_policy,
-            "sns": self._topic_policy,
-            "ecr": self._repository_policy,
             "lambda": self._function_policy,
             "sts": self._trust_policy,
             "sagemaker": self._group_policy,
         }
-        read = readers.get(question.service)
-        policy = read(question.resource) if read and question.resource != "*" else None
+        if arn == "*":
+            return None
+        if question.service in holders:
+            policy = getattr(holders[question.service](), "policy", None)
+        else:
+            read = readers.get(question.service)
+            policy = read(arn) if read else None
         document = _document(policy) if policy else None
         return document if document and document.get("Statement") else None
-
-    def _bucket_policy(self, arn: str) -> Any:
-        bucket = self._bucket(arn.split(":")[5].partition("/")[0])
-        return bucket.policy if bucket else None
-
-    def _key_policy(self, arn: str) -> Any:
-        key = kms_backends[self.account][self.region].keys.get(arn.rpartition("/")[2])
-        return key.policy if key else None
-
-    def _queue_policy(self, arn: str) -> Any:
-        queue = sqs_backends[self.account][self.region].queues.get(arn.rpartition(":")[2])
-        return queue.policy if queue else None
-
-    def _topic_policy(self, arn: str) -> Any:
-        topic = sns_backends[self.account][self.region].topics.get(arn)
-        return topic.policy if topic else None
-
-    def _repository_policy(self, arn: str) -> Any:
-        repository = ecr_backends[self.account][self.region].repositories.get(arn.partition("/")[2])
-        return repository.policy if repository and repository.arn == arn else None
 
     def _function_policy(self, arn: str) -> Any:
         try:
@@ -315,6 +302,11 @@ def _named_policies(holder: Any) -> list[tuple[str, Policy]]:
 def _default_version(policy: ManagedPolicy) -> Policy:
     """Return the default version of a managed policy."""
     return _document(next(version.document for version in policy.versions if version.is_default))
+
+
+def _with_arn(things: Mapping[str, Any], arn: str) -> Any:
+    """Return moto's thing of this ARN; None if there is none."""
+    return next((each for each in things.values() if each.arn == arn), None)
 
 
 def _document(policy: Any) -> Policy:

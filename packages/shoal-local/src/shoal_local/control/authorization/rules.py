@@ -1,6 +1,6 @@
 """`questions(call)`: what AWS asks IAM about a call of its API.
 
-The rules are in `services/`, one file per service. `rules` is a list of rows. A row has
+The rules are in `services/`, one YAML document per service. `rules` is a list of rows. A row has
 `operations`, words, and the keys of one question, or a list of them under `questions`. The keys of
 a question are the fields of QuestionTemplate; `only_if` is written `if`. Rows share what is
 anchored under `shared`. `prefix` is the service's name in actions and ARNs, where that differs. A
@@ -34,9 +34,8 @@ from shoal_local.control.authorization.question_template import (
 from shoal_local.control.authorization.rule_functions import RuleInput
 from shoal_local.control.http.iam_request import Question
 from shoal_local.control.http.protocol import ApiCall
-from shoal_local.tables import read_table
+from shoal_local.tables import read_table, read_tables
 
-RULE_FILES = {path.stem: path for path in (Path(__file__).parent / "services").glob("*.yaml")}
 Rule = tuple[QuestionTemplate, ...]
 
 
@@ -50,21 +49,27 @@ class UnmappedError(Exception):
         )
 
 
-def rules_of(service: str) -> Mapping[str, Rule]:
-    """Return the rules of a service by operation, none for a service without a file."""
-    return read_rules(RULE_FILES[service]) if service in RULE_FILES else {}
+@cache
+def documents() -> Mapping[str, Mapping[str, Any]]:
+    """Return the documents of `services/` by service."""
+    files = (Path(__file__).parent / "services").glob("*.yaml")
+    return {each["service"]: each for file in files for each in read_tables(file)}
 
 
 @cache
-def read_rules(path: Path) -> dict[str, Rule]:
-    """Return the rules of the service that the file is named after, by operation."""
-    document = read_table(path)
-    service = str(document.get("prefix", path.stem))
-    rules: dict[str, Rule] = {}
-    for row in document["rules"]:
-        operations = row.pop("operations").split()
-        rules |= dict.fromkeys(operations, rule_of(service, row.get("questions", [row])))
-    return rules
+def rules_of(service: str) -> Mapping[str, Rule]:
+    """Return the rules of a service by operation, none for a service without a document."""
+    return rules_in(documents()[service]) if service in documents() else {}
+
+
+def rules_in(document: Mapping[str, Any]) -> Mapping[str, Rule]:
+    """Return the rules of a document by operation."""
+    service = str(document.get("prefix", document["service"]))
+    return {
+        operation: rule_of(service, row.get("questions", [row]))
+        for row in document["rules"]
+        for operation in row["operations"].split()
+    }
 
 
 def rule_of(service: str, rows: Iterable[Mapping[str, Any]]) -> Rule:
@@ -78,6 +83,7 @@ def _question(
     action: str | None = None,
     for_each: str | None = None,
     conditions: Mapping[str, str] | None = None,
+    operations: str = "",
     **more: Any,
 ) -> QuestionTemplate:
     only_if = more.pop("if", None)

@@ -89,9 +89,7 @@ class Simulator:
         if not installed():
             return Decision(allowed=True, explicit=False)
         try:
-            return self.evaluator.decide(
-                question, principal, policies.identity, boundary=policies.boundary
-            )
+            return self.evaluator.decide(question, principal, policies)
         except EmulatorError as error:
             raise _invalid(str(error)) from error
 

@@ -12,7 +12,7 @@ import logging
 import re
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -26,13 +26,13 @@ from jsonschema.exceptions import best_match
 from moto.events.models import Rule, events_backends
 from moto.events.utils import EventMessageType
 
-from shoal_local.control.events.rule_schedules import Schedules
 from shoal_local.control.functions.service import Functions
 from shoal_local.control.http.guards import refuse
 from shoal_local.control.http.protocol import ApiCall
 from shoal_local.control.identity.clients import Clients
 from shoal_local.control.identity.identity import Identity
 from shoal_local.control.identity.policies import allows
+from shoal_local.control.scheduler.clock import Clock
 from shoal_local.control.scheduler.expressions import ExpressionError, parse
 from shoal_local.errors import AwsError
 from shoal_local.faults import Faults
@@ -66,6 +66,10 @@ MAX_THREADS = 8
 log = logging.getLogger(__name__)
 
 
+DueTimes = dict[tuple[str, str], datetime | None]
+"""When scheduled rules fire, by a rule's ARN and its expression."""
+
+
 @dataclass
 class Events:
     """The rules and deliveries of an account; `close` waits for deliveries under way."""
@@ -77,14 +81,15 @@ class Events:
     """How much faster than the clock schedules run."""
     faults: Faults = field(default_factory=Faults)
     _postponed: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _due_at: DueTimes = field(default_factory=dict)
     _pool: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(MAX_THREADS, "events")
     )
     _closing: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
-        self._schedules = Schedules(self._rules, self._fire, speed=self.speed)
-        self._schedules.start()
+        self._clock = Clock(self._fire_due, self.speed, "rules")
+        self._clock.start()
 
     @property
     def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:
@@ -152,7 +157,7 @@ class Events:
 
     def close(self) -> None:
         """Take no more events, and wait for deliveries under way."""
-        self._schedules.close()
+        self._clock.close()
         self._closing.set()
         self._pool.shutdown(wait=True, cancel_futures=True)
 
@@ -190,6 +195,11 @@ class Events:
                     self._to_targets(rule, event)
             except Exception:  # a rule that breaks must not keep the event from the others
                 log.exception("the rule %s", rule.arn)
+
+    def _fire_due(self, now: datetime) -> None:
+        due, self._due_at = due_rules(self._rules(), self._due_at, now)
+        for rule in due:
+            self._fire(rule)
 
     def _fire(self, rule: Rule) -> None:
         """Deliver a scheduled rule's event to its own targets only.
@@ -265,6 +275,28 @@ def matches(rule: Rule, event: dict[str, Any]) -> bool:
     """Return whether the event matches the rule's pattern; a rule without one matches nothing."""
     pattern = rule.event_pattern
     return bool(pattern.get_pattern()) and pattern.matches_event(cast(EventMessageType, event))
+
+
+def due_rules(
+    rules: Iterable[Rule], due_times: DueTimes, now: datetime
+) -> tuple[list[Rule], DueTimes]:
+    """Return the rules that are due, once however late, and when each is due next.
+
+    A rule with a rate fires for the first time one period after it was put. Rules that were deleted
+    or disabled are forgotten.
+    """
+    due: list[Rule] = []
+    next_times: DueTimes = {}
+    for rule in rules:
+        expression = str(rule.scheduled_expression or "")
+        if not expression or rule.state != "ENABLED":
+            continue
+        times, key = parse(expression, "UTC"), (rule.arn, expression)
+        due_at = due_times[key] if key in due_times else times.next(now, now)
+        is_due = due_at is not None and now >= due_at
+        next_times[key] = times.next(now, now) if is_due else due_at
+        due += [rule] if is_due else []
+    return due, next_times
 
 
 def check_targets(call: ApiCall) -> None:

@@ -7,6 +7,7 @@ dead-letter queue when it was received too often.
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import threading
@@ -20,7 +21,7 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from shoal_local.context import RoleCredentials
-from shoal_local.control.functions.invoker import LAMBDA
+from shoal_local.control.functions.invoker import LAMBDA, error_text
 from shoal_local.control.functions.model import Function, invalid
 from shoal_local.control.functions.service import Functions
 from shoal_local.control.http.protocol import ApiCall
@@ -262,14 +263,14 @@ class EventSources:
         if not messages or stop.is_set():
             return
         records = [record(message, source.queue_arn) for message in messages]
-        result = self.functions.invoke(source.function_arn, {"Records": records})
+        outcome = self.functions.invoke(source.function_arn, {"Records": records})
         failed_ids: set[str] = set()
-        if result.error:
+        if outcome.error is not None:
             failed_ids = {message["MessageId"] for message in messages}
-            source.last_result = f"PROBLEM: {result.error}"
+            source.last_result = f"PROBLEM: {error_text(outcome)}"
         else:
             if "ReportBatchItemFailures" in source.settings["FunctionResponseTypes"]:
-                failed_ids = failures(result.payload, messages)
+                failed_ids = failures(json.loads(outcome.payload or "null"), messages)
             counted = f"{len(failed_ids)} of {len(messages)} failed"
             source.last_result = counted if failed_ids else "OK"
         for message in messages:

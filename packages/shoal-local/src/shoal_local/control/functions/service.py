@@ -19,7 +19,7 @@ from botocore import xform_name
 from botocore.exceptions import ClientError
 
 from shoal_local.archives import TooLargeError
-from shoal_local.control.functions.invoker import LAMBDA, Invoker, error_text
+from shoal_local.control.functions.invoker import LAMBDA, Invoker
 from shoal_local.control.functions.model import (
     MAX_UNPACKED_BYTES,
     Code,
@@ -30,7 +30,7 @@ from shoal_local.control.functions.model import (
     refusal,
     unpack,
 )
-from shoal_local.control.functions.sandbox import check_packages
+from shoal_local.control.functions.sandbox import Outcome
 from shoal_local.control.http.protocol import ApiCall
 from shoal_local.control.identity.clients import Clients
 from shoal_local.control.identity.identity import Identity
@@ -38,17 +38,6 @@ from shoal_local.control.identity.policies import allows
 from shoal_local.errors import AwsError
 
 TAIL_BYTES = 4096
-
-
-@dataclass(frozen=True)
-class LambdaResult:
-    """The answer of a function.
-
-    `error` is None, or `errorType: errorMessage` of a function that failed.
-    """
-
-    payload: Any
-    error: str | None
 
 
 @dataclass
@@ -73,11 +62,9 @@ class Functions:
     def arn(self, name: str) -> str:
         return f"arn:aws:lambda:{self.identity.region}:{self.identity.account}:function:{name}"
 
-    def invoke(self, name_or_arn: str, event: Any) -> LambdaResult:
+    def invoke(self, name_or_arn: str, event: Any) -> Outcome:
         """Invoke the function and wait for its answer."""
-        outcome = self.invoker.invoke(self.get(name_or_arn), event)
-        error = error_text(outcome) if outcome.error is not None else None
-        return LambdaResult(json.loads(outcome.payload) if outcome.payload else None, error)
+        return self.invoker.invoke(self.get(name_or_arn), event)
 
     def invoke_later(self, name_or_arn: str, event: Any) -> Future[str]:
         """Invoke the function asynchronously, with retries.
@@ -129,7 +116,6 @@ class Functions:
         self._check_role(settings["Role"])
         self._check_network(settings.get("VpcConfig") or {})
         code = self._code(request["Code"], name)
-        check_packages(settings["Runtime"], code.folder)
         tags = dict(request.get("Tags") or {})
         function = Function(name, self.arn(name), code, settings, tags=tags)
         with self._lock:
@@ -155,9 +141,7 @@ class Functions:
 
     def _update_code(self, call: ApiCall) -> Mapping[str, Any]:
         function = self.get(call.parameters["FunctionName"])
-        code = self._code(call.parameters, function.name)
-        check_packages(function.settings["Runtime"], code.folder)
-        return self._replace(function, code=code)
+        return self._replace(function, code=self._code(call.parameters, function.name))
 
     def _update_configuration(self, call: ApiCall) -> Mapping[str, Any]:
         function = self.get(call.parameters["FunctionName"])

@@ -15,7 +15,7 @@ from moto.s3.models import FakeKey, s3_backends
 
 from shoal_local.control.authorization.account import AccountState, owner_of_bucket
 from shoal_local.control.http.protocol import ApiCall
-from shoal_local.control.identity.key_guards import check_usable
+from shoal_local.control.identity.policy_guards import check_usable
 from shoal_local.errors import AwsError
 
 Guard = Callable[[ApiCall], None]

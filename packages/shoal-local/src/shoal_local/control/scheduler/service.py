@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import logging
 import re
-import threading
-import time
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from moto.scheduler.models import EventBridgeSchedulerBackend, Schedule, scheduler_backends
@@ -21,13 +19,13 @@ from shoal_local.control.http.guards import Guard
 from shoal_local.control.http.protocol import ApiCall
 from shoal_local.control.identity.clients import Clients
 from shoal_local.control.identity.identity import Identity
+from shoal_local.control.scheduler.clock import Clock
 from shoal_local.control.scheduler.delivery import SCHEDULER, Deliveries, DueCall
 from shoal_local.control.scheduler.expressions import Cron, ExpressionError, Rate, parse
 from shoal_local.errors import AwsError
 
 log = logging.getLogger(__name__)
 
-POLL_S = 0.25
 DEFAULT = "default"
 TARGET = re.compile(r"^arn:aws:(lambda:[\w-]+:\d{12}:function:|sagemaker:[\w-]+:\d{12}:pipeline/)")
 # Settings that moto would keep and nobody honour.
@@ -50,22 +48,15 @@ class Scheduler:
     def __init__(
         self, identity: Identity, clients: Clients, measure: Measure, speed: float = 1.0
     ) -> None:
-        self._identity, self._speed = identity, speed
-        self._began_at, self._began_s = datetime.now(UTC), time.monotonic()
+        self._identity = identity
         self._appointments: dict[str, Appointment] = {}
-        self._deliveries = Deliveries(identity, clients, measure, self.now, speed)
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True, name="scheduler")
-        self._thread.start()
-
-    def now(self) -> datetime:
-        """Return the time of the schedules' clock."""
-        return self._began_at + timedelta(seconds=(time.monotonic() - self._began_s) * self._speed)
+        self._clock = Clock(self._call_due, speed, "scheduler")
+        self._deliveries = Deliveries(identity, clients, measure, self._clock.now, speed)
+        self._clock.start()
 
     def close(self) -> None:
         """Call no more targets, and wait for deliveries under way."""
-        self._closing.set()
-        self._thread.join()
+        self._clock.close()
         self._deliveries.close()
 
     @property
@@ -82,16 +73,11 @@ class Scheduler:
     def _kept(self) -> EventBridgeSchedulerBackend:
         return scheduler_backends[self._identity.account][self._identity.region]
 
-    def _run(self) -> None:
-        while not self._closing.wait(POLL_S):
-            for call in self._take_due():
-                self._deliveries.start(call)
-
-    def _take_due(self) -> list[DueCall]:
-        """Return the calls that are due, and let each schedule wait for its next time. A disabled
+    def _call_due(self, now: datetime) -> None:
+        """Start the calls that are due, and let each schedule wait for its next time. A disabled
         schedule skips its times, and a late one those that have passed.
         """
-        now, calls, appointments = self.now(), [], dict[str, Appointment]()
+        appointments = dict[str, Appointment]()
         groups = list(self._kept.schedule_groups.values())
         for schedule in [each for group in groups for each in list(group.schedules.values())]:
             try:
@@ -100,13 +86,13 @@ class Scheduler:
                 log.exception("%s cannot be followed", schedule.arn)
                 continue
             if due_at and schedule.state == "ENABLED":
-                calls.append(DueCall(schedule.arn, schedule.group_name, schedule.target, due_at))
+                call = DueCall(schedule.arn, schedule.group_name, schedule.target, due_at)
+                self._deliveries.start(call)
         self._appointments = appointments
-        return calls
 
     def _next(self, schedule: Schedule, now: datetime) -> tuple[Appointment, datetime | None]:
         """Return what the schedule waits for, and the time that has come, if one has."""
-        times, since = times_of(schedule), self._clock(schedule.creation_date)
+        times, since = times_of(schedule), self._clock.of(schedule.creation_date)
         appointment = self._appointment(schedule, times, since, now)
         due_at = appointment.due_at
         if due_at is None or due_at > now:
@@ -125,12 +111,6 @@ class Scheduler:
             return old
         is_new = old is None or old.key[0] != key[0]
         return Appointment(key, times.next(since, since - datetime.resolution if is_new else now))
-
-    def _clock(self, timestamp: float) -> datetime:
-        """Return an instant of the machine's clock on the schedules' clock."""
-        return self._began_at + (datetime.fromtimestamp(timestamp, UTC) - self._began_at) * (
-            self._speed
-        )
 
     def _check_schedule(self, call: ApiCall) -> None:
         """Raise AwsError for a wrong expression, for what is not emulated, and for a role that

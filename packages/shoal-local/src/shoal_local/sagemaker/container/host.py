@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from shoal_local.sagemaker.container import namespaces, network
+from shoal_local.sagemaker.container import namespaces
 
 _TMP = Path("/tmp")  # noqa: S108 (the container's own)
 _OPT = Path("/opt")
@@ -68,9 +68,9 @@ def _enter_network(host: Host, pod: socket.socket) -> None:
             raise ConnectionAbortedError(
                 f"{host['name']}: the pod ended before it had joined this host's network"
             )
-        network.bring_up("lo")
-        network.give_address(network.INTERFACE, host["address"])
-        network.bring_up(network.INTERFACE)
+        namespaces.bring_up("lo")
+        namespaces.give_address(namespaces.INTERFACE, host["address"])
+        namespaces.bring_up(namespaces.INTERFACE)
         send_listeners(pod, b"listening", host["ports"])
 
 
@@ -88,7 +88,7 @@ def network_of(host: Host, pid: int, link: socket.socket, ports: int) -> list[in
     Runs in the pod. Return the sockets that listen in that network for so many ports.
     """
     if link.recv(16) == b"alone":
-        network.join_bridge(f"to-{host['name']}"[:_MAX_INTERFACE_NAME], pid)
+        namespaces.join_bridge(f"to-{host['name']}"[:_MAX_INTERFACE_NAME], pid)
         link.send(b"joined")
         _, descriptors, _, _ = socket.recv_fds(link, 16, ports)
         if descriptors:

@@ -31,7 +31,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from shoal_local.sagemaker.container import host, namespaces, network
+from shoal_local.sagemaker.container import host, namespaces
 
 SETUP_FAILED = 125
 """Exit code of a host that could not be set up; Docker uses the same."""
@@ -68,14 +68,14 @@ def _mount_something() -> int:
 
 
 def _join_two_networks() -> int:
-    network.make_bridge()
+    namespaces.make_bridge()
     ours, theirs = socket.socketpair()
     child = os.fork()
     if child == 0:
         _leave(_wait_in_network_of_its_own, theirs)
     theirs.close()
     if ours.recv(16) == b"alone":
-        network.join_bridge("to-other", child)
+        namespaces.join_bridge("to-other", child)
         ours.send(b"joined")
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
@@ -106,7 +106,7 @@ def _first_process(work: Any) -> int:
     namespaces.die_with_parent()
     namespaces.make_mounts_private()
     namespaces.mount("proc", Path("/proc"), "proc")
-    network.bring_up("lo")
+    namespaces.bring_up("lo")
     return int(work())
 
 
@@ -166,7 +166,7 @@ def _start_hosts(spec: Spec, control: socket.socket) -> dict[int, str]:
 
 
 def _start_networked_hosts(spec: Spec, control: socket.socket) -> dict[int, str]:
-    network.make_bridge()
+    namespaces.make_bridge()
     hosts: dict[int, str] = {}
     listeners = []
     for each in spec["hosts"]:

@@ -20,12 +20,10 @@ from shoal_local.errors import AwsError
 from shoal_local.sagemaker import names
 from shoal_local.sagemaker.core import Core, event_detail
 from shoal_local.sagemaker.errors import check_fields, invalid
-from shoal_local.sagemaker.hosting.deployment import ClosingError, Deployment
+from shoal_local.sagemaker.hosting.deployment import ClosingError, Deployment, Plan, plan_of
 from shoal_local.sagemaker.hosting.fleet import Fleet
-from shoal_local.sagemaker.hosting.guardrails import Plan, plan_of
 from shoal_local.sagemaker.hosting.models import EndpointConfigs
-from shoal_local.sagemaker.hosting.streams import StreamedInvocation
-from shoal_local.sagemaker.hosting.traffic import Invocation, Traffic
+from shoal_local.sagemaker.hosting.traffic import Invocation, StreamedInvocation, Traffic
 from shoal_local.sagemaker.resources import KINDS, Resources
 from shoal_local.sagemaker.shapes import Document, fitting
 

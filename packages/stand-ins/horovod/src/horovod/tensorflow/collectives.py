@@ -9,8 +9,7 @@ import tensorflow as tf
 from shoal_stand_ins.tensorflow.collectives import assign_broadcast, broadcast_all, reduce_all
 from shoal_stand_ins.tensorflow.compression import Compression
 
-from ..job import JOB
-from ..reduction import ReduceOp, choose
+from ..common import JOB, ReduceOp, choose
 
 
 def allreduce(

@@ -9,8 +9,7 @@ from shoal_stand_ins.tensorflow.collectives import reduce_all
 from shoal_stand_ins.tensorflow.compression import Compression
 from shoal_stand_ins.tensorflow.training import GradientTape, Reduce, wrap
 
-from ..job import JOB
-from ..reduction import Average, ReduceOp, choose
+from ..common import JOB, Average, ReduceOp, choose
 
 
 class DistributedGradientTape(GradientTape):

@@ -8,8 +8,7 @@ from typing import Any
 import torch
 from shoal_stand_ins import transport
 
-from ..job import JOB
-from ..reduction import ReduceOp, choose
+from ..common import JOB, ReduceOp, choose
 from .compression import Compression
 
 _HALVES = (torch.float16, torch.bfloat16)

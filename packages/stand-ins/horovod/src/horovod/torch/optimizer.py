@@ -12,8 +12,7 @@ from typing import Any
 
 import torch
 
-from ..job import size
-from ..reduction import Average, ReduceOp, choose
+from ..common import Average, ReduceOp, choose, size
 from .collectives import reduce_all
 from .compression import Compression
 

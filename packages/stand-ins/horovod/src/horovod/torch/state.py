@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ..objects import broadcast_object
+from ..common import broadcast_object
 from .collectives import broadcast_all
 
 

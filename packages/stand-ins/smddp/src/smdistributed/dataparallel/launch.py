@@ -1,4 +1,4 @@
-"""The launcher's environment variables, and the console script `smddprun COMMAND...`.
+"""The launcher's environment variables, the instance types of smddp, and `smddprun COMMAND...`.
 
 The training toolkit puts smddprun between mpirun and Python when it finds it on PATH. It gives an
 MPI rank the variables that PyTorch reads, then becomes the command.
@@ -10,6 +10,7 @@ import os
 import socket
 import sys
 import time
+import warnings
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -69,6 +70,27 @@ def read(environ: Mapping[str, str]) -> LaunchEnvironment:
         strict=environ.get("SMDDP_LOCAL_STRICT", "0") == "1",
         optimize_sdp=environ.get("SMDATAPARALLEL_OPTIMIZE_SDP", "").lower() == "true",
     )
+
+
+# Source: "Supported frameworks, AWS Regions, and instance types" in the SageMaker developer guide,
+# SMDDP chapter.
+SUPPORTED_INSTANCE_TYPES = ("ml.p4d.24xlarge", "ml.p4de.24xlarge", "ml.p3dn.24xlarge")
+
+
+def check_instance_type(environment: LaunchEnvironment) -> None:
+    """Say so if smddp does not support this job's instance type.
+
+    That is an error in strict mode, else a warning.
+    """
+    instance_type = environment.instance_type
+    if not instance_type or instance_type in SUPPORTED_INSTANCE_TYPES:
+        return
+    message = (
+        f"smddp cannot run on {instance_type}; it supports {', '.join(SUPPORTED_INSTANCE_TYPES)}"
+    )
+    if environment.strict:
+        raise SMDDPConfigurationError(message)
+    warnings.warn(f"{message} (allowed here because SMDDP_LOCAL_STRICT is not 1)", stacklevel=2)
 
 
 def export(environ: MutableMapping[str, str]) -> None:

@@ -5,13 +5,20 @@ from __future__ import annotations
 import io
 import zipfile
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from botocore.exceptions import ClientError
+from moto.backends import get_backend
 from moto.s3.models import s3_backends
 
-from shoal_local.control.cloudformation.resources.api_calls import as_bool
-from shoal_local.control.cloudformation.resources.base import Request, ResourceError, names
+from shoal_local.control.cloudformation.resources.base import (
+    Request,
+    ResourceError,
+    as_bool,
+    ignore_missing,
+    names,
+)
 from shoal_local.control.cloudformation.resources.plain import Facts, PlainType
 
 Properties = Mapping[str, Any]
@@ -142,16 +149,15 @@ def _canned(access_control: str) -> str:
 
 
 class Function(PlainType):
-    """AWS::Lambda::Function. Inline source is zipped as `index.py` or `index.js`."""
+    """AWS::Lambda::Function. Inline source is zipped as `index.py`."""
 
     def converted(self, properties: Properties) -> Properties:
         code = properties.get("Code", {})
         if not isinstance(code.get("ZipFile"), str):
             return properties
-        name = "index.js" if str(properties.get("Runtime")).startswith("nodejs") else "index.py"
         buffer = io.BytesIO()
         with zipfile.ZipFile(buffer, "w") as archive:
-            archive.writestr(zipfile.ZipInfo(name), code["ZipFile"])
+            archive.writestr(zipfile.ZipInfo("index.py"), code["ZipFile"])
         return {**properties, "Code": {"ZipFile": buffer.getvalue()}}
 
 
@@ -185,7 +191,95 @@ class Pipeline(PlainType):
         }
 
 
+class ManagedPolicy(PlainType):
+    """AWS::IAM::ManagedPolicy. Of its versions only the default one stays."""
+
+    def set_one(self, request: Request, name: str) -> None:
+        super().set_one(request, name)
+        self._delete_old_versions(request)
+
+    def _delete(self, request: Request) -> None:
+        ignore_missing(lambda: self._delete_old_versions(request))
+        super()._delete(request)
+
+    def _delete_old_versions(self, request: Request) -> None:
+        policy = {"PolicyArn": request.physical_id}
+        for version in request.call("iam", "ListPolicyVersions", **policy)["Versions"]:
+            if not version["IsDefaultVersion"]:
+                version_id = version["VersionId"]
+                request.call("iam", "DeletePolicyVersion", **policy, VersionId=version_id)
+
+
+class VpcEndpoint(PlainType):
+    """AWS::EC2::VPCEndpoint."""
+
+    def _delete(self, request: Request) -> None:
+        """Delete the endpoint, which moto would list for ever, with the state "deleted"."""
+        super()._delete(request)
+        endpoints = get_backend("ec2")[request.account][request.region].vpc_end_points
+        endpoints.pop(request.physical_id, None)
+
+
+def _permission(rule: Properties, peer: str, prefix: str) -> dict[str, Any]:
+    """Return a rule of CloudFormation as an IpPermission of EC2."""
+    sources = {
+        "CidrIp": "IpRanges",
+        "CidrIpv6": "Ipv6Ranges",
+        peer: "UserIdGroupPairs",
+        prefix: "PrefixListIds",
+    }
+    source = next((name for name in sources if rule.get(name)), None)
+    if source is None:
+        raise ResourceError(f"a security group rule needs {', '.join(sources)}")
+    member = {peer: "GroupId", prefix: "PrefixListId"}.get(source, source)
+    described = {"Description": rule["Description"]} if rule.get("Description") else {}
+    return {
+        "IpProtocol": str(rule["IpProtocol"]),
+        **{name: rule[name] for name in ("FromPort", "ToPort") if name in rule},
+        sources[source]: [{member: rule[source], **described}],
+    }
+
+
+_PERMISSIONS = {
+    "Ingress": partial(_permission, peer="SourceSecurityGroupId", prefix="SourcePrefixListId"),
+    "Egress": partial(
+        _permission, peer="DestinationSecurityGroupId", prefix="DestinationPrefixListId"
+    ),
+}
+
+
+class SecurityGroup(PlainType):
+    """AWS::EC2::SecurityGroup. Rules are inline, or resources of their own, as a group that names
+    itself needs them. No packet flows anywhere.
+    """
+
+    def converted(self, properties: Properties) -> Properties:
+        rules = {
+            f"SecurityGroup{direction}": convert for direction, convert in _PERMISSIONS.items()
+        }
+        return {
+            name: [rules[name](rule) for rule in value] if name in rules else value
+            for name, value in properties.items()
+        }
+
+
+class GroupRule(PlainType):
+    """AWS::EC2::SecurityGroupIngress and Egress."""
+
+    def converted(self, properties: Properties) -> Properties:
+        convert = _PERMISSIONS[self.type_name.removeprefix("AWS::EC2::SecurityGroup")]
+        return properties and {
+            "GroupId": properties["GroupId"],
+            "IpPermissions": [convert(properties)],
+        }
+
+
 CONVERTED: Mapping[str, type[PlainType]] = {
+    "AWS::EC2::SecurityGroup": SecurityGroup,
+    "AWS::EC2::SecurityGroupEgress": GroupRule,
+    "AWS::EC2::SecurityGroupIngress": GroupRule,
+    "AWS::EC2::VPCEndpoint": VpcEndpoint,
+    "AWS::IAM::ManagedPolicy": ManagedPolicy,
     "AWS::S3::Bucket": Bucket,
     "AWS::Lambda::Function": Function,
     "AWS::ApplicationAutoScaling::ScalingPolicy": ScalingPolicy,

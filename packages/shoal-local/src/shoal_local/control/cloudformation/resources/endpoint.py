@@ -96,6 +96,3 @@ def _settled(request: Request, name: str) -> Mapping[str, Any]:
         if request.closing.wait(POLL_S):
             raise ResourceError("the emulator is stopping")
     return cast(Mapping[str, Any], endpoint)
-
-
-TYPES: tuple[ResourceType, ...] = (Endpoint(),)

@@ -9,14 +9,16 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from shoal_local.control.cloudformation.resources.api_calls import as_bool, members, tag_value
 from shoal_local.control.cloudformation.resources.base import (
     Created,
     Request,
     ResourceError,
     ResourceType,
+    as_bool,
     ignore_missing,
+    members,
     names,
+    tag_value,
     undo_on_failure,
 )
 
@@ -33,7 +35,9 @@ class PlainType(ResourceType):
         self.type_name, self.row, self.service = type_name, row, str(row.get("service", ""))
         self.properties = names(row["properties"])
         self._settings: Mapping[str, Any] = row.get("settings", {})
-        fixed = self.properties - {"Tags"} - self._settings.keys()
+        self._lists: Mapping[str, Any] = row.get("lists", {})
+        self._apart = {"Tags", *self._settings, *self._lists}
+        fixed = self.properties - self._apart
         given = row.get("replaced_by", "" if "update" in row else None)
         self.replaced_by = fixed if given is None else names(given)
 
@@ -46,11 +50,13 @@ class PlainType(ResourceType):
         return {**request.attributes, **request.properties, **where}
 
     def create(self, request: Request) -> Created:
-        request = self._converted(request)
+        return self._create(self._converted(request))
+
+    def _create(self, request: Request) -> Created:
         name = self._name(request)
         facts = {**self.facts(request), "name": name}
         if "create" not in self.row:
-            return Created(name, filled(self.row.get("attributes", {}), facts))
+            return self._complete(request, facts, ())
         operation, own = _operation(self.row["create"])
         taken = members(request.client(self.service), operation)
         arguments = {**self._taken(request, taken), **filled(own, facts)}
@@ -70,6 +76,7 @@ class PlainType(ResourceType):
         created = replace(request, physical_id=facts["id"], attributes=attributes)
         with undo_on_failure(lambda: self._delete(created)):
             self._set(created, [name for name in self._settings if name.lower() not in taken])
+            self._set_lists(created, [name for name in self._lists if name.lower() not in taken])
             if "tags" not in taken:
                 self._retag(created)
             if "read" in self.row:
@@ -84,15 +91,16 @@ class PlainType(ResourceType):
         if self._is_updated(request):
             if self.row["update"] == "recreate":
                 ignore_missing(lambda: self._delete(replace(request, properties=request.old)))
-                return self.create(request)
+                return self._create(request)
             facts |= self._update(request)
         self._set(request, self._settings)
+        self._set_lists(request, self._lists)
         self._retag(request)
         attributes = filled(self.row.get("attributes", {}), facts)
         return Created(request.physical_id, {**request.attributes, **attributes})
 
     def _is_updated(self, request: Request) -> bool:
-        others = {*request.properties, *request.old} - {"Tags"} - self._settings.keys()
+        others = {*request.properties, *request.old} - self._apart
         return "update" in self.row and (
             request.changed(*others) or self.row.get("tags") == "in update"
         )
@@ -100,17 +108,17 @@ class PlainType(ResourceType):
     def _update(self, request: Request) -> Facts:
         """Call the update. What the template no longer sets gets its default."""
         operation, own = _operation(self.row["update"])
-        gone = [name for name in request.old if name not in request.properties and name != "Tags"]
+        gone = [name for name in request.old if name not in request.properties]
         defaults = self.row.get("defaults", {})
         is_whole = self.row.get("whole") or operation == _operation(self.row["create"])[0]
         for name in gone:
-            if not is_whole and name not in defaults and name not in self._settings:
+            if not is_whole and name not in defaults and name not in self._apart:
                 raise self._cannot_unset(name)
         kept = {name: defaults[name] for name in gone if name in defaults}
         changed = replace(request, properties={**kept, **request.properties})
         taken = members(request.client(self.service), operation)
         arguments = {**self._taken(changed, taken), **self._resource(request)}
-        arguments |= filled(own, self.facts(changed))
+        arguments |= filled(own, {**defaults, **self.facts(changed)})
         if self.row.get("tags") == "in update":
             arguments["Tags"] = tag_value(taken["tags"], request.tag_map())
         return request.call(self.service, operation, **arguments)
@@ -119,6 +127,8 @@ class PlainType(ResourceType):
         self._delete(self._converted(request))
 
     def _delete(self, request: Request) -> None:
+        items = [name for name, row in self._lists.items() if "goes" not in row]
+        self._set_lists(replace(request, properties={}, old=request.properties), items)
         if "delete" in self.row:
             operation, own = _operation(self.row["delete"])
             arguments = {**self._resource(request), **filled(own, self.facts(request))}
@@ -162,6 +172,28 @@ class PlainType(ResourceType):
         arguments = filled(own, {**self.facts(request), name: value})
         request.call(self.service, operation, **{**self._resource(request), **arguments})
 
+    def _set_lists(self, request: Request, lists: Collection[str]) -> None:
+        """Call what adds the items of lists that are new, and what removes those that are gone."""
+        before = replace(request, properties=request.old)
+        for name in lists:
+            row = self._lists[name]
+            first = row.get("first", []) if request.get(name) and not request.old else []
+            for step in ("remove", "add") if "remove" in row else ("add",):
+                operation, own = _operation(row[step])
+                new = self._of_items(own, request, request.get(name) or [])
+                old = self._of_items(own, before, request.old.get(name) or first)
+                more, others = (old, new) if step == "remove" else (new, old)
+                for arguments in [each for each in more if each not in others]:
+                    act = partial(request.call, self.service, operation, **arguments)
+                    act() if step == "add" else ignore_missing(act)
+
+    def _of_items(self, own: Any, request: Request, items: Collection[Any]) -> list[Facts]:
+        """Return the arguments of the calls about the items of a list."""
+        facts = self.facts(request)
+        return [
+            {**self._resource(request), **filled(own, {**facts, "each": each})} for each in items
+        ]
+
     def _cannot_unset(self, name: str) -> ResourceError:
         return ResourceError(
             f"Shoal's emulator cannot take {name} away from {self.type_name}; write the value that"
@@ -172,37 +204,6 @@ class PlainType(ResourceType):
         if "Tags" in self.properties and "tags" not in self.row:
             tagged = filled(self.row.get("tagged", "{id}"), self.facts(request))
             request.retag(self.service, tagged)
-
-
-class EachType(PlainType):
-    """A policy on each of the resources that a property lists."""
-
-    def create(self, request: Request) -> Created:
-        self._call_each("create", request, request[self.row["each"]])
-        return Created(
-            request.generated_name(), filled(self.row.get("attributes", {}), self.facts(request))
-        )
-
-    def update(self, request: Request) -> Created:
-        new, old = request[self.row["each"]], request.old[self.row["each"]]
-        self._call_each("delete", request, [each for each in old if each not in new])
-        self._call_each("create", request, new)
-        return Created(request.physical_id, request.attributes)
-
-    def delete(self, request: Request) -> None:
-        self._call_each("delete", request, request[self.row["each"]])
-
-    def _call_each(self, step: str, request: Request, resources: list[str]) -> None:
-        if step not in self.row:
-            return
-        operation, own = _operation(self.row[step])
-        for each in resources:
-            arguments = filled(own, {**self.facts(request), "each": each})
-            act = partial(request.call, self.service, operation, **arguments)
-            if step == "create":
-                act()
-            else:
-                ignore_missing(act)
 
 
 def _operation(entry: Any, arguments: Mapping[str, Any] | None = None) -> tuple[str, Any]:

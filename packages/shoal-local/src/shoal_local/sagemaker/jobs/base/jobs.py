@@ -11,6 +11,7 @@ from shoal_local.sagemaker import names
 from shoal_local.sagemaker.container.launch import PodError
 from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.errors import invalid
+from shoal_local.sagemaker.jobs.base.containers import BuildStoppedError, RuntimeBuildError
 from shoal_local.sagemaker.jobs.base.job import (
     Job,
     JobFailedError,
@@ -18,7 +19,6 @@ from shoal_local.sagemaker.jobs.base.job import (
     failure_reason,
 )
 from shoal_local.sagemaker.jobs.base.paths import JobPaths
-from shoal_local.sagemaker.jobs.base.runtime_build import BuildStoppedError, RuntimeBuildError
 from shoal_local.sagemaker.jobs.base.storage import DataError
 from shoal_local.sagemaker.resources import Resources
 from shoal_local.sagemaker.shapes import Document

@@ -1,25 +1,197 @@
-"""CreateTrainingJob, DescribeTrainingJob, ListTrainingJobs, StopTrainingJob, UpdateTrainingJob."""
+"""CreateTrainingJob, DescribeTrainingJob, ListTrainingJobs, StopTrainingJob, UpdateTrainingJob, and
+the life of one job: its statuses from Starting to the end, and what decides them.
+
+What happens on the job's hosts is in `training_hosts`. The final status comes from exit codes and
+from what was really uploaded; an unexpected error of ours is InternalServerError and Failed.
+"""
 
 from __future__ import annotations
 
 import copy
+import time
 from collections.abc import Mapping
+from contextlib import closing
+from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar
 
+from shoal_local.context import Measurement
 from shoal_local.runtimes.catalog import Image
+from shoal_local.sagemaker import measurements, names
+from shoal_local.sagemaker.container.launch import Pod
 from shoal_local.sagemaker.errors import check_fields
 from shoal_local.sagemaker.jobs.base import storage
 from shoal_local.sagemaker.jobs.base.channels import check_objects
 from shoal_local.sagemaker.jobs.base.containers import image_for
-from shoal_local.sagemaker.jobs.base.job import TRAINING
-from shoal_local.sagemaker.jobs.base.jobs import Jobs
+from shoal_local.sagemaker.jobs.base.job import (
+    TRAINING,
+    Ending,
+    EndReason,
+    Job,
+    JobFailedError,
+    supervise,
+)
+from shoal_local.sagemaker.jobs.base.jobs import JobRun, Jobs
 from shoal_local.sagemaker.jobs.training import warm_pools
-from shoal_local.sagemaker.jobs.training.capacity import check_quotas
+from shoal_local.sagemaker.jobs.training.capacity import (
+    NO_CAPACITY,
+    Allowance,
+    Offers,
+    check_quotas,
+    is_interrupted,
+    waits,
+)
+from shoal_local.sagemaker.jobs.training.metrics import Metrics
+from shoal_local.sagemaker.jobs.training.training_hosts import TrainingHosts
 from shoal_local.sagemaker.jobs.training.training_request import check_training
-from shoal_local.sagemaker.jobs.training.training_run import TrainingRun, begin
 from shoal_local.sagemaker.references import assume, check_keys, check_network
 from shoal_local.sagemaker.shapes import Document
+
+_POLL_S = 0.2
+_MESSAGES = {
+    "Starting": "Starting the training job",
+    "Pending": "Waiting for capacity of the requested instances",
+    "Interrupted": "The managed spot training instances were interrupted",
+    "Downloading": "Downloading input data",
+    "Training": "Training image download completed. Training in progress.",
+    "Stopping": "Stopping the training job",
+    "Uploading": "Uploading generated training model",
+    "Completed": "Training job completed",
+    "Stopped": "Training job stopped",
+    "MaxRuntimeExceeded": "Training job runtime exceeded MaxRuntimeInSeconds provided",
+    "MaxWaitTimeExceeded": "Training job exceeded MaxWaitTimeInSeconds provided",
+}
+
+
+class TrainingRun(JobRun):
+    """Runs the hosts of one job, again while its spot capacity is taken away."""
+
+    def __init__(self, job: Job, image: Image) -> None:
+        super().__init__(job, "training")
+        self._image, self._allowance, self._exceeded = image, Allowance(self._request), ""
+        definitions = self._request["AlgorithmSpecification"].get("MetricDefinitions", [])
+        self._metrics = Metrics(definitions, self._publish)
+
+    def _lifecycle(self) -> tuple[str, str]:
+        # A stop may come before there is a container to stop, so it is looked for at each step.
+        self._job.check_not_stopped()
+        self._job.check_capacity()
+        if not self._take_instances():
+            return "Stopped", ""
+        with closing(TrainingHosts(self._job, self._image, self._metrics.see)) as hosts:
+            self._enter("Downloading", TrainingStartTime=names.now())
+            hosts.prepare()
+            ending = self._train(hosts)
+            # Only a spot job is interrupted. It goes on with other instances, whose disks have
+            # what a job starts with and the checkpoint in S3, and nothing else of this attempt.
+            while ending.reason is EndReason.INTERRUPTED:
+                self._enter("Interrupted")
+                self._job.check_not_stopped()
+                self._enter("Starting")
+                hosts.replace()
+                self._enter("Downloading")
+                hosts.prepare()
+                ending = self._train(hosts)
+            return self._conclude(hosts, ending)
+
+    def _take_instances(self) -> bool:
+        """Wait for capacity, and return whether there is some before the request's limit. The guide
+        has no name for the end of that wait but that of MaxWaitTimeExceeded.
+        """
+        settings, orders = self._job.core.settings, self._job.orders
+        offers, limit_s = Offers(settings.capacity, settings.hosting_speed), waits(self._request)
+        until = time.monotonic() + limit_s / settings.hosting_speed
+        while (found := offers.first(self._request)) is None:
+            if not limit_s:
+                raise JobFailedError(NO_CAPACITY)
+            if self._job.document()["SecondaryStatus"] != "Pending":
+                self._enter("Pending")
+            if time.monotonic() >= until:
+                self._exceeded = "MaxWaitTimeExceeded"
+                return False
+            orders.stop.wait(_POLL_S)
+            self._job.check_not_stopped()
+        if "InstancePreferences" in self._request["ResourceConfig"]:
+            selected = {
+                "SelectedInstanceType": found.instance_type,
+                "SelectedInstanceCount": found.count,
+            }
+            self._job.change(lambda document: document["ResourceConfig"].update(selected))
+        return True
+
+    def _train(self, hosts: TrainingHosts) -> Ending:
+        self._job.check_not_stopped()
+        self._enter("Training")
+        # Leaving the block uploads the last checkpoint; the job fails where that is refused.
+        with hosts.running() as pod:
+            ending = self._watch(pod)
+        if ending.reason is not EndReason.EXITED:
+            hosts.note_signal()
+        return ending
+
+    def _watch(self, pod: Pod) -> Ending:
+        started_at, settings = time.monotonic(), self._job.core.settings
+        limit_s, limit = self._allowance.remaining()
+        interrupted = partial(is_interrupted, self._request, self._job.core.context.faults)
+        ending = supervise(pod, self._job.orders, limit_s, settings.stop_grace_s, interrupted)
+        self._exceeded = limit if ending.reason is EndReason.TIMED_OUT else ""
+        self._allowance.trained_s += time.monotonic() - started_at
+        return ending
+
+    def _publish(self, metric: str, value: float) -> None:
+        where = {"TrainingJobName": self._job.name}
+        self._job.core.context.measure(
+            [Measurement(measurements.TRAINING, metric, value, "None", where)]
+        )
+
+    def _conclude(self, hosts: TrainingHosts, ending: Ending) -> tuple[str, str]:
+        if ending.reason is EndReason.EXITED and (reason := hosts.failure(ending)):
+            raise JobFailedError(reason)
+        # A job that is stopped may save its model within the grace (API_StopTrainingJob).
+        self._enter("Uploading")
+        hosts.upload()
+        return "Completed" if ending.reason is EndReason.EXITED else "Stopped", ""
+
+    def _enter(self, secondary: str, **members: float) -> None:
+        """Begin a secondary status; the one before it ends."""
+
+        def edit(document: Document) -> None:
+            _transition(document, secondary, _MESSAGES.get(secondary, secondary))
+            document.update(members)
+
+        self._job.change(edit)
+
+    def _end(self, document: Document, status: str, reason: str) -> None:
+        """Add the last secondary status, with its times, and what becomes of the warm pool."""
+        super()._end(document, status, reason)
+        ended_at = document["TrainingEndTime"]
+        secondary = self._exceeded if status == "Stopped" and self._exceeded else status
+        _transition(document, secondary, document.get("FailureReason") or _MESSAGES[secondary])
+        document["SecondaryStatusTransitions"][-1]["EndTime"] = ended_at
+        warm_pools.job_ended(document)
+        seconds = max(1, round(ended_at - document.get("TrainingStartTime", ended_at)))
+        document.update(
+            TrainingTimeInSeconds=seconds,
+            BillableTimeInSeconds=seconds,
+            FinalMetricDataList=self._metrics.final(),
+        )
+
+
+def begin() -> Document:
+    """Return what the description of a job that starts has of its secondary status."""
+    document: Document = {"SecondaryStatusTransitions": []}
+    _transition(document, "Starting", _MESSAGES["Starting"])
+    return document
+
+
+def _transition(document: Document, secondary: str, message: str) -> None:
+    now = names.now()
+    transitions = document["SecondaryStatusTransitions"]
+    if transitions and "EndTime" not in transitions[-1]:
+        transitions[-1]["EndTime"] = now
+    transitions.append({"Status": secondary, "StartTime": now, "StatusMessage": message})
+    document["SecondaryStatus"] = secondary
+
 
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 

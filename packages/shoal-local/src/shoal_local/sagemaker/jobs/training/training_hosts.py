@@ -15,7 +15,7 @@ from shoal_local.sagemaker.container.launch import (
     Pod,
     isolation_refused,
 )
-from shoal_local.sagemaker.container.network import INTERFACE
+from shoal_local.sagemaker.container.namespaces import INTERFACE
 from shoal_local.sagemaker.jobs.base import containers, storage
 from shoal_local.sagemaker.jobs.base.channels import Channels
 from shoal_local.sagemaker.jobs.base.job import Ending, Job

@@ -8,7 +8,7 @@ import tensorflow as tf
 from shoal_stand_ins.tensorflow.compression import Compression as Compression
 
 from ...common import *  # noqa: F403 - the names of every part
-from ...reduction import Average, ReduceOp
+from ...common import Average, ReduceOp
 from .. import training
 from ..collectives import allreduce as allreduce
 from ..collectives import broadcast as broadcast

@@ -9,8 +9,8 @@ from typing import Any
 import tensorflow as tf
 from shoal_stand_ins.tensorflow.callbacks import BroadcastCallback, MetricCallback
 
+from ...common import JOB, size
 from ...errors import UnsupportedError
-from ...job import JOB, size
 from ..collectives import allreduce
 
 

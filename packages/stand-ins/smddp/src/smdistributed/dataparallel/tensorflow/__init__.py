@@ -7,8 +7,8 @@ import os
 
 from shoal_stand_ins.tensorflow.compression import Compression as Compression
 
-from ..instances import check_instance_type
-from ..launch import read
+from ..launch import check_instance_type, read
+from .collectives import ReduceOp as ReduceOp
 from .collectives import allreduce as allreduce
 from .collectives import broadcast as broadcast
 from .collectives import broadcast_global_variables as broadcast_global_variables
@@ -22,7 +22,6 @@ from .job import local_size as local_size
 from .job import rank as rank
 from .job import shutdown as shutdown
 from .job import size as size
-from .reduction import ReduceOp as ReduceOp
 from .training import BroadcastGlobalVariablesHook as BroadcastGlobalVariablesHook
 from .training import DistributedGradientTape as DistributedGradientTape
 from .training import DistributedOptimizer as DistributedOptimizer

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Iterable
+from enum import Enum
 from typing import Any
 
 import tensorflow as tf
@@ -18,7 +19,15 @@ from shoal_stand_ins.tensorflow.compression import Compression
 from .. import launch
 from ..exceptions import SMDDPConfigurationError, SMDDPUnsupportedError
 from .job import JOB
-from .reduction import ReduceOp
+
+
+class ReduceOp(Enum):
+    """The reductions of `allreduce`."""
+
+    AVERAGE = "average"
+    SUM = "sum"
+    MIN = "min"
+    MAX = "max"
 
 
 def _also_called_grad(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -13,9 +13,8 @@ from shoal_stand_ins.tensorflow.compression import Compression
 from shoal_stand_ins.tensorflow.training import GradientTape, Reduce, wrap
 
 from ..exceptions import SMDDPConfigurationError, SMDDPUnsupportedError
-from .collectives import require_average
+from .collectives import ReduceOp, require_average
 from .job import JOB
-from .reduction import ReduceOp
 
 
 class DistributedGradientTape(GradientTape):

@@ -23,7 +23,7 @@ import torch.distributed as dist
 
 from .. import launch
 from ..exceptions import SMDDPConfigurationError, SMDDPUnsupportedError
-from ..instances import check_instance_type
+from ..launch import check_instance_type
 from .process_group import PlainProcessGroup, StrictProcessGroup, gloo
 
 # gloo's threads need the interpreter's lock to let go of a finished collective's tensors; see
