@@ -1,10 +1,11 @@
 """A CDK app with one of everything that the control plane deploys, in two variants: `before` and
-`after`.
+`after`. With the argument `custom` it has a stack that needs the CDK's own functions instead.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 
 import aws_cdk as cdk
 from aws_cdk import aws_cloudwatch as cloudwatch
@@ -20,6 +21,7 @@ from aws_cdk import aws_sagemaker as sagemaker
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_ssm as ssm
+from aws_cdk import custom_resources as custom
 from constructs import Construct
 
 PREFIX = "checked"
@@ -189,8 +191,58 @@ class Compute(cdk.Stack):
         sagemaker.CfnModelPackageGroup(self, "Models", model_package_group_name=f"{PREFIX}-models")
 
 
-def main() -> None:
-    app = cdk.App()
+def add_custom_resources(app: cdk.App) -> None:
+    """Add a stack that needs the CDK's own functions, which are in Node.js."""
+    stack = cdk.Stack(app, "custom", env=ENVIRONMENT)
+    bucket = s3.Bucket(
+        stack,
+        "Data",
+        versioned=True,
+        auto_delete_objects=True,
+        removal_policy=cdk.RemovalPolicy.DESTROY,
+    )
+    # as iam.OpenIdConnectProvider of older releases: without a thumbprint
+    iam.OpenIdConnectProvider(
+        stack, "Provider", url="https://issuer.invalid", client_ids=["sts.amazonaws.com"]
+    )
+    call = custom.AwsSdkCall(
+        service="S3",
+        action="putObject",
+        parameters={"Bucket": bucket.bucket_name, "Key": "of/the/sdk.txt", "Body": "written"},
+        physical_resource_id=custom.PhysicalResourceId.of("object"),
+    )
+    custom.AwsCustomResource(
+        stack,
+        "Object",
+        on_create=call,
+        policy=custom.AwsCustomResourcePolicy.from_statements(
+            [iam.PolicyStatement(actions=["s3:PutObject"], resources=[bucket.arn_for_objects("*")])]
+        ),
+    )
+    logs.LogRetention(
+        stack,
+        "Retention",
+        log_group_name="/of/a/function",
+        retention=logs.RetentionDays.ONE_WEEK,
+        removal_policy=cdk.RemovalPolicy.DESTROY,
+    )
+    function = lambda_.Function(
+        stack,
+        "Function",
+        runtime=lambda_.Runtime.NODEJS_22_X,
+        handler="index.handler",
+        code=lambda_.Code.from_inline("exports.handler = async (event) => ({ got: event });"),
+    )
+    cdk.CfnOutput(stack, "Bucket", value=bucket.bucket_name)
+    cdk.CfnOutput(stack, "FunctionName", value=function.function_name)
+
+
+def main(custom_resources: bool) -> None:
+    app = cdk.App(context={"@aws-cdk/customresources:installLatestAwsSdkDefault": True})
+    if custom_resources:
+        add_custom_resources(app)
+        app.synth()
+        return
     for variant in ("before", "after"):
         stage = cdk.Stage(app, variant)
         network = Network(stage)
@@ -200,4 +252,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:] == ["custom"])

@@ -1,4 +1,6 @@
-"""Lambda functions that really run: what they answer, what they may see, how they fail."""
+"""Lambda functions that really run, in Python and Node.js: what they answer, what they may see, how
+they fail.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from typing import IO, Any
 import pytest
 from botocore.exceptions import ClientError
 
-from local_kit.control import Account, eventually, zipped
+from local_kit.control import Account, allow, eventually, refused, unique, zipped
 from shoal_local.control.functions import model
 from shoal_local.control.functions.sandbox import Sandbox
 from shoal_local.control.functions.service import Functions
@@ -34,22 +36,31 @@ def test_a_function_answers_and_what_it_prints_is_in_its_log_and_in_the_answers_
 
 
 BODY = "def handler(event, context):\n    "
+JS = "exports.handler = "
 
 
 @pytest.mark.parametrize(
-    ("source", "kind", "message"),
+    ("file", "source", "kind", "message"),
     [
-        (f"{BODY}raise KeyError('no such digit')\n", "KeyError", "'no such digit'"),
-        (f"import time\n{BODY}time.sleep(60)\n", "Sandbox.Timedout", "1.00 seconds"),
-        (f"import os\n{BODY}os._exit(3)\n", "Runtime.ExitError", "exit status 3"),
-        ("import numpie\n", "Runtime.ImportModuleError", "No module named 'numpie'"),
-        (f"{BODY}return {{1, 2}}\n", "Runtime.MarshalError", "Unable to marshal"),
+        ("main.py", f"{BODY}raise KeyError('no such digit')\n", "KeyError", "'no such digit'"),
+        ("main.py", f"import time\n{BODY}time.sleep(60)\n", "Sandbox.Timedout", "1.00 seconds"),
+        ("main.py", f"import os\n{BODY}os._exit(3)\n", "Runtime.ExitError", "exit status 3"),
+        ("main.py", "import numpie\n", "Runtime.ImportModuleError", "No module named 'numpie'"),
+        ("main.py", f"{BODY}return {{1, 2}}\n", "Runtime.MarshalError", "Unable to marshal"),
+        ("main.js", f"{JS}async () => {{ throw new TypeError('no') }}", "TypeError", "no"),
+        ("main.js", f"{JS}(event, context, done) => done(new Error('no'))", "Error", "no"),
+        ("main.js", f"{JS}() => {{ throw 'text' }}", "string", "text"),
+        ("main.js", f"{JS}() => process.exit(3)", "Runtime.ExitError", "exit status 3"),
+        ("main.js", f"{JS}() => new Promise(() => {{}})", "Sandbox.Timedout", "1.00 seconds"),
+        ("main.js", "require('nothing')", "Runtime.ImportModuleError", "module 'nothing'"),
+        ("main.js", "exports.other = 1", "Runtime.HandlerNotFound", "main.handler is undefined"),
+        ("main.js", f"{JS}async () => 10n", "TypeError", "BigInt"),
     ],
 )
 def test_a_function_that_fails_answers_with_type_and_message(
-    account: Account, source: str, kind: str, message: str
+    account: Account, file: str, source: str, kind: str, message: str
 ) -> None:
-    answer = account.invoke(account.function(source, Timeout=1))
+    answer = account.invoke(account.function(source, file, Timeout=1))
     assert (answer["FunctionError"], answer["payload"]["errorType"]) == ("Unhandled", kind)
     assert message in answer["payload"]["errorMessage"]
 
@@ -149,7 +160,7 @@ NO_SUBNET = {"SubnetIds": ["subnet-0123456789abcdef0"], "SecurityGroupIds": []}
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"Runtime": "nodejs22.x"}, "does not run nodejs22.x functions; it has python3.10, "),
+        ({"Runtime": "ruby3.4"}, "does not run ruby3.4 functions; it has python3.10, "),
         ({"Runtime": "python3.7"}, "does not run python3.7 functions"),  # which is deprecated
         ({"Layers": ["arn:aws:lambda:us-east-1:111122223333:layer:torch:1"]}, "Layers"),
         ({"Role": "arn:aws:iam::111122223333:role/nobody"}, "cannot be assumed by Lambda"),
@@ -264,3 +275,67 @@ def test_what_a_function_starts_in_a_session_of_its_own_ends_with_the_function(
     assert started_at(pid) is not None
     account.client("lambda").delete_function(FunctionName=name)
     assert eventually(lambda: started_at(pid) is None)
+
+
+ANSWER = "(event, context) => ({ event, name: context.functionName })"
+CALLBACK = (
+    "(event, context, done) => setTimeout(() => done(null, { event, name: context.functionName }))"
+)
+
+
+@pytest.mark.parametrize("runtime", ["nodejs20.x", "nodejs22.x", "nodejs24.x"])
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("main.js", f"exports.handler = async {ANSWER};"),
+        ("main.js", f"exports.handler = {CALLBACK};"),
+        ("main.cjs", f"module.exports = {{ handler: async {ANSWER} }};"),
+        ("main.mjs", f"await null; export const handler = async {ANSWER};"),
+        ("main.js", f"export const handler = async {ANSWER};"),
+    ],
+)
+def test_a_node_function_answers(account: Account, runtime: str, name: str, source: str) -> None:
+    created = account.function(f"console.log('loaded'); {source}", name, Runtime=runtime)
+    for event in ({"number": 7}, None):
+        answer = account.invoke(created, event)
+        assert answer["payload"] == {"event": event, "name": created}
+    assert any("loaded" in line for line in account.log(created))
+
+
+@pytest.mark.parametrize(
+    ("name", "head"),
+    [
+        ("main.js", "const { S3 } = require('@aws-sdk/client-s3'); exports.handler"),
+        ("main.mjs", "import { S3 } from '@aws-sdk/client-s3'; export const handler"),
+    ],
+)
+def test_the_aws_sdk_calls_as_the_functions_role(account: Account, name: str, head: str) -> None:
+    bucket = unique("of-node")
+    account.client("s3").create_bucket(Bucket=bucket)
+    request = f"{{ Bucket: '{bucket}', Key: 'a/b', Body: 'c' }}"
+    source = f"{head} = async () => (await new S3().putObject({request})).ETag;"
+    role = account.role(None, allow("s3:*"))
+    assert account.invoke(account.function(source, name, Role=role))["payload"]
+    assert account.client("s3").get_object(Bucket=bucket, Key="a/b")["Body"].read() == b"c"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'const a = require("@aws-sdk/client-none");',
+        "import a from '@aws-sdk/client-none';",
+        'import"@aws-sdk/client-none"',
+        "const a = await import( '@aws-sdk/client-none' );",
+    ],
+)
+def test_a_package_that_is_not_there_is_refused_at_the_deployment(
+    account: Account, source: str
+) -> None:
+    error, message = refused(account.function, source=source, file="main.js")
+    assert error == "InvalidParameterValueException"
+    assert "needs @aws-sdk/client-none" in message
+    assert "npm install --prefix" in message
+    created = account.function("exports.handler = async () => 1", "main.js")
+    change = account.client("lambda").update_function_code
+    assert refused(change, FunctionName=created, ZipFile=zipped(source, "main.js"))[1] == message
+    assert account.invoke(created)["payload"] == 1

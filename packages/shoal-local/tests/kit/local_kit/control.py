@@ -120,7 +120,7 @@ class Account(LocalAccount):
         """Create a function of one module with `handler(event, context)`, and return its name."""
         request = {
             "FunctionName": unique("function"),
-            "Runtime": "python3.12",
+            "Runtime": "python3.12" if file.endswith(".py") else "nodejs24.x",
             "Handler": "main.handler",
             "Timeout": 10,
             "Code": {"ZipFile": zipped(source, file)},

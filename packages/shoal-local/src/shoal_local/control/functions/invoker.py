@@ -208,7 +208,8 @@ class Invoker:
         variables = self._variables(function, credentials, stream, home)
         what = f"lambda {function.name}"
         try:
-            sandbox = Sandbox(function.code.folder, variables, self.registry, what)
+            runtime = function.settings["Runtime"]
+            sandbox = Sandbox(function.code.folder, variables, self.registry, what, runtime)
         except OSError:
             shutil.rmtree(home, ignore_errors=True)
             raise
@@ -225,6 +226,9 @@ class Invoker:
             "HOME": str(home),
             "TMPDIR": str(home),
             "PYTHONDONTWRITEBYTECODE": "1",
+            # AwsCustomResource calls npm, and does without where that fails
+            "NPM_CONFIG_OFFLINE": "true",
+            "NPM_CONFIG_CACHE": str(home),
             "LAMBDA_TASK_ROOT": str(function.code.folder),
             "_HANDLER": function.settings["Handler"],
             "AWS_EXECUTION_ENV": f"AWS_Lambda_{function.settings['Runtime']}",

@@ -18,7 +18,10 @@ from typing import Any
 from shoal_local.archives import BadArchiveError, TooLargeError, unpack_zip
 from shoal_local.errors import AwsError
 
-RUNTIMES = tuple(f"python3.{minor}" for minor in range(10, 16))
+RUNTIMES = (
+    *(f"python3.{minor}" for minor in range(10, 16)),
+    *(f"nodejs{major}.x" for major in range(20, 27, 2)),
+)
 """Of botocore 1.44.5, without those that can no longer be created."""
 MAX_ENVIRONMENT_BYTES = 4096
 LIMITS: Mapping[str, tuple[int, int, int, str]] = {

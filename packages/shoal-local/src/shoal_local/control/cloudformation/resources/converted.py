@@ -149,15 +149,16 @@ def _canned(access_control: str) -> str:
 
 
 class Function(PlainType):
-    """AWS::Lambda::Function. Inline source is zipped as `index.py`."""
+    """AWS::Lambda::Function. Inline source is zipped as `index.py` or `index.js`."""
 
     def converted(self, properties: Properties) -> Properties:
         code = properties.get("Code", {})
         if not isinstance(code.get("ZipFile"), str):
             return properties
+        name = "index.js" if str(properties.get("Runtime")).startswith("nodejs") else "index.py"
         buffer = io.BytesIO()
         with zipfile.ZipFile(buffer, "w") as archive:
-            archive.writestr(zipfile.ZipInfo("index.py"), code["ZipFile"])
+            archive.writestr(zipfile.ZipInfo(name), code["ZipFile"])
         return {**properties, "Code": {"ZipFile": buffer.getvalue()}}
 
 

@@ -30,6 +30,11 @@ PATH = "/_shoal/cloudformation/"
 TIMEOUT_S = 3600
 POLL_S = 0.1
 LOG_LIMIT_S = 5
+# The CDK's function would ask the provider itself for a thumbprint. Here no provider's token is
+# accepted.
+DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "Custom::AWSCDKOpenIdConnectProvider": {"ThumbprintList": ["0" * 40]}
+}
 CUSTOM_PREFIXES = ("Custom::", "AWS::CloudFormation::CustomResource")
 
 
@@ -104,7 +109,10 @@ class CustomResource(ResourceType):
             "RequestId": secrets.token_hex(16),
             "LogicalResourceId": request.logical_id,
             "ResourceType": request.type_name,
-            "ResourceProperties": to_text(request.properties),
+            "ResourceProperties": {
+                **DEFAULTS.get(request.type_name, {}),
+                **to_text(request.properties),
+            },
             **details,
         }
         try:
