@@ -163,10 +163,11 @@ def promote_one_beside_the_others(three: Three) -> None:
 
 
 def destroy_one_after_the_other(three: Three) -> None:
-    before, of_taxis = three.resources(), three.of_workload("taxis")
+    of_taxis = three.of_workload("taxis")
+    before = three.resources() | of_taxis  # only its own prefix leads to parameters of its images
     kept = three.shoal("destroy dev taxis")
     assert "datasets/taxis/: its dataset" in kept
-    assert before - three.resources() == of_taxis != set()
+    assert before - three.resources() - three.of_workload("taxis") == of_taxis != set()
     for name in ("staging", "prod"):  # they serve copies of their own
         body = three.root / "training_code" / "taxis" / "smoke_test" / "two-trips.csv"
         answer = three.shoal(f"invoke {name} taxis --body {body} --accept text/csv")

@@ -146,7 +146,7 @@ def committed(**changes: bytes) -> CommittedCode:
 
 
 def linked(name: str, target: str, kind: bytes = tarfile.SYMTYPE) -> bytes:
-    """Return a good archive with a link in it."""
+    """Return a good archive with a link, or another kind of member, in it."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
         for each, content in GOOD.items():
@@ -244,6 +244,16 @@ def test_an_archive_without_the_code_that_serving_begins_with_is_a_difference() 
 )
 def test_a_link_is_a_difference_wherever_it_lies(name: str, target: str, kind: bytes) -> None:
     assert str(difference(linked(name, target, kind))).startswith(f"{name} is a link")
+
+
+@pytest.mark.parametrize(
+    ("name", "is_same"),
+    [("code", True), ("code/common", True), ("Code/common", False), ("code\\common", False)],
+)
+def test_a_folder_is_a_difference_where_it_is_code_for_some_programs(
+    name: str, is_same: bool
+) -> None:
+    assert (difference(linked(name, "", tarfile.DIRTYPE)) is None) == is_same
 
 
 @pytest.mark.parametrize(

@@ -168,23 +168,15 @@ def test_executions_that_have_ended_are_not_stopped(place: Place) -> None:
     assert place.events == []
 
 
-def test_an_execution_that_waits_for_an_answer_is_stopped_with_one(place: Place) -> None:
-    sqs = place.target.client("sqs")
-    queue = sqs.create_queue(QueueName=place.settings.project)["QueueUrl"]
-    step = {"Name": "Ask", "Type": "Callback", "SqsQueueUrl": queue, "Arguments": {}}
-    pipeline = place.pipeline(step)
-    arn = pipeline.start({})
-    sqs.receive_message(QueueUrl=queue, WaitTimeSeconds=20)
-    place.teardown().stop_executions()
-    assert pipeline.look(arn).status == "Stopped"
-
-
-def test_an_execution_that_begins_while_others_are_stopped_is_stopped_too(place: Place) -> None:
+def test_executions_that_wait_for_an_answer_are_stopped_and_one_that_begins_meanwhile(
+    place: Place,
+) -> None:
     sqs = place.target.client("sqs")
     queue = sqs.create_queue(QueueName=place.settings.project)["QueueUrl"]
     step = {"Name": "Ask", "Type": "Callback", "SqsQueueUrl": queue, "Arguments": {}}
     pipeline = place.pipeline(step)
     arns = [pipeline.start({})]
+    sqs.receive_message(QueueUrl=queue, WaitTimeSeconds=20)
 
     def begin_another(_: Event) -> None:
         if len(arns) == 1:

@@ -83,7 +83,7 @@ class CommittedCode:
                 yield f"{name} is code outside of {CODE}, which a container may import"
             elif member.isfile() and not _is_data(name):
                 yield f"{name} is no data that a model has beside {CODE}, such as .pt, .json, .txt"
-            elif "\\" in name or name.casefold().startswith(CODE):
+            elif "\\" in name or (name.casefold().startswith(CODE) and not name.startswith(CODE)):
                 yield f"{name} is {CODE} for some programs and not for others"
 
     def _file_difference(self, path: str, file: IO[bytes] | None) -> str | None:
