@@ -191,7 +191,7 @@ def build_runtimes(parts: Sequence[str]) -> None:
     """
     names = ["pytorch"]
     names += ["tensorflow"] if "tests" in parts else []
-    names += ["sklearn"] if "sdks" in parts else []  # for nightly tests only
+    names += ["sklearn", "trainers"] if "sdks" in parts else []  # for nightly tests only
     for name in names:
         command = [str(PYTHON), "-m", "shoal_local", "runtime", "build", name]
         if subprocess.run(command, cwd=ROOT, check=False).returncode:

@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import subprocess
-import sys
+import venv
 from pathlib import Path
 
 import pytest
@@ -27,12 +27,13 @@ def fork(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """
     folder = tmp_path_factory.mktemp("fork")
     listing = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
-    for name in run(listing, CHECKOUT).stdout.splitlines():
+    for name in subprocess.check_output(listing, cwd=CHECKOUT, text=True).splitlines():
         if (CHECKOUT / name).exists():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(CHECKOUT / name, folder / name)
-    for name in (".venv", "node_modules", ".shoal"):
+    for name in ("node_modules", ".shoal"):
         (folder / name).symlink_to(CHECKOUT / name)
+    install(folder)
     files = folder / "environments"
     elsewhere = {"111122223333": "999988887777", "us-east-1": "eu-west-1", "use1": "euw1"}
     rewrite(files / "dev.yaml", files / "dev.yaml", elsewhere)
@@ -40,11 +41,11 @@ def fork(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (files / "prod.yaml").unlink()
     write_workload(folder, "own", "regression")
     script = folder / "training_code" / "own" / "pytorch" / "table.py"
-    imports = "from pathlib import Path\n"
+    imports = "from typing import Any\n"
     theirs = f"{imports}\nimport a_package_of_theirs  # noqa: F401\n"
     script.write_text(script.read_text().replace(imports, theirs, 1))
-    run(["git", "init", "--quiet"], folder)
-    run(["git", "add", "--all"], folder)
+    for words in ("init --quiet", "add --all"):
+        subprocess.run(["git", *words.split()], cwd=folder, check=True)
     return folder
 
 
@@ -52,7 +53,8 @@ def fork(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def own_only(fork: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same without Shoal's workloads and their environments: theirs runs in dev."""
     folder = tmp_path_factory.mktemp("own") / "fork"
-    shutil.copytree(fork, folder, symlinks=True)
+    shutil.copytree(fork, folder, symlinks=True, ignore=shutil.ignore_patterns(".venv"))
+    install(folder)
     for name in SHIPPED:
         shutil.rmtree(folder / "training_code" / name)
     files = folder / "environments"
@@ -71,14 +73,26 @@ def rewrite(source: Path, destination: Path, words: dict[str, str]) -> None:
     destination.write_text(text, encoding="utf-8")
 
 
-def run(command: list[str], folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a command in `folder` with the packages of `folder`, not those that are installed."""
+def install(folder: Path) -> None:
+    """Make `.venv` as `make install` does: what is installed here, and the code of `folder`."""
+    environment, installed = folder / ".venv", CHECKOUT / ".venv"
+    venv.create(environment, symlinks=True)
+    for program in (installed / "bin").iterdir():
+        if not (environment / "bin" / program.name).exists():
+            (environment / "bin" / program.name).symlink_to(program)
+    (packages,) = installed.glob("lib/python*/site-packages")
     sources = (str(folder / "packages" / name / "src") for name in ("shoal", "shoal-local"))
-    paths = os.pathsep.join([*sources, str(folder)])
+    lines = [*sources, f"import site; site.addsitedir({str(packages)!r})"]
+    own = environment / packages.relative_to(installed)
+    (own / "fork.pth").write_text("\n".join(lines))
+
+
+def run(command: list[str], folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a module in `folder` by its own Python."""
     return subprocess.run(
-        command,
+        [str(folder / ".venv" / "bin" / "python"), "-m", *command],
         cwd=folder,
-        env=os.environ | {"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"} | variables,
+        env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"} | variables,
         capture_output=True,
         text=True,
         check=False,
@@ -86,7 +100,7 @@ def run(command: list[str], folder: Path, **variables: str) -> subprocess.Comple
 
 
 def test_its_environments_are_checked(fork: Path) -> None:
-    result = run([sys.executable, "-m", "shoal.cli", "check"], fork)
+    result = run(["shoal.cli", "check"], fork)
     assert (result.returncode, result.stderr) == (0, "")
     checked = re.findall(r"^environments/(\w+)\.yaml: ok", result.stdout, re.MULTILINE)
     assert {"dev", "own", "qa", "staging"} <= set(checked)
@@ -97,10 +111,10 @@ def test_its_environments_are_checked(fork: Path) -> None:
 @pytest.mark.nightly
 def test_the_gate_passes_without_shoals_workloads(own_only: Path) -> None:
     """What a team owns is tested, by snapshots that it wrote itself."""
-    write = [sys.executable, "-m", "pytest", *FAST, "-k", "not local_run", "tests"]
+    write = ["pytest", *FAST, "-k", "not local_run", "tests"]
     written = run(write, own_only, SNAPSHOTS="write")
     assert written.returncode == 0, written.stdout
-    result = run([sys.executable, "-m", "dev.tools.gates", "check"], own_only)
+    result = run(["dev.tools.gates", "check"], own_only)
     assert result.returncode == 0, result.stdout
     assert "not tested here: packages/" in result.stdout
 
@@ -116,5 +130,5 @@ def test_the_gate_passes_without_shoals_workloads(own_only: Path) -> None:
     ids=["make check", "tests of stacks"],
 )
 def test_its_tests_pass(fork: Path, command: tuple[str, ...]) -> None:
-    result = run([sys.executable, "-m", *command], fork)
+    result = run([*command], fork)
     assert result.returncode == 0, result.stdout

@@ -203,7 +203,8 @@ def test_what_touches_the_other_workload_is_reported(of_two: World) -> None:
     names = (first.names, second.names)
     assert ("FunctionError" in answer, untouched) == (True, True)
     assert not other.result().survived
-    assert [*pairs.trespasses(requests, names)] == [
-        f"arn:aws:iam::{of_two.names.environment.account}:root asked for DeleteEndpoint of"
-        f" {second.names.prefix}"
+    person = f"arn:aws:iam::{of_two.names.environment.account}:root"
+    assert [*pairs.trespasses(requests, names)] == [  # IAM refuses the deleter's
+        f"{first.names.role('teardown')} asked for UpdateTrainingJob of {second.names.prefix}",
+        f"{person} asked for DeleteEndpoint of {second.names.prefix}",
     ]

@@ -90,7 +90,7 @@ def test_longer_blocks_work(session: str, checkout: Path) -> None:
     assert "SmokeTest" in printed
 
 
-README = [each for each in scripts(text_of("README.md")) if "/shoal " in each]
+README = [each for each in scripts(text_of("README.md")) if ".venv/bin/shoal " in each]
 FIRST_RUN = text_of("docs/first-aws-run.md")
 CHECKLIST = re.findall(r"^\| [4-9] \| `(.+?)` \|", FIRST_RUN, re.M)
 """Lines 1 to 3 are README's own; shoal-local has no EFA."""
