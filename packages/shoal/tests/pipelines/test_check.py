@@ -12,7 +12,7 @@ import pytest
 from shoal.aws.metrics import MAX_MATCHED
 from shoal.pipelines.checks import demand
 from shoal.pipelines.checks.check import check
-from shoal.pipelines.checks.parsers import script_of
+from shoal.pipelines.checks.parsers import Script, script_of
 from shoal.pipelines.checks.schedules import notices as schedule_notices
 from shoal.pipelines.checks.schedules import outdated
 from shoal.pipelines.checks.schedules import problems as schedule_problems
@@ -272,6 +272,7 @@ def test_the_type_with_the_most_nodes_needs_room_and_quota() -> None:
     assert counts["Maximum number of instances per training job"] == 7
 
 
+SCRIPT = Script("train.py")
 DEFINITION = {
     "Parameters": [
         {"Name": "Epochs", "Type": "Integer"},
@@ -295,7 +296,7 @@ def scheduled(**changes: Any) -> Environment:
 def test_a_parameter_that_executions_would_refuse_is_one_problem(
     parameters: dict[str, Any], text: str
 ) -> None:
-    (problem,) = schedule_problems(scheduled(parameters=parameters), DEFINITION)
+    (problem,) = schedule_problems(scheduled(parameters=parameters), DEFINITION, SCRIPT)
     assert problem.key == f"schedules[0].parameters.{next(iter(parameters))}"
     assert text in problem.message
 
@@ -326,14 +327,18 @@ def test_true_is_checked_as_the_script_gets_it() -> None:
 def test_parameters_of_a_pipeline_of_one_s_own_mean_what_they_mean_there() -> None:
     own = scheduled(parameters={"InstanceCount": 500}).model_copy(update={"pipeline": "mine:build"})
     assert (
-        list(schedule_problems(own, {"Parameters": [{"Name": "InstanceCount", "Type": "Integer"}]}))
+        list(
+            schedule_problems(
+                own, {"Parameters": [{"Name": "InstanceCount", "Type": "Integer"}]}, SCRIPT
+            )
+        )
         == []
     )
 
 
 def test_parameters_that_fit_are_none() -> None:
     fitting = {"Epochs": 3, "Rate": 0.1, "Shuffle": True, "InstanceType": "ml.p4d.24xlarge"}
-    assert list(schedule_problems(scheduled(parameters=fitting), DEFINITION)) == []
+    assert list(schedule_problems(scheduled(parameters=fitting), DEFINITION, SCRIPT)) == []
 
 
 @pytest.mark.parametrize(("changes", "text"), rows(__file__, "checked.yaml", "schedule_notices"))
