@@ -128,6 +128,11 @@ class Network(Settings):
     existing: ExistingNetwork | None = None
     """Ids of a VPC and its subnets to use instead of making them."""
 
+    @property
+    def has_way(self) -> bool:
+        """Whether what runs there may reach services without an endpoint in it."""
+        return self.nat or self.existing is not None
+
 
 @dataclass(frozen=True)
 class Subnets:
