@@ -71,7 +71,7 @@ docs: python ## Builds the pages as a site in docs-out/, which needs no network;
 	@.shoal/docs/bin/python -m sphinx --quiet --fail-on-warning --jobs auto -c dev/docs -d .shoal/docs/doctrees . docs-out
 	@echo "open docs-out/docs/README.html"
 
-reference: install ## Writes docs/reference, the keys of environment and workload files, from their schemas.
+reference: install ## Writes the schemas of environment and workload files, and docs/reference, their keys.
 	@$(RUN) -m dev.tools.reference
 
 release: python ## Builds and checks VERSION in dist/: both wheels, SBOM, notes, hashes; publishes nothing.

@@ -1,4 +1,5 @@
-"""Write docs/reference: every key of the YAML files that people write, as their schemas have it.
+"""Write the schemas of the YAML files that people write, and docs/reference, which has every key of
+them.
 
 .venv/bin/python -m dev.tools.reference
 """
@@ -11,10 +12,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from shoal.settings.loading.schema import schema
+from shoal.settings.loading.schema import schema, schema_texts
 from shoal.settings.loading.workload import Workload
 
-FOLDER = Path(__file__).resolve().parents[2] / "docs" / "reference"
+_ROOT = Path(__file__).resolve().parents[2]
+FOLDER = _ROOT / "docs" / "reference"
 COMMAND = "make reference"
 _NOTE = f"<!-- Written by `{COMMAND}`: change the program's text instead of this page. -->"
 _ENVIRONMENT = """\
@@ -31,8 +33,10 @@ Schema = dict[str, Any]
 
 
 def main() -> None:
-    """Write every page."""
+    """Write every schema and page."""
     FOLDER.mkdir(exist_ok=True)
+    for file, text in schema_texts().items():
+        (_ROOT / file).write_text(text, encoding="utf-8")
     for name, text in pages().items():
         (FOLDER / name).write_text(text, encoding="utf-8")
 

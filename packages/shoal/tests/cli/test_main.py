@@ -219,7 +219,7 @@ def test_check_tells_of_no_endpoint(checkout: Path, capsys: pytest.CaptureFixtur
         ),
         (
             ["demo", "-p", "MinAccuracy=inf"],
-            "parameter 'MinAccuracy': 'inf' is not allowed; it must be a finite number",
+            "parameter 'MinAccuracy': 'inf' must be a finite number",
         ),
         (
             ["demo", "-p", "Epochs=0"],

@@ -12,7 +12,7 @@ import pytest
 from shoal.aws.metrics import MAX_MATCHED
 from shoal.pipelines.checks import demand
 from shoal.pipelines.checks.check import check
-from shoal.pipelines.checks.parsers import script_of
+from shoal.pipelines.checks.parsers import Script, script_of
 from shoal.pipelines.checks.schedules import notices as schedule_notices
 from shoal.pipelines.checks.schedules import outdated
 from shoal.pipelines.checks.schedules import problems as schedule_problems
@@ -22,11 +22,9 @@ from shoal.settings.loading.loader import load, load_environment
 from shoal.settings.organisation import PackageIndex
 from shoal.settings.parsing.errors import ConfigError, LaunchError
 from shoal.settings.sections.evaluation import Metric
-from shoal.settings.sections.file_system import FileSystem
-from shoal.settings.sections.network import InterfaceEndpoint, Network
 from shoal.settings.sections.schedules import Schedule
 from shoal.settings.sections.serving import Endpoint
-from shoal.settings.settings import Environment, Training
+from shoal.settings.settings import Environment
 from tests.pipelines.inputs import changed, environment
 from tests.repository import ROOT
 from tests.settings.environment_file import VALID, write
@@ -176,63 +174,17 @@ def test_a_slow_expression_is_one_problem() -> None:
     assert MAX_MATCHED == LENGTH  # so long is a line that was tried
 
 
-def _environment(
-    count: int, cidr: str = "10.20.0.0/20", instance_type: str = "ml.p5.48xlarge", **network: Any
-) -> Environment:
-    training = Training(instance_type=instance_type, instance_count=count)
-    return environment().model_copy(
-        update={"training": training, "network": Network(cidr=cidr, **network)}
-    )
-
-
 @pytest.mark.parametrize(
-    ("count", "subnet"),
-    [(1, "10.20.0.0/22"), (15, "10.20.0.0/22"), (16, "10.20.8.0/21"), (63, "10.20.8.0/21")],
+    ("change", "addresses", "subnet"), rows(__file__, "checked.yaml", "demand")
 )
-def test_the_subnet_grows_with_the_nodes(count: int, subnet: str) -> None:
-    assert demand.subnets(_environment(count)).training == subnet
-    assert list(demand.problems(_environment(count))) == []
-
-
-def test_one_node_too_many_is_refused_with_the_number_that_fits() -> None:
-    (problem,) = demand.problems(_environment(64))
-    line = problem.line("environments/test.yaml")
-    assert (
-        "training.instance_count = 64: 64 nodes of ml.p5.48xlarge take 2048 addresses (32 each)"
-        in line
-    )
-    assert line.endswith(
-        "2041 are left for them; use at most 63 nodes, or a network.cidr that ends in /19"
-    )
-
-
-def test_the_vpc_that_it_names_is_large_enough() -> None:
-    assert list(demand.problems(_environment(64, cidr="10.20.0.0/19"))) == []
-
-
-def test_the_largest_job_that_can_be_asked_for_fits_into_the_default_vpc_twice() -> None:
-    large = _environment(128, cidr="10.20.0.0/16")
-    assert demand.subnets(large).training == "10.20.0.0/18"
-    assert demand.addresses(large).comfortable < 16_379
-
-
-def test_the_type_that_takes_the_most_counts() -> None:
-    environment = _environment(10, instance_type="ml.p4d.24xlarge")
-    training = environment.training.model_copy(update={"other_instance_types": ("ml.p5.48xlarge",)})
-    assert demand.addresses(environment.model_copy(update={"training": training})).job == 320
-
-
-def test_what_else_is_in_the_subnet_counts() -> None:
-    environment = _environment(
-        1, interface_endpoints=(InterfaceEndpoint.STS, InterfaceEndpoint.KMS)
-    )
-    assert demand.addresses(environment).others == 2 + 2
-    assert (
-        demand.addresses(
-            environment.model_copy(update={"file_system": FileSystem(storage_capacity_gib=2400)})
-        ).others
-        == 2 + 2 + 3
-    )
+def test_nodes_evaluation_endpoints_and_file_servers_take_addresses(
+    change: dict[str, Any], addresses: list[int], subnet: str
+) -> None:
+    settings = changed(**change)
+    demanded = demand.addresses(settings)
+    assert [demanded.job, demanded.others] == addresses
+    assert demand.subnets(settings).training == subnet
+    assert list(demand.problems(settings)) == []
 
 
 P4D, P4DE, CPU = "ml.p4d.24xlarge", "ml.p4de.24xlarge", "ml.m5.xlarge"
@@ -272,6 +224,7 @@ def test_the_type_with_the_most_nodes_needs_room_and_quota() -> None:
     assert counts["Maximum number of instances per training job"] == 7
 
 
+SCRIPT = Script("train.py")
 DEFINITION = {
     "Parameters": [
         {"Name": "Epochs", "Type": "Integer"},
@@ -295,7 +248,7 @@ def scheduled(**changes: Any) -> Environment:
 def test_a_parameter_that_executions_would_refuse_is_one_problem(
     parameters: dict[str, Any], text: str
 ) -> None:
-    (problem,) = schedule_problems(scheduled(parameters=parameters), DEFINITION)
+    (problem,) = schedule_problems(scheduled(parameters=parameters), DEFINITION, SCRIPT)
     assert problem.key == f"schedules[0].parameters.{next(iter(parameters))}"
     assert text in problem.message
 
@@ -326,14 +279,18 @@ def test_true_is_checked_as_the_script_gets_it() -> None:
 def test_parameters_of_a_pipeline_of_one_s_own_mean_what_they_mean_there() -> None:
     own = scheduled(parameters={"InstanceCount": 500}).model_copy(update={"pipeline": "mine:build"})
     assert (
-        list(schedule_problems(own, {"Parameters": [{"Name": "InstanceCount", "Type": "Integer"}]}))
+        list(
+            schedule_problems(
+                own, {"Parameters": [{"Name": "InstanceCount", "Type": "Integer"}]}, SCRIPT
+            )
+        )
         == []
     )
 
 
 def test_parameters_that_fit_are_none() -> None:
     fitting = {"Epochs": 3, "Rate": 0.1, "Shuffle": True, "InstanceType": "ml.p4d.24xlarge"}
-    assert list(schedule_problems(scheduled(parameters=fitting), DEFINITION)) == []
+    assert list(schedule_problems(scheduled(parameters=fitting), DEFINITION, SCRIPT)) == []
 
 
 @pytest.mark.parametrize(("changes", "text"), rows(__file__, "checked.yaml", "schedule_notices"))

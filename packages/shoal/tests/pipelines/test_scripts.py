@@ -17,7 +17,7 @@ from shoal.settings.settings import Environment, Training
 from shoal.verbs.new_workload import TASKS, TRAINERS, write_workload
 from tests.pipelines.inputs import environment
 from tests.repository import CHECKOUT, ROOT, copy_folder
-from tests.tables import rows
+from tests.tables import rows, table
 
 MAIN = 'def main():\n    pass\n\n\nif __name__ == "__main__":\n    main()\n'
 EVALUATE = """
@@ -96,16 +96,7 @@ def test_what_a_script_lacks_is_one_line(
     assert told.isprintable()
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "print()",
-        "result = len('x')",
-        "for _ in range(2): pass",
-        "with open('x') as f: pass",
-        "import argparse\noptions, _ = argparse.ArgumentParser().parse_known_args()",
-    ],
-)
+@pytest.mark.parametrize("text", table(__file__, "checked.yaml")["working_scripts"])
 def test_a_script_that_does_something_is_right(tmp_path: Path, text: str) -> None:
     assert notices(write(tmp_path, train=text, evaluate=f"{text} # accuracy rmse")) == []
 
@@ -205,16 +196,7 @@ def test_steps_that_stay_as_they_are_keep_their_contract(
         check(settings(pipeline=f"{name}:build"), tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("import os; print(os.environ['SM_CHANNEL_VALID'])", "reads SM_CHANNEL_VALID,"),
-        ("import os; os.environ.get('SM_CHANNEL_VAL')", "reads SM_CHANNEL_VAL,"),
-        ("import os; print(os.environ['SM_CHANNEL_TRAIN'])", ""),
-        ("import os; print(os.environ['SM_CHANNELS'])", ""),
-        ("import other", "reads SM_CHANNEL_DEEP,"),
-    ],
-)
+@pytest.mark.parametrize(("text", "told"), rows(__file__, "checked.yaml", "read_channels"))
 def test_what_a_script_reads_and_does_not_get_is_a_risk(
     tmp_path: Path, text: str, told: str
 ) -> None:
@@ -256,13 +238,7 @@ def test_the_workloads_of_the_checkout_and_of_new_name_it(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("text", "compression", "is_told"),
-    [
-        ("open('model.tar.gz')", "none", True),
-        ("open('model.tar.gz')", "gzip", False),
-        ("import pathlib; pathlib.Path('model.tar.gz').is_file()", "none", False),
-        ("open('model.pt')", "none", False),
-    ],
+    ("text", "compression", "is_told"), rows(__file__, "checked.yaml", "opened_archives")
 )
 def test_an_evaluation_that_opens_an_archive_that_there_is_not_is_a_risk(
     tmp_path: Path, text: str, compression: str, is_told: bool

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -17,7 +16,7 @@ from shoal.settings.loading.loader import load
 from shoal.settings.parsing.errors import ConfigError
 from shoal.settings.settings import Environment
 from tests.repository import ROOT
-from tests.tables import rows, table
+from tests.tables import table
 
 TABLE = table(__file__, "seeds.yaml")
 ACCEPTED, REFUSED = TABLE["accepted"], TABLE["refused"]
@@ -50,27 +49,6 @@ def test_an_example_that_cannot_run_is_refused_with_the_true_reason(name: str) -
     lines = str(caught.value).splitlines()
     for line, reason in zip(lines, REFUSED[name]["expected"], strict=True):
         assert f"training.{reason}" in line or reason in line, line
-
-
-@pytest.mark.parametrize(
-    ("name", "image", "title", "smddp"), rows(__file__, "seeds.yaml", "former")
-)
-def test_with_a_script_of_that_time_the_reason_is_that_aws_no_longer_lists_its_smddp(
-    name: str, image: str | None, title: str, smddp: str
-) -> None:
-    settings = example(name)
-    uri = f"763104351884.dkr.ecr.us-east-1.amazonaws.com/{image}" if image else None
-    theirs: dict[str, Any] = {"source_dir": "their_code", "min_python": None}
-    changes = theirs | {"image_uri": uri, "instance_type": "ml.p3dn.24xlarge"}
-    with pytest.raises(ConfigError) as caught:
-        check(
-            settings.model_copy(update={"training": settings.training.model_copy(update=changes)})
-        )
-    (line,) = str(caught.value).splitlines()
-    assert (
-        f"AWS's page no longer lists smddp for {title} (AWS's guide of 2023: version {smddp}); it"
-        " lists it for: " in line
-    )
 
 
 @pytest.mark.parametrize("name", ["extended-today", "own-container"])

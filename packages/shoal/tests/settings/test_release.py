@@ -69,18 +69,7 @@ def test_the_file_is_the_same_whatever_was_pinned_first() -> None:
     assert text_of(pins) == text_of(dict(reversed(pins.items())))
 
 
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        (
-            "prices: {}\n",
-            "1: prices: environments/test.yaml has no such workload; there are: mnist",
-        ),
-        ("[]\n", " is a mapping of workloads to what each pins; let `shoal promote` write"),
-        ("mnist: {\n", "2: not valid YAML: "),
-        ("mnist: []\n", "1: release = []: must be a mapping of keys to values"),
-    ],
-)
+@pytest.mark.parametrize(("text", "line"), rows(__file__, "sections.yaml", "no_pin_files"))
 def test_a_file_that_pins_nothing_is_refused(tmp_path: Path, text: str, line: str) -> None:
     (tmp_path / "test.release.yaml").write_text(text)
     (found,) = lines_with(tmp_path, {})

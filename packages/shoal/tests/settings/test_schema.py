@@ -11,7 +11,6 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from shoal.settings.__main__ import main
 from shoal.settings.loading.loader import (
     environment_file,
     environment_names,
@@ -42,7 +41,7 @@ def _descriptions(model: type[Settings]) -> Iterator[tuple[str, str]]:
 @pytest.mark.parametrize("file", [FILE, WORKLOAD_FILE])
 def test_the_committed_schema_is_current(file: str) -> None:
     assert (CHECKOUT / file).read_text(encoding="utf-8") == schema_texts()[file], (
-        "run `python -m shoal.settings schema`"
+        "run `make reference`"
     )
 
 
@@ -102,17 +101,6 @@ def test_the_schema_asks_for_a_workload(key: str) -> None:
     validator = Draft202012Validator(schema())
     assert not validator.is_valid(content)
     assert validator.is_valid(content | {key: named[key]})
-
-
-def test_the_command_writes_it(tmp_path: Path) -> None:
-    for folder in ("environments", "training_code"):
-        (tmp_path / folder).mkdir()
-    assert main(["schema"], tmp_path) == 0
-    assert json.loads((tmp_path / FILE).read_text(encoding="utf-8")) == schema()
-
-
-def test_the_command_refuses_other_arguments(tmp_path: Path) -> None:
-    assert main(["scheme"], tmp_path) == 2
 
 
 def test_every_pattern_of_the_settings_has_words_and_no_other_has() -> None:

@@ -25,7 +25,7 @@ from shoal.settings.sections.serving import Serving, timeout_s, waits_s
 from shoal.settings.settings import Environment
 from tests.settings.environment_file import VALID, lines_with, write
 from tests.settings.releases import CONTENT
-from tests.tables import table
+from tests.tables import rows, table
 
 CASES: dict[str, list[dict[str, Any]]] = table(__file__, "sections.yaml")
 LONG: list[dict[str, Any]] = [
@@ -185,15 +185,7 @@ def test_the_table_of_regions_is_what_cloudformation_publishes(resource_type: st
     assert resource_types_not_in("us-east-1") == ()
 
 
-@pytest.mark.parametrize(
-    ("traffic", "waits"),
-    [
-        ({"type": "all_at_once", "wait_s": 300}, 600),
-        ({"type": "canary", "wait_s": 300}, 900),
-        ({"type": "linear", "percent": 50, "wait_s": 300}, 900),
-        ({"type": "linear", "percent": 30, "wait_s": 300}, 1500),
-    ],
-)
+@pytest.mark.parametrize(("traffic", "waits"), rows(__file__, "sections.yaml", "waits"))
 def test_a_deployment_may_take_all_its_waits_and_half_an_hour(
     traffic: dict[str, Any], waits: int
 ) -> None:
@@ -215,15 +207,7 @@ def test_each_side_of_a_gate_has_a_parameter_of_its_own() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("gate", "metrics"),
-    [
-        (LOWER, {}),
-        (COMPARED, {"rmse": "lower"}),
-        (COMPARED, {"test:rmse": "lower", "train:loss": "higher"}),
-        (LOWER | {"by": 0.5}, {"test:rmse": "higher"}),
-    ],
-)
+@pytest.mark.parametrize(("gate", "metrics"), rows(__file__, "sections.yaml", "directions"))
 def test_which_values_are_better_is_said_by_the_gate_or_its_metric(
     tmp_path: Path, gate: dict[str, Any], metrics: dict[str, str]
 ) -> None:

@@ -272,10 +272,10 @@ def test_standard_library_and_boto3_are_enough(tmp_path: Path, text: str) -> Non
 @pytest.mark.parametrize(
     ("text", "mistake"),
     [
-        ("def check(ask:\n", "is not Python: "),
-        (b"\x00", "Python: source code string cannot contain null bytes"),
-        (b"# \xff\n", "cannot be read as Python: 'utf-8' codec"),
-        (f"x = {'(' * 500}", "is not Python"),
+        ("def check(ask:\n", "cannot read line 1: "),
+        (b"\x00", "source code string cannot contain null bytes"),
+        (b"# \xff\n", "cannot read it: 'utf-8' codec"),
+        (f"x = {'(' * 500}", "cannot read line 1: "),
         ("", "has no function check; write `def check(ask):`, which returns a list"),
         ("async def check(ask):\n    return []\n", "has no function check"),
         ("def check():\n    return []\n", "does not take one argument"),

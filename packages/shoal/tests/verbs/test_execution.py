@@ -134,9 +134,9 @@ ASSETS = f"s3://cdk-hnb659fds-assets-{DEV.account}-{DEV.region}"
 @pytest.mark.parametrize(
     ("name", "value", "mistake"),
     [
-        ("MinAccuracy", "nan", "is not allowed; it must be a finite number"),
-        ("MinAccuracy", "-inf", "is not allowed; it must be a finite number"),
-        ("InstanceCount", "0", "is not allowed; it must be 1 or more"),
+        ("MinAccuracy", "nan", "must be a finite number"),
+        ("MinAccuracy", "-inf", "must be a finite number"),
+        ("InstanceCount", "0", "must be from 1 to 128"),
         ("Epochs", "0", "is refused by the script: 0 is not a positive number"),
         ("BatchSize", "-1", "is refused by the script: -1 is not a positive number"),
     ],

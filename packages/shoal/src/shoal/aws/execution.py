@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -16,6 +16,7 @@ from botocore.exceptions import ClientError
 
 from shoal.aws.target import Target, items
 from shoal.errors import NotFoundError, ParameterError, error_code
+from shoal.settings.hyperparameters import mistake_in_type
 
 TERMINAL = frozenset({"Succeeded", "Failed", "Stopped", "CompletedWithFailures"})
 STEP_TERMINAL = frozenset({"Succeeded", "Failed", "Stopped"})
@@ -241,30 +242,8 @@ def check_parameters(declared: list[dict[str, Any]], parameters: Mapping[str, st
             raise ParameterError(
                 f"parameter {name!r}: the pipeline declares no such parameter; it declares: {known}"
             )
-        _check_value(name, value, types[name])
-
-
-def _check_value(name: str, value: str, declared: Mapping[str, Any]) -> None:
-    allowed = [str(entry) for entry in declared.get("EnumValues", ())]
-    if allowed and value not in allowed:
-        raise ParameterError(f"parameter {name!r}: {value!r} is not one of {', '.join(allowed)}")
-    kind = declared["Type"]
-    try:
-        _PARSERS.get(kind, str)(value)
-    except (ValueError, KeyError):
-        words = f"{kind} (true or false)" if kind == "Boolean" else kind
-        raise ParameterError(f"parameter {name!r}: {value!r} is not of type {words}") from None
-
-
-def _boolean(text: str) -> bool:
-    return {"true": True, "false": False}[text.lower()]
-
-
-_PARSERS: dict[str, Callable[[str], object]] = {
-    "Integer": int,
-    "Float": float,
-    "Boolean": _boolean,
-}
+        if mistake := mistake_in_type(value, types[name]):
+            raise ParameterError(f"parameter {name!r}: {value!r} {mistake}")
 
 
 def _step(item: Mapping[str, Any], types: Mapping[str, str]) -> Step:

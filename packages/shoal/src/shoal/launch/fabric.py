@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from functools import cache
-from typing import Any
 
 from shoal.launch.mpi_options import variables_in
+from shoal.launch.tables import table_of
 from shoal.settings.parsing.errors import Problem, Risk
-from shoal.settings.parsing.yaml_file import read_table
 from shoal.settings.settings import Training
 
 PROVIDER = "FI_PROVIDER"
@@ -20,23 +18,17 @@ _NETWORKS = ("AWS Libfabric", "Libfabric", "OFI")
 """Names of aws-ofi-nccl's network, over the years; NCCL compares without case."""
 
 
-@cache
-def _table() -> dict[str, Any]:
-    table: dict[str, Any] = read_table(__file__, "fabric.yaml")
-    return table
-
-
 def efa_instance_types() -> tuple[str, ...]:
-    return tuple(_table()["instance_types"])
+    return tuple(table_of("fabric")["instance_types"])
 
 
 def has_efa(instance_type: str) -> bool:
-    return instance_type in _table()["instance_types"]
+    return instance_type in table_of("fabric")["instance_types"]
 
 
 def addresses_per_node(instance_type: str) -> int:
     """Return how many private addresses to keep free for each training node of this type."""
-    row = _table()["instance_types"].get(instance_type, _table()["without_efa"])
+    row = table_of("fabric")["instance_types"].get(instance_type, table_of("fabric")["without_efa"])
     return int(row["addresses"])
 
 
@@ -50,7 +42,7 @@ def variables(instance_type: str) -> dict[str, str]:
     family = instance_type.split(".")[1]
     return {
         row["name"]: row["value"]
-        for row in _table()["variables"]
+        for row in table_of("fabric")["variables"]
         if re.match(row["families"], family)
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -51,8 +52,9 @@ def _image_uri(case: Case) -> Iterator[str]:
     region = image_uri.region(uri)
     if region and region != case.region:
         yield _notice(case, "another region's image", region=region)
-    is_known = image_uri.is_from_aws(uri) and tables.starts_toolkit(image_uri.repository(uri))
-    if not (is_known or tables.starts_own_module(uri)):
+    images, name = tables.table_of("images"), re.split("[:@]", uri.partition("/")[2])[0]
+    starts_toolkit = image_uri.is_from_aws(uri) and name in images["with_toolkit"]
+    if not starts_toolkit and name not in images["with_own_module"]:
         yield _notice(case, "an own entry module")
 
 

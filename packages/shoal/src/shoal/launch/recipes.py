@@ -10,12 +10,10 @@ import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from shoal.launch import tables
-from shoal.settings.parsing.yaml_file import read_table
 from shoal.top_level import TOP_LEVEL
 
 FOLDER = "images"
@@ -59,22 +57,18 @@ class Recipe:
         return tables.image_tags(self.framework)[self.version].repository
 
 
-@cache
-def _table() -> dict[str, dict[str, Any]]:
-    table: dict[str, dict[str, Any]] = read_table(__file__, "recipes.yaml")
-    return table
-
-
 def names(*, serves: bool | None = None) -> list[str]:
     """Return the names of the recipes, sorted: all, those that serve, or those that train."""
-    return sorted(each for each in _table() if serves in {None, recipe(each).serves})
+    return sorted(
+        each for each in tables.table_of("recipes") if serves in {None, recipe(each).serves}
+    )
 
 
 def recipe(name: str) -> Recipe:
     """Return the recipe `name`. Raises UnknownRecipeError."""
-    if name not in _table():
+    if name not in tables.table_of("recipes"):
         raise UnknownRecipeError(f"there is no recipe {name!r}; there are: {', '.join(names())}")
-    return Recipe(name, **_table()[name])
+    return Recipe(name, **tables.table_of("recipes")[name])
 
 
 def build_arguments(name: str, region: str) -> dict[str, str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
 
 from shoal.launch import image_uri, recipes, tables
 from shoal.launch.case import SMDDP, TITLES, Case, problem, problem_at
@@ -23,48 +22,6 @@ _ANY = tuple(Strategy)
 Check = Callable[[Case], Iterator[Problem]]
 
 
-@dataclass(frozen=True)
-class Rule:
-    """One check of a case."""
-
-    check: Check
-    strategies: Collection[Strategy] | None
-    """The strategies that it is about; None for a rule of what every strategy needs."""
-    of_one_strategy: bool
-
-    def concerns(self, case: Case) -> bool:
-        return self.strategies is None or (
-            case.strategy in self.strategies and case.strategy in strategies_of(case.framework)
-        )
-
-
-RULES: list[Rule] = []
-"""The rules, in the order in which their problems are reported: that of this file."""
-
-
-def rule(
-    strategies: Collection[Strategy] | None = None, *, of_one_strategy: bool = False
-) -> Callable[[Check], Check]:
-    """Add the decorated check to the rules."""
-
-    def add(check: Check) -> Check:
-        RULES.append(Rule(check, strategies, of_one_strategy))
-        return check
-
-    return add
-
-
-def problems(case: Case, *, of_one_strategy: bool) -> list[Problem]:
-    """Return what the rules of one kind find."""
-    return [
-        found
-        for each in RULES
-        if each.of_one_strategy is of_one_strategy and each.concerns(case)
-        for found in each.check(case)
-    ]
-
-
-@rule(SMDDP, of_one_strategy=True)
 def _smddp_instance(case: Case) -> Iterator[Problem]:
     """Not every instance type has smddp, nor each of its collectives."""
     instance_type, types = case.training.instance_type, tables.smddp_instance_types()
@@ -73,15 +30,14 @@ def _smddp_instance(case: Case) -> Iterator[Problem]:
             name if "allgather" in kinds else f"{name} (AllReduce only)"
             for name, kinds in types.items()
         )
-        former = tables.former_smddp_instance_type(instance_type)
-        once = f" ({former} named it; today's does not)" if former else ""
+        former = tables.table_of("smddp")["former_instance_types"].get(instance_type)
+        once = f" ({former['until']} named it; today's does not)" if former else ""
         yield problem(case, "smddp has no instance", names=names, once=once)
     elif case.training.collective not in types[instance_type]:
         collectives = ", ".join(types[instance_type])
         yield problem(case, "smddp lacks the collective", collectives=collectives)
 
 
-@rule(SMDDP, of_one_strategy=True)
 def _smddp_image(case: Case) -> Iterator[Problem]:
     """An image of the user's own may contain a wheel of smddp, up to the last that exists. Of
     versions between the rows AWS's pages say nothing.
@@ -102,20 +58,20 @@ def _smddp_image(case: Case) -> Iterator[Problem]:
             yield problem(case, "smddp is not named", listed=listed)
 
 
-@rule(SMDDP, of_one_strategy=True)
 def _smddp_hugging_face(case: Case) -> Iterator[Problem]:
     """Refuse an image whose version has smddp in AWS's own image, and that lacks it."""
-    uri = case.training.image_uri
-    if uri and case.aws_image and (source := tables.image_without_smddp(uri)):
-        yield problem(case, "smddp is not in this image", source=source)
+    uri = case.training.image_uri or ""
+    for name, source in tables.table_of("smddp")["images_without"].items():
+        if case.aws_image and f"/{name}" in uri:
+            yield problem(case, "smddp is not in this image", source=source)
 
 
-@rule(SMDDP, of_one_strategy=True)
 def _smddp_allgather(case: Case) -> Iterator[Problem]:
     """AllGather for FSDP came with a later release of smddp."""
     if case.has_unknown_image or case.training.collective is not Collective.ALLGATHER:
         return
-    release, since = case.smddp_releases.get(case.version), tables.smddp_allgather_since()
+    since = tables.table_of("smddp")["allgather_since"]
+    release = case.smddp_releases.get(case.version)
     able = [
         version
         for version, each in case.smddp_releases.items()
@@ -126,7 +82,6 @@ def _smddp_allgather(case: Case) -> Iterator[Problem]:
         yield problem(case, "smddp has no AllGather", **facts)
 
 
-@rule((Strategy.HOROVOD,), of_one_strategy=True)
 def _horovod_recipe(case: Case) -> Iterator[Problem]:
     """What a recipe installs can be read. AWS's image for GPUs is the one that it may extend."""
     name, text = case.training.build_image, case.code.recipe
@@ -139,7 +94,6 @@ def _horovod_recipe(case: Case) -> Iterator[Problem]:
         yield problem(case, "the recipe has no Horovod", base=extended)
 
 
-@rule((Strategy.HOROVOD,), of_one_strategy=True)
 def _horovod_image(case: Case) -> Iterator[Problem]:
     if case.may_have_horovod or case.code.installs("horovod") or not case.has_image:
         return
@@ -149,27 +103,23 @@ def _horovod_image(case: Case) -> Iterator[Problem]:
     yield problem(case, "the image has no Horovod", **facts)
 
 
-@rule(_ANY, of_one_strategy=True)
 def _first_version(case: Case) -> Iterator[Problem]:
     first = tables.first_version(case.strategy, case.framework)
     if first and not case.has_unknown_image and tables.is_older(case.version, first):
         yield problem(case, "SDK v2 knows it later", first=first)
 
 
-@rule(_ANY, of_one_strategy=True)
 def _torchrun_package(case: Case) -> Iterator[Problem]:
     if case.code.is_package and case.contract.launcher == "torchrun":
         yield problem(case, "torchrun starts no package")
 
 
-@rule()
 def _framework_strategy(case: Case) -> Iterator[Problem]:
     allowed = strategies_of(case.framework)
     if case.strategy not in allowed:
         yield problem(case, "another framework's strategy", allowed=", ".join(allowed))
 
 
-@rule(_ANY)
 def _smddp_keys(case: Case) -> Iterator[Problem]:
     """smddp has AllGather for PyTorch only, and its AllReduce comes with a launcher."""
     training = case.training
@@ -183,7 +133,6 @@ def _smddp_keys(case: Case) -> Iterator[Problem]:
         yield problem(case, "AllReduce is mpirun's")
 
 
-@rule(_ANY)
 def _hosts(case: Case) -> Iterator[Problem]:
     (fewest, most), count = tables.hosts(case.strategy), case.training.instance_count
     if count < fewest:
@@ -193,7 +142,6 @@ def _hosts(case: Case) -> Iterator[Problem]:
         yield problem(case, "too many hosts", others=", ".join(others) or "none here")
 
 
-@rule(_ANY)
 def _script(case: Case) -> Iterator[Problem]:
     """Refuse the script of another strategy where the folder has the right one (it would train
     alone, or not at all), and a path for XGBoost's image (its training.py: `run_module`; read).
@@ -209,7 +157,6 @@ def _script(case: Case) -> Iterator[Problem]:
         yield problem(case, "a script in a folder")
 
 
-@rule()
 def _version(case: Case) -> Iterator[Problem]:
     """Without a row in the table there is no image, and the scripts may need a Python, or what only
     later versions of the framework have.
@@ -226,7 +173,6 @@ def _version(case: Case) -> Iterator[Problem]:
         yield problem(case, "the version is too old")
 
 
-@rule()
 def _requirement(case: Case) -> Iterator[Problem]:
     if case.tags is None or case.has_unknown_image:
         return
@@ -235,7 +181,6 @@ def _requirement(case: Case) -> Iterator[Problem]:
         yield problem(case, "the image lacks a package", requirement=requirement)
 
 
-@rule()
 def _gpus(case: Case) -> Iterator[Problem]:
     """An image's CUDA may be too old for the instance's GPUs, or too new, or it has none."""
     cuda, gpus = case.cuda, tables.gpus(case.training.instance_type)
@@ -249,19 +194,16 @@ def _gpus(case: Case) -> Iterator[Problem]:
         yield problem(case, "CUDA is too new", gpus=gpus)
 
 
-@rule()
 def _region(case: Case) -> Iterator[Problem]:
     if tables.registry(case.region, tables.training_repository(case.framework)) is None:
         yield problem_at("region", case.region, case, "no registry")
 
 
-@rule()
 def _image_purpose(case: Case) -> Iterator[Problem]:
     if purpose := image_uri.other_purpose(case.training.image_uri):
         yield problem(case, "the image does not train", purpose=purpose)
 
 
-@rule()
 def _image_contents(case: Case) -> Iterator[Problem]:
     """What AWS's image says of itself must be what the other keys say."""
     image = case.aws_image
@@ -276,7 +218,6 @@ def _image_contents(case: Case) -> Iterator[Problem]:
         yield problem(case, "the image is for CPUs")
 
 
-@rule()
 def _image_python(case: Case) -> Iterator[Problem]:
     """Scripts may need a Python, and no framework before a certain version exists for it."""
     image, oldest = case.aws_image, case.training.min_python
@@ -284,12 +225,11 @@ def _image_python(case: Case) -> Iterator[Problem]:
         return
     if image and image.python and case.is_before_scripts(image.python):
         yield problem(case, "the image's Python", image=image)
-    first = tables.first_with_python(case.framework, oldest)
+    first = tables.table_of("images")["first_with_python"][case.framework].get(oldest)
     if image is None and first and tables.is_older(case.version, first):
         yield problem(case, "no framework for the Python", first=first)
 
 
-@rule()
 def _recipe(case: Case) -> Iterator[Problem]:
     """Only recipes in packages/shoal/src/shoal/launch/recipes.yaml are ever built."""
     name, names = case.training.build_image, recipes.names(serves=False)
@@ -312,7 +252,6 @@ def _recipe(case: Case) -> Iterator[Problem]:
         yield problem(case, "the recipe's version", recipe=recipe)
 
 
-@rule()
 def _mpi_options(case: Case) -> Iterator[Problem]:
     """Options that do not do what they look like, or that nothing reads."""
     options, contract = case.training.custom_mpi_options, case.contract
@@ -328,20 +267,17 @@ def _mpi_options(case: Case) -> Iterator[Problem]:
         yield problem(case, "the options are too long", size=size, limit=MAX_VALUE)
 
 
-@rule()
 def _ranks(case: Case) -> Iterator[Problem]:
     is_read = case.contract.launcher in STARTS_RANKS
     if case.training.processes_per_host is not None and not is_read:
         yield problem(case, "no ranks")
 
 
-@rule()
 def _hidden_allgather(case: Case) -> Iterator[Problem]:
     if (value := case.training.environment.get(OPTIMIZE_SDP)) is not None:
         yield problem_at(f"training.environment.{OPTIMIZE_SDP}", value, case, "hidden AllGather")
 
 
-@rule()
 def _backend(case: Case) -> Iterator[Problem]:
     """The script's own option must fit the strategy that starts it."""
     training, backend = case.training, case.training.hyperparameters.get("backend")
@@ -356,7 +292,6 @@ def _backend(case: Case) -> Iterator[Problem]:
         yield problem_at(*about, "nccl without GPUs")
 
 
-@rule(SMDDP)
 def _sharding(case: Case) -> Iterator[Problem]:
     """FSDP gathers weights and scatters gradients; smddp's AllReduce and AllGather exclude each
     other (developer guide, launching with smddp).
@@ -366,7 +301,6 @@ def _sharding(case: Case) -> Iterator[Problem]:
         yield problem_at("training.hyperparameters.sharding", sharding, case, "FSDP over AllReduce")
 
 
-@rule()
 def _words(case: Case) -> Iterator[Problem]:
     """Refuse a value of several words for a shell, and an option that torchrun takes for its."""
     is_torchrun = case.contract.launcher == "torchrun"
@@ -377,3 +311,49 @@ def _words(case: Case) -> Iterator[Problem]:
         if is_torchrun and (options := tables.torchrun_options_from(name)):
             some = ", ".join(f"--{option}" for option in options[:3])
             yield problem_at(key, value, case, "torchrun's own options", some=some, option=name)
+
+
+_OF_ONE: dict[Check, Collection[Strategy]] = {
+    _smddp_instance: SMDDP,
+    _smddp_image: SMDDP,
+    _smddp_hugging_face: SMDDP,
+    _smddp_allgather: SMDDP,
+    _horovod_recipe: (Strategy.HOROVOD,),
+    _horovod_image: (Strategy.HOROVOD,),
+    _first_version: _ANY,
+    _torchrun_package: _ANY,
+}
+"""Rules of one strategy, and the strategies that each is about."""
+_OTHERS: dict[Check, Collection[Strategy] | None] = {
+    _framework_strategy: None,
+    _smddp_keys: _ANY,
+    _hosts: _ANY,
+    _script: _ANY,
+    _version: None,
+    _requirement: None,
+    _gpus: None,
+    _region: None,
+    _image_purpose: None,
+    _image_contents: None,
+    _image_python: None,
+    _recipe: None,
+    _mpi_options: None,
+    _ranks: None,
+    _hidden_allgather: None,
+    _backend: None,
+    _sharding: SMDDP,
+    _words: None,
+}
+"""The others, likewise; None for a rule of what every strategy needs."""
+
+
+def problems(case: Case, *, of_one_strategy: bool) -> list[Problem]:
+    """Return what the rules of one kind find, in their order."""
+    is_known = case.strategy in strategies_of(case.framework)
+    rules = _OF_ONE if of_one_strategy else _OTHERS
+    return [
+        found
+        for check, strategies in rules.items()
+        if strategies is None or (is_known and case.strategy in strategies)
+        for found in check(case)
+    ]

@@ -64,7 +64,8 @@ class GpuMemory:
 
 
 @cache
-def _table(name: str) -> dict[str, Any]:
+def table_of(name: str) -> dict[str, Any]:
+    """Return the content of a table in this folder."""
     table: dict[str, Any] = read_table(__file__, f"{name}.yaml")
     return table
 
@@ -72,7 +73,7 @@ def _table(name: str) -> dict[str, Any]:
 @cache
 def smddp_releases(framework: str) -> dict[str, SmddpRelease]:
     """Return the smddp release in the image of each framework version that has one."""
-    rows = _table("smddp").get(framework, {}).items()
+    rows = table_of("smddp").get(framework, {}).items()
     return {version: SmddpRelease(**row) for version, row in rows}
 
 
@@ -82,48 +83,23 @@ def former_smddp_releases(framework: str) -> dict[str, str]:
 
     The text names the last page and the version of smddp.
     """
-    rows = _table("smddp")["former_releases"].get(framework, {}).items()
+    rows = table_of("smddp")["former_releases"].get(framework, {}).items()
     return {version: f"{row['until']}: version {row['smddp_version']}" for version, row in rows}
-
-
-def image_without_smddp(uri: str) -> str | None:
-    """Return who found that this image of AWS's has no smddp, although its version has; or None."""
-    rows = _table("smddp")["images_without"].items()
-    return next((source for name, source in rows if f"/{name}" in uri), None)
-
-
-def smddp_allgather_since() -> str:
-    """Return the first smddp version that accelerates AllGather for FSDP and the like."""
-    return str(_table("smddp")["allgather_since"])
 
 
 @cache
 def smddp_instance_types() -> dict[str, tuple[str, ...]]:
     """Return the collectives that smddp accelerates, by instance type."""
-    rows = _table("smddp")["instance_types"].items()
+    rows = table_of("smddp")["instance_types"].items()
     return {name: tuple(row["collectives"]) for name, row in rows}
-
-
-def former_smddp_instance_type(name: str) -> str | None:
-    """Return the last page of AWS's that named this instance type for smddp, if one did."""
-    row = _table("smddp")["former_instance_types"].get(name)
-    return str(row["until"]) if row else None
 
 
 def python_of(framework: str, version: str) -> str | None:
     """Return the Python of AWS's images of this version, if a table says it."""
     if row := image_tags(framework).get(version):
         return row.python
-    python: str | None = _table("images")["python_without_row"][framework].get(version)
+    python: str | None = table_of("images")["python_without_row"][framework].get(version)
     return python
-
-
-def first_with_python(framework: str, python: str) -> str | None:
-    """Return the first version of the framework that exists for this Python, if the table says
-    it.
-    """
-    first: str | None = _table("images")["first_with_python"][framework].get(python)
-    return first
 
 
 @cache
@@ -139,20 +115,9 @@ def cuda_in(tag: str) -> str | None:
     return f"{match[1]}.{match[2]}" if match else None
 
 
-def starts_toolkit(repository: str) -> bool:
-    """Return whether images of this repository of AWS start SageMaker's training toolkit."""
-    return repository in _table("images")["with_toolkit"]
-
-
-def starts_own_module(uri: str) -> bool:
-    """Return whether AWS's image of another framework starts the toolkit with its own module."""
-    repository = uri.partition("/")[2].partition(":")[0].partition("@")[0]
-    return repository in _table("images")["with_own_module"]
-
-
 def inference_amis() -> dict[str, str]:
     """Return the images of inference instances with GPUs, and the CUDA of their drivers."""
-    return dict(_table("images")["inference_amis"])
+    return dict(table_of("images")["inference_amis"])
 
 
 @cache
@@ -163,7 +128,7 @@ def image_tags(framework: str) -> dict[str, ImageTags]:
         version: ImageTags(
             **{"repository": repository, "python": python_in(row["training_cpu"]) or ""} | row
         )
-        for version, row in _table("images")[framework].items()
+        for version, row in table_of("images")[framework].items()
     }
 
 
@@ -182,32 +147,34 @@ def nearest_images(framework: str, version: str, min_python: str) -> tuple[str, 
 
 def hosts(strategy: str) -> tuple[int, int | None]:
     """Return the smallest and the largest number of instances that the strategy makes sense on."""
-    row = _table("strategies")["strategies"][strategy].get("hosts", {})
+    row = table_of("strategies")["strategies"][strategy].get("hosts", {})
     return row.get("min", 1), row.get("max")
 
 
 def first_version(strategy: str, framework: str) -> str | None:
     """Return the first version of the framework that SDK v2 starts the strategy with."""
-    first: str | None = _table("strategies")["strategies"][strategy].get("since", {}).get(framework)
+    first: str | None = (
+        table_of("strategies")["strategies"][strategy].get("since", {}).get(framework)
+    )
     return first
 
 
 def without_shell(framework: str, version: str) -> str | None:
     """Return the hyperparameter by which the toolkit starts the script without a shell, if any."""
-    row = _table("strategies")["without_shell"].get(framework)
+    row = table_of("strategies")["without_shell"].get(framework)
     return str(row["hyperparameter"]) if row and not is_older(version, row["since"]) else None
 
 
 def last_horovod(framework: str, device: str) -> str:
     """Return the last version whose image for `device` (gpu, cpu) contains Horovod."""
-    row = _table("strategies")["horovod"].get(framework, {"last": {device: "0.0.0"}})
+    row = table_of("strategies")["horovod"].get(framework, {"last": {device: "0.0.0"}})
     return str(row["last"][device])
 
 
 @cache
 def mpirun() -> dict[str, Any]:
     """Return mpirun.yaml, with each name of its `words` and of `refused` as a key."""
-    table = _table("mpirun")
+    table = table_of("mpirun")
     words = {name: count for count, names in table["words"].items() for name in names.split()}
     refused = {name: row for row in table["refused"] for name in row["names"].split()}
     return table | {"words": words, "refused": refused}
@@ -230,7 +197,7 @@ def passed_by_toolkit(runner: str, instance_type: str) -> tuple[str, ...]:
 @cache
 def torchrun_options() -> tuple[str, ...]:
     """Return torchrun's own options without dashes, of several words in both spellings."""
-    names = _table("strategies")["torchrun_options"].split()
+    names = table_of("strategies")["torchrun_options"].split()
     return tuple(sorted({*names, *(name.replace("-", "_") for name in names)}))
 
 
@@ -260,26 +227,26 @@ def registry(region: str, repository: str = "") -> str | None:
     """Return the account that holds AWS's images of `repository` in `region`, if there is one; left
     out, its Deep Learning Containers.
     """
-    kind = "classical" if repository in _table("images")["with_own_module"] else "registries"
-    account: str | None = _table("registries")[kind].get(region)
+    kind = "classical" if repository in table_of("images")["with_own_module"] else "registries"
+    account: str | None = table_of("registries")[kind].get(region)
     return account
 
 
 def training_repository(framework: str) -> str:
     """Return the name of AWS's repository of images that train."""
-    return str(_table("images")["repositories"][framework]["training"])
+    return str(table_of("images")["repositories"][framework]["training"])
 
 
 def inference_repository(framework: str) -> str:
     """Return the name of AWS's repository of images that answer."""
-    return str(_table("images")["repositories"][framework]["inference"])
+    return str(table_of("images")["repositories"][framework]["inference"])
 
 
 def runs_inference_script(image: str) -> bool:
     """Return whether the workload's inference.py answers in this image, and says which model it
     has loaded: AWS's of a framework, and ours of the recipe pytorch-serving.
     """
-    repositories = _table("images")["repositories"].values()
+    repositories = table_of("images")["repositories"].values()
     is_from_aws = any(f"/{each['inference']}:" in image for each in repositories)
     return is_from_aws or is_built_to_serve(image)
 
@@ -291,7 +258,7 @@ def image_uri(region: str, repository: str, tag: str) -> str:
 
 def _is_in(families: str, instance_type: str) -> bool:
     family = instance_type.split(".")[1]
-    return re.match(_table("instances")[families], family) is not None
+    return re.match(table_of("instances")[families], family) is not None
 
 
 def has_gpus(instance_type: str) -> bool:
@@ -300,27 +267,27 @@ def has_gpus(instance_type: str) -> bool:
 
 def gpus(instance_type: str) -> Gpus | None:
     """Return what is known of the instance type's GPUs; None if that is nothing."""
-    row = _table("instances")["cuda"].get(instance_type.split(".")[1])
+    row = table_of("instances")["cuda"].get(instance_type.split(".")[1])
     return Gpus(**row) if row else None
 
 
 @cache
 def gpu_count(instance_type: str) -> int | None:
     """Return how many GPUs a node of this type has; None where it has none or no source says."""
-    counts = _table("instances")["gpu_counts"].items()
+    counts = table_of("instances")["gpu_counts"].items()
     return next((count for count, names in counts if instance_type in names.split()), None)
 
 
 def gpu_memory(instance_type: str) -> GpuMemory | None:
     """Return the GPUs of this type, if a source says how many they are and their memory."""
-    row = _table("instances")["gpu_memory"].get(instance_type.split(".")[1])
+    row = table_of("instances")["gpu_memory"].get(instance_type.split(".")[1])
     count = gpu_count(instance_type)
     return GpuMemory(**row, count=count) if row and count else None
 
 
 def with_gpus(count: int) -> dict[str, GpuMemory]:
     """Return the instance types that have so many GPUs whose memory is known."""
-    names = _table("instances")["gpu_counts"].get(count, "").split()
+    names = table_of("instances")["gpu_counts"].get(count, "").split()
     return {name: memory for name in names if (memory := gpu_memory(name))}
 
 

@@ -239,7 +239,8 @@ def _as_dict(returned: object) -> dict[str, Any]:
     if hasattr(returned, "definition"):
         text = _call("its Pipeline's definition() raised", returned.definition)
     elif isinstance(returned, Mapping):
-        text = _encoded(returned)
+        encode = partial(json.dumps, dict(returned), allow_nan=False)
+        text = _call("its definition is not JSON:", encode)
     else:
         advice = (
             "return a shoal.pipelines.graph.Pipeline, a pipeline definition as a dict, or a"
@@ -251,14 +252,6 @@ def _as_dict(returned: object) -> dict[str, Any]:
         message = f"its Pipeline's definition() is {_kind(definition)}, not an object"
         raise _UnusableError(message, "return a definition")
     return definition
-
-
-def _encoded(definition: Mapping[str, Any]) -> str:
-    try:
-        return json.dumps(dict(definition), allow_nan=False)
-    except (TypeError, ValueError) as error:
-        advice = "use text, numbers, true, false, lists and dicts only"
-        raise _UnusableError(f"its definition is not JSON: {error}", advice) from error
 
 
 def _one_line(error: Exception) -> str:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Mapping
+from typing import Any
 
 SHELL_CHARACTERS = frozenset(";&|<>$`()*?[]{}~#!\\\"'")
 """What a shell does not take as it is. Spaces are `shoal.launch`'s business: they only split words.
@@ -18,6 +20,11 @@ itself.
 """
 HyperparameterValue = str | int | float | bool
 
+_PARSERS: dict[str, Callable[[str], object]] = {
+    "Integer": int,
+    "Float": float,
+    "Boolean": lambda text: ("true", "false").index(text.lower()),
+}
 PIPELINE_PARAMETERS = ("CodeUri", "InstanceType", "InstanceCount")
 """The parameters of every pipeline, whatever its channels and gates. A hyperparameter may not take
 their names.
@@ -28,6 +35,19 @@ def parameter_name(hyperparameter: str) -> str:
     """Return `BatchSize` for `batch-size`, `batch_size` and `batchSize`."""
     words = [word for word in re.split(r"[-_.]+", hyperparameter) if word]
     return "".join(word[0].upper() + word[1:] for word in words)
+
+
+def mistake_in_type(text: str, declared: Mapping[str, Any]) -> str:
+    """Return why a pipeline's parameter, as its definition declares it, does not take a text."""
+    allowed = [str(each) for each in declared.get("EnumValues", ())]
+    if allowed and text not in allowed:
+        return f"is not one of {', '.join(allowed)}"
+    try:
+        _PARSERS.get(declared["Type"], str)(text)
+    except (KeyError, ValueError):
+        words = " (true or false)" if declared["Type"] == "Boolean" else ""
+        return f"is not of type {declared['Type']}{words}"
+    return ""
 
 
 def shell_characters(text: str) -> str:

@@ -72,8 +72,9 @@ class PackageIndex(Settings):
         """Whether it is on this machine's loopback, which shoal-local's jobs reach."""
         return (self.url or "").startswith("http://")
 
-    def interface_endpoints(self, network: Network) -> tuple[InterfaceEndpoint, ...]:
-        """Return the services that the new VPC needs an endpoint for, as the only way to them.
+    @property
+    def services(self) -> tuple[InterfaceEndpoint, ...]:
+        """Return what a VPC without another way needs endpoints for.
 
         Python's packages need none of S3 (CodeArtifact user guide, "Create the Amazon S3 gateway
         endpoint"; read).
@@ -83,10 +84,7 @@ class PackageIndex(Settings):
             InterfaceEndpoint.CODEARTIFACT_REPOSITORIES: self.codeartifact,
             InterfaceEndpoint.SECRETS_MANAGER: self.secret,
         }
-        if network.nat or network.existing:
-            return ()
-        known = network.interface_endpoints
-        return tuple(each for each, needed in services.items() if needed and each not in known)
+        return tuple(each for each, needed in services.items() if needed)
 
 
 def _named(index: PackageIndex | None) -> PackageIndex | None:
@@ -169,7 +167,7 @@ def index_problems(
         advice = "name an index at https://, or write `target: local`"
         yield Problem(f"{_INDEX}.url", message, advice, related=("target",))
     place = (index.codeartifact or f":::{region}").split(":")[3]
-    if place != region and index.interface_endpoints(network):
+    if place != region and not network.has_way:
         message = f"is out of reach: a VPC endpoint in {region} leads to no other region"
         advice = f"name a repository in {region}, or set network.nat: true"
         yield Problem(f"{_INDEX}.codeartifact", message, advice, related=("region", "network"))

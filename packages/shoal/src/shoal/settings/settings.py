@@ -43,7 +43,7 @@ from shoal.settings.sections.observability import Observability
 from shoal.settings.sections.release import Release
 from shoal.settings.sections.schedules import Schedule
 from shoal.settings.sections.scoring import Scoring
-from shoal.settings.sections.secrets import SecretName, SecretVariable, interface_endpoints
+from shoal.settings.sections.secrets import SecretName, SecretVariable
 from shoal.settings.sections.serving import NO_RECIPE, Endpoint, Serving, default_recipe
 from shoal.settings.tags import AllocationTags, RequiredTags, Tags
 
@@ -374,14 +374,18 @@ class Environment(WorkloadSettings):
 
     @property
     def interface_endpoints(self) -> tuple[InterfaceEndpoint, ...]:
-        """Return the services that the new VPC has an endpoint for."""
-        listed = interface_endpoints(
-            self.network, self.training.secrets, is_shared=bool(self.workloads)
-        )
-        others = self.mlflow.interface_endpoints(self.network) if self.mlflow else ()
-        if index := self.organisation.package_index:
-            others += index.interface_endpoints(self.network)
-        return tuple(dict.fromkeys((*listed, *others)))
+        """Return the services that the new VPC has an endpoint for: the file's, and those that are
+        out of reach else.
+        """
+        services, index = list(self.network.interface_endpoints), self.organisation.package_index
+        if not self.network.has_way:
+            if (
+                self.training.secrets and not self.workloads
+            ):  # which name themselves what they share
+                services.append(InterfaceEndpoint.SECRETS_MANAGER)
+            services += self.mlflow.services if self.mlflow else ()
+            services += index.services if index else ()
+        return tuple(dict.fromkeys(services))
 
     @property
     def ttl_minutes(self) -> int:

@@ -241,15 +241,7 @@ def test_efa_is_not_required_where_nothing_looks() -> None:
     assert problem.message.startswith("nothing in the job would look which network it uses")
 
 
-@pytest.mark.parametrize(
-    ("keys", "looks"),
-    [
-        ({}, True),
-        ({"instance_type": "ml.g5.xlarge"}, False),
-        ({"framework": "tensorflow"}, False),
-        ({"framework_version": "1.8.1"}, False),  # Python 3.6
-    ],
-)
+@pytest.mark.parametrize(("keys", "looks"), rows(__file__, "launch.yaml", "watched_networks"))
 def test_the_watch_looks_with_pytorch_where_there_may_be_efa(
     keys: dict[str, Any], *, looks: bool
 ) -> None:

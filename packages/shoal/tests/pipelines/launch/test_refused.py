@@ -19,7 +19,7 @@ from shoal.settings.frameworks import CLASSICAL, Framework, strategies_of
 from shoal.settings.settings import Strategy, Training
 from tests.pipelines.inputs import launch, refusals
 from tests.repository import CHECKOUT
-from tests.tables import table
+from tests.tables import rows, table
 
 CASES = table(__file__, "refused.yaml")
 ROWS = [(code, row["keys"], row["line"]) for code, rows in CASES["refused"].items() for row in rows]
@@ -256,21 +256,7 @@ def test_an_endpoints_image_that_nobody_patches_is_told() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("image", "version", "text"),
-    [
-        (
-            "pytorch-training:2.3.0-gpu-py311-cu121-ubuntu20.04-sagemaker-v1.2",
-            "2.3.0",
-            "have had no patches since 2025-04-24",
-        ),
-        (
-            "huggingface-pytorch-training:2.3.0-transformers4.48.0-gpu-py311-cu121-ubuntu20.04",
-            "2.3.0",
-            "no patches since 2025-04-24",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("image", "version", "text"), rows(__file__, "refused.yaml", "unpatched"))
 def test_aws_images_that_the_environment_names_are_warned_of_too(
     image: str, version: str, text: str
 ) -> None:

@@ -243,7 +243,7 @@ def _unreachable_index(environment: Environment, launch: Launch) -> Iterator[Pro
     Amazon VPC". On shoal-local a job has this machine's network.
     """
     network, source_dir = environment.network, environment.training.source_dir
-    has_way = network.nat or network.existing or environment.organisation.package_index
+    has_way = network.has_way or environment.organisation.package_index
     if environment.target is Target.AWS and launch.case.code.needs_index and not has_way:
         message = (
             "has a requirements.txt, which every instance installs at the start of a job, and from"

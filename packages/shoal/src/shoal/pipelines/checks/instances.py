@@ -10,7 +10,7 @@ from shoal.launch import Launch, image_uri, recipes, tables
 from shoal.launch.case import TITLES
 from shoal.pipelines.validation import shapes
 from shoal.settings.frameworks import CLASSICAL
-from shoal.settings.parsing.errors import ConfigError, Problem, Risk
+from shoal.settings.parsing.errors import ConfigError, Problem, Risk, repeated
 from shoal.settings.sections.evaluation import Evaluation
 from shoal.settings.sections.serving import NO_RECIPE
 from shoal.settings.settings import Environment
@@ -104,10 +104,10 @@ def _evaluation_list(evaluation: Evaluation, key: str) -> Iterator[Problem]:
     if evaluation.instance_type != first:
         message, advice = f"is not the first of {key}, {first}", "leave it out: the list says it"
         yield Problem("evaluation.instance_type", message, advice, evaluation.instance_type)
-    for place, kind in enumerate(others, 1):
-        if kind in evaluation.candidates[:place]:
-            yield Problem(key, f"names {kind} twice", "name each type once", kind)
-        elif tables.takes_volume_key(kind) != tables.takes_volume_key(first):
+    for message in repeated(evaluation.candidates):
+        yield Problem(key, message, "name each type once")
+    for kind in others:
+        if tables.takes_volume_key(kind) != tables.takes_volume_key(first):
             message = f"needs other VolumeKmsKeyId than {first}: one of them has disks of its own"
             yield Problem(key, message, "leave it out", kind)
 

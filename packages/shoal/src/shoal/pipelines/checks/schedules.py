@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import date
 from typing import Any
 
 from shoal.pipelines.checks.parsers import Script
-from shoal.settings.hyperparameters import as_argument, as_text, parameter_name
+from shoal.settings.hyperparameters import (
+    as_argument,
+    as_text,
+    mistake_in_type,
+    parameter_name,
+)
+from shoal.settings.names import Names
 from shoal.settings.parsing.errors import Problem
 from shoal.settings.parsing.schedule_expressions import last_year
 from shoal.settings.sections.channels import MANIFEST_PARAMETER
@@ -16,13 +24,11 @@ from shoal.settings.sections.evaluation import bounds
 from shoal.settings.sections.schedules import MAX_SILENT_DAYS, execution_parameters, silent_hours
 from shoal.settings.settings import Environment, Training
 
-_CONVERSIONS = {"Integer": int, "Float": float}
-
 
 def problems(
     environment: Environment,
     definition: Mapping[str, Any],
-    script: Script | None = None,
+    script: Script,
 ) -> Iterator[Problem]:
     """Yield the parameters that an execution which starts by itself, with this training script,
     would always refuse.
@@ -39,57 +45,44 @@ def problems(
                 names = ", ".join(sorted(declared)) or "none"
                 message = f"is no parameter of the pipeline; it declares: {names}"
                 yield Problem(key, message, "name one of them", value)
-            elif mistake := _type_mistake(as_text(value), declared[name]) or _limit_mistake(
-                as_text(value), name, environment, script
-            ):
+                continue
+            text = as_text(value)
+            mistake = mistake_in_type(text, declared[name])
+            if mistake := mistake or mistake_in_value(name, text, environment, script):
                 yield Problem(key, mistake, "give such a value", value)
 
 
-def _type_mistake(text: str, declared: Mapping[str, Any]) -> str:
-    allowed = [str(each) for each in declared.get("EnumValues", ())]
-    if allowed and text not in allowed:
-        return f"is not allowed; the pipeline takes {', '.join(allowed)}"
-    kind = declared["Type"]
-    if kind == "Boolean":
-        return "" if text in ("true", "false") else "must be true or false"
-    try:
-        _CONVERSIONS.get(kind, str)(text)
-    except ValueError:
-        return f"must be of the pipeline's type {kind}"
-    return ""
-
-
-def _limit_mistake(text: str, name: str, environment: Environment, script: Script | None) -> str:
+def mistake_in_value(name: str, text: str, environment: Environment, script: Script) -> str:
     """Return what Shoal's own pipeline or its script cannot do although the type is right.
 
-    The parameters of a user's pipeline mean what they mean there.
+    A definition can declare a type, and no limits; the parameters of a user's pipeline mean what
+    they mean there. What code the jobs' roles may read is in
+    packages/shoal/src/shoal/constructs/pipeline/job_roles.py.
     """
+    training, bucket = environment.training, Names(environment).code_bucket
+    hyperparameters = {parameter_name(each): each for each in training.hyperparameters}
     if environment.pipeline is not None:
         return ""
     if name == "InstanceType":
-        return instance_type_mistake(text, environment)
-    hyperparameters = {parameter_name(each): each for each in environment.training.hyperparameters}
-    if script and name in hyperparameters:
+        allowed = (training.instance_type, *training.other_instance_types)
+        what = f"is none that the pipeline's role starts: {', '.join(allowed)}"
+        return "" if text in allowed else f"{what} (training.other_instance_types)"
+    if name == "CodeUri" and not re.fullmatch(rf"s3://{bucket}/\S+\.gz", text):
+        return (
+            f"is no code archive that a job may read; it must be s3://{bucket}/....gz, as the"
+            " output CodeUri of the pipeline's stack is"
+        )
+    if name in hyperparameters:
         return script.mistake_in(hyperparameters[name], as_argument(text)) or ""
-    if name in {bound.parameter for bound in bounds(environment.evaluation.gates)}:
-        return "" if math.isfinite(float(text)) else "must be a finite number"
-    if name != "InstanceCount":
-        return ""
-    limits = Training.model_json_schema()["properties"]["instance_count"]
-    low, high = limits["minimum"], limits["maximum"]
-    return "" if low <= float(text) <= high else f"must be from {low:g} to {high:g}"
-
-
-def instance_type_mistake(text: str, environment: Environment) -> str:
-    """Return why an execution of Shoal's own pipeline cannot have this type; empty if it can."""
-    training = environment.training
-    allowed = (training.instance_type, *training.other_instance_types)
-    if text in allowed:
-        return ""
-    return (
-        f"is none that the pipeline's role starts: {', '.join(allowed)}"
-        " (training.other_instance_types)"
-    )
+    with suppress(ValueError):  # not a number, which the declared type refuses
+        limits = Training.model_json_schema()["properties"]["instance_count"]
+        low, high = limits["minimum"], limits["maximum"]
+        if name == "InstanceCount" and not low <= float(text) <= high:
+            return f"must be from {low:g} to {high:g}"
+        gates = {bound.parameter for bound in bounds(environment.evaluation.gates)}
+        if name in gates and not math.isfinite(float(text)):
+            return "must be a finite number"
+    return ""
 
 
 def notices(environment: Environment) -> Iterator[str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import re
-import sys
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
@@ -19,7 +18,13 @@ from shoal.settings.hyperparameters import as_argument, as_sent
 from shoal.settings.loading.workload import load_workload, workload_file
 from shoal.settings.parsing.errors import Problem
 from shoal.settings.parsing.plain_files import packed_files
-from shoal.settings.parsing.shared_code import PACKAGE, modules_of, python_files, tree_of
+from shoal.settings.parsing.shared_code import (
+    PACKAGE,
+    mistake_in_python,
+    modules_of,
+    python_files,
+    tree_of,
+)
 from shoal.settings.sections.release import ENTRY_POINT
 from shoal.settings.settings import Environment, Training
 
@@ -190,24 +195,12 @@ def _text(file: Path) -> str:
 
 def _unreadable(key: str, folder: Path, script: str) -> Iterator[Problem]:
     """Yield a problem if Python cannot read a script, or a module in its folder that it imports."""
-    if mistake := _mistake_in(folder / script):
+    if mistake := mistake_in_python(folder / script):
         yield Problem(key, mistake, "correct it", script)
         return
     for module in modules_of(folder, script):
-        if mistake := _mistake_in(module):
+        if mistake := mistake_in_python(module):
             yield Problem("training.source_dir", f"{module.name}: {mistake}", "correct it")
-
-
-def _mistake_in(script: Path) -> str | None:
-    """Return why Python cannot read a script; None if it can."""
-    version = ".".join(map(str, sys.version_info[:2]))
-    try:
-        tree_of(script.read_text(encoding="utf-8"))
-    except SyntaxError as error:
-        return f"Python {version} cannot read line {error.lineno}: {error.msg}"
-    except ValueError as error:  # not UTF-8, or NUL
-        return f"Python {version} cannot read it: {error}"
-    return None
 
 
 def _starts_something(folder: Path, script: str) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from shoal.settings import organisation, regions, tags
@@ -14,7 +13,7 @@ from shoal.settings.hyperparameters import (
     shell_characters,
 )
 from shoal.settings.names import SEALED, Names
-from shoal.settings.parsing.errors import Problem, with_values
+from shoal.settings.parsing.errors import Problem, repeated, with_values
 from shoal.settings.sections import (
     channels,
     delivery,
@@ -249,9 +248,8 @@ def _capacity(environment: Environment) -> Iterator[Problem]:
                 message = f"SageMaker chooses from the list, which excludes training.{name}"
                 related = (f"training.{name}",)
                 yield Problem(key, message, "remove one of them", related=related)
-        for kind, times in Counter(each.instance_type for each in listed).items():
-            if times > 1:
-                yield Problem(key, f"names {kind} {times} times", "name each type once", kind)
+        for message in repeated(each.instance_type for each in listed):
+            yield Problem(key, message, "name each type once")
         if first.instance_type != training.instance_type:
             message = f"is not the first of {key}, {first.instance_type}"
             advice = "leave it out: the list says the type"

@@ -8,7 +8,8 @@ DefinitionError     a pipeline's definition cannot be sent to SageMaker
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -116,6 +117,13 @@ def _value_at(key: str, settings: object) -> object:
     is_list = isinstance(value, tuple) and all(isinstance(item, str) for item in value)
     is_shown = is_list or isinstance(value, str | int | float)
     return value if is_shown and "secrets" not in key.split(".") else NOTHING
+
+
+def repeated(values: Iterable[str]) -> Iterator[str]:
+    """Yield a message for each value that stands more than once."""
+    for value, count in Counter(values).items():
+        if count > 1:
+            yield f"names {value} {count} times"
 
 
 def one_line(text: str) -> str:

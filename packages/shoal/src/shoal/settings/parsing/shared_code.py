@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -84,6 +85,18 @@ def tree_of(text: str) -> ast.Module:
         return ast.parse(text)
     except (RecursionError, MemoryError) as error:
         raise ValueError("an expression of it is nested too deeply") from error
+
+
+def mistake_in_python(script: Path) -> str | None:
+    """Return why Python cannot read a script; None if it can."""
+    version = ".".join(map(str, sys.version_info[:2]))
+    try:
+        tree_of(script.read_text(encoding="utf-8"))
+    except SyntaxError as error:
+        return f"Python {version} cannot read line {error.lineno}: {error.msg}"
+    except ValueError as error:  # not UTF-8, or NUL
+        return f"Python {version} cannot read it: {error}"
+    return None
 
 
 def modules_of(folder: Path, entry_point: str) -> list[Path]:

@@ -44,11 +44,10 @@ class Mlflow(Settings):
         """Whether it is a server on this machine's loopback, which shoal-local's jobs reach."""
         return urlsplit(self.tracking_uri or "").hostname in ("127.0.0.1", "localhost")
 
-    def interface_endpoints(self, network: Network) -> tuple[InterfaceEndpoint, ...]:
-        """Return the service that the new VPC needs an endpoint for, as the only way to it."""
-        known, service = network.interface_endpoints, InterfaceEndpoint.EXPERIMENTS
-        has_way = network.nat or network.existing or self.is_app or service in known
-        return () if has_way or not self.arn else (service,)
+    @property
+    def services(self) -> tuple[InterfaceEndpoint, ...]:
+        """Return what a VPC without another way needs an endpoint for."""
+        return (InterfaceEndpoint.EXPERIMENTS,) if self.arn and not self.is_app else ()
 
 
 def problems(mlflow: Mlflow | None, network: Network, *place: str) -> Iterator[Problem]:
@@ -64,15 +63,14 @@ def problems(mlflow: Mlflow | None, network: Network, *place: str) -> Iterator[P
     if mlflow.arn and mlflow.arn.split(":")[3:5] != [*place]:
         message = f"is not in {' of account '.join(place)}, where the trainings run"
         yield Problem("mlflow.arn", message, "name one that is there, or write `create: true`")
-    has_way = network.nat or network.existing
-    if mlflow.is_app and not has_way:
+    if mlflow.is_app and not network.has_way:
         message = "is out of reach: AWS documents no interface endpoint for MLflow Apps"
         advice = "set network.nat: true, or name a tracking server's ARN"
         yield Problem(f"mlflow.{named[0]}", message, advice, related=("network",))
     uri, existing = urlsplit(mlflow.tracking_uri or ""), network.existing
     is_open = uri.scheme == "https" and uri.netloc.partition(":")[2] in ("", "443")
     is_open = is_open or bool(existing and existing.training_security_group_id)
-    if mlflow.tracking_uri and not mlflow.is_local and not (has_way and is_open):
+    if mlflow.tracking_uri and not mlflow.is_local and not (network.has_way and is_open):
         message = "is out of reach: training nodes have a way to port 443, and only with a NAT"
         advice = (
             "serve it at https:// and set network.nat, or name a network of yours and its group"

@@ -11,8 +11,7 @@ can therefore replace it.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from ipaddress import IPv4Network
@@ -21,7 +20,7 @@ from typing import Annotated
 from pydantic import Field, StringConstraints
 
 from shoal.settings.parsing.base import AzId, Settings
-from shoal.settings.parsing.errors import Problem
+from shoal.settings.parsing.errors import Problem, repeated
 from shoal.settings.regions import az_id_prefixes, region_of_az_id
 
 VpcId = Annotated[str, StringConstraints(pattern=r"^vpc-([0-9a-f]{8}|[0-9a-f]{17})$")]
@@ -128,6 +127,11 @@ class Network(Settings):
     existing: ExistingNetwork | None = None
     """Ids of a VPC and its subnets to use instead of making them."""
 
+    @property
+    def has_way(self) -> bool:
+        """Whether what runs there may reach services without an endpoint in it."""
+        return self.nat or self.existing is not None
+
 
 @dataclass(frozen=True)
 class Subnets:
@@ -184,7 +188,7 @@ def _zones(network: Network, region: str) -> Iterator[Problem]:
                 f"use an id that starts with {prefix}-az",
             )
             yield Problem(key, message, advice, related=("region",))
-    for message in _repeated(network.hosting_az_ids):
+    for message in repeated(network.hosting_az_ids):
         advice = "name two or three different zones"
         yield Problem(hosting, f"{message}; the zones must differ", advice)
 
@@ -202,7 +206,7 @@ def _addresses(network: Network) -> Iterator[Problem]:
 
 
 def _endpoints(network: Network) -> Iterator[Problem]:
-    for message in _repeated(network.interface_endpoints):
+    for message in repeated(network.interface_endpoints):
         yield Problem("network.interface_endpoints", message, "name each service once")
 
 
@@ -217,7 +221,7 @@ def _existing(network: Network) -> Iterator[Problem]:
         advice = "remove it; what an existing VPC has belongs to its owner"
         yield Problem(f"network.{name}", message, advice, related=("network.existing",))
     subnets, zones = existing.hosting_subnet_ids, network.hosting_az_ids
-    for message in _repeated(subnets):
+    for message in repeated(subnets):
         yield Problem(_SUBNETS, f"{message}; the subnets must differ", "name each subnet once")
     related = ("network.hosting_az_ids", "network.training_az_id")
     if len(subnets) != len(zones):
@@ -233,8 +237,3 @@ def _existing(network: Network) -> Iterator[Problem]:
             )
             advice = "give the zone in which the subnet lies"
             yield Problem(_SUBNETS, message, advice, subnet, related)
-
-
-def _repeated(values: Sequence[str]) -> Iterator[str]:
-    counts = Counter(values).items()
-    return (f"names {value} {count} times" for value, count in counts if count > 1)

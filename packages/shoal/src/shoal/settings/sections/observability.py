@@ -4,14 +4,13 @@ cost, how long logs are kept.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
 from shoal.settings.parsing.base import Settings
-from shoal.settings.parsing.errors import Problem
+from shoal.settings.parsing.errors import Problem, repeated
 
 Email = Annotated[str, StringConstraints(pattern=r"^[^@\s]+@[^@\s]+\.[^@\s]+$", max_length=254)]
 # The periods that CloudWatch Logs has (API reference, PutRetentionPolicy), from a week on.
@@ -33,8 +32,5 @@ class Observability(Settings):
 
 def problems(observability: Observability) -> Iterator[Problem]:
     """Each address has one subscription; a second one would be a resource that exists already."""
-    addresses = map(str.lower, observability.alert_emails)
-    for address, count in Counter(addresses).items():
-        if count > 1:
-            message = f"names {address} {count} times"
-            yield Problem("observability.alert_emails", message, "name each address once")
+    for message in repeated(map(str.lower, observability.alert_emails)):
+        yield Problem("observability.alert_emails", message, "name each address once")

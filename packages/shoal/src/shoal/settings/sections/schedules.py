@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated
 from zoneinfo import available_timezones
@@ -12,7 +11,7 @@ from zoneinfo import available_timezones
 from pydantic import Field, StringConstraints
 
 from shoal.settings.parsing.base import Settings, Slug
-from shoal.settings.parsing.errors import Problem
+from shoal.settings.parsing.errors import Problem, repeated
 from shoal.settings.parsing.schedule_expressions import max_gap_minutes, mistakes_in
 from shoal.settings.sections.channels import MANIFEST_PARAMETER, Data, InputMode, uri_parameter
 
@@ -94,14 +93,11 @@ def expression_problems(schedules: Sequence[Schedule], where: str) -> Iterator[P
 
 
 def _names(schedules: Sequence[Schedule], where: str) -> Iterator[Problem]:
-    names = Counter(schedule.name for schedule in schedules)
     if len(schedules) > MAX_SCHEDULES:
         message = f"has {len(schedules)} entries; at most {MAX_SCHEDULES} are allowed"
         yield Problem(where, message, "remove some")
-    for name, count in sorted(names.items()):
-        if count > 1:
-            message = f"names {name} {count} times; the names must differ"
-            yield Problem(where, message, "rename one")
+    for message in repeated(schedule.name for schedule in schedules):
+        yield Problem(where, f"{message}; the names must differ", "rename one")
 
 
 def _times(schedule: Schedule, key: str) -> Iterator[Problem]:

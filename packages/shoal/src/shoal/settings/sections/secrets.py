@@ -48,36 +48,13 @@ def variables(secrets: Mapping[str, str]) -> dict[str, str]:
     return {f"{PREFIX}{variable}": name for variable, name in secrets.items()}
 
 
-def interface_endpoints(
-    network: Network, secrets: Mapping[str, str], *, is_shared: bool
-) -> tuple[InterfaceEndpoint, ...]:
-    """Return the services that the new VPC has an endpoint for.
-
-    Secrets Manager is among them where a training reads a secret and has no other way to it. What
-    several workloads share has only what its own section names.
-    """
-    listed = network.interface_endpoints
-    if is_shared or not _lacks_way(network, secrets):
-        return listed
-    return (*listed, InterfaceEndpoint.SECRETS_MANAGER)
-
-
-def _lacks_way(network: Network, secrets: Mapping[str, str]) -> bool:
-    """Return whether the network as it is written keeps training from its secrets."""
-    has_way = (
-        network.nat
-        or network.existing
-        or InterfaceEndpoint.SECRETS_MANAGER in network.interface_endpoints
-    )
-    return bool(secrets) and not has_way
-
-
 def problems(secrets: Mapping[str, str], network: Network, *, is_shared: bool) -> Iterator[Problem]:
     """Yield what is wrong with the secrets of an environment, whose network workloads may share."""
     yield from problems_of(secrets, "training.secrets")
-    if is_shared and _lacks_way(network, secrets):
+    service = InterfaceEndpoint.SECRETS_MANAGER
+    has_way = network.has_way or service in network.interface_endpoints
+    if secrets and is_shared and not has_way:
         message = "are out of reach: the network that the workloads share has no way to them"
-        service = InterfaceEndpoint.SECRETS_MANAGER
         advice = f"add {service} to network.interface_endpoints, or set network.nat: true"
         yield Problem("training.secrets", message, advice, related=("network",))
 

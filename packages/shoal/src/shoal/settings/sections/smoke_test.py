@@ -23,6 +23,7 @@ from pydantic_core import CoreSchema
 
 from shoal.settings.parsing.base import MediaType, Settings
 from shoal.settings.parsing.errors import Problem
+from shoal.settings.parsing.shared_code import mistake_in_python, tree_of
 
 RelativePath = Annotated[
     str,
@@ -239,14 +240,10 @@ def _mistakes_in_function(file: Path) -> Iterator[tuple[str, str]]:
     if (size := file.stat().st_size) > MAX_FUNCTION_BYTES:
         yield f"has {size:,} bytes; {MAX_FUNCTION_BYTES:,} are packed", "shorten it"
         return
-    try:
-        module = ast.parse(file.read_text(encoding="utf-8"))
-    except SyntaxError as error:
-        yield f"is not Python: {error.msg}, line {error.lineno}", "correct it"
+    if mistake := mistake_in_python(file):
+        yield mistake, "correct it"
         return
-    except (ValueError, RecursionError, MemoryError) as error:
-        yield f"cannot be read as Python: {error}", "correct it"
-        return
+    module = tree_of(file.read_text(encoding="utf-8"))
     functions = {each.name: each.args for each in module.body if isinstance(each, ast.FunctionDef)}
     if (check := functions.get(FUNCTION)) is None:
         advice = f"write `def {FUNCTION}(ask):`, which returns a list of what is wrong"
