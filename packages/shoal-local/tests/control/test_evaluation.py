@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from local_kit.control import Account, allow, refused, unique
-from shoal_local.control.authorization.evaluator import Decision, Evaluator, Policies, Policy
+from shoal_local.control.authorization.evaluator import Decision, Evaluator, Policy
 from shoal_local.control.http.iam_request import Question
 from shoal_local.errors import EmulatorError
 from shoal_local.processes import ProcessRegistry, end_group, started_at
@@ -37,7 +37,7 @@ ALLOW = {"reading": policy(Action="s3:GetObject")}
 def decide(
     evaluator: Evaluator, identity: dict[str, Policy], question: Question = READ, **more: Policy
 ) -> Decision:
-    return evaluator.decide(question, ME, Policies(identity, **more))
+    return evaluator.decide(question, ME, identity, **more)
 
 
 def test_an_allowed_question_names_the_statement_that_allows(evaluator: Evaluator) -> None:
@@ -54,7 +54,7 @@ OF_RESOURCE = "an explicit deny in a resource-based policy"
     [
         ({"writing": WRITE}, {}, (), "because no identity-based policy allows"),
         ({**ALLOW, "no": NOTHING}, {}, ("no/It",), "an explicit deny in an identity-based policy"),
-        (ALLOW, {"resource": CLOSED}, ("resource policy/It",), OF_RESOURCE),
+        (ALLOW, {"resource_policy": CLOSED}, ("resource policy/It",), OF_RESOURCE),
         (ALLOW, {"boundary": WRITE}, (), "because no permissions boundary allows"),
     ],
 )
@@ -78,7 +78,7 @@ def test_a_key_must_let_the_account_decide(evaluator: Evaluator, allowed: bool) 
     owner = f"arn:aws:iam::{ACCOUNT if allowed else '444455556666'}:root"
     key_policy = policy(Principal={"AWS": owner}, Action="kms:*")
     own, question = {"keys": policy(Action="kms:Decrypt")}, Question("kms:Decrypt", KEY)
-    assert decide(evaluator, own, question, resource=key_policy).allowed is allowed
+    assert decide(evaluator, own, question, resource_policy=key_policy).allowed is allowed
 
 
 @pytest.mark.parametrize(("repository", "allowed"), [("pytorch-training", True), ("other", False)])

@@ -14,7 +14,7 @@ from botocore.model import ListShape, MapShape, Shape, StructureShape
 from moto.core.utils import get_service_model
 
 from shoal_local.control.authorization.account import AccountState
-from shoal_local.control.authorization.evaluator import Evaluator, Policies
+from shoal_local.control.authorization.evaluator import Evaluator
 from shoal_local.control.authorization.question_template import FIELD, Scope
 from shoal_local.control.authorization.rule_functions import RuleInput
 from shoal_local.control.authorization.rules import (
@@ -250,7 +250,7 @@ def test_aws_documents_every_action_resource_and_condition_key_of_a_rule(
     assert rule_questions or operation == "GetCallerIdentity"  # which needs no permission
     for question in rule_questions:
         # This raises for an action that does not exist, or a resource that it does not take.
-        decision = evaluator.decide(question, ME, Policies({}))
+        decision = evaluator.decide(question, ME, {})
         assert decision.ignored == (), question
 
 

@@ -210,9 +210,15 @@ class Authorizer:
         subnets = self._subnets.get(call.access_key_id, ()) if question.service == "s3" else ()
         context = {**self.state.caller_context(call.caller_arn), **question.context}
         question = replace(question, context=context)
-        policies = replace(policies, gateway=self.state.s3_gateway_policy(subnets))
         try:
-            return self.evaluator.decide(question, call.caller_arn, policies)
+            return self.evaluator.decide(
+                question,
+                call.caller_arn,
+                policies.identity,
+                policies.boundary,
+                policies.resource,
+                self.state.s3_gateway_policy(subnets),
+            )
         except EmulatorError as error:  # better a refusal by name than a permission by accident
             raise refusal(call.service, str(error)) from error
 

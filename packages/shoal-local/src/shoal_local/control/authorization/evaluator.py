@@ -68,7 +68,6 @@ class Policies:
     identity: Mapping[str, Policy]
     boundary: Policy | None = None
     resource: Policy | None = None
-    """Of a KMS key, the key's own."""
     gateway: Policy | None = None
     """Of the VPC endpoint through which the request travels."""
 
@@ -91,12 +90,23 @@ class Evaluator:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def decide(self, question: Question, principal_arn: str, policies: Policies) -> Decision:
+    def decide(
+        self,
+        question: Question,
+        principal_arn: str,
+        identity_policies: Mapping[str, Policy],
+        boundary: Policy | None = None,
+        resource_policy: Policy | None = None,
+        gateway_policy: Policy | None = None,
+    ) -> Decision:
         """Return what IAM answers when `principal_arn` (a role session, role or user) asks.
+
+        The policy of a KMS key decides about the key: pass it as `resource_policy`.
 
         Raise EmulatorError for a question that IAM does not know: the action does not exist, it
         does not take such a resource, or a policy is not valid.
         """
+        policies = Policies(identity_policies, boundary, resource_policy, gateway_policy)
         line = json.dumps(_simulation(question, principal_arn, policies), sort_keys=True)
         decision = self._decisions.get(line)
         if decision is None:

@@ -89,7 +89,9 @@ class Simulator:
         if not installed():
             return Decision(allowed=True, explicit=False)
         try:
-            return self.evaluator.decide(question, principal, policies)
+            return self.evaluator.decide(
+                question, principal, policies.identity, boundary=policies.boundary
+            )
         except EmulatorError as error:
             raise _invalid(str(error)) from error
 
