@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 from xml.sax.saxutils import escape
 
 from botocore.exceptions import UnknownServiceError
@@ -182,23 +182,6 @@ class Operation:
             if report.has_errors():
                 raise AwsError("ValidationException", report.generate_report())
         return members
-
-    def refuse_other_query(self, request: Request) -> None:
-        """Raise AwsError for a query that the operation has no parameters in.
-
-        AWS ignores it. moto prefers it to the body, about which the caller's policies were asked.
-        """
-        if "json" not in self.protocol:
-            return
-        shape = self.model.input_shape
-        known = set(parse_qs(urlsplit(self.model.http.get("requestUri", "")).query))
-        for name, member in (shape.members if shape is not None else {}).items():
-            if member.serialization.get("location") == "querystring":
-                known.add(member.serialization.get("name", name))
-        args = (name for name in request.args if not name.startswith("X-Amz-"))  # a signature
-        if other := sorted(set(args) - known):
-            message = f"{self.name} has no parameter {other[0]} in its URL"
-            raise AwsError("ValidationException", message)
 
     def answer(self, result: Mapping[str, Any]) -> Answer:
         """Return the result as the protocol writes it. A result that does not fit botocore's output
