@@ -49,7 +49,7 @@ examples: python ## Runs the examples with SageMaker's SDK v3 (installs it, abou
 
 fuzz: python ## Looks for input that breaks something, EXAMPLES (300) per test, other ones each time.
 	@$(PYTHON) dev/tools/install.py tests
-	@cd packages/shoal && SHOAL_FUZZ=$${EXAMPLES:-300} "$(CURDIR)/$(RUN)" -m pytest tests/bad_input
+	@for package in shoal shoal-local; do (cd packages/$$package && SHOAL_FUZZ=$${EXAMPLES:-300} "$(CURDIR)/$(RUN)" -m pytest tests/bad_input) || exit 1; done
 
 bench: python ## Measures Shoal and its peers, about half an hour on a quiet machine; reports in bench-out/.
 	@$(PYTHON) dev/tools/install.py runtimes

@@ -14,9 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from botocore.config import Config
-from botocore.exceptions import ClientError
-from moto.logs.models import LogsBackend
 
 from shoal_local import pytest_plugin, testing
 from shoal_local.errors import EmulatorError
@@ -77,21 +74,6 @@ def test_one_in_this_process_can_be_looked_into(tmp_path: Path) -> None:
         with pytest.raises(EmulatorError, match="already"), in_process(tmp_path / "second"):
             pass
     assert listener(inside.endpoint_url()) == []
-
-
-def test_an_operation_that_breaks_is_an_error_500_and_the_next_one_is_answered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(*_: object, **__: object) -> None:
-        raise KeyError("broken")
-
-    with in_process(tmp_path / "state") as inside, monkeypatch.context() as patches:
-        logs = LocalAccount.of(inside).client("logs", Config(retries={"max_attempts": 0}))
-        patches.setattr(LogsBackend, "describe_log_groups", broken)
-        with pytest.raises(ClientError, match="InternalFailure"):
-            logs.describe_log_groups()
-        patches.undo()
-        assert logs.describe_log_groups()["logGroups"] == []
 
 
 def test_one_in_this_process_knows_nothing_of_the_one_before(tmp_path: Path) -> None:

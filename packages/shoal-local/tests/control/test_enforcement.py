@@ -77,6 +77,28 @@ def test_a_role_reads_the_secrets_that_its_policy_names_and_no_others(strict: Ac
     assert "value of" not in (strict.state_dir / "requests.jsonl").read_text()
 
 
+@pytest.mark.parametrize(
+    ("service", "query", "operation", "body"),
+    [
+        ("secretsmanager", "SecretId=victim", "get_secret_value", {"SecretId": "own"}),
+        ("ssm", "Name=/victim", "get_parameter", {"Name": "/own"}),
+        ("scheduler", "GroupName=victim&a=/x", "create_schedule_group", {"Name": "own"}),
+    ],
+)
+def test_a_url_says_nothing_that_the_policies_were_not_asked_about(
+    strict: Account, service: str, query: str, operation: str, body: dict[str, Any]
+) -> None:
+    """moto prefers what is in the URL to what is in the body."""
+
+    def smuggle(request: Any, **_: Any) -> None:
+        request.url += f"?{query}"
+
+    client = strict.as_role(service, role(strict, allow(f"{service}:*")))
+    client.meta.events.register(f"before-sign.{service}", smuggle)
+    code, message = refused(getattr(client, operation), **body)
+    assert (code, "in its URL" in message) == ("ValidationException", True)
+
+
 def test_a_key_may_name_the_roles_at_a_path(strict: Account) -> None:
     """As the data key admits the roles that FSx makes for its file systems."""
     condition = {"ArnLike": {"aws:PrincipalArn": f"arn:aws:iam::{ACCOUNT_ID}:role/team/*"}}

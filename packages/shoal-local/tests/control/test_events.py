@@ -133,15 +133,6 @@ def test_events_in_the_name_of_aws_are_not_taken_from_callers(account: Account) 
     assert (answer["FailedEntryCount"], codes) == (1, ["NotAuthorizedForSourceException"])
 
 
-@pytest.mark.parametrize("detail", ["[1]", "null", "{", "[" * 50_000])
-def test_an_event_whose_detail_is_no_object_is_an_entry_that_failed(
-    account: Account, detail: str
-) -> None:
-    entry = {"Source": "mine", "DetailType": "x", "Detail": detail}
-    (answer,) = account.client("events").put_events(Entries=[entry])["Entries"]
-    assert answer["ErrorCode"] == "MalformedDetail"
-
-
 def mapped(account: Account, source: str, queue_arn: str, **settings: Any) -> str:
     """Create a function fed from a queue and return its name."""
     name = account.function(source, Timeout=1, Role=account.consumer_role())

@@ -171,7 +171,6 @@ NO_SUBNET = {"SubnetIds": ["subnet-0123456789abcdef0"], "SecurityGroupIds": []}
         ({"MemorySize": 40_000}, "MemorySize must be between 128 and 32768 MB"),
         # recorded by LocalStack: test_invalid_vpc_config_subnet
         ({"VpcConfig": NO_SUBNET}, "Error occurred while DescribeSubnets"),
-        ({"Code": {"S3Bucket": "bucket"}}, "provide a source for function code"),
     ],
 )
 def test_what_cannot_run_is_refused_by_name(

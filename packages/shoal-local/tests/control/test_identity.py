@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.error import HTTPError
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import pytest
 from botocore.config import Config
@@ -270,7 +270,6 @@ EXPORT = {"logGroupName": "x", "from": 0, "to": 1, "destination": "x"}
         ("s3", "put_bucket_notification_configuration", TO_A_QUEUE, "through EventBridge only"),
         ("ssm", "send_command", {"DocumentName": "AWS-RunShellScript"}, "no instances to command"),
         ("events", "create_archive", ARCHIVE, "does not replay events"),
-        ("events", "describe_event_source", {"Name": "x"}, "not emulate events DescribeEventSour"),
         ("logs", "create_export_task", EXPORT, "exports no logs"),
         ("ec2", "delete_security_group", {"GroupName": "default"}, "by GroupId only"),
     ],
@@ -286,3 +285,16 @@ def test_what_is_not_emulated_is_refused_by_name(
 def test_motos_own_control_panel_is_closed(account: Account) -> None:
     with pytest.raises(HTTPError, match="404"):
         urlopen(f"{account.endpoint}/moto-api/reset", data=b"")
+
+
+@pytest.mark.parametrize("body", [b"{not json", b"{}", b'{"Entries": "none"}'])
+def test_a_request_that_is_not_what_the_api_takes_is_the_callers_fault(
+    account: Account, body: bytes
+) -> None:
+    headers = {
+        **account.signed("POST", "/", "events", body),
+        "X-Amz-Target": "AWSEvents.PutEvents",
+        "Content-Type": "application/x-amz-json-1.1",
+    }
+    with pytest.raises(HTTPError, match="400"):
+        urlopen(Request(account.endpoint, data=body, headers=headers))

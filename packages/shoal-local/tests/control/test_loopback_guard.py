@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from botocore.config import Config
+from botocore.exceptions import ClientError
 
 from local_kit.control import Account, send
 from shoal_local import server
@@ -200,6 +201,7 @@ def test_what_boto3_compresses_is_read(account: Account) -> None:
     ("body", "code"),
     [
         (gzip.compress(bytes(DEFAULT_MAX_BYTES + 1), mtime=0), 413),
+        (gzip.compress(bytes(9), mtime=0)[:-9], 400),
         (b"no gzip", 400),
     ],
 )
@@ -333,6 +335,15 @@ def test_only_its_user_may_look_into_the_state_directory(account: Account) -> No
     names = (".shoal-emulator", "emulator.json", "emulator.log", "requests.jsonl", settings)
     assert account.state_dir.stat().st_mode & 0o777 == 0o700
     assert {path.name: path.stat().st_mode & 0o777 for path in files} == dict.fromkeys(names, 0o600)
+
+
+def test_a_header_with_a_line_break_is_the_callers_mistake(account: Account) -> None:
+    account.client("s3").create_bucket(Bucket="header-breaks")
+    account.client("s3").put_object(Bucket="header-breaks", Key="key", Body=b"x")
+    with pytest.raises(ClientError, match="InvalidArgument"):
+        account.client("s3").get_object(
+            Bucket="header-breaks", Key="key", ResponseContentType="text/plain\r\nX-Other: 1"
+        )
 
 
 def test_half_a_request_keeps_no_connection(

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlsplit
 from xml.sax.saxutils import escape
 
 from botocore.exceptions import UnknownServiceError
@@ -145,6 +145,8 @@ class Operation:
         """Return the parameters as boto3 takes them; raise AwsError when the body does not follow
         the protocol.
         """
+        if "json" in self.protocol:
+            _check_json(body)
         return self._parsed(request, request.values, body)
 
     def parse_head(self, request: Request) -> dict[str, Any]:
@@ -183,6 +185,33 @@ class Operation:
                 raise AwsError("ValidationException", report.generate_report())
         return members
 
+    def refuse_other_query(self, request: Request) -> None:
+        """Raise AwsError for a query that the operation has no parameters in.
+
+        AWS ignores it. moto prefers it to the body, about which the caller's policies were asked.
+        """
+        if "json" not in self.protocol:
+            return
+        shape = self.model.input_shape
+        known = set(parse_qs(urlsplit(self.model.http.get("requestUri", "")).query))
+        for name, member in (shape.members if shape is not None else {}).items():
+            if member.serialization.get("location") == "querystring":
+                known.add(member.serialization.get("name", name))
+        args = (name for name in request.args if not name.startswith("X-Amz-"))  # a signature
+        if other := sorted(set(args) - known):
+            message = f"{self.name} has no parameter {other[0]} in its URL"
+            raise AwsError("ValidationException", message)
+
+    def without_nulls(self, body: bytes) -> bytes:
+        """Return a body for moto, which takes a null in the place of a structure for a
+        structure.
+        """
+        return (
+            json.dumps(_without_nulls(json.loads(body))).encode()
+            if "json" in self.protocol and b"null" in body
+            else body
+        )
+
     def answer(self, result: Mapping[str, Any]) -> Answer:
         """Return the result as the protocol writes it. A result that does not fit botocore's output
         shape is our bug, a 500.
@@ -215,6 +244,16 @@ def _without_nulls(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _without_nulls(member) for key, member in value.items() if member is not None}
     return [_without_nulls(member) for member in value] if isinstance(value, list) else value
+
+
+def _check_json(body: bytes) -> None:
+    """Raise AwsError for a body that is not JSON, which moto's parser would take for an empty
+    request.
+    """
+    try:
+        json.loads(body or b"{}")
+    except (ValueError, RecursionError) as error:
+        raise AwsError(SERIALIZATION, f"the request is not JSON: {error}") from error
 
 
 def match_operation(service: str, environ: dict[str, Any]) -> tuple[Operation | None, Request]:

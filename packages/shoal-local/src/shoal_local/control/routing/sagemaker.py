@@ -16,6 +16,7 @@ from urllib.parse import unquote
 from shoal_local.control.authorization.authorizer import Authorizer
 from shoal_local.control.http.protocol import Answer, buffer_body
 from shoal_local.control.routing.service_router import Exchange, unknown
+from shoal_local.errors import AwsError
 
 RUNTIME_OPERATIONS = {
     "invocations": "InvokeEndpoint",
@@ -77,7 +78,7 @@ class Gateway:
         return self._handle(exchange, body)
 
     def _handle(self, exchange: Exchange, body: bytes) -> Answer:
-        exchange.call = call = replace(exchange.call, parameters=json.loads(body or b"{}"))
+        exchange.call = call = replace(exchange.call, parameters=parsed_body(body))
         # AWS looks at the shape of a request first, and asks IAM about what has one.
         own_service = self.service_of(self.authorizer.identity.account)
         own_service.check(call.operation, dict(call.parameters))
@@ -106,6 +107,17 @@ class Gateway:
         self.authorizer.check(exchange.call)
         exchange.call = self.authorizer.in_owner_account(exchange.call)
         return self.service_of(exchange.call.account)
+
+
+def parsed_body(body: bytes) -> dict[str, Any]:
+    """Return the request's JSON object; raise AwsError SerializationException when it is none."""
+    try:
+        parsed = json.loads(body or b"{}")
+    except (ValueError, RecursionError) as error:
+        raise AwsError("SerializationException", f"the request is not JSON: {error}") from error
+    if not isinstance(parsed, dict):
+        raise AwsError("SerializationException", "the request is not a JSON object")
+    return parsed
 
 
 def request_headers(environ: Mapping[str, Any]) -> dict[str, str]:

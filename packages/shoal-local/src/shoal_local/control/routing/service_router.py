@@ -187,6 +187,7 @@ class ServiceRouter:
         if call.service == "s3" and not streamed:
             body = _document(environ)
         parameters = operation.parse_head(request) if streamed else operation.parse(request, body)
+        _check_headers(parameters)
         exchange.call = self.authorizer.with_questions(replace(call, parameters=parameters))
         self.authorizer.check(exchange.call)
         exchange.call = call = self.authorizer.in_owner_account(exchange.call)
@@ -199,9 +200,11 @@ class ServiceRouter:
             guard(checked)
         if handler is not None:
             return operation.answer(handler(checked))
+        operation.refuse_other_query(request)
         if streamed:
             decode_chunks(environ)
         else:
+            body = operation.without_nulls(body)
             environ |= {"wsgi.input": io.BytesIO(body), "CONTENT_LENGTH": str(len(body))}
         return None
 
@@ -237,6 +240,15 @@ class ServiceRouter:
 def unknown(reason: str) -> AwsError:
     """Return the refusal of what is not emulated."""
     return AwsError("UnknownOperationException", reason)
+
+
+def _check_headers(parameters: Mapping[str, Any]) -> None:
+    """Raise AwsError if a header that S3 is to answer with (`response-content-type`) has a line
+    break.
+    """
+    for name, value in parameters.items():
+        if name.startswith("Response") and isinstance(value, str) and not value.isprintable():
+            raise AwsError("InvalidArgument", f"{name} is no value of a header")
 
 
 def is_own_path(environ: Mapping[str, Any]) -> bool:
