@@ -322,7 +322,7 @@ def test_the_items_of_a_list_are_changed_and_deleted_with_the_stack(account: Acc
         ]
 
     names = ("Table1", "Table2", "Group", "Endpoint", "Policy", "Role", "Rule")
-    refs = {each: {"Value": {"Ref": each}} for each in names}
+    refs: dict[str, Any] = {each: {"Value": {"Ref": each}} for each in names}
     refs["Group"] = {"Value": {"Fn::GetAtt": ["Group", "GroupId"]}}
     stack = account.stack(with_lists(1, "s3:GetObject", "a"), name, Outputs=refs)
     assert seen(stack) == [[1], ["1", "None"], [True, False], (1, 1, ["a"]), "s3:GetObject"]

@@ -37,6 +37,7 @@ _MODULES = (
     "shoal/__init__.py",
     "shoal/errors.py",
     "shoal/settings/__init__.py",
+    "shoal/settings/hyperparameters.py",
     "shoal/settings/parsing/__init__.py",
     "shoal/settings/parsing/errors.py",
     "shoal/aws/__init__.py",
