@@ -154,6 +154,21 @@ def test_steps_without_a_job_retry_on_the_call_only(step: type[Step]) -> None:
     )
 
 
+def test_a_step_of_ones_own_has_its_parents_type_or_one_that_it_says() -> None:
+    class Mine(Training):
+        """A training with something of ours."""
+
+    class Check(Step):
+        type = "QualityCheck"
+
+    assert [each.type for each in (Training, Mine, Check, Lambda)] == [
+        "Training",
+        "Training",
+        "QualityCheck",
+        "Lambda",
+    ]
+
+
 def test_an_exception_type_belongs_to_one_policy() -> None:
     assert (
         "Step.SERVICE_FAULT is in more than one retry policy"

@@ -54,7 +54,7 @@ class Step:
     """The parts that every step has."""
 
     type: ClassVar[str]
-    """The name of the class, which is that of the type in a definition."""
+    """As a definition has it: the class's name, unless a class or its parent says another."""
 
     name: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
@@ -62,7 +62,8 @@ class Step:
     retries: tuple[RetryPolicy, ...] = field(default=(), kw_only=True)
 
     def __init_subclass__(cls) -> None:
-        cls.type = cls.__name__
+        if not hasattr(cls, "type") and not cls.__name__.startswith("_"):
+            cls.type = cls.__name__
 
     def dependencies(self) -> Iterator[After]:
         """Return the steps in `depends_on`, without those that the arguments refer to."""
