@@ -213,6 +213,16 @@ def test_a_user_is_asked_too(strict: Account) -> None:
     )
 
 
+def test_a_group_of_a_users_name_takes_nothing_from_what_the_user_may(strict: Account) -> None:
+    iam = strict.client("iam")
+    iam.create_user(UserName="grace")
+    policy = json.dumps(allow("s3:ListAllMyBuckets"))
+    iam.put_user_policy(UserName="grace", PolicyName="list", PolicyDocument=policy)
+    iam.create_group(GroupName="grace")
+    access_key = iam.create_access_key(UserName="grace")["AccessKey"]
+    strict.client_of("s3", access_key["AccessKeyId"], access_key["SecretAccessKey"]).list_buckets()
+
+
 def test_nobody_may_do_anything(strict: Account, bucket: str) -> None:
     config = Config(signature_version=UNSIGNED, s3={"addressing_style": "path"})
     s3 = boto3.client("s3", region_name=REGION, endpoint_url=strict.endpoint, config=config)

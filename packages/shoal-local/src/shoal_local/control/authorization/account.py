@@ -205,7 +205,8 @@ class AccountState:
     def entity(self, arn: str) -> Any:
         """Return moto's role, user or group of this ARN; None if there is none."""
         backend = iam_backends[self.account][PARTITION]
-        return _with_arn({**backend.roles, **backend.users, **backend.groups}, arn)
+        kinds = (backend.roles, backend.users, backend.groups)  # moto's names may be the same
+        return next(filter(None, (_with_arn(kind, arn) for kind in kinds)), None)
 
     def _identity_policies(self, principal_arn: str) -> tuple[Mapping[str, Policy], Policy | None]:
         kind, _, name = principal_arn.split(":")[5].partition("/")
