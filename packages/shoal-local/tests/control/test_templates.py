@@ -218,7 +218,7 @@ def test_change_sets_are_those_of_a_stack_that_is_there(account: Account) -> Non
 
 TABLE = read_table(Path(resources.__file__).with_name("types.yaml"))
 STEPS = ("create", "update", "delete", "read")
-NO_CALLS = ("default", "first", "goes")
+NO_CALLS = ("default", "first", "goes", "needed")
 KEYS = {
     *("attributes", "create", "defaults", "delete", "id", "lists", "name", "properties", "read"),
     *("replaced_by", "resource", "service", "settings", "tagged", "tags", "update", "whole"),
@@ -331,3 +331,15 @@ def test_the_items_of_a_list_are_changed_and_deleted_with_the_stack(account: Acc
     account.client("cloudformation").delete_stack(StackName=name)
     deleted = account.settled(stack["StackId"])
     assert deleted["StackStatus"] == "DELETE_COMPLETE", account.reasons(stack["StackId"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [("IAM::Policy", "Roles"), ("SNS::TopicPolicy", "Topics"), ("SQS::QueuePolicy", "Queues")],
+)
+def test_a_policy_of_nothing_is_an_error(account: Account, kind: str, name: str) -> None:
+    stack, document = unique("stack"), allow("sqs:SendMessage", Principal="*")
+    named = {"PolicyName": stack} if kind == "IAM::Policy" else {}
+    policy = resource(kind, **named, PolicyDocument=document)
+    account.stack({"Policy": policy}, stack)
+    assert f"required key [{name}] not found" in str(account.failures(stack))

@@ -177,15 +177,20 @@ class PlainType(ResourceType):
         before = replace(request, properties=request.old)
         for name in lists:
             row = self._lists[name]
-            first = row.get("first", []) if request.get(name) and not request.old else []
+            is_needed = "needed" in row and request.properties
+            items = request[name] if is_needed else request.get(name) or []
+            first = row.get("first", []) if items and not request.old else []
             for step in ("remove", "add") if "remove" in row else ("add",):
                 operation, own = _operation(row[step])
-                new = self._of_items(own, request, request.get(name) or [])
+                new = self._of_items(own, request, items)
                 old = self._of_items(own, before, request.old.get(name) or first)
                 more, others = (old, new) if step == "remove" else (new, old)
                 for arguments in [each for each in more if each not in others]:
                     act = partial(request.call, self.service, operation, **arguments)
-                    act() if step == "add" else ignore_missing(act)
+                    if step == "remove":
+                        ignore_missing(act)
+                    elif failed := act().get("FailedEntries"):
+                        raise ResourceError(failed[0]["ErrorMessage"])
 
     def _of_items(self, own: Any, request: Request, items: Collection[Any]) -> list[Facts]:
         """Return the arguments of the calls about the items of a list."""
