@@ -379,9 +379,8 @@ class Environment(WorkloadSettings):
         """
         services, index = list(self.network.interface_endpoints), self.organisation.package_index
         if not self.network.has_way:
-            if (
-                self.training.secrets and not self.workloads
-            ):  # which name themselves what they share
+            # several workloads share a network, whose file lists what their secrets need
+            if self.training.secrets and not self.workloads:
                 services.append(InterfaceEndpoint.SECRETS_MANAGER)
             services += self.mlflow.services if self.mlflow else ()
             services += index.services if index else ()

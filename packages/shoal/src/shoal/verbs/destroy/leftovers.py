@@ -16,17 +16,25 @@ from botocore.exceptions import ClientError
 from shoal.aws import inventory
 from shoal.aws.events import Note, Report
 from shoal.aws.execution import Pipeline
+from shoal.aws.serving import live_endpoint
+from shoal.aws.stacks import Stacks, describe_stack, status_of_stack
 from shoal.aws.target import Target
-from shoal.errors import AnswerError, LeftBehindError, NotFoundError, error_code, refusal
+from shoal.errors import (
+    AnswerError,
+    LeftBehindError,
+    NotFoundError,
+    ProtectedError,
+    error_code,
+    refusal,
+)
 from shoal.settings.names import Names
 
+# The teardown function decides by the same file, which Lambda runs as a top-level module; mypy
+# knows it by that name only.
 if TYPE_CHECKING:
     import attribution
 else:
     from shoal.functions.teardown import attribution
-from shoal.aws.serving import live_endpoint
-from shoal.aws.stacks import Stacks, describe_stack, status_of_stack
-from shoal.errors import ProtectedError
 
 _SCALING = "scaling"
 _KINDS = ("scalable target", "endpoint", "endpoint config", "model")
