@@ -122,7 +122,7 @@ FOREIGN: list[tuple[dict[str, Any], str]] = [
     ({"files": {**TRAINED, "labels.json": b"{}"}}, "the list of files below {model} is"),
     ({"files": {**TRAINED, "a//b": b""}}, "has 'a//b', which cannot be a file's name"),
     (
-        {"files": {**TRAINED, **BY_HAND}, "served": BY_HAND},
+        {"files": {**TRAINED, **BY_HAND}, "served": {**SERVED, **BY_HAND}},
         "hash mismatch in {model}: code/inference.py is not training_code/",
     ),
 ]

@@ -32,8 +32,9 @@ CODE = {
     "train.py": "print('train')\n",
     "inference.py": "print('serve')\n",
     "requirements.txt": "numpy\n",
+    "common/names.py": "NAMES = ()\n",
 }
-SERVED = {"code/inference.py": CODE["inference.py"].encode()}
+SERVED = {f"code/{name}": CODE[name].encode() for name in ("inference.py", "common/names.py")}
 WEIGHTS = b"weights"
 IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference:2.3.0-cpu-py311-ubuntu20.04-sagemaker"  # noqa: E501
 TO_STAGING = ("promote", "--from", "dev", "--to", "staging")
@@ -44,12 +45,17 @@ MANIFEST = (
 
 
 def archive(files: Mapping[str, bytes]) -> bytes:
-    """Return the same bytes for the same files, whatever the clock says."""
+    """Return the same bytes for the same files and their folders, whatever the clock says."""
     buffer = io.BytesIO()
     with (
         gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0) as compressed,
         tarfile.open(fileobj=compressed, mode="w") as tar,
     ):
+        folders = {str(each) for name in files for each in Path(name).parents}
+        for folder in sorted(each for each in folders if each.startswith("code")):
+            member = tarfile.TarInfo(folder)
+            member.type = tarfile.DIRTYPE
+            tar.addfile(member)
         for name, content in files.items():
             member = tarfile.TarInfo(name)
             member.size = len(content)
@@ -74,8 +80,9 @@ class Checkout:
             text = (ROOT / f"environments/{name}.yaml").read_text()
             (root / f"environments/{name}.yaml").write_text(text.replace("222233334444", staging))
         for name, content in CODE.items():
-            (root / "training_code/mnist/pytorch").mkdir(parents=True, exist_ok=True)
-            (root / "training_code/mnist/pytorch" / name).write_text(content)
+            file = root / "training_code/mnist/pytorch" / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(content)
         shipped, workload = ROOT / "training_code/mnist", root / "training_code/mnist"
         shutil.copy(shipped / "prepare.py", workload)
         shutil.copytree(shipped / "smoke_test", workload / "smoke_test")
