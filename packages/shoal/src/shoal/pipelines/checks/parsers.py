@@ -279,13 +279,18 @@ class _File:
             taken.pop("required", None)
         if not (is_needed or is_option):
             taken["nargs"] = "*"
-        taken |= {"type": converter or str}
+        if is_option or taken.get("nargs") not in ("?", "*"):
+            taken |= {"type": converter or str}
+        else:  # no job gives one, and argparse converts its default
+            taken.pop("choices", None)
         if action in _FLAGS:
             taken = {"action": "store_true"}
         if unread & {"action", "nargs"}:
             taken = {"nargs": "*"}
         words = names if is_option else (number,)
-        named: dict[str, Any] = {"dest": number} if is_option else {"metavar": names[0]}
+        named: dict[str, Any] = (
+            {"dest": number} if is_option else {"metavar": names[0], "default": None}
+        )
         try:
             group.add_argument(*words, **named, **taken)
         except (TypeError, ValueError):  # the script's own mistake, or a newer argparse
