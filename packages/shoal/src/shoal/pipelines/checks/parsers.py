@@ -92,7 +92,11 @@ class Script:
         except Exception as error:  # noqa: BLE001 (a converter's: the script ends with a traceback)
             complaint = f"traceback: {type(error).__name__}: {error}"
         given = {self.options[int(name)]: value for name, value in vars(values).items()}
-        return {each: given[each] for each in given if each.names[0][0] == "-"}, rest, complaint
+        return (
+            {each: given[each] for each in given if each.names[0].startswith("-")},
+            rest,
+            complaint,
+        )
 
     def mistake_in(self, name: str, text: str) -> str | None:
         """Return why the script would refuse a hyperparameter, or take it for its contrary."""
@@ -260,7 +264,7 @@ class _File:
         names that are written there; none, where they are not known.
         """
         texts = [self._literal(each) for each in call.args]
-        if texts and all(isinstance(text, str) for text in texts):
+        if texts and all(isinstance(text, str) and text for text in texts):
             return [tuple(texts)]
         loop = self._loops.get(id(call))
         nodes = ast.walk(loop) if loop is not None else ()
@@ -309,11 +313,13 @@ class _File:
             taken = {"action": "store_true"}
         if unread & {"action", "nargs"}:
             taken = {"nargs": "*"}
+        if not (dashed := [each for each in names if re.match("-.", each)]):
+            return None
         added: argparse.Action
         try:
-            added = group.add_argument(*names, dest=number, **taken)
+            added = group.add_argument(*dashed, dest=number, **taken)
         except (TypeError, ValueError):  # the script's own mistake, or a newer argparse
-            added = self.script.judge.add_argument(*names, dest=number, nargs="*")
+            added = self.script.judge.add_argument(*dashed, dest=number, nargs="*")
         return added
 
     def _literal(self, node: ast.expr) -> Any:
