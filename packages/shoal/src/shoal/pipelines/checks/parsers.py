@@ -306,13 +306,13 @@ class _File:
             # no job gives one, but it may take a value that follows a flag
             self.script.judge.add_argument(number, nargs="?", default=None)
             return None
-        if not is_needed:
-            taken.pop("required", None)
+        required = is_needed and taken.pop("required", False)
         taken |= {"type": converter or str}
         if action in _FLAGS:
             taken = {"action": "store_true"}
         if unread & {"action", "nargs"}:
             taken = {"nargs": "*"}
+        taken["required"] = required
         if not (dashed := [each for each in names if re.match("-.", each)]):
             return None
         added: argparse.Action
