@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -171,6 +172,18 @@ def test_a_code_archive_of_the_bootstraps_bucket_is_taken() -> None:
 def test_a_users_own_pipeline_may_mean_something_else_by_the_same_names() -> None:
     own = DEV.model_copy(update={"pipeline": "examples.sdk_pipeline:pipeline"})
     check_values(own, {"MinAccuracy": "95", "Epochs": "0"}, ROOT)
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "parameters"), [("own:pipeline", {"Epochs": "1"}), (None, {})], ids=["own", "none"]
+)
+def test_a_script_that_judges_no_value_is_not_read(
+    tmp_path: Path, pipeline: str | None, parameters: dict[str, str]
+) -> None:
+    (tmp_path / "train.py").write_text('print "2"', encoding="utf-8")
+    training = DEV.training.model_copy(update={"source_dir": ".", "entry_point": "train.py"})
+    settings = DEV.model_copy(update={"pipeline": pipeline, "training": training})
+    check_values(settings, parameters, tmp_path)
 
 
 def test_values_that_can_run_are_taken() -> None:

@@ -43,6 +43,8 @@ def check_values(environment: Environment, parameters: Mapping[str, str], root: 
     """Raise ParameterError for values that Shoal's pipeline or the training script would refuse
     only when they run.
     """
+    if environment.pipeline is not None or not parameters:  # a user's may have any script
+        return
     training = environment.training
     script = script_at(training, training.entry_point, root)
     for name, value in parameters.items():

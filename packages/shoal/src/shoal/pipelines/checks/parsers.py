@@ -5,23 +5,21 @@ that costs money. SageMaker gives a script nothing but `--name value` for each h
 (sagemaker-training 5.1.4, mapping.py, to_cmd_args; read). The calls that make the script's parser
 are made again with what is written out in them, and Python's own argparse judges.
 
-What cannot be read is left open: names that are put together, parsers that other packages make. Of
-what `type=` names, Python's own converters and those that Shoal's scripts and templates define are
-called; a function of somebody else's is not: `shoal check` may read a branch of theirs.
+What cannot be read is left open: names that are put together, parsers that other packages make.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
-import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NoReturn
 
+from shoal.pipelines.checks.converters import converter_of, knows_true
 from shoal.settings.parsing.shared_code import tree_of
 
 _OF_JOB = ("-dir", "_dir")
@@ -73,6 +71,16 @@ class Script:
     """Whether there are no further options."""
     takes_others: bool = False
     """Whether what no option takes is no mistake."""
+    words: list[str] = field(default_factory=list)
+    """The positional arguments that must be given."""
+    needs_command: bool = False
+
+    @property
+    def needs(self) -> str:
+        """Return what must be given that has no option's name; empty, if nothing must."""
+        if self.words:
+            return f"words without a name ({', '.join(self.words)})"
+        return "a subcommand" if self.needs_command else ""
 
     def parse(self, *words: str) -> tuple[dict[Option, Any], list[str], str]:
         """Return what each option gets, the words that none takes, and argparse's complaint."""
@@ -84,7 +92,11 @@ class Script:
         except Exception as error:  # noqa: BLE001 (a converter's: the script ends with a traceback)
             complaint = f"traceback: {type(error).__name__}: {error}"
         given = {self.options[int(name)]: value for name, value in vars(values).items()}
-        return {each: given[each] for each in given if each.names[0][0] == "-"}, rest, complaint
+        return (
+            {each: given[each] for each in given if each.names[0].startswith("-")},
+            rest,
+            complaint,
+        )
 
     def mistake_in(self, name: str, text: str) -> str | None:
         """Return why the script would refuse a hyperparameter, or take it for its contrary."""
@@ -102,8 +114,8 @@ class Script:
         return self._unknown() if self.knows_all and self.options else None
 
     def _unknown(self) -> str:
-        known = [each.lstrip("-") for option in self.options for each in option.names]
-        names = ", ".join(each for each in known if not each.endswith(_OF_JOB))
+        known = [each for option in self.options for each in option.names if each[:1] == "-"]
+        names = ", ".join(each.lstrip("-") for each in known if not each.endswith(_OF_JOB))
         return f"is not an option of {self.name}, which has: {names}"
 
 
@@ -189,28 +201,40 @@ class _File:
         """
         judge, groups, is_whole = self.script.judge, dict[int, Any](), True
         for call in self.calls if self.has_only_parser else ():
-            required = any(
-                each.arg == "required" and self._literal(each.value) is True
-                for each in call.keywords
-            )
-            if _last(call.func) == _EXCLUSIVE:
+            required = self._is_required(call)
+            if _last(call.func) == _EXCLUSIVE and not self._is_of_command(call):
                 groups[id(call)] = judge.add_mutually_exclusive_group(required=required)
             elif _last(call.func) == "add_subparsers" and required:
-                self._add(judge, ("subcommand",), {}, is_needed=True)
+                self.script.needs_command = True
+        added: dict[int, list[argparse.Action]] = {key: [] for key in groups}
         for call in self.calls:
-            if _last(call.func) != _ADD and ast.unparse(call.func) not in self._aliases:
+            is_alias = ast.unparse(call.func) in self._aliases
+            if not (_last(call.func) == _ADD or is_alias) or self._is_of_command(call):
                 continue
-            owners = list(self._owners(call.func))
-            if any(_last(owner.func) == "add_parser" for owner in owners):
-                continue
-            group = next((groups[id(each)] for each in owners if id(each) in groups), judge)
+            key = next((id(each) for each in self._owners(call.func) if id(each) in groups), 0)
             is_needed = self.has_only_parser and id(call) not in self._unsure
             keywords = {str(each.arg): each.value for each in call.keywords}
             names = self._names(call)
             is_whole = is_whole and bool(names)
+            if key and not names:
+                groups[key].required = False
             for each in names:
-                self._add(group, each, keywords, is_needed=is_needed)
+                action = self._add(groups.get(key, judge), each, keywords, is_needed=is_needed)
+                if key and action is not None:
+                    added[key].append(action)
+        for key, actions in added.items():  # an option that a later one replaces has no names
+            is_known = bool(actions) and all(each.option_strings for each in actions)
+            groups[key].required = groups[key].required and is_known
         return is_whole
+
+    def _is_required(self, call: ast.Call) -> bool:
+        is_needed = self.has_only_parser and id(call) not in self._unsure
+        return is_needed and any(
+            each.arg == "required" and self._literal(each.value) is True for each in call.keywords
+        )
+
+    def _is_of_command(self, call: ast.Call) -> bool:
+        return any(_last(owner.func) == "add_parser" for owner in self._owners(call.func))
 
     def leads_away(self) -> bool:
         """Return whether a parser comes from elsewhere, or goes where options may be added."""
@@ -240,7 +264,7 @@ class _File:
         names that are written there; none, where they are not known.
         """
         texts = [self._literal(each) for each in call.args]
-        if texts and all(isinstance(text, str) for text in texts):
+        if texts and all(isinstance(text, str) and text for text in texts):
             return [tuple(texts)]
         loop = self._loops.get(id(call))
         nodes = ast.walk(loop) if loop is not None else ()
@@ -258,8 +282,8 @@ class _File:
         keywords: Mapping[str, ast.expr],
         *,
         is_needed: bool,
-    ) -> None:
-        """Add one option, as far as it is read."""
+    ) -> argparse.Action | None:
+        """Add one option, as far as it is read, and return it; None for a positional argument."""
         values = {name: self._literal(keywords[name]) for name in _READ if name in keywords}
         unread = {name for name, value in values.items() if value is _UNREAD}
         if (action := values.get("action", "store")) not in _ACTIONS:
@@ -269,27 +293,34 @@ class _File:
         if "None" in keywords:  # **more
             unread |= {"action", "nargs", "type", "choices"}
         kind = keywords.get("type")
-        if (converter := _converter_of(kind, self.functions)) is None:
+        if (converter := converter_of(kind, self.functions)) is None:
             unread |= {"type", "choices"}
-        number, is_option = str(len(self.script.options)), names[0].startswith("-")
-        option = Option(names, str(action), frozenset(unread), _knows_true(kind, self.functions))
+        number = str(len(self.script.options))
+        option = Option(names, str(action), frozenset(unread), knows_true(kind, self.functions))
         self.script.options.append(option)
         taken = {name: value for name, value in values.items() if name not in unread}
-        if not (is_needed and is_option):
-            taken.pop("required", None)
-        if not (is_needed or is_option):
-            taken["nargs"] = "*"
+        if not names[0].startswith("-"):
+            is_needed = is_needed and action not in _FLAGS and "nargs" not in unread
+            if is_needed and taken.get("nargs") not in ("?", "*", "..."):
+                self.script.words.append(names[0])
+            # no job gives one, but it may take a value that follows a flag
+            self.script.judge.add_argument(number, nargs="?", default=None)
+            return None
+        required = is_needed and taken.pop("required", False)
         taken |= {"type": converter or str}
         if action in _FLAGS:
             taken = {"action": "store_true"}
         if unread & {"action", "nargs"}:
             taken = {"nargs": "*"}
-        words = names if is_option else (number,)
-        named: dict[str, Any] = {"dest": number} if is_option else {"metavar": names[0]}
+        taken["required"] = required
+        if not (dashed := [each for each in names if re.match("-.", each)]):
+            return None
+        added: argparse.Action
         try:
-            group.add_argument(*words, **named, **taken)
+            added = group.add_argument(*dashed, dest=number, **taken)
         except (TypeError, ValueError):  # the script's own mistake, or a newer argparse
-            self.script.judge.add_argument(*words, **named, nargs="*")
+            added = self.script.judge.add_argument(*dashed, dest=number, nargs="*")
+        return added
 
     def _literal(self, node: ast.expr) -> Any:
         if _last(node) == "BooleanOptionalAction":
@@ -334,58 +365,3 @@ def _last(node: ast.expr) -> str:
     if isinstance(node, ast.Attribute):
         return node.attr
     return node.id if isinstance(node, ast.Name) else ""
-
-
-Converter = Callable[[str], Any]
-_PYTHONS: Mapping[str, Converter] = {
-    **{each.__name__: each for each in (bool, complex, float, int, str)},
-    **dict.fromkeys(("Path", "pathlib.Path"), str),
-    **dict.fromkeys(("ast.literal_eval", "literal_eval"), ast.literal_eval),
-    "json.loads": json.loads,
-}
-_SWITCHES = {"true": True, "1": True, "false": False, "0": False}
-_OURS: Mapping[str, tuple[Callable[[str], Any], Callable[[Any], bool], str]] = {
-    "positive": (int, lambda number: number >= 1, "is not a positive number"),
-    "positive_number": (float, lambda number: 0 < number < math.inf, "is not a positive number"),
-    "share": (float, lambda number: 0 <= number <= 1, "is not between 0 and 1"),
-    "switch": (
-        lambda text: _SWITCHES.get(text.lower()),
-        lambda value: value is not None,
-        "is neither true nor false",
-    ),
-}
-"""By name: what converts, what must hold, and what the script says where it does not."""
-
-
-def _converter_of(
-    node: ast.expr | None, functions: Mapping[str, ast.FunctionDef]
-) -> Converter | None:
-    """Return what `type=NODE` calls; None if that is not known.
-
-    `functions` are the script's.
-    """
-    name = ast.unparse(node) if node else "str"
-    if name not in functions:
-        return _PYTHONS.get(name)
-    ours = name.lstrip("_")
-    if ours not in _OURS or _OURS[ours][2] not in ast.unparse(functions[name]):
-        return None
-    convert, holds, otherwise = _OURS[ours]
-
-    def converted(text: str) -> Any:
-        value = convert(text)
-        if not holds(value):
-            raise argparse.ArgumentTypeError(f"{text} {otherwise}")
-        return value
-
-    converted.__name__ = name
-    return converted
-
-
-def _knows_true(node: ast.expr | None, functions: Mapping[str, ast.FunctionDef]) -> bool:
-    """Return whether a converter of the script's own has a word for true, as SageMaker sends it."""
-    if node is None:
-        return False
-    nodes = ast.walk(functions.get(ast.unparse(node), node))
-    texts = [each.value for each in nodes if isinstance(each, ast.Constant)]
-    return any(isinstance(text, str) and text.lower() == "true" for text in texts)

@@ -48,6 +48,8 @@ def problems(
                 continue
             text = as_text(value)
             mistake = mistake_in_type(text, declared[name])
+            if declared[name]["Type"] == "Boolean" and text not in ("true", "false"):
+                mistake = "must be true or false"  # it is sent as it is written
             if mistake := mistake or mistake_in_value(name, text, environment, script):
                 yield Problem(key, mistake, "give such a value", value)
 

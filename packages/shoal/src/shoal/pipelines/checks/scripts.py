@@ -244,6 +244,9 @@ def option_problems(training: Training, entry_point: str, root: Path | None) -> 
     there are none, what it needs and does not get.
     """
     script, words, is_right = script_at(training, entry_point, root), list[str](), True
+    if script.needs:
+        message = f"needs {script.needs}, and SageMaker gives it `--name value` alone"
+        yield Problem("training.entry_point", message, "make options of them", entry_point)
     for name, value in training.hyperparameters.items():
         text = as_argument(as_sent(value))
         words += [word_of(name), text]
