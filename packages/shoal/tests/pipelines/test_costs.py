@@ -124,6 +124,7 @@ def test_a_price_that_is_not_known_is_named_and_in_no_sum() -> None:
 def test_of_an_existing_vpc_the_plan_does_not_know_the_subnet() -> None:
     costs = plan(changed(network=Network(existing=EXISTING)))
     assert (costs.training_subnet, costs.usable_addresses) == (None, None)
+    assert any("in no sum: an existing VPC" in note for note in costs.notes)
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,9 @@ from shoal.settings.sections.serving import waits_s
 from shoal.settings.settings import Environment
 
 NOT_COUNTED = (
-    "storage in S3 and ECR, volumes of jobs, requests, logs and metrics, alarms and dashboards,"
-    " data through endpoints and NAT, transfer, builds of images, discounts and taxes"
+    "an existing VPC, storage in S3 and ECR, volumes of jobs, requests, logs and metrics, alarms"
+    " and dashboards, data through endpoints and NAT, transfer, builds of images, discounts and"
+    " taxes"
 )
 """What costs money too, depending on use, and is in no sum."""
 

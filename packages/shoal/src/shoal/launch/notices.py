@@ -94,6 +94,8 @@ def _smddp(case: Case) -> Iterator[str]:
         yield _notice(case, "smddp of an own image")
     elif release.notice:
         yield f"training.framework_version: {release.notice}"
+    if 0 < (training.processes_per_host or 0) < (tables.gpu_count(training.instance_type) or 0):
+        yield _notice(case, "ranks of smddp")
 
 
 def patch_warnings(case: Case, today: datetime.date, *, serves: bool = True) -> Iterator[str]:

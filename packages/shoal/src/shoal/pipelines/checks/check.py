@@ -28,6 +28,7 @@ from shoal.settings.parsing.errors import ConfigError, DefinitionError, Problem,
 from shoal.settings.parsing.plain_files import problems_in
 from shoal.settings.parsing.shared_code import carried_folder
 from shoal.settings.sections import evaluation, scoring
+from shoal.settings.sections.serving import TrafficType
 from shoal.settings.settings import Environment, GuardRails, Target
 
 NAT_NOTICE = (
@@ -207,8 +208,15 @@ def _serving_notices(environment: Environment) -> Iterator[str]:
     serving, release = environment.serving, environment.release
     if serving is None and release is not None:
         yield "a release is pinned, and nothing serves it: there is no section `serving`"
-    if serving is not None and release is None:
+    if serving is None:
+        return
+    if release is None:
         yield "serving: nothing is served before a release is pinned; `shoal promote` pins one"
+    if serving.serverless is None and serving.traffic.type is TrafficType.ALL_AT_ONCE:
+        yield (
+            "serving.traffic: all traffic moves at once, so a bad release is seen by every caller"
+            " until the alarms ring"
+        )
 
 
 def _index(environment: Environment, launch: Launch) -> Iterator[Problem]:
