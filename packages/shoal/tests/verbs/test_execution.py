@@ -175,9 +175,11 @@ def test_a_users_own_pipeline_may_mean_something_else_by_the_same_names() -> Non
 
 
 @pytest.mark.parametrize(
-    ("pipeline", "parameters"), [("own:pipeline", {"Epochs": "1"}), (None, {})], ids=["own", "none"]
+    ("pipeline", "parameters"),
+    [("own:pipeline", {"Epochs": "1"}), (None, {}), (None, {"Epochs": "1"})],
+    ids=["own", "none", "one"],
 )
-def test_a_script_that_judges_no_value_is_not_read(
+def test_a_script_that_python_cannot_read_judges_no_value(
     tmp_path: Path, pipeline: str | None, parameters: dict[str, str]
 ) -> None:
     (tmp_path / "train.py").write_text('print "2"', encoding="utf-8")

@@ -8,6 +8,7 @@ from pathlib import Path
 from shoal.aws import execution
 from shoal.errors import ParameterError
 from shoal.launch import launch_of
+from shoal.pipelines.checks.parsers import Script
 from shoal.pipelines.checks.schedules import mistake_in_value
 from shoal.pipelines.checks.scripts import script_at
 from shoal.pipelines.infrastructure import placeholder_infrastructure
@@ -46,7 +47,10 @@ def check_values(environment: Environment, parameters: Mapping[str, str], root: 
     if environment.pipeline is not None or not parameters:  # a user's may have any script
         return
     training = environment.training
-    script = script_at(training, training.entry_point, root)
+    try:
+        script = script_at(training, training.entry_point, root)
+    except (SyntaxError, ValueError):  # being edited: what runs was deployed, and could be read
+        script = Script(training.entry_point)
     for name, value in parameters.items():
         if mistake := mistake_in_value(name, value, environment, script):
             raise ParameterError(f"parameter {name!r}: {value!r} {mistake}")
