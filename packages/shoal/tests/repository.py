@@ -48,9 +48,18 @@ def link_checkout(folder: Path) -> Path:
 
 
 def git(folder: Path, *arguments: str) -> str:
-    """Return what git answers in a folder; raise CalledProcessError where it fails."""
+    """Return what git answers in a folder; raise CalledProcessError where it fails.
+
+    The user's settings do not count, nor the repository whose hook runs the tests.
+    """
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     return subprocess.run(
-        ["git", *arguments], cwd=folder, check=True, capture_output=True, text=True
+        ["git", *arguments],
+        cwd=folder,
+        env=kept | {"GIT_CONFIG_GLOBAL": os.devnull},
+        check=True,
+        capture_output=True,
+        text=True,
     ).stdout.strip()
 
 

@@ -104,7 +104,7 @@ def test_a_schedule_that_would_never_start_anything_is_refused(
 def test_a_rule_that_was_late_fires_once(expression: str) -> None:
     hourly = (None, None, expression, None, "default", "ENABLED")
     rule = Rule("late", "123456789012", "us-east-1", *hourly)  # type: ignore[abstract]
-    start, fired, waiting = datetime.now(UTC), [], DueTimes()
+    start, fired, waiting = datetime(2026, 1, 1, 0, 30, tzinfo=UTC), [], DueTimes()
     for passed_s in (0, 1, 36_000, 36_001):
         due, waiting = due_rules([rule], waiting, start + timedelta(seconds=passed_s))
         fired += due

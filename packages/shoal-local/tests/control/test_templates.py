@@ -306,7 +306,9 @@ def test_the_items_of_a_list_are_changed_and_deleted_with_the_stack(account: Acc
         ids = outputs(stack)
         (group,) = ec2.describe_security_groups(GroupIds=[ids["Group"]])["SecurityGroups"]
         (endpoint,) = ec2.describe_vpc_endpoints(VpcEndpointIds=[ids["Endpoint"]])["VpcEndpoints"]
-        versions = iam.list_policy_versions(PolicyArn=ids["Policy"])["Versions"]
+        (version,) = iam.list_policy_versions(PolicyArn=ids["Policy"])["Versions"]
+        default = {"PolicyArn": ids["Policy"], "VersionId": version["VersionId"]}
+        document = iam.get_policy_version(**default)["PolicyVersion"]["Document"]
         attached = iam.list_attached_role_policies(RoleName=ids["Role"])["AttachedPolicies"]
         targets = events.list_targets_by_rule(Rule=ids["Rule"])["Targets"]
         return [
@@ -317,20 +319,34 @@ def test_the_items_of_a_list_are_changed_and_deleted_with_the_stack(account: Acc
                 for table in endpoint["RouteTableIds"]
                 for port in (1, 2)
             ],
-            (len(versions), len(attached), [target["Id"] for target in targets]),
+            (document, len(attached), [target["Id"] for target in targets]),
             iam.get_role(RoleName=ids["Role"])["Role"]["Description"],
         ]
 
     names = ("Table1", "Table2", "Group", "Endpoint", "Policy", "Role", "Rule")
     refs: dict[str, Any] = {each: {"Value": {"Ref": each}} for each in names}
     refs["Group"] = {"Value": {"Fn::GetAtt": ["Group", "GroupId"]}}
-    stack = account.stack(with_lists(1, "s3:GetObject", "a"), name, Outputs=refs)
-    assert seen(stack) == [[1], ["1", "None"], [True, False], (1, 1, ["a"]), "s3:GetObject"]
-    stack = account.update(name, with_lists(2, "s3:PutObject", "b"), Outputs=refs)
-    assert seen(stack) == [[2], ["2", "None"], [False, True], (1, 0, ["b"]), "s3:PutObject"]
+    get, put = "s3:GetObject", "s3:PutObject"
+    stack = account.stack(with_lists(1, get, "a"), name, Outputs=refs)
+    assert seen(stack) == [[1], ["1", "None"], [True, False], (allow(get), 1, ["a"]), get]
+    stack = account.update(name, with_lists(2, put, "b"), Outputs=refs)
+    assert seen(stack) == [[2], ["2", "None"], [False, True], (allow(put), 0, ["b"]), put]
     account.client("cloudformation").delete_stack(StackName=name)
     deleted = account.settled(stack["StackId"])
     assert deleted["StackStatus"] == "DELETE_COMPLETE", account.reasons(stack["StackId"])
+    ids = outputs(stack)
+    assert [
+        refused(ec2.describe_security_groups, GroupIds=[ids["Group"]])[0],
+        refused(ec2.describe_vpc_endpoints, VpcEndpointIds=[ids["Endpoint"]])[0],
+        refused(iam.get_policy, PolicyArn=ids["Policy"])[0],
+        refused(iam.get_role, RoleName=ids["Role"])[0],
+        refused(events.describe_rule, Name=ids["Rule"])[0],
+    ] == [
+        "InvalidGroup.NotFound",
+        "InvalidVpcEndpointId.NotFound",
+        *("NoSuchEntity", "NoSuchEntity"),
+        "ResourceNotFoundException",
+    ]
 
 
 @pytest.mark.parametrize(

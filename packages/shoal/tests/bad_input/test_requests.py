@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from local_kit.runtime import find_runtime
@@ -284,6 +284,7 @@ def tensorflow() -> Judge:
 
 
 @pytest.mark.parametrize("framework", ["pytorch", "tensorflow"])
+@settings(max_examples=3 * settings().max_examples)
 @example(sent=(PROMISES_TERABYTES, "application/x-npy"))
 @given(sent=REQUESTS)
 def test_a_request_is_taken_or_refused(

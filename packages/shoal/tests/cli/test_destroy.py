@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from local_kit.control import trust
+from shoal.aws.serving import LiveEndpoint
 from shoal.aws.stacks import status_of_stack
 from shoal.aws.target import Target
 from shoal.cli.commands.deployment import report_serving
@@ -144,7 +145,10 @@ def reverted(released: Checkout, good: Package) -> Checkout:
 
 
 def test_what_served_goes_once_nothing_is_pinned_and_the_rest_stays(
-    reverted: Checkout, target: Target, capsys: pytest.CaptureFixture[str]
+    reverted: Checkout,
+    target: Target,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What goes with the stack: packages/shoal-local/tests/sagemaker/test_hosting_stacks.py."""
     shoal = partial(reverted.shoal, "destroy", "staging", "--serving")
@@ -181,5 +185,10 @@ def test_what_served_goes_once_nothing_is_pinned_and_the_rest_stays(
 
     assert shoal() == 0
     assert capsys.readouterr().out.splitlines()[-1].startswith(f"there is no stack {STACK} in ")
-    report_serving(Workspace(reverted.root, dict(os.environ)).open("staging", local=True))
+    session = Workspace(reverted.root, dict(os.environ)).open("staging", local=True)
+    report_serving(session)
     assert capsys.readouterr() == ("", "")
+    live = LiveEndpoint(ENDPOINT, "InService", (), 2)
+    monkeypatch.setattr("shoal.aws.serving.live_endpoint", lambda *_: live)
+    report_serving(session)
+    assert capsys.readouterr().out.startswith(f"serving: {ENDPOINT} is InService")

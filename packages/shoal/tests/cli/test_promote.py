@@ -79,7 +79,7 @@ def test_what_git_revert_took_back_can_be_promoted_again(released: Checkout, goo
     released.git("revert", "--no-edit", "--mainline", "1", "HEAD")
     assert load_environment("staging", released.root).release is None
     assert not (released.root / "environments/staging.release.yaml").exists()
-    assert released.shoal(*TO_STAGING, "--package", good.version, "--push", "origin") == 0
+    assert released.shoal(*TO_STAGING, "--package", good.arn, "--push", "origin") == 0
     released.git("merge", "--quiet", "--no-ff", "--no-edit", branch)
     assert pinned(released).model_package_arn == good.arn
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import re
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from rich.console import Console
 
 from shoal.aws.events import (
@@ -25,8 +27,10 @@ from shoal.aws.execution import Execution, Step
 from shoal.aws.metrics import Parts, Position, Progress, Reading
 from shoal.aws.target import Target
 from shoal.cli.commands.demo import result_of
-from shoal.cli.commands.executions import lines_of, shell_in
+from shoal.cli.commands.executions import lines_of, status
 from shoal.cli.view import View
+from shoal.page.look import Look
+from tests.repository import ROOT
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 TRAIN = Step("Train", "Training", "Executing", BEGAN)
@@ -114,11 +118,24 @@ COMMAND = "aws ssm start-session --region us-east-1 --target sagemaker-training-
     ],
 )
 def test_the_command_for_a_shell_is_that_of_a_training_that_lets_people_in(
-    job: dict[str, Any], url: str | None, command: str | None
+    monkeypatch: pytest.MonkeyPatch, job: dict[str, Any], url: str | None, command: str | None
 ) -> None:
     known = {"SecondaryStatus": "Training", "ResourceConfig": {"InstanceCount": 1}} | job
+    monkeypatch.setattr(Look, "trainings", lambda _: [(TRAIN, known | {"name": "Train-Xy"})])
+    execution = Execution("arn:aws:x/abc", "Executing", "", BEGAN, ())
     target = Target("111122223333", "us-east-1", url)
-    assert shell_in(known | {"name": "Train-Xy"}, target) == command
+    session = SimpleNamespace(
+        target=target,
+        place=SimpleNamespace(target=target),
+        pipeline=SimpleNamespace(look=lambda _: execution),
+        arguments="dev",
+        scores=False,
+    )
+    session.find = lambda arn: (session, arn)
+    workspace = SimpleNamespace(root=ROOT, open=lambda *_: session)
+    result = CliRunner().invoke(status, ["dev", "abc"], obj=workspace, catch_exceptions=False)
+    shells = [line for line in result.stdout.splitlines() if "shell" in line]
+    assert shells == ([f"a shell in it: {command}"] if command else [])
 
 
 @pytest.mark.parametrize(

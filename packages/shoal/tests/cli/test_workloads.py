@@ -11,12 +11,13 @@ from typing import Any
 import click
 import pytest
 
+from shoal.cli.commands import deployment
 from shoal.cli.main import main
 from shoal.cli.options import environment_argument
 from shoal.settings.loading.loader import load_environment, load_workloads
 from shoal.settings.names import WORKLOAD_TAG, Names
 from shoal.verbs.local_server import LocalServer
-from shoal.verbs.workspace import Workspace
+from shoal.verbs.workspace import Session, Workspace
 from tests.cli.documents import document_in
 from tests.cli.trained import DEV, STAGING, TO_STAGING, Checkout, Registry, checkout_of_two, propose
 from tests.repository import CHECKOUT, ROOT, add_workload
@@ -182,6 +183,33 @@ def made(folder: Path, state: Path) -> Checkout:
     (environments / "prod.yaml").unlink()
     checkout.commit("Let the environments have both workloads")
     return checkout
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["dev"], 0, "built: dev mnist\nbuilt: dev prices\n"),
+        (["dev", "prices"], 0, "built: dev prices\n"),
+        (["dev", "--check"], 2, "--check and --images exclude each other"),
+        (["staging"], 2, "staging builds no image; name a recipe in training.build_image"),
+    ],
+)
+def test_images_alone_are_built(
+    both: Checkout,
+    words: list[str],
+    code: int,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with (both.root / "environments" / "staging.yaml").open("a") as file:
+        file.write("endpoint: {build_image: none}\n")
+    monkeypatch.setattr(Session, "prepared", lambda *_: None)
+    monkeypatch.setattr(
+        deployment, "build_missing", lambda session, *_: [each.title for each in session.each]
+    )
+    assert both.shoal("deploy", *words, "--images") == code
+    assert said in "".join(capsys.readouterr())
 
 
 @pytest.fixture(scope="module")

@@ -54,7 +54,7 @@ def test_training_reads_the_file_system_and_a_destruction_goes_on_until_nothing_
         assert f"nothing named {PIPELINE} is left" in own.succeed("destroy", "fsx", "--local")
         assert "are gone" in own.succeed("local", "down")
         assert not port_answers(str(target.endpoint_url))
-    assert mentioning(str(own.root)) == ()
+        assert mentioning(str(own.root)) == ()
 
 
 def upload(target: Target, folder: Path) -> None:

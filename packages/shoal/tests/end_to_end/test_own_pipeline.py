@@ -106,7 +106,9 @@ def started_by_manifest(target: Target) -> list[dict[str, Any]]:
 
 
 def test_a_manifest_starts_one_execution_with_its_uri(target: Target, names: Names) -> None:
-    """S3 delivers at least once; here the same event is handed to the function again."""
+    """S3 delivers at least once; here the same event is handed to the function again. What cannot
+    be delivered becomes a dead letter.
+    """
     s3, bucket = target.client("s3"), names.bucket("data")
     for name in ("train/a", "test/b"):
         s3.put_object(Bucket=bucket, Key=f"datasets/first/{name}", Body=name.encode())
@@ -133,11 +135,19 @@ def test_a_manifest_starts_one_execution_with_its_uri(target: Target, names: Nam
     }
     detail = {"bucket": {"name": bucket}, "object": about}
     event = {"source": "aws.s3", "detail-type": "Object Created", "detail": detail}
-    answer = target.client("lambda").invoke(
-        FunctionName=f"{PIPELINE}-start", Payload=json.dumps(event).encode()
-    )
+    functions, function = target.client("lambda"), f"{PIPELINE}-start"
+    answer = functions.invoke(FunctionName=function, Payload=json.dumps(event).encode())
     assert json.loads(answer["Payload"].read())["status"] == "duplicate"
     assert len(started_by_manifest(target)) == 1
+
+    policy = json.loads(functions.get_policy(FunctionName=function)["Policy"])
+    for each in policy["Statement"]:
+        functions.remove_permission(FunctionName=function, StatementId=each["Sid"])
+    s3.put_object(Bucket=bucket, Key="datasets/late/manifest.json", Body=b"{}")
+    sqs = target.client("sqs")
+    queue = sqs.get_queue_url(QueueName=names.dead_letters("start"))["QueueUrl"]
+    (letter,) = eventually(lambda: sqs.receive_message(QueueUrl=queue).get("Messages"), 30.0)
+    assert json.loads(letter["Body"])["detail"]["object"]["key"] == "datasets/late/manifest.json"
 
 
 def test_the_templates_ask_for_events_only_where_manifests_start_something(mine: Checkout) -> None:

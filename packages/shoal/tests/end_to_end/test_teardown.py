@@ -6,9 +6,12 @@ queue, and with endpoints of others, packages/shoal/tests/chaos runs it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from local_kit.hosted import GOOD_MODEL, deploy, settled
+import pytest
+
+from local_kit.hosted import GOOD_MODEL, deploy, remove, settled
 from local_kit.sagemaker_account import ACCOUNT_ID, Account
 from shoal.aws.target import Target
 from shoal.settings.names import Names
@@ -71,9 +74,18 @@ def sums(account: Account) -> list[float]:
     return [sum(account.measured("Shoal", each, "Sum", Pipeline=SWEPT)) for each in MEASURED]
 
 
+@pytest.fixture
+def leftover(account: Account) -> Iterator[None]:
+    """Deploy an endpoint; remove what the sweeper leaves of it."""
+    deploy(account, LEFT, GOOD_MODEL)
+    yield
+    if endpoints(account, SWEPT):
+        remove(account, LEFT)
+
+
+@pytest.mark.usefixtures("leftover")
 def test_what_is_past_its_time_goes_and_what_is_young_stays(account: Account) -> None:
     """A dry run deletes nothing; alarms and dashboard get measurements of each run."""
-    deploy(account, LEFT, GOOD_MODEL)
     values = {"shoal:pipeline": SWEPT, "shoal:execution": "leftoverid01"}
     tags = [{"Key": key, "Value": value} for key, value in values.items()]
     account.sagemaker.add_tags(ResourceArn=f"{ARN}:endpoint/{LEFT}", Tags=tags)

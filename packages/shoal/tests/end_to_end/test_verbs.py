@@ -318,9 +318,11 @@ def test_an_edit_is_shown_with_the_command_that_deploys_it(
     file = checkout.root / "environments" / "dev.yaml"
     before = file.read_text()
     file.write_text(before.replace("epochs: 2", "epochs: 3"))
-    result = checkout.run("diff", "dev", "--local")
-    checkout.succeed("deploy", "dev", "--local")
-    file.write_text(before)
+    try:
+        result = checkout.run("diff", "dev", "--local")
+        checkout.succeed("deploy", "dev", "--local")
+    finally:
+        file.write_text(before)
     assert result.exit_code == 1
     assert "Number of stacks with differences: " in result.output
     assert "`shoal deploy dev --local` changes that" in result.output

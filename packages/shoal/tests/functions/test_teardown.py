@@ -36,6 +36,7 @@ STEPS: list[dict[str, Any]] = [
 """What the execution's steps report: ARNs are in lower case."""
 IN_SERVICE, TAGGED = {ENDPOINT: "InService"}, {NAMELESS: TAGS}
 OTHER, NAMELESS_TOO = "shoal-mnist-dev-zzzzzzzzzzzz", f"endpoint-config/{NAMELESS}"
+NEXT = f"{ENDPOINT}-next"
 SERVED = ("ServedConfigBA23A3D9-x", "ServedModelB0AF3034-x")
 UNKNOWN = "shoal-mnist-dev-digitservice"
 
@@ -217,6 +218,12 @@ def _with_nameless(model: str = MODEL, **more: Any) -> dict[str, Any]:
             DELETED,
             ["shoal-mnist-dev", *SERVED],
             id="the release that is served, and what it uses, named by CloudFormation",
+        ),
+        pytest.param(
+            {"configs": {CONFIG: MODEL, NEXT: MODEL}},
+            [DELETED[0], f"endpoint-config/{NEXT}", *DELETED[1:]],
+            [],
+            id="its name alone says whose it is",
         ),
         pytest.param(_with_nameless(), DELETED, [NAMELESS], id="gone before its tags are read"),
         *(
@@ -430,13 +437,23 @@ def test_a_refused_deletion_rings_at_once_and_its_message_comes_back(account: Ac
     assert account.pauses() == [120]
 
 
+def test_the_sweeper_deletes_a_configuration_that_is_alone(account: Account) -> None:
+    fake = account.sagemaker
+    fake.endpoints, fake.configs, fake.models, fake.steps = {}, {NEXT: "of-nobody"}, set(), []
+    assert account.sweep().result["deleted"] == [f"endpoint-config/{NEXT}"]
+
+
 def test_the_sweeper_leaves_what_a_person_named_alike_and_did_not_tag(account: Account) -> None:
+    """No id of an execution is empty or one letter long."""
     account.sagemaker.status, account.sagemaker.steps = "", []
     account.sagemaker.endpoints["shoal-mnist-dev-experimental"] = "InService"
-    account.sagemaker.tags = {ENDPOINT: TAGS, "shoal-mnist-dev-experimental": {}}
+    others = {f"shoal-mnist-dev-x{each}": TAGS | {"shoal:execution": each} for each in ("", "a")}
+    account.sagemaker.configs |= dict.fromkeys(others, MODEL)
+    account.sagemaker.tags = {ENDPOINT: TAGS, "shoal-mnist-dev-experimental": {}, **others}
     report = account.sweep().result
     assert (report["past_ttl"], report["endpoints_past_ttl"]) == ([EXECUTION_ID], 1)
     assert [*account.sagemaker.endpoints] == ["shoal-mnist-dev-experimental"]
+    assert account.sagemaker.configs.keys() == others.keys()
     assert not report["pending"]
 
 

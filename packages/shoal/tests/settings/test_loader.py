@@ -5,11 +5,14 @@ strategies.
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from shoal.settings.frameworks import CLASSICAL, Framework, defaults, strategies_of
 from shoal.settings.loading.loader import (
@@ -41,6 +44,8 @@ def test_values_arrive_typed_and_defaults_fill_the_rest(tmp_path: Path) -> None:
     assert environment.training.strategy is Strategy.TORCHRUN
     assert environment.training.hyperparameters == {"lr": 0.001, "flag": True, "mode": "yes"}
     assert environment.training.instance_count == 1
+    with pytest.raises(ValueError, match="frozen"):
+        environment.region = "eu-west-1"
 
 
 def test_all_mistakes_are_reported_together_in_the_order_of_the_file(tmp_path: Path) -> None:
@@ -163,6 +168,14 @@ def test_environments_are_found_by_their_files(tmp_path: Path) -> None:
     assert environment_names(tmp_path) == ["a", "b"]
 
 
+def test_loading_brings_neither_botocore_nor_the_cdk() -> None:
+    program = "import shoal.settings.loading.loader, sys; print(*sys.modules)"
+    result = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert {"boto3", "botocore", "aws_cdk"} & {*result.stdout.split()} == set()
+
+
 def test_a_key_with_line_breaks_of_any_kind_stays_on_its_line(tmp_path: Path) -> None:
     (line,) = lines_of(tmp_path, HEAD + '"a\\x1eb\\u2028c": 1\n')
     assert line.startswith(r"environments/test.yaml:4: a\x1eb\u2028c: there is no such key here")
@@ -260,6 +273,12 @@ def test_the_overlays_show_every_strategy_of_every_framework() -> None:
         for name in strategies_of(framework)
     }
     assert expected - shown == {(Framework.TENSORFLOW, Strategy.NONE)}
+
+
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_an_overlay_says_nothing_but_how_to_train(name: str) -> None:
+    text = (ROOT / "environments" / "strategies" / f"{name}.yaml").read_text()
+    assert yaml.safe_load(text).keys() == {"training"}
 
 
 def test_an_overlay_changes_its_keys_and_keeps_the_others(root: Path) -> None:

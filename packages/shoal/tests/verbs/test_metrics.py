@@ -142,6 +142,11 @@ def test_an_error_names_the_server_without_user_and_password() -> None:
     )
 
 
+def test_a_run_without_a_registered_model_writes_no_version() -> None:
+    """There is no client here that could be called."""
+    assert object.__new__(Mlflow)._write_model(record(package=None), "run") == ""
+
+
 USERS = {
     "PATH": "/usr/bin",
     "AWS_PROFILE": "production",

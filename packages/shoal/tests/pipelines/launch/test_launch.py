@@ -206,6 +206,8 @@ def test_the_variables_that_options_set_are_found() -> None:
 
 def test_every_row_is_a_training_instance_type_of_sagemaker() -> None:
     assert set(fabric.efa_instance_types()) - set(values_of("TrainingInstanceType")) == set()
+    documented = 5  # SageMaker's guide names no type with EFA that takes fewer addresses
+    assert min(map(fabric.addresses_per_node, fabric.efa_instance_types())) == documented
 
 
 @pytest.mark.parametrize(("instance_type", "addresses"), rows(__file__, "launch.yaml", "addresses"))

@@ -101,6 +101,13 @@ def test_one_image_trains_measures_and_answers(framework: Framework) -> None:
         assert (image.framework, image.version) == (framework, version)
 
 
+def test_pytorchs_images_have_a_repository_of_their_own_since_2_11() -> None:
+    rows = tables.image_tags("pytorch")
+    assert rows["2.10.0"].repository == "pytorch-training"
+    new = {row.repository for version, row in rows.items() if tables.ordered(version) >= (2, 11)}
+    assert new == {"pytorch"}
+
+
 @pytest.mark.parametrize(
     ("framework", "version", "min_python", "nearest"), rows(__file__, "launch.yaml", "nearest")
 )
@@ -249,6 +256,14 @@ def test_pytorch_is_served_by_a_patched_image_unless_the_file_says_otherwise(
     names = {"name": "dev", "workload": "mnist", "account": "111122223333"}
     environment = Environment.model_validate(names | keys)
     assert environment.built_images.get("endpoint") == recipe
+
+
+@pytest.mark.parametrize("recipe", recipes.names())
+def test_a_file_can_name_every_recipe(recipe: str) -> None:
+    names = {"name": "dev", "workload": "mnist", "account": "111122223333"}
+    use = "endpoint" if recipes.recipe(recipe).serves else "training"
+    environment = Environment.model_validate(names | {use: {"build_image": recipe}})
+    assert environment.built_images[use] == recipe
 
 
 @pytest.mark.parametrize("instance_type", shapes.values_of("ProductionVariantInstanceType"))

@@ -215,8 +215,11 @@ class VpcEndpoint(PlainType):
     """AWS::EC2::VPCEndpoint."""
 
     def _delete(self, request: Request) -> None:
-        """Delete the endpoint, which moto would list for ever, with the state "deleted"."""
-        super()._delete(request)
+        """Delete the endpoint, which moto would list for ever: with the state "deleted", or after
+        a change of its route tables, whose routes moto misses, with "available".
+        """
+        delete = super()._delete
+        ignore_missing(lambda: delete(request))
         endpoints = get_backend("ec2")[request.account][request.region].vpc_end_points
         endpoints.pop(request.physical_id, None)
 
