@@ -91,10 +91,17 @@ class Listing:
         if "StatusEquals" in request and document[self.status] != request["StatusEquals"]:
             return False
         return all(
-            (document[key] - request[name]) * direction >= 0
+            (document[key] - _epoch(request[name])) * direction >= 0
             for name, (key, direction) in _BOUNDS.items()
             if name in request
         )
+
+
+def _epoch(instant: float) -> float:
+    try:
+        return float(instant)
+    except OverflowError:
+        raise invalid(f"Invalid timestamp: {instant}") from None
 
 
 def _token(position: int) -> str:
