@@ -52,11 +52,11 @@ fuzz: python ## Looks for input that breaks something, EXAMPLES (300) per test, 
 	@for package in shoal shoal-local; do (cd packages/$$package && SHOAL_FUZZ=$${EXAMPLES:-300} "$(CURDIR)/$(RUN)" -m pytest tests/bad_input) || exit 1; done
 
 bench: python ## Measures Shoal and its peers, about half an hour on a quiet machine; reports in bench-out/.
-	@$(PYTHON) dev/tools/install.py runtimes
+	@$(PYTHON) dev/tools/install.py tests runtimes
 	@PYTHONPATH=packages/shoal-local/tests/kit $(RUN) -m dev.bench full
 
 bench-quick: python ## The same with one round, three to six minutes after its set-up.
-	@$(PYTHON) dev/tools/install.py runtimes
+	@$(PYTHON) dev/tools/install.py tests runtimes
 	@PYTHONPATH=packages/shoal-local/tests/kit $(RUN) -m dev.bench quick
 
 bench-gpu: ## Measures training of MNIST and of the language model on one GPU, with the Python of BENCH_PYTHON (default: python3), which must have PyTorch for CUDA.
