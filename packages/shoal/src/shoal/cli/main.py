@@ -113,7 +113,7 @@ _COMMANDS = (
     ("destroy", "destroy", "Stop what runs in ENV, and delete all that it has."),
     ("diff", "deployment", "Compare ENV as the checkout has it with what is deployed."),
     ("docs", "programs", "Print PAGE of the documentation, or the names of all pages."),
-    ("doctor", "doctor", "Ask AWS what decides whether ENV can be deployed and train."),
+    ("doctor", "account", "Ask AWS what decides whether ENV can be deployed and train."),
     (
         "init",
         "repository",
@@ -126,7 +126,7 @@ _COMMANDS = (
     ("new", "workload", "Write a workload that runs at once, and an environment for it."),
     ("plan", "plan", "Show what ENV would consist of and cost; nothing is created."),
     ("promote", "promote", "Pin a model of one environment in the file of the next."),
-    ("prove", "prove", "Type the first run on AWS in ACCOUNT, and take it all away."),
+    ("prove", "account", "Type the first run on AWS in ACCOUNT, and take it all away."),
     ("release", "promote", "The models that environments pin."),
     ("report", "runs", "Write the page of RUN (an ARN, an id, or `latest`)."),
     ("run", "executions", "Start an execution of ENV's pipeline."),
