@@ -13,6 +13,9 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
+from tests.functions.invocation import serving
+from tests.functions.teardown_account import Account, whole
+
 
 @pytest.fixture(scope="session")
 def moto_url() -> Iterator[str]:
@@ -35,3 +38,13 @@ def client(moto_url: str) -> Callable[[str], Any]:
         aws_access_key_id="111122223333",
         aws_secret_access_key="for-this-test",
     )
+
+
+@pytest.fixture
+def account() -> Iterator[Account]:
+    """An execution that has ended with everything it creates in place, as its steps report it:
+    ARNs are in lower case.
+    """
+    fake = whole()
+    with serving(fake.answer) as url:
+        yield Account(fake, url)

@@ -6,120 +6,29 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from tests.functions.fake_sagemaker import ARN, IN_PROGRESS, FakeSageMaker
-from tests.functions.invocation import Outcome, invoke, serving
+from tests.functions.fake_sagemaker import ARN, IN_PROGRESS
+from tests.functions.teardown_account import (
+    CONFIG,
+    DELETED,
+    ENDPOINT,
+    EXECUTION_ID,
+    MODEL,
+    NAMELESS,
+    NEXT,
+    STEPS,
+    TAGS,
+    TARGET,
+    Account,
+)
 
-EXECUTION_ID = "abcdefghijkl"
-EXECUTION = f"{ARN}pipeline/shoal-mnist-dev/execution/{EXECUTION_ID}"
-ENDPOINT = f"shoal-mnist-dev-{EXECUTION_ID}"
-CONFIG = "shoal-mnist-dev-x7k2m9"
-MODEL = f"pipelines-{EXECUTION_ID}-CreateModel-h3Xq8W"
-NAMELESS = "shoal-mnist-dev-x9"
-TAGS = {"shoal:pipeline": "shoal-mnist-dev", "shoal:execution": EXECUTION_ID}
-TARGET = f"endpoint/{ENDPOINT}/variant/AllTraffic"
-DELETED = [f"endpoint/{ENDPOINT}", f"endpoint-config/{CONFIG}", f"model/{MODEL}"]
-STEPS: list[dict[str, Any]] = [
-    {"StepName": name, "Metadata": {kind: {"Arn": f"{ARN}{resource}"}}}
-    for name, kind, resource in (
-        ("Train", "TrainingJob", "training-job/x"),
-        ("CreateModel", "Model", f"model/{MODEL.lower()}"),
-        ("CreateEndpointConfig", "EndpointConfig", f"endpoint-config/{CONFIG}"),
-        ("CreateEndpoint", "Endpoint", f"endpoint/{ENDPOINT}"),
-    )
-]
-"""What the execution's steps report: ARNs are in lower case."""
 IN_SERVICE, TAGGED = {ENDPOINT: "InService"}, {NAMELESS: TAGS}
 OTHER, NAMELESS_TOO = "shoal-mnist-dev-zzzzzzzzzzzz", f"endpoint-config/{NAMELESS}"
-NEXT = f"{ENDPOINT}-next"
 SERVED = ("ServedConfigBA23A3D9-x", "ServedModelB0AF3034-x")
 UNKNOWN = "shoal-mnist-dev-digitservice"
-
-
-@dataclass
-class Account:
-    """A SageMaker, and the teardown function that talks to it."""
-
-    sagemaker: FakeSageMaker
-    url: str
-    more: dict[str, str] = field(default_factory=dict)
-    """Further variables of the function."""
-
-    def step(self, remaining_ms: int = 60_000, execution: str = EXECUTION) -> Outcome:
-        return self._invoke({"pipeline_execution_arn": execution}, remaining_ms)
-
-    def queue(self, remaining_ms: int = 60_000, received: int = 1) -> Any:
-        outcome = self.deliver(remaining_ms, received)
-        assert not outcome.error, outcome.error
-        return outcome.result
-
-    def deliver(self, remaining_ms: int = 60_000, received: int = 1) -> Outcome:
-        detail = {"pipelineExecutionArn": EXECUTION, "currentPipelineExecutionStatus": "Stopped"}
-        record = {
-            "messageId": "message-1",
-            "receiptHandle": "receipt-1",
-            "attributes": {"ApproximateReceiveCount": str(received)},
-            "eventSource": "aws:sqs",
-            "eventSourceARN": "arn:aws:sqs:us-east-1:111122223333:teardown",
-            "body": json.dumps({"source": "aws.sagemaker", "detail": detail}),
-        }
-        return self._invoke({"Records": [record]}, remaining_ms)
-
-    def sweep(self, event: dict[str, Any] | None = None) -> Outcome:
-        return self._invoke(event or {}, 60_000, module="sweep")
-
-    def pauses(self) -> list[int]:
-        """Return for how many seconds messages were hidden."""
-        return [
-            request["VisibilityTimeout"]
-            for operation, request in self.sagemaker.calls
-            if operation == "ChangeMessageVisibility"
-        ]
-
-    def _invoke(
-        self, event: dict[str, Any], remaining_ms: int, module: str = "teardown"
-    ) -> Outcome:
-        environment = {
-            "PIPELINE_NAME": "shoal-mnist-dev",
-            "PIPELINE_ARN": f"{ARN}pipeline/shoal-mnist-dev",
-            "TTL_MINUTES": "60",
-            "RETRY_AFTER_S": "30",
-            "LOG_RETENTION_DAYS": "30",
-            **self.more,
-        }
-        return invoke(
-            "teardown",
-            event,
-            endpoint_url=self.url,
-            remaining_ms=remaining_ms,
-            environment=environment,
-            module=module,
-        )
-
-
-def whole() -> FakeSageMaker:
-    return FakeSageMaker(
-        endpoints={ENDPOINT: "InService"},
-        configs={CONFIG: MODEL},
-        models={MODEL},
-        uses={ENDPOINT: CONFIG},
-        steps=[*STEPS],
-    )
-
-
-@pytest.fixture
-def account() -> Iterator[Account]:
-    """An execution that has ended with everything it creates in place, as its steps report it:
-    ARNs are in lower case.
-    """
-    fake = whole()
-    with serving(fake.answer) as url:
-        yield Account(fake, url)
 
 
 def test_the_step_deletes_endpoint_then_configuration_then_model(account: Account) -> None:
@@ -159,22 +68,6 @@ def test_the_warm_pools_of_the_execution_end_and_no_others(
     assert outcome.result["status"] == ("deleted" if finished else "pending")
     ended = f"warm-pool/{own}" in outcome.result["deleted"]
     assert ended is (left == "Terminated")
-
-
-@pytest.mark.parametrize(
-    ("status", "left"), [("Failed", "Terminated"), ("Executing", "Available"), ("", "Available")]
-)
-def test_the_sweeper_ends_the_pool_of_an_execution_that_left_nothing_else(
-    account: Account, status: str, left: str
-) -> None:
-    own = f"pipelines-{EXECUTION_ID}-Train-x"
-    account.sagemaker.pools, account.sagemaker.status = {own: "Available"}, status
-    for kind in (account.sagemaker.endpoints, account.sagemaker.configs, account.sagemaker.models):
-        kind.clear()
-    account.more = {"WARM_POOLS": "1"}
-    deleted = account.sweep().result["deleted"]
-    assert account.sagemaker.pools == {own: left}
-    assert (f"warm-pool/{own}" in deleted) is (left == "Terminated")
 
 
 def test_what_the_container_said_is_kept_for_a_time_and_other_logs_are_left_alone(
@@ -435,53 +328,6 @@ def test_a_refused_deletion_rings_at_once_and_its_message_comes_back(account: Ac
     assert "AccessDeniedException" in account.step().error
     assert "AccessDeniedException" in account.deliver(received=3).error
     assert account.pauses() == [120]
-
-
-def test_the_sweeper_deletes_a_configuration_that_is_alone(account: Account) -> None:
-    fake = account.sagemaker
-    fake.endpoints, fake.configs, fake.models, fake.steps = {}, {NEXT: "of-nobody"}, set(), []
-    assert account.sweep().result["deleted"] == [f"endpoint-config/{NEXT}"]
-
-
-def test_the_sweeper_leaves_what_a_person_named_alike_and_did_not_tag(account: Account) -> None:
-    """No id of an execution is empty or one letter long."""
-    account.sagemaker.status, account.sagemaker.steps = "", []
-    account.sagemaker.endpoints["shoal-mnist-dev-experimental"] = "InService"
-    others = {f"shoal-mnist-dev-x{each}": TAGS | {"shoal:execution": each} for each in ("", "a")}
-    account.sagemaker.configs |= dict.fromkeys(others, MODEL)
-    account.sagemaker.tags = {ENDPOINT: TAGS, "shoal-mnist-dev-experimental": {}, **others}
-    report = account.sweep().result
-    assert (report["past_ttl"], report["endpoints_past_ttl"]) == ([EXECUTION_ID], 1)
-    assert [*account.sagemaker.endpoints] == ["shoal-mnist-dev-experimental"]
-    assert account.sagemaker.configs.keys() == others.keys()
-    assert not report["pending"]
-
-
-def test_an_execution_whose_status_cannot_be_read_keeps_the_sweeper_from_no_other(
-    account: Account,
-) -> None:
-    other = "shoal-mnist-dev-zzzzzzzzzzzz"
-    account.sagemaker.endpoints[other], account.sagemaker.steps = "InService", []
-    account.sagemaker.unreadable = (EXECUTION_ID,)
-    outcome = account.sweep()
-    assert account.sagemaker.deleted == [f"endpoint/{other}"]
-    assert f"steps of execution {EXECUTION_ID}" in outcome.log
-    assert "steps could not be read" in outcome.error
-
-
-@pytest.mark.parametrize(
-    ("operation", "unread", "left"),
-    [("ListTags", ["tags"], {NAMELESS}), ("ListEndpoints", ["names", "tags"], set())],
-)
-def test_a_sweeper_that_may_not_read_all_deletes_the_rest_and_fails_on_its_schedule(
-    account: Account, operation: str, unread: list[str], left: set[str]
-) -> None:
-    """Nobody reads the report of what a schedule starts."""
-    fake = account.sagemaker
-    fake.configs[NAMELESS], fake.tags[NAMELESS], fake.refused = MODEL, TAGS, (operation,)
-    report = account.sweep({"dry_run": False}).result
-    assert (report["unread"], report["complete"], {*fake.configs}) == (unread, False, left)
-    assert account.sweep().error.startswith(f"RuntimeError: {' and '.join(unread)} could not")
 
 
 def test_tags_of_one_resource_that_may_not_be_read_hide_no_others(account: Account) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from tests.functions.fake_sagemaker import FakeSageMaker
 from tests.functions.invocation import Request, serving
-from tests.functions.test_teardown import DELETED, ENDPOINT, TAGS, Account, whole
+from tests.functions.teardown_account import DELETED, ENDPOINT, TAGS, Account, whole
 
 BACK = {"batchItemFailures": [{"itemIdentifier": "message-1"}]}
 DONE: dict[str, list[str]] = {"batchItemFailures": []}

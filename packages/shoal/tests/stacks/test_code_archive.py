@@ -8,6 +8,8 @@ import json
 import os
 import subprocess
 import tarfile
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -143,81 +145,93 @@ def test_the_staged_archive_opens_as_tar_gz(source_dir: Path, tmp_path: Path) ->
     assert staged.name == f"asset.{deployed_name(io.BytesIO(staged.read_bytes()))}.tar.gz"
 
 
-class OneObject:
-    """A target whose bucket has one object."""
+@dataclass
+class Deployed:
+    """A repository that has the code, and a target whose bucket has one archive."""
 
-    def __init__(self, content: bytes) -> None:
-        self.content = content
+    root: Path
+    content: bytes = b""
 
-    def client(self, _: str) -> OneObject:
+    def client(self, _: str) -> Deployed:
         return self
 
     def get_object(self, **_: str) -> dict[str, io.BytesIO]:
         return {"Body": io.BytesIO(self.content)}
 
-
-def test_the_commit_of_a_run_is_the_one_that_has_the_very_files_of_its_archive(
-    tmp_path: Path,
-) -> None:
-    def git(*arguments: str) -> str:
+    def git(self, *arguments: str) -> str:
         who = ("-c", "user.name=n", "-c", "user.email=e@example.com")
-        command = ["git", "-C", str(tmp_path), *who, *arguments]
+        command = ["git", "-C", str(self.root), *who, *arguments]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
-    def commit(file: str, text: str) -> str:
-        (tmp_path / file).write_text(text)
-        git("add", ".")
-        git("commit", "-m", file)
-        return git("rev-parse", "HEAD")
+    def commit(self, file: str, text: str) -> str:
+        (self.root / file).write_text(text)
+        self.git("add", ".")
+        self.git("commit", "-m", file)
+        return self.git("rev-parse", "HEAD")
 
-    bucket = OneObject(b"")
+    def tar(self, more: Mapping[str, bytes] | None = None) -> bytes:
+        return deterministic_tar(self.root / CODE, more)
 
-    def found(content: bytes) -> str | None:
-        bucket.content = gzip.compress(content, mtime=0)
-        target = cast("Target", bucket)
-        uri = f"s3://b/{deployed_name(io.BytesIO(bucket.content))}.gz"
-        return commit_of(Repository(tmp_path, os.environ), CODE, target, uri)
+    def commit_of(self, content: bytes, name: str = "") -> str | None:
+        """Return the commit that has the files of this archive, which is named for its content."""
+        self.content = gzip.compress(content, mtime=0)
+        name = name or f"{deployed_name(io.BytesIO(self.content))}.gz"
+        repository = Repository(self.root, os.environ)
+        return commit_of(repository, CODE, cast("Target", self), f"s3://b/{name}")
 
+
+@pytest.fixture
+def deployed(tmp_path: Path) -> Deployed:
     (tmp_path / CODE).mkdir(parents=True)
-    assert found(deterministic_tar(tmp_path / CODE)) is None  # no repository
-    git("init", "--quiet")
+    deployed = Deployed(tmp_path)
+    assert deployed.commit_of(deployed.tar()) is None  # no repository
+    deployed.git("init", "--quiet")
     (tmp_path / CODE / ".hidden").write_text("of an editor")
-    first = commit(f"{CODE}/train.py", "print(1)")
-    archive = deterministic_tar(tmp_path / CODE)
-    second = commit(f"{CODE}/train.py", "print(2)")
-    commit("README.md", "words alone")
-    assert found(archive) == first
-    assert found(deterministic_tar(tmp_path / CODE)) == second
-    (tmp_path / "training_code/common").mkdir()
-    commit(f"{CODE}/train.py", "from common.ranks import joined")
-    third = commit("training_code/common/ranks.py", "joined = 1")
-    with_shared = deterministic_tar(tmp_path / CODE)
-    commit("training_code/common/ranks.py", "joined = 2")
-    assert found(with_shared) == third
-    assert found(archive) == first
-    (tmp_path / CODE / "train.py").write_text("print('in no commit')")
-    foreign = deterministic_tar(tmp_path / CODE)
-    assert found(foreign) is None
+    return deployed
+
+
+def test_the_commit_of_a_run_is_the_one_that_has_the_very_files_of_its_archive(
+    deployed: Deployed,
+) -> None:
+    first = deployed.commit(f"{CODE}/train.py", "print(1)")
+    archive = deployed.tar()
+    second = deployed.commit(f"{CODE}/train.py", "print(2)")
+    deployed.commit("README.md", "words alone")
+    assert deployed.commit_of(archive) == first
+    assert deployed.commit_of(deployed.tar()) == second
+    (deployed.root / "training_code/common").mkdir()
+    deployed.commit(f"{CODE}/train.py", "from common.ranks import joined")
+    third = deployed.commit("training_code/common/ranks.py", "joined = 1")
+    with_shared = deployed.tar()
+    deployed.commit("training_code/common/ranks.py", "joined = 2")
+    assert deployed.commit_of(with_shared) == third
+    assert deployed.commit_of(archive) == first
+    (deployed.root / CODE / "train.py").write_text("print('in no commit')")
+    foreign = deployed.tar()
+    assert deployed.commit_of(foreign) is None
+    # tar and AWS's toolkit unpack what is before the first end, and nothing behind it
+    with pytest.raises(ArchiveError, match=r"it has two files train\.py"):
+        deployed.commit_of(foreign + archive)
+    with pytest.raises(ArchiveError, match="it is named other; a deployment names its content"):
+        deployed.commit_of(archive, "other.tar.gz")
+
+
+def test_the_commit_of_a_run_is_known_with_the_watch_in_its_archive(deployed: Deployed) -> None:
+    (deployed.root / "training_code/common").mkdir()
+    deployed.commit("training_code/common/ranks.py", "joined = 1")
+    deployed.commit(f"{CODE}/train.py", "from common.ranks import joined")
     for case, files in WATCHES.items():
-        watched = deterministic_tar(tmp_path / CODE, {**watch.sources(), **files})
-        assert (case, found(watched)) == (case, None)
-    git("checkout", "--quiet", "--", CODE)
-    for case, files in WATCHES.items():
-        watched = deterministic_tar(tmp_path / CODE, {**watch.sources(), **files})
-        assert (case, found(watched) is not None) == (case, case == "ours")
-    commit(f"{CODE}/requirements.txt", "einops")
+        is_known = deployed.commit_of(deployed.tar({**watch.sources(), **files})) is not None
+        assert (case, is_known) == (case, case == "ours")
+    (deployed.root / CODE / "train.py").write_text("print('in no commit')")
+    for files in WATCHES.values():
+        assert deployed.commit_of(deployed.tar({**watch.sources(), **files})) is None
+    deployed.git("checkout", "--quiet", "--", CODE)
+    deployed.commit(f"{CODE}/requirements.txt", "einops")
     moved = {watch.MOVED: b"einops", watch.CONFIG: b'{"index": {}, "script": "train.py"}'}
-    installing = deterministic_tar(tmp_path / CODE, {**watch.sources(["index"]), **moved})
-    assert found(installing) is not None
+    installing = deployed.tar({**watch.sources(["index"]), **moved})
+    assert deployed.commit_of(installing) is not None
     with tarfile.open(fileobj=io.BytesIO(installing)) as opened:
         assert "requirements.txt" not in opened.getnames()
     other = {**watch.sources(["index"]), **moved, watch.MOVED: b"another"}
-    assert found(deterministic_tar(tmp_path / CODE, other)) is None
-    # tar and AWS's toolkit unpack what is before the first end, and nothing behind it
-    with pytest.raises(ArchiveError, match=r"it has two files train\.py"):
-        found(foreign + archive)
-    bucket.content = gzip.compress(archive)
-    with pytest.raises(ArchiveError, match="it is named other; a deployment names its content"):
-        commit_of(
-            Repository(tmp_path, os.environ), CODE, cast("Target", bucket), "s3://b/other.tar.gz"
-        )
+    assert deployed.commit_of(deployed.tar(other)) is None
