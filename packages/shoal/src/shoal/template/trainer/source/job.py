@@ -175,6 +175,8 @@ def train(trainer: Any) -> None:
     trainer.train(resume_from_checkpoint=get_last_checkpoint(folder))
     if watch.stopped:
         leave(trainer.state.global_step)
+    if dist.is_initialized():  # gloo's threads can abort a process that ends in its group
+        dist.destroy_process_group()
 
 
 def leave(step: int) -> None:
