@@ -233,8 +233,11 @@ def test_endpoints_answer_and_refuse(framework: Framework, dataset: Path, tmp_pa
         assert [text for name, text in reasons.items() if text not in answers[name]] == []
 
 
-EQUAL = {"rel": 2e-3, "abs": 2e-4}
-ROUNDED = {"rel": 0.5, "abs": 0.1}
+EQUAL = {"rel": 1e-3, "abs": 1e-4}, {"rel": 1e-2, "abs": 1e-3}
+"""Of the first epoch and of the second: at this learning rate, another order of additions changes
+the loss by ten times as much every two steps (measured: 7e-7 in step 5, 2e-3 in step 18).
+"""
+ROUNDED = ({"rel": 0.5, "abs": 0.1},) * 2
 """bfloat16 has 8 bits: of a learning that begins, only the course stays the same."""
 
 
@@ -257,14 +260,17 @@ def test_every_way_learns_what_one_process_learns(
     strategy: str,
     flags: str,
     replicas: int,
-    close: dict[str, Any],
+    close: tuple[dict[str, float], dict[str, float]],
 ) -> None:
     """One process prints metrics and saves the model."""
     trained = undisturbed(strategy, *flags.split())
     expected, output = alone.outcome.output, trained.outcome.output
     assert len(losses(expected)) == 2 * STEPS
-    assert losses(output) == pytest.approx(losses(expected), **close)
-    assert accuracies(output) == pytest.approx(accuracies(expected), abs=close["rel"])
+    for number, limits in enumerate(close, 1):
+        of_epoch = {at: loss for at, loss in losses(expected).items() if at[0] == number}
+        reached = {at: loss for at, loss in losses(output).items() if at[0] == number}
+        assert reached == pytest.approx(of_epoch, **limits)
+    assert accuracies(output) == pytest.approx(accuracies(expected), abs=close[1]["rel"])
     lines = PROGRESS.findall(output)
     assert (len(lines), {match[-1] for match in lines}) == (2 * STEPS, {str(replicas)})
     metadata = json.loads((trained.job.model_dir / "model.json").read_text())
@@ -323,7 +329,8 @@ def test_a_second_version_that_could_serve_is_refused(alone: Trained, tmp_path: 
     assert outcome.output.splitlines()[-1].endswith("holds versions 1, 2: which one serves?")
 
 
-STALL_S = 15
+STALL_S = {True: 15, False: 60}
+"""Of a job that stands still, or that goes on: its chief may take long to end on a busy machine."""
 
 
 @dataclass(frozen=True)
@@ -331,16 +338,19 @@ class Watched(Job):
     """A job whose scripts the watch starts."""
 
     port: int = 0
+    stall_s: int = 0
 
     def start(
         self, command: Sequence[str], extra: Mapping[str, str] | None = None
     ) -> subprocess.Popen[str]:
         script = next((each for each in command if each.startswith(str(CODE))), "")
-        config = {"script": script, "progress": ["train_loss=([0-9.]+)"], "stall_s": STALL_S}
+        config = {"script": script, "progress": ["train_loss=([0-9.]+)"], "stall_s": self.stall_s}
         config |= {"burst_s": 0.02, "poll_s": 0.2, "grace_s": 1}
-        (self.folder / watch.FOLDER).mkdir(exist_ok=True)
-        for name, content in {**watch.sources(), watch.CONFIG: json.dumps(config).encode()}.items():
-            (self.folder / name).write_bytes(content)
+        files = {**watch.sources(), watch.CONFIG: json.dumps(config).encode()}
+        if script and not (self.folder / watch.FOLDER).exists():  # else a process reads them
+            (self.folder / watch.FOLDER).mkdir()
+            for name, content in files.items():
+                (self.folder / name).write_bytes(content)
         place = {"SM_OUTPUT_DIR": str(self.folder), "MASTER_ADDR": "127.0.0.1"}
         place["MASTER_PORT"] = str(self.port)
         if "TF_CONFIG" in (extra or {}):
@@ -357,7 +367,8 @@ class Watched(Job):
 def test_a_job_of_tensorflow_is_watched(
     tensorflow: Runtime, dataset: Path, tmp_path: Path, strategy: str, stands_still: bool
 ) -> None:
-    job = Watched(tensorflow, dataset, tmp_path, OPTIONS, next(unused_ports()))
+    stall_s = STALL_S[stands_still]
+    job = Watched(tensorflow, dataset, tmp_path, OPTIONS, next(unused_ports()), stall_s)
     with ExitStack() as stack:
         if strategy == "parameter_server":
             chief, others = stack.enter_context(parameter_server(job))
