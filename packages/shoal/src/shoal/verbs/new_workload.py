@@ -35,6 +35,7 @@ TRAINERS = {
     "trl-sft": ("trainer", "trl-sft"),
     "accelerate": ("trainer", "trainer-text", "accelerate"),
     "lightning": ("trainer", "trainer-text", "lightning"),
+    "torchtitan": ("trainer", "trainer-text", "torchtitan"),
 }
 """Library that trains language models -> the folders of its template."""
 _OPTIONS = {
