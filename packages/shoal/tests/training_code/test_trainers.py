@@ -6,6 +6,7 @@ import json
 import re
 import signal
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,8 @@ class Job:
     folder: Path
     code: Path
     options: tuple[str, ...]
+    family: str
+    """Of a base to start from."""
 
     def train(
         self, name: str, *options: str, ranks: int = 2, stopped_at: str = "", **other: str
@@ -75,15 +78,22 @@ def job(request: pytest.FixtureRequest, tmp_path: Path) -> Job:
         Runtime(environments.peers()) if request.param == "zero3" else find_runtime("trainers")
     )
     code = tmp_path / "training_code" / "fresh" / "pytorch"
-    return Job(runtime, tmp_path, code, tuple(options))
+    family = "qwen3" if trainer == "torchtitan" else "llama"
+    return Job(runtime, tmp_path, code, tuple(options), family)
 
 
 of_all = pytest.mark.parametrize("job", CASES, indirect=True)
 of_sft = pytest.mark.parametrize("job", ["trl-sft"], indirect=True)
 
 
-@pytest.mark.parametrize("family", ["qwen3", "llama", "gemma3_text"])
-@pytest.mark.parametrize("job", ["hf-trainer", "trl-sft", "fsdp"], indirect=True)
+@pytest.mark.parametrize(
+    ("job", "family"),
+    [
+        *product(["hf-trainer", "trl-sft", "fsdp"], ["qwen3", "llama", "gemma3_text"]),
+        ("torchtitan", "qwen3"),
+    ],
+    indirect=["job"],
+)
 def test_a_family_is_one_option_and_ranks_change_nothing(job: Job, family: str) -> None:
     for ranks in (1, 2):
         job.train(f"on-{ranks}", "--family", family, ranks=ranks)
@@ -120,7 +130,7 @@ def test_zero_without_its_package_is_refused(job: Job) -> None:
 @of_all
 @pytest.mark.parametrize("parts", ["1", "3"])
 def test_training_begins_with_a_base_in_one_file_or_more(job: Job, parts: str) -> None:
-    assert job.ask("base", "qwen3", "base", parts)["files"] == int(parts)
+    assert job.ask("base", job.family, "base", parts)["files"] == int(parts)
     job.train("more", "--learning-rate", "0", "--base-dir", "base")
     assert job.difference("base", "more/model") == 0
 

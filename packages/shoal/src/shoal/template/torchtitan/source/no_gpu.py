@@ -2,8 +2,7 @@
 
 import os
 import sys
-from types import SimpleNamespace
-from unittest.mock import MagicMock
+from types import ModuleType, SimpleNamespace
 
 import torch
 from torch.distributed.fsdp import FSDPModule
@@ -26,8 +25,10 @@ if not torch.cuda.is_available():
     torch.cpu.empty_cache = torch.cpu.reset_peak_memory_stats = lambda: None
     torch._utils._get_available_device_type = lambda: "cpu"
     FSDPModule.set_gradient_divide_factor = set_factor_of_sums
-    # kernels in Triton, which PyTorch for CPUs lacks
-    sys.modules["torchtitan.distributed.minimal_async_ep.kernels"] = MagicMock()
+    # of experts, in Triton, which PyTorch for CPUs lacks
+    kernels = ModuleType("torchtitan.distributed.minimal_async_ep.kernels")
+    kernels.__getattr__ = lambda _: None
+    sys.modules[kernels.__name__] = kernels
     os.environ["TORCH_COMPILE_DISABLE"] = "1"  # a job need not have a compiler
 if not hasattr(torch.distributed, "set_timeout"):  # PyTorch 2.13; the image has 2.14
     torch.distributed.set_timeout = lambda *_: None
