@@ -1,5 +1,5 @@
 """Refuse the policies and sizes of policies that AWS refuses, with each service's own error, and
-what KMS refuses of keys that are disabled, pending deletion or not there.
+objects with keys that are disabled, pending deletion or not there.
 
 moto keeps nearly any text. Messages: recorded by LocalStack and quoted by users of AWS from its
 answers; what KMS and S3 say to a mistake in the form is worded here. Sizes: quotas pages of IAM, S3
@@ -8,10 +8,8 @@ and KMS; white space does not count for IAM and S3.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
-import struct
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -20,7 +18,6 @@ from typing import Any
 
 from moto.iam.models import iam_backends
 from moto.kms.models import kms_backends
-from moto.kms.utils import _deserialize_ciphertext_blob
 
 from shoal_local.control.http.iam_request import account_of
 from shoal_local.control.http.protocol import ApiCall
@@ -85,11 +82,7 @@ class PolicyGuards:
                 **{f"Attach{kind}Policy": _attached(kind) for kind in MAX_INLINE_CHARACTERS},
             },
             "s3": {"PutBucketPolicy": self._bucket},
-            "kms": {
-                **dict.fromkeys(("CreateKey", "PutKeyPolicy"), self._key),
-                **dict.fromkeys(WITH_KEY, _usable),
-                **dict.fromkeys(WITH_CIPHERTEXT, _ciphertext),
-            },
+            "kms": dict.fromkeys(("CreateKey", "PutKeyPolicy"), self._key),
             "sqs": dict.fromkeys(("CreateQueue", "SetQueueAttributes"), self._attributes),
             "sns": dict.fromkeys(("CreateTopic", "SetTopicAttributes"), self._attributes),
             "ecr": {"SetRepositoryPolicy": self._repository},
@@ -234,16 +227,8 @@ def _over(message: str) -> AwsError:
     return AwsError("LimitExceeded", message, 409)
 
 
-WITH_KEY = (
-    *("Encrypt", "GenerateDataKey", "GenerateDataKeyWithoutPlaintext", "GenerateDataKeyPair"),
-    *("GenerateDataKeyPairWithoutPlaintext", "GenerateMac", "VerifyMac", "Sign", "Verify"),
-)
-WITH_CIPHERTEXT = ("Decrypt", "ReEncrypt")
-
-
-def check_usable(key: str, account: str, region: str, prefix: str = "") -> None:
-    """Raise AwsError if a key (id, ARN or alias) cannot be used; `prefix` begins its code, as in
-    `KMS.DisabledException`.
+def check_usable(key: str, account: str, region: str) -> None:
+    """Raise AwsError, with S3's code, if a key (id, ARN or alias) cannot be used.
 
     AWS's own keys (`alias/aws/s3`), and those of accounts that are not emulated, always can.
     """
@@ -251,14 +236,14 @@ def check_usable(key: str, account: str, region: str, prefix: str = "") -> None:
     if "alias/aws/" in key or owner not in kms_backends:
         return
     if key.startswith("arn:") and key.split(":")[3] != region:
-        raise AwsError(f"{prefix}NotFoundException", f"Invalid arn {key.split(':')[3]}")
+        raise AwsError("KMS.NotFoundException", f"Invalid arn {key.split(':')[3]}")
     stored = stored_key(key, owner, region)
     if stored is None:
-        raise AwsError(f"{prefix}NotFoundException", _not_found(key, owner, region))
+        raise AwsError("KMS.NotFoundException", _not_found(key, owner, region))
     if stored.key_state == "PendingDeletion":
-        raise AwsError(f"{prefix}KMSInvalidStateException", f"{stored.arn} is pending deletion.")
+        raise AwsError("KMS.KMSInvalidStateException", f"{stored.arn} is pending deletion.")
     if not stored.enabled:
-        raise AwsError(f"{prefix}DisabledException", f"{stored.arn} is disabled.")
+        raise AwsError("KMS.DisabledException", f"{stored.arn} is disabled.")
 
 
 def stored_key(key: str, account: str, region: str) -> Any:
@@ -280,17 +265,3 @@ def _not_found(key: str, account: str, region: str) -> str:
         return f"Alias {arn} is not found."
     is_id = len(arn.rpartition("/")[2].removeprefix("mrk-").split("-")) == 5
     return f"Key '{arn}' does not exist" if is_id else f"Invalid keyId '{key}'"
-
-
-def _usable(call: ApiCall) -> None:
-    check_usable(call.parameters["KeyId"], call.account, call.region)
-
-
-def _ciphertext(call: ApiCall) -> None:
-    """Check the key in a ciphertext, and the one that encrypts it again."""
-    with contextlib.suppress(struct.error, UnicodeDecodeError):
-        key = _deserialize_ciphertext_blob(call.parameters["CiphertextBlob"]).key_id
-        if key in kms_backends[call.account][call.region].keys:
-            check_usable(key, call.account, call.region)
-    if "DestinationKeyId" in call.parameters:
-        check_usable(call.parameters["DestinationKeyId"], call.account, call.region)
