@@ -111,9 +111,7 @@ class Account:
         self.events = Events(
             self.identity, self.clients, self.functions, shared.schedule_speed, shared.faults
         )
-        self.scheduler = Scheduler(
-            self.identity, self.clients, self._measure, shared.schedule_speed
-        )
+        self.scheduler = Scheduler(self.identity, self.clients, shared.schedule_speed)
         self.alarms = Alarms(
             number, shared.region, shared.settings.hosting_speed, shared.schedule_speed
         )

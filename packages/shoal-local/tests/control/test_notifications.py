@@ -5,7 +5,6 @@ on what programs publish.
 from __future__ import annotations
 
 import json
-from functools import partial
 from typing import Any
 
 import pytest
@@ -85,19 +84,6 @@ def test_what_cannot_be_delivered_is_a_dead_letter_with_its_reason(account: Acco
     account.client("scheduler").delete_schedule(Name=name)
     assert letter["MessageAttributes"]["ERROR_CODE"]["StringValue"] == "ResourceNotFoundException"
     assert json.loads(letter["Body"])["attempt"] == "1"
-
-
-def test_deliveries_are_measured_as_aws_measures_them(account: Account) -> None:
-    group = unique("group")
-    account.client("scheduler").create_schedule_group(Name=group)
-    name = schedule(account, function_arn("not-there"), GroupName=group)
-    dimensions = [{"Name": "ScheduleGroup", "Value": group}]
-    metrics = account.client("cloudwatch")
-    expected = {"InvocationAttemptCount", "TargetErrorCount", "InvocationDroppedCount"}
-    listed = partial(metrics.list_metrics, Namespace="AWS/Scheduler", Dimensions=dimensions)
-    assert eventually(lambda: len(listed()["Metrics"]) >= 3)
-    account.client("scheduler").delete_schedule(Name=name, GroupName=group)
-    assert {metric["MetricName"] for metric in listed()["Metrics"]} == expected
 
 
 def test_a_role_that_scheduler_may_not_take_is_refused(account: Account) -> None:
