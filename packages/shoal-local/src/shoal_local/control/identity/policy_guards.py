@@ -29,7 +29,6 @@ from shoal_local.control.identity.policy_documents import (
     check_actions,
     check_bucket_resources,
     check_principals,
-    is_service,
     parsed,
 )
 from shoal_local.errors import AwsError
@@ -45,7 +44,7 @@ PRINCIPAL = re.compile(
 )
 MAX_TRUST_CHARACTERS = 2048
 MAX_MANAGED_CHARACTERS = 6144
-MAX_INLINE_CHARACTERS: Mapping[str, int] = {"Role": 10240, "User": 2048, "Group": 5120}
+MAX_INLINE_CHARACTERS = 10240
 MAX_ATTACHED = 10
 MAX_BUCKET_POLICY_BYTES = 20480
 MAX_KEY_POLICY_BYTES = 32768
@@ -78,15 +77,14 @@ class PolicyGuards:
                 "CreateRole": lambda call: self._trust(call, "AssumeRolePolicyDocument"),
                 "UpdateAssumeRolePolicy": lambda call: self._trust(call, "PolicyDocument"),
                 **dict.fromkeys(("CreatePolicy", "CreatePolicyVersion"), _managed_size),
-                **{f"Put{kind}Policy": _inline_size(kind) for kind in MAX_INLINE_CHARACTERS},
-                **{f"Attach{kind}Policy": _attached(kind) for kind in MAX_INLINE_CHARACTERS},
+                "PutRolePolicy": _inline_size,
+                "AttachRolePolicy": _attached,
             },
             "s3": {"PutBucketPolicy": self._bucket},
             "kms": dict.fromkeys(("CreateKey", "PutKeyPolicy"), self._key),
             "sqs": dict.fromkeys(("CreateQueue", "SetQueueAttributes"), self._attributes),
             "sns": dict.fromkeys(("CreateTopic", "SetTopicAttributes"), self._attributes),
             "ecr": {"SetRepositoryPolicy": self._repository},
-            "lambda": {"AddPermission": self._permission},
         }
 
     def _trust(self, call: ApiCall, parameter: str) -> None:
@@ -125,15 +123,6 @@ class PolicyGuards:
 
     def _repository(self, call: ApiCall) -> None:
         self._check("ecr", call.parameters["policyText"])
-
-    def _permission(self, call: ApiCall) -> None:
-        name = call.parameters["Principal"]
-        known = is_service(name) if name.endswith(".amazonaws.com") else self._exists(name)
-        if not known:
-            message = (
-                "The provided principal was invalid. Please check the principal and try again."
-            )
-            raise AwsError("InvalidParameterValueException", message)
 
     def _check(self, service: str, text: str, bucket: str = "") -> None:
         """Raise the service's error for a policy that it does not take; `bucket` is S3's."""
@@ -182,29 +171,21 @@ def _managed_size(call: ApiCall) -> None:
         raise _over(f"Cannot exceed quota for PolicySize: {MAX_MANAGED_CHARACTERS}")
 
 
-def _inline_size(kind: str) -> Guard:
-    """Return the guard of the inline policies of a Role, User or Group, which count together."""
-
-    def guard(call: ApiCall) -> None:
-        request, limit = call.parameters, MAX_INLINE_CHARACTERS[kind]
-        entity = _entity(call.account, kind, request[f"{kind}Name"])
-        documents = dict(entity.policies) if entity else {}
-        documents[request["PolicyName"]] = request["PolicyDocument"]
-        if inline_characters(documents.values()) > limit:
-            name = request[f"{kind}Name"]
-            raise _over(f"Maximum policy size of {limit} bytes exceeded for {kind.lower()} {name}")
-
-    return guard
+def _inline_size(call: ApiCall) -> None:
+    """Refuse a role's inline policy that is too long together with the others."""
+    request, role = call.parameters, _role(call)
+    documents = dict(role.policies) if role else {}
+    documents[request["PolicyName"]] = request["PolicyDocument"]
+    if inline_characters(documents.values()) > MAX_INLINE_CHARACTERS:
+        size, name = MAX_INLINE_CHARACTERS, request["RoleName"]
+        raise _over(f"Maximum policy size of {size} bytes exceeded for role {name}")
 
 
-def _attached(kind: str) -> Guard:
-    def guard(call: ApiCall) -> None:
-        entity = _entity(call.account, kind, call.parameters[f"{kind}Name"])
-        attached = {*entity.managed_policies, call.parameters["PolicyArn"]} if entity else ()
-        if len(attached) > MAX_ATTACHED:
-            raise _over(f"Cannot exceed quota for PoliciesPer{kind}: {MAX_ATTACHED}")
-
-    return guard
+def _attached(call: ApiCall) -> None:
+    role = _role(call)
+    attached = {*role.managed_policies, call.parameters["PolicyArn"]} if role else ()
+    if len(attached) > MAX_ATTACHED:
+        raise _over(f"Cannot exceed quota for PoliciesPerRole: {MAX_ATTACHED}")
 
 
 def inline_characters(documents: Iterable[str | Mapping[str, Any]]) -> int:
@@ -217,10 +198,9 @@ def without_space(text: str) -> str:
     return re.sub(r"\s", "", text)
 
 
-def _entity(account: str, kind: str, name: str) -> Any:
-    backend = iam_backends[account][PARTITION]
-    entities: Mapping[str, Any] = getattr(backend, f"{kind.lower()}s")
-    return next((entity for entity in entities.values() if entity.name == name), None)
+def _role(call: ApiCall) -> Any:
+    roles = iam_backends[call.account][PARTITION].roles.values()
+    return next((role for role in roles if role.name == call.parameters["RoleName"]), None)
 
 
 def _over(message: str) -> AwsError:
