@@ -38,7 +38,6 @@ from shoal_local.control.routing.service_router import Service, ServiceRouter
 from shoal_local.control.s3.object_guards import ObjectGuards
 from shoal_local.control.scheduler.service import Scheduler
 from shoal_local.control.stores.autoscaling import AutoScaling
-from shoal_local.control.stores.codebuild import BuildProjects
 from shoal_local.control.stores.image_registries import Registries
 from shoal_local.control.stores.quotas import Quotas
 from shoal_local.control.tags import Tagging
@@ -112,9 +111,7 @@ class Account:
         self.events = Events(
             self.identity, self.clients, self.functions, shared.schedule_speed, shared.faults
         )
-        self.scheduler = Scheduler(
-            self.identity, self.clients, self._measure, shared.schedule_speed
-        )
+        self.scheduler = Scheduler(self.identity, self.clients, shared.schedule_speed)
         self.alarms = Alarms(
             number, shared.region, shared.settings.hosting_speed, shared.schedule_speed
         )
@@ -128,7 +125,6 @@ class Account:
         self.cloudformation = CloudFormation(
             self.identity, self.clients, self.functions, shared.endpoint_url
         )
-        self.projects = BuildProjects(self.identity)
         self.quotas = Quotas(self.identity, shared.settings.capacity)
         self.registries = Registries(self.identity)
         self.router = self._service_router()
@@ -205,6 +201,7 @@ class Account:
         guards = merged(
             GUARDS,
             {
+                "application-autoscaling": self.autoscaling.guards,
                 "cloudwatch": {"DescribeAlarms": self.alarms.guard},
                 "iam": self.identity.guards,
                 "events": self.events.guards,
@@ -213,11 +210,6 @@ class Account:
             },
             PolicyGuards(self.identity, self._others.keys()).guards,
         )
-        kept = {
-            "application-autoscaling": self.autoscaling.operations,
-            "codebuild": self.projects.operations,
-            "service-quotas": self.quotas.operations,
-        }
         functions = {**self.functions.operations, **self.sources.operations, **tagging.operations}
         simulator = Simulator(self.state, self._shared.evaluator)
         services = {
@@ -229,10 +221,7 @@ class Account:
             "cloudformation": Service(self.cloudformation.operations, complete=True),
             "fsx": Service(self.fsx.operations, complete=True),
             "ecr": Service({"BatchGetImage": self.registries.get_images}),
-            **{
-                name: Service(operations, complete=True, keeps=True)
-                for name, operations in kept.items()
-            },
+            "service-quotas": Service(self.quotas.operations, complete=True, keeps=True),
         }
         services = {
             name: replace(service, guards=guards.get(name, {}))

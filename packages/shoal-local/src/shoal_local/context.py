@@ -64,7 +64,7 @@ class ServiceContext:
     - `emit_event(entry)`: put `{"source", "detail-type", "detail", "resources"?}` on the default
       bus; returns before delivery.
     - `measure(measurements)`: values for CloudWatch, as the service itself publishes them.
-    - `mount(file_system_id, directory, subnet_ids, security_group_ids)`: the folder that shows a
+    - `mount(file_system_id, directory, subnet_ids)`: the folder that shows a
       directory of an FSx file system to a host in that network; raises AwsError with the reason
       when the host could not mount it.
     - `model_package(arn)`: DescribeModelPackage of a version in any account; raises AwsError when
@@ -86,7 +86,7 @@ class ServiceContext:
     emit_event: Callable[[Mapping[str, Any]], None]
     role_credentials: Callable[[str, str], RoleCredentials]
     measure: Measure
-    mount: Callable[[str, str, Sequence[str], Sequence[str]], Path]
+    mount: Callable[[str, str, Sequence[str]], Path]
     on_behalf: Callable[[str, str, Mapping[str, Any], RoleCredentials], None]
     model_package: Callable[[str], Mapping[str, Any]]
     quota: Callable[[str], float | None]

@@ -25,8 +25,8 @@ QUEUE = "arn:aws:sqs:us-east-1:111122223333:nothing"
 NO_PATTERN = {"Name": "x", "EventPattern": '{"source": [{"nonsense": "x"}]}'}
 SUBSCRIPTION = {
     "TopicArn": "arn:aws:sns:us-east-1:111122223333:none",
-    "Protocol": "sqs",
-    "Endpoint": QUEUE,
+    "Protocol": "email",
+    "Endpoint": "somebody@example.com",
 }
 SCHEDULE = {
     "Name": "x",

@@ -17,7 +17,6 @@ from shoal_local.errors import AwsError
 from shoal_local.server import Emulator
 from shoal_local.testing import in_process
 
-LUSTRE_PORTS = ((988, 988), (1018, 1023))
 ACCOUNT_ID = "123456789012"
 """moto's own, which an emulator inside this process has."""
 IMPORT_ALL = {"AutoImportPolicy": {"Events": ["NEW", "CHANGED", "DELETED"]}}
@@ -55,15 +54,8 @@ def account(emulator: Emulator) -> Account:
 
 @pytest.fixture(scope="module")
 def network(account: Account) -> dict[str, Any]:
-    """Create a VPC with a subnet and two security groups: one that is open for Lustre to itself,
-    one that is closed.
-    """
-    ec2 = account.client("ec2")
-    _, subnet, groups = new_vpc(ec2, "open", "closed")
-    for first, last in LUSTRE_PORTS:
-        rule = {"IpProtocol": "tcp", "FromPort": first, "ToPort": last}
-        rule |= {"UserIdGroupPairs": [{"GroupId": groups["open"]}]}
-        ec2.authorize_security_group_ingress(GroupId=groups["open"], IpPermissions=[rule])
+    """Create a VPC with a subnet and a security group."""
+    _, subnet, groups = new_vpc(account.client("ec2"), "own")
     return {"subnet": subnet, **groups}
 
 
@@ -74,7 +66,7 @@ def request(network: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
         "FileSystemTypeVersion": "2.15",
         "StorageCapacity": 1200,
         "SubnetIds": [network["subnet"]],
-        "SecurityGroupIds": [network["open"]],
+        "SecurityGroupIds": [network["own"]],
         "LustreConfiguration": {"DeploymentType": "SCRATCH_2"},
     } | changes
 
@@ -117,10 +109,9 @@ class Deployed:
         for key, body in objects.items():
             self.account.client("s3").put_object(Bucket=self.bucket, Key=key, Body=body)
 
-    def mount(self, path: str, group: str = "open") -> Path:
+    def mount(self, path: str) -> Path:
         """Mount a path of all that the emulator's file systems have."""
-        subnets, groups = [self._network["subnet"]], [self._network[group]]
-        return self._emulator.home.fsx.mount(self.id, path, subnets, groups)
+        return self._emulator.home.fsx.mount(self.id, path, [self._network["subnet"]])
 
     def files(self, path: str) -> set[str]:
         """Return the files of a directory of the file system once it is mounted."""
@@ -166,19 +157,18 @@ def test_the_bucket_is_read_with_the_file_systems_own_role(deployed: Deployed) -
 
 
 @pytest.mark.parametrize(
-    ("directory", "group", "reason"),
+    ("directory", "reason"),
     [
-        ("/datasets", "open", "does not start with the file system's mount name"),
-        ("/{0}/none", "open", "there is no such directory"),
-        ("/{0}/datasets/../..", "open", "has \\.\\."),
-        ("/{0}/", "closed", "lets TCP 988 in from the client"),
+        ("/datasets", "does not start with the file system's mount name"),
+        ("/{0}/none", "there is no such directory"),
+        ("/{0}/datasets/../..", "has \\.\\."),
     ],
 )
 def test_a_directory_that_cannot_be_mounted(
-    deployed: Deployed, directory: str, group: str, reason: str
+    deployed: Deployed, directory: str, reason: str
 ) -> None:
     with pytest.raises(AwsError, match=reason):
-        deployed.mount(directory.format(deployed.mount_name), group)
+        deployed.mount(directory.format(deployed.mount_name))
 
 
 def test_a_stack_changes_its_file_system_in_place_and_leaves_nothing(
@@ -241,14 +231,12 @@ def test_an_association_with_a_bucket_that_is_not_there_fails_its_stack(
         ("exactly one subnet", {"SubnetIds": ["subnet-00000001", "subnet-00000002"]}),
         ("InvalidNetworkSettings.*subnet-00000001", {"SubnetIds": ["subnet-00000001"]}),
         ("BadRequest.*alias/none", {"KmsKeyId": "alias/none"}),
-        ("InvalidNetworkSettings.*do not permit Lustre LNET", {"SecurityGroupIds": ["closed"]}),
+        ("InvalidNetworkSettings.*sg-00000001", {"SecurityGroupIds": ["sg-00000001"]}),
     ],
 )
 def test_a_file_system_is_refused_with_the_reason(
     account: Account, network: dict[str, Any], reason: str, change: dict[str, Any]
 ) -> None:
-    if change.get("SecurityGroupIds"):
-        change = {"SecurityGroupIds": [network["closed"]]}
     with pytest.raises(ClientError, match=reason):
         account.client("fsx").create_file_system(**request(network, **change))
 

@@ -266,7 +266,7 @@ EXPORT = {"logGroupName": "x", "from": 0, "to": 1, "destination": "x"}
         ("redshift", "describe_clusters", {}, "does not emulate the service redshift"),
         ("lambda", "put_function_concurrency", RESERVED, "not emulate lambda PutFunctionConcurren"),
         ("ec2", "run_instances", INSTANCE, "has no instances"),
-        ("sns", "subscribe", SUBSCRIPTION, "SQS only, not https"),
+        ("sns", "subscribe", SUBSCRIPTION, "no notifications of topics to https"),
         ("s3", "put_bucket_notification_configuration", TO_A_QUEUE, "through EventBridge only"),
         ("ssm", "send_command", {"DocumentName": "AWS-RunShellScript"}, "no instances to command"),
         ("events", "create_archive", ARCHIVE, "does not replay events"),

@@ -1,11 +1,10 @@
 """What tells somebody: schedules that call their targets with their role when they are due, alarms
-on what programs publish, topics and their queues.
+on what programs publish.
 """
 
 from __future__ import annotations
 
 import json
-from functools import partial
 from typing import Any
 
 import pytest
@@ -85,19 +84,6 @@ def test_what_cannot_be_delivered_is_a_dead_letter_with_its_reason(account: Acco
     account.client("scheduler").delete_schedule(Name=name)
     assert letter["MessageAttributes"]["ERROR_CODE"]["StringValue"] == "ResourceNotFoundException"
     assert json.loads(letter["Body"])["attempt"] == "1"
-
-
-def test_deliveries_are_measured_as_aws_measures_them(account: Account) -> None:
-    group = unique("group")
-    account.client("scheduler").create_schedule_group(Name=group)
-    name = schedule(account, function_arn("not-there"), GroupName=group)
-    dimensions = [{"Name": "ScheduleGroup", "Value": group}]
-    metrics = account.client("cloudwatch")
-    expected = {"InvocationAttemptCount", "TargetErrorCount", "InvocationDroppedCount"}
-    listed = partial(metrics.list_metrics, Namespace="AWS/Scheduler", Dimensions=dimensions)
-    assert eventually(lambda: len(listed()["Metrics"]) >= 3)
-    account.client("scheduler").delete_schedule(Name=name, GroupName=group)
-    assert {metric["MetricName"] for metric in listed()["Metrics"]} == expected
 
 
 def test_a_role_that_scheduler_may_not_take_is_refused(account: Account) -> None:
@@ -224,45 +210,3 @@ def test_alarms_on_aws_s_other_services_keep_what_was_set(account: Account) -> N
     ok = {"StateValue": "OK", "StateReason": "looked at"}
     account.client("cloudwatch").set_alarm_state(AlarmName=name, **ok)
     assert state(account, name) == "OK"
-
-
-SNS = {"Service": "sns.amazonaws.com"}
-
-
-@pytest.mark.parametrize(
-    ("changes", "received"),
-    [
-        (None, 0),
-        ({"Principal": SNS}, 1),
-        ({"Principal": {"Service": "events.amazonaws.com"}}, 0),
-        ({"Principal": SNS, "Condition": {"ArnEquals": {"aws:SourceArn": "TOPIC"}}}, 1),
-        ({"Principal": SNS, "Condition": {"ArnEquals": {"aws:SourceArn": "other"}}}, 0),
-    ],
-)
-def test_a_message_reaches_a_queue_whose_policy_lets_the_topic_send(
-    account: Account, changes: dict[str, Any] | None, received: int
-) -> None:
-    """SNS developer guide, "Subscribing an Amazon SQS queue to an Amazon SNS topic" (read)."""
-    sns, sqs = account.client("sns"), account.client("sqs")
-    topic = sns.create_topic(Name=unique("topic"))["TopicArn"]
-    url, arn = account.queue()
-    if changes is not None:
-        policy = json.dumps(allow("sqs:SendMessage", arn, **changes)).replace("TOPIC", topic)
-        sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": policy})
-    sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
-    sns.publish(TopicArn=topic, Message="m")
-    assert len(sqs.receive_message(QueueUrl=url).get("Messages", [])) == received
-
-
-@pytest.mark.parametrize("raw", [True, False, None])
-def test_a_subscription_of_a_stack_says_whether_the_message_comes_alone(
-    account: Account, raw: bool | None
-) -> None:
-    topic = account.client("sns").create_topic(Name=unique("topic"))["TopicArn"]
-    url, arn = account.open_queue(SNS["Service"])
-    properties = {"TopicArn": topic, "Protocol": "sqs", "Endpoint": arn}
-    chosen = {} if raw is None else {"RawMessageDelivery": raw}
-    account.stack({"One": {"Type": "AWS::SNS::Subscription", "Properties": properties | chosen}})
-    account.client("sns").publish(TopicArn=topic, Message="m")
-    (message,) = account.client("sqs").receive_message(QueueUrl=url)["Messages"]
-    assert (message["Body"] == "m") is bool(raw)

@@ -38,17 +38,6 @@ def bucket(account: Account) -> str:
     return name
 
 
-def key_of(account: Account, state: str) -> str:
-    """Return the ARN of a new key in that state."""
-    kms = account.client("kms")
-    metadata = kms.create_key()["KeyMetadata"]
-    if state == "Disabled":
-        kms.disable_key(KeyId=metadata["KeyId"])
-    if state == "PendingDeletion":
-        kms.schedule_key_deletion(KeyId=metadata["KeyId"], PendingWindowInDays=7)
-    return str(metadata["Arn"])
-
-
 def test_s3_refuses_a_bucket_of_another_owner_than_expected(account: Account, bucket: str) -> None:
     s3 = account.client("s3")
     at = {"Bucket": bucket, "Key": "source"}
@@ -85,7 +74,7 @@ def test_s3_reads_and_writes_nothing_with_a_disabled_key_nor_one_to_be_deleted(
     account: Account,
 ) -> None:
     s3, kms, bucket = account.client("s3"), account.client("kms"), unique("encrypted")
-    key = key_of(account, "Enabled")
+    key = kms.create_key()["KeyMetadata"]["Arn"]
     s3.create_bucket(Bucket=bucket)
     default = {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": key}
     rules = {"Rules": [{"ApplyServerSideEncryptionByDefault": default}]}
@@ -103,24 +92,6 @@ def test_s3_reads_and_writes_nothing_with_a_disabled_key_nor_one_to_be_deleted(
     kms.schedule_key_deletion(KeyId=key.rpartition("/")[2], PendingWindowInDays=7)
     pending = ("KMS.KMSInvalidStateException", f"{key} is pending deletion.")
     assert refused(s3.get_object, **at) == pending
-
-
-@pytest.mark.parametrize(
-    ("state", "code"),
-    [("Disabled", "DisabledException"), ("PendingDeletion", "KMSInvalidStateException")],
-)
-def test_kms_uses_no_key_that_is_not_enabled(account: Account, state: str, code: str) -> None:
-    kms, key = account.client("kms"), key_of(account, state)
-    assert refused(kms.encrypt, KeyId=key, Plaintext=b"text")[0] == code
-    assert refused(kms.generate_data_key, KeyId=key, KeySpec="AES_256")[0] == code
-
-
-def test_kms_decrypts_nothing_of_a_disabled_key(account: Account) -> None:
-    kms, key = account.client("kms"), key_of(account, "Enabled")
-    text = kms.encrypt(KeyId=key, Plaintext=b"text")["CiphertextBlob"]
-    assert kms.decrypt(CiphertextBlob=text)["Plaintext"] == b"text"
-    kms.disable_key(KeyId=key.rpartition("/")[2])
-    assert refused(kms.decrypt, CiphertextBlob=text) == ("DisabledException", f"{key} is disabled.")
 
 
 BODY = b"test-data"

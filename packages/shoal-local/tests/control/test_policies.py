@@ -223,16 +223,6 @@ def test_queues_topics_and_repositories_refuse_a_principal_who_is_not_there(
     )
 
 
-def test_lambda_refuses_a_permission_for_nobody(account: Account) -> None:
-    function = account.function("def handler(event, context): pass")
-    request = {"FunctionName": function, "StatementId": "s", "Action": "lambda:InvokeFunction"}
-    for principal in ("evnts.amazonaws.com", MISSING):
-        add = account.client("lambda").add_permission
-        code, message = refused(add, **request, Principal=principal)
-        assert code == "InvalidParameterValueException"
-        assert message.startswith("The provided principal was invalid.")
-
-
 def test_a_key_policy_must_leave_the_key_to_the_caller(account: Account) -> None:
     kms = account.client("kms")
     lost = json.dumps(allow("kms:*", Principal={"AWS": account.role()}))

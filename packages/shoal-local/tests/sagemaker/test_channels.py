@@ -39,13 +39,11 @@ WRITE = (
 
 @pytest.fixture(scope="module")
 def network(account: Account) -> dict[str, Any]:
-    """Where a job and a file system reach each other (`fsx`), and where they do not (`alone`)."""
-    ec2 = account.client("ec2")
-    _, subnet, groups = new_vpc(ec2, "fsx", "alone")
-    everything = [{"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": groups["fsx"]}]}]
-    ec2.authorize_security_group_ingress(GroupId=groups["fsx"], IpPermissions=everything)
+    """The VPC of a file system (`fsx`), and another one (`alone`)."""
+    vpcs = {name: new_vpc(account.client("ec2"), name) for name in ("fsx", "alone")}
     return {
-        name: {"Subnets": [subnet], "SecurityGroupIds": [group]} for name, group in groups.items()
+        name: {"Subnets": [subnet], "SecurityGroupIds": [groups[name]]}
+        for name, (_, subnet, groups) in vpcs.items()
     }
 
 
@@ -111,7 +109,7 @@ def test_a_script_sees_its_channel_and_writes_only_to_copies(
     ("name", "members", "group", "reason"),
     [  # tests/control/test_fsx.py has all reasons
         ("no-file-system", {"FileSystemId": "fs-" + 17 * "0"}, "fsx", "00' does not exist"),
-        ("closed-group", {}, "alone", "lets TCP 988 in from the client"),
+        ("another-vpc", {}, "alone", "and the client is not"),
     ],
 )
 def test_a_directory_that_cannot_be_mounted_fails_the_job_with_both_names(

@@ -291,22 +291,6 @@ def test_what_is_only_kept_is_described_and_nothing_is_captured(
     assert account.keys("captured/") == []
 
 
-def test_an_update_retains_the_count_of_instances_if_it_says_so(account: Account) -> None:
-    configure(account, "counted-one", model_of("5"))
-    with served(account, "counted", model_of("3"), InitialInstanceCount=2) as name:
-        for excluded, count in (("DesiredWeight", 2), ("DesiredInstanceCount", 1)):
-            account.sagemaker.update_endpoint(
-                EndpointName=name,
-                EndpointConfigName="counted-one",
-                RetainAllVariantProperties=True,
-                ExcludeRetainedVariantProperties=[{"VariantPropertyType": excluded}],
-            )
-            settled(account, name)
-            (variant,) = describe(account, name)["ProductionVariants"]
-            assert variant["CurrentInstanceCount"] == count
-            assert invoke(account, name, {"x": 1}) == {"y": 5.0}
-
-
 def test_a_serverless_endpoint_serves_and_throttles_above_its_concurrency(account: Account) -> None:
     config = {"MemorySizeInMB": 2048, "MaxConcurrency": 1}
     with served(account, "serverless", model_of("3", slow_s="2"), ServerlessConfig=config) as name:

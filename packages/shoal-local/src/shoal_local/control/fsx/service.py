@@ -17,7 +17,7 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from shoal_local.control.fsx.links import LinkedPrefix, LinkedRole, closed_between
+from shoal_local.control.fsx.links import LinkedPrefix, LinkedRole
 from shoal_local.control.http.protocol import ApiCall
 from shoal_local.control.identity.clients import Clients
 from shoal_local.control.identity.identity import Identity, error_of
@@ -34,10 +34,6 @@ _ASSOCIATION = {
     *("FileSystemId", "FileSystemPath", "DataRepositoryPath", "BatchImportMetaDataOnCreate"),
     *("S3", "ClientRequestToken", "Tags"),
 }
-NO_LUSTRE = (
-    "The file system cannot be created because the provided security groups do not permit Lustre"
-    " LNET network traffic"
-)
 _IMPORTED = {"NEW", "CHANGED", "DELETED"}
 _OLD_LUSTRE = "2.10"
 
@@ -47,7 +43,6 @@ class FileSystem:
     """A file system, its association, and the descriptions of both as the API answers them."""
 
     document: Document
-    security_group_ids: Sequence[str]
     role: LinkedRole
     association: Document | None = None
     link: LinkedPrefix | None = None
@@ -101,29 +96,28 @@ class Fsx:
             "Tags": tag_map(request.get("Tags")),
             "LustreConfiguration": {"MountName": secrets.token_hex(4), **lustre},
         }
-        groups = document.pop("SecurityGroupIds", [])
+        document.pop("SecurityGroupIds", None)
         document.pop("ClientRequestToken", None)
         (self.folder / id_).mkdir(parents=True)
         role = LinkedRole(self.identity, self.clients, id_)
-        self._all[id_] = FileSystem(document, groups, role)
+        self._all[id_] = FileSystem(document, role)
         return {"FileSystem": _answer(document, Lifecycle="CREATING")}
 
     def _checked_vpc(self, request: Mapping[str, Any]) -> str:
-        """Return the VPC; raise AwsError unless subnet, groups and key exist and let Lustre in."""
+        """Return the VPC; raise AwsError unless subnet, groups and key exist."""
         if len(request["SubnetIds"]) != 1:
             message = "provide exactly one subnet ID for a Lustre file system"
             raise AwsError("InvalidNetworkSettings", message)
         try:
             answer = self.clients("ec2").describe_subnets(SubnetIds=request["SubnetIds"])
-            groups = self._groups(request.get("SecurityGroupIds") or [])
+            if groups := request.get("SecurityGroupIds"):
+                self.clients("ec2").describe_security_groups(GroupIds=groups)
             if request.get("KmsKeyId"):
                 self.clients("kms").describe_key(KeyId=request["KmsKeyId"])
         except ClientError as error:
             is_key = error.operation_name == "DescribeKey"
             code = "BadRequest" if is_key else "InvalidNetworkSettings"
             raise AwsError(code, error_of(error).message) from error
-        if groups and (closed := closed_between(groups, groups)):
-            raise AwsError("InvalidNetworkSettings", f"{NO_LUSTRE} ({closed})")
         return str(answer["Subnets"][0]["VpcId"])
 
     def _describe(self, call: ApiCall) -> Mapping[str, Any]:
@@ -227,20 +221,14 @@ class Fsx:
             file_system.association = file_system.link = None
         return {"AssociationId": id_, "Lifecycle": "DELETING", "DeleteDataInFileSystem": False}
 
-    def mount(
-        self,
-        file_system_id: str,
-        directory: str,
-        subnet_ids: Sequence[str],
-        security_group_ids: Sequence[str],
-    ) -> Path:
+    def mount(self, file_system_id: str, directory: str, subnet_ids: Sequence[str]) -> Path:
         """Return the folder that shows `directory` (`/<mount name>/...`) to a client in these
-        subnets and groups. It is no part of the API: SageMaker's hosts call it.
+        subnets. It is no part of the API: SageMaker's hosts call it.
 
         Raise AwsError, which says why the client cannot mount it.
         """
         file_system = self._get(file_system_id)
-        self._check_reachable(file_system, subnet_ids, security_group_ids)
+        self._check_reachable(file_system, subnet_ids)
         start = f"/{file_system.document['LustreConfiguration']['MountName']}/"
         inside = _folder_of(directory)
         if not inside.startswith(start):
@@ -268,23 +256,11 @@ class Fsx:
                 repository = association["DataRepositoryPath"]
                 raise _bad_request(f"{repository} cannot be read: {error}") from error
 
-    def _check_reachable(
-        self, file_system: FileSystem, subnet_ids: Sequence[str], group_ids: Sequence[str]
-    ) -> None:
+    def _check_reachable(self, file_system: FileSystem, subnet_ids: Sequence[str]) -> None:
         vpc = file_system.document["VpcId"]
         answer = self.clients("ec2").describe_subnets(SubnetIds=list(subnet_ids))
         if {subnet["VpcId"] for subnet in answer["Subnets"]} != {vpc}:
             raise _bad_request(f"it is in {vpc}, and the client is not")
-        own_ids = file_system.security_group_ids
-        closed = closed_between(self._groups(group_ids), self._groups(own_ids))
-        if own_ids and closed:
-            raise _bad_request(closed)
-
-    def _groups(self, ids: Sequence[str]) -> list[Mapping[str, Any]]:
-        if not ids:
-            return []
-        answer = self.clients("ec2").describe_security_groups(GroupIds=list(ids))
-        return list(answer["SecurityGroups"])
 
     def _tags(self, arn: str) -> dict[str, str]:
         for file_system in self._all.values():

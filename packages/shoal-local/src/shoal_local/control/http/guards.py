@@ -63,14 +63,13 @@ def refuses(guard: Guard, operation: str) -> bool:
 
 
 def _subscription(call: ApiCall) -> None:
-    """Refuse subscribers other than queues and mail addresses, because moto would send HTTP
-    requests to any address.
+    """Refuse subscribers other than mail addresses, which are kept and get nothing.
 
-    A mail address is kept, and gets nothing.
+    moto would send HTTP requests to any address, and to queues past their policies.
     """
     protocol = call.parameters.get("Protocol")
-    if protocol not in {"sqs", "email"}:
-        reason = f"Shoal's emulator delivers notifications of topics to SQS only, not {protocol}"
+    if protocol != "email":
+        reason = f"Shoal's emulator delivers no notifications of topics to {protocol}"
         raise AwsError("InvalidParameter", reason)
 
 
@@ -117,7 +116,12 @@ _OF_S3 = """
 _OF_LAYERS = (
     *("InitiateLayerUpload", "UploadLayerPart", "CompleteLayerUpload", "GetDownloadUrlForLayer"),
 )
+_OF_CODEBUILD = frozenset({"CreateProject", "DeleteProject", "BatchGetProjects", "StartBuild"})
 GUARDS: Mapping[str, Mapping[str, Guard]] = {
+    "codebuild": {
+        "*": OnlyThese(_OF_CODEBUILD),
+        "StartBuild": refuse("builds no container images (codebuild:StartBuild): it has no Docker"),
+    },
     "ec2": {
         "RunInstances": refuse("has no instances (ec2:RunInstances)"),
         "RequestSpotInstances": refuse("has no instances (ec2:RequestSpotInstances)"),

@@ -1,5 +1,5 @@
 """Refuse the policies and sizes of policies that AWS refuses, with each service's own error, and
-what KMS refuses of keys that are disabled, pending deletion or not there.
+objects with keys that are disabled, pending deletion or not there.
 
 moto keeps nearly any text. Messages: recorded by LocalStack and quoted by users of AWS from its
 answers; what KMS and S3 say to a mistake in the form is worded here. Sizes: quotas pages of IAM, S3
@@ -8,10 +8,8 @@ and KMS; white space does not count for IAM and S3.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
-import struct
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -20,7 +18,6 @@ from typing import Any
 
 from moto.iam.models import iam_backends
 from moto.kms.models import kms_backends
-from moto.kms.utils import _deserialize_ciphertext_blob
 
 from shoal_local.control.http.iam_request import account_of
 from shoal_local.control.http.protocol import ApiCall
@@ -32,7 +29,6 @@ from shoal_local.control.identity.policy_documents import (
     check_actions,
     check_bucket_resources,
     check_principals,
-    is_service,
     parsed,
 )
 from shoal_local.errors import AwsError
@@ -48,7 +44,7 @@ PRINCIPAL = re.compile(
 )
 MAX_TRUST_CHARACTERS = 2048
 MAX_MANAGED_CHARACTERS = 6144
-MAX_INLINE_CHARACTERS: Mapping[str, int] = {"Role": 10240, "User": 2048, "Group": 5120}
+MAX_INLINE_CHARACTERS = 10240
 MAX_ATTACHED = 10
 MAX_BUCKET_POLICY_BYTES = 20480
 MAX_KEY_POLICY_BYTES = 32768
@@ -81,19 +77,14 @@ class PolicyGuards:
                 "CreateRole": lambda call: self._trust(call, "AssumeRolePolicyDocument"),
                 "UpdateAssumeRolePolicy": lambda call: self._trust(call, "PolicyDocument"),
                 **dict.fromkeys(("CreatePolicy", "CreatePolicyVersion"), _managed_size),
-                **{f"Put{kind}Policy": _inline_size(kind) for kind in MAX_INLINE_CHARACTERS},
-                **{f"Attach{kind}Policy": _attached(kind) for kind in MAX_INLINE_CHARACTERS},
+                "PutRolePolicy": _inline_size,
+                "AttachRolePolicy": _attached,
             },
             "s3": {"PutBucketPolicy": self._bucket},
-            "kms": {
-                **dict.fromkeys(("CreateKey", "PutKeyPolicy"), self._key),
-                **dict.fromkeys(WITH_KEY, _usable),
-                **dict.fromkeys(WITH_CIPHERTEXT, _ciphertext),
-            },
+            "kms": dict.fromkeys(("CreateKey", "PutKeyPolicy"), self._key),
             "sqs": dict.fromkeys(("CreateQueue", "SetQueueAttributes"), self._attributes),
             "sns": dict.fromkeys(("CreateTopic", "SetTopicAttributes"), self._attributes),
             "ecr": {"SetRepositoryPolicy": self._repository},
-            "lambda": {"AddPermission": self._permission},
         }
 
     def _trust(self, call: ApiCall, parameter: str) -> None:
@@ -132,15 +123,6 @@ class PolicyGuards:
 
     def _repository(self, call: ApiCall) -> None:
         self._check("ecr", call.parameters["policyText"])
-
-    def _permission(self, call: ApiCall) -> None:
-        name = call.parameters["Principal"]
-        known = is_service(name) if name.endswith(".amazonaws.com") else self._exists(name)
-        if not known:
-            message = (
-                "The provided principal was invalid. Please check the principal and try again."
-            )
-            raise AwsError("InvalidParameterValueException", message)
 
     def _check(self, service: str, text: str, bucket: str = "") -> None:
         """Raise the service's error for a policy that it does not take; `bucket` is S3's."""
@@ -189,29 +171,21 @@ def _managed_size(call: ApiCall) -> None:
         raise _over(f"Cannot exceed quota for PolicySize: {MAX_MANAGED_CHARACTERS}")
 
 
-def _inline_size(kind: str) -> Guard:
-    """Return the guard of the inline policies of a Role, User or Group, which count together."""
-
-    def guard(call: ApiCall) -> None:
-        request, limit = call.parameters, MAX_INLINE_CHARACTERS[kind]
-        entity = _entity(call.account, kind, request[f"{kind}Name"])
-        documents = dict(entity.policies) if entity else {}
-        documents[request["PolicyName"]] = request["PolicyDocument"]
-        if inline_characters(documents.values()) > limit:
-            name = request[f"{kind}Name"]
-            raise _over(f"Maximum policy size of {limit} bytes exceeded for {kind.lower()} {name}")
-
-    return guard
+def _inline_size(call: ApiCall) -> None:
+    """Refuse a role's inline policy that is too long together with the others."""
+    request, role = call.parameters, _role(call)
+    documents = dict(role.policies) if role else {}
+    documents[request["PolicyName"]] = request["PolicyDocument"]
+    if inline_characters(documents.values()) > MAX_INLINE_CHARACTERS:
+        size, name = MAX_INLINE_CHARACTERS, request["RoleName"]
+        raise _over(f"Maximum policy size of {size} bytes exceeded for role {name}")
 
 
-def _attached(kind: str) -> Guard:
-    def guard(call: ApiCall) -> None:
-        entity = _entity(call.account, kind, call.parameters[f"{kind}Name"])
-        attached = {*entity.managed_policies, call.parameters["PolicyArn"]} if entity else ()
-        if len(attached) > MAX_ATTACHED:
-            raise _over(f"Cannot exceed quota for PoliciesPer{kind}: {MAX_ATTACHED}")
-
-    return guard
+def _attached(call: ApiCall) -> None:
+    role = _role(call)
+    attached = {*role.managed_policies, call.parameters["PolicyArn"]} if role else ()
+    if len(attached) > MAX_ATTACHED:
+        raise _over(f"Cannot exceed quota for PoliciesPerRole: {MAX_ATTACHED}")
 
 
 def inline_characters(documents: Iterable[str | Mapping[str, Any]]) -> int:
@@ -224,26 +198,17 @@ def without_space(text: str) -> str:
     return re.sub(r"\s", "", text)
 
 
-def _entity(account: str, kind: str, name: str) -> Any:
-    backend = iam_backends[account][PARTITION]
-    entities: Mapping[str, Any] = getattr(backend, f"{kind.lower()}s")
-    return next((entity for entity in entities.values() if entity.name == name), None)
+def _role(call: ApiCall) -> Any:
+    roles = iam_backends[call.account][PARTITION].roles.values()
+    return next((role for role in roles if role.name == call.parameters["RoleName"]), None)
 
 
 def _over(message: str) -> AwsError:
     return AwsError("LimitExceeded", message, 409)
 
 
-WITH_KEY = (
-    *("Encrypt", "GenerateDataKey", "GenerateDataKeyWithoutPlaintext", "GenerateDataKeyPair"),
-    *("GenerateDataKeyPairWithoutPlaintext", "GenerateMac", "VerifyMac", "Sign", "Verify"),
-)
-WITH_CIPHERTEXT = ("Decrypt", "ReEncrypt")
-
-
-def check_usable(key: str, account: str, region: str, prefix: str = "") -> None:
-    """Raise AwsError if a key (id, ARN or alias) cannot be used; `prefix` begins its code, as in
-    `KMS.DisabledException`.
+def check_usable(key: str, account: str, region: str) -> None:
+    """Raise AwsError, with S3's code, if a key (id, ARN or alias) cannot be used.
 
     AWS's own keys (`alias/aws/s3`), and those of accounts that are not emulated, always can.
     """
@@ -251,14 +216,14 @@ def check_usable(key: str, account: str, region: str, prefix: str = "") -> None:
     if "alias/aws/" in key or owner not in kms_backends:
         return
     if key.startswith("arn:") and key.split(":")[3] != region:
-        raise AwsError(f"{prefix}NotFoundException", f"Invalid arn {key.split(':')[3]}")
+        raise AwsError("KMS.NotFoundException", f"Invalid arn {key.split(':')[3]}")
     stored = stored_key(key, owner, region)
     if stored is None:
-        raise AwsError(f"{prefix}NotFoundException", _not_found(key, owner, region))
+        raise AwsError("KMS.NotFoundException", _not_found(key, owner, region))
     if stored.key_state == "PendingDeletion":
-        raise AwsError(f"{prefix}KMSInvalidStateException", f"{stored.arn} is pending deletion.")
+        raise AwsError("KMS.KMSInvalidStateException", f"{stored.arn} is pending deletion.")
     if not stored.enabled:
-        raise AwsError(f"{prefix}DisabledException", f"{stored.arn} is disabled.")
+        raise AwsError("KMS.DisabledException", f"{stored.arn} is disabled.")
 
 
 def stored_key(key: str, account: str, region: str) -> Any:
@@ -280,17 +245,3 @@ def _not_found(key: str, account: str, region: str) -> str:
         return f"Alias {arn} is not found."
     is_id = len(arn.rpartition("/")[2].removeprefix("mrk-").split("-")) == 5
     return f"Key '{arn}' does not exist" if is_id else f"Invalid keyId '{key}'"
-
-
-def _usable(call: ApiCall) -> None:
-    check_usable(call.parameters["KeyId"], call.account, call.region)
-
-
-def _ciphertext(call: ApiCall) -> None:
-    """Check the key in a ciphertext, and the one that encrypts it again."""
-    with contextlib.suppress(struct.error, UnicodeDecodeError):
-        key = _deserialize_ciphertext_blob(call.parameters["CiphertextBlob"]).key_id
-        if key in kms_backends[call.account][call.region].keys:
-            check_usable(key, call.account, call.region)
-    if "DestinationKeyId" in call.parameters:
-        check_usable(call.parameters["DestinationKeyId"], call.account, call.region)

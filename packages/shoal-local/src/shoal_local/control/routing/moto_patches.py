@@ -2,7 +2,6 @@
 
 - Bucket policies: moto cannot read their conditions.
 - Access logs: moto writes them at once, so that a bucket that was just emptied is not empty.
-- Topics: moto sends to a queue whatever the queue's policy says.
 - Metrics have no percentiles, and images no digest of their manifest.
 - IAM reads all of AWS's policies at its start, whether anybody asks for one or not.
 - Each request looks up the methods of a class again, lists moto's folder, and compares the host
@@ -27,11 +26,9 @@ from moto.iam.access_control import PermissionResult
 from moto.iam.models import IAMBackend, ManagedPolicy
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from moto.s3.models import FakeBucket, S3Backend
-from moto.sns.models import Subscription
-from moto.sqs.models import sqs_backends
 
 from shoal_local.control.alarms import nearest_rank
-from shoal_local.control.identity.policies import Principal, allows, decision
+from shoal_local.control.identity.policies import Principal, decision
 from shoal_local.control.s3 import object_bodies, object_versions, part_checksums
 from shoal_local.control.scheduler import service as scheduler
 
@@ -47,7 +44,6 @@ RESULTS = {
 }
 
 _aws_policies_of_moto = IAMBackend._init_aws_policies
-_publish_by_moto = Subscription.publish
 _statistic_of_moto = Statistics.get_statistics_for_type
 
 
@@ -63,22 +59,6 @@ def bucket_permission(bucket: Any, action: str, resource: str) -> PermissionResu
 
 def no_access_log(_backend: Any, _request: Any, _bucket_name: str) -> None:
     """Write none: AWS delivers access logs hours later, if at all."""
-
-
-def publish(subscription: Subscription, *arguments: Any, **more: Any) -> None:
-    """Send a message to a subscriber; to a queue only if its policy lets SNS send for the topic."""
-    if subscription.protocol != "sqs" or _queue_allows(subscription):
-        _publish_by_moto(subscription, *arguments, **more)
-
-
-def _queue_allows(subscription: Subscription) -> bool:
-    _, _, _, region, account, name = subscription.endpoint.split(":", 5)
-    queue = sqs_backends[account][region].queues.get(name)
-    if queue is None or not queue.policy:
-        return False
-    context = {**CONTEXT, "aws:SourceArn": subscription.topic_arn, "aws:SourceAccount": account}
-    sns = Principal("Service", "sns.amazonaws.com", context)
-    return allows(json.loads(queue.policy), sns, "sqs:SendMessage", subscription.endpoint, context)
 
 
 def statistic(statistics: Statistics, name: str) -> Any:
@@ -129,7 +109,6 @@ def no_aws_policies(_backend: IAMBackend) -> list[ManagedPolicy]:
 PATCHES: tuple[Patch, ...] = (
     (S3Backend, "log_incoming_request", no_access_log),
     (FakeBucket, "get_permission", bucket_permission),
-    (Subscription, "publish", publish),
     (Statistics, "get_statistics_for_type", statistic),
     (IAMBackend, "_init_aws_policies", no_aws_policies),
     (IAMBackend, "managed_policies", ManagedPolicies()),

@@ -88,7 +88,7 @@ class ObjectGuards:
     def _check_key(self, key: str | None, bucket: str) -> None:
         if key:
             owner = owner_of_bucket(bucket) or self.state.account
-            check_usable(key, owner, self.state.region, "KMS.")
+            check_usable(key, owner, self.state.region)
 
 
 def _check_owners(call: ApiCall) -> None:

@@ -1,7 +1,5 @@
 """Deliver due schedules: call the target with the schedule's role, retry after AWS's errors, and
 send what failed to the dead-letter queue.
-
-Everything is measured as AWS measures it (namespace AWS/Scheduler).
 """
 
 from __future__ import annotations
@@ -17,13 +15,12 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from shoal_local.context import Measure, Measurement, RoleCredentials
+from shoal_local.context import RoleCredentials
 from shoal_local.control.identity.clients import Clients
 from shoal_local.control.identity.identity import Identity, error_of
 from shoal_local.errors import AwsError
 
 SCHEDULER = "scheduler.amazonaws.com"
-NAMESPACE = "AWS/Scheduler"
 MAX_THREADS = 8
 MAX_PAUSE_S = 60.0
 THROTTLED = 429
@@ -37,7 +34,6 @@ class DueCall:
     """A call of a schedule's target, for the time `due_at` of the schedules' clock."""
 
     arn: str
-    group: str
     target: Mapping[str, Any]
     due_at: datetime
 
@@ -56,11 +52,10 @@ class Deliveries:
         self,
         identity: Identity,
         clients: Clients,
-        measure: Measure,
         now: Callable[[], datetime],
         speed: float,
     ) -> None:
-        self._identity, self._clients, self._measure = identity, clients, measure
+        self._identity, self._clients = identity, clients
         self._now, self._speed = now, speed
         self._pool = ThreadPoolExecutor(MAX_THREADS, "scheduler")
         self._closing = threading.Event()
@@ -95,7 +90,6 @@ class Deliveries:
 
     def _attempt(self, schedule: DueCall, attempt: int) -> AwsError | None:
         """Call the target once; return the error, or None."""
-        self._count(schedule, "InvocationAttemptCount")
         try:
             payload = render_input(schedule, attempt)
             call_target(self._clients, self._credentials(schedule), schedule, payload)
@@ -107,14 +101,12 @@ class Deliveries:
             refusal = error
         else:
             return None
-        self._count(schedule, "TargetErrorCount")
         log.warning(
             "schedule %s, attempt %d: %s: %s", schedule.arn, attempt, refusal.code, refusal.message
         )
         return refusal
 
     def _give_up(self, schedule: DueCall, attempts: int, error: AwsError) -> None:
-        self._count(schedule, "InvocationDroppedCount")
         queue = (schedule.target.get("DeadLetterConfig") or {}).get("Arn")
         if not queue:
             return
@@ -130,10 +122,7 @@ class Deliveries:
         try:
             self._send(schedule, queue, attributes)
         except (AwsError, ClientError, BotoCoreError) as failure:
-            self._count(schedule, "InvocationsFailedToBeSentToDeadLetterCount")
             log.warning("dead letter of %s not delivered: %s", schedule.arn, failure)
-        else:
-            self._count(schedule, "InvocationsSentToDeadLetterCount")
 
     def _send(self, schedule: DueCall, queue_arn: str, attributes: Mapping[str, Any]) -> None:
         sqs = self._clients("sqs", self._credentials(schedule))
@@ -148,10 +137,6 @@ class Deliveries:
     def _credentials(self, schedule: DueCall) -> RoleCredentials:
         role, session = schedule.target["RoleArn"], f"scheduler-{uuid.uuid4().hex}"
         return self._identity.service_credentials(role, session, SCHEDULER, schedule.group_arn)
-
-    def _count(self, schedule: DueCall, metric: str) -> None:
-        where = {"ScheduleGroup": schedule.group}
-        self._measure([Measurement(NAMESPACE, metric, 1.0, "Count", where)])
 
 
 def is_retryable(error: AwsError) -> bool:

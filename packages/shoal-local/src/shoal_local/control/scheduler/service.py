@@ -14,7 +14,6 @@ from typing import Any
 
 from moto.scheduler.models import EventBridgeSchedulerBackend, Schedule, scheduler_backends
 
-from shoal_local.context import Measure
 from shoal_local.control.http.guards import Guard
 from shoal_local.control.http.protocol import ApiCall
 from shoal_local.control.identity.clients import Clients
@@ -45,13 +44,11 @@ class Scheduler:
     second of the clock.
     """
 
-    def __init__(
-        self, identity: Identity, clients: Clients, measure: Measure, speed: float = 1.0
-    ) -> None:
+    def __init__(self, identity: Identity, clients: Clients, speed: float = 1.0) -> None:
         self._identity = identity
         self._appointments: dict[str, Appointment] = {}
         self._clock = Clock(self._call_due, speed, "scheduler")
-        self._deliveries = Deliveries(identity, clients, measure, self._clock.now, speed)
+        self._deliveries = Deliveries(identity, clients, self._clock.now, speed)
         self._clock.start()
 
     def close(self) -> None:
@@ -86,8 +83,7 @@ class Scheduler:
                 log.exception("%s cannot be followed", schedule.arn)
                 continue
             if due_at and schedule.state == "ENABLED":
-                call = DueCall(schedule.arn, schedule.group_name, schedule.target, due_at)
-                self._deliveries.start(call)
+                self._deliveries.start(DueCall(schedule.arn, schedule.target, due_at))
         self._appointments = appointments
 
     def _next(self, schedule: Schedule, now: datetime) -> tuple[Appointment, datetime | None]:

@@ -70,7 +70,7 @@ class Endpoints(Resources):
         return {"EndpointArn": document["EndpointArn"]}
 
     def update(self, request: Document) -> Document:
-        """Deploy another configuration.
+        """Deploy another configuration, with its own count of instances, as nothing scales here.
 
         A failed endpoint can only be deleted (API reference, DescribeEndpoint: EndpointStatus).
         """
@@ -80,9 +80,7 @@ class Endpoints(Resources):
         self._check_not_in_progress(document)
         if document["EndpointStatus"] == "Failed":
             raise invalid(f'Cannot update failed endpoint "{arn}". It can only be deleted.')
-        config = _with_retained_count(
-            request, EndpointConfigs(self._core).describe(request), document
-        )
+        config = EndpointConfigs(self._core).describe(request)
         plan = plan_of(request.get("DeploymentConfig"))
 
         def edit(document: Document) -> None:
@@ -213,19 +211,3 @@ class Endpoints(Resources):
         for each in hosted:
             for fleet in filter(None, (each.fleet, each.next_fleet)):
                 fleet.server.close()
-
-
-def _with_retained_count(request: Document, config: Document, live: Document) -> Document:
-    """Return the configuration with the instance count that the endpoint has now, unless the
-    request excludes it.
-    """
-    excluded = {
-        each["VariantPropertyType"] for each in request.get("ExcludeRetainedVariantProperties", [])
-    }
-    (variant,) = config["ProductionVariants"]
-    (live_variant,) = live.get("ProductionVariants", [{}])
-    count = live_variant.get("DesiredInstanceCount")
-    is_same = variant["VariantName"] == live_variant.get("VariantName")
-    if not is_same or not count or "DesiredInstanceCount" in excluded:
-        return config
-    return config | {"ProductionVariants": [variant | {"InitialInstanceCount": count}]}

@@ -17,9 +17,8 @@ import math
 import secrets
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 from shoal_local.sagemaker.core import Core
@@ -262,80 +261,70 @@ def _has_ended(job: Document | None) -> bool:
 
 
 Values = Mapping[str, str]
+Space = Mapping[str, Any]
+"""optuna's distributions by the names of the hyperparameters."""
 
 
-@dataclass(frozen=True)
-class Range:
-    """The values of one hyperparameter: `choices`, or else the numbers from `low` to `high`."""
-
-    name: str
-    choices: tuple[str, ...] = ()
-    low: float = 0
-    high: float = 0
-    is_integer: bool = False
-    is_logarithmic: bool = False
-
-    @property
-    def size(self) -> float:
-        """Return how many values there are."""
-        if self.choices:
-            return len(self.choices)
-        return self.high - self.low + 1 if self.is_integer else math.inf
-
-    def distribution(self, optuna: Any) -> Any:
-        """Return the range as optuna has it."""
-        kinds = optuna.distributions
-        if self.choices:
-            return kinds.CategoricalDistribution(self.choices)
-        kind = kinds.IntDistribution if self.is_integer else kinds.FloatDistribution
-        return kind(self.low, self.high, log=self.is_logarithmic)
+def _optuna() -> Any:
+    try:
+        import optuna  # slow to import, and not installed with shoal-local alone
+    except ImportError:
+        raise not_emulated(
+            "tuning jobs without optuna (pip install 'shoal-local[tuning]')"
+        ) from None
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna
 
 
-def read_ranges(document: Document) -> list[Range]:
-    """Return the ranges of ParameterRanges; raise AwsError for none, or for one that is wrong."""
-    ranges = [
-        *(_numbers(each, True) for each in document.get("IntegerParameterRanges", [])),
-        *(_numbers(each, False) for each in document.get("ContinuousParameterRanges", [])),
-        *(
-            Range(each["Name"], tuple(dict.fromkeys(each["Values"])))
-            for each in document.get("CategoricalParameterRanges", [])
-        ),
-    ]
-    if not ranges:
-        raise invalid("At least one hyperparameter range is required")
-    return ranges
-
-
-def _numbers(document: Document, is_integer: bool) -> Range:
-    """Return a range of numbers; raise AwsError if it has none.
+def read_ranges(document: Document) -> Space:
+    """Return the ranges of ParameterRanges; raise AwsError for none, or for one that is wrong.
 
     AWS chooses the scale where it is Auto; here it is linear.
     """
-    name, scale = document["Name"], document.get("ScalingType", "Auto")
-    read = int if is_integer else float
+    kinds = _optuna().distributions
+    numbers = (
+        ("IntegerParameterRanges", int, kinds.IntDistribution),
+        ("ContinuousParameterRanges", float, kinds.FloatDistribution),
+    )
+    space = {
+        each["Name"]: kind(*_bounds(each, read), log=each.get("ScalingType") == "Logarithmic")
+        for member, read, kind in numbers
+        for each in document.get(member, [])
+    }
+    for each in document.get("CategoricalParameterRanges", []):
+        space[each["Name"]] = kinds.CategoricalDistribution(tuple(dict.fromkeys(each["Values"])))
+    if not space:
+        raise invalid("At least one hyperparameter range is required")
+    return space
+
+
+def _bounds(document: Document, read: Callable[[str], float]) -> tuple[float, float]:
+    """Return the bounds of a range of numbers; raise AwsError if it has none."""
+    name = document["Name"]
     try:
         low, high = read(document["MinValue"]), read(document["MaxValue"])
     except ValueError:
         raise invalid(f"The range of {name} has a bound that is no number") from None
     if not -math.inf < low < high < math.inf:
         raise invalid(f"The range of {name} needs a MinValue that is less than MaxValue")
-    if scale == "Logarithmic" and low <= 0:
+    if document.get("ScalingType") == "Logarithmic" and low <= 0:
         raise invalid(f"Logarithmic scaling of {name} needs values greater than 0")
-    return Range(name, (), low, high, is_integer, scale == "Logarithmic")
+    return low, high
+
+
+def _size(distribution: Any) -> float:
+    """Return how many values there are."""
+    if hasattr(distribution, "choices"):
+        return len(distribution.choices)
+    is_whole = isinstance(distribution.high, int)
+    return int(distribution.high - distribution.low + 1) if is_whole else math.inf
 
 
 class Search:
     """Chooses values for one training job after the other; not safe for several threads."""
 
-    def __init__(self, config: Document, ranges: list[Range]) -> None:
-        try:
-            import optuna  # slow to import, and not installed with shoal-local alone
-        except ImportError:
-            raise not_emulated(
-                "tuning jobs without optuna (pip install 'shoal-local[tuning]')"
-            ) from None
-        optuna.logging.set_verbosity(optuna.logging.WARNING)
-        seed = config.get("RandomSeed")
+    def __init__(self, config: Document, space: Space) -> None:
+        optuna, seed, self._space = _optuna(), config.get("RandomSeed"), space
         is_maximum = config.get("HyperParameterTuningJobObjective", {}).get("Type") == "Maximize"
         sampler: Any = optuna.samplers.RandomSampler(seed)
         if config["Strategy"] == "Bayesian":
@@ -344,11 +333,10 @@ class Search:
         self._study = optuna.create_study(
             direction="maximize" if is_maximum else "minimize", sampler=sampler
         )
-        self._space = {each.name: each.distribution(optuna) for each in ranges}
         self._failed = optuna.trial.TrialState.FAIL
         if config["Strategy"] == "Grid":
-            for values in itertools.product(*(each.choices for each in ranges)):
-                self._study.enqueue_trial(dict(zip(self._space, values, strict=True)))
+            for values in itertools.product(*(each.choices for each in space.values())):
+                self._study.enqueue_trial(dict(zip(space, values, strict=True)))
 
     def next(self) -> tuple[int, Values]:
         """Return the values of another training job, and the number by which to learn of it."""
@@ -366,17 +354,14 @@ class Search:
 def search_for(config: Document) -> tuple[Search, int]:
     """Return the search of a tuning job and the number of its training jobs; raise AwsError."""
     strategy, key = config["Strategy"], "MaxNumberOfTrainingJobs"
-    count, ranges = (
-        config["ResourceLimits"].get(key),
-        read_ranges(config.get("ParameterRanges", {})),
-    )
-    combinations = math.prod(each.size for each in ranges)
+    count, space = config["ResourceLimits"].get(key), read_ranges(config.get("ParameterRanges", {}))
+    combinations = math.prod(map(_size, space.values()))
     if strategy == "Grid":
-        if not all(each.choices for each in ranges):
+        if not all(hasattr(each, "choices") for each in space.values()):
             raise invalid("Grid search takes categorical hyperparameters only")
         if count not in {None, combinations}:
             raise invalid(f"{key} of this grid must be {combinations}, or left out")
-        return Search(config, ranges), int(combinations)
+        return Search(config, space), int(combinations)
     if count is None:
         raise invalid(f"{key} is required for the strategy {strategy}")
     # worded as users report it (aws/amazon-sagemaker-operator-for-k8s 123)
@@ -387,4 +372,4 @@ def search_for(config: Document) -> tuple[Search, int]:
             f" equal or greater than the value of MaxNumberOfJobs, [{count}]. Provide additional"
             " ranges."
         )
-    return Search(config, ranges), int(count)
+    return Search(config, space), int(count)

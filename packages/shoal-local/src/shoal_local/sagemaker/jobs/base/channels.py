@@ -141,13 +141,11 @@ class Channels:
         How AWS words a failure is not documented; here it is a ClientError that names both.
         """
         file_system_id, directory = source["FileSystemId"], source["DirectoryPath"]
-        vpc = self._request["VpcConfig"]
+        subnets = self._request["VpcConfig"]["Subnets"]
         fsx = self._context.clients("fsx", self._credentials)
         try:
             fsx.describe_file_systems(FileSystemIds=[file_system_id])
-            return self._context.mount(
-                file_system_id, directory, vpc["Subnets"], vpc["SecurityGroupIds"]
-            )
+            return self._context.mount(file_system_id, directory, subnets)
         except AwsError as error:
             reason = error.message
         except ClientError as error:
