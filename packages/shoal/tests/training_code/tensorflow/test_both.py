@@ -260,7 +260,7 @@ def test_every_way_learns_what_one_process_learns(
     strategy: str,
     flags: str,
     replicas: int,
-    close: tuple[dict[str, float], dict[str, float]],
+    close: tuple[dict[str, Any], dict[str, Any]],
 ) -> None:
     """One process prints metrics and saves the model."""
     trained = undisturbed(strategy, *flags.split())
