@@ -21,7 +21,7 @@ from tests.repository import CHECKOUT
 
 VERBS = {name: command for name, command in verbs(shoal) if name != "mcp"}  # a protocol's stdout
 ANSWERS = {
-    "approve dev --local": 0,
+    "release approve dev --local": 0,
     "check": 2,
     "local status": 0,
     "new taxis": 0,

@@ -91,7 +91,7 @@ def test_an_approved_version_scores_by_hand_and_by_schedule(
         own.succeed("data", "upload", "late", "--local")
         own.succeed("run", "late", "--local", "--follow")
         assert "no version of" in own.run("score", "late", "--local").output
-        own.succeed("approve", "late", "1", "--local")
+        own.succeed("release", "approve", "late", "1", "--local")
         assert "brings the folder score/" in own.run("score", "late", "--local").output
         uploaded = own.succeed("data", "upload", "late", "--local", "--from", "rows")
         assert "1 of 1 files uploaded" in uploaded

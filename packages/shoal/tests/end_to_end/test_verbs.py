@@ -272,7 +272,8 @@ def test_the_status_of_a_run_says_its_gates_version_and_what_to_do_next(
     for output in (trained.output, status):
         assert gate.search(output), output
         assert (
-            "version 1 is PendingManualApproval\nnext:\n  shoal approve dev --local 1\n" in output
+            "version 1 is PendingManualApproval\nnext:\n  shoal release approve dev --local 1\n"
+            in output
         )
 
 

@@ -55,7 +55,6 @@ _CODE = Path(__file__).resolve().parents[1]
 _SOURCES = Path("packages/shoal/src/shoal")
 _READING = frozenset(
     {
-        "chain",
         "check",
         "docs",
         "doctor",
@@ -100,12 +99,6 @@ def _require_own_code(root: Path, command: str | None) -> None:
 # Each with the module that has it and the first sentence of its own help, so that this group's help
 # imports none of them; a test compares the two.
 _COMMANDS = (
-    ("approve", "promote", "Approve a version of ENV's registry, as yourself."),
-    (
-        "chain",
-        "check",
-        "Print the environments, each after the one that it takes releases from.",
-    ),
     ("check", "check", "Validate every environment's and every workload's file."),
     ("data", "workload", "The dataset of an environment."),
     ("demo", "demo", "Run all of it on this machine, from deploy to destroy."),

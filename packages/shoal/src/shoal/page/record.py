@@ -133,7 +133,7 @@ def verdict_of(
     command = f"runs {arguments}"
     if execution.status == "Succeeded":
         if package and package.approval != registry.APPROVED:
-            command = f"approve {arguments} {package.version}"
+            command = f"release approve {arguments} {package.version}"
     elif not execution.has_ended:
         verb = "status" if execution.status == "Stopping" else "stop"
         command = f"{verb} {arguments} {execution.id}"

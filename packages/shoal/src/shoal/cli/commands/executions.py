@@ -343,7 +343,7 @@ def _print_result(session: Session, execution: Execution) -> None:
         line = f"model package version {package.version} is {package.approval}"
         tell(line, model_package=package.arn)
         if package.approval != APPROVED:
-            commands.insert(0, f"shoal approve {session.arguments} {package.version}")
+            commands.insert(0, f"shoal release approve {session.arguments} {package.version}")
     tell("\n  ".join(("next:", *commands)), next=commands)
 
 
