@@ -125,7 +125,6 @@ _COMMANDS = (
     ("run", "executions", "Start an execution of ENV's pipeline."),
     ("runs", "runs", "List the runs of ENV: what each measured, took and cost."),
     ("schedule", "runs", "When the pipeline of an environment starts by itself."),
-    ("schema", "programs", "Print the schemas of what verbs print with --json."),
     ("score", "inference", "Score the rows of ENV's dataset with an approved model."),
     ("status", "executions", "Show the executions of ENV, or the steps of EXECUTION."),
     ("stop", "executions", "Ask EXECUTION (an ARN, an id, or `latest`) to stop."),
