@@ -27,7 +27,6 @@ ANSWERS = {
     "new taxis": 0,
     "release status dev staging --local": 0,
     "report dev latest --local": 0,
-    "runs dev --local": 0,
     "schedule list dev --local": 0,
     "status dev --local": 0,
     "status dev latest --local": 0,

@@ -36,7 +36,7 @@ def watched(own: Checkout, names: Names, pipeline: Pipeline) -> None:
     assert (schedule["name"], schedule["rings"]) == ("often", True)
     own.succeed("schedule", "pause", "late", "often", "--local")
     listed = own.document("status", "late", "--local")["executions"]
-    assert run in {each["execution"] for each in listed["late scoring"]}
+    assert run in {each["run"] for each in listed["late scoring"]}
     assert own.document("status", "late", run, "--local")["run"]["id"] == run
     assert f"next:\n  shoal score late --local --show {run}" in own.succeed(
         "status", "late", run, "--local"

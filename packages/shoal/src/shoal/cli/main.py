@@ -61,7 +61,6 @@ _READING = frozenset(
         "logs",
         "plan",
         "release",
-        "runs",
         "status",
         "watch",
     }
@@ -123,10 +122,13 @@ _COMMANDS = (
     ("release", "promote", "The models that environments pin."),
     ("report", "runs", "Write the page of RUN (an ARN, an id, or `latest`)."),
     ("run", "executions", "Start an execution of ENV's pipeline."),
-    ("runs", "runs", "List the runs of ENV: what each measured, took and cost."),
     ("schedule", "runs", "When the pipeline of an environment starts by itself."),
     ("score", "inference", "Score the rows of ENV's dataset with an approved model."),
-    ("status", "executions", "Show the executions of ENV, or the steps of EXECUTION."),
+    (
+        "status",
+        "executions",
+        "Show what executions of ENV measured, took and cost, or the steps of EXECUTION.",
+    ),
     ("stop", "executions", "Ask EXECUTION (an ARN, an id, or `latest`) to stop."),
     ("synth", "deployment", "Write the CloudFormation templates of ENV, or of all."),
     (

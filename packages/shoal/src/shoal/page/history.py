@@ -17,30 +17,27 @@ _MAX_VALUE = 24
 """Characters of a parameter's value in a list."""
 
 
-def runs(place: Place, limit: int) -> Iterator[dict[str, Any]]:
-    """Yield the newest runs of the pipeline, without logs and curves.
+def rows(place: Place, limit: int) -> Iterator[dict[str, Any]]:
+    """Yield what `shoal status` lists of the newest runs of the pipeline: one value a column.
 
     Raises NotFoundError if there is no pipeline.
     """
     place.pipeline.definition()
     for summary in islice(place.pipeline.executions(), limit):
-        yield record(place, str(summary["PipelineExecutionArn"]), with_logs=False)
-
-
-def row_of(run: Record) -> dict[str, Any]:
-    """Return what `shoal runs` shows of a run: one value a column."""
-    return {
-        "run": run["run"]["id"],
-        **{name: run["run"][name] for name in ("status", "started_at", "seconds")},
-        "metrics": {gate["metric"]: gate["value"] for gate in run["gates"]},
-        "passed": [gate["passed"] for gate in run["gates"]],
-        "version": run["package"] and run["package"]["version"],
-        "approval": run["package"] and run["package"]["approval"],
-        "usd": run["money"]["usd"],
-        "parameters": run["parameters"],
-        "commit": _link(run, "commit"),
-        "code": _link(run, "code"),
-    }
+        run = record(place, str(summary["PipelineExecutionArn"]), with_logs=False)
+        yield {
+            "run": run["run"]["id"],
+            "name": summary.get("PipelineExecutionDisplayName", ""),
+            **{name: run["run"][name] for name in ("status", "started_at", "seconds")},
+            "metrics": {gate["metric"]: gate["value"] for gate in run["gates"]},
+            "passed": [gate["passed"] for gate in run["gates"]],
+            "version": run["package"] and run["package"]["version"],
+            "approval": run["package"] and run["package"]["approval"],
+            "usd": run["money"]["usd"],
+            "parameters": run["parameters"],
+            "commit": _link(run, "commit"),
+            "code": _link(run, "code"),
+        }
 
 
 def gate_of(row: Mapping[str, Any]) -> str:

@@ -130,7 +130,7 @@ def verdict_of(
     """Return how the run went, whose fault a failure is, and the command that comes `next`."""
     execution, arguments, step = look.execution, look.place.arguments, None
     reason, cause = None, Cause("")
-    command = f"runs {arguments}"
+    command = f"status {arguments}"
     if execution.status == "Succeeded":
         if package and package.approval != registry.APPROVED:
             command = f"release approve {arguments} {package.version}"

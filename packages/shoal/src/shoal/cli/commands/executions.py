@@ -18,11 +18,12 @@ from shoal.aws.logs import LogTail, location_of
 from shoal.aws.registry import APPROVED
 from shoal.aws.target import Target
 from shoal.cli.answers import Verdict, answers, columns, is_json, tell
+from shoal.cli.commands.runs import print_runs
 from shoal.cli.options import environment_argument, local_option, parameter_option, session_command
 from shoal.cli.view import open_view
 from shoal.errors import AWS_ERRORS, NotFoundError, ShoalError, UsageError, refusal
 from shoal.page.history import with_others
-from shoal.page.look import Look, time_text
+from shoal.page.look import Look
 from shoal.page.page import keep
 from shoal.page.readings.cause import rank_of
 from shoal.page.readings.resources import got, instances_of
@@ -98,19 +99,22 @@ def watch(session: Session, execution: str) -> None:
 @environment_argument
 @click.argument("execution", required=False)
 @local_option
+@click.option("--limit", default=20, show_default=True, metavar="N", help="How many, newest first.")
 @click.pass_obj
-@answers(or_run=True, executions=dict[str, list[dict[str, str]]], serving=dict[str, str])
+@answers(or_run=True, executions=dict[str, list[dict[str, Any]]], serving=dict[str, str])
 def status(
     workspace: Workspace,
     environment: str,
     workload: str | None,
     execution: str | None,
     local: bool,
+    limit: int,
 ) -> None:
-    """Show the executions of ENV, or the steps of EXECUTION.
+    """Show what executions of ENV measured, took and cost, or the steps of EXECUTION.
 
-    EXECUTION is an ARN, an id, or `latest`; its document is run.json without logs. Exit code 2
-    where a pipeline is not deployed; those of other workloads are shown.
+    EXECUTION is an ARN, an id, or `latest`; its document is run.json without logs. Of parameters
+    those that differ are shown. Exit code 2 where a pipeline is not deployed; those of other
+    workloads are shown.
     """
     if execution:
         session, arn = workspace.open(environment, local, workload).find(execution)
@@ -124,13 +128,13 @@ def status(
         return
     whole = workspace.open_whole(environment, local, workload)
     if len(whole.each) == 1:
-        _print_executions(whole.each[0])
+        _print_executions(whole.each[0], limit)
         return
     missing = []
     for each in whole.each:
         tell(f"{each.title}:")
         try:
-            _print_executions(each)
+            _print_executions(each, limit)
         except NotFoundError as error:  # the others may be deployed
             tell(str(error))
             missing.append(each.title)
@@ -169,35 +173,17 @@ def shell_in(job: Mapping[str, Any], target: Target) -> str | None:
     )
 
 
-def _print_executions(session: Session) -> None:
+def _print_executions(session: Session, limit: int) -> None:
     if endpoint := serving.live_endpoint(session.target, session.names.serving_endpoint):
         failure = endpoint.failure and f"; why a deployment of it failed: {endpoint.failure}"
         told = one_line(f"{endpoint}{failure}")
         tell(f"serving: {told}", serving={session.title: told})
-    session.pipeline.definition()
-    _print_table(session, session.title)
+    print_runs(session, session.title, limit)
     for each in session.pipelines[1:]:
         tell("scoring:")
-        _print_table(each, f"{session.title} scoring")
-
-
-def _print_table(session: Session, title: str) -> None:
-    """Print id, status, start and name of each execution, newest first.
-
-    One that a schedule or a manifest started is named after it.
-    """
-    facts, rows = list[dict[str, str]](), [("execution", "status", "started", "name")]
-    for each in session.pipeline.executions():
-        run = str(each["PipelineExecutionArn"]).rpartition("/")[2]
-        name, status = each.get("PipelineExecutionDisplayName", ""), each["PipelineExecutionStatus"]
-        at = each["StartTime"]
-        own = {"execution": run, "status": status, "started_at": str(time_text(at)), "name": name}
-        facts.append(own)
-        rows.append((run, status, f"{at.astimezone():%Y-%m-%d %H:%M:%S}", name))
-    tell(executions={title: facts})
-    verb = "score" if session.scores else "run"
-    none = f"pipeline {session.names.pipeline} has had no executions; start one with"
-    tell("\n".join(columns(rows)) if facts else f"{none} `shoal {verb} {session.arguments}`")
+        print_runs(each, f"{session.title} scoring", limit)
+    if session.target.is_local:
+        tell("costs are list prices for the seconds that this machine took")
 
 
 @click.command()

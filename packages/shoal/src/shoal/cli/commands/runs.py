@@ -1,4 +1,4 @@
-"""`shoal runs | report`: what runs came to; `shoal schedule list|pause|resume`: the live schedules
+"""`shoal report`: what runs came to; `shoal schedule list|pause|resume`: the live schedules
 of an environment, next to its file.
 """
 
@@ -21,23 +21,23 @@ from shoal.verbs.mlflow_export import connected
 from shoal.verbs.workspace import Session
 
 
-@click.command()
-@session_command
-@click.option("--limit", default=20, show_default=True, metavar="N", help="How many, newest first.")
-@answers(runs=list[dict[str, Any]])
-def runs(session: Session, limit: int) -> None:
-    """List the runs of ENV: what each measured, took and cost.
+def print_runs(session: Session, title: str, limit: int) -> None:
+    """Print what each of the newest runs measured, took and cost, without empty columns.
 
     Of the parameters only those that differ among these runs are shown; `--json` has them all.
+    A run that a schedule or a manifest started is named after it.
     """
-    rows = [history.row_of(each) for each in history.runs(session.place, limit)]
+    rows = list(history.rows(session.place, limit))
+    tell(executions={title: rows})
     if not rows:
-        tell(f"no runs yet; start one with `shoal run {session.arguments}`")
+        verb = "score" if session.scores else "run"
+        none = f"pipeline {session.names.pipeline} has had no executions; start one with"
+        tell(f"{none} `shoal {verb} {session.arguments}`")
         return
     metrics = list(dict.fromkeys(name for row in rows for name in row["metrics"]))
     parameters = history.differing_parameters(rows)
     heads = ("run", "status", "started", "took", *metrics, "gate", "version", "commit", "cost")
-    table = [(*heads, *parameters)]
+    table = [(*heads, *parameters, "name")]
     for row in rows:
         started_at = datetime.fromisoformat(row["started_at"]).astimezone()
         cells = (
@@ -51,10 +51,10 @@ def runs(session: Session, limit: int) -> None:
             (row["commit"] or "")[:12],
             "unknown" if row["usd"] is None else f"${row['usd']:,.4f}",
         )
-        table.append((*cells, *(of_runs[row["run"]] for of_runs in parameters.values())))
-    tell("\n".join(columns(table)), runs=rows)
-    if session.target.is_local:
-        tell("costs are list prices for the seconds that this machine took")
+        of_run = (of_runs[row["run"]] for of_runs in parameters.values())
+        table.append((*cells, *of_run, row["name"]))
+    full = [column for column in zip(*table, strict=True) if any(column[1:])]
+    tell("\n".join(columns(zip(*full, strict=True))))
 
 
 @click.command()
