@@ -123,7 +123,6 @@ _COMMANDS = (
     ("report", "runs", "Write the page of RUN (an ARN, an id, or `latest`)."),
     ("run", "executions", "Start an execution of ENV's pipeline."),
     ("schedule", "runs", "When the pipeline of an environment starts by itself."),
-    ("score", "inference", "Score the rows of ENV's dataset with an approved model."),
     (
         "status",
         "executions",

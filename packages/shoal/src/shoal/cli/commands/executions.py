@@ -19,7 +19,13 @@ from shoal.aws.registry import APPROVED
 from shoal.aws.target import Target
 from shoal.cli.answers import Verdict, answers, columns, is_json, tell
 from shoal.cli.commands.runs import print_runs
-from shoal.cli.options import environment_argument, local_option, parameter_option, session_command
+from shoal.cli.options import (
+    environment_argument,
+    local_option,
+    parameter_option,
+    score_option,
+    session_command,
+)
 from shoal.cli.view import open_view
 from shoal.errors import AWS_ERRORS, NotFoundError, ShoalError, UsageError, refusal
 from shoal.page.history import with_others
@@ -31,10 +37,12 @@ from shoal.page.readings.results import gates_of, package_of
 from shoal.page.record import checkpoint_of, record
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.parsing.errors import one_line
+from shoal.verbs import score as scoring
 from shoal.verbs.dataset import require_uploaded
 from shoal.verbs.doctor.capacity_check import refuse_short
 from shoal.verbs.follow import Follower
 from shoal.verbs.parameters import check_declared, check_values, parse_parameters
+from shoal.verbs.score import Scored
 from shoal.verbs.workspace import Session, Workspace
 
 _followed = answers(
@@ -45,6 +53,7 @@ _followed = answers(
     model_package=str | None,
     page=str | None,
     next=list[str],
+    scored=Scored | None,
 )
 
 
@@ -52,6 +61,7 @@ _followed = answers(
 @environment_argument
 @local_option
 @parameter_option
+@score_option
 @click.option(
     "--follow", is_flag=True, help="Stay until the execution has ended. Ctrl-C leaves it running."
 )
@@ -63,27 +73,43 @@ def run(
     workload: str | None,
     local: bool,
     parameters: tuple[str, ...],
+    score: bool,
     follow: bool,
 ) -> None:
     """Start an execution of ENV's pipeline."""
-    values, root = parse_parameters(parameters), workspace.root
-    settings = load_environment(environment, root, workload=workload)
-    check_values(settings, values, root)
+    values = parse_parameters(parameters)
+    if score:
+        session, arn = scoring.start(workspace.open(environment, local, workload), values)
+    else:
+        session = _trainable(workspace, environment, workload, local, values)
+        arn = session.pipeline.start(values)
+    tell(f"started: {arn}", execution=arn)
+    if follow:
+        _follow(session, arn)
+
+
+def _trainable(
+    workspace: Workspace,
+    environment: str,
+    workload: str | None,
+    local: bool,
+    values: Mapping[str, str],
+) -> Session:
+    """Return the session, once what would fail an execution with these parameters is refused."""
+    settings = load_environment(environment, workspace.root, workload=workload)
+    check_values(settings, values, workspace.root)
     try:
         session = workspace.open(environment, local, workload)
         session.pipeline.definition()
     except NotFoundError:  # what is deployed decides; where nothing is, what would be
-        check_declared(settings, values, root)
+        check_declared(settings, values, workspace.root)
         raise
     if notice := require_uploaded(session, values):
         click.echo(notice, err=True)
     waiting = (settings.training.capacity, settings.evaluation.capacity)
     if any(each.retry_for_s for each in waiting):
         refuse_short(session.target, settings)
-    arn = session.pipeline.start(values)
-    tell(f"started: {arn}", execution=arn)
-    if follow:
-        _follow(session, arn)
+    return session
 
 
 @click.command()
@@ -100,8 +126,14 @@ def watch(session: Session, execution: str) -> None:
 @click.argument("execution", required=False)
 @local_option
 @click.option("--limit", default=20, show_default=True, metavar="N", help="How many, newest first.")
+@score_option
 @click.pass_obj
-@answers(or_run=True, executions=dict[str, list[dict[str, Any]]], serving=dict[str, str])
+@answers(
+    or_run=True,
+    executions=dict[str, list[dict[str, Any]]],
+    serving=dict[str, str],
+    scored=Scored | None,
+)
 def status(
     workspace: Workspace,
     environment: str,
@@ -109,19 +141,23 @@ def status(
     execution: str | None,
     local: bool,
     limit: int,
+    score: bool,
 ) -> None:
     """Show what executions of ENV measured, took and cost, or the steps of EXECUTION.
 
-    EXECUTION is an ARN, an id, or `latest`; its document is run.json without logs. Of parameters
-    those that differ are shown. Exit code 2 where a pipeline is not deployed; those of other
-    workloads are shown.
+    EXECUTION is an ARN, an id, or `latest`, which is the default with --score; its document is
+    run.json without logs. Of parameters those that differ are listed. Exit code 2 where a pipeline
+    is not deployed; those of other workloads are shown.
     """
-    if execution:
-        session, arn = workspace.open(environment, local, workload).find(execution)
+    if execution or score:
+        session = workspace.open(environment, local, workload)
+        session = scoring.scoring_of(session) if score else session
+        session, arn = session.find(execution or "latest")
+        state = session.pipeline.look(arn)
         if is_json():
             tell(**record(session.place, arn, with_logs=False))
+            _print_scored(session, state)
             return
-        state = session.pipeline.look(arn)
         tell("\n".join(lines_of(state)))
         _print_trainings(session, state)
         _print_result(session, state)
@@ -318,8 +354,7 @@ def _print_result(session: Session, execution: Execution) -> None:
     for gate in gates_of(session.target, execution):
         tell(one_line(f"gate: {gate}"), gates=[one_line(str(gate))])
     commands = [f"shoal report {session.arguments} {execution.id} -o run.html"]
-    if session.scores and execution.status == "Succeeded":
-        commands.insert(0, f"shoal score {session.arguments} --show {execution.id}")
+    _print_scored(session, execution)
     try:
         package = package_of(session.target, execution)
     except (NotFoundError, *AWS_ERRORS) as error:  # deleted, or not to be read by these credentials
@@ -331,6 +366,18 @@ def _print_result(session: Session, execution: Execution) -> None:
         if package.approval != APPROVED:
             commands.insert(0, f"shoal release approve {session.arguments} {package.version}")
     tell("\n  ".join(("next:", *commands)), next=commands)
+
+
+def _print_scored(session: Session, execution: Execution) -> None:
+    """Print what an execution that scored has left."""
+    if not session.scores or execution.status != "Succeeded":
+        return
+    try:
+        scored = scoring.results(session, execution)
+    except (NotFoundError, *AWS_ERRORS) as error:
+        tell(f"scores: {refusal(error)}")
+        return
+    tell("\n".join(map(one_line, scored.lines)), scored=scored)
 
 
 def lines_of(execution: Execution) -> Iterator[str]:

@@ -30,9 +30,9 @@ def print_runs(session: Session, title: str, limit: int) -> None:
     rows = list(history.rows(session.place, limit))
     tell(executions={title: rows})
     if not rows:
-        verb = "score" if session.scores else "run"
+        option = " --score" if session.scores else ""
         none = f"pipeline {session.names.pipeline} has had no executions; start one with"
-        tell(f"{none} `shoal {verb} {session.arguments}`")
+        tell(f"{none} `shoal run {session.arguments}{option}`")
         return
     metrics = list(dict.fromkeys(name for row in rows for name in row["metrics"]))
     parameters = history.differing_parameters(rows)
