@@ -59,7 +59,6 @@ _READING = frozenset(
         "docs",
         "doctor",
         "logs",
-        "plan",
         "release",
         "status",
         "watch",
@@ -129,7 +128,6 @@ _COMMANDS = (
         "Show what executions of ENV measured, took and cost, or the steps of EXECUTION.",
     ),
     ("stop", "executions", "Ask EXECUTION (an ARN, an id, or `latest`) to stop."),
-    ("synth", "deployment", "Write the CloudFormation templates of ENV, or of all."),
     (
         "upgrade",
         "repository",
