@@ -203,11 +203,12 @@ def test_the_report_of_a_failed_run_quotes_the_line_that_says_why(
     assert " does not exist; the folder holds of-nobody.txt" in verdict["line"]
 
 
-def test_who_watches_an_ended_run_sees_its_end(trained: Finished, checkout: Checkout) -> None:
-    watched = checkout.succeed("watch", "dev", run_id(trained), "--local", "--json")
+def test_who_follows_an_ended_run_sees_its_end(trained: Finished, checkout: Checkout) -> None:
+    watched = checkout.succeed("status", "dev", run_id(trained), "--local", "--follow", "--json")
     assert "step Train (Training): Succeeded" in watched
     document = document_in(watched)
-    assert (document["status"], document["verdict"]["outcome"]) == ("Succeeded", "Succeeded")
+    assert (document["run"]["status"], document["verdict"]["outcome"]) == ("Succeeded", "Succeeded")
+    assert document["page"].endswith("/run.html")
 
 
 def page_data(s3: Any, run: str) -> dict[str, Any]:

@@ -61,7 +61,6 @@ _READING = frozenset(
         "logs",
         "release",
         "status",
-        "watch",
     }
 )
 """Commands that change nothing."""
@@ -122,18 +121,13 @@ _COMMANDS = (
     ("report", "runs", "Write the page of RUN (an ARN, an id, or `latest`)."),
     ("run", "executions", "Start an execution of ENV's pipeline."),
     ("schedule", "runs", "When the pipeline of an environment starts by itself."),
-    (
-        "status",
-        "executions",
-        "Show what executions of ENV measured, took and cost, or the steps of EXECUTION.",
-    ),
+    ("status", "executions", "Show what the executions of ENV came to, or the steps of one."),
     ("stop", "executions", "Ask EXECUTION (an ARN, an id, or `latest`) to stop."),
     (
         "upgrade",
         "repository",
         "Go over to another version of Shoal, in one commit on a branch.",
     ),
-    ("watch", "executions", "Follow EXECUTION (an ARN, an id, or `latest`) to its end."),
 )
 
 

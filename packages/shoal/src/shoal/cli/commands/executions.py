@@ -1,4 +1,4 @@
-"""`shoal run | watch | status | stop | logs`: executions of an environment's pipeline."""
+"""`shoal run | status | stop | logs`: executions of an environment's pipeline."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from shoal.aws.logs import LogTail, location_of
 from shoal.aws.registry import APPROVED
 from shoal.aws.target import Target
 from shoal.cli.answers import Verdict, answers, columns, is_json, tell
-from shoal.cli.commands.runs import print_runs
+from shoal.cli.commands.runs import keep_page, print_runs
 from shoal.cli.options import (
     environment_argument,
     local_option,
@@ -27,10 +27,8 @@ from shoal.cli.options import (
     session_command,
 )
 from shoal.cli.view import open_view
-from shoal.errors import AWS_ERRORS, NotFoundError, ShoalError, UsageError, refusal
-from shoal.page.history import with_others
+from shoal.errors import AWS_ERRORS, NotFoundError, UsageError, refusal
 from shoal.page.look import Look
-from shoal.page.page import keep
 from shoal.page.readings.cause import rank_of
 from shoal.page.readings.resources import got, instances_of
 from shoal.page.readings.results import gates_of, package_of
@@ -45,7 +43,19 @@ from shoal.verbs.parameters import check_declared, check_values, parse_parameter
 from shoal.verbs.score import Scored
 from shoal.verbs.workspace import Session, Workspace
 
-_followed = answers(
+_follow_option = click.option(
+    "--follow", is_flag=True, help="Stay until the execution has ended. Ctrl-C leaves it running."
+)
+
+
+@click.command()
+@environment_argument
+@local_option
+@parameter_option
+@score_option
+@_follow_option
+@click.pass_obj
+@answers(
     execution=str,
     status=str | None,
     verdict=Verdict | None,
@@ -55,18 +65,6 @@ _followed = answers(
     next=list[str],
     scored=Scored | None,
 )
-
-
-@click.command()
-@environment_argument
-@local_option
-@parameter_option
-@score_option
-@click.option(
-    "--follow", is_flag=True, help="Stay until the execution has ended. Ctrl-C leaves it running."
-)
-@click.pass_obj
-@_followed
 def run(
     workspace: Workspace,
     environment: str,
@@ -85,7 +83,10 @@ def run(
         arn = session.pipeline.start(values)
     tell(f"started: {arn}", execution=arn)
     if follow:
-        _follow(session, arn)
+        follower, execution = _follow(session, arn)
+        tell(status=execution.status)
+        _require_success(session, follower, execution)
+        _print_result(session, execution)
 
 
 def _trainable(
@@ -113,26 +114,19 @@ def _trainable(
 
 
 @click.command()
-@session_command
-@click.argument("execution", default="latest")
-@_followed
-def watch(session: Session, execution: str) -> None:
-    """Follow EXECUTION (an ARN, an id, or `latest`) to its end. Ctrl-C leaves it running."""
-    _follow(*session.find(execution))
-
-
-@click.command()
 @environment_argument
 @click.argument("execution", required=False)
 @local_option
 @click.option("--limit", default=20, show_default=True, metavar="N", help="How many, newest first.")
 @score_option
+@_follow_option
 @click.pass_obj
 @answers(
     or_run=True,
     executions=dict[str, list[dict[str, Any]]],
     serving=dict[str, str],
     scored=Scored | None,
+    page=str | None,
 )
 def status(
     workspace: Workspace,
@@ -142,25 +136,19 @@ def status(
     local: bool,
     limit: int,
     score: bool,
+    follow: bool,
 ) -> None:
-    """Show what executions of ENV measured, took and cost, or the steps of EXECUTION.
+    """Show what the executions of ENV came to, or the steps of one.
 
-    EXECUTION is an ARN, an id, or `latest`, which is the default with --score; its document is
-    run.json without logs. Of parameters those that differ are listed. Exit code 2 where a pipeline
-    is not deployed; those of other workloads are shown.
+    That is what each measured, took and cost, and the parameters that differ. EXECUTION is an ARN,
+    an id, or `latest`, which --score and --follow take where it is left out; its document is
+    run.json without logs. Exit code 2 where a pipeline is not deployed; those of other workloads
+    are shown.
     """
-    if execution or score:
+    if execution or score or follow:
         session = workspace.open(environment, local, workload)
         session = scoring.scoring_of(session) if score else session
-        session, arn = session.find(execution or "latest")
-        state = session.pipeline.look(arn)
-        if is_json():
-            tell(**record(session.place, arn, with_logs=False))
-            _print_scored(session, state)
-            return
-        tell("\n".join(lines_of(state)))
-        _print_trainings(session, state)
-        _print_result(session, state)
+        _print_steps(*session.find(execution or "latest"), follow=follow)
         return
     whole = workspace.open_whole(environment, local, workload)
     if len(whole.each) == 1:
@@ -178,6 +166,22 @@ def status(
         raise NotFoundError(
             f"not deployed: {', '.join(missing)}; `shoal deploy {whole.arguments}` deploys it"
         )
+
+
+def _print_steps(session: Session, arn: str, *, follow: bool) -> None:
+    """Print an execution's steps, or each as it goes on, and what came of it."""
+    follower, state = _follow(session, arn) if follow else (None, session.pipeline.look(arn))
+    if is_json():
+        tell(**record(session.place, arn, with_logs=False))
+    if follower:
+        _require_success(session, follower, state)
+    elif not is_json():
+        tell("\n".join(lines_of(state)))
+        _print_trainings(session, state)
+    if is_json():
+        _print_scored(session, state)
+    else:
+        _print_result(session, state)
 
 
 def _print_trainings(session: Session, execution: Execution) -> None:
@@ -311,9 +315,9 @@ def logs(
         )
 
 
-def _follow(session: Session, arn: str) -> None:
+def _follow(session: Session, arn: str) -> tuple[Follower, Execution]:
+    """Print how an execution goes on, until it has ended."""
     pipeline = session.pipeline
-    tell(execution=arn)
     try:
         with open_view() as view:
             view(Planned(pipeline.planned_steps()))
@@ -322,31 +326,20 @@ def _follow(session: Session, arn: str) -> None:
             follower = Follower(
                 pipeline, arn, view, session.poll_s, logs_command=command, metrics=metrics
             )
-            execution = follower.follow()
+            return follower, follower.follow()
     except (KeyboardInterrupt, *AWS_ERRORS):
         arguments = f"{session.arguments} {arn.rpartition('/')[2]}"
         click.echo(
             f"it goes on: `shoal status {arguments}`; to end it: `shoal stop {arguments}`", err=True
         )
         raise
-    tell(status=execution.status)
-    keep_page(session, arn)
+
+
+def _require_success(session: Session, follower: Follower, execution: Execution) -> None:
+    """Keep the page of an execution that has ended; raise ExecutionError if it failed."""
+    keep_page(session, execution.arn)
     follower.raise_unless_succeeded(execution)
     tell(f"execution {execution.id} succeeded")
-    _print_result(session, execution)
-
-
-def keep_page(session: Session, arn: str) -> None:
-    """Keep the page of a run that has ended; where that fails, say so and go on."""
-    try:
-        shown = with_others(session.place, arn)
-        tell(verdict=shown["verdict"])
-        page = keep(session.place, shown, session.workspace.root)
-        tell(f"page: {page}", page=page)
-    except Exception as error:  # noqa: BLE001 (the outcome is the run's, whatever its log holds)
-        is_known = isinstance(error, (ShoalError, *AWS_ERRORS))
-        reason = refusal(error) if is_known else one_line(f"{type(error).__name__}: {error}")
-        click.echo(f"the page of the run is not kept: {reason}", err=True)
 
 
 def _print_result(session: Session, execution: Execution) -> None:

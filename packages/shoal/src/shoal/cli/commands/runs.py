@@ -12,10 +12,12 @@ import click
 
 from shoal.cli.answers import Verdict, answers, columns, is_json, tell
 from shoal.cli.options import session_command
+from shoal.errors import AWS_ERRORS, ShoalError, refusal
 from shoal.page import history
 from shoal.page.page import keep, page
 from shoal.page.record import record
 from shoal.settings.loading.loader import environment_file
+from shoal.settings.parsing.errors import one_line
 from shoal.verbs.destroy.schedules import LiveSchedule, Schedules
 from shoal.verbs.mlflow_export import connected
 from shoal.verbs.workspace import Session
@@ -55,6 +57,19 @@ def print_runs(session: Session, title: str, limit: int) -> None:
         table.append((*cells, *of_run, row["name"]))
     full = [column for column in zip(*table, strict=True) if any(column[1:])]
     tell("\n".join(columns(zip(*full, strict=True))))
+
+
+def keep_page(session: Session, arn: str) -> None:
+    """Keep the page of a run that has ended; where that fails, say so and go on."""
+    try:
+        shown = history.with_others(session.place, arn)
+        tell(verdict=shown["verdict"])
+        page = keep(session.place, shown, session.workspace.root)
+        tell(f"page: {page}", page=page)
+    except Exception as error:  # noqa: BLE001 (the outcome is the run's, whatever its log holds)
+        is_known = isinstance(error, (ShoalError, *AWS_ERRORS))
+        reason = refusal(error) if is_known else one_line(f"{type(error).__name__}: {error}")
+        click.echo(f"the page of the run is not kept: {reason}", err=True)
 
 
 @click.command()
