@@ -222,8 +222,6 @@ def _print_executions(session: Session, limit: int) -> None:
     for each in session.pipelines[1:]:
         tell("scoring:")
         print_runs(each, f"{session.title} scoring", limit)
-    if session.target.is_local:
-        tell("costs are list prices for the seconds that this machine took")
 
 
 @click.command()

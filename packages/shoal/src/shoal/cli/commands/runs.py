@@ -57,6 +57,8 @@ def print_runs(session: Session, title: str, limit: int) -> None:
         table.append((*cells, *of_run, row["name"]))
     full = [column for column in zip(*table, strict=True) if any(column[1:])]
     tell("\n".join(columns(zip(*full, strict=True))))
+    if session.target.is_local and not session.scores:
+        tell("costs are list prices for the seconds that this machine took")
 
 
 def keep_page(session: Session, arn: str) -> None:
