@@ -41,7 +41,7 @@ chaos: python ## Attacks the pipeline with every fault there is, and looks wheth
 	@cd packages/shoal && PYTHONPATH="$(CURDIR):$(CURDIR)/packages/shoal-local/tests/kit" "$(CURDIR)/$(RUN)" -m dev.tools.loopback "$(CURDIR)/$(RUN)" -m tests.chaos $(if $(CASE),'$(CASE)',--report ../../bench-out/chaos.md)
 
 synth: install ## Writes the templates of every environment to cdk.out.
-	@.venv/bin/shoal synth
+	@.venv/bin/shoal plan --templates
 
 examples: python ## Runs the examples with SageMaker's SDK v3 (installs it, about 1 GB).
 	@$(PYTHON) dev/tools/install.py runtimes

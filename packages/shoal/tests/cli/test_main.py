@@ -53,17 +53,17 @@ SOURCES = "packages/shoal/src/shoal"
 @pytest.mark.parametrize(
     ("code", "place", "command", "expected"),
     [
-        ("one/" + SOURCES, "one", "synth", "one"),
-        ("one/" + SOURCES, "one/environments", "synth", "one"),
-        ("one/" + SOURCES, "elsewhere", "synth", "one"),
-        ("one/" + SOURCES, "linked", "synth", "linked"),
-        ("one/" + SOURCES, "team", "synth", "team"),
+        ("one/" + SOURCES, "one", "plan", "one"),
+        ("one/" + SOURCES, "one/environments", "plan", "one"),
+        ("one/" + SOURCES, "elsewhere", "plan", "one"),
+        ("one/" + SOURCES, "linked", "plan", "linked"),
+        ("one/" + SOURCES, "team", "plan", "team"),
         ("one/" + SOURCES, "two", "check", "two"),
-        ("one/" + SOURCES, "two", "synth", None),
+        ("one/" + SOURCES, "two", "plan", None),
         ("one/" + SOURCES, "two/environments", "deploy", None),
-        ("one/.venv/lib/python3.11/site-packages/shoal", "one", "synth", "one"),
-        ("one/.venv/lib/python3.11/site-packages/shoal", "two", "synth", "two"),
-        ("one/.venv/lib/python3.11/site-packages/shoal", "elsewhere", "synth", "one"),
+        ("one/.venv/lib/python3.11/site-packages/shoal", "one", "plan", "one"),
+        ("one/.venv/lib/python3.11/site-packages/shoal", "two", "plan", "two"),
+        ("one/.venv/lib/python3.11/site-packages/shoal", "elsewhere", "plan", "one"),
     ],
 )
 def test_the_code_of_another_checkout_changes_nothing(
@@ -249,15 +249,15 @@ def test_without_credentials_aws_verbs_say_so(checkout: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.EROFS, errno.ENOSPC, errno.EACCES])
-@pytest.mark.parametrize("verb", ["synth", "demo"])
+@pytest.mark.parametrize("words", ["plan dev --templates", "demo dev"])
 def test_a_disk_that_takes_no_files_is_one_line(
-    verb: str, number: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    words: str, number: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def mkdir(self: Path, *_: object, **__: object) -> None:
         raise OSError(number, os.strerror(number), str(self))
 
     monkeypatch.setattr(Path, "mkdir", mkdir)
-    assert main(["--root", str(ROOT), verb, "dev"]) == 1
+    assert main(["--root", str(ROOT), *words.split()]) == 1
     assert os.strerror(number) in capsys.readouterr().err.splitlines()[-1]
 
 

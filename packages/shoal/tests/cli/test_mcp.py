@@ -131,7 +131,7 @@ def test_it_finds_why_runs_failed(released: Checkout, failed: dict[str, tuple[Ca
     async def find() -> tuple[dict[str, tuple[Cause, str, str]], int, list[list[dict[str, Any]]]]:
         async with agent(released.root) as client:
             listed = await client.call("status")
-            runs = [each["execution"] for each in listed["executions"]["staging"]]
+            runs = [each["run"] for each in listed["executions"]["staging"]]
             found = await asyncio.gather(*map(client.finding, runs))
             calls, by_run = client.calls, dict(zip(runs, found, strict=True))
             (run, *_), (other, *_) = (
@@ -146,7 +146,7 @@ def test_it_finds_why_runs_failed(released: Checkout, failed: dict[str, tuple[Ca
     assert (len(found), calls) == (len(failed), 1 + len(failed))
     wrong = {}
     for run, (cause, step) in failed.items():
-        verb, *more = ["logs", run, step] if step == "Train" else ["runs"]
+        verb, *more = ["logs", run, step] if step == "Train" else ["status"]
         said, *rest = found[run]
         is_whose = (said.host, said.rank) == (cause.host, cause.rank)
         is_right = is_whose and said.line.startswith(cause.line)

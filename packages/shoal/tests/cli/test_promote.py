@@ -246,7 +246,9 @@ def test_a_person_approves_as_themselves(
     released: Checkout, registry: Registry, capsys: pytest.CaptureFixture[str]
 ) -> None:
     package = registry.register()
-    assert released.shoal("approve", "dev", package.version, "--comment", "looks good") == 0
+    assert (
+        released.shoal("release", "approve", "dev", package.version, "--comment", "looks good") == 0
+    )
     assert capsys.readouterr().out == f"approved: {package.arn}, by arn:aws:iam::{ACCOUNT}:root\n"
     entry = registry.sagemaker.describe_model_package(ModelPackageName=package.arn)
     assert entry["ModelApprovalStatus"] == "Approved"
@@ -256,17 +258,17 @@ def test_a_person_approves_as_themselves(
 def test_a_rejected_one_is_named(released: Checkout, registry: Registry, refused: Refused) -> None:
     package = registry.register()
     registry.judge(package, "Rejected")
-    line = refused("approve", "dev")
+    line = refused("release", "approve", "dev")
     says = f"the newest version, {package.version}, was rejected by arn:aws:iam::{ACCOUNT}:"
     assert line.startswith(f"shoal: {says}")
-    assert line.endswith(f"name it: `shoal approve dev --local {package.version}`")
-    assert released.shoal("approve", "dev", package.version) == 0
+    assert line.endswith(f"name it: `shoal release approve dev --local {package.version}`")
+    assert released.shoal("release", "approve", "dev", package.version) == 0
 
 
 def test_approving_twice_changes_nothing(
     released: Checkout, good: Package, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert released.shoal("approve", "dev", good.version) == 0
+    assert released.shoal("release", "approve", "dev", good.version) == 0
     assert capsys.readouterr().out.startswith(f"approved already: {good.arn}")
 
 
@@ -309,7 +311,7 @@ def test_an_approver_is_warned_of_a_smoke_test_that_did_not_pass(
         client.update_pipeline(PipelineName=name, PipelineDefinition=before)
     version = registry.register(metadata=origin).version
     capsys.readouterr()
-    assert released.shoal("approve", "dev", version, "--json") == 0
+    assert released.shoal("release", "approve", "dev", version, "--json") == 0
     document = document_in(capsys.readouterr().out)
     assert document["smoke_test"] == status
     assert warning in (document["warning"] or "")

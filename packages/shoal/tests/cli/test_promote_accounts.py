@@ -33,7 +33,7 @@ def test_a_release_goes_from_account_to_account_and_is_found_as_pinned(
 ) -> None:
     checkout = Checkout.new(tmp_path, three_accounts.state, staging=STAGING)
     package = registry_of_dev.register()
-    assert checkout.shoal("approve", "dev") == 0
+    assert checkout.shoal("release", "approve", "dev") == 0
     for source, destination in (("dev", "staging"), ("staging", "prod")):
         way = ("--from", source, "--to", destination, "--push", "origin")
         assert checkout.shoal("promote", *way) == 0

@@ -142,7 +142,8 @@ FOREIGN: list[tuple[dict[str, Any], str]] = [
         *(
             (
                 {"status": status},
-                f"it is {status}, not Approved; an approver runs `shoal approve dev {{version}}`",
+                f"it is {status}, not Approved; an approver runs `shoal release approve dev"
+                " {version}`",
             )
             for status in ("PendingManualApproval", "Rejected")
         ),

@@ -99,7 +99,7 @@ def test_words_missing_or_too_many_are_named(two: Path, arguments: str, message:
         "logs dev latest Train",
         "data upload dev",
         "invoke dev --body README.md",
-        "approve dev",
+        "release approve dev",
         "schedule list dev",
         "schedule pause dev nightly",
         "destroy dev --serving",
@@ -225,7 +225,7 @@ def test_a_release_of_one_workload_changes_nothing_of_the_other(
     both: Checkout, registry_of_prices: Registry, capsys: pytest.CaptureFixture[str]
 ) -> None:
     package = registry_of_prices.register()
-    assert both.shoal("approve", "dev", "prices") == 0
+    assert both.shoal("release", "approve", "dev", "prices") == 0
     assert "several workloads (mnist, prices); nothing was promoted; name one" in both.refused(
         capsys, *TO_STAGING
     )

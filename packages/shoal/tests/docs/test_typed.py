@@ -74,7 +74,7 @@ def test_the_environment_of_a_how_to_synthesises(page: str, checkout: Path) -> N
     before = set((checkout / "environments").glob("*.yaml"))
     typed(checkout, unmarked(text_of(page)))
     (new,) = set((checkout / "environments").glob("[!b]*.yaml")) - before  # without base-...
-    typed(checkout, page_of([f".venv/bin/shoal synth {new.stem}"]), timeout_s=500)
+    typed(checkout, page_of([f".venv/bin/shoal plan {new.stem} --templates"]), timeout_s=500)
 
 
 @pytest.mark.nightly

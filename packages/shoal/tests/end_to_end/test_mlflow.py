@@ -97,7 +97,7 @@ def test_a_training_tracks_while_it_runs_and_two_exports_add_to_its_run(
     started = re.search(r"^started: \S+/(\w+)$", begun, re.MULTILINE)
     assert started, begun
     assert eventually(lambda: [*map(is_live, runs_of(server))] == [True], 120)
-    tracking.succeed("watch", "dev", started[1], "--local")
+    tracking.succeed("status", "dev", started[1], "--local", "--follow")
     export = ("--root", str(tracking.root), "report", "dev", started[1], "--local")
     for _ in range(2):
         with_mlflow(tracking, "-m", "shoal.cli", *export, "--mlflow", server)

@@ -274,12 +274,15 @@ def test_everything_is_done_as_an_organisation_demands(checkout: Checkout, tmp_p
         tags = sagemaker.list_tags(ResourceArn=job["TrainingJobArn"])["Tags"]
         assert {"Key": KEY, "Value": VALUE} in tags
 
-        own.succeed("approve", "late", "1", "--local")
+        own.succeed("release", "approve", "late", "1", "--local")
         rows = own.root / "rows" / "score"
         rows.mkdir(parents=True)
         (rows / "new.csv").write_text("10,2,100\n40,9,10\n")
         own.succeed("data", "upload", "late", "--local", "--from", "rows")
-        assert len(own.document("score", "late", "--local")["rows"]) == 2
+        assert (
+            len(own.document("run", "late", "--local", "--score", "--follow")["scored"]["rows"])
+            == 2
+        )
 
         organisation.commit()
         promoted = own.document("promote", "--from", "late", "--to", "live", "--local")

@@ -18,6 +18,7 @@ from shoal_local.runtimes.catalog import runtimes
 from tests.end_to_end.conftest import Checkout
 
 SCORING = "scoring:\n  join: input\n  schedules: [{name: often, expression: rate(1 minute)}]\n"
+SCORE = ("run", "late", "--local", "--score")
 
 
 def succeeded(pipeline: Pipeline) -> int:
@@ -36,13 +37,11 @@ def watched(own: Checkout, names: Names, pipeline: Pipeline) -> None:
     assert (schedule["name"], schedule["rings"]) == ("often", True)
     own.succeed("schedule", "pause", "late", "often", "--local")
     listed = own.document("status", "late", "--local")["executions"]
-    assert run in {each["execution"] for each in listed["late scoring"]}
-    assert own.document("status", "late", run, "--local")["run"]["id"] == run
-    assert f"next:\n  shoal score late --local --show {run}" in own.succeed(
-        "status", "late", run, "--local"
-    )
-    shown = own.document("score", "late", "--local", "--show", run)
-    assert (shown["execution"], shown["version"], len(shown["rows"])) == (arn, "1", 2)
+    assert run in {each["run"] for each in listed["late scoring"]}
+    shown = own.document("status", "late", run, "--local")
+    scored = shown["scored"]
+    assert (shown["run"]["id"], scored["version"], len(scored["rows"])) == (run, "1", 2)
+    assert "version 1 scored 1 object(s), " in own.succeed("status", "late", run, "--local")
     assert "often, rate(1 minute)" in own.succeed("plan", "late")
     cloudwatch = own.local_target.client("cloudwatch")
     alarms = {each["AlarmName"] for each in cloudwatch.describe_alarms()["MetricAlarms"]}
@@ -62,11 +61,9 @@ def one_bad_file(own: Checkout, names: Names, rows: Path) -> None:
     )
     place = {"Bucket": names.bucket("data"), "Key": "datasets/late/score/bad.csv"}
     own.local_target.client("s3").put_object(**place, Body=b"10,2\n")
-    failed = own.run("score", "late", "--local").output
+    failed = own.run(*SCORE, "--follow").output
     assert f"{place['Bucket']}/{place['Key']}: ValueError: send rows of" in failed
-    shown = own.run("score", "late", "--local", "--show", "latest").output
-    assert "version 1 scored 1 object(s), " in shown
-    assert "a newer one is Failed: `shoal status late --local " in shown
+    assert ": Failed: " in own.succeed("status", "late", "--local", "--score")
 
 
 @pytest.mark.registry  # the runtime of scikit-learn
@@ -86,21 +83,21 @@ def test_an_approved_version_scores_by_hand_and_by_schedule(
     names = Names(load_environment("late", own.root))
     with own.emulator("late"):
         own.succeed("deploy", "late", "--local")
-        refused = own.run("score", "late", "--local")
+        refused = own.run(*SCORE)
         assert "the registry has no version of" in refused.output
         own.succeed("data", "upload", "late", "--local")
         own.succeed("run", "late", "--local", "--follow")
-        assert "no version of" in own.run("score", "late", "--local").output
-        own.succeed("approve", "late", "1", "--local")
-        assert "brings the folder score/" in own.run("score", "late", "--local").output
+        assert "no version of" in own.run(*SCORE).output
+        own.succeed("release", "approve", "late", "1", "--local")
+        assert "brings the folder score/" in own.run(*SCORE).output
         uploaded = own.succeed("data", "upload", "late", "--local", "--from", "rows")
         assert "1 of 1 files uploaded" in uploaded
         assert "version 2 is not approved; approved are: 1" in (
-            own.run("score", "late", "--local", "--version", "2").output
+            own.run(*SCORE, "-p", "ModelVersion=2").output
         )
-        scored = own.document("score", "late", "--local")
+        scored = own.document(*SCORE, "--follow")["scored"]
         assert scored["version"] == "1"
-        assert scored["results"].endswith("/version-1/")
+        assert scored["uri"].endswith("/version-1/")
         assert [row.rpartition(",")[0] for row in scored["rows"]] == ["10,2,100", "40,9,10"]
         pipeline = Pipeline(own.local_target, names.scoring.pipeline)
         assert eventually(lambda: succeeded(pipeline) > 1, 180.0)  # the schedule's

@@ -187,10 +187,10 @@ def test_the_report_of_a_failed_run_quotes_the_line_that_says_why(
     failed: Finished, trained: Finished, checkout: Checkout, tmp_path: Path
 ) -> None:
     good, bad = run_id(trained), run_id(failed)
-    listed = checkout.document("runs", "dev", "--local")["runs"]
+    (listed,) = checkout.document("status", "dev", "--local")["executions"].values()
     status = {each["run"]: each["status"] for each in listed}
     assert (status[good], status[bad]) == ("Succeeded", "Failed")
-    shown = checkout.run("runs", "dev", "--local").output
+    shown = checkout.run("status", "dev", "--local", "--results").output
     assert all(each in shown for each in status), shown
     heads, *_ = shown.splitlines()
     assert {"gate", "Epochs", "MinAccuracy", "TrainDataUri"} <= {*heads.split()}
@@ -203,11 +203,12 @@ def test_the_report_of_a_failed_run_quotes_the_line_that_says_why(
     assert " does not exist; the folder holds of-nobody.txt" in verdict["line"]
 
 
-def test_who_watches_an_ended_run_sees_its_end(trained: Finished, checkout: Checkout) -> None:
-    watched = checkout.succeed("watch", "dev", run_id(trained), "--local", "--json")
+def test_who_follows_an_ended_run_sees_its_end(trained: Finished, checkout: Checkout) -> None:
+    watched = checkout.succeed("status", "dev", run_id(trained), "--local", "--follow", "--json")
     assert "step Train (Training): Succeeded" in watched
     document = document_in(watched)
-    assert (document["status"], document["verdict"]["outcome"]) == ("Succeeded", "Succeeded")
+    assert (document["run"]["status"], document["verdict"]["outcome"]) == ("Succeeded", "Succeeded")
+    assert document["page"].endswith("/run.html")
 
 
 def page_data(s3: Any, run: str) -> dict[str, Any]:
@@ -231,7 +232,7 @@ def test_a_run_nobody_follows_leaves_its_page(emulator: dict[str, str], checkout
     assert page["ContentType"] == "text/html; charset=utf-8"
     data = page_data(s3, run)
     assert (data["run"]["status"], data["run"]["is_local"], data["unread"]) == ("Stopped", True, [])
-    assert data["verdict"]["next"].startswith("shoal runs dev --local")
+    assert data["verdict"]["next"].startswith("shoal status dev --local")
     assert f'"id":"{run}"' in page["Body"].read().decode()
 
 
@@ -272,7 +273,8 @@ def test_the_status_of_a_run_says_its_gates_version_and_what_to_do_next(
     for output in (trained.output, status):
         assert gate.search(output), output
         assert (
-            "version 1 is PendingManualApproval\nnext:\n  shoal approve dev --local 1\n" in output
+            "version 1 is PendingManualApproval\nnext:\n  shoal release approve dev --local 1\n"
+            in output
         )
 
 
@@ -282,9 +284,6 @@ def test_an_execution_that_fails_is_told_by_run_and_status_and_not_stopped(
     assert (failed.exit_code, "step Train failed" in failed.output) == (1, True), failed.output
     status = checkout.run("status", "dev", run_id(failed), "--local").output
     assert re.search(r"Train +Training +Failed", status), status
-    ((_, executions),) = checkout.document("status", "dev", "--local")["executions"].items()
-    states = {each["execution"]: each["status"] for each in executions}
-    assert states.items() >= {run_id(trained): "Succeeded", run_id(failed): "Failed"}.items()
     one = checkout.document("status", "dev", run_id(failed), "--local")
     assert (one["run"]["id"], one["verdict"]["step"]) == (run_id(failed), "Train")
     stopped = checkout.run("stop", "dev", run_id(failed), "--local")

@@ -81,7 +81,7 @@ def test_a_model_worse_than_the_approved_one_is_refused(checkout: Checkout, tmp_
         for command in (("deploy",), ("data", "upload"), ("run", "--follow")):
             own.succeed(*command, "prices", "--local")
         first = own.succeed("status", "prices", "latest", "--local")
-        own.succeed("approve", "prices", "1", "--local")
+        own.succeed("release", "approve", "prices", "1", "--local")
         worse = own.run("run", "prices", "--local", "--follow", "-p", "Epochs=1")
         second = own.succeed("status", "prices", "latest", "--local")
     assert "must be any number (no version is approved yet)" in first

@@ -13,7 +13,7 @@ import pytest
 
 from shoal.aws.execution import Execution, Step
 from shoal.aws.logs import LogLine
-from shoal.cli.commands.executions import keep_page
+from shoal.cli.commands.runs import keep_page
 from shoal.errors import ToolMissingError
 from shoal.page import history
 from shoal.page.look import Noting

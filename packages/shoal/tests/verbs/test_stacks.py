@@ -337,4 +337,4 @@ def test_what_github_would_not_take_is_cut_and_says_so(tmp_path: Path) -> None:
         assembly(tmp_path, "base", 5, ()), assembly(tmp_path, "head", 5, many), max_characters=200
     )
     assert text.count("is new") < len(many)
-    assert text.endswith("Cut here: compare the folders that `shoal synth` writes.")
+    assert text.endswith("Cut here: compare the folders that `shoal plan --templates` writes.")

@@ -71,7 +71,7 @@ def test_each_is_after_the_one_that_it_takes_releases_from(root: Path) -> None:
 def test_a_workflow_deploys_all_in_order(root: Path, tmp_path: Path, host: str) -> None:
     for name in AFTER if host == "gitlab" else ():
         deliver(root, name, GITLAB)
-    result = CliRunner().invoke(shoal, ["--root", str(root), "chain", f"--{host}"])
+    result = CliRunner().invoke(shoal, ["--root", str(root), "release", "chain", f"--{host}"])
     assert (result.exit_code, result.output) == (0, workflow(chain(root), host))
     (file := tmp_path / f"{host}.yml").write_text(result.output)
     document = yaml.safe_load(result.output)
@@ -129,7 +129,7 @@ def test_a_host_deploys_only_what_names_it(
 ) -> None:
     for name, section in sections.items():
         deliver(root, name, section)
-    result = CliRunner().invoke(shoal, ["--root", str(root), "chain", f"--{host}"])
+    result = CliRunner().invoke(shoal, ["--root", str(root), "release", "chain", f"--{host}"])
     assert result.exit_code != 0
     with pytest.raises(UsageError) as refused:
         workflow(chain(root), host)

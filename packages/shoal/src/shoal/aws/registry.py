@@ -89,7 +89,7 @@ def newest_approved(target: Target, group: str, arguments: str) -> Package:
     newest, approval = version_of(entries[0][0]), entries[0][1]
     raise NothingToPromoteError(
         f"no version of {group} is approved; the newest, {newest}, is {approval}; an approver runs"
-        f" `shoal approve {arguments} {newest}`"
+        f" `shoal release approve {arguments} {newest}`"
     )
 
 

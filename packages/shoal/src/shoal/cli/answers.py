@@ -30,7 +30,7 @@ _RUN: dict[str, Any] = json.loads((files("shoal.page") / "run.schema.json").read
 Verdict = Annotated[dict[str, Any], WithJsonSchema(_RUN["properties"]["verdict"])]
 """How a run went: step, reason, host, rank, line and `next`, as run.json has it."""
 _option = click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON document; `shoal schema` has its form."
+    "--json", "as_json", is_flag=True, help="Print one document, as `shoal docs schemas` has it."
 )
 
 

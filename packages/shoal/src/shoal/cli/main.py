@@ -55,16 +55,12 @@ _CODE = Path(__file__).resolve().parents[1]
 _SOURCES = Path("packages/shoal/src/shoal")
 _READING = frozenset(
     {
-        "chain",
         "check",
         "docs",
         "doctor",
         "logs",
-        "plan",
         "release",
-        "runs",
         "status",
-        "watch",
     }
 )
 """Commands that change nothing."""
@@ -100,12 +96,6 @@ def _require_own_code(root: Path, command: str | None) -> None:
 # Each with the module that has it and the first sentence of its own help, so that this group's help
 # imports none of them; a test compares the two.
 _COMMANDS = (
-    ("approve", "promote", "Approve a version of ENV's registry, as yourself."),
-    (
-        "chain",
-        "check",
-        "Print the environments, each after the one that it takes releases from.",
-    ),
     ("check", "check", "Validate every environment's and every workload's file."),
     ("data", "workload", "The dataset of an environment."),
     ("demo", "demo", "Run all of it on this machine, from deploy to destroy."),
@@ -130,19 +120,14 @@ _COMMANDS = (
     ("release", "promote", "The models that environments pin."),
     ("report", "runs", "Write the page of RUN (an ARN, an id, or `latest`)."),
     ("run", "executions", "Start an execution of ENV's pipeline."),
-    ("runs", "runs", "List the runs of ENV: what each measured, took and cost."),
     ("schedule", "runs", "When the pipeline of an environment starts by itself."),
-    ("schema", "programs", "Print the schemas of what verbs print with --json."),
-    ("score", "inference", "Score the rows of ENV's dataset with an approved model."),
-    ("status", "executions", "Show the executions of ENV, or the steps of EXECUTION."),
+    ("status", "executions", "Show the executions of ENV, or the steps of one."),
     ("stop", "executions", "Ask EXECUTION (an ARN, an id, or `latest`) to stop."),
-    ("synth", "deployment", "Write the CloudFormation templates of ENV, or of all."),
     (
         "upgrade",
         "repository",
         "Go over to another version of Shoal, in one commit on a branch.",
     ),
-    ("watch", "executions", "Follow EXECUTION (an ARN, an id, or `latest`) to its end."),
 )
 
 

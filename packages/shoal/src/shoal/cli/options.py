@@ -97,6 +97,12 @@ parameter_option = click.option(
     help="A pipeline parameter; may be repeated.",
 )
 
+score_option = click.option(
+    "--score",
+    is_flag=True,
+    help="The pipeline that scores rows with an approved model, not the one that trains.",
+)
+
 enforce_iam_option = click.option(
     "--enforce-iam",
     is_flag=True,

@@ -303,7 +303,7 @@ def _notes(environment: Environment) -> Iterator[str]:
         hourly = line.usd_per_hour
         price = "an unknown price" if hourly is None else f"{hourly:.2f} USD"
         times = [f"{each.name}, {each.expression}" for each in scoring.schedules]
-        starts = "; ".join(["by `shoal score`", *times])
+        starts = "; ".join(["by `shoal run --score`", *times])
         yield f"{line.what} x {line.quantity} costs {price} an hour while it runs, started {starts}"
     if environment.training.capacity.preferences:
         listed = environment.training.candidates.items()

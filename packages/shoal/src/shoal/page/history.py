@@ -9,7 +9,7 @@ from typing import Any
 
 from shoal.aws import registry
 from shoal.errors import NothingToPromoteError
-from shoal.page.look import Noting, Place
+from shoal.page.look import Noting, Place, time_text
 from shoal.page.record import json_text, record
 
 Record = Mapping[str, Any]
@@ -17,21 +17,27 @@ _MAX_VALUE = 24
 """Characters of a parameter's value in a list."""
 
 
-def runs(place: Place, limit: int) -> Iterator[dict[str, Any]]:
-    """Yield the newest runs of the pipeline, without logs and curves.
+def rows(place: Place, limit: int, *, with_results: bool) -> Iterator[dict[str, Any]]:
+    """Yield what `shoal status` lists of the newest runs of the pipeline: one value a column.
 
-    Raises NotFoundError if there is no pipeline.
+    Results take some thirty requests a run. Raises NotFoundError if there is no pipeline.
     """
     place.pipeline.definition()
     for summary in islice(place.pipeline.executions(), limit):
-        yield record(place, str(summary["PipelineExecutionArn"]), with_logs=False)
+        arn = str(summary["PipelineExecutionArn"])
+        yield {
+            "run": arn.rpartition("/")[2],
+            "name": summary.get("PipelineExecutionDisplayName", ""),
+            "status": summary["PipelineExecutionStatus"],
+            "started_at": time_text(summary["StartTime"]),
+            **(_results(record(place, arn, with_logs=False)) if with_results else {}),
+        }
 
 
-def row_of(run: Record) -> dict[str, Any]:
-    """Return what `shoal runs` shows of a run: one value a column."""
+def _results(run: Record) -> dict[str, Any]:
+    """Return what a run took, measured, registered and cost."""
     return {
-        "run": run["run"]["id"],
-        **{name: run["run"][name] for name in ("status", "started_at", "seconds")},
+        "seconds": run["run"]["seconds"],
         "metrics": {gate["metric"]: gate["value"] for gate in run["gates"]},
         "passed": [gate["passed"] for gate in run["gates"]],
         "version": run["package"] and run["package"]["version"],

@@ -130,10 +130,10 @@ def verdict_of(
     """Return how the run went, whose fault a failure is, and the command that comes `next`."""
     execution, arguments, step = look.execution, look.place.arguments, None
     reason, cause = None, Cause("")
-    command = f"runs {arguments}"
+    command = f"status {arguments}"
     if execution.status == "Succeeded":
         if package and package.approval != registry.APPROVED:
-            command = f"approve {arguments} {package.version}"
+            command = f"release approve {arguments} {package.version}"
     elif not execution.has_ended:
         verb = "status" if execution.status == "Stopping" else "stop"
         command = f"{verb} {arguments} {execution.id}"

@@ -243,7 +243,7 @@ class WorkloadSettings(Settings):
     schedules: tuple[Schedule, ...] = ()
     """When the pipeline starts by itself; see `shoal docs decisions/schedules`."""
     scoring: Scoring | None = None
-    """Rows that an approved model answers in a batch: by `shoal score`, or by schedule."""
+    """Rows that an approved model answers in a batch: by `shoal run --score`, or by schedule."""
     pipeline: PipelineFunction | None = None
     """Your own pipeline instead of Shoal's: `module:function` in lower case, from the repository
     root; see `shoal docs own-pipeline`.

@@ -234,8 +234,8 @@ class Demo:
         session, target = self.session, self.session.target
         newest, _ = registry.versions(target, session.names.model_package_group)[0]
         registry.approve(target, newest, "for the demo")
-        arn, pipeline = score.start(session, None), session.scoring.pipeline
-        follower = Follower(pipeline, arn, self.report, LOCAL_POLL_S, self.logs)
+        own, arn = score.start(session, {})
+        follower = Follower(own.pipeline, arn, self.report, LOCAL_POLL_S, self.logs)
         execution = follower.follow()
         follower.raise_unless_succeeded(execution)
         for line in score.results(session, execution).lines:

@@ -206,7 +206,7 @@ class Session:
     def cdk(self, report: Report) -> Cdk:
         """Return the CDK CLI with an assembly of this environment, or workload, alone.
 
-        So `shoal synth`, other environments and other workloads do not change it.
+        So `shoal plan --templates`, other environments and other workloads do not change it.
         """
         folder = self._folder
         return self.workspace.cdk(self.assembly, folder, folder / "tmp", report)

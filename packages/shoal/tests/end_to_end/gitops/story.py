@@ -172,7 +172,7 @@ class Story:
         values = ("Epochs=1", "MinAccuracy=0.9", f"Seed={seed}")
         parameters = [part for each in values for part in ("--parameter", each)]
         self.shoal("run", "dev", "--local", "--follow", *parameters)
-        self.shoal("approve", "dev", "--local", "--comment", "accuracy as expected")
+        self.shoal("release", "approve", "dev", "--local", "--comment", "accuracy as expected")
 
     def commit_mistake(self) -> None:
         what = "Keep every answer"

@@ -1,6 +1,4 @@
-"""`shoal check` and `shoal chain`: what is wrong with the files that people write, and what soon
-will be; and the order in which their environments are deployed.
-"""
+"""`shoal check`: what is wrong with the files that people write, and what soon will be."""
 
 from __future__ import annotations
 
@@ -39,8 +37,6 @@ from shoal.settings.loading.workload import (
 from shoal.settings.parsing.errors import ConfigError, Risk
 from shoal.settings.settings import Environment
 from shoal.verbs.dataset import upload_notices
-from shoal.verbs.promote.promotion_path import chain as links_of
-from shoal.verbs.promote.promotion_path import workflow
 from shoal.verbs.workspace import Workspace
 
 _MARKS = ("may fail", "warning", "notice")
@@ -155,21 +151,3 @@ def _titles(environments: list[Environment], right: list[Environment]) -> str:
     is_whole = {name: count == all_counts[name] for name, count in counts.items()}
     titles = [each.name if is_whole[each.name] else each.title for each in environments]
     return ", ".join(dict.fromkeys(titles))
-
-
-@click.command()
-@click.option("--github", "host", flag_value="github", help="Print .github/workflows/deploy.yml.")
-@click.option("--gitlab", "host", flag_value="gitlab", help="Print a child pipeline of GitLab's.")
-@click.pass_obj
-@answers(environments=list[dict[str, str]], workflow=str)
-def chain(workspace: Workspace, host: str | None) -> None:
-    """Print the environments, each after the one that it takes releases from."""
-    links = links_of(workspace.root)
-    tell(environments=[link.facts for link in links])
-    if host:
-        text = workflow(links, host)
-        tell(text.rstrip(), workflow=text)
-        return
-    for link in links:
-        after = f"after {link.after}" if link.after else "first"
-        tell(f"{link.environment:16} account {link.account}, {link.region}, {after}")

@@ -1,4 +1,4 @@
-"""`shoal synth | deploy | diff`: an environment's stacks, with the CDK CLI, and their images."""
+"""`shoal deploy | diff`: an environment's stacks, with the CDK CLI, and their images."""
 
 from __future__ import annotations
 
@@ -14,30 +14,13 @@ from shoal.cli.options import whole_command
 from shoal.cli.view import View, open_view
 from shoal.errors import AWS_ERRORS, CommandError, DisagreementError, UsageError, refusal
 from shoal.launch import recipes
-from shoal.settings.loading.loader import environment_file, load_workloads, places
+from shoal.settings.loading.loader import environment_file, places
 from shoal.settings.sections.serving import timeout_s
 from shoal.verbs.doctor.network_check import require_fit
 from shoal.verbs.doctor.organisation_check import refuse_change
 from shoal.verbs.flow import phase
 from shoal.verbs.image import build_missing
-from shoal.verbs.workspace import Session, Workspace
-
-
-@click.command()
-@click.argument("environment", metavar="[ENV]", required=False)
-@click.pass_obj
-@answers(assembly=str)
-def synth(workspace: Workspace, environment: str | None) -> None:
-    """Write the CloudFormation templates of ENV, or of all.
-
-    They go to cdk.out. Needs no network and no credentials.
-    """
-    if environment:
-        load_workloads(environment, workspace.root)
-    assembly, folder = workspace.root / "cdk.out", workspace.root / ".shoal" / "cdk"
-    with open_view() as view, phase("synth", view):
-        workspace.cdk(assembly, folder, folder / "tmp", view).synth(environment, for_aws=True)
-    tell(f"written: {assembly}", assembly=assembly)
+from shoal.verbs.workspace import Session
 
 
 @click.command()

@@ -1,4 +1,4 @@
-"""`shoal run | watch | status | stop | logs`: executions of an environment's pipeline."""
+"""`shoal run | status | stop | logs`: executions of an environment's pipeline."""
 
 from __future__ import annotations
 
@@ -18,32 +18,33 @@ from shoal.aws.logs import LogTail, location_of
 from shoal.aws.registry import APPROVED
 from shoal.aws.target import Target
 from shoal.cli.answers import Verdict, answers, columns, is_json, tell
-from shoal.cli.options import environment_argument, local_option, parameter_option, session_command
+from shoal.cli.commands.runs import keep_page, print_runs
+from shoal.cli.options import (
+    environment_argument,
+    local_option,
+    parameter_option,
+    score_option,
+    session_command,
+)
 from shoal.cli.view import open_view
-from shoal.errors import AWS_ERRORS, NotFoundError, ShoalError, UsageError, refusal
-from shoal.page.history import with_others
-from shoal.page.look import Look, time_text
-from shoal.page.page import keep
+from shoal.errors import AWS_ERRORS, NotFoundError, UsageError, refusal
+from shoal.page.look import Look
 from shoal.page.readings.cause import rank_of
 from shoal.page.readings.resources import got, instances_of
 from shoal.page.readings.results import gates_of, package_of
 from shoal.page.record import checkpoint_of, record
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.parsing.errors import one_line
+from shoal.verbs import score as scoring
 from shoal.verbs.dataset import require_uploaded
 from shoal.verbs.doctor.capacity_check import refuse_short
 from shoal.verbs.follow import Follower
 from shoal.verbs.parameters import check_declared, check_values, parse_parameters
+from shoal.verbs.score import Scored
 from shoal.verbs.workspace import Session, Workspace
 
-_followed = answers(
-    execution=str,
-    status=str | None,
-    verdict=Verdict | None,
-    gates=list[str],
-    model_package=str | None,
-    page=str | None,
-    next=list[str],
+_follow_option = click.option(
+    "--follow", is_flag=True, help="Stay until the execution has ended. Ctrl-C leaves it running."
 )
 
 
@@ -51,86 +52,115 @@ _followed = answers(
 @environment_argument
 @local_option
 @parameter_option
-@click.option(
-    "--follow", is_flag=True, help="Stay until the execution has ended. Ctrl-C leaves it running."
-)
+@score_option
+@_follow_option
 @click.pass_obj
-@_followed
+@answers(
+    execution=str,
+    status=str | None,
+    verdict=Verdict | None,
+    gates=list[str],
+    model_package=str | None,
+    page=str | None,
+    next=list[str],
+    scored=Scored | None,
+)
 def run(
     workspace: Workspace,
     environment: str,
     workload: str | None,
     local: bool,
     parameters: tuple[str, ...],
+    score: bool,
     follow: bool,
 ) -> None:
     """Start an execution of ENV's pipeline."""
-    values, root = parse_parameters(parameters), workspace.root
-    settings = load_environment(environment, root, workload=workload)
-    check_values(settings, values, root)
+    values = parse_parameters(parameters)
+    if score:
+        session, arn = scoring.start(workspace.open(environment, local, workload), values)
+    else:
+        session = _trainable(workspace, environment, workload, local, values)
+        arn = session.pipeline.start(values)
+    tell(f"started: {arn}", execution=arn)
+    if follow:
+        follower, execution = _follow(session, arn)
+        tell(status=execution.status)
+        _require_success(session, follower, execution)
+        _print_result(session, execution)
+
+
+def _trainable(
+    workspace: Workspace,
+    environment: str,
+    workload: str | None,
+    local: bool,
+    values: Mapping[str, str],
+) -> Session:
+    """Return the session, once what would fail an execution with these parameters is refused."""
+    settings = load_environment(environment, workspace.root, workload=workload)
+    check_values(settings, values, workspace.root)
     try:
         session = workspace.open(environment, local, workload)
         session.pipeline.definition()
     except NotFoundError:  # what is deployed decides; where nothing is, what would be
-        check_declared(settings, values, root)
+        check_declared(settings, values, workspace.root)
         raise
     if notice := require_uploaded(session, values):
         click.echo(notice, err=True)
     waiting = (settings.training.capacity, settings.evaluation.capacity)
     if any(each.retry_for_s for each in waiting):
         refuse_short(session.target, settings)
-    arn = session.pipeline.start(values)
-    tell(f"started: {arn}", execution=arn)
-    if follow:
-        _follow(session, arn)
-
-
-@click.command()
-@session_command
-@click.argument("execution", default="latest")
-@_followed
-def watch(session: Session, execution: str) -> None:
-    """Follow EXECUTION (an ARN, an id, or `latest`) to its end. Ctrl-C leaves it running."""
-    _follow(*session.find(execution))
+    return session
 
 
 @click.command()
 @environment_argument
 @click.argument("execution", required=False)
 @local_option
+@click.option("--limit", default=20, show_default=True, metavar="N", help="How many, newest first.")
+@click.option("--results", is_flag=True, help="With what each took, measured and cost.")
+@score_option
+@_follow_option
 @click.pass_obj
-@answers(or_run=True, executions=dict[str, list[dict[str, str]]], serving=dict[str, str])
+@answers(
+    or_run=True,
+    executions=dict[str, list[dict[str, Any]]],
+    serving=dict[str, str],
+    scored=Scored | None,
+    page=str | None,
+)
 def status(
     workspace: Workspace,
     environment: str,
     workload: str | None,
     execution: str | None,
     local: bool,
+    limit: int,
+    results: bool,
+    score: bool,
+    follow: bool,
 ) -> None:
-    """Show the executions of ENV, or the steps of EXECUTION.
+    """Show the executions of ENV, or the steps of one.
 
-    EXECUTION is an ARN, an id, or `latest`; its document is run.json without logs. Exit code 2
-    where a pipeline is not deployed; those of other workloads are shown.
+    --results also has the parameters that differ, and asks AWS some thirty times per execution.
+    EXECUTION is an ARN, an id, or `latest`, which --score and --follow take where it is left out;
+    its document is run.json without logs. Exit code 2 where a pipeline is not deployed; those of
+    other workloads are shown.
     """
-    if execution:
-        session, arn = workspace.open(environment, local, workload).find(execution)
-        if is_json():
-            tell(**record(session.place, arn, with_logs=False))
-            return
-        state = session.pipeline.look(arn)
-        tell("\n".join(lines_of(state)))
-        _print_trainings(session, state)
-        _print_result(session, state)
+    if execution or score or follow:
+        session = workspace.open(environment, local, workload)
+        session = scoring.scoring_of(session) if score else session
+        _print_steps(*session.find(execution or "latest"), follow=follow)
         return
     whole = workspace.open_whole(environment, local, workload)
     if len(whole.each) == 1:
-        _print_executions(whole.each[0])
+        _print_executions(whole.each[0], limit, results=results)
         return
     missing = []
     for each in whole.each:
         tell(f"{each.title}:")
         try:
-            _print_executions(each)
+            _print_executions(each, limit, results=results)
         except NotFoundError as error:  # the others may be deployed
             tell(str(error))
             missing.append(each.title)
@@ -138,6 +168,22 @@ def status(
         raise NotFoundError(
             f"not deployed: {', '.join(missing)}; `shoal deploy {whole.arguments}` deploys it"
         )
+
+
+def _print_steps(session: Session, arn: str, *, follow: bool) -> None:
+    """Print an execution's steps, or each as it goes on, and what came of it."""
+    follower, state = _follow(session, arn) if follow else (None, session.pipeline.look(arn))
+    if is_json():
+        tell(**record(session.place, arn, with_logs=False))
+    if follower:
+        _require_success(session, follower, state)
+    elif not is_json():
+        tell("\n".join(lines_of(state)))
+        _print_trainings(session, state)
+    if is_json():
+        _print_scored(session, state)
+    else:
+        _print_result(session, state)
 
 
 def _print_trainings(session: Session, execution: Execution) -> None:
@@ -169,35 +215,15 @@ def shell_in(job: Mapping[str, Any], target: Target) -> str | None:
     )
 
 
-def _print_executions(session: Session) -> None:
+def _print_executions(session: Session, limit: int, *, results: bool) -> None:
     if endpoint := serving.live_endpoint(session.target, session.names.serving_endpoint):
         failure = endpoint.failure and f"; why a deployment of it failed: {endpoint.failure}"
         told = one_line(f"{endpoint}{failure}")
         tell(f"serving: {told}", serving={session.title: told})
-    session.pipeline.definition()
-    _print_table(session, session.title)
+    print_runs(session, session.title, limit, with_results=results)
     for each in session.pipelines[1:]:
         tell("scoring:")
-        _print_table(each, f"{session.title} scoring")
-
-
-def _print_table(session: Session, title: str) -> None:
-    """Print id, status, start and name of each execution, newest first.
-
-    One that a schedule or a manifest started is named after it.
-    """
-    facts, rows = list[dict[str, str]](), [("execution", "status", "started", "name")]
-    for each in session.pipeline.executions():
-        run = str(each["PipelineExecutionArn"]).rpartition("/")[2]
-        name, status = each.get("PipelineExecutionDisplayName", ""), each["PipelineExecutionStatus"]
-        at = each["StartTime"]
-        own = {"execution": run, "status": status, "started_at": str(time_text(at)), "name": name}
-        facts.append(own)
-        rows.append((run, status, f"{at.astimezone():%Y-%m-%d %H:%M:%S}", name))
-    tell(executions={title: facts})
-    verb = "score" if session.scores else "run"
-    none = f"pipeline {session.names.pipeline} has had no executions; start one with"
-    tell("\n".join(columns(rows)) if facts else f"{none} `shoal {verb} {session.arguments}`")
+        print_runs(each, f"{session.title} scoring", limit, with_results=results)
 
 
 @click.command()
@@ -289,9 +315,9 @@ def logs(
         )
 
 
-def _follow(session: Session, arn: str) -> None:
+def _follow(session: Session, arn: str) -> tuple[Follower, Execution]:
+    """Print how an execution goes on, until it has ended."""
     pipeline = session.pipeline
-    tell(execution=arn)
     try:
         with open_view() as view:
             view(Planned(pipeline.planned_steps()))
@@ -300,31 +326,20 @@ def _follow(session: Session, arn: str) -> None:
             follower = Follower(
                 pipeline, arn, view, session.poll_s, logs_command=command, metrics=metrics
             )
-            execution = follower.follow()
+            return follower, follower.follow()
     except (KeyboardInterrupt, *AWS_ERRORS):
         arguments = f"{session.arguments} {arn.rpartition('/')[2]}"
         click.echo(
             f"it goes on: `shoal status {arguments}`; to end it: `shoal stop {arguments}`", err=True
         )
         raise
-    tell(status=execution.status)
-    keep_page(session, arn)
+
+
+def _require_success(session: Session, follower: Follower, execution: Execution) -> None:
+    """Keep the page of an execution that has ended; raise ExecutionError if it failed."""
+    keep_page(session, execution.arn)
     follower.raise_unless_succeeded(execution)
     tell(f"execution {execution.id} succeeded")
-    _print_result(session, execution)
-
-
-def keep_page(session: Session, arn: str) -> None:
-    """Keep the page of a run that has ended; where that fails, say so and go on."""
-    try:
-        shown = with_others(session.place, arn)
-        tell(verdict=shown["verdict"])
-        page = keep(session.place, shown, session.workspace.root)
-        tell(f"page: {page}", page=page)
-    except Exception as error:  # noqa: BLE001 (the outcome is the run's, whatever its log holds)
-        is_known = isinstance(error, (ShoalError, *AWS_ERRORS))
-        reason = refusal(error) if is_known else one_line(f"{type(error).__name__}: {error}")
-        click.echo(f"the page of the run is not kept: {reason}", err=True)
 
 
 def _print_result(session: Session, execution: Execution) -> None:
@@ -332,8 +347,7 @@ def _print_result(session: Session, execution: Execution) -> None:
     for gate in gates_of(session.target, execution):
         tell(one_line(f"gate: {gate}"), gates=[one_line(str(gate))])
     commands = [f"shoal report {session.arguments} {execution.id} -o run.html"]
-    if session.scores and execution.status == "Succeeded":
-        commands.insert(0, f"shoal score {session.arguments} --show {execution.id}")
+    _print_scored(session, execution)
     try:
         package = package_of(session.target, execution)
     except (NotFoundError, *AWS_ERRORS) as error:  # deleted, or not to be read by these credentials
@@ -343,8 +357,20 @@ def _print_result(session: Session, execution: Execution) -> None:
         line = f"model package version {package.version} is {package.approval}"
         tell(line, model_package=package.arn)
         if package.approval != APPROVED:
-            commands.insert(0, f"shoal approve {session.arguments} {package.version}")
+            commands.insert(0, f"shoal release approve {session.arguments} {package.version}")
     tell("\n  ".join(("next:", *commands)), next=commands)
+
+
+def _print_scored(session: Session, execution: Execution) -> None:
+    """Print what an execution that scored has left."""
+    if not session.scores or execution.status != "Succeeded":
+        return
+    try:
+        scored = scoring.results(session, execution)
+    except (NotFoundError, *AWS_ERRORS) as error:
+        tell(f"scores: {refusal(error)}")
+        return
+    tell("\n".join(map(one_line, scored.lines)), scored=scored)
 
 
 def lines_of(execution: Execution) -> Iterator[str]:

@@ -1,6 +1,5 @@
-"""`shoal plan`: the stacks of an environment and what they cost, as a table or as JSON.
-
-It asks nobody and creates nothing.
+"""`shoal plan`: the stacks of an environment and what they cost, as a table or as JSON, or their
+templates. It asks nobody and creates nothing on AWS.
 """
 
 from __future__ import annotations
@@ -13,10 +12,12 @@ from typing import Any
 import click
 
 from shoal.cli.answers import answers, columns, tell
-from shoal.cli.options import environment_argument, strategy_option
+from shoal.cli.options import name_of, strategy_option
+from shoal.cli.view import open_view
 from shoal.costs.plan import Bill, Plan, Room, Run, Stack, shared_plan
 from shoal.costs.plan import plan as make_plan
 from shoal.costs.prices import HOURS_A_MONTH, Price
+from shoal.errors import UsageError
 from shoal.page.record import json_text
 from shoal.pipelines.checks.check import check
 from shoal.settings.external_data import Grant, grants
@@ -24,6 +25,7 @@ from shoal.settings.key_policy import organisation_key_policy
 from shoal.settings.loading.consumers import consumers_of
 from shoal.settings.loading.loader import load_environment, load_workloads
 from shoal.settings.names import Names
+from shoal.verbs.flow import phase
 from shoal.verbs.permission_sets import JOBS, policy_for
 from shoal.verbs.workspace import Workspace
 
@@ -31,8 +33,14 @@ UNKNOWN = "unknown"
 
 
 @click.command()
-@environment_argument
+@click.argument("environment", metavar="[ENV]", required=False, callback=name_of)
+@click.argument("workload", metavar="[WORKLOAD]", required=False)
 @strategy_option
+@click.option(
+    "--templates",
+    is_flag=True,
+    help="Only write the CloudFormation templates, without ENV of all environments, to cdk.out.",
+)
 @click.option(
     "--permissions",
     "job",
@@ -54,12 +62,14 @@ UNKNOWN = "unknown"
     grants=list[Grant],
     key_policy=list[dict[str, Any]],
     permissions=dict[str, Any] | None,
+    assembly=str | None,
 )
 def plan(
     workspace: Workspace,
-    environment: str,
+    environment: str | None,
     workload: str | None,
     strategy: str | None,
+    templates: bool,
     job: str | None,
 ) -> None:
     """Show what ENV would consist of and cost; nothing is created.
@@ -67,6 +77,13 @@ def plan(
     Costs are those at rest and per hour of training.
     """
     root = workspace.root
+    if templates:
+        if workload or job:
+            raise UsageError("--templates are of all workloads, and without --permissions")
+        _write_templates(workspace, environment, strategy)
+        return
+    if environment is None:
+        raise UsageError("which ENV? only --templates takes all of them")
     views = (
         load_workloads(environment, root, strategy)
         if workload is None
@@ -89,6 +106,16 @@ def plan(
         tell(text + json.dumps(statements, indent=2), key_policy=statements)
     for grant in grants(views):
         tell("\n".join(_grant(grant)), grants=[grant])
+
+
+def _write_templates(workspace: Workspace, name: str | None, strategy: str | None) -> None:
+    if name:
+        load_workloads(name, workspace.root, strategy)
+    assembly, folder = workspace.root / "cdk.out", workspace.root / ".shoal" / "cdk"
+    with open_view() as view, phase("synth", view):
+        cdk = workspace.cdk(assembly, folder, folder / "tmp", view)
+        cdk.synth(name, strategy, for_aws=True)
+    tell(f"written: {assembly}", assembly=assembly)
 
 
 def _data_of_all(plans: Sequence[Plan]) -> dict[str, Any]:

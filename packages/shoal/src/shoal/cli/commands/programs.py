@@ -1,5 +1,5 @@
-"""`shoal docs | mcp | schema`: the pages of this version, which its wheel packs; verbs as the tools
-of an agent; and the declared forms of what they print with `--json`.
+"""`shoal docs | mcp`: the pages of this version, which its wheel packs, and the declared forms of
+what verbs print with `--json`; verbs as the tools of an agent.
 """
 
 from __future__ import annotations
@@ -14,12 +14,17 @@ from shoal.errors import ToolMissingError
 from shoal.top_level import TOP_LEVEL
 from shoal.verbs.workspace import Workspace
 
+_SCHEMAS = "schemas"
+
 
 @click.command()
 @click.argument("page", metavar="[PAGE]", required=False)
 @answers(pages=list[str], text=str)
 def docs(page: str | None) -> None:
-    """Print PAGE of the documentation, or the names of all pages."""
+    """Print PAGE of the documentation, or the names of all pages.
+
+    `schemas` are the JSON schemas of what verbs print with --json; one that fails prints `error`.
+    """
     folder = TOP_LEVEL / "docs"
     files = {
         file.relative_to(folder).with_suffix("").as_posix(): file for file in folder.rglob("*.md")
@@ -28,12 +33,27 @@ def docs(page: str | None) -> None:
         for name in sorted(files):
             title = files[name].read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")
             tell(f"{name:40} {title}", pages=[name])
+        tell(f"{_SCHEMAS:40} What verbs print with --json", pages=[_SCHEMAS])
+        return
+    if page == _SCHEMAS:
+        schemas = json.dumps(_schemas(), indent=2)
+        tell(schemas, text=schemas)
         return
     name = page.removeprefix("docs/").removesuffix(".md")
     if name not in files:
         raise click.UsageError(f"there is no page {page}; `shoal docs` lists all")
     text = files[name].read_text(encoding="utf-8")
     tell(text.rstrip(), text=text)
+
+
+def _schemas() -> dict[str, dict[str, object]]:
+    """Return the schema of each verb's document, and that of an error."""
+    declared = {
+        name: command.callback.schema(name)  # type: ignore[union-attr]
+        for name, command in verbs(group_of_all())
+        if hasattr(command.callback, "schema")
+    }
+    return declared | {"error": schema_of(1, {"error": dict[str, str | int]}, False, "error")}
 
 
 @click.command()
@@ -58,24 +78,3 @@ def mcp(workspace: Workspace, account: str | None) -> None:
         raise ToolMissingError(f"{error}; install it: `pip install 'shoal[mcp]'`") from error
     commands = dict(verbs(group_of_all()))
     server_of(workspace, commands, account).run("stdio")
-
-
-@click.command()
-@click.argument("verb", metavar="[VERB]...", nargs=-1)
-@answers(schemas=dict[str, dict[str, object]])
-def schema(verb: tuple[str, ...]) -> None:
-    """Print the schemas of what verbs print with --json.
-
-    Of VERB, such as `schedule list`, only that one. A verb that fails prints that of `error`.
-    """
-    name, schemas = (
-        "-".join(verb),
-        {"error": schema_of(1, {"error": dict[str, str | int]}, False, "error")},
-    )
-    for each, command in verbs(group_of_all()):
-        if declared := getattr(command.callback, "schema", None):
-            schemas[each] = declared(each)
-    if name and name not in schemas:
-        raise click.UsageError(f"no schema of {name}; there are: {', '.join(schemas)}")
-    chosen = {name: schemas[name]} if name else schemas
-    tell(json.dumps(chosen, indent=2), schemas=chosen)

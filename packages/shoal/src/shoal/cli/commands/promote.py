@@ -1,4 +1,4 @@
-"""`shoal approve`, `shoal promote`, `shoal release`: a version of the registry becomes a commit."""
+"""`shoal promote` and `shoal release`: a version of the registry becomes a commit."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ from shoal.verbs.promote.promotion_path import (
     package_arn,
     release_answers,
     smoke_result,
+    workflow,
 )
+from shoal.verbs.promote.promotion_path import chain as links_of
 from shoal.verbs.promote.release_status import Answer
 from shoal.verbs.workspace import Session, Workspace
 
@@ -41,45 +43,6 @@ _MARKS = {True: "ok      ", False: "DIFFERS ", None: "unknown "}
 class _Answer(Answer):
     environment: str = ""
     workload: str = ""
-
-
-@click.command()
-@session_command
-@click.argument("package", metavar="[PACKAGE]", required=False)
-@click.option("--comment", help="Why, in your words; the registry keeps it.")
-@answers(
-    package=str,
-    changed_by=str,
-    was_approved=bool,
-    smoke_test=str | None,
-    warning=str | None,
-)
-def approve(session: Session, package: str | None, comment: str | None) -> None:
-    """Approve a version of ENV's registry, as yourself.
-
-    PACKAGE is an ARN or a version's number; by default it is the newest. Warns where its smoke test
-    did not pass.
-    """
-    arn = package_arn(session, package) if package else _newest(session)
-    before = registry.describe(session.target, arn)
-    if before.approval == REJECTED and not package:
-        raise PromotionError(
-            f"the newest version, {before.version}, was rejected by {before.changed_by}; nothing"
-            " was approved; to approve it all the same, name it: `shoal approve"
-            f" {session.arguments} {before.version}`"
-        )
-    smoke_test, doubt = smoke_result(session, before)
-    if doubt:
-        warning = f"version {before.version} {doubt}"
-        tell(f"warning: {warning}", err=True, warning=warning)
-    if before.approval == APPROVED:
-        tell(f"approved already: {arn}, by {before.changed_by}")
-        after = before
-    else:
-        after = registry.approve(session.target, arn, comment)
-        tell(f"approved: {after.arn}, by {after.changed_by}")
-    tell(package=arn, changed_by=after.changed_by, was_approved=before.approval == APPROVED)
-    tell(smoke_test=smoke_test)
 
 
 @click.command()
@@ -148,6 +111,45 @@ def release() -> None:
 
 
 @release.command()
+@session_command
+@click.argument("package", metavar="[PACKAGE]", required=False)
+@click.option("--comment", help="Why, in your words; the registry keeps it.")
+@answers(
+    package=str,
+    changed_by=str,
+    was_approved=bool,
+    smoke_test=str | None,
+    warning=str | None,
+)
+def approve(session: Session, package: str | None, comment: str | None) -> None:
+    """Approve a version of ENV's registry, as yourself.
+
+    PACKAGE is an ARN or a version's number; by default it is the newest. Warns where its smoke test
+    did not pass.
+    """
+    arn = package_arn(session, package) if package else _newest(session)
+    before = registry.describe(session.target, arn)
+    if before.approval == REJECTED and not package:
+        raise PromotionError(
+            f"the newest version, {before.version}, was rejected by {before.changed_by}; nothing"
+            " was approved; to approve it all the same, name it: `shoal release approve"
+            f" {session.arguments} {before.version}`"
+        )
+    smoke_test, doubt = smoke_result(session, before)
+    if doubt:
+        warning = f"version {before.version} {doubt}"
+        tell(f"warning: {warning}", err=True, warning=warning)
+    if before.approval == APPROVED:
+        tell(f"approved already: {arn}, by {before.changed_by}")
+        after = before
+    else:
+        after = registry.approve(session.target, arn, comment)
+        tell(f"approved: {after.arn}, by {after.changed_by}")
+    tell(package=arn, changed_by=after.changed_by, was_approved=before.approval == APPROVED)
+    tell(smoke_test=smoke_test)
+
+
+@release.command()
 @click.argument("environments", metavar="[ENV]...", nargs=-1)
 @click.option(
     "--invoke", "asks", is_flag=True, help="Ask the endpoint, too, which model it has loaded."
@@ -169,6 +171,24 @@ def status(workspace: Workspace, environments: tuple[str, ...], asks: bool, loca
                 disagreeing.append(view.title)
     if disagreeing:
         raise DisagreementError(f"not in agreement with what they pin: {', '.join(disagreeing)}")
+
+
+@release.command()
+@click.option("--github", "host", flag_value="github", help="Print .github/workflows/deploy.yml.")
+@click.option("--gitlab", "host", flag_value="gitlab", help="Print a child pipeline of GitLab's.")
+@click.pass_obj
+@answers(environments=list[dict[str, str]], workflow=str)
+def chain(workspace: Workspace, host: str | None) -> None:
+    """Print the environments, each after the one that it takes releases from."""
+    links = links_of(workspace.root)
+    tell(environments=[link.facts for link in links])
+    if host:
+        text = workflow(links, host)
+        tell(text.rstrip(), workflow=text)
+        return
+    for link in links:
+        after = f"after {link.after}" if link.after else "first"
+        tell(f"{link.environment:16} account {link.account}, {link.region}, {after}")
 
 
 def _newest(session: Session) -> str:

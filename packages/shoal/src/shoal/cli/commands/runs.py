@@ -1,9 +1,10 @@
-"""`shoal runs | report`: what runs came to; `shoal schedule list|pause|resume`: the live schedules
+"""`shoal report`: what runs came to; `shoal schedule list|pause|resume`: the live schedules
 of an environment, next to its file.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -12,49 +13,75 @@ import click
 
 from shoal.cli.answers import Verdict, answers, columns, is_json, tell
 from shoal.cli.options import session_command
+from shoal.errors import AWS_ERRORS, ShoalError, refusal
 from shoal.page import history
 from shoal.page.page import keep, page
 from shoal.page.record import record
 from shoal.settings.loading.loader import environment_file
+from shoal.settings.parsing.errors import one_line
 from shoal.verbs.destroy.schedules import LiveSchedule, Schedules
 from shoal.verbs.mlflow_export import connected
 from shoal.verbs.workspace import Session
 
 
-@click.command()
-@session_command
-@click.option("--limit", default=20, show_default=True, metavar="N", help="How many, newest first.")
-@answers(runs=list[dict[str, Any]])
-def runs(session: Session, limit: int) -> None:
-    """List the runs of ENV: what each measured, took and cost.
+def print_runs(session: Session, title: str, limit: int, *, with_results: bool) -> None:
+    """Print the newest runs; with results, what each took, measured and cost.
 
-    Of the parameters only those that differ among these runs are shown; `--json` has them all.
+    A run that a schedule or a manifest started is named after it.
     """
-    rows = [history.row_of(each) for each in history.runs(session.place, limit)]
+    rows = list(history.rows(session.place, limit, with_results=with_results))
+    tell(executions={title: rows})
     if not rows:
-        tell(f"no runs yet; start one with `shoal run {session.arguments}`")
+        option = " --score" if session.scores else ""
+        none = f"pipeline {session.names.pipeline} has had no executions; start one with"
+        tell(f"{none} `shoal run {session.arguments}{option}`")
         return
+    heads, results = _table_of_results(rows) if with_results else ((), [()] * len(rows))
+    table: list[tuple[str, ...]] = [("run", "status", "started", *heads, "name")]
+    for row, cells in zip(rows, results, strict=True):
+        started = f"{datetime.fromisoformat(row['started_at']).astimezone():%Y-%m-%d %H:%M:%S}"
+        table.append((row["run"], row["status"], started, *cells, row["name"]))
+    full = [column for column in zip(*table, strict=True) if any(column[1:])]
+    tell("\n".join(columns(zip(*full, strict=True))))
+    if with_results and session.target.is_local and not session.scores:
+        tell("costs are list prices for the seconds that this machine took")
+
+
+def _table_of_results(
+    rows: Sequence[Mapping[str, Any]],
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return heads and cells. Of the parameters only those that differ among these runs are shown;
+    `--json` has them all.
+    """
     metrics = list(dict.fromkeys(name for row in rows for name in row["metrics"]))
     parameters = history.differing_parameters(rows)
-    heads = ("run", "status", "started", "took", *metrics, "gate", "version", "commit", "cost")
-    table = [(*heads, *parameters)]
-    for row in rows:
-        started_at = datetime.fromisoformat(row["started_at"]).astimezone()
-        cells = (
-            row["run"],
-            row["status"],
-            f"{started_at:%Y-%m-%d %H:%M}",
+    heads = ("took", *metrics, "gate", "version", "commit", "cost", *parameters)
+    cells = [
+        (
             f"{row['seconds']:,.0f} s",
             *(_number(row["metrics"].get(name)) for name in metrics),
             history.gate_of(row),
             _number(row["version"]),
             (row["commit"] or "")[:12],
             "unknown" if row["usd"] is None else f"${row['usd']:,.4f}",
+            *(of_runs[row["run"]] for of_runs in parameters.values()),
         )
-        table.append((*cells, *(of_runs[row["run"]] for of_runs in parameters.values())))
-    tell("\n".join(columns(table)), runs=rows)
-    if session.target.is_local:
-        tell("costs are list prices for the seconds that this machine took")
+        for row in rows
+    ]
+    return heads, cells
+
+
+def keep_page(session: Session, arn: str) -> None:
+    """Keep the page of a run that has ended; where that fails, say so and go on."""
+    try:
+        shown = history.with_others(session.place, arn)
+        tell(verdict=shown["verdict"])
+        page = keep(session.place, shown, session.workspace.root)
+        tell(f"page: {page}", page=page)
+    except Exception as error:  # noqa: BLE001 (the outcome is the run's, whatever its log holds)
+        is_known = isinstance(error, (ShoalError, *AWS_ERRORS))
+        reason = refusal(error) if is_known else one_line(f"{type(error).__name__}: {error}")
+        click.echo(f"the page of the run is not kept: {reason}", err=True)
 
 
 @click.command()

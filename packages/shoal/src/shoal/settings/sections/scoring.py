@@ -36,7 +36,7 @@ class Scoring(Settings):
     join: Literal["input", "none"] = "none"
     """`input` puts each row before its answer."""
     schedules: tuple[Schedule, ...] = ()
-    """When it starts by itself; left out, only `shoal score` starts it."""
+    """When it starts by itself; left out, only `shoal run --score` starts it."""
 
 
 def problems(

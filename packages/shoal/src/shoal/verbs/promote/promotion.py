@@ -102,7 +102,7 @@ class Verification:
             what = f"its status is {package.status}, not Completed"
             raise self._refusal(what, "promote another version")
         if package.approval != APPROVED:
-            command = f"shoal approve {self.names.environment.title} {package.version}"
+            command = f"shoal release approve {self.names.environment.title} {package.version}"
             what = f"it is {package.approval}, not {APPROVED}"
             raise self._refusal(what, f"an approver runs `{command}`")
 

@@ -355,7 +355,7 @@ def _require_host(link: Link, host: str, first: Link) -> None:
     if host == "github" and gitlab:
         raise UsageError(
             f"{place}: delivery.gitlab.project = {gitlab.project}: GitLab deploys"
-            f" {link.environment}; type `shoal chain --gitlab`, or name delivery.repository"
+            f" {link.environment}; type `shoal release chain --gitlab`, or name delivery.repository"
         )
     if host == "gitlab" and not gitlab:
         raise UsageError(

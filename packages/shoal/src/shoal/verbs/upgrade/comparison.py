@@ -41,7 +41,7 @@ def compare(base: Path, head: Path, root: Path, max_characters: int = MAX_CHARAC
     return (
         cut
         + ("\n```" if cut.count("```") % 2 else "")
-        + "\n\nCut here: compare the folders that `shoal synth` writes."
+        + "\n\nCut here: compare the folders that `shoal plan --templates` writes."
     )
 
 
