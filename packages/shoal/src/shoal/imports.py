@@ -21,7 +21,7 @@ def main() -> None:
     importlib.import_module("shoal_local.server")
     router = importlib.import_module("shoal_local.control.routing.service_router")
     for service in router.MOTO_SERVICES:
-        importlib.import_module(f"moto.{service.replace('-', '')}.urls")
+        importlib.import_module(f"moto.{service}.urls")
 
 
 if __name__ == "__main__":
