@@ -216,6 +216,7 @@ def _scalar(service: str, shape: Shape, name: str) -> Any:
 
 
 EXISTING = {
+    "application-autoscaling": "scalable-target/name",
     "cloudwatch": "alarm:name",
     "ecr": "repository/name",
     "events": "rule/name",
