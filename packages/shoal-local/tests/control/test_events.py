@@ -196,14 +196,19 @@ def last_result(account: Account, name: str) -> str:
     return str(mappings[0]["LastProcessingResult"])
 
 
-def test_a_disabled_mapping_leaves_messages_alone(account: Account) -> None:
+def test_a_disabled_mapping_leaves_messages_alone_until_it_is_enabled(account: Account) -> None:
     url, arn = account.queue(VisibilityTimeout="1")
-    mapped(account, QUIET, arn, Enabled=False)
+    name = account.function(QUIET, Timeout=1, Role=account.consumer_role())
+    mapping = account.client("lambda").create_event_source_mapping(
+        FunctionName=name, EventSourceArn=arn, Enabled=False
+    )
     account.client("sqs").send_message(QueueUrl=url, MessageBody="later")
     assert not eventually(lambda: counted(account, url) == (0, 0), limit_s=1.5)
+    account.client("lambda").update_event_source_mapping(UUID=mapping["UUID"], Enabled=True)
+    assert eventually(lambda: counted(account, url) == (0, 0))
 
 
-def test_deletions_of_a_mapping_at_the_same_time_leave_no_poller(account: Account) -> None:
+def test_changes_of_a_mapping_at_the_same_time_leave_no_poller(account: Account) -> None:
     """A client asks again when an answer takes long, as while the function has a batch."""
     url, arn = account.queue(VisibilityTimeout="60")
     source = (
@@ -216,8 +221,11 @@ def test_deletions_of_a_mapping_at_the_same_time_leave_no_poller(account: Accoun
     account.client("sqs").send_message(QueueUrl=url, MessageBody="long")
     # A poller that is stopped between a message and the function leaves it in flight.
     assert eventually(lambda: list(account.state_dir.rglob("began")), limit_s=45)
+    update = partial(client.update_event_source_mapping, UUID=mapping, BatchSize=5)
     delete = partial(client.delete_event_source_mapping, UUID=mapping)
     with ThreadPoolExecutor(2) as pool:
+        updates = [pool.submit(update) for _ in range(2)]
+        assert [each.result()["BatchSize"] for each in updates] == [5, 5]
         deletions = [pool.submit(delete) for _ in range(2)]
         errors = [each.exception() for each in deletions]
     codes = {each.response["Error"]["Code"] for each in errors if isinstance(each, ClientError)}

@@ -12,7 +12,8 @@ import logging
 import re
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -95,12 +96,15 @@ class EventSources:
     """
     _sources: dict[str, EventSource] = field(default_factory=dict)
     _stopping: threading.Event = field(default_factory=threading.Event)
+    _locks: dict[str, threading.Lock] = field(default_factory=dict)
+    """By a mapping's id: a change waits for the poller, and meanwhile another may be requested."""
 
     @property
     def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:
         """Return the handlers of operations on event source mappings."""
         return {
             "CreateEventSourceMapping": self._create,
+            "UpdateEventSourceMapping": self._update,
             "DeleteEventSourceMapping": self._delete,
             "ListEventSourceMappings": self._list,
         }
@@ -125,6 +129,19 @@ class EventSources:
         self.stop()
         for source in list(self._sources.values()):
             self._halt(source)
+
+    def _get(self, call: ApiCall) -> EventSource:
+        source = self._sources.get(call.parameters["UUID"])
+        if source is None:
+            message = "The resource you requested does not exist."
+            raise AwsError("ResourceNotFoundException", message, 404)
+        return source
+
+    @contextmanager
+    def _locked(self, call: ApiCall) -> Iterator[EventSource]:
+        """Yield the mapping while nobody else changes it; raise AwsError if it was deleted."""
+        with self._locks.setdefault(self._get(call).id, threading.Lock()):
+            yield self._get(call)
 
     def _create(self, call: ApiCall) -> Mapping[str, Any]:
         request = call.parameters
@@ -177,13 +194,22 @@ class EventSources:
                 f" {timeout_s} seconds"
             )
 
+    def _update(self, call: ApiCall) -> Mapping[str, Any]:
+        with self._locked(call) as source:
+            settings = settings_of(call.parameters, source.settings)
+            self._halt(source)
+            if call.parameters.get("FunctionName"):
+                source.function_arn = self.functions.get(call.parameters["FunctionName"]).arn
+            source.settings = settings
+            source.modified_at = datetime.now(UTC)
+            self._run(source)
+            return source.describe()
+
     def _delete(self, call: ApiCall) -> Mapping[str, Any]:
-        source = self._sources.pop(call.parameters["UUID"], None)
-        if source is None:
-            message = "The resource you requested does not exist."
-            raise AwsError("ResourceNotFoundException", message, 404)
-        self._halt(source)
-        return {**source.describe(), "State": "Deleting"}
+        with self._locked(call) as source:
+            self._halt(source)
+            del self._sources[source.id]
+            return {**source.describe(), "State": "Deleting"}
 
     def _list(self, call: ApiCall) -> Mapping[str, Any]:
         function = call.parameters.get("FunctionName")
@@ -197,9 +223,12 @@ class EventSources:
 
     def _run(self, source: EventSource) -> None:
         if source.settings["Enabled"]:
-            name = f"poll {source.queue_arn}"
+            source.stop = threading.Event()
             source.thread = threading.Thread(
-                target=self._poll, args=(source,), daemon=True, name=name
+                target=self._poll,
+                args=(source, source.stop),
+                daemon=True,
+                name=f"poll {source.queue_arn}",
             )
             source.thread.start()
 
@@ -208,29 +237,30 @@ class EventSources:
         source.stop.set()
         if source.thread is not None:
             source.thread.join()
+            source.thread = None
 
-    def _poll(self, source: EventSource) -> None:
+    def _poll(self, source: EventSource, stop: threading.Event) -> None:
         credentials: RoleCredentials | None = None
         role_arn = ""
-        while not (source.stop.is_set() or self._stopping.is_set()):
+        while not (stop.is_set() or self._stopping.is_set()):
             try:
                 function = self.functions.get(source.function_arn)
                 if credentials is None or role_arn != function.settings["Role"]:
                     role_arn = function.settings["Role"]
                     credentials = self.identity.service_credentials(role_arn, function.name, LAMBDA)
-                self._once(source, self.clients("sqs", credentials))
+                self._once(source, self.clients("sqs", credentials), stop)
             except Exception as error:
                 # an enabled mapping polls on after any error
                 source.last_result = f"PROBLEM: {error}"
                 expected = isinstance(error, (AwsError, ClientError, BotoCoreError))
                 trace = None if expected else error
                 log.warning("event source mapping %s: %s", source.id, error, exc_info=trace)
-                source.stop.wait(PAUSE_AFTER_FAILURE_S)
+                stop.wait(PAUSE_AFTER_FAILURE_S)
 
-    def _once(self, source: EventSource, sqs: Any) -> None:
+    def _once(self, source: EventSource, sqs: Any, stop: threading.Event) -> None:
         url = self._queue_url(sqs, source.queue_arn)
         messages = receive(sqs, url, int(source.settings["BatchSize"]))
-        if not messages or source.stop.is_set():
+        if not messages or stop.is_set():
             return
         records = [record(message, source.queue_arn) for message in messages]
         outcome = self.functions.invoke(source.function_arn, {"Records": records})
@@ -251,8 +281,8 @@ class EventSources:
         return str(sqs.get_queue_url(QueueName=queue_arn.rpartition(":")[2])["QueueUrl"])
 
 
-def settings_of(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a request.
+def settings_of(request: Mapping[str, Any], old: Mapping[str, Any] = DEFAULTS) -> dict[str, Any]:
+    """Return the settings of a request, over the old ones.
 
     Raises AwsError for one that is not emulated, and for large batches that nothing would fill.
     """
@@ -261,7 +291,7 @@ def settings_of(request: Mapping[str, Any]) -> dict[str, Any]:
             raise invalid(f"Shoal's emulator has no event source mappings with {name}")
     names = (*DEFAULTS, "ScalingConfig")
     changes = {name: request[name] for name in names if request.get(name) is not None}
-    settings = {**DEFAULTS, **changes}
+    settings = {**old, **changes}
     is_large = int(settings["BatchSize"]) > MAX_BATCH_WITHOUT_WINDOW
     if is_large and not int(settings["MaximumBatchingWindowInSeconds"]):
         raise invalid(
