@@ -106,7 +106,7 @@ def moto_has(service: str, operation: str) -> bool:
 @cache
 def _responses(service: str) -> type:
     """Return the class whose methods are the operations that moto has of a service."""
-    urls = importlib.import_module(f"moto.{service.replace('-', '')}.urls")
+    urls = importlib.import_module(f"moto.{service}.urls")
     handler: Any = next(iter(urls.url_paths.values()))
     return handler.__self__ if inspect.isclass(handler.__self__) else type(handler.__self__)
 

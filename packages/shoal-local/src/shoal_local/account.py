@@ -38,6 +38,7 @@ from shoal_local.control.routing.service_router import Service, ServiceRouter
 from shoal_local.control.s3.object_guards import ObjectGuards
 from shoal_local.control.scheduler.service import Scheduler
 from shoal_local.control.stores.autoscaling import AutoScaling
+from shoal_local.control.stores.codebuild import BuildProjects
 from shoal_local.control.stores.image_registries import Registries
 from shoal_local.control.stores.quotas import Quotas
 from shoal_local.control.tags import Tagging
@@ -125,6 +126,7 @@ class Account:
         self.cloudformation = CloudFormation(
             self.identity, self.clients, self.functions, shared.endpoint_url
         )
+        self.projects = BuildProjects(self.identity)
         self.quotas = Quotas(self.identity, shared.settings.capacity)
         self.registries = Registries(self.identity)
         self.router = self._service_router()
@@ -201,7 +203,6 @@ class Account:
         guards = merged(
             GUARDS,
             {
-                "application-autoscaling": self.autoscaling.guards,
                 "cloudwatch": {"DescribeAlarms": self.alarms.guard},
                 "iam": self.identity.guards,
                 "events": self.events.guards,
@@ -210,6 +211,11 @@ class Account:
             },
             PolicyGuards(self.identity, self._others.keys()).guards,
         )
+        kept = {
+            "application-autoscaling": self.autoscaling.operations,
+            "codebuild": self.projects.operations,
+            "service-quotas": self.quotas.operations,
+        }
         functions = {**self.functions.operations, **self.sources.operations, **tagging.operations}
         simulator = Simulator(self.state, self._shared.evaluator)
         services = {
@@ -221,7 +227,10 @@ class Account:
             "cloudformation": Service(self.cloudformation.operations, complete=True),
             "fsx": Service(self.fsx.operations, complete=True),
             "ecr": Service({"BatchGetImage": self.registries.get_images}),
-            "service-quotas": Service(self.quotas.operations, complete=True, keeps=True),
+            **{
+                name: Service(operations, complete=True, keeps=True)
+                for name, operations in kept.items()
+            },
         }
         services = {
             name: replace(service, guards=guards.get(name, {}))

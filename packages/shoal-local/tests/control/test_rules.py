@@ -268,7 +268,7 @@ def test_every_operation_that_the_emulator_answers_itself_has_a_rule(tmp_path: P
         for operation in has.operations
     }
     emulator.close()
-    assert len(own) > 40
+    assert len(own) > 60
     assert [each for each in own if each[1] not in rules_of(each[0])] == []
 
 

@@ -142,7 +142,7 @@ def endpoint(account: Account) -> Iterator[str]:
 def scaling(account: Account, endpoint: str) -> Iterator[Any]:
     """Yield a client; the endpoint's variant is a scalable target with a policy."""
     client = account.client("application-autoscaling")
-    client.register_scalable_target(**SCOPE, MinCapacity=1, MaxCapacity=2)
+    client.register_scalable_target(**SCOPE, MinCapacity=1, MaxCapacity=2, Tags={"team": "a"})
     client.put_scaling_policy(**POLICY)
     yield client
     if targets(client):
@@ -153,6 +153,8 @@ def test_a_target_and_its_policy_are_described_as_they_were_put(scaling: Any) ->
     (target,), (policy,) = targets(scaling), policies(scaling)
     assert (target["MinCapacity"], target["MaxCapacity"]) == (1, 2)
     assert policy["TargetTrackingScalingPolicyConfiguration"] == TRACKING
+    tags = scaling.list_tags_for_resource(ResourceARN=target["ScalableTargetARN"])["Tags"]
+    assert tags == {"team": "a"}
 
 
 def test_registering_again_changes_only_what_it_names(scaling: Any) -> None:
@@ -182,6 +184,12 @@ def test_a_policy_and_a_target_with_its_policies_are_deleted_once(scaling: Any) 
     assert (targets(scaling), policies(scaling)) == ([], [])
     with pytest.raises(scaling.exceptions.ObjectNotFoundException):
         scaling.deregister_scalable_target(**SCOPE)
+
+
+def test_a_policy_that_is_not_kept_is_refused(scaling: Any) -> None:
+    step = {**SCOPE, "PolicyName": "steps", "PolicyType": "StepScaling"}
+    with pytest.raises(ClientError, match="policies of the type TargetTrackingScaling only"):
+        scaling.put_scaling_policy(**step, StepScalingPolicyConfiguration={})
 
 
 @pytest.mark.usefixtures("endpoint")
@@ -221,6 +229,7 @@ def test_an_endpoint_that_is_deleted_takes_its_target_along(account: Account) ->
     [
         ({"ResourceId": "endpoint/nobody/variant/AllTraffic"}, "not find endpoint .*endpoint/nob"),
         ({"ResourceId": "nobody"}, "a variant is endpoint/NAME/variant/NAME"),
+        ({"MinCapacity": 3}, "Maximum capacity cannot be less than minimum capacity"),
         (
             {"ServiceNamespace": "ecs"},
             "targets of sagemaker sagemaker:variant:DesiredInstanceCount",

@@ -119,7 +119,7 @@ def test_an_environment_with_an_image_of_its_own_comes_and_goes(
 
         for options in ((), ("--images",)):
             refused = own.run("deploy", "img", "--local", *options)
-            says = "builds no container images (codebuild:StartBuild)"
+            says = f"builds no container images (codebuild:StartBuild of {PREFIX}-image-build)"
             assert (refused.exit_code, says in refused.output) == (1, True), refused.output
             assert stacks() & {f"{PREFIX}-{each}" for each in ("image", "pipeline")} == {
                 f"{PREFIX}-image"

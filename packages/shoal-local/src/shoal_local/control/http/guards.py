@@ -116,12 +116,7 @@ _OF_S3 = """
 _OF_LAYERS = (
     *("InitiateLayerUpload", "UploadLayerPart", "CompleteLayerUpload", "GetDownloadUrlForLayer"),
 )
-_OF_CODEBUILD = frozenset({"CreateProject", "DeleteProject", "BatchGetProjects", "StartBuild"})
 GUARDS: Mapping[str, Mapping[str, Guard]] = {
-    "codebuild": {
-        "*": OnlyThese(_OF_CODEBUILD),
-        "StartBuild": refuse("builds no container images (codebuild:StartBuild): it has no Docker"),
-    },
     "ec2": {
         "RunInstances": refuse("has no instances (ec2:RunInstances)"),
         "RequestSpotInstances": refuse("has no instances (ec2:RequestSpotInstances)"),

@@ -44,8 +44,7 @@ WsgiApp = Callable[[dict[str, Any], StartResponse], Iterable[bytes]]
 MOTO_SERVICES = frozenset(
     {
         *("s3", "iam", "sts", "kms", "ec2", "ecr", "sqs", "sns", "ssm", "secretsmanager"),
-        *("events", "scheduler", "logs", "cloudwatch", "budgets", "codebuild"),
-        "application-autoscaling",
+        *("events", "scheduler", "logs", "cloudwatch", "budgets"),
     }
 )
 # Services whose things only work in the regions that the emulator has: those kept here, and moto's

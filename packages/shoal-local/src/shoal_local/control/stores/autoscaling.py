@@ -1,72 +1,77 @@
-"""Application Auto Scaling: moto keeps the targets and policies of endpoints' variants.
+"""Application Auto Scaling: targets and policies of endpoints' variants are kept, not done.
 
+The API registers, describes, tags and deletes them, so that stacks and teardown work as on AWS.
 Nothing scales by itself: no metric is watched, no alarm and no service-linked role is made.
 
-What teardown and stacks depend on is here: a target needs its variant, its policies go with it, it
-goes with its endpoint, and one that is not there is an ObjectNotFoundException, where moto says
-ValidationException.
+The store is ours, not moto's: moto lacks tags, keeps a target's policies after
+deregistration, and says ValidationException where AWS says ObjectNotFoundException.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+import threading
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from botocore.exceptions import ClientError
-from moto.applicationautoscaling.models import (
-    ApplicationAutoscalingBackend,
-    applicationautoscaling_backends,
-)
 
-from shoal_local.control.http.guards import Guard, OnlyThese
 from shoal_local.control.http.protocol import ApiCall
 from shoal_local.control.identity.clients import Clients
 from shoal_local.control.identity.identity import Identity
+from shoal_local.control.tags import Tagging
 from shoal_local.errors import AwsError
 
 NAMESPACE, DIMENSION = "sagemaker", "sagemaker:variant:DesiredInstanceCount"
-OPERATIONS = frozenset(
-    {
-        *("RegisterScalableTarget", "DeregisterScalableTarget", "DescribeScalableTargets"),
-        *("PutScalingPolicy", "DeleteScalingPolicy", "DescribeScalingPolicies"),
-    }
+ROLE = (
+    "aws-service-role/sagemaker.application-autoscaling.amazonaws.com"
+    "/AWSServiceRoleForApplicationAutoScaling_SageMakerEndpoint"
 )
 _RESOURCE_ID = re.compile(r"endpoint/(?P<endpoint>[^/]+)/variant/(?P<variant>[^/]+)")
+_TRACKING = "TargetTrackingScaling"
+_CONFIGURATION = "TargetTrackingScalingPolicyConfiguration"
+Document = dict[str, Any]
 
 
-@dataclass(frozen=True)
+@dataclass
+class Target:
+    """A scalable target and its policies by name, as the Describe operations answer them."""
+
+    document: Document
+    tags: dict[str, str]
+    policies: dict[str, Document] = field(default_factory=dict)
+
+
 class AutoScaling:
-    """The scalable targets of one account and region."""
+    """The scalable targets of one account and region, by resource id."""
 
-    identity: Identity
-    clients: Clients
+    def __init__(self, identity: Identity, clients: Clients) -> None:
+        self._identity, self._clients = identity, clients
+        self._targets: dict[str, Target] = {}
+        self._lock = threading.RLock()
 
     @property
-    def guards(self) -> Mapping[str, Guard]:
-        """Return the checks before moto gets a request; `*` is every operation."""
+    def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:
+        """Return the handlers by operation; every other operation is refused."""
         return {
-            "*": OnlyThese(OPERATIONS),
-            "RegisterScalableTarget": self._check_variant,
-            "DeregisterScalableTarget": self._deregister_policies,
-            "PutScalingPolicy": self._check_target,
-            "DeleteScalingPolicy": self._check_policy,
+            "RegisterScalableTarget": self._register,
+            "DeregisterScalableTarget": self._deregister,
+            "DescribeScalableTargets": self._describe_targets,
+            "PutScalingPolicy": self._put_policy,
+            "DeleteScalingPolicy": self._delete_policy,
+            "DescribeScalingPolicies": self._describe_policies,
+            **Tagging(self._tags).operations,
         }
-
-    @property
-    def _kept(self) -> ApplicationAutoscalingBackend:
-        return applicationautoscaling_backends[self.identity.account][self.identity.region]
-
-    def _ids(self) -> list[str]:
-        return list(self._kept.targets.get(DIMENSION, ()))
 
     def has_target(self, endpoint: str) -> bool:
         """Return whether a variant of the endpoint is a scalable target.
 
         SageMaker's names are the same in any case.
         """
-        return any(_is_of(endpoint, resource_id) for resource_id in self._ids())
+        return any(_is_of(endpoint, resource_id) for resource_id in self._targets.copy())
 
     def on_event(self, entry: Mapping[str, Any]) -> None:
         """Deregister the targets of an endpoint when an event says that it is being deleted.
@@ -76,29 +81,55 @@ class AutoScaling:
         """
         detail, kind = entry["detail"], "SageMaker Endpoint State Change"
         if entry["detail-type"] == kind and detail.get("EndpointStatus") == "DELETING":
-            for resource_id in self._ids():
-                if _is_of(detail["EndpointName"], resource_id):
-                    self._delete_policies(resource_id)
-                    self._kept.targets[DIMENSION].pop(resource_id, None)
+            with self._lock:
+                for resource_id in list(self._targets):
+                    if _is_of(detail["EndpointName"], resource_id):
+                        del self._targets[resource_id]
 
-    def _delete_policies(self, resource_id: str) -> None:
-        for key, policy in list(self._kept.policies.items()):
-            if policy.resource_id == resource_id:
-                self._kept.policies.pop(key, None)
+    def _register(self, call: ApiCall) -> Mapping[str, Any]:
+        """Keep a new target, or change an old one: what the request leaves out stays as it is."""
+        request, resource_id = call.parameters, call.parameters["ResourceId"]
+        _check_scope(request)
+        with self._lock:
+            target = self._targets.get(resource_id) or self._new_target(resource_id)
+            names = ("MinCapacity", "MaxCapacity")
+            bounds = {name: request.get(name, target.document.get(name)) for name in names}
+            if None in bounds.values():
+                raise _invalid(f"{' and '.join(names)} are required to register a scalable target")
+            if bounds["MinCapacity"] > bounds["MaxCapacity"]:
+                raise _invalid(f"Maximum capacity cannot be less than minimum capacity ({bounds})")
+            self._check_variant(resource_id)
+            target.document |= bounds
+            target.tags |= request.get("Tags") or {}
+            self._targets[resource_id] = target
+        return {"ScalableTargetARN": target.document["ScalableTargetARN"]}
 
-    def _check_variant(self, call: ApiCall) -> None:
+    def _new_target(self, resource_id: str) -> Target:
+        document = {
+            "ServiceNamespace": NAMESPACE,
+            "ResourceId": resource_id,
+            "ScalableDimension": DIMENSION,
+            "RoleARN": f"arn:aws:iam::{self._identity.account}:role/{ROLE}",
+            "CreationTime": datetime.now(UTC),
+            "ScalableTargetARN": self._arn(
+                "application-autoscaling", f"scalable-target/{uuid.uuid4().hex[:24]}"
+            ),
+        }
+        return Target(document, {})
+
+    def _arn(self, service: str, resource: str) -> str:
+        return f"arn:aws:{service}:{self._identity.region}:{self._identity.account}:{resource}"
+
+    def _check_variant(self, resource_id: str) -> None:
         """Raise ValidationException unless the endpoint has the variant, with instances."""
-        request, parts = call.parameters, _RESOURCE_ID.fullmatch(call.parameters["ResourceId"])
-        if (request["ServiceNamespace"], request["ScalableDimension"]) != (NAMESPACE, DIMENSION):
-            raise _invalid(f"Shoal's emulator keeps targets of {NAMESPACE} {DIMENSION} only")
+        parts = _RESOURCE_ID.fullmatch(resource_id)
         if parts is None:
             raise _invalid(
-                f"Unsupported resource id: {request['ResourceId']}; a variant is"
-                " endpoint/NAME/variant/NAME"
+                f"Unsupported resource id: {resource_id}; a variant is endpoint/NAME/variant/NAME"
             )
         name, variant = parts["endpoint"], parts["variant"]
         try:
-            endpoint = self.clients("sagemaker").describe_endpoint(EndpointName=name)
+            endpoint = self._clients("sagemaker").describe_endpoint(EndpointName=name)
         except ClientError as missing:
             raise _invalid(missing.response["Error"]["Message"]) from missing
         if not any(
@@ -107,21 +138,79 @@ class AutoScaling:
         ):
             raise _invalid(f"Endpoint {name} has no variant {variant} with instances")
 
-    def _check_target(self, call: ApiCall) -> None:
+    def _deregister(self, call: ApiCall) -> Mapping[str, Any]:
+        """Delete a target with its policies (API reference, DeregisterScalableTarget)."""
+        with self._lock:
+            self._target(call)
+            del self._targets[call.parameters["ResourceId"]]
+        return {}
+
+    def _target(self, call: ApiCall) -> Target:
+        _check_scope(call.parameters)
         resource_id = call.parameters["ResourceId"]
-        if resource_id not in self._ids():
-            raise _missing(f"No scalable target registered for {resource_id}")
+        if resource_id not in self._targets:
+            what = f"{NAMESPACE}, resource ID: {resource_id}, scalable dimension: {DIMENSION}"
+            reason = f"No scalable target registered for service namespace: {what}"
+            raise AwsError("ObjectNotFoundException", reason)
+        return self._targets[resource_id]
 
-    def _deregister_policies(self, call: ApiCall) -> None:
-        """Delete a target's policies before it (API reference, DeregisterScalableTarget)."""
-        self._check_target(call)
-        self._delete_policies(call.parameters["ResourceId"])
+    def _describe_targets(self, call: ApiCall) -> Mapping[str, Any]:
+        documents = [dict(target.document) for target in self._targets.copy().values()]
+        return {"ScalableTargets": _selected(call, documents, ResourceId="ResourceIds")}
 
-    def _check_policy(self, call: ApiCall) -> None:
-        name, resource_id = call.parameters["PolicyName"], call.parameters["ResourceId"]
-        policies = list(self._kept.policies.values())
-        if (name, resource_id) not in {(each.policy_name, each.resource_id) for each in policies}:
-            raise _missing(f"No scaling policy found for {name} of {resource_id}")
+    def _put_policy(self, call: ApiCall) -> Mapping[str, Any]:
+        request = call.parameters
+        if request.get("PolicyType", _TRACKING) != _TRACKING or not request.get(_CONFIGURATION):
+            raise _invalid(f"Shoal's emulator has policies of the type {_TRACKING} only")
+        name, resource_id = request["PolicyName"], request["ResourceId"]
+        of = f"{uuid.uuid4()}:resource/{NAMESPACE}/{resource_id}:policyName/{name}"
+        with self._lock:
+            policies = self._target(call).policies
+            policies[name] = {
+                "PolicyARN": self._arn("autoscaling", f"scalingPolicy:{of}"),
+                "CreationTime": datetime.now(UTC),
+                **policies.get(name, {}),
+                "PolicyName": name,
+                "ServiceNamespace": NAMESPACE,
+                "ResourceId": resource_id,
+                "ScalableDimension": DIMENSION,
+                "PolicyType": _TRACKING,
+                _CONFIGURATION: request[_CONFIGURATION],
+                "Alarms": [],
+            }
+        return {"PolicyARN": policies[name]["PolicyARN"], "Alarms": []}
+
+    def _delete_policy(self, call: ApiCall) -> Mapping[str, Any]:
+        name = call.parameters["PolicyName"]
+        with self._lock:
+            if self._target(call).policies.pop(name, None) is None:
+                reason = f"No scaling policy found for {name} of {call.parameters['ResourceId']}"
+                raise AwsError("ObjectNotFoundException", reason)
+        return {}
+
+    def _describe_policies(self, call: ApiCall) -> Mapping[str, Any]:
+        targets, resource_id = self._targets.copy().values(), call.parameters.get("ResourceId")
+        policies = [
+            policy
+            for target in targets
+            for policy in target.policies.values()
+            if resource_id in {None, policy["ResourceId"]}
+        ]
+        return {"ScalingPolicies": _selected(call, policies, PolicyName="PolicyNames")}
+
+    def _tags(self, arn: str) -> dict[str, str]:
+        for target in self._targets.copy().values():
+            if target.document["ScalableTargetARN"] == arn:
+                return target.tags
+        raise AwsError("ResourceNotFoundException", f"There is no scalable target {arn}")
+
+
+def _selected(call: ApiCall, documents: list[Document], **filters: str) -> list[Document]:
+    """Return the documents that the request names; all where it names none."""
+    ((member, parameter),) = filters.items()
+    chosen = call.parameters.get(parameter)
+    is_ours = call.parameters["ServiceNamespace"] == NAMESPACE
+    return [each for each in documents if is_ours and (not chosen or each[member] in chosen)]
 
 
 def _is_of(endpoint: str, resource_id: str) -> bool:
@@ -132,5 +221,13 @@ def _invalid(message: str) -> AwsError:
     return AwsError("ValidationException", message)
 
 
-def _missing(message: str) -> AwsError:
-    return AwsError("ObjectNotFoundException", message)
+def _check_scope(request: Mapping[str, Any]) -> None:
+    """Refuse what can be scaled or suspended on AWS and is not kept here."""
+    if "SuspendedState" in request:
+        raise _invalid("Shoal's emulator keeps no SuspendedState of targets")
+    dimension = request.get("ScalableDimension", DIMENSION)
+    if request["ServiceNamespace"] != NAMESPACE or dimension != DIMENSION:
+        what = f"{request['ServiceNamespace']} {request.get('ScalableDimension', '')}"
+        raise _invalid(
+            f"Shoal's emulator keeps targets of {NAMESPACE} {DIMENSION} only, not {what}"
+        )

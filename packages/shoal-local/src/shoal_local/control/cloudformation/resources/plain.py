@@ -101,7 +101,9 @@ class PlainType(ResourceType):
 
     def _is_updated(self, request: Request) -> bool:
         others = {*request.properties, *request.old} - self._apart
-        return "update" in self.row and request.changed(*others)
+        return "update" in self.row and (
+            request.changed(*others) or self.row.get("tags") == "in update"
+        )
 
     def _update(self, request: Request) -> Facts:
         """Call the update. What the template no longer sets gets its default."""
@@ -117,6 +119,8 @@ class PlainType(ResourceType):
         taken = members(request.client(self.service), operation)
         arguments = {**self._taken(changed, taken), **self._resource(request)}
         arguments |= filled(own, {**defaults, **self.facts(changed)})
+        if self.row.get("tags") == "in update":
+            arguments["Tags"] = tag_value(taken["tags"], request.tag_map())
         return request.call(self.service, operation, **arguments)
 
     def delete(self, request: Request) -> None:
