@@ -8,13 +8,15 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import click
 import pytest
 
 from shoal.aws.target import Target
-from shoal.cli.main import _COMMANDS, Deferred, _checkout, _require_own_code, main
+from shoal.cli.main import _COMMANDS, _MOVED, Deferred, _checkout, _require_own_code, main
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.loading.release_file import text_of
 from shoal.settings.settings import Target as TargetKind
@@ -50,6 +52,11 @@ def shoal(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]
 SOURCES = "packages/shoal/src/shoal"
 
 
+def opened(root: Path, *_: object, **__: object) -> SimpleNamespace:
+    """Return a session of which only the workspace is known."""
+    return SimpleNamespace(workspace=SimpleNamespace(root=root))
+
+
 @pytest.mark.parametrize(
     ("code", "place", "command", "expected"),
     [
@@ -59,7 +66,9 @@ SOURCES = "packages/shoal/src/shoal"
         ("one/" + SOURCES, "linked", "plan", "linked"),
         ("one/" + SOURCES, "team", "plan", "team"),
         ("one/" + SOURCES, "two", "check", "two"),
-        ("one/" + SOURCES, "two", "plan", None),
+        ("one/" + SOURCES, "two", "destroy", None),
+        ("one/" + SOURCES, "two", "plan --templates", None),
+        ("one/" + SOURCES, "two", "release approve dev", None),
         ("one/" + SOURCES, "two/environments", "deploy", None),
         ("one/.venv/lib/python3.11/site-packages/shoal", "one", "plan", "one"),
         ("one/.venv/lib/python3.11/site-packages/shoal", "two", "plan", "two"),
@@ -85,6 +94,11 @@ def test_the_code_of_another_checkout_changes_nothing(
     monkeypatch.setattr("shoal.cli.main._CODE", tmp_path / code)
     root = _checkout()
     message = f"this program is the code of {tmp_path / 'one'}, not of {tmp_path / 'two'}"
+    if expected is None and " " in command:  # what a verb refuses by itself
+        monkeypatch.setattr("shoal.verbs.workspace.Workspace.open", partial(opened, root))
+        assert main(["--root", str(root), *command.split()]) == 2
+        assert f"{message}; run `make install` " in capsys.readouterr().err
+        return
     if expected is None:
         with pytest.raises(click.UsageError, match=f"^{re.escape(message)}; run `make install` "):
             _require_own_code(root, command)
@@ -271,6 +285,15 @@ def test_the_version_is_the_commit_of_shoals_own_checkout(tmp_path: Path) -> Non
 
 def test_the_help_documents_the_exit_codes() -> None:
     assert "130 interrupted" in " ".join(shoal("--help").stdout.split())
+
+
+@pytest.mark.parametrize(("old", "new"), _MOVED.items())
+def test_an_old_name_names_the_new_one(
+    old: str, new: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([old, "dev"]) == 2
+    assert f"`shoal {old}` is `shoal {new}`" in capsys.readouterr().err
+    assert main([*new.partition(" --")[0].split(), "--help"]) == 0
 
 
 @pytest.mark.parametrize("name", [row[0] for row in _COMMANDS])

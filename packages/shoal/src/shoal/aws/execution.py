@@ -176,6 +176,12 @@ class Pipeline:
                 return []
             raise
 
+    def succeeded(self) -> Iterator[dict[str, Any]]:
+        """Yield the summaries of those that succeeded, newest first."""
+        return (
+            each for each in self.executions() if each["PipelineExecutionStatus"] == "Succeeded"
+        )
+
     def find(self, execution: str) -> str:
         """Return the ARN of the execution with that ARN or id, or of the `latest`.
 
@@ -185,7 +191,8 @@ class Pipeline:
         if not arns:
             self.definition()  # raises where there is no pipeline
             raise NotFoundError(
-                f"pipeline {self.name} has had no executions; `shoal run` starts one"
+                f"pipeline {self.name} has had no executions; `shoal run` starts one, and"
+                " `shoal run --score` one that scores"
             )
         if execution == "latest":
             return arns[0]

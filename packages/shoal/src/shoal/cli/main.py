@@ -47,10 +47,22 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] in _MOVED:
+            ctx.fail(f"`shoal {args[0]}` is `shoal {_MOVED[args[0]]}`")
         name, command, rest = super().resolve_command(ctx, args)
         return name, command.load() if isinstance(command, Deferred) else command, rest
 
 
+_MOVED = {
+    "approve": "release approve",
+    "chain": "release chain",
+    "runs": "status --results",
+    "schema": "docs schemas",
+    "score": "run --score",
+    "synth": "plan --templates",
+    "watch": "status --follow",
+}
+"""Names of commands until November 2026: click would propose others that are like them."""
 _CODE = Path(__file__).resolve().parents[1]
 _SOURCES = Path("packages/shoal/src/shoal")
 _READING = frozenset(
@@ -59,11 +71,12 @@ _READING = frozenset(
         "docs",
         "doctor",
         "logs",
+        "plan",
         "release",
         "status",
     }
 )
-"""Commands that change nothing."""
+"""Commands that change nothing, but for `release approve` and `plan --templates`."""
 
 
 def _checkout() -> Path:
@@ -79,18 +92,29 @@ def _is_checkouts() -> bool:
 
 
 def _require_own_code(root: Path, command: str | None) -> None:
-    """Refuse to change something with the code of another checkout than `root`, and else say it.
+    """Refuse to change something with the code of another checkout than `root`, and else say it."""
+    if command not in _READING:
+        require_own_code(root)
+    elif message := _other_code(root):
+        click.echo(f"shoal: {message}", err=True)
+
+
+def require_own_code(root: Path) -> None:
+    """Raise UsageError where this program is the code of another checkout than `root`."""
+    if message := _other_code(root):
+        raise click.UsageError(f"{message}; run `make install` there, and its .venv/bin/shoal")
+
+
+def _other_code(root: Path) -> str:
+    """Return whose code this program is, where it is not that of `root`.
 
     The program of an environment that was copied, or is linked, names the path where it was made.
     A repository without sources of its own, or a wheel, has no such code.
     """
     others = root / _SOURCES
     if not _is_checkouts() or not others.is_dir() or others.samefile(_CODE):
-        return
-    message = f"this program is the code of {_CODE.parents[3]}, not of {root}"
-    if command not in _READING:
-        raise click.UsageError(f"{message}; run `make install` there, and its .venv/bin/shoal")
-    click.echo(f"shoal: {message}", err=True)
+        return ""
+    return f"this program is the code of {_CODE.parents[3]}, not of {root}"
 
 
 # Each with the module that has it and the first sentence of its own help, so that this group's help

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from itertools import islice
 from typing import Any
 
 from shoal.aws import registry
@@ -17,21 +16,27 @@ _MAX_VALUE = 24
 """Characters of a parameter's value in a list."""
 
 
-def rows(place: Place, limit: int, *, with_results: bool) -> Iterator[dict[str, Any]]:
-    """Yield what `shoal status` lists of the newest runs of the pipeline: one value a column.
+def rows(place: Place, limit: int, *, with_results: bool) -> tuple[list[dict[str, Any]], int]:
+    """Return what `shoal status` lists of the newest runs of the pipeline, one value a column, and
+    how many older ones there are.
 
     Results take some thirty requests a run. Raises NotFoundError if there is no pipeline.
     """
     place.pipeline.definition()
-    for summary in islice(place.pipeline.executions(), limit):
-        arn = str(summary["PipelineExecutionArn"])
-        yield {
-            "run": arn.rpartition("/")[2],
-            "name": summary.get("PipelineExecutionDisplayName", ""),
-            "status": summary["PipelineExecutionStatus"],
-            "started_at": time_text(summary["StartTime"]),
-            **(_results(record(place, arn, with_logs=False)) if with_results else {}),
-        }
+    summaries = place.pipeline.executions()
+    listed = [_row(place, each, with_results=with_results) for each in summaries[:limit]]
+    return listed, len(summaries) - len(listed)
+
+
+def _row(place: Place, summary: Mapping[str, Any], *, with_results: bool) -> dict[str, Any]:
+    arn = str(summary["PipelineExecutionArn"])
+    return {
+        "run": arn.rpartition("/")[2],
+        "name": summary.get("PipelineExecutionDisplayName", ""),
+        "status": summary["PipelineExecutionStatus"],
+        "started_at": time_text(summary["StartTime"]),
+        **(_results(record(place, arn, with_logs=False)) if with_results else {}),
+    }
 
 
 def _results(run: Record) -> dict[str, Any]:

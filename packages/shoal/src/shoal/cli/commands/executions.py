@@ -117,7 +117,14 @@ def _trainable(
 @environment_argument
 @click.argument("execution", required=False)
 @local_option
-@click.option("--limit", default=20, show_default=True, metavar="N", help="How many, newest first.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="How many, newest first.",
+)
 @click.option("--results", is_flag=True, help="With what each took, measured and cost.")
 @score_option
 @_follow_option
@@ -362,8 +369,14 @@ def _print_result(session: Session, execution: Execution) -> None:
 
 
 def _print_scored(session: Session, execution: Execution) -> None:
-    """Print what an execution that scored has left."""
-    if not session.scores or execution.status != "Succeeded":
+    """Print what an execution that scored has left, or which one left the newest scores."""
+    if not session.scores:
+        return
+    if execution.status != "Succeeded":
+        ended = (each["PipelineExecutionArn"] for each in session.pipeline.succeeded())
+        if newest := next(ended, None):
+            run = str(newest).rpartition("/")[2]
+            tell(f"the newest scores: `shoal status {session.arguments} {run}`")
         return
     try:
         scored = scoring.results(session, execution)

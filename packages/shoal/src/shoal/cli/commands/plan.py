@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from shoal.cli.answers import answers, columns, tell
+from shoal.cli.main import require_own_code
 from shoal.cli.options import name_of, strategy_option
 from shoal.cli.view import open_view
 from shoal.costs.plan import Bill, Plan, Room, Run, Stack, shared_plan
@@ -109,6 +110,7 @@ def plan(
 
 
 def _write_templates(workspace: Workspace, name: str | None, strategy: str | None) -> None:
+    require_own_code(workspace.root)
     if name:
         load_workloads(name, workspace.root, strategy)
     assembly, folder = workspace.root / "cdk.out", workspace.root / ".shoal" / "cdk"

@@ -15,6 +15,7 @@ from shoal.aws import registry
 from shoal.aws.registry import APPROVED, REJECTED
 from shoal.aws.target import Target
 from shoal.cli.answers import answers, tell
+from shoal.cli.main import require_own_code
 from shoal.cli.options import local_option, session_command
 from shoal.errors import DisagreementError, NotFoundError, PromotionError, UsageError
 from shoal.settings.loading.loader import environment_names, load_workloads
@@ -127,6 +128,7 @@ def approve(session: Session, package: str | None, comment: str | None) -> None:
     PACKAGE is an ARN or a version's number; by default it is the newest. Warns where its smoke test
     did not pass.
     """
+    require_own_code(session.workspace.root)
     arn = package_arn(session, package) if package else _newest(session)
     before = registry.describe(session.target, arn)
     if before.approval == REJECTED and not package:

@@ -29,7 +29,7 @@ def print_runs(session: Session, title: str, limit: int, *, with_results: bool) 
 
     A run that a schedule or a manifest started is named after it.
     """
-    rows = list(history.rows(session.place, limit, with_results=with_results))
+    rows, older = history.rows(session.place, limit, with_results=with_results)
     tell(executions={title: rows})
     if not rows:
         option = " --score" if session.scores else ""
@@ -43,6 +43,8 @@ def print_runs(session: Session, title: str, limit: int, *, with_results: bool) 
         table.append((row["run"], row["status"], started, *cells, row["name"]))
     full = [column for column in zip(*table, strict=True) if any(column[1:])]
     tell("\n".join(columns(zip(*full, strict=True))))
+    if older:
+        tell(f"and {older} older ones: --limit {limit + older}")
     if with_results and session.target.is_local and not session.scores:
         tell("costs are list prices for the seconds that this machine took")
 
