@@ -267,6 +267,7 @@ EXPORT = {"logGroupName": "x", "from": 0, "to": 1, "destination": "x"}
         ("lambda", "put_function_concurrency", RESERVED, "not emulate lambda PutFunctionConcurren"),
         ("ec2", "run_instances", INSTANCE, "has no instances"),
         ("sns", "subscribe", SUBSCRIPTION, "no notifications of topics to https"),
+        ("sns", "subscribe", SUBSCRIPTION | {"Protocol": "sqs"}, "no notifications of topics to s"),
         ("s3", "put_bucket_notification_configuration", TO_A_QUEUE, "through EventBridge only"),
         ("ssm", "send_command", {"DocumentName": "AWS-RunShellScript"}, "no instances to command"),
         ("events", "create_archive", ARCHIVE, "does not replay events"),

@@ -29,6 +29,7 @@ ANSWERS = {
     "report dev latest --local": 0,
     "schedule list dev --local": 0,
     "status dev --local": 0,
+    "status dev --local --results": 0,
     "status dev latest --local": 0,
 }
 """Verbs that take no time, and their exit codes; the tests of others read their documents."""

@@ -191,9 +191,10 @@ def test_nothing_is_changed_without_the_flag_and_the_account(
 ) -> None:
     """A refusal of None is the protocol's: there is no such tool, or no such value."""
 
-    async def answers() -> tuple[set[str], list[tuple[CallToolResult, int]]]:
+    async def answers() -> tuple[dict[str, set[str]], list[tuple[CallToolResult, int]]]:
         async with agent(released.root, *options) as client:
-            tools = {each.name for each in (await client.session.list_tools()).tools}
+            listed = (await client.session.list_tools()).tools
+            tools = {each.name: {*each.input_schema["properties"]} for each in listed}
             results = list[tuple[CallToolResult, int]]()
             for tool, environment, _ in calls:
                 given = {"environment": environment, "local": True}
@@ -203,7 +204,9 @@ def test_nothing_is_changed_without_the_flag_and_the_account(
 
     runs = len(list(pipeline.executions()))
     tools, results = asyncio.run(answers())
-    assert tools == {*READS, *(WRITES if options else ())}
+    assert {*tools} == {*READS, *(WRITES if options else ())}
+    assert {"limit", "results"} <= tools["status"]
+    assert {"follow", "templates"}.isdisjoint(tools["status"] | tools["plan"])
     for (_, _, refusal), (answer, runs_after) in zip(calls, results, strict=True):
         document = answer.structured_content
         assert (answer.is_error, document is None) == (refusal != "", refusal is None)

@@ -70,13 +70,16 @@ class Job:
 
 @pytest.fixture
 def job(request: pytest.FixtureRequest, tmp_path: Path) -> Job:
-    trainer, *options = CASES[request.param]
+    return job_of(request.param, tmp_path)
+
+
+def job_of(case: str, tmp_path: Path) -> Job:
+    """Write the workload of a case, with its data, into a folder."""
+    trainer, *options = CASES[case]
     write_workload(tmp_path, "fresh", trainer)
     table_job.prepare(tmp_path, "fresh", tmp_path / "data")
     # DeepSpeed is in AWS's image and the peers' environment, not in the runtime
-    runtime = (
-        Runtime(environments.peers()) if request.param == "zero3" else find_runtime("trainers")
-    )
+    runtime = Runtime(environments.peers()) if case == "zero3" else find_runtime("trainers")
     code = tmp_path / "training_code" / "fresh" / "pytorch"
     family = "qwen3" if trainer == "torchtitan" else "llama"
     return Job(runtime, tmp_path, code, tuple(options), family)
@@ -133,6 +136,28 @@ def test_training_begins_with_a_base_in_one_file_or_more(job: Job, parts: str) -
     assert job.ask("base", job.family, "base", parts)["files"] == int(parts)
     job.train("more", "--learning-rate", "0", "--base-dir", "base")
     assert job.difference("base", "more/model") == 0
+
+
+def test_torchtitan_computes_the_loss_of_transformers(tmp_path: Path) -> None:
+    folders = [tmp_path / case for case in ("torchtitan", "ddp")]
+    base, losses = tmp_path / "torchtitan" / "base", []
+    for folder in folders:
+        folder.mkdir()
+        job = job_of(folder.name, folder)
+        if not base.exists():
+            job.ask("base", "qwen3", "base", "1")
+        output = job.train("same", "--learning-rate", "0", "--base-dir", str(base))
+        losses += [float(text) for text in re.findall(r"'loss': '?([0-9.]+)", output)]
+    assert len(losses) == 2
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
+
+
+@pytest.mark.parametrize("job", ["torchtitan"], indirect=True)
+def test_torchtitan_refuses_a_base_of_another_family(job: Job) -> None:
+    job.ask("base", "llama", "base", "1")
+    words = ("--train-dir", "data/train", "--model-dir", "model", "--base-dir", "base")
+    end = job.runtime.run(job.runtime.alone(job.code / "train.py", *words), job.folder)
+    assert (end.returncode, "this template trains qwen3, not llama" in end.output) == (2, True)
 
 
 @of_sft
