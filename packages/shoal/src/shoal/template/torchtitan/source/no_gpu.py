@@ -27,7 +27,7 @@ if not torch.cuda.is_available():
     FSDPModule.set_gradient_divide_factor = set_factor_of_sums
     # of experts, in Triton, which PyTorch for CPUs lacks
     kernels = ModuleType("torchtitan.distributed.minimal_async_ep.kernels")
-    kernels.__getattr__ = lambda _: None
+    vars(kernels)["__getattr__"] = lambda _: None
     sys.modules[kernels.__name__] = kernels
     os.environ["TORCH_COMPILE_DISABLE"] = "1"  # a job need not have a compiler
 if not hasattr(torch.distributed, "set_timeout"):  # PyTorch 2.13; the image has 2.14
