@@ -97,6 +97,14 @@ parameter_option = click.option(
     help="A pipeline parameter; may be repeated.",
 )
 
+limit_option = click.option(
+    "--limit",
+    type=click.IntRange(1),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="How many, newest first.",
+)
 score_option = click.option(
     "--score",
     is_flag=True,

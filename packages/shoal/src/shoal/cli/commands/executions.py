@@ -21,6 +21,7 @@ from shoal.cli.answers import Verdict, answers, columns, is_json, tell
 from shoal.cli.commands.runs import keep_page, print_runs
 from shoal.cli.options import (
     environment_argument,
+    limit_option,
     local_option,
     parameter_option,
     score_option,
@@ -117,14 +118,7 @@ def _trainable(
 @environment_argument
 @click.argument("execution", required=False)
 @local_option
-@click.option(
-    "--limit",
-    type=click.IntRange(1),
-    default=20,
-    show_default=True,
-    metavar="N",
-    help="How many, newest first.",
-)
+@limit_option
 @click.option("--results", is_flag=True, help="With what each took, measured and cost.")
 @score_option
 @_follow_option
@@ -373,9 +367,8 @@ def _print_scored(session: Session, execution: Execution) -> None:
     if not session.scores:
         return
     if execution.status != "Succeeded":
-        ended = (each["PipelineExecutionArn"] for each in session.pipeline.succeeded())
-        if newest := next(ended, None):
-            run = str(newest).rpartition("/")[2]
+        if newest := next(session.pipeline.succeeded(), None):
+            run = newest["PipelineExecutionArn"].rpartition("/")[2]
             tell(f"the newest scores: `shoal status {session.arguments} {run}`")
         return
     try:
