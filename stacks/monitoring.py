@@ -43,7 +43,8 @@ class MonitoringStack(ShoalStack):
             ScoringWatch(self, "Scoring", scoring=pipeline.scoring, key=data.key, alarms=alarms)
         if budget is not None:
             MonthlyBudget(self, "Budget", names=names, amount_usd=budget, topic=self.topic)
-        Dashboard(self, "Dashboard", names=names, steps=pipeline.step_names, alarms=alarms.alarms)
+        steps = pipeline.pipeline.step_names
+        Dashboard(self, "Dashboard", names=names, steps=steps, alarms=alarms.alarms)
         # Serving stacks import it, and one may still exist although its release is not pinned now.
         self.export_always(self.topic.topic_arn)
         self.add_outputs(TopicArn=self.topic.topic_arn, DashboardName=names.dashboard)

@@ -18,7 +18,7 @@ from shoal.constructs.pipeline.model_registry import ModelRegistry
 from shoal.constructs.pipeline.pipeline_role import PipelineRole
 from shoal.constructs.pipeline.scoring import add_scoring
 from shoal.constructs.pipeline.smoke_test import SmokeTest
-from shoal.constructs.pipeline.training_pipeline import TrainingPipeline, step_names
+from shoal.constructs.pipeline.training_pipeline import TrainingPipeline
 from shoal.constructs.schedules.schedules import Schedules
 from shoal.constructs.shoal_stack import ShoalStack
 from shoal.constructs.teardown.teardown_guard import TeardownGuard
@@ -91,15 +91,13 @@ class PipelineStack(ShoalStack):
             functions=functions.all,
             built=readable,
         )
-        pipeline = TrainingPipeline(
+        self.pipeline = TrainingPipeline(
             self, "TrainingPipeline", names=names, definition=definition, role=role
         )
-        pipeline.node.add_dependency(jobs, *self._parts, registry)
+        self.pipeline.node.add_dependency(jobs, *self._parts, registry)
         self.scoring = add_scoring(self, names, hosting, data.key, launch=launch, built=readable)
-
-        self.step_names = step_names(definition)
         self.functions = functions.all
-        self.schedules = self._schedules(definition, pipeline)
+        self.schedules = self._schedules(definition)
         self._describe(code)
 
     def _step_functions(self, requests: bytes | None) -> StepFunctions:
@@ -120,16 +118,14 @@ class PipelineStack(ShoalStack):
             compare=compare.comparer if compare else None,
         )
 
-    def _schedules(
-        self, definition: Mapping[str, Any], pipeline: TrainingPipeline
-    ) -> Schedules | None:
+    def _schedules(self, definition: Mapping[str, Any]) -> Schedules | None:
         """Make what starts the pipeline by itself; nothing where nothing does."""
         environment = self._names.environment
         if not environment.schedules and not environment.data.on_manifest:
             return None
         parameters = [each["Name"] for each in definition.get("Parameters", [])]
         schedules = Schedules(self, "Schedules", names=self._names, parameters=parameters)
-        schedules.node.add_dependency(pipeline)
+        schedules.node.add_dependency(self.pipeline)
         self.functions.append(schedules.starter)
         return schedules
 

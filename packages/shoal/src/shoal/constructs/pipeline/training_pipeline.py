@@ -17,7 +17,9 @@ _IMAGE_KEYS = ("TrainingImage", "ImageUri", "Image")
 
 
 class TrainingPipeline(Construct):
-    """`resource` is the AWS::SageMaker::Pipeline."""
+    """`resource` is the AWS::SageMaker::Pipeline; `step_names` are in the definition's order,
+    branches included.
+    """
 
     def __init__(
         self,
@@ -29,6 +31,7 @@ class TrainingPipeline(Construct):
         role: iam.IRole,
     ) -> None:
         super().__init__(scope, construct_id)
+        self.step_names = [step["Name"] for step in every_step(definition["Steps"])]
         self.resource = sagemaker.CfnPipeline(
             self,
             "Pipeline",
@@ -63,11 +66,6 @@ def images(definition: Mapping[str, Any], step_type: str) -> set[str]:
         if step["Type"] == step_type
         for image in _images(step["Arguments"])
     }
-
-
-def step_names(definition: Mapping[str, Any]) -> list[str]:
-    """Return the steps' names in the definition's order, branches included."""
-    return [step["Name"] for step in every_step(definition["Steps"])]
 
 
 def _images(value: Any) -> Iterator[str]:
