@@ -34,20 +34,28 @@ def share(text: str) -> float:
 
 
 def parse_run(
-    parser: argparse.ArgumentParser, arguments: Sequence[str], environ: Mapping[str, str]
+    parser: argparse.ArgumentParser,
+    arguments: Sequence[str],
+    environ: Mapping[str, str],
+    *,
+    channels: Sequence[str] = ("train", "test"),
+    log_every: int = 20,
+    checkpoint_every: int = 100,
 ) -> argparse.Namespace:
     """Add what all runs have, with the folders that SageMaker's SM_* variables name, and parse."""
     add = parser.add_argument
     add("--seed", type=int, default=1)
-    add("--log-every", type=positive, default=20, help="steps between two lines of metrics")
-    add("--checkpoint-every", type=positive, default=100, help="steps between two checkpoints")
-    for name, variable in (
-        ("--train-dir", "SM_CHANNEL_TRAIN"),
-        ("--test-dir", "SM_CHANNEL_TEST"),
-        ("--model-dir", "SM_MODEL_DIR"),
-    ):
+    add("--log-every", type=positive, default=log_every, help="steps between two lines of metrics")
+    add(
+        "--checkpoint-every",
+        type=positive,
+        default=checkpoint_every,
+        help="steps between two checkpoints",
+    )
+    folders = {channel: f"SM_CHANNEL_{channel.upper()}" for channel in channels}
+    for name, variable in (folders | {"model": "SM_MODEL_DIR"}).items():
         default = environ.get(variable)
-        add(name, type=Path, default=default, required=default is None, help=f"${variable}")
+        add(f"--{name}-dir", type=Path, default=default, required=not default, help=f"${variable}")
     add("--checkpoint-dir", type=Path, help="checkpoints beside the model: /opt/ml/checkpoints")
     options = parser.parse_args(arguments)
     options.checkpoint_dir = options.checkpoint_dir or options.model_dir.parent / "checkpoints"

@@ -7,13 +7,15 @@ a step takes is not said: nobody has measured this model on AWS's GPUs.
 
 from __future__ import annotations
 
-import math
+import runpy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
+from pathlib import Path
 from typing import Any
 
-MAX_DEPTH = 64
+Config: Any = runpy.run_path(str(Path(__file__).with_name("pytorch") / "config.py"))["Config"]
+"""The sizes of a model, `shape` below."""
 OUTSIDE_BYTES = 2 * 2**30
 """What PyTorch's allocator does not count: CUDA's context and NCCL's buffers. It is an assumption:
 NVIDIA publishes no number, and it grows with the number of channels."""
@@ -45,51 +47,6 @@ SWITCHES = [name for name, value in DEFAULTS.items() if type(value) is bool]
 
 
 @dataclass(frozen=True)
-class Shape:
-    """The sizes of a model, named as in `pytorch/model.py`'s Config."""
-
-    vocab_size: int
-    hidden_size: int
-    intermediate_size: int
-    num_hidden_layers: int
-    num_attention_heads: int
-    num_key_value_heads: int
-    tie_word_embeddings: bool
-
-    @classmethod
-    def of_depth(cls, depth: int) -> Shape:
-        """Return the sizes that `Config.of_depth` gives."""
-        if not 1 <= depth <= MAX_DEPTH:
-            raise ValueError(f"depth {depth} is not between 1 and {MAX_DEPTH}")
-        width, small = 128 * depth, depth <= 16
-        heads = width // (64 if small else 128)
-        return cls(256, width, width * 7 // 2, depth, heads, heads // math.gcd(heads, 4), small)
-
-    @property
-    def shared_width(self) -> int:
-        """Numbers in the keys of a token, and in its values."""
-        return self.hidden_size // self.num_attention_heads * self.num_key_value_heads
-
-    @property
-    def layer_weights(self) -> int:
-        """Numbers in a layer."""
-        width, shared = self.hidden_size, self.shared_width
-        attention = 2 * width * width + 2 * width * shared
-        return attention + 3 * width * self.intermediate_size + 2 * width
-
-    @property
-    def other_weights(self) -> int:
-        """Numbers outside the layers."""
-        tables = 1 if self.tie_word_embeddings else 2
-        return (tables * self.vocab_size + 1) * self.hidden_size
-
-    @property
-    def weights(self) -> int:
-        """Numbers in the model."""
-        return self.num_hidden_layers * self.layer_weights + self.other_weights
-
-
-@dataclass(frozen=True)
 class Numbers:
     """The bytes of a number, by what it is."""
 
@@ -114,7 +71,7 @@ class Numbers:
         return cls(4, 2, 4 if cast else 2, cast=cast, fused_norm=fused_norm)
 
 
-def kept_by_layer(shape: Shape, numbers: Numbers, *, compiled: bool = False) -> int:
+def kept_by_layer(shape: Any, numbers: Numbers, *, compiled: bool = False) -> int:
     """Return the bytes that a layer keeps of a token for backward, without checkpointing.
 
     After Korthikanti et al. (arXiv 2205.05198, section 4.1), for this layer: attention of the flash
@@ -126,13 +83,13 @@ def kept_by_layer(shape: Shape, numbers: Numbers, *, compiled: bool = False) -> 
     width, middle = shape.hidden_size, shape.intermediate_size
     exact = max(4, numbers.kept)
     multiplied = 3  # for q, k and v, for o, and for gate and up
-    kept = (multiplied + 1) * width + 2 * shape.shared_width
+    kept = (multiplied + 1) * width + 2 * shape.shared_size
     attention = kept * numbers.computed + exact * shape.num_attention_heads
     vectors = 3 if compiled else 4
     return 2 * _norm(shape, numbers) + attention + vectors * middle * numbers.computed
 
 
-def _norm(shape: Shape, numbers: Numbers) -> int:
+def _norm(shape: Any, numbers: Numbers) -> int:
     """Return the bytes that a norm keeps of a token: one number, and what it scaled.
 
     One kernel keeps what came in. PyTorch before it keeps that in float32, and the scaled vector.
@@ -143,7 +100,7 @@ def _norm(shape: Shape, numbers: Numbers) -> int:
 
 
 def memory(
-    shape: Shape,
+    shape: Any,
     numbers: Numbers,
     ranks: int,
     tokens: int,
@@ -224,7 +181,7 @@ def _require_possible(options: Mapping[str, Any], *, smddp: bool) -> None:
 
 def _needed(options: Mapping[str, Any], job: Mapping[str, Any]) -> dict[str, int]:
     """Return the bytes of a rank; raise ValueError if a model or its parts cannot be so."""
-    shape, passes = Shape.of_depth(options["depth"]), options["accumulation"]
+    shape, passes = Config.of_depth(options["depth"]), options["accumulation"]
     fused = tuple(map(int, job["framework_version"].split(".")[:2])) >= FIRST_WITH_FUSED_NORM
     numbers = Numbers.of(options["precision"], options["sharding"], fused_norm=fused)
     tokens = options["batch-size"] // (job["ranks"] * passes) * options["context"]

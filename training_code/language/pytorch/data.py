@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 
 import torch
-from model import END_OF_TEXT
+from config import END_OF_TEXT
 from torch import Tensor
 
 _SEPARATOR = bytes([END_OF_TEXT])

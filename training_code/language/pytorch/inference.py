@@ -18,7 +18,8 @@ from typing import Any
 
 import torch
 from common.archive import content_sha256
-from model import END_OF_TEXT, METADATA_FILE, Transformer, continuation, load
+from config import END_OF_TEXT
+from model import METADATA_FILE, Transformer, continuation, load
 
 JSON = "application/json"
 JSON_LINES = "application/jsonlines"

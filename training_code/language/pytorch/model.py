@@ -7,108 +7,30 @@ shapes of transformers' LlamaForCausalLM, which reads it too.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import torch
+from config import Config
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-END_OF_TEXT = 0
-"""The byte between two documents: text has none of it, `data.py` refuses it."""
-MAX_DEPTH = 64
 MAX_LENGTH_OF_PRODUCTS = 1024
-INITIAL_STD = 0.02
 HAS_GROUPED_QUERIES = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 5)
 
 CONFIG_FILE, WEIGHTS_FILE, METADATA_FILE = "config.json", "model.safetensors", "model.json"
-_FIXED = {"hidden_act": "silu", "attention_bias": False, "mlp_bias": False}
 FUSED = {
     "self_attn.qkv_proj": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
     "mlp.gate_up_proj": ("mlp.gate_proj", "mlp.up_proj"),
 }
 """Matrices that are one product here, and their parts in Llama's files."""
 _DTYPES = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16}
-
-
-@dataclass(frozen=True)
-class Config:
-    """The shape of a model; the fields are named as in transformers' LlamaConfig."""
-
-    vocab_size: int = 256
-    hidden_size: int = 256
-    intermediate_size: int = 896
-    num_hidden_layers: int = 2
-    num_attention_heads: int = 4
-    num_key_value_heads: int = 1
-    max_position_embeddings: int = 256
-    rms_norm_eps: float = 1e-5
-    rope_theta: float = 10_000.0
-    tie_word_embeddings: bool = True
-    eos_token_id: int = END_OF_TEXT
-
-    def __post_init__(self) -> None:
-        if self.hidden_size % (2 * self.num_attention_heads):
-            raise ValueError(
-                f"hidden_size {self.hidden_size} is not an even number for each of"
-                f" {self.num_attention_heads} num_attention_heads"
-            )
-        if self.num_attention_heads % self.num_key_value_heads:
-            raise ValueError(
-                f"num_attention_heads {self.num_attention_heads} is not a multiple of"
-                f" num_key_value_heads {self.num_key_value_heads}"
-            )
-
-    @classmethod
-    def of_depth(cls, depth: int, max_position_embeddings: int = 256) -> Config:
-        """Return the model of `depth` layers: 2 has 1.8 million parameters, 34 has 8.7 billion.
-
-        The proportions are those of Llama 3 (arXiv 2407.21783, table 3): 128 of width a layer, 3.5
-        times as much in the middle of a feed-forward network, four query heads a key head. As in
-        its models, heads have 64 dimensions up to 16 layers, where the head is tied too, and 128
-        above. At 32 it is the 8B model but for the vocabulary.
-        """
-        if not 1 <= depth <= MAX_DEPTH:
-            raise ValueError(f"depth {depth} is not between 1 and {MAX_DEPTH}")
-        width, small = 128 * depth, depth <= 16
-        heads = width // (64 if small else 128)
-        return cls(
-            hidden_size=width,
-            intermediate_size=width * 7 // 2,
-            num_hidden_layers=depth,
-            num_attention_heads=heads,
-            num_key_value_heads=heads // math.gcd(heads, 4),
-            max_position_embeddings=max_position_embeddings,
-            tie_word_embeddings=small,
-        )
-
-    @property
-    def head_dim(self) -> int:
-        """Numbers in a query, a key or a value."""
-        return self.hidden_size // self.num_attention_heads
-
-    @property
-    def shared_size(self) -> int:
-        """Numbers in all keys of a position, and in all its values."""
-        return self.num_key_value_heads * self.head_dim
-
-    def to_json(self) -> str:
-        """Return what transformers expects in `config.json`."""
-        fixed = {
-            "architectures": ["LlamaForCausalLM"],
-            "model_type": "llama",
-            **_FIXED,
-            "bos_token_id": self.eos_token_id,
-        }
-        return json.dumps({**fixed, **asdict(self)}, indent=2, sort_keys=True) + "\n"
-
 
 Rotation = tuple[Tensor, Tensor]
 """Cosine and sine (length, head_dim) of every position's angles; the first half of the sines is
@@ -340,27 +262,6 @@ def parts_of(config: Config, name: str, rows: int) -> dict[str, int]:
             sizes = (rows - 2 * shared, shared, shared) if len(parts) == 3 else (rows // 2,) * 2
             return {name.replace(fused, part): n for part, n in zip(parts, sizes, strict=True)}
     return {name: rows}
-
-
-def initial_weight(config: Config, name: str, shape: torch.Size, seed: int) -> Tensor:
-    """Return a weight before training, float32: it depends on seed and name alone.
-
-    So a rank that keeps a part of each weight can draw one after the other. What adds to the
-    residual stream is smaller in deeper models (Radford et al. 2019, section 2.3).
-    """
-    if name.endswith("norm.weight"):
-        return torch.ones(shape)
-    adds = name.endswith(("o_proj.weight", "down_proj.weight"))
-    std = INITIAL_STD / math.sqrt(2 * config.num_hidden_layers) if adds else INITIAL_STD
-    parts = parts_of(config, name, shape[0]).items()
-    draws = [torch.randn(rows, *shape[1:], generator=seeded(seed, part)) for part, rows in parts]
-    return torch.cat(draws) * std
-
-
-def seeded(seed: int, name: str) -> torch.Generator:
-    """Return the source of chance for what has this name."""
-    digest = hashlib.sha256(f"{seed} {name}".encode()).digest()
-    return torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
 
 
 def continuation(

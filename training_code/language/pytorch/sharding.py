@@ -11,6 +11,8 @@ All of them start from the same weights and compute the same steps.
 
 from __future__ import annotations
 
+import hashlib
+import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -19,7 +21,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from common.ranks import Ranks
-from model import Config, Transformer, initial_weight
+from config import Config
+from model import Transformer, parts_of
 from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
@@ -37,6 +40,7 @@ except ImportError:  # in the images that have smddp, PyTorch 2.4 and 2.5
 
 WAYS = ("ddp", "fsdp", "hsdp")
 PRECISIONS = ("auto", "float32", "bf16", "float64")
+INITIAL_STD = 0.02
 MAX_GRADIENT_NORM = 1.0
 """Llama 2's (arXiv 2307.09288, section 2.2)."""
 
@@ -188,6 +192,27 @@ def spread(config: Config, seed: int, plan: Plan, ranks: Ranks) -> Spread:
         module = DistributedDataParallel(model, gradient_as_bucket_view=True)
     parts = None if mesh is None else mesh.get_group(mesh.ndim - 1)
     return Spread(model, module, plan, ranks.device, parts)
+
+
+def initial_weight(config: Config, name: str, shape: torch.Size, seed: int) -> Tensor:
+    """Return a weight before training, float32: it depends on seed and name alone.
+
+    So a rank that keeps a part of each weight can draw one after the other. What adds to the
+    residual stream is smaller in deeper models (Radford et al. 2019, section 2.3).
+    """
+    if name.endswith("norm.weight"):
+        return torch.ones(shape)
+    adds = name.endswith(("o_proj.weight", "down_proj.weight"))
+    std = INITIAL_STD / math.sqrt(2 * config.num_hidden_layers) if adds else INITIAL_STD
+    parts = parts_of(config, name, shape[0]).items()
+    draws = [torch.randn(rows, *shape[1:], generator=seeded(seed, part)) for part, rows in parts]
+    return torch.cat(draws) * std
+
+
+def seeded(seed: int, name: str) -> torch.Generator:
+    """Return the source of chance for what has this name."""
+    digest = hashlib.sha256(f"{seed} {name}".encode()).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
 
 
 def _mesh(plan: Plan, ranks: Ranks) -> Any:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from common import cpu
-from model import Config, Transformer
+from config import Config
 
 GPU_FLOPS = {
     "A100": 312e12,
@@ -40,11 +41,9 @@ def flops_per_token(config: Config) -> float:
     a discount for causality (PaLM, arXiv 2204.02311, appendix B). What activation checkpointing
     computes again does not count, so that utilization is of the model's operations: MFU.
     """
-    with torch.device("meta"):
-        model = Transformer(config)
-    weights = sum(each.numel() for each in model.parameters())
+    weights = config.weights
     if not config.tie_word_embeddings:  # only looked up
-        weights -= model.model.embed_tokens.weight.numel()
+        weights -= config.vocab_size * config.hidden_size
     attention = config.num_hidden_layers * config.hidden_size * config.max_position_embeddings
     return float(6 * weights + 12 * attention)
 
@@ -91,21 +90,18 @@ class Stopwatch:
     before the GPU has done its work.
     """
 
-    def __init__(self, device: torch.device, steps: int) -> None:
-        self._device = device
-        self._steps = steps
+    def __init__(self, device: torch.device, steps: int, say: Callable[[str], object]) -> None:
+        self._device, self._steps, self._say = device, steps, say
         self._begun = -1
         self._moments: list[tuple[str, Any]] = []
 
-    def begin_step(self) -> str:
-        """Begin a step. Return the table's line once all steps are measured, else ""."""
+    def begin_step(self) -> None:
+        """Begin a step, and say where the time of the steps went once all are measured."""
         self._begun += 1
         self.mark("other")
-        if not self._steps or self._begun <= self._steps:
-            return ""
-        line = self._line()
-        self._steps, self._moments = 0, []
-        return line
+        if self._steps and self._begun > self._steps:
+            self._say(self._line())
+            self._steps, self._moments = 0, []
 
     def mark(self, part: str) -> None:
         """End a part of a step, which began at the mark before."""

@@ -17,18 +17,19 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from checkpoint import Position, Store
-from common.options import positive, positive_number
+from common.options import parse_run, positive, positive_number
 from common.ranks import Ranks, joined
 from common.served import save_code
 from common.stopping import EXIT_CODE, StopRequest
+from config import MAX_DEPTH, Config
 from data import Corpus
-from model import CONFIG_FILE, MAX_DEPTH, METADATA_FILE, WEIGHTS_FILE, Config, save
+from model import CONFIG_FILE, METADATA_FILE, WEIGHTS_FILE, save
 from sharding import PRECISIONS, WAYS, Plan, Spread, Trained, bytes_of, spread
 from speed import Stopwatch, computes_bf16, flops_per_token, goodput, peak_flops
 
@@ -40,56 +41,10 @@ AGREED_EVERY_S = 5.0
 """The ranks ask each other for a SIGTERM at least so often, if a step is not longer: torchrun kills
 them 30 s after it, SageMaker 120 s.
 """
-SERVED_FILES = ("inference.py", "model.py")
+SERVED_FILES = ("config.py", "inference.py", "model.py")
 
 
-@dataclass(frozen=True)
-class Options:
-    """The settings of a run."""
-
-    depth: int
-    context: int
-    batch_size: int
-    steps: int
-    learning_rate: float
-    sharding: str
-    shard_size: int
-    precision: str
-    accumulation: int
-    checkpointing: bool
-    compile: bool | None
-    """None: on a GPU, as `--precision auto` is bf16 there."""
-    seed: int
-    backend: str
-    log_every: int
-    checkpoint_every: int
-    profile_steps: int
-    train_dir: Path
-    model_dir: Path
-    checkpoint_dir: Path
-    job_name: str
-
-    def sequences_per_pass(self, world_size: int) -> int:
-        """Sequences that a rank computes at a time.
-
-        Raises ValueError if the batch does not divide.
-        """
-        passes = world_size * self.accumulation
-        if self.batch_size % passes:
-            raise ValueError(
-                f"--batch-size {self.batch_size} is not divisible by {world_size} ranks times"
-                f" --accumulation {self.accumulation}"
-            )
-        return self.batch_size // passes
-
-    @property
-    def plan(self) -> Plan:
-        """How the model is spread, which changes nothing of what is computed."""
-        compiled = bool(self.compile)
-        return Plan(self.sharding, self.precision, self.checkpointing, compiled, self.shard_size)
-
-
-def parse_options(arguments: Sequence[str], environ: Mapping[str, str]) -> Options:
+def parse_options(arguments: Sequence[str], environ: Mapping[str, str]) -> argparse.Namespace:
     """Read the command line, then SageMaker's SM_* variables, then defaults."""
     parser = argparse.ArgumentParser(description="Train a language model.", allow_abbrev=False)
     add = parser.add_argument
@@ -113,25 +68,17 @@ def parse_options(arguments: Sequence[str], environ: Mapping[str, str]) -> Optio
     ):
         # a hyperparameter of SageMaker has a value
         add(name, type=_switch, nargs="?", const=True, default=default, help=effect)
-    add("--seed", type=int, default=1)
     add("--backend", choices=("auto", "smddp", "nccl", "gloo"), default="auto")
-    add("--log-every", type=positive, default=10, help="steps between two lines of metrics")
-    add("--checkpoint-every", type=positive, default=200, help="steps between two checkpoints")
     add("--profile-steps", type=positive, default=0, help="print the parts of so many steps")
-    for name, variable in (("--train-dir", "SM_CHANNEL_TRAIN"), ("--model-dir", "SM_MODEL_DIR")):
-        given, required = environ.get(variable), variable not in environ
-        add(name, type=Path, default=given, required=required, help=f"default: ${variable}")
-    add("--checkpoint-dir", type=Path, help="default: checkpoints next to the model")
-    values = vars(parser.parse_args(arguments))
-    if values["profile_steps"] >= values["steps"]:
+    options = parse_run(
+        parser, arguments, environ, channels=("train",), log_every=10, checkpoint_every=200
+    )
+    if options.profile_steps >= options.steps:
         parser.error(
-            f"--profile-steps {values['profile_steps']} is not below --steps {values['steps']}:"
+            f"--profile-steps {options.profile_steps} is not below --steps {options.steps}:"
             " the first step is not measured"
         )
-    values["checkpoint_dir"] = (
-        values["checkpoint_dir"] or values["model_dir"].parent / "checkpoints"
-    )
-    return Options(**values, job_name=environ.get("TRAINING_JOB_NAME", "local"))
+    return options
 
 
 def _switch(text: str) -> bool:
@@ -141,11 +88,25 @@ def _switch(text: str) -> bool:
     return switches[text.lower()]
 
 
+def sequences_per_pass(options: argparse.Namespace, world_size: int) -> int:
+    """Return the sequences that a rank computes at a time.
+
+    Raise ValueError if the batch does not divide.
+    """
+    passes = world_size * options.accumulation
+    if options.batch_size % passes:
+        raise ValueError(
+            f"--batch-size {options.batch_size} is not divisible by {world_size} ranks times"
+            f" --accumulation {options.accumulation}"
+        )
+    return int(options.batch_size // passes)
+
+
 @dataclass
 class Run:
     """The objects that one rank works with."""
 
-    options: Options
+    options: argparse.Namespace
     ranks: Ranks
     corpus: Corpus
     config: Config
@@ -187,7 +148,7 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
         sys.exit(EXIT_CODE)
 
 
-def learn(options: Options, ranks: Ranks, stop: StopRequest, started_at: float) -> bool:
+def learn(options: argparse.Namespace, ranks: Ranks, stop: StopRequest, started_at: float) -> bool:
     """Go on from the newest checkpoint to the end, and save the model. Return False if the job was
     asked to stop first.
 
@@ -207,19 +168,26 @@ def learn(options: Options, ranks: Ranks, stop: StopRequest, started_at: float) 
     return finished
 
 
-def set_up(options: Options, ranks: Ranks, stop: StopRequest) -> Run:
+def set_up(options: argparse.Namespace, ranks: Ranks, stop: StopRequest) -> Run:
     """Read the text and make the model, the same on every rank because the seed is the same."""
-    options.sequences_per_pass(ranks.world_size)
+    sequences_per_pass(options, ranks.world_size)
     on_gpu = ranks.device.type == "cuda"
     if options.precision == "auto":
         (able,) = ranks.sum(float(computes_bf16(ranks.device)))
-        options = replace(options, precision="bf16" if able == ranks.world_size else "float32")
-    if options.compile is None:
-        options = replace(options, compile=on_gpu)
+        options.precision = "bf16" if able == ranks.world_size else "float32"
+    if options.compile is None:  # as `--precision auto` is bf16 there
+        options.compile = on_gpu
     if on_gpu:  # TF32, where something is computed in float32
         torch.set_float32_matmul_precision("high")
     config = Config.of_depth(options.depth, options.context)
-    model = spread(config, options.seed, options.plan, ranks)
+    plan = Plan(
+        options.sharding,
+        options.precision,
+        options.checkpointing,
+        options.compile,
+        options.shard_size,
+    )
+    model = spread(config, options.seed, plan, ranks)
     optimizer = new_optimizer(model, options.learning_rate)
     corpus = Corpus.read(options.train_dir, options.context, options.seed)
     peak, source = peak_flops(ranks.device, options.precision)
@@ -233,7 +201,7 @@ def set_up(options: Options, ranks: Ranks, stop: StopRequest) -> Run:
         trained=Trained(model.model, optimizer),
         store=Store(options.checkpoint_dir, ranks, identity(options, corpus)),
         stop=stop,
-        stopwatch=Stopwatch(ranks.device, options.profile_steps),
+        stopwatch=Stopwatch(ranks.device, options.profile_steps, ranks.say),
         peak_flops=peak,
     )
     ranks.say(
@@ -245,7 +213,7 @@ def set_up(options: Options, ranks: Ranks, stop: StopRequest) -> Run:
     return run
 
 
-def identity(options: Options, corpus: Corpus) -> dict[str, Any]:
+def identity(options: argparse.Namespace, corpus: Corpus) -> dict[str, Any]:
     """Return the settings that a checkpoint must share with the run that goes on from it.
 
     The number of ranks, and how they share the work, are not among them.
@@ -270,7 +238,7 @@ def train(run: Run, position: Position) -> bool:
     clock = Clock(position, now, now)
     step = position.step
     while step < options.steps:
-        begin_step(run)
+        run.stopwatch.begin_step()
         set_learning_rate(run, step)
         loss = train_step(run, step)
         step += 1
@@ -292,16 +260,9 @@ def train(run: Run, position: Position) -> bool:
                 f"stopped on SIGTERM at step={step}; the checkpoint is in {options.checkpoint_dir}"
             )
             return False
-    begin_step(run)
+    run.stopwatch.begin_step()
     run.store.finish()
     return True
-
-
-def begin_step(run: Run) -> None:
-    """Print where the time of the steps went, if all that should be measured are over."""
-    line = run.stopwatch.begin_step()
-    if line:
-        run.ranks.say(line)
 
 
 def train_step(run: Run, step: int) -> torch.Tensor:
@@ -309,9 +270,9 @@ def train_step(run: Run, step: int) -> torch.Tensor:
     if the gradients are none, because then the weights are none any more, or were not changed.
     """
     options, ranks = run.options, run.ranks
-    count = options.sequences_per_pass(ranks.world_size)
+    count = sequences_per_pass(options, ranks.world_size)
     first = step * options.batch_size + ranks.rank * count * options.accumulation
-    total = torch.zeros((), dtype=options.plan.dtype, device=ranks.device)
+    total = torch.zeros((), dtype=run.spread.plan.dtype, device=ranks.device)
     run.optimizer.zero_grad(set_to_none=True)
     for index in range(options.accumulation):
         # both before forward is launched: a copy of pageable memory waits until the GPU is idle
@@ -425,7 +386,7 @@ def save_model(run: Run) -> None:
         "training_job_name": options.job_name,
         "backend": ranks.backend,
         "world_size": ranks.world_size,
-        "plan": asdict(options.plan),
+        "plan": asdict(run.spread.plan),
         "torch": torch.__version__,
     }
     text = json.dumps(metadata, indent=2, sort_keys=True)

@@ -207,7 +207,7 @@ def test_gradients_are_clipped_to_a_norm_of_one(values: dict[str, Any]) -> None:
 
 
 def test_operations_of_a_token_follow_from_the_weights(values: dict[str, Any]) -> None:
-    shape = SimpleNamespace(**run_path(str(PLAN))).Shape
+    shape = SimpleNamespace(**run_path(str(PLAN))).Config
     assert values["flops"]["2 256"] == 6 * 1_770_752 + 12 * 2 * 256 * 256
     tied, untied = shape.of_depth(1), shape.of_depth(24)
     assert values["flops"]["1 8"] == 6 * tied.weights + 12 * tied.hidden_size * 8

@@ -25,6 +25,7 @@ from torch import Tensor  # noqa: E402
 # by name: for the type checker, these are another workload's
 data: Any = importlib.import_module("data")
 language: Any = importlib.import_module("model")
+sharding: Any = importlib.import_module("sharding")
 ranks: Any = importlib.import_module("common.ranks")
 
 
@@ -96,7 +97,7 @@ def new_model(config: Any) -> Any:
     model = language.Transformer(config).double()
     with torch.no_grad():
         for name, weight in model.named_parameters():
-            weight.copy_(3 * language.initial_weight(config, name, weight.shape, seed=1))
+            weight.copy_(3 * sharding.initial_weight(config, name, weight.shape, seed=1))
     return model
 
 

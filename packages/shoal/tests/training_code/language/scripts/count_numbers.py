@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib
 import json
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -78,10 +77,6 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     answers = {
         "weights": {name: weights(sizes) for name, sizes in LLAMA.items()},
-        "depths": {
-            depth: {name: asdict(language.Config.of_depth(depth))[name] for name in SIZES}
-            for depth in range(1, language.MAX_DEPTH + 1)
-        },
         "shape": SHAPE,
         "tokens": SEQUENCES * LENGTH,
         "kept by a layer": {
