@@ -12,7 +12,7 @@ UNREADABLE = (
     pickle.UnpicklingError,
 )
 """What torch and json raise for a file that is damaged, cut off, or something else."""
-SERVED = ("__init__.py", "archive.py", "served.py")
+SERVED = ("__init__.py", "archive.py", "requests.py", "served.py")
 """The modules of this package that a server imports."""
 
 

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from common import requests
 from common.archive import content_sha256
 from config import END_OF_TEXT
 from model import METADATA_FILE, Transformer, continuation, load
 
-JSON = "application/json"
 JSON_LINES = "application/jsonlines"
 MAX_NEW_TOKENS = 1024
 """More take longer than an endpoint may."""
@@ -85,12 +85,8 @@ def on_its_device(model: Transformer) -> Transformer:
 
 def input_fn(body: bytes | bytearray | str, content_type: str) -> Request:
     """Return the request. Raise ValueError that says what is wrong with another one."""
-    if _media_type(content_type) != JSON:
-        raise ValueError(f"content type {content_type!r} is not supported; send {JSON}")
-    try:
-        request = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"the request is not JSON: {error}") from error
+    requests.content_type(content_type, (requests.JSON,))
+    request = requests.from_json(body)
     text = request.get("inputs") if isinstance(request, dict) else None
     if not isinstance(text, str) or _NO_TEXT.search(text):
         raise ValueError('send {"inputs": TEXT}, a text without zero bytes or lone surrogates')
@@ -142,8 +138,7 @@ def _send(piece: str, context: Any) -> None:
 
 def output_fn(prediction: dict[str, Any], accept: str) -> str:
     """Return the answer. Raise ValueError if the client does not accept JSON."""
-    if (_media_type(accept) or JSON) not in (JSON, "*/*", "application/*"):
-        raise ValueError(f"accept {accept!r} is not supported; ask for {JSON}")
+    requests.accepted(accept, (requests.JSON,))
     return json.dumps(prediction)
 
 
@@ -158,7 +153,3 @@ def _parameters(parameters: Any) -> dict[str, Any]:
         if not (is_number and (is_zero or least <= value <= most)):
             raise ValueError(f"parameter {name} must be {allowed}, not {value!r}")
     return values
-
-
-def _media_type(header: str | None) -> str:
-    return (header or "").split(";")[0].strip().lower()

@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from common import requests
 from model import SavedModel, load
 
-JSON, NPY = "application/json", "application/x-npy"
+KINDS = (requests.JSON, requests.NPY)
 SIDE = 28
 Prediction = tuple[np.ndarray[Any, Any], dict[str, Any]]
 """Probabilities float32 (N, 10), and the identity of the model that gave them."""
@@ -29,10 +30,8 @@ def model_fn(model_dir: str) -> SavedModel:
 
 def input_fn(body: bytes | bytearray | str, content_type: str) -> torch.Tensor:
     """Return the request's images, uint8 (N, 28, 28). Raise ValueError with what is wrong."""
-    kind = _media_type(content_type)
-    if kind not in (JSON, NPY):
-        raise ValueError(f"content type {content_type!r} is not supported; send {JSON} or {NPY}")
-    array = _from_json(body) if kind == JSON else _from_npy(body)
+    kind = requests.content_type(content_type, KINDS)
+    array = _from_json(body) if kind == requests.JSON else _from_npy(body)
     if array.ndim != 3 or array.shape[1:] != (SIDE, SIDE) or not len(array):
         raise ValueError(
             f"images must have shape (N, {SIDE}, {SIDE}) with N >= 1, not {array.shape}"
@@ -51,26 +50,17 @@ def predict_fn(images: torch.Tensor, model: SavedModel) -> Prediction:
 
 def output_fn(prediction: Prediction, accept: str) -> str | bytes:
     """Return the answer as JSON or npy. Raise ValueError if the client accepts neither."""
-    kind, (rows, model) = _media_type(accept) or JSON, prediction
-    if kind == NPY:
+    rows, model = prediction
+    if requests.accepted(accept, KINDS) == requests.NPY:
         buffer = io.BytesIO()
         np.save(buffer, rows, allow_pickle=False)
         return buffer.getvalue()
-    if kind not in (JSON, "*/*", "application/*"):
-        raise ValueError(f"accept {accept!r} is not supported; ask for {JSON} or {NPY}")
     answers = [{"digit": int(row.argmax()), "probabilities": row.tolist()} for row in rows]
     return json.dumps({"predictions": answers, "model": model})
 
 
-def _media_type(header: str | None) -> str:
-    return (header or "").split(";")[0].strip().lower()
-
-
 def _from_json(body: bytes | bytearray | str) -> np.ndarray[Any, Any]:
-    try:
-        request = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"the request is not JSON: {error}") from error
+    request = requests.from_json(body)
     if not isinstance(request, dict) or "instances" not in request:
         raise ValueError(
             'the request has no "instances": send {"instances": [[[28 integers] x 28], ...]}'

@@ -16,9 +16,10 @@ import re
 from pathlib import Path
 from typing import Any
 
+from common import requests
 from common.archive import content_sha256
 
-JSON, NPY = "application/json", "application/x-npy"
+KINDS = (requests.JSON, requests.NPY)
 SIDE = 28
 SHAPE = f"images must have shape (N, {SIDE}, {SIDE}) with N >= 1"
 # As numpy.save writes them (format: numpy.lib.format, version 1).
@@ -32,13 +33,9 @@ NPY_ANSWER = "{'descr': '<f4', 'fortran_order': False, 'shape': (%d, 10), }"
 
 def input_handler(data: Any, context: Any) -> str:
     """Return TensorFlow Serving's request for the client's. Raise ValueError with what is wrong."""
-    _accepted(context)  # before the model works for nothing
-    kind = _media_type(context.request_content_type)
-    if kind not in (JSON, NPY):
-        raise ValueError(
-            f"content type {context.request_content_type!r} is not supported; send {JSON} or {NPY}"
-        )
-    images = _from_json(data.read()) if kind == JSON else _from_npy(data.read())
+    requests.accepted(context.accept_header, KINDS)  # before the model works for nothing
+    kind = requests.content_type(context.request_content_type, KINDS)
+    images = _from_json(data.read()) if kind == requests.JSON else _from_npy(data.read())
     return json.dumps({"instances": images})
 
 
@@ -48,12 +45,12 @@ def output_handler(response: Any, context: Any) -> tuple[str | bytes, str]:
         text = response.content.decode(errors="replace")
         raise ValueError(f"TensorFlow Serving answered {response.status_code}: {text}")
     rows = json.loads(response.content)["predictions"]
-    if _accepted(context) == NPY:
+    if requests.accepted(context.accept_header, KINDS) == requests.NPY:
         header = (NPY_ANSWER % len(rows)).ljust(117) + "\n"  # to 128 bytes, a multiple of 64
         values = array.array("f", itertools.chain.from_iterable(rows))
-        return b"\x93NUMPY\x01\x00\x76\x00" + header.encode() + values.tobytes(), NPY
+        return b"\x93NUMPY\x01\x00\x76\x00" + header.encode() + values.tobytes(), requests.NPY
     predictions = [{"digit": row.index(max(row)), "probabilities": row} for row in rows]
-    return json.dumps({"predictions": predictions, "model": _identity()}), JSON
+    return json.dumps({"predictions": predictions, "model": _identity()}), requests.JSON
 
 
 @functools.cache
@@ -64,24 +61,8 @@ def _identity() -> dict[str, Any]:
     return {"training_job_name": job, "content_sha256": content_sha256(folder)}
 
 
-def _accepted(context: Any) -> str:
-    """Return the format of the answer. Raise ValueError if it is neither JSON nor npy."""
-    accept = context.accept_header
-    kind = _media_type(accept) or JSON
-    if kind not in ("*/*", "application/*", JSON, NPY):
-        raise ValueError(f"accept {accept!r} is not supported; ask for {JSON} or {NPY}")
-    return NPY if kind == NPY else JSON
-
-
-def _media_type(header: str | None) -> str:
-    return (header or "").split(";")[0].strip().lower()
-
-
 def _from_json(body: bytes) -> list[Any]:
-    try:
-        request = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"the request is not JSON: {error}") from error
+    request = requests.from_json(body)
     if not isinstance(request, dict) or "instances" not in request:
         raise ValueError(
             'the request has no "instances": send {"instances": [[[28 integers] x 28], ...]}'
