@@ -25,6 +25,7 @@ from shoal.settings.sections.channels import (
 from shoal.settings.sections.scoring import Scoring
 from shoal.settings.settings import Environment
 from shoal.verbs import dataset
+from shoal.verbs.demo import Demo
 from shoal.verbs.score import require_rows
 from shoal.verbs.workspace import Session, Workspace
 from tests.letters import FOLDER as LETTERS
@@ -243,6 +244,17 @@ def test_a_workload_without_a_script_that_writes_its_dataset_is_refused(
         (folder / "workload.yaml").write_text(text)
     with pytest.raises(DatasetError, match=says):
         dataset.upload_workload(target, prices(), tmp_path, lambda _: None)
+
+
+def test_a_demo_starts_nothing_before_its_dataset_is_written(tmp_path: Path) -> None:
+    add_workload(tmp_path)
+    script = tmp_path / "training_code" / "prices" / "prepare.py"
+    script.write_text("raise SystemExit('no room left')")
+    workspace, out = Workspace(tmp_path, {}), tmp_path / "out"
+    demo = Demo(workspace, prices(), out, lambda _: None, None, {}, enforce_iam=False)
+    outcome = demo.run(lambda: None)
+    assert [failure.phase for failure in outcome.failures] == ["data"]
+    assert outcome.seconds.keys() == {"total"}
 
 
 def test_a_channel_that_nobody_writes_is_a_notice(tmp_path: Path) -> None:

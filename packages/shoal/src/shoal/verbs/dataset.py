@@ -50,19 +50,30 @@ def upload_workload(
     Returns the number of uploaded files. Raises DatasetError, also where there is neither a script
     nor a folder.
     """
-    uri, channels = Names(environment).dataset_uri, dict[str, Channel](environment.data.in_dataset)
-    if environment.scoring:
-        channels[ROWS] = Channel(optional=True)
+    uri, channels = Names(environment).dataset_uri, _channels(environment)
     if not channels:
         report(Note("nothing is to upload: data.channels says where every channel lies"))
         return 0
     if folder:
         return upload_folder(target, folder, uri, channels, report, environment.scoring)
-    script = require(environment, root)
-    report(Note(f"{script.relative_to(root)} writes the dataset, which may take a minute"))
     with tempfile.TemporaryDirectory(prefix="shoal-data-") as prepared:
-        _prepare(script, Path(prepared), channels)
+        prepare(environment, root, Path(prepared), report)
         return upload_folder(target, Path(prepared), uri, channels, report, environment.scoring)
+
+
+def prepare(environment: Environment, root: Path, folder: Path, report: Report) -> None:
+    """Let the workload's script write the dataset into a folder; raise DatasetError if it fails."""
+    script, channels = require(environment, root), _channels(environment)
+    if channels:
+        report(Note(f"{script.relative_to(root)} writes the dataset, which may take a minute"))
+        folder.mkdir(exist_ok=True)
+        _prepare(script, folder, channels)
+
+
+def _channels(environment: Environment) -> dict[str, Channel]:
+    """Return the folders of the dataset, and that of the rows to score."""
+    rows = {ROWS: Channel(optional=True)} if environment.scoring else {}
+    return {**environment.data.in_dataset, **rows}
 
 
 def upload_notices(environment: Environment, root: Path) -> Iterator[str]:

@@ -90,13 +90,14 @@ class Demo:
         stop emulator.
         """
         return (
+            Phase("data", self._prepare),
             Phase("runtimes", self._build_runtimes),
             Phase("emulator", self._start_local_server, self._stop_local_server, "stop emulator"),
             Phase("look", None, self._look_after, "look after"),
             Phase("bootstrap", self._bootstrap, self._remove_bootstrap, "remove bootstrap"),
             Phase("synth", self._synth),
             Phase("deploy", self._deploy, self._destroy, "destroy"),
-            Phase("data", self._upload),
+            Phase("upload", self._upload),
             Phase("execute", self._execute, self._report, "report"),
             *((Phase("score", self._score),) if self.environment.scoring else ()),
         )
@@ -107,6 +108,10 @@ class Demo:
         was killed.
         """
         return self.workspace.root / ".shoal" / "demo"
+
+    @property
+    def _dataset(self) -> Path:
+        return self.folder / "data"
 
     @property
     def logs(self) -> Path:
@@ -162,6 +167,9 @@ class Demo:
         }
         text = json.dumps(self.summary, indent=2) + "\n"
         (self.output / SUMMARY).write_text(text, encoding="utf-8")
+
+    def _prepare(self) -> None:
+        dataset.prepare(self.environment, self.workspace.root, self._dataset, self.report)
 
     def _build_runtimes(self) -> None:
         def on_line(line: str) -> None:
@@ -219,8 +227,8 @@ class Demo:
         teardown.destroy(destroy).raise_if_left()
 
     def _upload(self) -> None:
-        root = self.workspace.root
-        dataset.upload_workload(self.session.target, self.environment, root, self.report)
+        place = self.session.target, self.environment, self.workspace.root
+        dataset.upload_workload(*place, self.report, self._dataset)
 
     def _execute(self) -> None:
         pipeline, metrics = self.session.pipeline, self.environment.training.metrics
