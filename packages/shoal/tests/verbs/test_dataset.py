@@ -255,6 +255,7 @@ def test_a_demo_starts_nothing_before_its_dataset_is_written(tmp_path: Path) -> 
     outcome = demo.run(lambda: None)
     assert [failure.phase for failure in outcome.failures] == ["data"]
     assert outcome.seconds.keys() == {"total"}
+    assert demo.summary["left_behind"] == []
 
 
 def test_a_channel_that_nobody_writes_is_a_notice(tmp_path: Path) -> None:

@@ -156,7 +156,8 @@ class Demo:
 
     def _write_summary(self, outcome: Outcome) -> None:
         """Write summary.json; Succeeded means that all phases and clean-ups went well."""
-        status, left = "Failed" if outcome.failures else "Succeeded", self.left_behind
+        status = "Failed" if outcome.failures else "Succeeded"
+        left = self.left_behind if self.running else ()  # no emulator has nothing
         self.summary = {
             "status": "Interrupted" if outcome.interrupted else status,
             "strategy": self.strategy or self.environment.training.strategy,
