@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from common import requests
 from common.archive import content_sha256
+from common.served import JSON, answer_type, body_type, json_of
 from config import END_OF_TEXT
 from model import METADATA_FILE, Transformer, continuation, load
 
@@ -85,8 +85,8 @@ def on_its_device(model: Transformer) -> Transformer:
 
 def input_fn(body: bytes | bytearray | str, content_type: str) -> Request:
     """Return the request. Raise ValueError that says what is wrong with another one."""
-    requests.content_type(content_type, (requests.JSON,))
-    request = requests.from_json(body)
+    body_type(content_type, (JSON,))
+    request = json_of(body)
     text = request.get("inputs") if isinstance(request, dict) else None
     if not isinstance(text, str) or _NO_TEXT.search(text):
         raise ValueError('send {"inputs": TEXT}, a text without zero bytes or lone surrogates')
@@ -138,7 +138,7 @@ def _send(piece: str, context: Any) -> None:
 
 def output_fn(prediction: dict[str, Any], accept: str) -> str:
     """Return the answer. Raise ValueError if the client does not accept JSON."""
-    requests.accepted(accept, (requests.JSON,))
+    answer_type(accept, (JSON,))
     return json.dumps(prediction)
 
 

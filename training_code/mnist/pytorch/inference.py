@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import requests
+from common.served import JSON, NPY, answer_type, body_type, json_of
 from model import SavedModel, load
 
-KINDS = (requests.JSON, requests.NPY)
+KINDS = (JSON, NPY)
 SIDE = 28
 Prediction = tuple[np.ndarray[Any, Any], dict[str, Any]]
 """Probabilities float32 (N, 10), and the identity of the model that gave them."""
@@ -30,8 +30,8 @@ def model_fn(model_dir: str) -> SavedModel:
 
 def input_fn(body: bytes | bytearray | str, content_type: str) -> torch.Tensor:
     """Return the request's images, uint8 (N, 28, 28). Raise ValueError with what is wrong."""
-    kind = requests.content_type(content_type, KINDS)
-    array = _from_json(body) if kind == requests.JSON else _from_npy(body)
+    kind = body_type(content_type, KINDS)
+    array = _from_json(body) if kind == JSON else _from_npy(body)
     if array.ndim != 3 or array.shape[1:] != (SIDE, SIDE) or not len(array):
         raise ValueError(
             f"images must have shape (N, {SIDE}, {SIDE}) with N >= 1, not {array.shape}"
@@ -51,7 +51,7 @@ def predict_fn(images: torch.Tensor, model: SavedModel) -> Prediction:
 def output_fn(prediction: Prediction, accept: str) -> str | bytes:
     """Return the answer as JSON or npy. Raise ValueError if the client accepts neither."""
     rows, model = prediction
-    if requests.accepted(accept, KINDS) == requests.NPY:
+    if answer_type(accept, KINDS) == NPY:
         buffer = io.BytesIO()
         np.save(buffer, rows, allow_pickle=False)
         return buffer.getvalue()
@@ -60,7 +60,7 @@ def output_fn(prediction: Prediction, accept: str) -> str | bytes:
 
 
 def _from_json(body: bytes | bytearray | str) -> np.ndarray[Any, Any]:
-    request = requests.from_json(body)
+    request = json_of(body)
     if not isinstance(request, dict) or "instances" not in request:
         raise ValueError(
             'the request has no "instances": send {"instances": [[[28 integers] x 28], ...]}'

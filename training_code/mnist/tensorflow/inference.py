@@ -16,10 +16,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from common import requests
 from common.archive import content_sha256
+from common.served import JSON, NPY, answer_type, body_type, json_of
 
-KINDS = (requests.JSON, requests.NPY)
+KINDS = (JSON, NPY)
 SIDE = 28
 SHAPE = f"images must have shape (N, {SIDE}, {SIDE}) with N >= 1"
 # As numpy.save writes them (format: numpy.lib.format, version 1).
@@ -33,9 +33,9 @@ NPY_ANSWER = "{'descr': '<f4', 'fortran_order': False, 'shape': (%d, 10), }"
 
 def input_handler(data: Any, context: Any) -> str:
     """Return TensorFlow Serving's request for the client's. Raise ValueError with what is wrong."""
-    requests.accepted(context.accept_header, KINDS)  # before the model works for nothing
-    kind = requests.content_type(context.request_content_type, KINDS)
-    images = _from_json(data.read()) if kind == requests.JSON else _from_npy(data.read())
+    answer_type(context.accept_header, KINDS)  # before the model works for nothing
+    kind = body_type(context.request_content_type, KINDS)
+    images = _from_json(data.read()) if kind == JSON else _from_npy(data.read())
     return json.dumps({"instances": images})
 
 
@@ -45,12 +45,12 @@ def output_handler(response: Any, context: Any) -> tuple[str | bytes, str]:
         text = response.content.decode(errors="replace")
         raise ValueError(f"TensorFlow Serving answered {response.status_code}: {text}")
     rows = json.loads(response.content)["predictions"]
-    if requests.accepted(context.accept_header, KINDS) == requests.NPY:
+    if answer_type(context.accept_header, KINDS) == NPY:
         header = (NPY_ANSWER % len(rows)).ljust(117) + "\n"  # to 128 bytes, a multiple of 64
         values = array.array("f", itertools.chain.from_iterable(rows))
-        return b"\x93NUMPY\x01\x00\x76\x00" + header.encode() + values.tobytes(), requests.NPY
+        return b"\x93NUMPY\x01\x00\x76\x00" + header.encode() + values.tobytes(), NPY
     predictions = [{"digit": row.index(max(row)), "probabilities": row} for row in rows]
-    return json.dumps({"predictions": predictions, "model": _identity()}), requests.JSON
+    return json.dumps({"predictions": predictions, "model": _identity()}), JSON
 
 
 @functools.cache
@@ -62,7 +62,7 @@ def _identity() -> dict[str, Any]:
 
 
 def _from_json(body: bytes) -> list[Any]:
-    request = requests.from_json(body)
+    request = json_of(body)
     if not isinstance(request, dict) or "instances" not in request:
         raise ValueError(
             'the request has no "instances": send {"instances": [[[28 integers] x 28], ...]}'

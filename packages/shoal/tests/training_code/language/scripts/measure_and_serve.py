@@ -55,9 +55,7 @@ def main(folder: Path, file: Path) -> None:
         "of_zeros": evaluate.metrics(zeros(), row),
         "answers": [answer(packed / "model", seed) for seed in (1, 1, 2)],
         "streamed": streamed(packed / "model"),
-        "refusals": [
-            refused(inference.input_fn, body, inference.requests.JSON) for body in BAD_REQUESTS
-        ],
+        "refusals": [refused(inference.input_fn, body, inference.JSON) for body in BAD_REQUESTS],
         "csv": refused(inference.input_fn, "{}", "text/csv"),
     }
     vars(evaluate)["MAX_LOGITS"] = 1
@@ -113,7 +111,7 @@ def answer(model: Path, seed: int) -> Any:
     parameters = {"max_new_tokens": 16, "temperature": 1, "seed": seed}
     body = json.dumps({"inputs": "The é", "parameters": parameters})
     served = inference.model_fn(str(model))
-    prediction = inference.predict_fn(inference.input_fn(body, inference.requests.JSON), served)
+    prediction = inference.predict_fn(inference.input_fn(body, inference.JSON), served)
     return json.loads(inference.output_fn(prediction, "application/json"))
 
 
@@ -133,7 +131,7 @@ def streamed(model: Path) -> Any:
         parts.append(part)
         types.append(context.content_type)
 
-    context.begin({"Content-Type": inference.requests.JSON}, send)
+    context.begin({"Content-Type": inference.JSON}, send)
     parameters = {"max_new_tokens": 16, "temperature": 1, "seed": 1}
     body = json.dumps({"inputs": "The é", "parameters": parameters, "stream": True}).encode()
     last = service.handle([{"body": body}], context)[0]

@@ -38,7 +38,7 @@ def ask(body: bytes, content_type: str | None, accept: str | None) -> Any:
     context = SimpleNamespace(request_content_type=content_type, accept_header=accept)
     served = serving(inference.input_handler(io.BytesIO(body), context))
     answer, kind = inference.output_handler(served, context)
-    return np.load(io.BytesIO(answer)) if kind == inference.requests.NPY else json.loads(answer)
+    return np.load(io.BytesIO(answer)) if kind == inference.NPY else json.loads(answer)
 
 
 def refused_npy(content: bytes) -> str:
