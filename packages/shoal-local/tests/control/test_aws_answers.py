@@ -15,47 +15,12 @@ from typing import Any
 
 import pytest
 from botocore import xform_name
-from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from local_kit.control import Account, running, unique
 
 SOURCE = "def handler(event, context):\n    return event\n"
 QUEUE = "arn:aws:sqs:us-east-1:111122223333:nothing"
-NO_PATTERN = {"Name": "x", "EventPattern": '{"source": [{"nonsense": "x"}]}'}
-SUBSCRIPTION = {
-    "TopicArn": "arn:aws:sns:us-east-1:111122223333:none",
-    "Protocol": "email",
-    "Endpoint": "somebody@example.com",
-}
-SCHEDULE = {
-    "Name": "x",
-    "ScheduleExpression": "rate(10 years)",
-    "FlexibleTimeWindow": {"Mode": "OFF"},
-    "Target": {"Arn": QUEUE, "RoleArn": "arn:aws:iam::111122223333:role/none"},
-}
-AS_SENT = Config(parameter_validation=False, retries={"max_attempts": 0})
-
-
-@pytest.mark.parametrize(
-    ("service", "operation", "request_", "code"),
-    [
-        # an unknown operator: test_event_pattern
-        ("events", "put_rule", NO_PATTERN, "InvalidEventPatternException"),
-        # a topic that is not there: test_subscribe_with_invalid_topic
-        ("sns", "subscribe", SUBSCRIPTION, "NotFound"),
-        # an expression is looked at before the role:
-        # tests_create_schedule_with_invalid_schedule_expression
-        ("scheduler", "create_schedule", SCHEDULE, "Invalid Schedule Expression"),
-    ],
-)
-def test_a_mistake_is_refused(
-    account: Account, service: str, operation: str, request_: dict[str, Any], code: str
-) -> None:
-    client = account.client(service, AS_SENT)
-    with pytest.raises(ClientError, match=code) as refusal:
-        getattr(client, operation)(**request_)
-    assert 400 <= refusal.value.response["ResponseMetadata"]["HTTPStatusCode"] < 500
 
 
 def test_only_the_latest_version_is_there_and_a_deletion_has_no_body(account: Account) -> None:
@@ -135,31 +100,18 @@ CONTAINER = {
 }
 
 
-def images(account: Account, **image: str) -> list[dict[str, Any]]:
-    answer = account.client("ecr").batch_get_image(
-        registryId=AWS, repositoryName=REPOSITORY, imageIds=[image]
-    )
-    return [entry["imageId"] for entry in answer["images"]]
-
-
-def test_an_image_that_a_runtime_stands_for_has_a_digest_by_which_it_is_found_again(
+def test_an_image_that_a_runtime_stands_for_is_known_by_the_digest_of_its_tag_and_no_other(
     account: Account,
 ) -> None:
-    (image_id,) = images(account, imageTag=TAG)
-    assert (image_id["imageTag"], len(image_id["imageDigest"])) == (TAG, len("sha256:") + 64)
-    by_digest = {"imageDigest": image_id["imageDigest"]}
-    assert images(account, **by_digest) == [by_digest]
+    def images(**image: str) -> list[dict[str, Any]]:
+        request = {"registryId": AWS, "repositoryName": REPOSITORY, "imageIds": [image]}
+        answer = account.client("ecr").batch_get_image(**request)
+        return [entry["imageId"] for entry in answer["images"]]
 
-
-def test_another_digest_is_not_found(account: Account) -> None:
-    assert images(account, imageDigest=f"sha256:{'0' * 64}") == []
-
-
-def test_a_repository_of_the_account_that_is_not_there_is_refused_as_ecr_does(
-    account: Account,
-) -> None:
-    with pytest.raises(ClientError, match="RepositoryNotFoundException"):
-        account.client("ecr").batch_get_image(repositoryName="none", imageIds=[{"imageTag": "1"}])
+    (image,) = images(imageTag=TAG)
+    digest = {"imageDigest": image["imageDigest"]}
+    assert images(**digest) == [digest]
+    assert images(imageDigest=f"sha256:{'0' * 64}") == []
 
 
 def test_the_registry_notes_who_made_a_version_and_who_changed_it(account: Account) -> None:

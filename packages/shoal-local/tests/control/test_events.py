@@ -30,6 +30,9 @@ BATCH = f"""{HANDLER}for record in event['Records']:
 """
 
 
+NEVER_DUE = ("cron(0 12 * * * *)", "at(2027-01-01T00:00:00)", "rate(1 minutes)", "rate(5 minute)")
+
+
 def put_rule(account: Account, source: str, target_arn: str, **target: Any) -> str:
     """Put a rule for events of a source and return its ARN."""
     events, name = account.client("events"), unique("rule")
@@ -90,14 +93,17 @@ def test_a_rule_with_a_rate_fires_again_and_again_until_it_is_disabled(account: 
 
 
 @pytest.mark.parametrize(
-    "expression",
-    ["cron(0 12 * * * *)", "at(2027-01-01T00:00:00)", "rate(1 minutes)", "rate(5 minute)"],
+    ("member", "value"),
+    [
+        *(("ScheduleExpression", each) for each in NEVER_DUE),
+        ("EventPattern", '{"source": [{"nonsense": "x"}]}'),
+    ],
 )
-def test_a_schedule_that_would_never_start_anything_is_refused(
-    account: Account, expression: str
+def test_a_rule_that_would_never_start_anything_is_refused(
+    account: Account, member: str, value: str
 ) -> None:
-    with pytest.raises(ClientError, match="ScheduleExpression is not valid"):
-        account.client("events").put_rule(Name=unique("rule"), ScheduleExpression=expression)
+    with pytest.raises(ClientError, match=f"{member} is not valid|InvalidEventPattern"):
+        account.client("events").put_rule(Name=unique("rule"), **{member: value})
 
 
 @pytest.mark.parametrize("expression", ["rate(1 hour)", "cron(0 0/2 * * ? *)"])

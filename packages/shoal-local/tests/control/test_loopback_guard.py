@@ -105,12 +105,6 @@ def test_what_a_page_of_another_site_asks_is_refused(
     assert (status, "web pages of other sites" in text) == (403, True)
 
 
-def test_a_page_of_another_site_does_not_change_anything_either(account: Account) -> None:
-    headers = {"Origin": "https://attacker.example", "Authorization": S3}
-    assert send(account, "PUT", "/made-by-a-page", headers)[0] == 403
-    assert "made-by-a-page" not in buckets(account)
-
-
 def test_what_a_page_sends_behind_a_refused_request_is_not_taken_for_the_next_one(
     account: Account,
 ) -> None:
