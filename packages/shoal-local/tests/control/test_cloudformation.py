@@ -294,6 +294,24 @@ def test_a_role_and_its_policies_are_updated_and_deleted_with_the_stack(account:
         iam.get_role(RoleName=role)
 
 
+def test_a_functions_code_and_variables_follow_its_stack(account: Account) -> None:
+    name, role = unique("stack"), account.role()
+
+    def resources(word: str) -> dict[str, Any]:
+        code = (
+            f"import os\ndef handler(event, context):\n    return '{word} ' + os.environ['WORD']\n"
+        )
+        settings = {"Runtime": "python3.12", "Handler": "index.handler", "Role": role}
+        variables = {"Environment": {"Variables": {"WORD": word}}}
+        function = {"FunctionName": name, "Code": {"ZipFile": code}, **settings, **variables}
+        return {"Function": resource("Lambda::Function", **function)}
+
+    account.stack(resources("before"), name)
+    assert account.invoke(name)["payload"] == "before before"
+    account.update(name, resources("after"))
+    assert account.invoke(name)["payload"] == "after after"
+
+
 def test_a_budget_and_who_hears_of_it_live_with_the_stack(account: Account) -> None:
     name, budget = unique("stack"), unique("budget")
     mail = f"{name}@example.com"
