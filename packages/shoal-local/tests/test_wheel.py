@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,8 +21,6 @@ from shoal_local.testing import LocalAccount
 LOCAL = Path(__file__).resolve().parents[1]
 SOURCES = LOCAL / "src" / "shoal_local"
 STAND_INS = LOCAL.parent / "stand-ins"
-PAGE = LOCAL.parents[1] / "docs" / "guides" / "clients.md"
-SDK = "sagemaker==3.27.0"
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
 
 # Building fetches hatchling.
@@ -137,41 +134,3 @@ def test_iam_is_not_enforced_without_its_evaluator(installed: Path, tmp_path: Pa
     )
     assert process.returncode == 1
     assert "--enforce-iam needs the npm package" in process.stderr
-
-
-@pytest.mark.nightly
-def test_the_guide_is_typed_from_an_empty_environment(installed: Path, tmp_path: Path) -> None:
-    """SDK v3 trains and serves after nothing but `pip install`, and reports nothing to AWS."""
-    home, python = tmp_path / "home", tmp_path / "venv" / "bin" / "python"
-    home.mkdir()
-    (wheel,) = installed.parent.glob("shoal_local-*.whl")
-    uv = (sys.executable, "-m", "uv", "--quiet")
-    subprocess.run((*uv, "venv", "--python", sys.executable, str(tmp_path / "venv")), check=True)
-    packages = ("pip", "install", "--python", str(python), str(wheel), SDK)
-    subprocess.run((*uv, *packages), check=True, timeout=900)
-    runtime = build(runtimes()["pytorch"], None, print)
-    names = ("boto3", "A script to train", "SageMaker SDK v3")
-    section = r"^## {}$(?:.*?)^```sh\n(.*?)^```$"
-    page = PAGE.read_text(encoding="utf-8")
-    blocks = [re.search(section.format(name), page, re.DOTALL | re.MULTILINE) for name in names]
-    serve = 'shoal-local serve > ready.json 2> errors.txt & server=$!; trap "kill $server" EXIT'
-    wait = "until [ -s ready.json ]; do kill -0 $server; read -rt 0.2 < <(:) || true; done"
-    find = 'variables=$(shoal-local env) && eval "$variables"'
-    script = "\n".join(["set -e", serve, wait, find, *(block[1] for block in blocks if block)])
-    done = subprocess.run(
-        ["bash"],
-        input=script,
-        cwd=home,
-        env={
-            "HOME": str(home),
-            "PATH": f"{python.parent}:/usr/bin:/bin",
-            "SHOAL_RUNTIMES": str(runtime.parents[2]),
-        },
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    assert "v3 predicts [[7.0]]" in done.stdout
-    assert "SimulatePrincipalPolicy" in (home / "errors.txt").read_text()

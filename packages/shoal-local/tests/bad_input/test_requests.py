@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 import botocore.session
 import pytest
-from botocore.model import ServiceModel, Shape, StringShape
+from botocore.model import ListShape, MapShape, ServiceModel, Shape, StringShape, StructureShape
 from hypothesis import given
 from hypothesis import strategies as st
 from moto.logs.models import LogsBackend
@@ -22,7 +22,6 @@ from local_kit.values import ANYTHING, NUMBERS, TEXT, json_safe
 from local_kit.wire import Answer, Wire, require_refusal_or_success
 from shoal_local.control.authorization.rules import rules_of
 from shoal_local.control.routing.service_router import MOTO_SERVICES
-from tests.bad_input.shapes import of_shape
 
 # Services by the name in a request's signature, and how their operations are addressed.
 JSON_SERVICES = {
@@ -42,6 +41,10 @@ TRIED = sorted(JSON_SERVICES.keys() - {"kms", "secretsmanager", "ssm"})
 MODELS = {"servicequotas": "service-quotas"}
 FUNCTIONS = "/2015-03-31/functions"
 NESTED = "[" * 50_000
+Strategy = st.SearchStrategy[Any]
+DEPTH = 4
+MEMBERS = 8
+"""Optional ones of a structure that are tried: some have hundreds."""
 PATHS = st.one_of(
     st.sampled_from(
         [
@@ -69,17 +72,33 @@ def operations(service: str) -> list[str]:
     return sorted(rules_of(service)) if is_motos else list(model(service).operation_names)
 
 
-def leaf(shape: Shape) -> st.SearchStrategy[Any]:
-    """A value that is no structure, list or map."""
+def spoilt(shape: Shape, depth: int = 0) -> Strategy:
+    """Return values of a shape, sometimes another type, a length or a number out of bounds."""
+    right = of_shape(shape, depth) if depth <= DEPTH else st.just({})
+    return st.one_of(right, right, ANYTHING)
+
+
+def of_shape(shape: Shape | None, depth: int = 0) -> Strategy:
+    """Return structures, lists and maps as the model has them, whose members may be spoilt."""
+
+    def later(member: Shape) -> Strategy:
+        return st.deferred(lambda: spoilt(member, depth + 1))
+
+    if isinstance(shape, StructureShape):
+        some = [*shape.required_members, *list(shape.members)[:MEMBERS]]
+        members = {name: later(shape.members[name]) for name in some}
+        needed = {name: members.pop(name) for name in shape.required_members}
+        return st.fixed_dictionaries(needed, optional=members)
+    if isinstance(shape, ListShape):
+        return st.lists(later(shape.member), max_size=2)
+    if isinstance(shape, MapShape):
+        return st.dictionaries(TEXT, later(shape.value), max_size=2)
     if isinstance(shape, StringShape):
         known = st.sampled_from(["name", "arn:aws:iam::123456789012:role/x", "s3://b/k"])
         return st.sampled_from(shape.enum) if shape.enum else st.one_of(TEXT, known)
+    if shape is None:
+        return st.just({})
     return st.booleans() if shape.type_name == "boolean" else NUMBERS
-
-
-def spoilt(right: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Sometimes another type, a length or a number that is out of bounds."""
-    return st.one_of(right, right, ANYTHING)
 
 
 def ask(wire: Wire, service: str, operation: str, request: Any) -> Answer:
@@ -92,7 +111,7 @@ def ask_raw(wire: Wire, service: str, operation: str, body: str) -> Answer:
     return wire.send(service, "POST", "/", body.encode(), headers)
 
 
-def query(wire: Wire, service: str, action: str, **members: Any) -> Answer:
+def query(wire: Wire, service: str, action: str, members: dict[str, Any]) -> Answer:
     body = urlencode(json_safe({"Action": action, "Version": "2010-05-15", **members}))
     headers = {"Content-Type": "application/x-www-form-urlencoded"}
     return wire.send(service, "POST", "/", body.encode(), headers)
@@ -121,7 +140,8 @@ def role(wire: Wire) -> str:
     """One that is there, so that requests get further than to a role that is not."""
     services = [f"{name}.amazonaws.com" for name in ("lambda", "sagemaker", "scheduler")]
     policy = {"AssumeRolePolicyDocument": trust({"Service": services})}
-    answer = query(wire, "iam", "CreateRole", **policy, RoleName="all", Version="2010-05-08")
+    members = {**policy, "RoleName": "all", "Version": "2010-05-08"}
+    answer = query(wire, "iam", "CreateRole", members)
     assert answer.status == 200, answer.text
     return "arn:aws:iam::123456789012:role/all"
 
@@ -133,7 +153,7 @@ def test_a_request_of_about_the_right_shape_is_answered(
 ) -> None:
     operation = data.draw(st.sampled_from(operations(service)))
     shape = model(service).operation_model(operation).input_shape
-    request = data.draw(of_shape(shape, leaf, spoilt))
+    request = data.draw(of_shape(shape))
     answer = ask(wire, service, operation, json_safe(request))
     require_refusal_or_success(answer, f"{operation} {request}")
 
@@ -145,10 +165,8 @@ def test_a_query_is_answered(wire: Wire, service: str, data: st.DataObject) -> N
     shape = model(service).operation_model(operation).input_shape
     names = st.one_of(TEXT, st.sampled_from(list(getattr(shape, "members", {})) or ["x"]))
     members = data.draw(st.dictionaries(names, TEXT, max_size=5))
-    body = urlencode(json_safe({"Action": operation, "Version": "2010-05-15", **members})).encode()
-    form = {"Content-Type": "application/x-www-form-urlencoded"}
-    answer = wire.send(service, "POST", "/", body, form)
-    require_refusal_or_success(answer, body.decode())
+    answer = query(wire, service, operation, members)
+    require_refusal_or_success(answer, f"{operation} {members}")
 
 
 @given(
@@ -194,7 +212,7 @@ def test_a_request_to_a_rest_service_is_answered(wire: Wire, data: st.DataObject
     values = st.sampled_from(["x", "a-b", "%20", "..", "arn:aws:lambda:us-east-1:1:function:f"])
     for part in (part.strip("{}+") for part in path.split("/") if part.startswith("{")):
         path = path.replace(f"{{{part}}}", data.draw(values)).replace(f"{{{part}+}}", "x")
-    request = data.draw(of_shape(operation.input_shape, leaf, spoilt))
+    request = data.draw(of_shape(operation.input_shape))
     answer = rest(wire, service, operation.http["method"], path, json_safe(request))
     require_refusal_or_success(answer, f"{operation.name} {path} {request}")
 
@@ -261,8 +279,8 @@ def test_a_mistake_is_refused(
 
 @pytest.mark.parametrize("url", ["0", "http://[", "https://s3.amazonaws.com/no_such_bucket/key"])
 def test_a_template_that_is_nowhere_is_refused(wire: Wire, url: str) -> None:
-    answer = query(wire, "cloudformation", "CreateStack", StackName="nowhere", TemplateURL=url)
-    require_refusal(answer, "ValidationError")
+    stack = {"StackName": "nowhere", "TemplateURL": url}
+    require_refusal(query(wire, "cloudformation", "CreateStack", stack), "ValidationError")
 
 
 @pytest.mark.parametrize("service", [*JSON_SERVICES])
