@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import jmespath
 import pytest
-from botocore.model import ListShape, MapShape, Shape, StructureShape
+from botocore.utils import ArgumentGenerator
 from moto.core.utils import get_service_model
 
 from shoal_local.control.authorization.account import AccountState
@@ -115,18 +115,15 @@ def test_an_expression_names_parameters_of_the_service(service: str) -> None:
         member
         for row in rows
         for operation in row["operations"].split()
-        for member in members_of(service, operation)
+        for member in getattr(input_shape(service, operation), "members", ())
     }
     assert {name for row in rows for name in named_in(row)} - SCOPE <= members
 
 
-def members_of(service: str, operation: str) -> set[str]:
-    """Return the names of an operation's parameters."""
-    model = get_service_model(
-        "sagemaker-runtime" if operation.startswith("InvokeEndpoint") else service
-    )
-    shape = model.operation_model(operation).input_shape
-    return set(shape.members) if shape is not None else set()
+def input_shape(service: str, operation: str) -> Any:
+    """Return the shape of an operation's request, None where it has none."""
+    name = "sagemaker-runtime" if operation.startswith("InvokeEndpoint") else service
+    return get_service_model(name).operation_model(operation).input_shape
 
 
 def named_in(row: dict[str, Any]) -> set[str]:
@@ -148,7 +145,6 @@ def variables(node: Any) -> Iterator[str]:
 
 ME = f"arn:aws:sts::{ACCOUNT}:assumed-role/r/s"
 SAGEMAKER = f"arn:aws:sagemaker:us-east-1:{ACCOUNT}"
-DEPTH = 4
 
 
 def every_operation() -> Iterator[Any]:
@@ -168,51 +164,27 @@ def full_request(service: str, operation: str) -> dict[str, Any]:
 
     Names are `name`; ids and ARNs look like those of the service.
     """
-    model = get_service_model(
-        "sagemaker-runtime" if operation.startswith("InvokeEndpoint") else service
-    ).operation_model(operation)
-    return dict(_value(service, model.input_shape, "", 0)) if model.input_shape is not None else {}
+    shape = input_shape(service, operation)
+    skeleton = ArgumentGenerator(use_member_names=True).generate_skeleton(shape) if shape else {}
+    return dict(filled(service, skeleton, ""))
 
 
-def _value(service: str, shape: Shape, name: str, depth: int) -> Any:
-    if isinstance(shape, StructureShape):
-        members = shape.members.items() if depth < DEPTH else []
-        return {key: _value(service, member, key, depth + 1) for key, member in members}
-    if isinstance(shape, ListShape):
-        return [_value(service, shape.member, name, depth)]
-    if isinstance(shape, MapShape):
-        return {"key": "value"}
-    return _scalar(service, shape, name)
+def filled(service: str, value: Any, name: str) -> Any:
+    if isinstance(value, dict):
+        return {key: filled(service, member, key) for key, member in value.items()}
+    if isinstance(value, list):
+        return [filled(service, each, name) for each in value]
+    return text_of(service, name) if isinstance(value, str) else value or 1
 
 
-def _scalar(service: str, shape: Shape, name: str) -> Any:
-    if shape.type_name in {"integer", "long", "float", "double"}:
-        return 1
-    if shape.type_name == "boolean":
-        return True
-    if shape.type_name == "blob":
-        return b""
-    examples = {
-        "AliasName": "alias/name",
-        "QueueUrl": f"http://localhost/{ACCOUNT}/name",
-        "CopySource": "name/name",
-        "Path": "/",
-        "PermissionsBoundary": f"arn:aws:iam::{ACCOUNT}:policy/name",
-        "PipelineExecutionArn": f"{SAGEMAKER}:pipeline/name/execution/abcdefghijkl",
-        "PolicyArn": f"arn:aws:iam::{ACCOUNT}:policy/name",
-        "PolicySourceArn": f"arn:aws:iam::{ACCOUNT}:role/name",
-        "OpenIDConnectProviderArn": f"arn:aws:iam::{ACCOUNT}:oidc-provider/example.com",
-        "SubscriptionArn": f"arn:aws:sns:us-east-1:{ACCOUNT}:name:1",
-        "StackName": "name",
-    }
-    if name in examples:
-        return examples[name]
-    is_role = "role" in name.lower() and "name" not in name.lower()
-    if is_role or name == "DeliverLogsPermissionArn":
+def text_of(service: str, name: str) -> str:
+    if name in NAMED:
+        return NAMED[name]
+    if "role" in name.lower() and "name" not in name.lower():
         return f"arn:aws:iam::{ACCOUNT}:role/name"
     if name.lower() in {"resourcearn", "topicarn", "targetarn", "resource", "modelpackagearn"}:
         return f"arn:aws:{service}:us-east-1:{ACCOUNT}:{EXISTING.get(service, 'name')}"
-    return NAMED.get(name, "name")
+    return "name"
 
 
 EXISTING = {
@@ -228,6 +200,16 @@ EXISTING = {
     "sns": "name",
 }
 NAMED = {
+    "AliasName": "alias/name",
+    "CopySource": "name/name",
+    "DeliverLogsPermissionArn": f"arn:aws:iam::{ACCOUNT}:role/name",
+    "OpenIDConnectProviderArn": f"arn:aws:iam::{ACCOUNT}:oidc-provider/example.com",
+    "Path": "/",
+    **dict.fromkeys(("PermissionsBoundary", "PolicyArn"), f"arn:aws:iam::{ACCOUNT}:policy/name"),
+    "PipelineExecutionArn": f"{SAGEMAKER}:pipeline/name/execution/abcdefghijkl",
+    "PolicySourceArn": f"arn:aws:iam::{ACCOUNT}:role/name",
+    "QueueUrl": f"http://localhost/{ACCOUNT}/name",
+    "SubscriptionArn": f"arn:aws:sns:us-east-1:{ACCOUNT}:name:1",
     **dict.fromkeys(("VpcId", "ResourceIds", "Resources"), "vpc-1"),
     **dict.fromkeys(("SubnetId", "SubnetIds"), "subnet-1"),
     **dict.fromkeys(("GroupId", "Groups", "SecurityGroupIds"), "sg-1"),
