@@ -248,7 +248,7 @@ def send(
     try:
         connection.request(method, path, body, headers, **more)
         response = connection.getresponse()
-        return response.status, response.read().decode()
+        return response.status, response.read().decode("utf-8", "replace")
     finally:
         connection.close()
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
+from local_kit.control import send
 from shoal_local.testing import LocalAccount
 
 ACCOUNT_ID = "123456789012"
@@ -47,15 +46,8 @@ class Wire:
         headers: dict[str, str] | None = None,
     ) -> Answer:
         """The answer to a request signed for `service`."""
-        port = urlsplit(self.account.endpoint).port
         signed = self.account.signed(method, path, service, body)
-        connection = http.client.HTTPConnection("localhost", port, timeout=60)
-        try:
-            connection.request(method, path, body, {**signed, **(headers or {})})
-            response = connection.getresponse()
-            return Answer(response.status, response.read().decode("utf-8", "replace"))
-        finally:
-            connection.close()
+        return Answer(*send(self.account, method, path, {**signed, **(headers or {})}, body))
 
     def sagemaker(self, operation: str, request: Any) -> Answer:
         """The answer to an operation of the control plane."""
