@@ -17,7 +17,7 @@ import pytest
 from botocore import xform_name
 from botocore.exceptions import ClientError
 
-from local_kit.control import Account, running, unique
+from local_kit.control import Account, refused, running, unique
 
 SOURCE = "def handler(event, context):\n    return event\n"
 QUEUE = "arn:aws:sqs:us-east-1:111122223333:nothing"
@@ -112,6 +112,12 @@ def test_an_image_that_a_runtime_stands_for_is_known_by_the_digest_of_its_tag_an
     digest = {"imageDigest": image["imageDigest"]}
     assert images(**digest) == [digest]
     assert images(imageDigest=f"sha256:{'0' * 64}") == []
+
+
+def test_a_repository_that_is_not_there_is_refused_as_ecr_does(account: Account) -> None:
+    request = {"repositoryName": "none", "imageIds": [{"imageTag": "1"}]}
+    code, _ = refused(account.client("ecr").batch_get_image, **request)
+    assert code == "RepositoryNotFoundException"
 
 
 def test_the_registry_notes_who_made_a_version_and_who_changed_it(account: Account) -> None:
