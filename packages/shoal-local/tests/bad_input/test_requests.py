@@ -235,6 +235,11 @@ THERE = {"ModelPackageGroupName": "there"}
 BROKEN_INPUT = {"Id": "1", "Arn": "arn:aws:sqs:us-east-1:123456789012:q", "Input": "{"}
 NO_NAME = {"Name": {}, "Value": "x", "Type": "String"}
 PAGE = {"ServiceCode": "sagemaker", "NextToken": "x"}
+NO_LIST = {"ModelName": "m", "ExecutionRoleArn": "ROLE", "Containers": -1}
+
+
+def queue_with(policy: str) -> dict[str, Any]:
+    return {"QueueName": "q", "Attributes": {"Policy": policy}}
 
 
 @pytest.mark.parametrize(
@@ -246,27 +251,16 @@ PAGE = {"ServiceCode": "sagemaker", "NextToken": "x"}
         ("ssm", "PutParameter", NO_NAME, "ValidationException"),
         ("events", "PutEvents", {"Entries": [{"Time": 6.7e16}]}, "SerializationException"),
         # an operation that nobody vouches for is refused by name where it breaks
-        (
-            *("events", "DescribeEventSource", {"Name": "nobody"}),
-            "does not emulate events DescribeEventSource",
-        ),
+        ("events", "DescribeEventSource", {"Name": "nobody"}, "not emulate events DescribeEvent"),
         ("servicequotas", "ListServiceQuotas", PAGE, ""),
         (*GROUP_POLICY, {**THERE, "ResourcePolicy": '{"Statement": [1]}'}, ""),
         (*GROUP_POLICY, {**THERE, "ResourcePolicy": '{"Statement": 1}'}, ""),
         (*GROUP_POLICY, {**THERE, "ResourcePolicy": NESTED}, ""),
         ("sagemaker", "ListModelPackageGroups", {"CreationTimeAfter": 10**400}, ""),
-        ("sqs", "CreateQueue", {"QueueName": "q", "Attributes": {"Policy": "no policy"}}, ""),
-        (
-            *("sqs", "CreateQueue"),
-            {"QueueName": "q", "Attributes": {"Policy": '{"Statement": [1]}'}},
-            "",
-        ),
+        ("sqs", "CreateQueue", queue_with("no policy"), ""),
+        ("sqs", "CreateQueue", queue_with('{"Statement": [1]}'), ""),
         ("events", "PutTargets", {"Rule": "r", "Targets": [BROKEN_INPUT]}, ""),
-        (
-            *("sagemaker", "CreateModel"),
-            {"ModelName": "m", "ExecutionRoleArn": "ROLE", "Containers": -1},
-            "must be a list",
-        ),
+        ("sagemaker", "CreateModel", NO_LIST, "must be a list"),
     ],
 )
 def test_a_mistake_is_refused(
@@ -343,12 +337,7 @@ def test_an_event_whose_detail_is_no_object_is_an_entry_that_failed(
 
 @pytest.mark.parametrize(
     "policy",
-    [
-        '{"Statement": [1]}',
-        '{"Statement": [{"Effect": "Allow", "Principal": 5}]}',
-        '{"Statement": {}}',
-        "[]",
-    ],
+    ['{"Statement": [1]}', '{"Statement": [{"Principal": 5}]}', '{"Statement": {}}', "[]"],
 )
 def test_a_policy_by_which_nobody_could_decide_is_not_put_on_a_bucket(
     wire: Wire, policy: str
@@ -360,17 +349,13 @@ def test_a_policy_by_which_nobody_could_decide_is_not_put_on_a_bucket(
 
 
 @pytest.mark.parametrize(
-    ("method", "path"),
-    [
-        ("PUT", "/there-too?tagging"),
-        ("POST", "/there-too?delete"),
-        ("PUT", "/there-too?versioning"),
-    ],
+    ("method", "query"), [("PUT", "tagging"), ("POST", "delete"), ("PUT", "versioning")]
 )
 @pytest.mark.parametrize("body", [b"<", b"<a/>", b"\xff\x00", b"<a>&b;</a>", b""])
-def test_xml_that_is_none_is_refused(wire: Wire, method: str, path: str, body: bytes) -> None:
+def test_xml_that_is_none_is_refused(wire: Wire, method: str, query: str, body: bytes) -> None:
     wire.send("s3", "PUT", "/there-too", b"")
-    require_refusal_or_success(wire.send("s3", method, path, body), f"{path} {body!r}")
+    answer = wire.send("s3", method, f"/there-too?{query}", body)
+    require_refusal_or_success(answer, f"{query} {body!r}")
 
 
 def test_null_is_what_was_not_sent(wire: Wire) -> None:

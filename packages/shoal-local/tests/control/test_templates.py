@@ -35,6 +35,13 @@ ABSENT = {"Absent": {**QUEUE, "Condition": "Never"}, "Queue": QUEUE}
 OF_ABSENT = {**QUEUE, "Properties": {"QueueName": {"Ref": "Absent"}}}
 FORMAT = "Template format error: "
 UNRESOLVED = "Unresolved resource dependencies [Absent] in the {} block of the template"
+NO_NAME = {"Parameters": {"AWS::NoValue": {"Type": "String"}}}
+EACH_OTHER = {"A": {**QUEUE, "DependsOn": "B"}, "B": {**QUEUE, "DependsOn": "A"}}
+NO_TRANSFORMS = (
+    "Invalid template property or properties [Transform] (Shoal's emulator has no transforms)"
+)
+NO_PATTERN = FORMAT + "[/Parameters/P] AllowedPattern must be a regular expression."
+ENDLESS = "Template error: Condition cannot be resolved: it leads back to itself"
 CIRCLE = {"Conditions": {"Here": {"Condition": "There"}, "There": {"Condition": "Here"}}}
 
 
@@ -84,34 +91,13 @@ def test_a_role_without_a_name_needs_the_lesser_capability(account: Account) -> 
         ({"A": OF_ABSENT}, {}, FORMAT + UNRESOLVED.format("Resources")),
         ({"my-Queue": QUEUE}, {}, FORMAT + "Resource name my-Queue is non alphanumeric."),
         ({"AWS::NoValue": QUEUE}, {}, FORMAT + "Resource name AWS::NoValue is non alphanumeric."),
-        (
-            ONE,
-            {"Parameters": {"AWS::NoValue": {"Type": "String"}}},
-            FORMAT + "Parameter name AWS::NoValue is non alphanumeric.",
-        ),
+        (ONE, NO_NAME, FORMAT + "Parameter name AWS::NoValue is non alphanumeric."),
         ({}, {}, FORMAT + "At least one Resources member must be defined."),
-        (
-            {"A": {**QUEUE, "DependsOn": "B"}, "B": {**QUEUE, "DependsOn": "A"}},
-            {},
-            "Circular dependency between resources: [A, B]",
-        ),
-        (
-            ONE,
-            {"Transform": "AWS::Serverless-2016-10-31"},
-            "Invalid template property or properties [Transform] (Shoal's emulator has no"
-            " transforms)",
-        ),
+        (EACH_OTHER, {}, "Circular dependency between resources: [A, B]"),
+        (ONE, {"Transform": "AWS::Serverless-2016-10-31"}, NO_TRANSFORMS),
         (ONE, parameter(), "Parameters: [P] must have values"),
-        (
-            ONE,
-            parameter(AllowedPattern=r"\p{Alpha}+"),
-            FORMAT + "[/Parameters/P] AllowedPattern must be a regular expression.",
-        ),
-        (
-            {"Queue": {**QUEUE, "Condition": "Here"}},
-            CIRCLE,
-            "Template error: Condition cannot be resolved: it leads back to itself",
-        ),
+        (ONE, parameter(AllowedPattern=r"\p{Alpha}+"), NO_PATTERN),
+        ({"Queue": {**QUEUE, "Condition": "Here"}}, CIRCLE, ENDLESS),
     ],
 )
 def test_a_template_is_refused_before_there_is_a_stack(
@@ -301,25 +287,19 @@ def test_the_items_of_a_list_are_changed_and_deleted_with_the_stack(account: Acc
     ec2, iam, events = (account.client(name) for name in ("ec2", "iam", "events"))
     name = unique("stack")
 
-    def seen(stack: dict[str, Any]) -> list[Any]:
-        assert stack["StackStatus"].endswith("_COMPLETE")
-        ids = outputs(stack)
+    def seen(ids: dict[str, str]) -> list[Any]:
         (group,) = ec2.describe_security_groups(GroupIds=[ids["Group"]])["SecurityGroups"]
         (endpoint,) = ec2.describe_vpc_endpoints(VpcEndpointIds=[ids["Endpoint"]])["VpcEndpoints"]
         (version,) = iam.list_policy_versions(PolicyArn=ids["Policy"])["Versions"]
         default = {"PolicyArn": ids["Policy"], "VersionId": version["VersionId"]}
-        document = iam.get_policy_version(**default)["PolicyVersion"]["Document"]
-        attached = iam.list_attached_role_policies(RoleName=ids["Role"])["AttachedPolicies"]
         targets = events.list_targets_by_rule(Rule=ids["Rule"])["Targets"]
         return [
             [rule.get("FromPort") for rule in group["IpPermissionsEgress"]],
             sorted(str(rule.get("FromPort")) for rule in group["IpPermissions"]),
-            [
-                table == ids[f"Table{port}"]
-                for table in endpoint["RouteTableIds"]
-                for port in (1, 2)
-            ],
-            (document, len(attached), [target["Id"] for target in targets]),
+            [ids[table] for table in ("Table1", "Table2")].index(*endpoint["RouteTableIds"]),
+            iam.get_policy_version(**default)["PolicyVersion"]["Document"],
+            len(iam.list_attached_role_policies(RoleName=ids["Role"])["AttachedPolicies"]),
+            [target["Id"] for target in targets],
             iam.get_role(RoleName=ids["Role"])["Role"]["Description"],
         ]
 
@@ -327,26 +307,25 @@ def test_the_items_of_a_list_are_changed_and_deleted_with_the_stack(account: Acc
     refs: dict[str, Any] = {each: {"Value": {"Ref": each}} for each in names}
     refs["Group"] = {"Value": {"Fn::GetAtt": ["Group", "GroupId"]}}
     get, put = "s3:GetObject", "s3:PutObject"
-    stack = account.stack(with_lists(1, get, "a"), name, Outputs=refs)
-    assert seen(stack) == [[1], ["1", "None"], [True, False], (allow(get), 1, ["a"]), get]
+    ids = outputs(account.stack(with_lists(1, get, "a"), name, Outputs=refs))
+    assert seen(ids) == [[1], ["1", "None"], 0, allow(get), 1, ["a"], get]
     stack = account.update(name, with_lists(2, put, "b"), Outputs=refs)
-    assert seen(stack) == [[2], ["2", "None"], [False, True], (allow(put), 0, ["b"]), put]
+    assert seen(outputs(stack)) == [[2], ["2", "None"], 1, allow(put), 0, ["b"], put]
     account.client("cloudformation").delete_stack(StackName=name)
     deleted = account.settled(stack["StackId"])
     assert deleted["StackStatus"] == "DELETE_COMPLETE", account.reasons(stack["StackId"])
     ids = outputs(stack)
-    assert [
-        refused(ec2.describe_security_groups, GroupIds=[ids["Group"]])[0],
-        refused(ec2.describe_vpc_endpoints, VpcEndpointIds=[ids["Endpoint"]])[0],
-        refused(iam.get_policy, PolicyArn=ids["Policy"])[0],
-        refused(iam.get_role, RoleName=ids["Role"])[0],
-        refused(events.describe_rule, Name=ids["Rule"])[0],
-    ] == [
-        "InvalidGroup.NotFound",
-        "InvalidVpcEndpointId.NotFound",
-        *("NoSuchEntity", "NoSuchEntity"),
-        "ResourceNotFoundException",
-    ]
+    for describe, request, code in (
+        (ec2.describe_security_groups, {"GroupIds": [ids["Group"]]}, "InvalidGroup.NotFound"),
+        (
+            *(ec2.describe_vpc_endpoints, {"VpcEndpointIds": [ids["Endpoint"]]}),
+            "InvalidVpcEndpointId.NotFound",
+        ),
+        (iam.get_policy, {"PolicyArn": ids["Policy"]}, "NoSuchEntity"),
+        (iam.get_role, {"RoleName": ids["Role"]}, "NoSuchEntity"),
+        (events.describe_rule, {"Name": ids["Rule"]}, "ResourceNotFoundException"),
+    ):
+        assert refused(describe, **request)[0] == code
 
 
 @pytest.mark.parametrize(

@@ -230,10 +230,7 @@ def test_an_endpoint_that_is_deleted_takes_its_target_along(account: Account) ->
         ({"ResourceId": "endpoint/nobody/variant/AllTraffic"}, "not find endpoint .*endpoint/nob"),
         ({"ResourceId": "nobody"}, "a variant is endpoint/NAME/variant/NAME"),
         ({"MinCapacity": 3}, "Maximum capacity cannot be less than minimum capacity"),
-        (
-            {"ServiceNamespace": "ecs"},
-            "targets of sagemaker sagemaker:variant:DesiredInstanceCount",
-        ),
+        ({"ServiceNamespace": "ecs"}, "targets of sagemaker sagemaker:variant:Desired"),
     ],
 )
 def test_a_target_that_is_not_kept_is_refused(
