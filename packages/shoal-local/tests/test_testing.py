@@ -59,14 +59,6 @@ def test_an_emulator_that_does_not_start_is_an_error(tmp_path: Path) -> None:
             pass
 
 
-def test_its_options_are_those_of_serve(tmp_path: Path) -> None:
-    accounts = ("--account", "222233334444", "--account", "333344445555")
-    with emulator(tmp_path / "state", *accounts) as local:
-        other = local.account.other("333344445555")
-        assert local.account.number == "222233334444"
-        assert other.client("sts").get_caller_identity()["Account"] == "333344445555"
-
-
 def test_one_in_this_process_can_be_looked_into(tmp_path: Path) -> None:
     with in_process(tmp_path / "state") as inside:
         LocalAccount.of(inside).client("s3").create_bucket(Bucket="seen-from-inside")

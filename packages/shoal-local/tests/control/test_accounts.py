@@ -320,6 +320,15 @@ def test_a_presigned_url_is_its_signers(dev: World) -> None:
             assert send(dev[account], "GET", path, {})[0] == status
 
 
-def test_an_account_that_is_named_twice_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(EmulatorError, match=f"--account {DEV} is given twice"):
-        Options(tmp_path, DEV, REGION, others=(PROD, DEV))
+@pytest.mark.parametrize(
+    ("more", "option"),
+    [
+        ({"others": (PROD, DEV)}, f"--account {DEV}"),
+        ({"other_regions": (REGION,)}, f"--region {REGION}"),
+    ],
+)
+def test_an_account_or_a_region_that_is_named_twice_is_one_sentence(
+    tmp_path: Path, more: dict[str, Any], option: str
+) -> None:
+    with pytest.raises(EmulatorError, match=f"{option} is given twice"):
+        Options(tmp_path, DEV, REGION, **more)

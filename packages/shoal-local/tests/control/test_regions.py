@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
 from local_kit.control import Account
-from shoal_local.testing import LocalEmulator
-from tests.control.test_serve import emulator
+from shoal_local.testing import emulator
 
 REGIONS = ("us-east-1", "eu-west-1")
 HOME, AWAY = REGIONS
@@ -39,14 +37,6 @@ def test_a_request_for_another_region_does_not_see_this_one(
         getattr(client, operation)()
 
 
-def regional(local: LocalEmulator) -> dict[str, Account]:
-    account = local.account
-    return {
-        region: Account(account.endpoint, account.state_dir, account.number, region)
-        for region in REGIONS
-    }
-
-
 def fill(accounts: dict[str, Account]) -> None:
     """Make a function, a stack, and a group of models in each region, which tell it."""
     for region, account in accounts.items():
@@ -70,11 +60,11 @@ def things(account: Account) -> tuple[list[Any], ...]:
 @pytest.fixture(scope="module")
 def accounts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Account]]:
     """One account in two regions."""
-    local = LocalEmulator.start(tmp_path_factory.mktemp("regions") / "state", *OPTIONS)
-    accounts = regional(local)
-    fill(accounts)
-    yield accounts
-    assert local.stop() == []
+    with emulator(tmp_path_factory.mktemp("regions") / "state", *OPTIONS) as local:
+        place = (local.account.endpoint, local.account.state_dir, local.account.number)
+        accounts = {region: Account(*place, region) for region in REGIONS}
+        fill(accounts)
+        yield accounts
 
 
 @pytest.mark.parametrize("region", REGIONS)
@@ -123,8 +113,3 @@ def test_a_third_region_is_refused_with_those_that_there_are(accounts: dict[str,
     third = accounts[HOME].in_region("ap-south-1")
     with pytest.raises(ClientError, match=r"in us-east-1, eu-west-1 only, .* for ap-south-1"):
         third.client("sagemaker").list_models()
-
-
-def test_a_region_that_is_named_twice_is_refused(tmp_path: Path) -> None:
-    code, output = emulator("serve", "--state-dir", str(tmp_path / "state"), *OPTIONS, *OPTIONS[:2])
-    assert (code, "--region us-east-1 is given twice" in output) == (1, True)

@@ -191,11 +191,7 @@ PROCESSING = [
     [
         *(("create_training_job", *each) for each in TRAINING),
         *(("create_processing_job", *each) for each in PROCESSING),
-        (
-            "create_model",
-            {"PrimaryContainer": {"Image": FAR_MODEL}},
-            f'Region of "{FAR_MODEL}" does',
-        ),
+        ("create_model", {"PrimaryContainer": {"Image": FAR_MODEL}}, f'of "{FAR_MODEL}" does not'),
     ],
 )
 def test_what_cannot_run_is_refused(

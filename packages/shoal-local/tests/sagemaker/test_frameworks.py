@@ -248,11 +248,7 @@ def test_a_saved_model_answers_through_the_users_handlers(
     ("body", "content_type", "message"),
     [
         ("boom", "text/csv", r"server error \(500\).*this handler fails on purpose"),
-        (
-            '{"instances": [{"z": [1, 2]}]}',
-            "application/json",
-            "the model's inputs are x; the request has z",
-        ),
+        ('{"instances": [{"z": [1, 2]}]}', "application/json", "inputs are x; the request has z"),
         ("[" * 100_000, "application/json", "JSON Parse error"),
     ],
 )

@@ -111,12 +111,13 @@ def test_without_a_name_the_command_builds_what_is_not_left_to_its_first_use() -
 
 
 DIGEST = f"@sha256:{64 * '0'}"
+WHOLE_TAG = "pytorch-training:2.3.0-gpu-py311-cu121-ubuntu20.04-sagemaker"
 
 
 @pytest.mark.parametrize(
     ("tag", "use", "known"),
     [
-        ("pytorch-training:2.3.0-gpu-py311-cu121-ubuntu20.04-sagemaker", "training", True),
+        (WHOLE_TAG, "training", True),
         ("pytorch-training:2.3.0-cpu-py311-ubuntu20.04-sagemaker", "processing", True),
         ("pytorch-inference:2.3.0-cpu-py311-ubuntu20.04-sagemaker", "training", False),
         ("pytorch-training:2.3-cpu-py311", "training", True),
@@ -133,7 +134,7 @@ DIGEST = f"@sha256:{64 * '0'}"
         ("sagemaker-xgboost:latest", "training", False),
         ("pytorch-training:1.8.0-cpu-py3", "training", True),
         ("pytorch-inference:1.12-cpu-py38", "inference", True),
-        ("pytorch-training:2.3.0-gpu-py311-cu121-ubuntu20.04-sagemaker-v1.2", "training", True),
+        (f"{WHOLE_TAG}-v1.2", "training", True),
         (f"pytorch-training{DIGEST}", "training", True),
         (f"tensorflow-inference{DIGEST}", "inference", True),
         ("pytorch-training:latest", "training", False),
@@ -176,7 +177,7 @@ def test_an_own_image_is_known_by_its_digest_too(pattern: str, uri: str, known: 
     [
         ("pytorch-training:2.3-cpu-py311", "pytorch 2.13.0 stands for the image's 2.3."),
         (
-            f"pytorch-training:2.3.0-gpu-py311-cu121-ubuntu20.04-sagemaker{DIGEST}",
+            f"{WHOLE_TAG}{DIGEST}",
             "pytorch 2.13.0 stands for the image's 2.3.0.",
         ),
         ("tensorflow-training:2.2.0-cpu-py39", "tensorflow 2.21.0 stands for the image's 2.2.0."),

@@ -31,6 +31,7 @@ SDKS_DEFAULTS: dict[str, Any] = {
 }
 """What SageMaker's SDK v2 sends with a job of which nobody said anything."""
 TWO_CPU_HOSTS = {"InstanceType": "ml.c5.xlarge", "InstanceCount": 2, "VolumeSizeInGB": 1}
+NO_ARCHIVE = {"sagemaker_submit_directory": f"s3://{BUCKET}/data/train/one.txt"}
 MPI = {"sagemaker_mpi_enabled": "true"}
 OURS = {"of-test-run": str(os.getpid())}
 """Tells our ranks from those of another run of the tests on this machine."""
@@ -95,16 +96,8 @@ def test_a_name_can_be_used_once(account: Account) -> None:
 @pytest.mark.parametrize(
     ("name", "hyperparameters", "reason"),
     [
-        (
-            "fails",
-            {"do": "fail"},
-            r"AlgorithmError: ExecuteUserScriptError:\nExitCode 1\n.*on purpose.*, exit code: 1",
-        ),
-        (
-            "no-archive",
-            {"sagemaker_submit_directory": f"s3://{BUCKET}/data/train/one.txt"},
-            r"AlgorithmError: Framework Error:.*, exit code: 1",
-        ),
+        ("fails", {"do": "fail"}, r"ExecuteUserScriptError:\nExitCode 1\n.*on purpose.*"),
+        ("no-archive", NO_ARCHIVE, "Framework Error:.*"),
     ],
 )
 def test_a_script_that_fails_fails_its_job_with_the_toolkits_reason_and_leaves_no_model(
@@ -112,7 +105,8 @@ def test_a_script_that_fails_fails_its_job_with_the_toolkits_reason_and_leaves_n
 ) -> None:
     job = account.train(name, hyperparameters=hyperparameters)
     assert (job["TrainingJobStatus"], job["SecondaryStatus"]) == ("Failed", "Failed")
-    assert re.fullmatch(reason, job["FailureReason"], re.DOTALL)
+    whole = f"AlgorithmError: {reason}, exit code: 1"
+    assert re.fullmatch(whole, job["FailureReason"], re.DOTALL)
     assert exit_codes(account, name) == {1}
     assert account.keys(f"out/{name}/") == []
 
