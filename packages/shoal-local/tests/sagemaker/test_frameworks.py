@@ -1,6 +1,5 @@
-"""Other frameworks: scikit-learn and XGBoost in script mode with processing and hosting by the
-application of AWS's image; TensorFlow's clusters on two hosts and its models with the user's
-handlers.
+"""Other frameworks: scikit-learn and XGBoost in script mode and hosting by the
+application of AWS's image; TensorFlow's models with the user's handlers.
 """
 
 from __future__ import annotations
@@ -17,14 +16,12 @@ import pytest
 from botocore.exceptions import ClientError
 
 from local_kit.hosted import configure_container, create, in_service, remove
-from local_kit.networks import needs_networks
 from local_kit.sagemaker_account import (
     BUCKET,
     PROGRAMS,
     Account,
     archive,
     channel,
-    processing_input,
 )
 from shoal_local.runtimes.build import build
 from shoal_local.runtimes.catalog import runtimes
@@ -48,60 +45,37 @@ def sklearn(account: Account) -> Account:
 
 
 @pytest.fixture(scope="module")
-def prepared_and_trained(sklearn: Account) -> dict[str, Any]:
-    """A job that trains on what a processing job has written with pandas."""
-    script = (
-        b"import sys; import pandas as pd; import sklearn, requests\n"
-        b"table = pd.read_csv('/opt/ml/processing/input/raw.csv', header=None)\n"
-        b"table[table[1] < float(sys.argv[2])].to_csv("
-        b"'/opt/ml/processing/report/train.csv', header=False, index=False)\n"
-    )
-    rows = "".join(f"{int(each > 5)},{each},{-each}\n" for each in range(20))
-    code = sklearn.put("prepare/code/prepare.py", script)
-    data = sklearn.put("prepare/data/raw.csv", rows.encode())
-    prepared = sklearn.process(
-        "prepares",
-        "",
-        AppSpecification={
-            "ImageUri": SKLEARN,
-            "ContainerEntrypoint": ["python3", "/opt/ml/processing/input/code/prepare.py"],
-            "ContainerArguments": ["--below", "10"],
-        },
-        ProcessingInputs=[
-            processing_input(code, "/opt/ml/processing/input/code", "code"),
-            processing_input(data, "/opt/ml/processing/input"),
-        ],
-    )
-    assert prepared["ProcessingJobStatus"] == "Completed", prepared.get("FailureReason")
-    assert sklearn.log("/aws/sagemaker/ProcessingJobs", "prepares/emulator-") == [NOTICE]
+def trained(sklearn: Account) -> dict[str, Any]:
+    """A job that trains on a table which it reads with pandas."""
+    rows = "".join(f"{int(each > 5)},{each},{-each}\n" for each in range(10))
+    table = sklearn.put("forest/train.csv", rows.encode())
     metrics = {"MetricDefinitions": [{"Name": "accuracy", "Regex": "accuracy=(.*)"}]}
     job = sklearn.train(
         "forest",
         "forest.py",
         AlgorithmSpecification=algorithm(SKLEARN) | metrics,
-        InputDataConfig=[channel(f"s3://{BUCKET}/reports/prepares/")],
+        InputDataConfig=[channel(table)],
         hyperparameters={"max-depth": "2"},
     )
     assert job["TrainingJobStatus"] == "Completed", job.get("FailureReason")
     return job
 
 
-def test_a_script_trains_on_what_processing_wrote(
-    sklearn: Account, prepared_and_trained: dict[str, Any]
+def test_a_script_trains_and_its_log_says_which_version_stands_for_the_images(
+    sklearn: Account, trained: dict[str, Any]
 ) -> None:
-    table = sklearn.get(f"s3://{BUCKET}/reports/prepares/train.csv").decode()
-    assert table.splitlines()[-1] == "1,9,-9"
-    assert prepared_and_trained["FinalMetricDataList"][0]["Value"] == 1.0
+    assert trained["FinalMetricDataList"][0]["Value"] == 1.0
+    assert sklearn.log("/aws/sagemaker/TrainingJobs", "forest/emulator-") == [NOTICE]
 
 
 @pytest.fixture(scope="module")
-def forest(sklearn: Account, prepared_and_trained: dict[str, Any]) -> Iterator[str]:
+def forest(sklearn: Account, trained: dict[str, Any]) -> Iterator[str]:
     """An endpoint as SDK v2 makes it: the code stays in an archive of its own."""
     variables = {
         "SAGEMAKER_PROGRAM": "forest.py",
         "SAGEMAKER_SUBMIT_DIRECTORY": f"s3://{BUCKET}/code/forest.py.tar.gz",
     }
-    model = prepared_and_trained["ModelArtifacts"]["S3ModelArtifacts"]
+    model = trained["ModelArtifacts"]["S3ModelArtifacts"]
     container = {"Image": SKLEARN, "ModelDataUrl": model, "Environment": variables}
     configure_container(sklearn, "forest", container)
     in_service(sklearn, "forest")
@@ -178,38 +152,7 @@ def test_xgboost_answers_by_a_script_with_all_functions(
 REGISTRY = "763104351884.dkr.ecr.us-east-1.amazonaws.com"
 TRAINING = f"{REGISTRY}/tensorflow-training:2.19.0-cpu-py312-ubuntu22.04-sagemaker"
 INFERENCE = f"{REGISTRY}/tensorflow-inference:2.19.0-cpu"
-TWO_HOSTS = {"InstanceType": "ml.c5.xlarge", "InstanceCount": 2, "VolumeSizeInGB": 1}
-
-
-@pytest.fixture(scope="module")
-def tensorflow(account: Account) -> Account:
-    """The account, with this module's program, and the runtime built where it is missing."""
-    build(runtimes()["tensorflow"], None, print)
-    account.put_programs("tensorflow_workers.py")
-    return account
-
-
-@pytest.fixture(scope="module")
-def mirrored(tensorflow: Account) -> dict[str, Any]:
-    """The job of two workers that reduce with MultiWorkerMirroredStrategy."""
-    job = tensorflow.train(
-        "mirrored",
-        "tensorflow_workers.py",
-        hyperparameters={"sagemaker_multi_worker_mirrored_strategy_enabled": "true"},
-        ResourceConfig=TWO_HOSTS,
-        AlgorithmSpecification={"TrainingImage": TRAINING, "TrainingInputMode": "File"},
-    )
-    assert job["TrainingJobStatus"] == "Completed", job.get("FailureReason")
-    return job
-
-
-@needs_networks
-@pytest.mark.usefixtures("mirrored")
-def test_multi_worker_mirrored_strategy_reduces_across_two_hosts(tensorflow: Account) -> None:
-    lines = tensorflow.log("/aws/sagemaker/TrainingJobs", "mirrored/")
-    cluster = "{'worker': ['algo-1:8890', 'algo-2:8890']}"
-    expected = [f"workers=2 total=3 cluster={cluster}"] * 2
-    assert [line for line in lines if line.startswith("workers=")] == expected
+LINE = PROGRAMS.parents[1] / "clients" / "programs" / "source" / "train_tensorflow.py"
 
 
 def with_handlers(model: bytes) -> bytes:
@@ -222,28 +165,28 @@ def with_handlers(model: bytes) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def saved_model(tensorflow: Account, mirrored: dict[str, Any]) -> Iterator[str]:
-    """An endpoint of the model that the two workers trained."""
-    account, name = tensorflow, "tensorflow"
-    url = account.put(
-        "models/tensorflow/model.tar.gz",
-        with_handlers(account.get(mirrored["ModelArtifacts"]["S3ModelArtifacts"])),
-    )
+def saved_model(account: Account) -> Iterator[str]:
+    """An endpoint of a SavedModel that a job has trained: y = 2x + 1."""
+    build(runtimes()["tensorflow"], None, print)
+    name = "tensorflow"
+    account.put("code/line.py.tar.gz", archive({"line.py": LINE.read_bytes()}))
+    job = account.train("line", "line.py", AlgorithmSpecification=algorithm(TRAINING))
+    assert job["TrainingJobStatus"] == "Completed", job.get("FailureReason")
+    model = with_handlers(account.get(job["ModelArtifacts"]["S3ModelArtifacts"]))
+    url = account.put("models/tensorflow/model.tar.gz", model)
     configure_container(account, name, {"Image": INFERENCE, "ModelDataUrl": url})
     in_service(account, name)
     yield name
     remove(account, name)
 
 
-@needs_networks
 def test_a_saved_model_answers_through_the_users_handlers(
-    tensorflow: Account, saved_model: str
+    account: Account, saved_model: str
 ) -> None:
-    answer = ask(tensorflow, saved_model, "1,2\n3,4", "text/csv")
-    assert answer == {"y": [9.0, 21.0], "from": "text/csv"}
+    answer = ask(account, saved_model, "1\n4", "text/csv")
+    assert answer == {"y": [[3.0], [9.0]], "from": "text/csv"}
 
 
-@needs_networks
 @pytest.mark.parametrize(
     ("body", "content_type", "message"),
     [
@@ -253,10 +196,10 @@ def test_a_saved_model_answers_through_the_users_handlers(
     ],
 )
 def test_what_the_handlers_or_the_signature_do_not_take_is_an_error_in_their_words(
-    tensorflow: Account, saved_model: str, body: str, content_type: str, message: str
+    account: Account, saved_model: str, body: str, content_type: str, message: str
 ) -> None:
     with pytest.raises(ClientError, match=message):
-        ask(tensorflow, saved_model, body, content_type)
+        ask(account, saved_model, body, content_type)
 
 
 def ask(account: Account, saved_model: str, body: str, content_type: str) -> Any:
