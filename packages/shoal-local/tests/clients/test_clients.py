@@ -24,6 +24,7 @@ from tests.control.test_clis import node
 ROOT = Path(__file__).resolve().parents[4]
 PROGRAMS = Path(__file__).with_name("programs")
 LIMIT_S = 1800
+DONE = "Succeeded"
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,39 @@ def v2(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
         return run("sdk-v2", "sdk_v2.py", account, folder)
 
 
+@pytest.fixture(scope="module")
+def v3(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
+    folder = tmp_path_factory.mktemp("sdk-v3")
+    with started(folder) as account:
+        return run("sdk-v3", "sdk_v3.py", account, folder)
+
+
+@pytest.mark.parametrize(
+    ("sdk", "case", "outcome"),
+    [
+        ("v2", "processors", {"script": "3", "framework": "3"}),
+        ("v2", "scikit_learn", {"answer": [6.0, 10.0], "files": ["model.joblib"]}),
+        ("v2", "pipeline", {"states": dict.fromkeys(("Train", "Process"), DONE), "steps": "7"}),
+        ("v2", "two_hosts", "4 ranks, sum 6"),
+        ("v3", "torchrun_one_host", "2 ranks, sum 1"),
+        ("v3", "torchrun_two_hosts", "2 ranks, sum 1"),
+        ("v3", "mpi_one_host", "2 ranks on algo-1, sum 1"),
+        ("v3", "mpi_two_hosts", "2 ranks on algo-1 algo-2, sum 1"),
+        ("v3", "processor", "3"),
+        ("v3", "pipeline", {"status": DONE, "steps": "7"}),
+    ],
+)
+def test_what_a_client_starts_comes_to_its_end_and_result(
+    request: pytest.FixtureRequest, sdk: str, case: str, outcome: Any
+) -> None:
+    assert request.getfixturevalue(sdk)[case] == outcome
+
+
+@pytest.mark.parametrize("sdk", ["v2", "v3"])
+def test_nothing_goes_past_the_emulator(request: pytest.FixtureRequest, sdk: str) -> None:
+    assert set(request.getfixturevalue(sdk).hosts) <= {"localhost", "127.0.0.1"}
+
+
 def test_pytorch_trains_and_the_job_that_is_attached_again_serves_its_model(
     v2: Outcomes,
 ) -> None:
@@ -127,49 +161,10 @@ def test_tensorflow_trains_and_serves(v2: Outcomes) -> None:
     assert trained["answer"] == {"predictions": [[7.0], [1.0]]}
 
 
-def test_script_and_framework_processors_read_and_write_s3(v2: Outcomes) -> None:
-    assert v2["processors"] == {"script": "3", "framework": "3"}
-
-
-def test_what_an_sklearn_processor_writes_trains_an_estimator_that_serves(
-    v2: Outcomes,
-) -> None:
-    assert v2["scikit_learn"] == {"answer": [6.0, 10.0], "files": ["model.joblib"]}
-
-
 def test_a_tuner_names_the_best_of_its_training_jobs(v2: Outcomes) -> None:
     tuned = v2["tuned"]
     assert tuned["jobs"] == 2
     assert tuned["best"] == tuned["best_of_table"]
-
-
-def test_a_pipeline_runs_with_a_parameter_and_passes_the_model_on(v2: Outcomes) -> None:
-    assert v2["pipeline"] == {
-        "states": {"Train": "Succeeded", "Process": "Succeeded"},
-        "steps": "7",
-    }
-
-
-def test_ranks_of_two_hosts_with_two_gpus_add_up(v2: Outcomes) -> None:
-    assert v2["two_hosts"] == "4 ranks, sum 6"
-
-
-def test_a_script_that_fails_v2s_job_fails_it_with_its_own_line(v2: Outcomes) -> None:
-    failed = v2["failing_script"]
-    assert failed["status"] == "Failed"
-    assert "AlgorithmError" in failed["error"]
-    assert "no such digit: 11" in failed["error"]
-
-
-def test_nothing_of_v2_goes_past_the_emulator(v2: Outcomes) -> None:
-    assert set(v2.hosts) <= {"localhost", "127.0.0.1"}
-
-
-@pytest.fixture(scope="module")
-def v3(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
-    folder = tmp_path_factory.mktemp("sdk-v3")
-    with started(folder) as account:
-        return run("sdk-v3", "sdk_v3.py", account, folder)
 
 
 def test_a_model_trainer_trains_and_a_model_builder_serves(v3: Outcomes) -> None:
@@ -180,33 +175,13 @@ def test_a_model_trainer_trains_and_a_model_builder_serves(v3: Outcomes) -> None
     assert answer == pytest.approx(7, abs=0.01)
 
 
-@pytest.mark.parametrize("case", ["torchrun_one_host", "torchrun_two_hosts"])
-def test_torchruns_ranks_add_up(v3: Outcomes, case: str) -> None:
-    assert v3[case] == "2 ranks, sum 1"
-
-
-@pytest.mark.parametrize(
-    ("case", "hosts"), [("mpi_one_host", "algo-1"), ("mpi_two_hosts", "algo-1 algo-2")]
-)
-def test_mpis_ranks_add_up(v3: Outcomes, case: str, hosts: str) -> None:
-    assert v3[case] == f"2 ranks on {hosts}, sum 1"
-
-
-def test_a_script_that_fails_fails_the_job(v3: Outcomes) -> None:
+def test_a_script_that_fails_fails_its_job_with_its_own_line(v2: Outcomes, v3: Outcomes) -> None:
+    failed = v2["failing_script"]
+    assert failed["status"] == "Failed"
+    assert "AlgorithmError" in failed["error"]
+    assert "no such digit: 11" in failed["error"]
     assert "AlgorithmError" in v3["failing_script"]
     assert "fail.py" in v3["failing_script"]
-
-
-def test_a_script_processor_reads_and_writes_s3(v3: Outcomes) -> None:
-    assert v3["processor"] == "3"
-
-
-def test_a_pipeline_runs_with_a_parameter(v3: Outcomes) -> None:
-    assert v3["pipeline"] == {"status": "Succeeded", "steps": "7"}
-
-
-def test_nothing_of_v3_goes_past_the_emulator(v3: Outcomes) -> None:
-    assert set(v3.hosts) <= {"localhost", "127.0.0.1"}
 
 
 PAGE = ROOT / "docs" / "guides" / "clients.md"
