@@ -16,7 +16,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from local_kit.control import Account, allow, send
+from local_kit.control import Account, allow
 from shoal_local.errors import EmulatorError
 from shoal_local.server import Options
 from shoal_local.testing import REGION, emulator
@@ -307,17 +307,6 @@ def test_with_policies_enforced_both_accounts_must_allow(strict: World) -> None:
     assert "identity-based policy" in refusal(without.assume_role, **further)
     session = with_.assume_role(**further)
     assert session["AssumedRoleUser"]["Arn"].split(":")[4] == DEV
-
-
-def test_a_presigned_url_is_its_signers(dev: World) -> None:
-    for account, status in ((DEV, 200), (STAGING, 403)):
-        for version in ("s3", "s3v4"):
-            signer = dev[account].client("s3", Config(signature_version=version))
-            url = signer.generate_presigned_url(
-                "get_object", Params={"Bucket": "models-of-dev", "Key": "released/model.tar.gz"}
-            )
-            path = url.removeprefix(dev[account].endpoint)
-            assert send(dev[account], "GET", path, {})[0] == status
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import importlib.util
 import json
 import subprocess
 import sys
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,27 +56,22 @@ def node() -> str:
     return str(Path(spec.origin).parent / "bin" / "node")
 
 
-@dataclass
-class Cdk:
-    """The real command line on an assembly that is there."""
-
-    account: Account
-    assembly: str
-
-    def __call__(self, *arguments: str) -> str:
-        """Run a command and return its output; it must succeed."""
-        environment = {**self.account.environment(), "CDK_DISABLE_CLI_TELEMETRY": "true"}
-        done = subprocess.run(
-            [node(), str(CDK), *arguments, "--app", self.assembly],
-            env={**environment, "CI": "true"},
-            cwd=self.account.state_dir.parent,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-        return done.stdout + done.stderr
+def run_cdk(account: Account, assembly: str, *arguments: str) -> str:
+    """Run the real command line on an assembly that is there and return its output; it must
+    succeed.
+    """
+    environment = {**account.environment(), "CDK_DISABLE_CLI_TELEMETRY": "true", "CI": "true"}
+    done = subprocess.run(
+        [node(), str(CDK), *arguments, "--app", assembly],
+        env=environment,
+        cwd=account.state_dir.parent,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout + done.stderr
 
 
 @pytest.mark.nightly
@@ -85,8 +80,9 @@ def test_a_stack_is_deployed_compared_and_destroyed(
     tmp_path: Path, options: tuple[str, ...]
 ) -> None:
     with running(tmp_path / "state", *options) as account:
-        cdk = Cdk(account, str(tmp_path / "cdk.out"))
-        environment = {**account.environment(), "CDK_OUTDIR": cdk.assembly, "JSII_NODE": node()}
+        assembly = str(tmp_path / "cdk.out")
+        cdk = partial(run_cdk, account, assembly)
+        environment = {**account.environment(), "CDK_OUTDIR": assembly, "JSII_NODE": node()}
         subprocess.run([sys.executable, str(APP)], env=environment, check=True, timeout=120)
         cdk("bootstrap", "aws://111122223333/us-east-1")
         before = contents(account)

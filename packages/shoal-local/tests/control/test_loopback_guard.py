@@ -254,14 +254,10 @@ def test_an_upload_that_calls_itself_a_form_is_kept_as_it_came(account: Account,
 
 def put_in_chunks(account: Account, body: bytes, length: int, key: str) -> tuple[int, str]:
     """Upload chunks that announce `length` bytes; return status and answer."""
-    headers = account.signed(
-        "PUT",
-        f"/in-chunks/{key}",
-        "s3",
-        headers={"Content-Encoding": "aws-chunked", "x-amz-decoded-content-length": str(length)},
-        payload="STREAMING-UNSIGNED-PAYLOAD-TRAILER",
-    )
-    return send(account, "PUT", f"/in-chunks/{key}", headers, body)
+    headers = {"Content-Encoding": "aws-chunked", "x-amz-decoded-content-length": str(length)}
+    path, payload = f"/in-chunks/{key}", "STREAMING-UNSIGNED-PAYLOAD-TRAILER"
+    signed = account.signed("PUT", path, "s3", headers=headers, payload=payload)
+    return send(account, "PUT", path, signed, body)
 
 
 CHUNK = b"400\r\n%s\r\n" % (b"x" * 1024)
@@ -277,6 +273,12 @@ def test_an_object_in_aws_chunks_is_kept_without_them(account: Account, chunks_:
     status, text = put_in_chunks(account, CHUNK * chunks_ + end, 1024 * chunks_, "in-aws-chunks")
     assert status == 200, text
     assert content(account, "in-aws-chunks") == b"x" * 1024 * chunks_
+
+
+@pytest.mark.usefixtures("in_chunks")
+def test_a_checksum_that_trails_the_chunks_is_compared(account: Account) -> None:
+    status, text = put_in_chunks(account, CHUNK + END, 1024, "corrupted")
+    assert (status, "<Code>BadDigest</Code>" in text) == (400, True), text
 
 
 @pytest.mark.parametrize(

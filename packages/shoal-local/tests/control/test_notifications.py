@@ -48,19 +48,14 @@ def calls(account: Account, function: str) -> int:
     return names.count(function_arn(function))
 
 
-def update(account: Account, name: str, **changes: Any) -> None:
-    current = account.client("scheduler").get_schedule(Name=name)
-    settings = {
-        key: current[key] for key in ("ScheduleExpression", "FlexibleTimeWindow", "Target", "State")
-    }
-    account.client("scheduler").update_schedule(Name=name, **{**settings, **changes})
-
-
 def test_a_rate_calls_at_once_and_again_until_it_is_disabled(account: Account) -> None:
     function = account.function(REMEMBER)
     name = schedule(account, function_arn(function))
     assert eventually(lambda: calls(account, function) >= 2)
-    update(account, name, State="DISABLED")
+    scheduler = account.client("scheduler")
+    kept = scheduler.get_schedule(Name=name)
+    settings = {key: kept[key] for key in ("ScheduleExpression", "FlexibleTimeWindow", "Target")}
+    scheduler.update_schedule(Name=name, **settings, State="DISABLED")
     count = still(lambda: calls(account, function))  # what was under way may still come
     assert not eventually(lambda: calls(account, function) != count, 2.0)
 

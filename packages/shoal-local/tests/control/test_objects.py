@@ -23,7 +23,7 @@ import pytest
 from botocore.exceptions import ClientError
 from moto.s3.exceptions import S3ClientError
 
-from local_kit.control import Account, refused, send, unique
+from local_kit.control import Account, refused, unique
 from shoal_local.control.http.loopback_guard import MAX_IN_MEMORY_BYTES
 from shoal_local.control.s3.object_bodies import check_upload
 
@@ -120,22 +120,6 @@ def test_s3_takes_right_checksums(account: Account, bucket: str) -> None:
     s3.put_object(**at, Body=large, ChecksumAlgorithm="SHA256")
     expected = base64.b64encode(hashlib.sha256(large).digest()).decode()
     assert s3.head_object(**at, ChecksumMode="ENABLED")["ChecksumSHA256"] == expected
-
-
-@pytest.mark.parametrize(("content", "status"), [(BODY, 200), (b"corrupted", 400)])
-def test_s3_checks_a_checksum_that_trails_the_chunks(
-    account: Account, bucket: str, content: bytes, status: int
-) -> None:
-    headers = {
-        "Content-Encoding": "aws-chunked",
-        "x-amz-decoded-content-length": str(len(content)),
-        "x-amz-trailer": "x-amz-checksum-crc32",
-    }
-    path, payload = f"/{bucket}/{unique('object')}", "STREAMING-UNSIGNED-PAYLOAD-TRAILER"
-    signed = account.signed("PUT", path, "s3", headers=headers, payload=payload)
-    chunks = b"%x\r\n%s\r\n0\r\n" % (len(content), content)
-    trailer = f"x-amz-checksum-crc32:{CRC32}\r\n\r\n".encode()
-    assert send(account, "PUT", path, signed, chunks + trailer)[0] == status
 
 
 def test_a_large_body_is_compared_with_the_hash_that_signs_it() -> None:

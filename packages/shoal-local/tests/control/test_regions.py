@@ -46,14 +46,18 @@ def fill(accounts: dict[str, Account]) -> None:
 
 
 def things(account: Account) -> tuple[list[Any], ...]:
-    """Return the names of stacks and groups, and what the functions answer."""
+    """Return the names of stacks and groups, what functions answer, and the regions in ARNs."""
     stacks = account.client("cloudformation").describe_stacks()["Stacks"]
     groups = account.client("sagemaker").list_model_package_groups()
     functions = account.client("lambda").list_functions()["Functions"]
+    (queue,) = account.client("sqs").list_queues(QueueNamePrefix="of-")["QueueUrls"]
+    request = {"QueueUrl": queue, "AttributeNames": ["QueueArn"]}
+    arn = account.client("sqs").get_queue_attributes(**request)["Attributes"]["QueueArn"]
     return (
         [each["StackName"] for each in stacks],
         [each["ModelPackageGroupName"] for each in groups["ModelPackageGroupSummaryList"]],
         [account.invoke(each["FunctionName"])["payload"] for each in functions],
+        [each.split(":")[3] for each in (stacks[0]["StackId"], arn)],
     )
 
 
@@ -69,16 +73,8 @@ def accounts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Acc
 
 @pytest.mark.parametrize("region", REGIONS)
 def test_each_region_has_its_own_things(accounts: dict[str, Account], region: str) -> None:
-    assert things(accounts[region]) == ([f"of-{region}"], [f"of-{region}"], [region])
-
-
-@pytest.mark.parametrize("region", REGIONS)
-def test_arns_have_the_region(accounts: dict[str, Account], region: str) -> None:
-    (stack,) = accounts[region].client("cloudformation").describe_stacks()["Stacks"]
-    (queue,) = accounts[region].client("sqs").list_queues(QueueNamePrefix="of-")["QueueUrls"]
-    request = {"QueueUrl": queue, "AttributeNames": ["QueueArn"]}
-    arn = accounts[region].client("sqs").get_queue_attributes(**request)["Attributes"]["QueueArn"]
-    assert [each.split(":")[3] for each in (stack["StackId"], arn)] == [region] * 2
+    named = [f"of-{region}"]
+    assert things(accounts[region]) == (named, named, [region], [region] * 2)
 
 
 def test_roles_and_their_sessions_are_those_of_every_region(accounts: dict[str, Account]) -> None:
