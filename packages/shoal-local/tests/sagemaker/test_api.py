@@ -35,7 +35,14 @@ from shoal_local.sagemaker.store import Store
 
 UNKNOWN, INVALID = "UnknownOperationException", "ValidationException"
 ARN = f"arn:aws:sagemaker:us-east-1:{ACCOUNT_ID}"
+ROLE = f"arn:aws:iam::{ACCOUNT_ID}:role/jobs"
 RETRY = {"PipelineExecutionArn": f"{ARN}:pipeline/p/execution/{12 * 'a'}"}
+PLACE = {"Bucket": BUCKET, "ObjectKey": "definitions/it.json"}
+FAR = {"PipelineName": "far", "PipelineDefinitionS3Location": PLACE, "RoleArn": ROLE}
+WEIGHTS = {
+    "EndpointName": "any",
+    "DesiredWeightsAndCapacities": [{"VariantName": "v", "DesiredWeight": 1}],
+}
 GATES = {"CustomerMetadataProperties": {"gates": "rmse at most 60, r2 at least 0.2"}}
 
 
@@ -84,6 +91,8 @@ def test_a_response_that_aws_would_not_make_is_our_own_error(response: dict[str,
     [
         ("list_auto_ml_jobs", {}, UNKNOWN, "not emulate the operation ListAutoMLJobs of SageM"),
         ("retry_pipeline_execution", RETRY, UNKNOWN, "the operation RetryPipelineExecution"),
+        ("create_pipeline", FAR, UNKNOWN, "emulate CreatePipeline.PipelineDefinitionS3Location"),
+        ("update_endpoint_weights_and_capacities", WEIGHTS, UNKNOWN, "UpdateEndpointWeightsAndCap"),
         ("describe_model", {"ModelName": "no"}, INVALID, f'not find model "{ARN}:model/no"'),
         ("delete_model", {"ModelName": "no"}, INVALID, f'not find model "{ARN}:model/no"'),
         ("describe_endpoint", {"EndpointName": "no"}, INVALID, "Could not find endpoint "),
@@ -94,7 +103,7 @@ def test_a_response_that_aws_would_not_make_is_our_own_error(response: dict[str,
     ],
 )
 def test_what_is_not_there_is_refused_in_awss_words(
-    account: Account, method: str, arguments: dict[str, str], code: str, message: str
+    account: Account, method: str, arguments: dict[str, Any], code: str, message: str
 ) -> None:
     with pytest.raises(ClientError) as caught:
         getattr(account.sagemaker, method)(**arguments)

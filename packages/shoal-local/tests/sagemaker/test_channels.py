@@ -5,7 +5,7 @@ the reasons why a job has none, and what a gateway endpoint of its VPC lets thro
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,47 +37,49 @@ WRITE = (
 )
 
 
-@pytest.fixture(scope="module")
-def network(account: Account) -> dict[str, Any]:
-    """The VPC of a file system (`fsx`), and another one (`alone`)."""
-    vpcs = {name: new_vpc(account.client("ec2"), name) for name in ("fsx", "alone")}
-    return {
-        name: {"Subnets": [subnet], "SecurityGroupIds": [groups[name]]}
-        for name, (_, subnet, groups) in vpcs.items()
-    }
+Data = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def source(account: Account, network: dict[str, Any]) -> dict[str, str]:
-    """A FileSystemDataSource for the test bucket's prefix data/."""
-    fsx = account.client("fsx")
-    file_system = fsx.create_file_system(
+def fsx(account: Account) -> Data:
+    """Return what makes a job's input from a file system of the test bucket's prefix data/.
+
+    A job is in the file system's VPC (`fsx`), in another one (`alone`), or in none; `members`
+    change the source.
+    """
+    networks = {}
+    for name in ("fsx", "alone"):
+        _, subnet, groups = new_vpc(account.client("ec2"), name)
+        networks[name] = {"Subnets": [subnet], "SecurityGroupIds": [groups[name]]}
+    client = account.client("fsx")
+    file_system = client.create_file_system(
         FileSystemType="LUSTRE",
         FileSystemTypeVersion="2.15",
         StorageCapacity=1200,
-        SubnetIds=network["fsx"]["Subnets"],
-        SecurityGroupIds=network["fsx"]["SecurityGroupIds"],
+        SubnetIds=networks["fsx"]["Subnets"],
+        SecurityGroupIds=networks["fsx"]["SecurityGroupIds"],
         LustreConfiguration={"DeploymentType": "SCRATCH_2"},
     )["FileSystem"]
-    fsx.create_data_repository_association(
+    client.create_data_repository_association(
         FileSystemId=file_system["FileSystemId"],
         FileSystemPath="/data",
         DataRepositoryPath=f"s3://{BUCKET}/data",
         BatchImportMetaDataOnCreate=True,
         S3={"AutoImportPolicy": {"Events": ["NEW", "CHANGED", "DELETED"]}},
     )
-    return {
+    source = {
         "FileSystemId": file_system["FileSystemId"],
         "FileSystemType": "FSxLustre",
         "FileSystemAccessMode": "ro",
         "DirectoryPath": f"/{file_system['LustreConfiguration']['MountName']}/data/train",
     }
 
+    def data(vpc: str = "fsx", **members: str) -> dict[str, Any]:
+        train = {"ChannelName": "train", "DataSource": {"FileSystemDataSource": source | members}}
+        network = {"VpcConfig": networks[vpc]} if vpc else {}
+        return {"InputDataConfig": [train], **network}
 
-def file_system(source: dict[str, str], vpc: Any) -> dict[str, Any]:
-    """Return a job's input from a file system, and the network by which it reaches that."""
-    channels = [{"ChannelName": "train", "DataSource": {"FileSystemDataSource": source}}]
-    return {"InputDataConfig": channels} | ({"VpcConfig": vpc} if vpc else {})
+    return data
 
 
 @pytest.mark.parametrize(
@@ -90,47 +92,36 @@ def file_system(source: dict[str, str], vpc: Any) -> dict[str, Any]:
     ],
 )
 def test_a_script_sees_its_channel_and_writes_only_to_copies(
-    account: Account,
-    source: dict[str, str],
-    network: dict[str, Any],
-    name: str,
-    script: str,
-    mode: str,
-    seen: str,
+    account: Account, fsx: Data, name: str, script: str, mode: str, seen: str
 ) -> None:
     data: dict[str, Any] = {"InputDataConfig": [channel(f"s3://{BUCKET}/data/train/")]}
     if name.endswith("fsx"):
-        data = file_system(source, network["fsx"])
+        data = fsx()
     job = account.train(name, AlgorithmSpecification=algorithm(script, mode), **data)
     assert account.model_files(job) == {"seen": seen}
 
 
 @pytest.mark.parametrize(
-    ("name", "members", "group", "reason"),
+    ("name", "members", "vpc", "reason"),
     [  # tests/control/test_fsx.py has all reasons
         ("no-file-system", {"FileSystemId": "fs-" + 17 * "0"}, "fsx", "00' does not exist"),
         ("another-vpc", {}, "alone", "and the client is not"),
     ],
 )
 def test_a_directory_that_cannot_be_mounted_fails_the_job_with_both_names(
-    account: Account,
-    source: dict[str, str],
-    network: dict[str, Any],
-    name: str,
-    members: dict[str, str],
-    group: str,
-    reason: str,
+    account: Account, fsx: Data, name: str, members: dict[str, str], vpc: str, reason: str
 ) -> None:
-    changed = source | members
-    job = account.train(name, **file_system(changed, network[group]))
-    where = f"{changed['FileSystemId']} directory path: {changed['DirectoryPath']}"
+    data = fsx(vpc, **members)
+    job = account.train(name, **data)
+    source = data["InputDataConfig"][0]["DataSource"]["FileSystemDataSource"]
+    where = f"{source['FileSystemId']} directory path: {source['DirectoryPath']}"
     assert job["TrainingJobStatus"] == "Failed"
     assert job["FailureReason"].startswith(f"ClientError: Unable to mount file system: {where}: ")
     assert reason in job["FailureReason"]
 
 
 @pytest.mark.parametrize(
-    ("group", "members", "mode", "reason"),
+    ("vpc", "members", "mode", "reason"),
     [
         ("", {}, "File", "VpcConfig"),
         ("fsx", {}, "FastFile", "is read in the input mode File, not FastFile"),
@@ -139,17 +130,11 @@ def test_a_directory_that_cannot_be_mounted_fails_the_job_with_both_names(
     ],
 )
 def test_what_a_file_system_channel_cannot_be_is_refused_before_anything_starts(
-    account: Account,
-    source: dict[str, str],
-    network: dict[str, Any],
-    group: str,
-    members: dict[str, str],
-    mode: str,
-    reason: str,
+    account: Account, fsx: Data, vpc: str, members: dict[str, str], mode: str, reason: str
 ) -> None:
-    data = file_system(source | members, network.get(group))
+    request = fsx(vpc, **members) | {"AlgorithmSpecification": algorithm(LOOK, mode)}
     with pytest.raises(ClientError, match=reason):
-        account.train("refused", AlgorithmSpecification=algorithm(LOOK, mode), **data)
+        account.train("refused", **request)
 
 
 @pytest.mark.parametrize("name", [".", ".."])

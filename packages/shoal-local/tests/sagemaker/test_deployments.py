@@ -323,12 +323,7 @@ def test_a_configuration_that_cannot_be_served_is_refused(
         account.sagemaker.create_endpoint_config(**request)
 
 
-def test_what_an_endpoint_cannot_do_is_refused_by_name(account: Account, pair: str) -> None:
-    with pytest.raises(ClientError, match="the operation UpdateEndpointWeightsAndCapacities"):
-        account.sagemaker.update_endpoint_weights_and_capacities(
-            EndpointName=pair,
-            DesiredWeightsAndCapacities=[{"VariantName": "AllTraffic", "DesiredWeight": 1}],
-        )
+def test_an_asynchronous_invocation_is_refused_by_name(account: Account, pair: str) -> None:
     with pytest.raises(ClientError, match=r"does not emulate /endpoints/.*/async-invocations"):
         account.client("sagemaker-runtime").invoke_endpoint_async(
             EndpointName=pair, InputLocation=f"s3://{BUCKET}/input.json"

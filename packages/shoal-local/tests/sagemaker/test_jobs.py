@@ -253,19 +253,13 @@ def test_only_hosts_that_all_exited_with_0_are_a_success(
 
 
 def test_an_upload_that_is_refused_fails_the_job(account: Account) -> None:
-    nowhere = {
-        "S3Uri": f"s3://{BUCKET}-that-nobody-made/out",
-        "LocalPath": "/opt/ml/processing/report",
-        "S3UploadMode": "EndOfJob",
-    }
-    outputs = {"Outputs": [{"OutputName": "report", "S3Output": nowhere}]}
-    job = account.process(
-        "no-bucket", "date > /opt/ml/processing/report/date", ProcessingOutputConfig=outputs
-    )
+    request = account.processing("no-bucket", f"date > {OUTPUT}/date")
+    nowhere = f"s3://{BUCKET}-that-nobody-made/out"
+    request["ProcessingOutputConfig"]["Outputs"][0]["S3Output"]["S3Uri"] = nowhere
+    account.sagemaker.create_processing_job(**request)
+    job = account.processing_ended("no-bucket")
     assert job["ProcessingJobStatus"] == "Failed"
-    assert job["FailureReason"].startswith(
-        f"ClientError: Could not upload to s3://{BUCKET}-that-nobody-made/out/date"
-    )
+    assert job["FailureReason"].startswith(f"ClientError: Could not upload to {nowhere}/date")
 
 
 ARN = "arn:aws:sagemaker:us-east-1:123456789012:mlflow-app/app-ABCDEF123456"

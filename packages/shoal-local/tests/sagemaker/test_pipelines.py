@@ -163,14 +163,6 @@ def test_a_start_that_cannot_be_is_refused(
         account.sagemaker.start_pipeline_execution(PipelineName=gated, **members)
 
 
-def test_a_definition_in_s3_is_refused_by_name(account: Account) -> None:
-    place = {"Bucket": BUCKET, "ObjectKey": "definitions/it.json"}
-    with pytest.raises(ClientError, match=r"emulate CreatePipeline\.PipelineDefinitionS3Location"):
-        account.sagemaker.create_pipeline(
-            PipelineName="far", PipelineDefinitionS3Location=place, RoleArn=account.role
-        )
-
-
 @pytest.mark.parametrize(
     ("name", "dependency", "status", "steps"),
     [

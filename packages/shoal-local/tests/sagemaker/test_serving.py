@@ -60,6 +60,13 @@ def npy(values: list[int]) -> bytes:
     return buffer.getvalue()
 
 
+def ask(account: Account, endpoint: str, sends: str, accept: str, body: bytes) -> bytes:
+    answer = account.client("sagemaker-runtime").invoke_endpoint(
+        EndpointName=endpoint, ContentType=sends, Accept=accept, Body=body
+    )
+    return bytes(answer["Body"].read())
+
+
 @pytest.mark.parametrize(
     ("endpoint", "sends", "accept", "body", "answer"),
     [
@@ -74,33 +81,23 @@ def npy(values: list[int]) -> bytes:
 def test_the_scripts_functions_answer(
     endpoints: Account, endpoint: str, sends: str, accept: str, body: bytes, answer: bytes
 ) -> None:
-    answered = endpoints.client("sagemaker-runtime").invoke_endpoint(
-        EndpointName=endpoint, ContentType=sends, Accept=accept, Body=body
-    )
-    assert answered["Body"].read() == answer
+    assert ask(endpoints, endpoint, sends, accept, body) == answer
 
 
 @pytest.mark.parametrize(
-    ("endpoint", "sends", "accept", "body", "message"),
+    ("request_", "message"),
     [
-        ("own-functions", "application/json", "*/*", b'{"x": "boom"}', "could not convert"),
-        ("own-functions", "text/csv", "*/*", b"1", "unsupported content type text/csv"),
-        ("defaults", "image/png", "application/json", b"x", "image/png"),
-        ("defaults", "application/json", "image/png", b"[1]", "image/png"),
+        (("own-functions", "application/json", "*/*", b'{"x": "boom"}'), "could not convert"),
+        (("own-functions", "text/csv", "*/*", b"1"), "unsupported content type text/csv"),
+        (("defaults", "image/png", "application/json", b"x"), "image/png"),
+        (("defaults", "application/json", "image/png", b"[1]"), "image/png"),
     ],
 )
 def test_what_a_function_raises_is_the_models_error(
-    endpoints: Account,
-    endpoint: str,
-    sends: str,
-    accept: str,
-    body: bytes,
-    message: str,
+    endpoints: Account, request_: tuple[str, str, str, bytes], message: str
 ) -> None:
     with pytest.raises(ClientError, match=message) as caught:
-        endpoints.client("sagemaker-runtime").invoke_endpoint(
-            EndpointName=endpoint, ContentType=sends, Accept=accept, Body=body
-        )
+        ask(endpoints, *request_)
     response: Any = caught.value.response
     assert response["OriginalStatusCode"] == 500
 
