@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
-from local_kit.control import Account, allow, eventually, outputs, template, trust, unique
+from local_kit.control import (
+    LAMBDA,
+    Account,
+    allow,
+    eventually,
+    outputs,
+    resource,
+    template,
+    unique,
+)
 from shoal_local.testing import ACCOUNT_ID
 
-TRUST = {"AssumeRolePolicyDocument": json.loads(trust({"Service": "lambda.amazonaws.com"}))}
 BOUNDARY = f"arn:aws:iam::{ACCOUNT_ID}:policy/b"
 URL = {"Url": {"Value": {"Ref": "Queue"}}}
 
 
-def resource(kind: str, *depends_on: str, **properties: Any) -> dict[str, Any]:
-    return {"Type": f"AWS::{kind}", "DependsOn": depends_on, "Properties": properties}
-
-
 def queue(**properties: Any) -> dict[str, Any]:
-    return {"Type": "AWS::SQS::Queue", "Properties": properties}
+    return resource("SQS::Queue", **properties)
 
 
 def broken(*depends_on: str) -> dict[str, Any]:
@@ -55,7 +58,7 @@ def delete(account: Account, stack: dict[str, Any]) -> str:
         ({"Type": "AWS::DynamoDB::Table"}, "AWS::DynamoDB::Table"),
         (resource("S3::Bucket", ReplicationConfiguration={}), "property ReplicationConfiguration"),
         (resource("SNS::Subscription", TopicArn="x"), "Protocol"),
-        (resource("IAM::Role", **TRUST, PermissionsBoundary=BOUNDARY), BOUNDARY),
+        (resource("IAM::Role", **LAMBDA, PermissionsBoundary=BOUNDARY), BOUNDARY),
         (broken("Queue"), "MalformedPolicy"),
     ],
 )
@@ -276,7 +279,7 @@ def test_a_role_and_its_policies_are_updated_and_deleted_with_the_stack(account:
         inline = {"PolicyName": action.replace(":", "-"), "PolicyDocument": allow(action)}
         work = {"PolicyName": "work", "Roles": [{"Ref": "Role"}], "PolicyDocument": allow(action)}
         return {
-            "Role": resource("IAM::Role", RoleName=role, Policies=[inline], **TRUST),
+            "Role": resource("IAM::Role", RoleName=role, Policies=[inline], **LAMBDA),
             "Policy": resource("IAM::Policy", **work),
         }
 
@@ -384,7 +387,7 @@ def test_tags_of_a_stack_are_on_its_resources_and_follow_a_change(account: Accou
     resources = {
         "Queue": queue(QueueName=name),
         "Key": resource("KMS::Key"),
-        "Role": resource("IAM::Role", RoleName=name, **TRUST),
+        "Role": resource("IAM::Role", RoleName=name, **LAMBDA),
     }
     account.stack(resources, name, {"team": "a", "old": "1"})
     stack = account.update(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from local_kit.control import Account, outputs, template, unique
+from local_kit.control import Account, outputs, resource, template, unique
 from local_kit.networks import new_vpc
 from shoal_local.errors import AwsError
 from shoal_local.server import Emulator
@@ -96,13 +96,9 @@ class Deployed:
             "DataRepositoryPath": f"s3://{self.bucket}/datasets",
             "S3": s3,
         }
-        properties = request(self._network, **file_system)
         return {
-            "FileSystem": {"Type": "AWS::FSx::FileSystem", "Properties": properties},
-            "Association": {
-                "Type": "AWS::FSx::DataRepositoryAssociation",
-                "Properties": association,
-            },
+            "FileSystem": resource("FSx::FileSystem", **request(self._network, **file_system)),
+            "Association": resource("FSx::DataRepositoryAssociation", **association),
         }
 
     def put(self, objects: Mapping[str, bytes]) -> None:

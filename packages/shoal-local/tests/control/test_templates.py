@@ -11,7 +11,6 @@ names only what there is: `filled` leaves out what it cannot replace. Lists of i
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -20,14 +19,13 @@ from typing import Any
 import boto3
 import pytest
 
-from local_kit.control import Account, allow, outputs, refused, template, trust, unique
+from local_kit.control import LAMBDA, Account, allow, outputs, refused, resource, template, unique
 from shoal_local.control.cloudformation import resources
 from shoal_local.tables import read_table
 from shoal_local.testing import ACCOUNT_ID
 
-TRUST = {"AssumeRolePolicyDocument": json.loads(trust({"Service": "lambda.amazonaws.com"}))}
-ROLE = {"Role": {"Type": "AWS::IAM::Role", "Properties": TRUST}}
-NAMED = {"Role": {"Type": "AWS::IAM::Role", "Properties": {**TRUST, "RoleName": "shoal-named"}}}
+ROLE = {"Role": resource("IAM::Role", **LAMBDA)}
+NAMED = {"Role": resource("IAM::Role", **LAMBDA, RoleName="shoal-named")}
 QUEUE = {"Type": "AWS::SQS::Queue"}
 ONE = {"Queue": QUEUE}
 NEVER: dict[str, Any] = {"Conditions": {"Never": {"Fn::Equals": ["a", "b"]}}}
@@ -239,10 +237,6 @@ def test_a_row_names_arguments_properties_and_answers_that_exist(name: str) -> N
     assert set(re.findall(r"\{(\w+)[}\[.]", str(row))) <= known | row.get("attributes", {}).keys()
 
 
-def resource(kind: str, **properties: Any) -> dict[str, Any]:
-    return {"Type": f"AWS::{kind}", "Properties": properties}
-
-
 def with_lists(port: int, action: str, queue_id: str) -> dict[str, Any]:
     """Return resources with lists that change with the arguments, and what they need."""
     anywhere = {"CidrIp": "0.0.0.0/0", "IpProtocol": "tcp", "FromPort": port, "ToPort": port}
@@ -268,7 +262,7 @@ def with_lists(port: int, action: str, queue_id: str) -> dict[str, Any]:
             PolicyDocument=allow(action, Principal="*"),
             **vpc,
         ),
-        "Role": resource("IAM::Role", Description=action, **TRUST),
+        "Role": resource("IAM::Role", Description=action, **LAMBDA),
         "Policy": resource(
             "IAM::ManagedPolicy",
             PolicyDocument=allow(action),

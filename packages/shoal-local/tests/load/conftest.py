@@ -8,7 +8,6 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -42,23 +41,16 @@ def emulator_pid(account: Account) -> int:
     return int(json.loads((account.state_dir / "emulator.json").read_text())["pid"])
 
 
-@dataclass
-class Growth:
-    """`kib` is by how much the resident memory grew at its peak over what it was at the beginning;
-    known at the end.
-    """
-
-    kib: int = -1
-
-
 @contextmanager
-def growth(pid: int = 0) -> Iterator[Growth]:
-    """What a process (this one by default) takes at most while this is open."""
+def growth_below(limit_kib: int, pid: int = 0) -> Iterator[None]:
+    """Require that a process (this one by default) takes less resident memory at its peak, over
+    what it has at the beginning, while this is open.
+    """
     process = Path(f"/proc/{pid or os.getpid()}")
     (process / "clear_refs").write_text("5")  # the peak begins again (proc(5))
-    before, found = _kib(process, "VmRSS"), Growth()
-    yield found
-    found.kib = _kib(process, "VmHWM") - before
+    before = _kib(process, "VmRSS")
+    yield
+    assert _kib(process, "VmHWM") - before < limit_kib
 
 
 def _kib(process: Path, what: str) -> int:

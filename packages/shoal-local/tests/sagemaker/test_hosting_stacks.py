@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from local_kit.control import outputs
+from local_kit.control import outputs, resource
 from local_kit.hosted import CODE, ENVIRONMENT, GOOD_MODEL, call_many, invoke, model_of, served
 from local_kit.sagemaker_account import INFERENCE_IMAGE, Account, archive, until
 
@@ -30,17 +30,12 @@ def resources(account: Account, url: str, name: str = ENDPOINT) -> dict[str, Any
         "InitialVariantWeight": 1,
     }
     config = {"Fn::GetAtt": ["Config", "EndpointConfigName"]}
-    properties = {
-        "Model": {"PrimaryContainer": container, "ExecutionRoleArn": account.role},
-        "EndpointConfig": {"ProductionVariants": [variant]},
-        "Endpoint": {"EndpointName": name, "EndpointConfigName": config},
-    }
+    model = {"PrimaryContainer": container, "ExecutionRoleArn": account.role}
+    endpoint = {"EndpointName": name, "EndpointConfigName": config}
     return {
-        noun.removeprefix("Endpoint") or "Endpoint": {
-            "Type": f"AWS::SageMaker::{noun}",
-            "Properties": members,
-        }
-        for noun, members in properties.items()
+        "Model": resource("SageMaker::Model", **model),
+        "Config": resource("SageMaker::EndpointConfig", ProductionVariants=[variant]),
+        "Endpoint": resource("SageMaker::Endpoint", **endpoint),
     }
 
 
@@ -76,10 +71,9 @@ def test_a_new_model_replaces_model_and_configuration_and_updates_the_endpoint_i
     assert invoke(account, ENDPOINT, {"x": 1}) == {"y": 5.0}
     assert len(names()) == 1, "the old model is deleted after the update"
 
-    nonsense = {"Type": "AWS::SSM::Parameter", "Properties": {"Type": "Nonsense", "Value": "x"}}
-    served_first = {"Fails": {**nonsense, "DependsOn": "Endpoint"}}
+    nonsense = resource("SSM::Parameter", "Endpoint", Type="Nonsense", Value="x")
     third_url = multiplies(account, "stack-behind", "7")
-    failed = control.update(STACK, resources(account, third_url) | served_first)
+    failed = control.update(STACK, resources(account, third_url) | {"Fails": nonsense})
     assert failed["StackStatus"] == "UPDATE_ROLLBACK_COMPLETE"
     assert list(control.failures(STACK)) == ["Fails"]
     assert invoke(account, ENDPOINT, {"x": 1}) == {"y": 5.0}
@@ -202,11 +196,8 @@ def test_a_stack_makes_and_deletes_target_and_policy(account: Account) -> None:
     }
     policy = {key: value for key, value in policy.items() if key not in SCOPE}
     parts = {
-        name: {"Type": f"AWS::ApplicationAutoScaling::{kind}", "Properties": properties}
-        for name, kind, properties in (
-            ("Target", "ScalableTarget", target),
-            ("Policy", "ScalingPolicy", policy),
-        )
+        "Target": resource("ApplicationAutoScaling::ScalableTarget", **target),
+        "Policy": resource("ApplicationAutoScaling::ScalingPolicy", **policy),
     }
     assert account.control.stack(parts, NAME)["StackStatus"] == "CREATE_COMPLETE"
     client = account.client("application-autoscaling")

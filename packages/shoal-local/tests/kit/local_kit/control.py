@@ -90,9 +90,18 @@ def allow(
     }
 
 
+def resource(kind: str, *depends_on: str, **properties: Any) -> dict[str, Any]:
+    """Return a resource of a template; `kind` is `SQS::Queue`, say."""
+    return {"Type": f"AWS::{kind}", "DependsOn": depends_on, "Properties": properties}
+
+
 def trust(principal: Mapping[str, Any]) -> str:
     statement = {"Effect": "Allow", "Principal": principal, "Action": "sts:AssumeRole"}
     return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+
+
+LAMBDA = {"AssumeRolePolicyDocument": json.loads(trust({"Service": "lambda.amazonaws.com"}))}
+"""What a role of functions has in a template."""
 
 
 class Account(LocalAccount):
