@@ -124,11 +124,6 @@ def test_an_update_of_the_code_is_what_the_next_invocation_runs(account: Account
     assert account.invoke(name)["payload"] == "new"
 
 
-def test_code_in_s3_that_is_not_there_is_refused(account: Account) -> None:
-    with pytest.raises(ClientError, match="S3 Error Code: NoSuchBucket"):
-        account.function("", Code={"S3Bucket": "nowhere-at-all", "S3Key": "code.zip"})
-
-
 class LargeObject:
     """Clients for S3, with an object that must not be read."""
 
@@ -171,6 +166,7 @@ NO_SUBNET = {"SubnetIds": ["subnet-0123456789abcdef0"], "SecurityGroupIds": []}
         ({"MemorySize": 40_000}, "MemorySize must be between 128 and 32768 MB"),
         # recorded by LocalStack: test_invalid_vpc_config_subnet
         ({"VpcConfig": NO_SUBNET}, "Error occurred while DescribeSubnets"),
+        ({"Code": {"S3Bucket": "nowhere-at-all", "S3Key": "x"}}, "S3 Error Code: NoSuchBucket"),
     ],
 )
 def test_what_cannot_run_is_refused_by_name(

@@ -275,14 +275,6 @@ def test_bucket_and_key_policies_have_a_maximum_size(account: Account, bucket: s
     assert refused(account.client("kms").create_key, Policy=big)[0] == "LimitExceededException"
 
 
-def test_a_stack_with_a_policy_that_aws_refuses_rolls_back(account: Account) -> None:
-    role = {"AssumeRolePolicyDocument": json.loads(trusts(Principal={"AWS": MISSING}))}
-    name = unique("stack")
-    stack = account.stack({"Role": {"Type": "AWS::IAM::Role", "Properties": role}}, name)
-    assert stack["StackStatus"] == "ROLLBACK_COMPLETE"
-    assert "Invalid principal in policy" in account.failures(name)["Role"]
-
-
 @pytest.mark.skipif(not ACTIONS.is_dir(), reason="needs `npm install`")
 @pytest.mark.parametrize("service", ["ecr", "kms", "s3", "sns", "sqs"])
 def test_the_actions_are_those_of_the_installed_reference(service: str) -> None:

@@ -19,6 +19,7 @@ from local_kit.hosted import configure_container, create, in_service, remove
 from local_kit.sagemaker_account import (
     BUCKET,
     PROGRAMS,
+    SOURCES,
     Account,
     archive,
     channel,
@@ -83,6 +84,13 @@ def forest(sklearn: Account, trained: dict[str, Any]) -> Iterator[str]:
     remove(sklearn, "forest")
 
 
+def ask(account: Account, endpoint: str, body: bytes | str, content_type: str) -> Any:
+    answer = account.client("sagemaker-runtime").invoke_endpoint(
+        EndpointName=endpoint, Body=body, ContentType=content_type, Accept="application/json"
+    )
+    return json.loads(answer["Body"].read())
+
+
 def npy(values: list[list[float]]) -> bytes:
     buffer = io.BytesIO()
     np.save(buffer, np.array(values))
@@ -100,19 +108,14 @@ def npy(values: list[list[float]]) -> bytes:
 def test_the_images_defaults_read_a_request_and_predict(
     sklearn: Account, forest: str, content_type: str, body: bytes
 ) -> None:
-    answer = sklearn.client("sagemaker-runtime").invoke_endpoint(
-        EndpointName=forest, ContentType=content_type, Body=body, Accept="application/json"
-    )
-    assert json.loads(answer["Body"].read()) == [0, 1]
+    assert ask(sklearn, forest, body, content_type) == [0, 1]
 
 
 def test_a_content_type_that_nothing_reads_is_the_containers_error(
     sklearn: Account, forest: str
 ) -> None:
     with pytest.raises(ClientError, match=r"server error \(500\)"):
-        sklearn.client("sagemaker-runtime").invoke_endpoint(
-            EndpointName=forest, ContentType="image/png", Body=b"1"
-        )
+        ask(sklearn, forest, b"1", "image/png")
 
 
 @pytest.fixture(scope="module")
@@ -152,7 +155,6 @@ def test_xgboost_answers_by_a_script_with_all_functions(
 REGISTRY = "763104351884.dkr.ecr.us-east-1.amazonaws.com"
 TRAINING = f"{REGISTRY}/tensorflow-training:2.19.0-cpu-py312-ubuntu22.04-sagemaker"
 INFERENCE = f"{REGISTRY}/tensorflow-inference:2.19.0-cpu"
-LINE = PROGRAMS.parents[1] / "clients" / "programs" / "source" / "train_tensorflow.py"
 
 
 def with_handlers(model: bytes) -> bytes:
@@ -169,8 +171,9 @@ def saved_model(account: Account) -> Iterator[str]:
     """An endpoint of a SavedModel that a job has trained: y = 2x + 1."""
     build(runtimes()["tensorflow"], None, print)
     name = "tensorflow"
-    account.put("code/line.py.tar.gz", archive({"line.py": LINE.read_bytes()}))
-    job = account.train("line", "line.py", AlgorithmSpecification=algorithm(TRAINING))
+    account.put_programs("train_tensorflow.py", folder=SOURCES)
+    tensorflow = algorithm(TRAINING)
+    job = account.train("line", "train_tensorflow.py", AlgorithmSpecification=tensorflow)
     assert job["TrainingJobStatus"] == "Completed", job.get("FailureReason")
     model = with_handlers(account.get(job["ModelArtifacts"]["S3ModelArtifacts"]))
     url = account.put("models/tensorflow/model.tar.gz", model)
@@ -200,10 +203,3 @@ def test_what_the_handlers_or_the_signature_do_not_take_is_an_error_in_their_wor
 ) -> None:
     with pytest.raises(ClientError, match=message):
         ask(account, saved_model, body, content_type)
-
-
-def ask(account: Account, saved_model: str, body: str, content_type: str) -> Any:
-    answer = account.client("sagemaker-runtime").invoke_endpoint(
-        EndpointName=saved_model, Body=body, ContentType=content_type, Accept="application/json"
-    )
-    return json.loads(answer["Body"].read())

@@ -16,6 +16,7 @@ from botocore.exceptions import ClientError
 from local_kit.networks import needs_networks
 from local_kit.sagemaker_account import (
     BUCKET,
+    SOURCES,
     Account,
     algorithm,
     archive,
@@ -32,7 +33,8 @@ SDKS_DEFAULTS: dict[str, Any] = {
 """What SageMaker's SDK v2 sends with a job of which nobody said anything."""
 TWO_CPU_HOSTS = {"InstanceType": "ml.c5.xlarge", "InstanceCount": 2, "VolumeSizeInGB": 1}
 NO_ARCHIVE = {"sagemaker_submit_directory": f"s3://{BUCKET}/data/train/one.txt"}
-MPI = {"sagemaker_mpi_enabled": "true"}
+TORCHRUN = {"sagemaker_torch_distributed_enabled": "true"}
+MPI = {"sagemaker_mpi_enabled": "true", "sagemaker_mpi_num_of_processes_per_host": "2"}
 OURS = {"of-test-run": str(os.getpid())}
 """Tells our ranks from those of another run of the tests on this machine."""
 TWO_P4D = {"InstanceType": "ml.p4d.24xlarge", "InstanceCount": 2, "VolumeSizeInGB": 1}
@@ -184,11 +186,21 @@ def test_the_model_and_the_output_have_the_files_of_all_hosts(account: Account) 
 
 
 @needs_networks
-def test_torchrun_runs_on_two_hosts(account: Account) -> None:
-    torchrun = {"sagemaker_torch_distributed_enabled": "true"}
-    job = account.train("two", "ranks.py", hyperparameters=torchrun, ResourceConfig=TWO_P4D)
+@pytest.mark.parametrize(
+    ("program", "switches", "cluster", "ranks"),
+    [
+        ("ranks.py", TORCHRUN, TWO_P4D, "4 ranks, sum 6"),
+        ("mpi_ranks.py", MPI, TWO_CPU_HOSTS, "4 ranks on algo-1 algo-2, sum 6"),
+    ],
+)
+def test_ranks_of_two_hosts_meet(
+    account: Account, program: str, switches: dict[str, str], cluster: Any, ranks: str
+) -> None:
+    account.put_programs(program, folder=SOURCES)
+    name = program.removesuffix(".py").replace("_", "-")
+    job = account.train(name, program, hyperparameters=switches, ResourceConfig=cluster)
     assert job["TrainingJobStatus"] == "Completed", job.get("FailureReason")
-    assert account.model_files(job) == {"model.txt": "4 10"}
+    assert account.model_files(job) == {"ranks.txt": ranks}
 
 
 VALUES = ["full_shard auto_wrap", " a  b ", ";touch x;$(touch x)", "`touch x`", "\"'*", "a\nb"]
@@ -223,7 +235,8 @@ def test_a_script_imports_what_awss_image_brings_and_its_requirements_are_met(
     account: Account,
 ) -> None:
     script = (
-        "import os, packaging, pandas, PIL, requests, sklearn, tqdm, yaml\n"
+        "import os, packaging, pandas, PIL, requests, sklearn, torch, tqdm, yaml\n"
+        "assert os.environ['SM_DLC_TORCH_VERSION'] == torch.__version__\n"
         "open(os.environ['SM_MODEL_DIR'] + '/model.txt', 'w').write(pandas.__name__)\n"
     )
     files = {"imports.py": script.encode(), "requirements.txt": b"pandas\nrequests>=2\n"}
@@ -265,18 +278,6 @@ def test_a_host_that_dies_fails_the_job_under_its_name_and_ends_the_others(
     folder = account.state_dir / "sagemaker-jobs" / "training-half-dead"
     for host, shard in (("algo-1", "a.txt c.txt"), ("algo-2", "b.txt")):
         assert (folder / host / "ml" / "output" / "data" / "shard.txt").read_text() == shard
-
-
-@needs_networks
-def test_mpirun_starts_ranks_on_the_other_host_at_its_own_address(account: Account) -> None:
-    account.put_programs("mpi_ranks.py")
-    processes = {"sagemaker_mpi_num_of_processes_per_host": "2"}
-    job = account.train(
-        "mpi", "mpi_ranks.py", hyperparameters=MPI | processes, ResourceConfig=TWO_CPU_HOSTS
-    )
-    assert job["TrainingJobStatus"] == "Completed", job.get("FailureReason")
-    first, second = "algo-1=10.0.0.11", "algo-2=10.0.0.12"
-    assert account.model_files(job) == {"model.txt": f"{first} {first} {second} {second}"}
 
 
 PLAN = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/reserved"

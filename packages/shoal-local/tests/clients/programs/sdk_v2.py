@@ -115,22 +115,26 @@ def tensorflow() -> dict[str, Any]:
     return {"files": sorted(files(estimator.model_data)), "answer": answer}
 
 
+def script_processor(estimator: PyTorch, session_: Any) -> ScriptProcessor:
+    """A processor with the image of an estimator."""
+    return ScriptProcessor(
+        image_uri=estimator.training_image_uri(),
+        command=["python3"],
+        role=ROLE,
+        sagemaker_session=session_,
+        **ONE_HOST,
+    )
+
+
 def processors() -> dict[str, str]:
     boto3.client("s3").put_object(Bucket=BUCKET, Key="v2/lines/a.csv", Body=b"1\n2\n3\n")
     estimator = pytorch("image")
     inputs = [ProcessingInput(f"s3://{BUCKET}/v2/lines", "/opt/ml/processing/input")]
     outputs = [ProcessingOutput("/opt/ml/processing/output", output_name="report")]
-    where = {"role": ROLE, **ONE_HOST}
-    script = ScriptProcessor(
-        image_uri=estimator.training_image_uri(),
-        command=["python3"],
-        sagemaker_session=session(),
-        **where,
-    )
+    script = script_processor(estimator, session())
     script.run(f"{SOURCE}/process.py", inputs=inputs, outputs=outputs)
-    framework = FrameworkProcessor(
-        PyTorch, "2.3", py_version="py311", sagemaker_session=session(), **where
-    )
+    options = {"py_version": "py311", "role": ROLE, "sagemaker_session": session(), **ONE_HOST}
+    framework = FrameworkProcessor(PyTorch, "2.3", **options)
     framework.run("process.py", source_dir=SOURCE, inputs=inputs, outputs=outputs)
     return {
         kind: text(processor.latest_job.outputs[0].destination + "/lines.txt")
@@ -187,13 +191,7 @@ def pipeline() -> dict[str, Any]:
     steps = ParameterInteger("Steps", 100)
     estimator = pytorch("pipeline", sagemaker_session=session_, hyperparameters={"steps": steps})
     train = TrainingStep("Train", step_args=estimator.fit())
-    processor = ScriptProcessor(
-        image_uri=estimator.training_image_uri(),
-        command=["python3"],
-        role=ROLE,
-        sagemaker_session=session_,
-        **ONE_HOST,
-    )
+    processor = script_processor(estimator, session_)
     model = train.properties.ModelArtifacts.S3ModelArtifacts
     outputs = [ProcessingOutput("/opt/ml/processing/output", output_name="report")]
     arguments = processor.run(

@@ -19,6 +19,8 @@ from local_kit.control import trust
 from shoal_local.testing import LocalAccount
 
 PROGRAMS = Path(__file__).resolve().parents[2] / "sagemaker" / "programs"
+SOURCES = PROGRAMS.parents[1] / "clients" / "programs" / "source"
+"""What SageMaker's SDKs train."""
 ACCOUNT_ID = "123456789012"
 """moto's own, which an emulator inside this process has."""
 BUCKET = "jobs-of-the-tests"
@@ -39,7 +41,7 @@ class Account(LocalAccount):
         document = trust({"Service": "sagemaker.amazonaws.com"})
         account.client("iam").create_role(RoleName="jobs", AssumeRolePolicyDocument=document)
         account.client("s3").create_bucket(Bucket=BUCKET)
-        account.put_programs("train.py", "ranks.py")
+        account.put_programs("train.py")
         account.put("data/train/one.txt", b"1")
         account.put("data/train/deep/two.txt", b"2")
         return account
@@ -61,10 +63,10 @@ class Account(LocalAccount):
         self.client("s3").put_object(Bucket=BUCKET, Key=key, Body=body)
         return f"s3://{BUCKET}/{key}"
 
-    def put_programs(self, *names: str) -> None:
+    def put_programs(self, *names: str, folder: Path = PROGRAMS) -> None:
         """Upload programs of the tests, each as an archive that `training` names."""
         for name in names:
-            self.put(f"code/{name}.tar.gz", archive({name: (PROGRAMS / name).read_bytes()}))
+            self.put(f"code/{name}.tar.gz", archive({name: (folder / name).read_bytes()}))
 
     def get(self, uri: str) -> bytes:
         key = uri.removeprefix(f"s3://{BUCKET}/")
