@@ -19,9 +19,11 @@ from moto.logs.models import LogsBackend
 
 from local_kit.control import trust, zipped
 from local_kit.values import ANYTHING, NUMBERS, TEXT, json_safe
-from local_kit.wire import Answer, Wire, require_refusal_or_success
+from local_kit.wire import Answer, Wire, require_refusal_or_success, wire
 from shoal_local.control.authorization.rules import rules_of
 from shoal_local.control.routing.service_router import MOTO_SERVICES
+
+__all__ = ["wire"]  # a fixture
 
 # Services by the name in a request's signature, and how their operations are addressed.
 JSON_SERVICES = {

@@ -35,16 +35,8 @@ def bucket(strict: Account) -> str:
     return "data"
 
 
-def role(
-    account: Account, *policies: dict[str, Any], service: str = "", boundary: Any = None
-) -> str:
+def role(account: Account, *policies: dict[str, Any], service: str = "", **more: str) -> str:
     """Create a role that the account's root, or a service, may assume, with these policies."""
-    more = {}
-    if boundary:
-        document = json.dumps(boundary)
-        iam, name = account.client("iam"), unique("boundary")
-        policy = iam.create_policy(PolicyName=name, PolicyDocument=document)["Policy"]
-        more = {"PermissionsBoundary": policy["Arn"]}
     principal = {"Service": service} if service else {"AWS": ROOT_ARN}
     return account.role(principal, *policies, **more)
 
@@ -192,7 +184,10 @@ def test_an_encrypted_object_needs_its_key(strict: Account) -> None:
 
 
 def test_a_permissions_boundary_limits_a_role(strict: Account, bucket: str) -> None:
-    s3 = strict.as_role("s3", role(strict, allow("s3:*"), boundary=allow("s3:PutObject")))
+    boundary = strict.client("iam").create_policy(
+        PolicyName=unique("boundary"), PolicyDocument=json.dumps(allow("s3:PutObject"))
+    )["Policy"]["Arn"]
+    s3 = strict.as_role("s3", role(strict, allow("s3:*"), PermissionsBoundary=boundary))
     assert refused(s3.get_object, Bucket=bucket, Key="in/digits")[1].endswith(
         "because no permissions boundary allows the s3:GetObject action"
     )

@@ -147,22 +147,21 @@ def test_what_is_wrong_or_not_emulated_is_refused_by_name(text: str, message: st
     assert message in caught.value.message
 
 
-@pytest.mark.parametrize("name", ["mine", "x" * 63, {"Get": "Parameters.Count"}])
-def test_a_job_may_have_a_name_which_begins_its_own(name: Any) -> None:
-    check_arguments(parse(checked(train(TrainingJobName=name))))
-
-
 @pytest.mark.parametrize(
-    "refused_by_the_run",
+    "step",
     [
+        # a name begins the job's own
+        train(TrainingJobName="mine"),
+        train(TrainingJobName="x" * 63),
+        train(TrainingJobName={"Get": "Parameters.Count"}),
+        # what only the run knows; also an image without a runtime here
         train("111122223333.dkr.ecr.us-east-1.amazonaws.com/own:1"),
         train(InstanceCount={"Get": "Parameters.Count"}),
         train(EnableNetworkIsolation={"Get": "Execution.PipelineName"}),
     ],
 )
-def test_what_only_the_run_knows_is_accepted(refused_by_the_run: dict[str, Any]) -> None:
-    """Also an image without a runtime here."""
-    check_arguments(parse(checked(refused_by_the_run)))
+def test_what_a_run_may_be_able_to_do_is_accepted(step: dict[str, Any]) -> None:
+    check_arguments(parse(checked(step)))
 
 
 def test_the_experiment_that_the_sdk_writes_into_each_definition_is_accepted() -> None:

@@ -188,7 +188,7 @@ def test_a_stopped_job_ends_as_stopped(account: Account) -> None:
     look = partial(account.sagemaker.describe_processing_job, ProcessingJobName="stops")
     until(look, lambda job: "ProcessingStartTime" in job)
     account.sagemaker.stop_processing_job(ProcessingJobName="stops")
-    assert account.processing_ended("stops")["ProcessingJobStatus"] == "Stopped"
+    assert account.ended("Processing", "stops")["ProcessingJobStatus"] == "Stopped"
 
 
 P5, P4D = "ml.p5.48xlarge", "ml.p4d.24xlarge"
@@ -257,7 +257,7 @@ def test_an_upload_that_is_refused_fails_the_job(account: Account) -> None:
     nowhere = f"s3://{BUCKET}-that-nobody-made/out"
     request["ProcessingOutputConfig"]["Outputs"][0]["S3Output"]["S3Uri"] = nowhere
     account.sagemaker.create_processing_job(**request)
-    job = account.processing_ended("no-bucket")
+    job = account.ended("Processing", "no-bucket")
     assert job["ProcessingJobStatus"] == "Failed"
     assert job["FailureReason"].startswith(f"ClientError: Could not upload to {nowhere}/date")
 

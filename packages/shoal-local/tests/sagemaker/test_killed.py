@@ -74,7 +74,7 @@ def test_a_job_whose_process_is_killed_or_frozen_ends_and_says_why(
     if number == SIGSTOP and not reason:
         stop = getattr(account.sagemaker, f"stop_{kind.lower()}_job")
         stop(**{f"{kind}JobName": name})
-    job = getattr(account, f"{kind.lower()}_ended")(name)
+    job = account.ended(kind, name)
     told = job.get("FailureReason", "") + job.get("SecondaryStatus", "")
     assert (job[f"{kind}JobStatus"], reason in told) == (status, True), told
     assert_nothing_is_left(account, name)

@@ -63,15 +63,7 @@ def put(account: Account, prefix: str, **objects: Any) -> str:
 def transform(account: Account, name: str, request: dict[str, Any]) -> dict[str, Any]:
     """Run a job to its end; return its description."""
     account.sagemaker.create_transform_job(TransformJobName=name, **request)
-    return ended(account, name)
-
-
-def ended(account: Account, name: str) -> dict[str, Any]:
-    job: dict[str, Any] = until(
-        lambda: account.sagemaker.describe_transform_job(TransformJobName=name),
-        lambda each: each["TransformJobStatus"] in {"Completed", "Failed", "Stopped"},
-    )
-    return job
+    return account.ended("Transform", name)
 
 
 def test_a_pipeline_scores_every_object_with_the_model_it_made(account: Account) -> None:
@@ -140,7 +132,7 @@ def test_a_stop_ends_the_job_between_requests(account: Account) -> None:
     account.sagemaker.create_transform_job(TransformJobName="score-slow", **request(name, prefix))
     until(lambda: account.keys("scored/many/"), bool)
     account.sagemaker.stop_transform_job(TransformJobName="score-slow")
-    assert ended(account, "score-slow")["TransformJobStatus"] == "Stopped"
+    assert account.ended("Transform", "score-slow")["TransformJobStatus"] == "Stopped"
     assert len(account.keys("scored/many/")) < 60
 
 

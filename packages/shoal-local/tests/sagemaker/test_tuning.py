@@ -47,7 +47,6 @@ TARGET = {"TuningJobCompletionCriteria": {"TargetObjectiveMetricValue": 4.0}}
 LOSS = {"HyperParameterTuningJobObjective": OBJECTIVE | {"MetricName": "loss"}}
 TEN = {"ResourceLimits": ONE_AT_ONCE | {"MaxNumberOfTrainingJobs": 10}}
 TOO_FEW = r"ranges \[9.0\] must be equal or greater than the value of MaxNumberOfJobs, \[10\]"
-END = {"Completed", "Failed", "Stopped"}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -70,18 +69,8 @@ def start(account: Account, name: str, body: dict[str, Any], **members: Any) -> 
     )
 
 
-def described(account: Account, name: str) -> dict[str, Any]:
-    describe = account.sagemaker.describe_hyper_parameter_tuning_job
-    job: dict[str, Any] = describe(HyperParameterTuningJobName=name)
-    return job
-
-
 def ended(account: Account, name: str) -> dict[str, Any]:
-    look = partial(described, account, name)
-    job: dict[str, Any] = until(
-        look, lambda each: each["HyperParameterTuningJobStatus"] in END, timeout_s=240
-    )
-    return job
+    return account.ended("HyperParameterTuning", name)
 
 
 def trainings(account: Account, name: str, **request: Any) -> list[dict[str, Any]]:
@@ -204,7 +193,7 @@ def test_what_cannot_run_is_refused_at_once(
     with pytest.raises(ClientError, match=message):
         start(account, "never", body)
     with pytest.raises(ClientError, match="ResourceNotFound"):
-        described(account, "never")
+        account.sagemaker.describe_hyper_parameter_tuning_job(HyperParameterTuningJobName="never")
     assert account.sagemaker.list_training_jobs(NameContains="never-")["TrainingJobSummaries"] == []
 
 

@@ -11,8 +11,11 @@ import json
 import tarfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+from botocore import xform_name
 
 from local_kit import control
 from local_kit.control import trust
@@ -101,18 +104,20 @@ class Account(LocalAccount):
         self.sagemaker.create_training_job(**self.training(name, program, **changes))
         return self.training_ended(name)
 
+    def ended(self, kind: str, name: str) -> dict[str, Any]:
+        """Wait for the end of a job, a `Training` one, say, and describe it."""
+        describe = getattr(self.sagemaker, f"describe_{xform_name(kind)}_job")
+        look = partial(describe, **{f"{kind}JobName": name})
+        ends = {"Completed", "Failed", "Stopped"}
+        return dict(until(look, lambda job: job[f"{kind}JobStatus"] in ends, timeout_s=240))
+
     def training_ended(self, name: str) -> dict[str, Any]:
-        job: dict[str, Any] = until(
-            lambda: self.sagemaker.describe_training_job(TrainingJobName=name),
-            lambda job: job["TrainingJobStatus"] in {"Completed", "Failed", "Stopped"},
-            timeout_s=240,
-        )
-        return job
+        return self.ended("Training", name)
 
     def process(self, name: str, script: str, **changes: Any) -> dict[str, Any]:
         """Start a processing job, wait for its end, and describe it."""
         self.start_processing(name, script, **changes)
-        return self.processing_ended(name)
+        return self.ended("Processing", name)
 
     def start_processing(self, name: str, script: str, **changes: Any) -> None:
         self.sagemaker.create_processing_job(**self.processing(name, script, **changes))
@@ -129,13 +134,6 @@ class Account(LocalAccount):
         outputs = {"Outputs": [{"OutputName": "report", "S3Output": report}]}
         own = {**_processing(script, self.role), "ProcessingOutputConfig": outputs}
         return {"ProcessingJobName": name, **own, **changes}
-
-    def processing_ended(self, name: str) -> dict[str, Any]:
-        job: dict[str, Any] = until(
-            lambda: self.sagemaker.describe_processing_job(ProcessingJobName=name),
-            lambda job: job["ProcessingJobStatus"] in {"Completed", "Failed", "Stopped"},
-        )
-        return job
 
     def log(self, group: str, job: str) -> list[str]:
         """The messages of a job's streams."""

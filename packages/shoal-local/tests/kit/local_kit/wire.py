@@ -1,13 +1,18 @@
-"""Requests as bytes: what no client of AWS would send, and what came back."""
+"""Requests as bytes: what no client of AWS would send, and what came back; one emulator in this
+process, so that a test can break it.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
+
 from local_kit.control import send
-from shoal_local.testing import LocalAccount
+from shoal_local.testing import LocalAccount, in_process
 
 ACCOUNT_ID = "123456789012"
 REGION = "us-east-1"
@@ -64,3 +69,10 @@ def require_refusal_or_success(answer: Answer, of: str) -> None:
     """
     assert answer.status < 500, f"{of}: {answer.status} {answer.text[:2000]}"
     assert not any(word in answer.text for word in _FORBIDDEN), f"{of}: {answer.text[:2000]}"
+
+
+@pytest.fixture(scope="module")
+def wire(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wire]:
+    """The emulator's port."""
+    with in_process(tmp_path_factory.mktemp("wire"), ACCOUNT_ID) as emulator:
+        yield Wire(LocalAccount.of(emulator))
