@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import base64
 from pathlib import Path
+from types import SimpleNamespace
 from typing import IO, Any
 
 import pytest
@@ -124,21 +125,12 @@ def test_an_update_of_the_code_is_what_the_next_invocation_runs(account: Account
     assert account.invoke(name)["payload"] == "new"
 
 
-class LargeObject:
-    """Clients for S3, with an object that must not be read."""
-
-    def __call__(self, _service: str) -> LargeObject:
-        return self
-
-    def get_object(self, **_place: str) -> dict[str, Any]:
-        return {"ContentLength": 262_144_001, "Body": None}
-
-
 def test_code_in_s3_that_is_larger_than_any_function_may_be_is_refused_unread(
     tmp_path: Path,
 ) -> None:
     unused: Any = None
-    clients: Any = LargeObject()
+    s3 = SimpleNamespace(get_object=lambda **_: {"ContentLength": 262_144_001, "Body": None})
+    clients: Any = lambda _service: s3  # noqa: E731 (its body must not be read)
     large = model.Function("large", "arn", model.Code("", 0, tmp_path), {})
     functions = Functions(unused, clients, unused, tmp_path, {"large": large})
     request = {"FunctionName": "large", "S3Bucket": "code", "S3Key": "large.zip"}

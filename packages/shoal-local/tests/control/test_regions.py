@@ -37,14 +37,6 @@ def test_a_request_for_another_region_does_not_see_this_one(
         getattr(client, operation)()
 
 
-def fill(accounts: dict[str, Account]) -> None:
-    """Make a function, a stack, and a group of models in each region, which tell it."""
-    for region, account in accounts.items():
-        account.function(f"def handler(event, context):\n    return '{region}'\n")
-        account.stack({"Queue": {"Type": "AWS::SQS::Queue"}}, f"of-{region}")
-        account.client("sagemaker").create_model_package_group(ModelPackageGroupName=f"of-{region}")
-
-
 def things(account: Account) -> tuple[list[Any], ...]:
     """Return the names of stacks and groups, what functions answer, and the regions in ARNs."""
     stacks = account.client("cloudformation").describe_stacks()["Stacks"]
@@ -63,11 +55,15 @@ def things(account: Account) -> tuple[list[Any], ...]:
 
 @pytest.fixture(scope="module")
 def accounts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Account]]:
-    """One account in two regions."""
+    """One account in two regions: each has a function, a stack and a group that tell it."""
     with emulator(tmp_path_factory.mktemp("regions") / "state", *OPTIONS) as local:
         place = (local.account.endpoint, local.account.state_dir, local.account.number)
         accounts = {region: Account(*place, region) for region in REGIONS}
-        fill(accounts)
+        for region, account in accounts.items():
+            group = {"ModelPackageGroupName": f"of-{region}"}
+            account.function(f"def handler(event, context):\n    return '{region}'\n")
+            account.stack({"Queue": {"Type": "AWS::SQS::Queue"}}, f"of-{region}")
+            account.client("sagemaker").create_model_package_group(**group)
         yield accounts
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -108,13 +107,6 @@ def test_a_large_model_goes_from_a_job_to_an_endpoint(jobs: Account, emulator_pi
     remove(jobs, "large")
 
 
-def sha256(blocks: Iterable[bytes]) -> str:
-    digest = hashlib.sha256()
-    for block in blocks:
-        digest.update(block)
-    return digest.hexdigest()
-
-
 def test_a_request_a_copy_and_an_answer_of_that_size_stay_out_of_memory(
     jobs: Account, emulator_pid: int, tmp_path: Path
 ) -> None:
@@ -125,13 +117,16 @@ def test_a_request_a_copy_and_an_answer_of_that_size_stay_out_of_memory(
     with growth_below(LIMIT_KIB, emulator_pid), growth_below(LIMIT_KIB):
         with file.open("rb") as stream:
             s3.put_object(Bucket=BUCKET, Key="large/whole", Body=stream)
-        source = {"Bucket": BUCKET, "Key": "large/whole"}
+        source, get = (
+            {"Bucket": BUCKET, "Key": "large/whole"},
+            partial(s3.get_object, Bucket=BUCKET),
+        )
         s3.copy_object(Bucket=BUCKET, Key="large/copy", CopySource=source)
         digests = {
-            sha256(s3.get_object(Bucket=BUCKET, Key=f"large/{name}")["Body"].iter_chunks(MIB))
+            hashlib.file_digest(get(Key=f"large/{name}")["Body"], "sha256").digest()
             for name in ("whole", "copy")
         }
     with file.open("rb") as stream:
-        assert digests == {sha256(iter(partial(stream.read, MIB), b""))}
+        assert digests == {hashlib.file_digest(stream, "sha256").digest()}
     for name in ("whole", "copy"):
         s3.delete_object(Bucket=BUCKET, Key=f"large/{name}")

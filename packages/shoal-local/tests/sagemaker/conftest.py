@@ -5,11 +5,13 @@ them.
 from __future__ import annotations
 
 import dataclasses
+import io
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from local_kit.runtime import ROOT
@@ -71,6 +73,13 @@ def deployed(
         lambda each: each["EndpointStatus"] == status,
     )
     return described
+
+
+def npy(values: list[Any]) -> bytes:
+    """Return an array in NumPy's format."""
+    buffer = io.BytesIO()
+    np.save(buffer, np.array(values))
+    return buffer.getvalue()
 
 
 Services = Callable[[Settings], SageMakerService]

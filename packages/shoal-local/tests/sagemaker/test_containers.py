@@ -168,6 +168,14 @@ def test_a_host_reaches_the_endpoint_and_the_emulator_reaches_the_host(tmp_path:
         until(lambda: answers(pod), lambda answer: answer)
 
 
+@needs_namespaces
+def test_pods_at_the_same_time_have_the_same_port(tmp_path: Path) -> None:
+    serve = {"one": f"exec {PYTHON} -m http.server 8080"}
+    with pod_of(tmp_path / "a", serve) as (first, _), pod_of(tmp_path / "b", serve) as (second, _):
+        until(lambda: answers(first) and answers(second), bool)
+        assert (first.exit_codes(), second.exit_codes()) == ({"one": None}, {"one": None})
+
+
 @needs_networks
 def test_hosts_with_addresses_have_ports_and_a_loopback_of_their_own_and_reach_each_other(
     tmp_path: Path,

@@ -260,11 +260,6 @@ SEVERAL = {"ProductionVariants": [{"VariantName": each, **ON_MACHINES} for each 
 SMALL = {"MemorySizeInMB": 1024, "MaxConcurrency": 2}
 
 
-def describe(account: Account, name: str) -> dict[str, Any]:
-    answer: dict[str, Any] = account.sagemaker.describe_endpoint(EndpointName=name)
-    return answer
-
-
 @pytest.fixture(scope="module")
 def pair(account: Account) -> Iterator[str]:
     """An endpoint of two instances with a data capture configuration."""
@@ -294,7 +289,8 @@ def test_what_is_only_kept_is_described_and_nothing_is_captured(
 def test_a_serverless_endpoint_serves_and_throttles_above_its_concurrency(account: Account) -> None:
     config = {"MemorySizeInMB": 2048, "MaxConcurrency": 1}
     with served(account, "serverless", model_of("3", slow_s="2"), ServerlessConfig=config) as name:
-        (described,) = describe(account, name)["ProductionVariants"]
+        endpoint = account.sagemaker.describe_endpoint(EndpointName=name)
+        (described,) = endpoint["ProductionVariants"]
         assert described["CurrentServerlessConfig"] == config
         assert "CurrentInstanceCount" not in described
         calls = call_many(account, name, 8)

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from botocore.exceptions import ClientError
 
@@ -26,6 +25,7 @@ from local_kit.sagemaker_account import (
 )
 from shoal_local.runtimes.build import build
 from shoal_local.runtimes.catalog import runtimes
+from tests.sagemaker.conftest import npy
 
 pytestmark = pytest.mark.nightly
 SKLEARN = "683313688378.dkr.ecr.us-east-1.amazonaws.com/sagemaker-scikit-learn:1.2-1-cpu-py3"
@@ -89,12 +89,6 @@ def ask(account: Account, endpoint: str, body: bytes | str, content_type: str) -
         EndpointName=endpoint, Body=body, ContentType=content_type, Accept="application/json"
     )
     return json.loads(answer["Body"].read())
-
-
-def npy(values: list[list[float]]) -> bytes:
-    buffer = io.BytesIO()
-    np.save(buffer, np.array(values))
-    return buffer.getvalue()
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ under more requests than it computes at once.
 from __future__ import annotations
 
 import http.client
-import io
 import json
 import re
 import select
@@ -16,7 +15,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from botocore.exceptions import ClientError
 
@@ -25,7 +23,7 @@ from local_kit.runtime import ROOT, Runtime
 from local_kit.sagemaker_account import PROGRAMS, Account, archive
 from shoal_local.runtimes.catalog import runtimes
 from shoal_local.sagemaker.core import Settings
-from tests.sagemaker.conftest import Services, deployed
+from tests.sagemaker.conftest import Services, deployed, npy
 
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/shoal-mnist-dev-pytorch-serving@sha256:" + (
     "0" * 64
@@ -52,12 +50,6 @@ def endpoints(account: Account) -> Iterator[Account]:
     yield account
     for name in scripts:
         remove(account, name)
-
-
-def npy(values: list[int]) -> bytes:
-    buffer = io.BytesIO()
-    np.save(buffer, np.array(values))
-    return buffer.getvalue()
 
 
 def ask(account: Account, endpoint: str, sends: str, accept: str, body: bytes) -> bytes:

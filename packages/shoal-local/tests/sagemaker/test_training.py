@@ -244,15 +244,6 @@ def test_a_script_imports_what_awss_image_brings_and_its_requirements_are_met(
     assert account.model_files(account.train("imports", "imports.py")) == {"model.txt": "pandas"}
 
 
-def test_two_jobs_at_once_do_not_see_each_other(account: Account) -> None:
-    names = ("twin-1", "twin-2")
-    account.put_programs("port.py")
-    for name in names:
-        account.sagemaker.create_training_job(**account.training(name, "port.py"))
-    models = [account.model_files(account.training_ended(name)) for name in names]
-    assert models == [{"model.txt": "twin-1"}, {"model.txt": "twin-2"}]
-
-
 @needs_networks
 def test_a_host_that_dies_fails_the_job_under_its_name_and_ends_the_others(
     account: Account,
