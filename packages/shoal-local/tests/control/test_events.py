@@ -287,7 +287,6 @@ MISTAKES = {
     '{"detail": {}}': "$.detail: {} should be non-empty",
     '{"source": [["a"]]}': "$.source[0]: ['a'] is not of type",
     '{"source": [{"nonsense": "x"}]}': "'nonsense' was unexpected",
-    '{"source": [{"PREFIX": "x"}]}': "'PREFIX' was unexpected",
     '{"source": [{"prefix": "x", "suffix": "y"}]}': "has too many properties",
     '{"source": [{"exists": "yes"}]}': "'yes' is not of type 'boolean'",
     '{"source": [{"prefix": 1}]}': "prefix: 1 is not of type",
