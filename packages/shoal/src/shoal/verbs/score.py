@@ -17,7 +17,7 @@ from pathlib import Path
 from shoal.aws import registry
 from shoal.aws.execution import Execution
 from shoal.aws.objects import has_files, object_at, objects_at
-from shoal.errors import DatasetError, NotFoundError, UsageError
+from shoal.errors import DatasetError, NotFoundError, ParameterError, UsageError
 from shoal.page.look import time_text
 from shoal.pipelines.scoring import FIND, SCORE
 from shoal.settings.loading.loader import environment_file
@@ -28,6 +28,7 @@ from shoal.settings.sections.scoring import (
     NEWEST,
     VERSION_PARAMETER,
     Scoring,
+    mistake_in_value,
 )
 from shoal.verbs.workspace import Session
 
@@ -70,12 +71,15 @@ def start(session: Session, values: Mapping[str, str]) -> tuple[Session, str]:
     """Start an execution with pipeline parameters; return the session with its pipeline, and its
     ARN. Without `ModelVersion` the settings' version scores, or the newest.
 
-    Raises UsageError without `scoring`, and for a version that is not approved.
+    Raises UsageError without `scoring`, and for a version that is not approved, ParameterError.
     Raises NothingToPromoteError where none is approved, DatasetError where there are no rows.
     """
     own, names, target = scoring_of(session), session.names, session.target
     pinned = session.environment.scoring and session.environment.scoring.version
     values = {**({VERSION_PARAMETER: str(pinned)} if pinned else {}), **values}
+    for name, value in values.items():
+        if mistake := mistake_in_value(name, value, names.dataset_uri):
+            raise ParameterError(f"parameter {name!r}: {value!r} {mistake}")
     group, version = names.model_package_group, values.get(VERSION_PARAMETER, NEWEST)
     versions = registry.versions(target, group)
     approved = [registry.version_of(arn) for arn, word in versions if word == registry.APPROVED]
@@ -86,8 +90,9 @@ def start(session: Session, values: Mapping[str, str]) -> tuple[Session, str]:
         registry.newest_approved(target, group, session.arguments)  # raises
     uri = values.get(DATA_PARAMETER, f"{names.dataset_uri}/{FOLDER}/")
     if not has_files(target, uri):
-        command = f"`shoal data upload {session.arguments}` brings the folder {FOLDER}/"
-        raise DatasetError(f"there is nothing at {uri}: {command}")
+        own_rows = f"`shoal data upload {session.arguments}` brings the folder {FOLDER}/"
+        advice = "put rows there, or name another place" if DATA_PARAMETER in values else own_rows
+        raise DatasetError(f"there is nothing at {uri}: {advice}")
     return own, own.pipeline.start(values)
 
 

@@ -24,6 +24,7 @@ from shoal.pipelines.infrastructure import placeholder_infrastructure
 from shoal.pipelines.own_pipeline import STEPS, definition_of, standard_steps
 from shoal.settings.loading.consumers import is_placeholder_account, pin_problems
 from shoal.settings.loading.loader import environment_file, places
+from shoal.settings.names import Names
 from shoal.settings.parsing.errors import ConfigError, DefinitionError, Problem, Risk
 from shoal.settings.parsing.plain_files import problems_in
 from shoal.settings.parsing.shared_code import carried_folder
@@ -122,6 +123,7 @@ def _before_launch(environment: Environment, root: Path | None) -> Iterator[Prob
         environment.scoring,
         environment.data.channels,
         environment.schedules,
+        dataset_uri=Names(environment).dataset_uri,
         serves=environment.endpoint is not None,
         keeps_files=training.keeps_files,
     )

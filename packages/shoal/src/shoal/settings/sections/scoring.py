@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
 from typing import Annotated, Literal
 
 from pydantic import Field
 
+from shoal.settings.hyperparameters import as_text
 from shoal.settings.parsing.base import InstanceType, MediaType, Settings
 from shoal.settings.parsing.errors import Problem
 from shoal.settings.sections.schedules import Schedule, expression_problems
@@ -44,6 +46,7 @@ def problems(
     channels: Collection[str],
     schedules: Collection[Schedule],
     *,
+    dataset_uri: str,
     serves: bool,
     keeps_files: bool,
 ) -> Iterator[Problem]:
@@ -68,6 +71,25 @@ def problems(
         if schedule.name in taken:  # `shoal schedule pause ENV NAME` means one
             key = f"scoring.schedules[{index}].name"
             yield Problem(key, "is a training's schedule too", "rename one", schedule.name)
-        for name in sorted(schedule.parameters.keys() - {*declared}):
+        for name, value in sorted(schedule.parameters.items()):
             key = f"scoring.schedules[{index}].parameters.{name}"
-            yield Problem(key, "is no parameter of scoring", f"use {' or '.join(declared)}")
+            if name not in declared:
+                yield Problem(key, "is no parameter of scoring", f"use {' or '.join(declared)}")
+            elif mistake := mistake_in_value(name, as_text(value), dataset_uri):
+                yield Problem(key, mistake, "give such a value", value)
+
+
+def mistake_in_value(name: str, text: str, dataset_uri: str) -> str:
+    """Return why an execution with this parameter would fail; "" where it would not.
+
+    The model's role reads no other rows (constructs/pipeline/scoring.py).
+    """
+    rows = rf"{re.escape(dataset_uri)}(\..*)?/{FOLDER}/.*"
+    if name == DATA_PARAMETER and not re.fullmatch(rows, text):
+        return (
+            "is no place of rows that the job may read; it must begin with"
+            f" {dataset_uri}/{FOLDER}/, or {dataset_uri}.NAME/{FOLDER}/"
+        )
+    if name == VERSION_PARAMETER and text != NEWEST and not re.fullmatch("[1-9][0-9]*", text):
+        return f"is no version; it must be a number of the registry's, or {NEWEST}"
+    return ""
