@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import click
 import pytest
 
+from shoal.aws.cdk import Cdk
 from shoal.aws.target import Target
 from shoal.cli.main import _COMMANDS, _MOVED, Deferred, _checkout, _require_own_code, main
 from shoal.settings.loading.loader import load_environment
@@ -242,6 +243,8 @@ def test_check_tells_of_no_endpoint(checkout: Path, capsys: pytest.CaptureFixtur
         (["plan"], "which ENV? only --templates takes all of them"),
         (["plan", "dev", "mnist", "--templates"], "--templates are of all workloads"),
         (["plan", "dev", "--templates", "--permissions", "operator"], "without --permissions"),
+        (["plan", "--templates", "--strategy", "ring"], 'no strategy "ring"; there are: horovod, '),
+        (["plan", "--templates", "--strategy", "none"], "none runs on one instance"),
         (["status", "dev", "--local", "--limit", "0"], "0 is not in the range x>=1"),
         (["demo", "prod"], "prod is protected"),
         (["demo", "nowhere"], "nowhere"),
@@ -355,6 +358,22 @@ def plan(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
         return capsys.readouterr().out
 
     return run
+
+
+@pytest.mark.parametrize(
+    ("words", "given"),
+    [("", (None, None)), ("dev", ("dev", None)), ("dev --strategy horovod", ("dev", "horovod"))],
+)
+def test_templates_are_of_all_environments_or_of_one_with_its_strategy(
+    words: str,
+    given: tuple[str | None, ...],
+    plan: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    synths = list[tuple[object, ...]]()
+    monkeypatch.setattr(Cdk, "synth", lambda _, *given, for_aws: synths.append((*given, for_aws)))
+    assert f"written: {ROOT / 'cdk.out'}" in plan(ROOT, "--templates", *words.split())
+    assert synths == [(*given, True)]
 
 
 def test_a_plan_needs_neither_network_nor_credentials() -> None:

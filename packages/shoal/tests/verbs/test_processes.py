@@ -239,9 +239,10 @@ def test_a_synth_needs_neither_credentials_nor_a_home_and_writes_one_environment
     tmp_path: Path,
 ) -> None:
     client = cdk(tmp_path)
-    replace(client, inherited={**client.inherited, "HOME": os.devnull}).synth("dev")
+    replace(client, inherited={**client.inherited, "HOME": os.devnull}).synth("dev", "torchrun")
     assert [path.name for path in tmp_path.glob("cdk.out/assembly-*")] == ["assembly-dev"]
-    assert (tmp_path / "cdk.out" / "manifest.json").is_file()
+    (pipeline,) = tmp_path.glob("cdk.out/assembly-dev/devpipeline*.template.json")
+    assert "sagemaker_torch_distributed_enabled" in pipeline.read_text()
 
 
 @pytest.mark.nightly
