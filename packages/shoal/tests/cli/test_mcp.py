@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
 import uuid
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -16,7 +17,7 @@ from typing import Any
 
 import pytest
 from mcp import Client, StdioServerParameters
-from mcp_types import CallToolResult
+from mcp_types import CallToolResult, Tool
 
 from local_kit.control import eventually
 from local_kit.sagemaker_account import shell_step
@@ -191,10 +192,9 @@ def test_nothing_is_changed_without_the_flag_and_the_account(
 ) -> None:
     """A refusal of None is the protocol's: there is no such tool, or no such value."""
 
-    async def answers() -> tuple[dict[str, set[str]], list[tuple[CallToolResult, int]]]:
+    async def answers() -> tuple[dict[str, Tool], list[tuple[CallToolResult, int]]]:
         async with agent(released.root, *options) as client:
-            listed = (await client.session.list_tools()).tools
-            tools = {each.name: {*each.input_schema["properties"]} for each in listed}
+            tools = {each.name: each for each in (await client.session.list_tools()).tools}
             results = list[tuple[CallToolResult, int]]()
             for tool, environment, _ in calls:
                 given = {"environment": environment, "local": True}
@@ -205,8 +205,12 @@ def test_nothing_is_changed_without_the_flag_and_the_account(
     runs = len(list(pipeline.executions()))
     tools, results = asyncio.run(answers())
     assert {*tools} == {*READS, *(WRITES if options else ())}
-    assert {"limit", "results"} <= tools["status"]
-    assert {"follow", "templates"}.isdisjoint(tools["status"] | tools["plan"])
+    given = {name: {*tool.input_schema["properties"]} for name, tool in tools.items()}
+    for name, tool in tools.items():
+        assert {*re.findall("--([a-z]+)", str(tool.description))} <= given[name]
+    assert {"limit", "results"} <= given["status"]
+    assert {"follow", "templates"}.isdisjoint(given["status"] | given["plan"])
+    assert tools["plan"].input_schema["required"] == ["environment"]
     for (_, _, refusal), (answer, runs_after) in zip(calls, results, strict=True):
         document = answer.structured_content
         assert (answer.is_error, document is None) == (refusal != "", refusal is None)

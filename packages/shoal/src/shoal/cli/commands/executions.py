@@ -114,7 +114,7 @@ def _trainable(
     return session
 
 
-@click.command()
+@click.command(epilog="--score and --follow take `latest` where EXECUTION is left out.")
 @environment_argument
 @click.argument("execution", required=False)
 @local_option
@@ -144,9 +144,8 @@ def status(
     """Show the executions of ENV, or the steps of one.
 
     --results also has the parameters that differ, and asks AWS some thirty times per execution.
-    EXECUTION is an ARN, an id, or `latest`, which --score and --follow take where it is left out;
-    its document is run.json without logs. Exit code 2 where a pipeline is not deployed; those of
-    other workloads are shown.
+    EXECUTION is an ARN, an id, or `latest`; its document is run.json without logs. Exit code 2
+    where a pipeline is not deployed; those of other workloads are shown.
     """
     if execution or score or follow:
         session = workspace.open(environment, local, workload)
