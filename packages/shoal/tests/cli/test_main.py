@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
+from itertools import combinations, product
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -241,8 +242,6 @@ def test_check_tells_of_no_endpoint(checkout: Path, capsys: pytest.CaptureFixtur
             "parameter 'Epochs': '0' is refused by the script: 0 is not a positive number",
         ),
         (["plan"], "which ENV? only --templates takes all of them"),
-        (["plan", "dev", "mnist", "--templates"], "--templates are of all workloads"),
-        (["plan", "dev", "--templates", "--permissions", "operator"], "without --permissions"),
         (["plan", "--templates", "--strategy", "ring"], 'no strategy "ring"; there are: horovod, '),
         (["plan", "--templates", "--strategy", "none"], "none runs on one instance"),
         (["status", "dev", "--local", "--limit", "0"], "0 is not in the range x>=1"),
@@ -259,6 +258,29 @@ def test_a_mistake_of_the_user_is_one_message_and_exit_code_2(
     errors = capsys.readouterr().err
     assert message in errors
     assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize(
+    ("verb", "some", "others"),
+    [
+        ("status dev", "latest --score --follow", "--limit=2 --results"),
+        ("report dev latest", "--mlflow=uri", "--output=run.html --keep"),
+        ("deploy dev", "--check", "--images"),
+        ("destroy dev", "--serving", "--leftovers"),
+        ("plan dev", "--templates", "mnist --permissions=operator"),
+        ("new taxis", "--trainer=lightning", "--task=regression --framework=sklearn"),
+        ("prove 111122223333", "--clean-up", "--tag=a=b --write"),
+    ],
+)
+def test_no_option_is_ignored_without_a_word(
+    verb: str, some: str, others: str, checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for pair in product(some.split(), others.split()):
+        assert main(["--root", str(checkout), *verb.split(), *pair]) == 2
+        assert " exclude each other; give one\n" in capsys.readouterr().err
+    for pair in combinations(some.split(), 2):
+        assert main(["--root", str(checkout), *verb.split(), *pair, "--local"]) == 2
+        assert "no local emulator is running" in capsys.readouterr().err
 
 
 def test_without_credentials_aws_verbs_say_so(checkout: Path) -> None:

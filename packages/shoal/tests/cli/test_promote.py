@@ -268,8 +268,13 @@ def test_a_rejected_one_is_named(released: Checkout, registry: Registry, refused
 def test_approving_twice_changes_nothing(
     released: Checkout, good: Package, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert released.shoal("release", "approve", "dev", good.version) == 0
-    assert capsys.readouterr().out.startswith(f"approved already: {good.arn}")
+    for options, end in (((), ":root\n"), (("--comment", "why"), "; the comment is not kept\n")):
+        assert released.shoal("release", "approve", "dev", good.version, *options) == 0
+        output = capsys.readouterr().out
+        assert (output.startswith(f"approved already: {good.arn}"), output.endswith(end)) == (
+            True,
+            True,
+        )
 
 
 FAILS = {"Name": "SmokeTest", "Type": "Fail", "Arguments": {"ErrorMessage": "answered 7"}}

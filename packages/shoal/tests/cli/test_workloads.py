@@ -190,7 +190,6 @@ def made(folder: Path, state: Path) -> Checkout:
     [
         (["dev"], 0, "built: dev mnist\nbuilt: dev prices\n"),
         (["dev", "prices"], 0, "built: dev prices\n"),
-        (["dev", "--check"], 2, "--check and --images exclude each other"),
         (["staging"], 2, "staging builds no image; name a recipe in training.build_image"),
     ],
 )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import wraps
+from itertools import product
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 if TYPE_CHECKING:
     from shoal.verbs.workspace import Session, Workspace
@@ -116,6 +118,31 @@ enforce_iam_option = click.option(
     is_flag=True,
     help="Refuse what the policies of a caller's role do not allow, as AWS does.",
 )
+
+
+def excluding(some: str, others: str) -> Callable[[_Command], _Command]:
+    """Let a command refuse each of some words with each of the others, which would do nothing, such
+    as `--check` and `EXECUTION`. It stands above all that opens something.
+    """
+
+    def declare(command: _Command) -> _Command:
+        @wraps(command)
+        def refusing(*arguments: Any, **options: Any) -> None:
+            context = click.get_current_context()
+            given = {
+                word if isinstance(each, click.Option) else word.upper()
+                for each in context.command.params
+                if context.get_parameter_source(str(each.name)) is ParameterSource.COMMANDLINE
+                for word in each.opts
+            }
+            for one, other in product(some.split(), others.split()):
+                if {one, other} <= given:
+                    raise click.UsageError(f"{one} and {other} exclude each other; give one")
+            command(*arguments, **options)
+
+        return refusing  # type: ignore[return-value]
+
+    return declare
 
 
 def session_command(command: _Command) -> Callable[..., Any]:

@@ -13,7 +13,7 @@ import click
 
 from shoal.cli.answers import answers, exit_as, tell
 from shoal.cli.endings import ENDS, interrupted_once
-from shoal.cli.options import environment_argument, local_option
+from shoal.cli.options import environment_argument, excluding, local_option
 from shoal.cli.view import open_view
 from shoal.pipelines.checks.check import check
 from shoal.repository import Repository
@@ -40,6 +40,7 @@ from shoal.verbs.workspace import Workspace
 
 
 @click.command()
+@excluding("--clean-up", "--tag --write")
 @click.argument("account")
 @click.option("--region", type=click.Choice(REGIONS), default=REGIONS[0], show_default=True)
 @local_option

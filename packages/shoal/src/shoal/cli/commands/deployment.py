@@ -10,7 +10,7 @@ import click
 from shoal.aws import inventory, serving
 from shoal.aws.stacks import status_of_stack
 from shoal.cli.answers import answers, tell
-from shoal.cli.options import whole_command
+from shoal.cli.options import excluding, whole_command
 from shoal.cli.view import View, open_view
 from shoal.errors import AWS_ERRORS, CommandError, DisagreementError, UsageError, refusal
 from shoal.launch import recipes
@@ -24,6 +24,7 @@ from shoal.verbs.workspace import Session
 
 
 @click.command()
+@excluding("--check", "--images")
 @click.option("--check", is_flag=True, help="Only refuse what is refused before; change nothing.")
 @click.option(
     "--images", is_flag=True, help="Only deploy the image stack, and build what it lacks."
@@ -38,8 +39,6 @@ def deploy(session: Session, check: bool, images: bool) -> None:
     serves, and refuses others.
     """
     if images:
-        if check:
-            raise click.UsageError("--check and --images exclude each other")
         _build(session)
         return
     in_file = places(session.environment.name, session.workspace.root)

@@ -11,7 +11,7 @@ import click
 
 from shoal.aws import inventory
 from shoal.cli.answers import answers, tell
-from shoal.cli.options import environment_argument, local_option
+from shoal.cli.options import environment_argument, excluding, local_option
 from shoal.cli.view import open_view
 from shoal.errors import LeftBehindError, UsageError
 from shoal.settings.loading.loader import workloads_of
@@ -22,6 +22,7 @@ from shoal.verbs.workspace import Session, Workspace
 
 
 @click.command()
+@excluding("--serving", "--leftovers")
 @environment_argument
 @local_option
 @click.option(
@@ -55,8 +56,6 @@ def destroy(
     protection, and on AWS while another environment serves an image that ENV built. Who serves a
     model of ENV has its own copy.
     """
-    if only_leftovers and only_serving:
-        raise click.UsageError("--serving and --leftovers exclude each other")
     if dry_run and not only_leftovers:
         raise click.UsageError("--dry-run goes with --leftovers")
     if only_leftovers:

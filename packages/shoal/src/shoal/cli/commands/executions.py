@@ -21,6 +21,7 @@ from shoal.cli.answers import Verdict, answers, columns, is_json, tell
 from shoal.cli.commands.runs import keep_page, print_runs
 from shoal.cli.options import (
     environment_argument,
+    excluding,
     limit_option,
     local_option,
     parameter_option,
@@ -115,6 +116,7 @@ def _trainable(
 
 
 @click.command(epilog="--score and --follow take `latest` where EXECUTION is left out.")
+@excluding("EXECUTION --score --follow", "--limit --results")
 @environment_argument
 @click.argument("execution", required=False)
 @local_option

@@ -13,7 +13,7 @@ import click
 
 from shoal.cli.answers import answers, columns, tell
 from shoal.cli.main import require_own_code
-from shoal.cli.options import name_of, strategy_option
+from shoal.cli.options import excluding, name_of, strategy_option
 from shoal.cli.view import open_view
 from shoal.costs.plan import Bill, Plan, Room, Run, Stack, shared_plan
 from shoal.costs.plan import plan as make_plan
@@ -34,6 +34,7 @@ UNKNOWN = "unknown"
 
 
 @click.command()
+@excluding("--templates", "WORKLOAD --permissions")
 @click.argument("environment", metavar="[ENV]", required=False, callback=name_of)
 @click.argument("workload", metavar="[WORKLOAD]", required=False)
 @strategy_option
@@ -79,8 +80,6 @@ def plan(
     """
     root = workspace.root
     if templates:
-        if workload or job:
-            raise UsageError("--templates are of all workloads, and without --permissions")
         _write_templates(workspace, environment, strategy)
         return
     if environment is None:

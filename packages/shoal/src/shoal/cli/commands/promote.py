@@ -142,7 +142,8 @@ def approve(session: Session, package: str | None, comment: str | None) -> None:
         warning = f"version {before.version} {doubt}"
         tell(f"warning: {warning}", err=True, warning=warning)
     if before.approval == APPROVED:
-        tell(f"approved already: {arn}, by {before.changed_by}")
+        unkept = "; the comment is not kept" if comment else ""
+        tell(f"approved already: {arn}, by {before.changed_by}{unkept}")
         after = before
     else:
         after = registry.approve(session.target, arn, comment)

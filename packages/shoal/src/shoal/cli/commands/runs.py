@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from shoal.cli.answers import Verdict, answers, columns, is_json, tell
-from shoal.cli.options import session_command
+from shoal.cli.options import excluding, session_command
 from shoal.errors import AWS_ERRORS, ShoalError, refusal
 from shoal.page import history
 from shoal.page.page import keep, page
@@ -87,6 +87,7 @@ def keep_page(session: Session, arn: str) -> None:
 
 
 @click.command()
+@excluding("--mlflow", "--output --keep")
 @session_command
 @click.argument("run")
 @click.option(

@@ -9,9 +9,8 @@ from pathlib import Path
 import click
 
 from shoal.cli.answers import answers, tell
-from shoal.cli.options import session_command
+from shoal.cli.options import excluding, session_command
 from shoal.cli.view import open_view
-from shoal.errors import UsageError
 from shoal.verbs import dataset
 from shoal.verbs.new_workload import (
     DEFAULT_FRAMEWORK,
@@ -24,6 +23,7 @@ from shoal.verbs.workspace import Session, Workspace
 
 
 @click.command()
+@excluding("--trainer", "--task --framework")
 @click.argument("name")
 @click.option(
     "--task",
@@ -50,10 +50,6 @@ def new(
 
     The workload is training_code/NAME, which trains, evaluates and answers.
     """
-    if task and trainer:
-        raise UsageError("--task is for a table, --trainer for a language model: give one of them")
-    if framework and trainer:
-        raise UsageError("--framework is for a table, --trainer for a language model: give one")
     kind = trainer or task or TASKS[0]
     folder, file = write_workload(workspace.root, name, kind, framework or DEFAULT_FRAMEWORK)
     steps = {
