@@ -10,8 +10,8 @@ from click.testing import CliRunner
 
 from shoal.cli.main import shoal
 
-_answer = CliRunner().invoke(shoal, ["docs", "schemas"], prog_name="shoal")
-SCHEMAS: dict[str, dict[str, Any]] = json.loads(_answer.stdout)
+_answer = CliRunner().invoke(shoal, ["docs", "schemas", "--json"], prog_name="shoal")
+SCHEMAS: dict[str, dict[str, Any]] = json.loads(_answer.stdout)["schemas"]
 
 
 def document_in(output: str) -> dict[str, Any]:

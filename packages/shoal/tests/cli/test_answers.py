@@ -23,6 +23,11 @@ VERBS = {name: command for name, command in verbs(shoal) if name != "mcp"}  # a 
 ANSWERS = {
     "release approve dev --local": 0,
     "check": 2,
+    "docs": 0,
+    "docs schemas": 0,
+    "docs decisions/schedules": 0,
+    "release chain": 0,
+    "release chain --github": 0,
     "local status": 0,
     "new taxis": 0,
     "release status dev staging --local": 0,
@@ -119,6 +124,7 @@ def test_what_is_printed_or_written_names_pages_that_a_team_has() -> None:
     [
         ([], 0, "own-pipeline"),
         (["decisions/schedules"], 0, "# "),
+        (["schemas"], 0, '"const": "shoal/docs/1"'),
         (["docs/gitops.md"], 0, "# The life of a release"),
         (["../README"], 2, "there is no page ../README; `shoal docs` lists all"),
     ],

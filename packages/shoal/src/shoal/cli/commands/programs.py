@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 import click
 
@@ -19,7 +20,7 @@ _SCHEMAS = "schemas"
 
 @click.command()
 @click.argument("page", metavar="[PAGE]", required=False)
-@answers(pages=list[str], text=str)
+@answers(pages=list[str], text=str | None, schemas=dict[str, dict[str, Any]])
 def docs(page: str | None) -> None:
     """Print PAGE of the documentation, or the names of all pages.
 
@@ -36,8 +37,8 @@ def docs(page: str | None) -> None:
         tell(f"{_SCHEMAS:40} What verbs print with --json", pages=[_SCHEMAS])
         return
     if page == _SCHEMAS:
-        schemas = json.dumps(_schemas(), indent=2)
-        tell(schemas, text=schemas)
+        schemas = _schemas()
+        tell(json.dumps(schemas, indent=2), schemas=schemas)
         return
     name = page.removeprefix("docs/").removesuffix(".md")
     if name not in files:
@@ -46,7 +47,7 @@ def docs(page: str | None) -> None:
     tell(text.rstrip(), text=text)
 
 
-def _schemas() -> dict[str, dict[str, object]]:
+def _schemas() -> dict[str, dict[str, Any]]:
     """Return the schema of each verb's document, and that of an error."""
     declared = {
         name: command.callback.schema(name)  # type: ignore[union-attr]

@@ -180,7 +180,7 @@ def status(workspace: Workspace, environments: tuple[str, ...], asks: bool, loca
 @click.option("--github", "host", flag_value="github", help="Print .github/workflows/deploy.yml.")
 @click.option("--gitlab", "host", flag_value="gitlab", help="Print a child pipeline of GitLab's.")
 @click.pass_obj
-@answers(environments=list[dict[str, str]], workflow=str)
+@answers(environments=list[dict[str, str]], workflow=str | None)
 def chain(workspace: Workspace, host: str | None) -> None:
     """Print the environments, each after the one that it takes releases from."""
     links = links_of(workspace.root)
