@@ -53,8 +53,9 @@ class Job:
         script = self.code / "train.py"
         command = self.runtime.torchrun(ranks, script, *SHORT, *self.options, *own, *options)
         data, model = str(self.folder / "data" / "train"), str(self.folder / name / "model")
-        variables = {"SM_CHANNEL_TRAIN": data, "SM_MODEL_DIR": model} | other
-        process = self.runtime.launch(command, self.folder, variables)
+        at_exit = str(SCRIPT.with_name("left_group"))
+        folders = {"SM_CHANNEL_TRAIN": data, "SM_MODEL_DIR": model, "PYTHONPATH": at_exit}
+        process = self.runtime.launch(command, self.folder, folders | other)
         end = finish_after(process, stopped_at, signal.SIGTERM) if stopped_at else finish(process)
         assert (end.returncode != 0) is bool(stopped_at), end.output
         return end.output

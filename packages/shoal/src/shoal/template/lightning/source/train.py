@@ -89,6 +89,7 @@ def main(arguments: Sequence[str]) -> None:
     )
     saved = sorted(folder.glob("*.ckpt"), key=lambda file: int(file.stem.rpartition("-")[2]))
     trainer.fit(Model(network, rows, options), ckpt_path=saved[-1] if saved else None)
+    job.leave_group()
     if trainer.is_global_zero:
         save(network.cpu(), tokenizer, options.context, options.model_dir)
 

@@ -175,7 +175,14 @@ def train(trainer: Any) -> None:
     trainer.train(resume_from_checkpoint=get_last_checkpoint(folder))
     if watch.stopped:
         leave(trainer.state.global_step)
-    if dist.is_initialized():  # gloo's threads can abort a process that ends in its group
+    leave_group()
+
+
+def leave_group() -> None:
+    """Leave the ranks' process group, if there is one: gloo's threads can abort a process that
+    ends in it. accelerate does so by itself, Lightning with NCCL only (2.6.6; run).
+    """
+    if dist.is_initialized():
         dist.destroy_process_group()
 
 
