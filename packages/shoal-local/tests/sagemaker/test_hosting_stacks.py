@@ -207,12 +207,17 @@ def test_a_stack_makes_and_deletes_target_and_policy(account: Account) -> None:
     until(partial(targets, client), lambda left: not left)
 
 
-def test_an_endpoint_that_is_deleted_takes_its_target_along(account: Account) -> None:
-    client = account.client("application-autoscaling")
-    with served(account, "scaled-until-deleted", GOOD_MODEL) as name:
-        scope = SCOPE | {"ResourceId": f"endpoint/{name}/variant/AllTraffic"}
-        client.register_scalable_target(**scope, MinCapacity=1, MaxCapacity=2)
-    until(partial(targets, client), lambda left: not left)
+def test_an_endpoint_that_is_deleted_takes_its_target_and_policy_along(
+    account: Account, scaling: Any
+) -> None:
+    """Names are the same in any case, and this one is the beginning of another's."""
+    with served(account, NAME[:-1], GOOD_MODEL) as name:
+        scope = SCOPE | {"ResourceId": f"endpoint/{name.upper()}/variant/AllTraffic"}
+        scaling.register_scalable_target(**scope, MinCapacity=1, MaxCapacity=2)
+        scaling.put_scaling_policy(**POLICY | scope)
+    until(partial(targets, scaling), lambda left: len(left) < 2)
+    left = [each["ResourceId"] for each in (*targets(scaling), *policies(scaling))]
+    assert left == [SCOPE["ResourceId"]] * 2
 
 
 @pytest.mark.parametrize(
