@@ -66,6 +66,11 @@ def test_a_statement_allows_what_all_its_elements_match(
     assert sends(policy(**changes)) is allowed
 
 
+def test_everybody_includes_a_caller() -> None:
+    caller = Principal("AWS", "arn:aws:iam::111122223333:root")
+    assert allows(policy(Principal=EVERYBODY), caller, "sqs:SendMessage", QUEUE, {})
+
+
 def test_a_denial_wins() -> None:
     document = {
         "Statement": [*policy()["Statement"], *policy(Effect="Deny", Principal="*")["Statement"]]
@@ -137,6 +142,7 @@ def test_a_trust_policy_may_name_roles_and_users_that_are_there(account: Account
         ("ecs-tasks.amazonaws.com", True),
         ("lambda.amazon.com", False),
         ("lamda.amazonaws.com", False),
+        ("*", False),
     ],
 )
 def test_a_service_principal_is_of_a_service_that_there_is(name: str, known: bool) -> None:

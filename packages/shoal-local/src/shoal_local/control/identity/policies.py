@@ -90,9 +90,7 @@ def _names(statement: Mapping[str, Any], principal: Principal) -> bool:
     if names == "*":
         return True
     allowed_names = listed(names.get(principal.kind, []))
-    return any(name in allowed_names for name in (principal.name, *principal.also)) or (
-        principal.kind == "AWS" and "*" in allowed_names
-    )
+    return any(name in allowed_names for name in (principal.name, *principal.also, "*"))
 
 
 def _condition(operator: str, keys: Mapping[str, Any], context: Mapping[str, str]) -> bool:
