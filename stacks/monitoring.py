@@ -9,6 +9,7 @@ from shoal.constructs.monitoring.budget import MonthlyBudget
 from shoal.constructs.monitoring.dashboard import Dashboard
 from shoal.constructs.monitoring.page_keeper import PageKeeper
 from shoal.constructs.monitoring.scoring_watch import ScoringWatch
+from shoal.constructs.pipeline.training_pipeline import step_names
 from shoal.constructs.schedules.schedule_alarms import ScheduleAlarms
 from shoal.constructs.shoal_stack import ShoalStack
 from shoal.constructs.teardown.sweeper import Sweeper
@@ -43,7 +44,7 @@ class MonitoringStack(ShoalStack):
             ScoringWatch(self, "Scoring", scoring=pipeline.scoring, key=data.key, alarms=alarms)
         if budget is not None:
             MonthlyBudget(self, "Budget", names=names, amount_usd=budget, topic=self.topic)
-        steps = pipeline.pipeline.step_names
+        steps = step_names(pipeline.definition)
         Dashboard(self, "Dashboard", names=names, steps=steps, alarms=alarms.alarms)
         # Serving stacks import it, and one may still exist although its release is not pinned now.
         self.export_always(self.topic.topic_arn)

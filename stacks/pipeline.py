@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from constructs import Construct
 
@@ -76,7 +75,7 @@ class PipelineStack(ShoalStack):
             file_system=file_system.mounted_in(self) if file_system else None,
             mlflow_app_arn=data.mlflow_app.arn_in(self) if data.mlflow_app else None,
         )
-        definition = definition_of(names.environment, refers_to, launch, root)
+        self.definition = definition = definition_of(names.environment, refers_to, launch, root)
         readable = image.names_of(built) if image else {}
         jobs.allow_definition(definition, readable, refers_to.mlflow_app_arn)
         role = PipelineRole(
@@ -97,7 +96,7 @@ class PipelineStack(ShoalStack):
         self.pipeline.node.add_dependency(jobs, *self._parts, registry)
         self.scoring = add_scoring(self, names, hosting, data.key, launch=launch, built=readable)
         self.functions = functions.all
-        self.schedules = self._schedules(definition)
+        self.schedules = self._schedules()
         self._describe(code)
 
     def _step_functions(self, requests: bytes | None) -> StepFunctions:
@@ -118,12 +117,12 @@ class PipelineStack(ShoalStack):
             compare=compare.comparer if compare else None,
         )
 
-    def _schedules(self, definition: Mapping[str, Any]) -> Schedules | None:
+    def _schedules(self) -> Schedules | None:
         """Make what starts the pipeline by itself; nothing where nothing does."""
         environment = self._names.environment
         if not environment.schedules and not environment.data.on_manifest:
             return None
-        parameters = [each["Name"] for each in definition.get("Parameters", [])]
+        parameters = [each["Name"] for each in self.definition.get("Parameters", [])]
         schedules = Schedules(self, "Schedules", names=self._names, parameters=parameters)
         schedules.node.add_dependency(self.pipeline)
         self.functions.append(schedules.starter)

@@ -17,9 +17,7 @@ _IMAGE_KEYS = ("TrainingImage", "ImageUri", "Image")
 
 
 class TrainingPipeline(Construct):
-    """`resource` is the AWS::SageMaker::Pipeline; `step_names` are in the definition's order,
-    branches included.
-    """
+    """`resource` is the AWS::SageMaker::Pipeline."""
 
     def __init__(
         self,
@@ -31,7 +29,6 @@ class TrainingPipeline(Construct):
         role: iam.IRole,
     ) -> None:
         super().__init__(scope, construct_id)
-        self.step_names = [step["Name"] for step in every_step(definition["Steps"])]
         self.resource = sagemaker.CfnPipeline(
             self,
             "Pipeline",
@@ -66,6 +63,11 @@ def images(definition: Mapping[str, Any], step_type: str) -> set[str]:
         if step["Type"] == step_type
         for image in _images(step["Arguments"])
     }
+
+
+def step_names(definition: Mapping[str, Any]) -> list[str]:
+    """Return the steps' names in the definition's order, branches included."""
+    return [step["Name"] for step in every_step(definition["Steps"])]
 
 
 def _images(value: Any) -> Iterator[str]:
