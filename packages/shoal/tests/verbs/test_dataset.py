@@ -247,13 +247,17 @@ def test_a_workload_without_a_script_that_writes_its_dataset_is_refused(
 
 
 def test_a_demo_starts_nothing_before_its_dataset_is_written(tmp_path: Path) -> None:
+    """What a demo that was killed has written is not there."""
     add_workload(tmp_path)
     script = tmp_path / "training_code" / "prices" / "prepare.py"
-    script.write_text("raise SystemExit('no room left')")
+    script.write_text("import os, sys; raise SystemExit(f'there are {os.listdir(sys.argv[2])}')")
+    before = tmp_path / ".shoal" / "demo" / "data" / "train"
+    before.mkdir(parents=True)
     workspace, out = Workspace(tmp_path, {}), tmp_path / "out"
     demo = Demo(workspace, prices(), out, lambda _: None, None, {}, enforce_iam=False)
     outcome = demo.run(lambda: None)
-    assert [failure.phase for failure in outcome.failures] == ["data"]
+    ((phase, message),) = ((each.phase, each.message) for each in outcome.failures)
+    assert (phase, message.rpartition(": ")[2]) == ("data", "there are []")
     assert outcome.seconds.keys() == {"total"}
     assert demo.summary["left_behind"] == []
 

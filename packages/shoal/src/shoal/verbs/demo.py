@@ -170,6 +170,7 @@ class Demo:
         (self.output / SUMMARY).write_text(text, encoding="utf-8")
 
     def _prepare(self) -> None:
+        shutil.rmtree(self._dataset, ignore_errors=True)  # of a demo that was killed
         dataset.prepare(self.environment, self.workspace.root, self._dataset, self.report)
 
     def _build_runtimes(self) -> None:
@@ -230,6 +231,7 @@ class Demo:
     def _upload(self) -> None:
         place = self.session.target, self.environment, self.workspace.root
         dataset.upload_workload(*place, self.report, self._dataset)
+        shutil.rmtree(self._dataset, ignore_errors=True)
 
     def _execute(self) -> None:
         pipeline, metrics = self.session.pipeline, self.environment.training.metrics
