@@ -38,7 +38,8 @@ def docs(page: str | None) -> None:
         return
     if page == _SCHEMAS:
         schemas = _schemas()
-        tell(json.dumps(schemas, indent=2), schemas=schemas)
+        text = json.dumps(schemas, indent=2)
+        tell(text, text=text, schemas=schemas)
         return
     name = page.removeprefix("docs/").removesuffix(".md")
     if name not in files:
