@@ -66,14 +66,17 @@ def test_a_queue_whose_policy_does_not_allow_events_gets_none_and_the_dead_lette
     assert account.received(url, limit_s=0.2) == []
 
 
-def test_an_event_invokes_a_function_that_permits_the_rule(account: Account) -> None:
+@pytest.mark.parametrize("principal", ["events.amazonaws.com", "*"])
+def test_an_event_invokes_a_function_that_permits_the_rule(
+    account: Account, principal: str
+) -> None:
     name, client = account.function(REMEMBER), account.client("lambda")
     arn = client.get_function(FunctionName=name)["Configuration"]["FunctionArn"]
     client.add_permission(
         FunctionName=name,
         StatementId="rule",
         Action="lambda:InvokeFunction",
-        Principal="events.amazonaws.com",
+        Principal=principal,
         SourceArn=put_rule(account, "app.function", arn),
     )
     put_event(account, "app.function", 4)

@@ -292,7 +292,7 @@ def permission(request: Mapping[str, Any], function_arn: str) -> dict[str, Any]:
     return {
         "Sid": request["StatementId"],
         "Effect": "Allow",
-        "Principal": {kind: name},
+        "Principal": "*" if name == "*" else {kind: name},
         "Action": request["Action"],
         "Resource": function_arn,
         **({"Condition": conditions} if conditions else {}),
