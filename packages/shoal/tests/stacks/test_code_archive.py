@@ -6,7 +6,6 @@ import gzip
 import io
 import json
 import os
-import subprocess
 import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,15 +22,13 @@ from shoal.page.commit import commit_of
 from shoal.repository import Repository
 from shoal.settings.parsing.errors import ConfigError
 from shoal.settings.parsing.shared_code import archive_files, carried_folder
+from tests.repository import begin_git, git
 
 if TYPE_CHECKING:
     from shoal.aws.target import Target
 
-
 CODE = "training_code/mine/pytorch"
 SHARED = ["__init__.py", "deep/x.txt", "ranks.py"]
-
-
 _CONFIG = json.dumps({"script": "train.py"}).encode()
 WATCHES = {
     "ours": {watch.CONFIG: _CONFIG},
@@ -57,14 +54,8 @@ def source_dir(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("own", "carried"),
     [
-        (
-            {"train.py": "from common.ranks import joined\n"},
-            ["__init__.py", "deep/x.txt", "ranks.py"],
-        ),
-        (
-            {"train.py": "def f():\n    import common.ranks\n"},
-            ["__init__.py", "deep/x.txt", "ranks.py"],
-        ),
+        ({"train.py": "from common.ranks import joined\n"}, SHARED),
+        ({"train.py": "def f():\n    import common.ranks\n"}, SHARED),
         ({"train.py": "import commons\nx = 'from common'\n"}, []),
         ({"train.py": "from common.mine import x\n", "common/mine.py": ""}, ["mine.py"]),
         ({"train.py": "from common import x\n", "common.py": ""}, []),
@@ -111,11 +102,6 @@ def _uri(source_dir: Path) -> str:
     return str(stack.resolve(CodeArchive(stack, "Code", source_dir=source_dir).uri))
 
 
-def test_the_archive_has_the_sources_at_its_root_and_nothing_else(source_dir: Path) -> None:
-    with tarfile.open(fileobj=io.BytesIO(deterministic_tar(source_dir))) as archive:
-        assert archive.getnames() == ["nested/data.py", "train.py"]
-
-
 def test_times_and_permissions_of_the_files_do_not_matter(source_dir: Path) -> None:
     before = deterministic_tar(source_dir)
     os.utime(source_dir / "train.py", (1, 1))
@@ -123,11 +109,11 @@ def test_times_and_permissions_of_the_files_do_not_matter(source_dir: Path) -> N
     assert deterministic_tar(source_dir) == before
 
 
-def test_members_belong_to_nobody_and_have_no_time(source_dir: Path) -> None:
+def test_the_sources_are_at_the_root_belong_to_nobody_and_have_no_time(source_dir: Path) -> None:
     with tarfile.open(fileobj=io.BytesIO(deterministic_tar(source_dir))) as archive:
-        assert {
-            (member.uid, member.gid, member.uname, member.mtime, member.mode) for member in archive
-        } == {(0, 0, "", 0, 0o644)}
+        assert archive.getnames() == ["nested/data.py", "train.py"]
+        owners = {(each.uid, each.gid, each.uname, each.mtime, each.mode) for each in archive}
+    assert owners == {(0, 0, "", 0, 0o644)}
 
 
 def test_a_changed_file_gives_another_uri(source_dir: Path) -> None:
@@ -158,16 +144,11 @@ class Deployed:
     def get_object(self, **_: str) -> dict[str, io.BytesIO]:
         return {"Body": io.BytesIO(self.content)}
 
-    def git(self, *arguments: str) -> str:
-        who = ("-c", "user.name=n", "-c", "user.email=e@example.com")
-        command = ["git", "-C", str(self.root), *who, *arguments]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-
     def commit(self, file: str, text: str) -> str:
         (self.root / file).write_text(text)
-        self.git("add", ".")
-        self.git("commit", "-m", file)
-        return self.git("rev-parse", "HEAD")
+        git(self.root, "add", ".")
+        git(self.root, "commit", "-m", file)
+        return git(self.root, "rev-parse", "HEAD")
 
     def tar(self, more: Mapping[str, bytes] | None = None) -> bytes:
         return deterministic_tar(self.root / CODE, more)
@@ -185,8 +166,8 @@ def deployed(tmp_path: Path) -> Deployed:
     (tmp_path / CODE).mkdir(parents=True)
     deployed = Deployed(tmp_path)
     assert deployed.commit_of(deployed.tar()) is None  # no repository
-    deployed.git("init", "--quiet")
     (tmp_path / CODE / ".hidden").write_text("of an editor")
+    begin_git(tmp_path)
     return deployed
 
 
@@ -226,7 +207,7 @@ def test_the_commit_of_a_run_is_known_with_the_watch_in_its_archive(deployed: De
     (deployed.root / CODE / "train.py").write_text("print('in no commit')")
     for files in WATCHES.values():
         assert deployed.commit_of(deployed.tar({**watch.sources(), **files})) is None
-    deployed.git("checkout", "--quiet", "--", CODE)
+    git(deployed.root, "checkout", "--quiet", "--", CODE)
     deployed.commit(f"{CODE}/requirements.txt", "einops")
     moved = {watch.MOVED: b"einops", watch.CONFIG: b'{"index": {}, "script": "train.py"}'}
     installing = deployed.tar({**watch.sources(["index"]), **moved})
