@@ -15,13 +15,11 @@ from shoal.constructs import use_installed_node
 from shoal.launch import launch_of
 from shoal.settings.loading.loader import load, load_environment
 from shoal.settings.settings import Environment
-from tests.stacks.reading import ENVIRONMENTS
+from tests.stacks.reading import ENVIRONMENTS, Template, template_of_stack
 
 use_installed_node()
 
-from aws_cdk.assertions import Template  # noqa: E402 - starts Node.js
-
-from shoal.constructs.app import Deployment, feature_flags  # noqa: E402
+from shoal.constructs.app import Deployment, feature_flags  # noqa: E402 - starts Node.js
 from stacks.platform import EnvironmentStage  # noqa: E402
 from tests.app import ShoalApp  # noqa: E402
 from tests.repository import ROOT  # noqa: E402
@@ -66,7 +64,9 @@ def variant(folder: Path, name: str, **sections: Any) -> Environment:
 class MakeStage(Protocol):
     """Makes the stage of an environment: of one by its name with fields changed, or of this one."""
 
-    def __call__(self, environment: str | Environment, **changes: Any) -> EnvironmentStage: ...
+    def __call__(
+        self, environment: str | Environment, root: Path = ROOT, **changes: Any
+    ) -> EnvironmentStage: ...
 
 
 class MakeVariant(Protocol):
@@ -98,15 +98,15 @@ def cdk_context() -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def make_stage(tmp_path_factory: pytest.TempPathFactory, cdk_context: dict[str, Any]) -> MakeStage:
-    def make(environment: str | Environment, **changes: Any) -> EnvironmentStage:
+    def make(environment: str | Environment, root: Path = ROOT, **changes: Any) -> EnvironmentStage:
         if isinstance(environment, str):
-            environment = load_environment(environment, ROOT)
+            environment = load_environment(environment, root)
         environment = environment.model_copy(update=changes)
         outdir = str(tmp_path_factory.mktemp("cdk.out"))
         return EnvironmentStage(
             ShoalApp(outdir=outdir, context=cdk_context, checked=False),
-            workloads=[Deployment(environment, launch_of(environment, ROOT))],
-            root=ROOT,
+            workloads=[Deployment(environment, launch_of(environment, root))],
+            root=root,
         )
 
     return make
@@ -135,26 +135,11 @@ def stage_of(make_stage: MakeStage, make_variant: MakeVariant) -> StageOf:
 def template_of(stage_of: StageOf) -> TemplateOf:
     @cache
     def template(name: str, part: str) -> Template:
-        stage, workload = stage_of(name), stage_of(name).workloads[0]
-        stacks = {
-            "network": stage.network,
-            "data": stage.data,
-            "file-system": stage.file_system,
-            "image": workload.image,
-            "pipeline": workload.pipeline,
-            "monitoring": workload.monitoring,
-            "serving": workload.serving,
-        }
-        stack = stacks[part]
-        assert stack is not None
-        return Template.from_stack(stack)
+        stage = stage_of(name)
+        owner = stage if part in ("network", "data", "file-system") else stage.workloads[0]
+        return template_of_stack(getattr(owner, part.replace("-", "_")))
 
     return template
-
-
-@pytest.fixture(scope="session")
-def network(template_of: TemplateOf) -> Template:
-    return template_of("dev", "network")
 
 
 @pytest.fixture(scope="session")

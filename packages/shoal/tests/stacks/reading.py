@@ -10,23 +10,37 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from shoal.constructs.template_rules import as_list
 from tests.settings.releases import CONTENT
 
 if TYPE_CHECKING:
-    from aws_cdk.assertions import Template  # starts Node.js
+    import aws_cdk as cdk  # starts Node.js
 
-_NAMES = ("Name", "FunctionName", "BucketName", "AlarmName")
+Template = Mapping[str, Any]
+Resources = dict[str, dict[str, Any]]
+_CALLED = (
+    *("AlarmName", "BucketName", "FunctionName", "Name", "QueueName", "ServiceName"),
+    *("CidrBlock", "Description", "Endpoint"),
+)
+"""Properties by which `named` finds a resource, in addition to the start of its logical id."""
 
 
-def resources(template: Template, resource_type: str) -> dict[str, dict[str, Any]]:
+def template_of_stack(stack: cdk.Stack | None) -> Template:
+    from aws_cdk.assertions import Template as Synthesised
+
+    assert stack is not None
+    template: dict[str, Any] = Synthesised.from_stack(stack).to_json()
+    return template
+
+
+def resources(template: Template, resource_type: str) -> Resources:
     """Return every resource of the type, by logical id."""
-    return {key: dict(value) for key, value in template.find_resources(resource_type).items()}
+    every = template["Resources"].items()
+    return {key: each for key, each in every if each["Type"] == resource_type}
 
 
 def properties(template: Template, resource_type: str) -> list[dict[str, Any]]:
-    return [
-        resource.get("Properties", {}) for resource in resources(template, resource_type).values()
-    ]
+    return [each.get("Properties", {}) for each in resources(template, resource_type).values()]
 
 
 def only(template: Template, resource_type: str) -> dict[str, Any]:
@@ -37,63 +51,63 @@ def only(template: Template, resource_type: str) -> dict[str, Any]:
 
 def named(template: Template, resource_type: str, name: str) -> dict[str, Any]:
     """Return the properties of the one resource of the type that is called `name`."""
-    (only_one,) = [
-        each
-        for each in properties(template, resource_type)
-        if name in (each.get(key) for key in _NAMES)
-    ]
-    return only_one
+    (only_one,) = _named(template, resource_type, name).values()
+    properties: dict[str, Any] = only_one.get("Properties", {})
+    return properties
+
+
+def _named(template: Template, resource_type: str, name: str) -> Resources:
+    found = {
+        key: each
+        for key, each in resources(template, resource_type).items()
+        if key.startswith(name) or name in map(each.get("Properties", {}).get, _CALLED)
+    }
+    assert len(found) == 1, f"{len(found)} of {resource_type} are called {name}"
+    return found
 
 
 def role(template: Template, name: str) -> tuple[str, dict[str, Any]]:
     """Return logical id and properties of the role whose physical name is `name`."""
-    ((logical_id, resource),) = [
-        (key, value)
-        for key, value in resources(template, "AWS::IAM::Role").items()
-        if value["Properties"].get("RoleName") == name
-    ]
-    return logical_id, resource["Properties"]
+    (found,) = _roles(template, name)
+    return found
+
+
+def _roles(template: Template, name: str) -> list[tuple[str, dict[str, Any]]]:
+    roles = resources(template, "AWS::IAM::Role").items()
+    called = (name, f"ml-{name}")
+    every = ((key, each["Properties"]) for key, each in roles)
+    return [(key, each) for key, each in every if each.get("RoleName") in called]
 
 
 def statements(template: Template, role_name: str) -> dict[str, dict[str, Any]]:
     """Return the statements of every policy attached to the role, by Sid; the CDK's have none."""
     logical_id, _ = role(template, role_name)
-    policies = [
-        policy
+    return {
+        statement.get("Sid", ""): statement
         for policy in properties(template, "AWS::IAM::Policy")
         if {"Ref": logical_id} in policy["Roles"]
-    ]
-    return {
-        entry.get("Sid", ""): entry
-        for policy in policies
-        for entry in policy["PolicyDocument"]["Statement"]
+        for statement in policy["PolicyDocument"]["Statement"]
     }
 
 
 def definition(template: Template) -> dict[str, Any]:
     """Return the pipeline definition as it is after deployment; each CDK token is its JSON text."""
-    (pipeline,) = properties(template, "AWS::SageMaker::Pipeline")
-    parts = pipeline["PipelineDefinition"]["PipelineDefinitionBody"]["Fn::Join"][1]
-    document: dict[str, Any] = json.loads(
-        "".join(part if isinstance(part, str) else _escaped(part) for part in parts)
+    body = only(template, "AWS::SageMaker::Pipeline")["PipelineDefinition"]
+    parts = body["PipelineDefinitionBody"]["Fn::Join"][1]
+    texts = (
+        each if isinstance(each, str) else json.dumps(json.dumps(each))[1:-1] for each in parts
     )
+    document: dict[str, Any] = json.loads("".join(texts))
     return document
 
 
-def as_list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
+def violations(outdir: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield each rule that a synth found broken, with the name of its pack."""
+    report = json.loads((outdir / "validation-report.json").read_text())
+    for plugin in report["pluginReports"]:
+        yield from ((plugin["pluginName"], each) for each in plugin["violations"])
 
 
-def _escaped(token: Mapping[str, Any]) -> str:
-    return json.dumps(json.dumps(token))[1:-1]
-
-
-Resources = dict[str, dict[str, Any]]
-_CALLED = (
-    *("AlarmName", "BucketName", "FunctionName", "Name", "QueueName", "ServiceName"),
-    *("CidrBlock", "Description", "Endpoint"),
-)
-"""Properties by which `named` finds a resource, beside the start of its logical id."""
 _TABLE = yaml.safe_load(Path(__file__).with_name("templates.yaml").read_text(encoding="utf-8"))
 ENVIRONMENTS: dict[str, dict[str, Any]] = {
     name: sections | ({"release": CONTENT} if "release" in sections else {})
@@ -124,14 +138,14 @@ def rows() -> list[Row]:
     ]
 
 
-def differences(row: Row, template: Mapping[str, Any]) -> Iterator[str]:
+def differences(row: Row, template: Template) -> Iterator[str]:
     """Yield what is not as the row says."""
-    fields, every = dict(row.fields), template["Resources"]
+    fields = dict(row.fields)
     prefix = f"shoal-mnist-{row.environment}-us-east-1-"
-    types = {each["Type"] for each in every.values()}
+    types = {each["Type"] for each in template["Resources"].values()}
     yield from (f"there is a {each}" for each in types.intersection(fields.pop("none", ())))
     if absent := fields.pop("no_role", ""):
-        yield from (f"there is a role {absent}" for _ in _roles(every, prefix + absent))
+        yield from (f"there is a role {absent}" for _ in _roles(template, prefix + absent))
     if allowed := fields.pop("only", ()):
         yield from (f"there is a {each}" for each in types - {*allowed})
     found = _found(fields, template, prefix)
@@ -152,55 +166,21 @@ def differences(row: Row, template: Mapping[str, Any]) -> Iterator[str]:
         yield from _mismatches(expected.get("beside", {}), each, key)
 
 
-def _found(
-    fields: dict[str, Any], template: Mapping[str, Any], prefix: str
-) -> dict[str, dict[str, Any]]:
+def _found(fields: dict[str, Any], template: Template, prefix: str) -> Resources:
     """Take what says where to look out of `fields`, and return what is there."""
-    every: Resources = template["Resources"]
     if actor := fields.pop("role", ""):
-        return {actor: {"Properties": _statements(every, prefix + actor)}}
+        return {actor: {"Properties": statements(template, prefix + actor)}}
     if actor := fields.pop("trust", ""):
-        ((_, role),) = _roles(every, prefix + actor)
-        (statement,) = role["AssumeRolePolicyDocument"]["Statement"]
+        (statement,) = role(template, prefix + actor)[1]["AssumeRolePolicyDocument"]["Statement"]
         return {actor: {"Properties": statement}}
     if output := fields.pop("output", ""):
         return {output: {"Properties": template["Outputs"][output]}}
     if where := fields.pop("named", ()):
-        kind, name = where
-        found = {key: each for key, each in _of_type(every, kind).items() if _is(name, key, each)}
-        assert len(found) == 1, f"{len(found)} of {kind} are called {name}"
-        return found
+        return _named(template, *where)
     if kind := fields.pop("one", ""):
         fields["count"] = 1
-        return _of_type(every, kind)
-    return _of_type(every, fields.pop("every", ""))
-
-
-def _of_type(every: Resources, kind: str) -> Resources:
-    return {key: each for key, each in every.items() if each["Type"] == kind}
-
-
-def _is(name: str, key: str, resource: dict[str, Any]) -> bool:
-    properties = resource.get("Properties", {})
-    return key.startswith(name) or name in [properties.get(each) for each in _CALLED]
-
-
-def _roles(every: Resources, name: str) -> list[tuple[str, dict[str, Any]]]:
-    roles = {key: each["Properties"] for key, each in _of_type(every, "AWS::IAM::Role").items()}
-    called = (name, f"ml-{name}")
-    return [(key, each) for key, each in roles.items() if each.get("RoleName") in called]
-
-
-def _statements(every: Resources, name: str) -> dict[str, Any]:
-    """Return the statements of a role's policies by their Sid."""
-    ((logical_id, _),) = _roles(every, name)
-    policies = [each["Properties"] for each in _of_type(every, "AWS::IAM::Policy").values()]
-    return {
-        statement["Sid"]: statement
-        for policy in policies
-        if {"Ref": logical_id} in policy["Roles"]
-        for statement in policy["PolicyDocument"]["Statement"]
-    }
+        return resources(template, kind)
+    return resources(template, fields.pop("every", ""))
 
 
 def _mismatches(expected: Any, actual: Any, where: str) -> Iterator[str]:
@@ -210,7 +190,7 @@ def _mismatches(expected: Any, actual: Any, where: str) -> Iterator[str]:
     elif isinstance(expected, dict) and expected and expected.keys() <= {"some", "all_of"}:
         some = [expected["some"]] if "some" in expected else []
         for each in [*some, *expected.get("all_of", ())]:
-            if all([*_mismatches(each, element, where)] for element in _as_list(actual)):
+            if all([*_mismatches(each, element, where)] for element in as_list(actual)):
                 yield f"{where} is {actual}, of which none is {each}"
     elif isinstance(expected, dict) and isinstance(actual, dict):
         yield from (f"{where} has {each}" for each in expected.get("lacks", ()) if each in actual)
@@ -222,7 +202,3 @@ def _mismatches(expected: Any, actual: Any, where: str) -> Iterator[str]:
             yield from _mismatches(one, other, f"{where}[{number}]")
     elif expected != actual:
         yield f"{where} is {actual}, not {expected}"
-
-
-def _as_list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]

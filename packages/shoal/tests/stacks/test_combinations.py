@@ -7,9 +7,8 @@ The cases that use most pass cfn-lint in every region of smddp.
 from __future__ import annotations
 
 import json
-import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -36,15 +35,15 @@ from tests.app import ShoalApp  # noqa: E402
 from tests.repository import ROOT  # noqa: E402
 from tests.settings.environment_file import write_settings  # noqa: E402
 from tests.settings.releases import trained_by  # noqa: E402
+from tests.stacks.reading import violations  # noqa: E402
 from tests.tables import table  # noqa: E402
 
 pytestmark = pytest.mark.nightly
 """The other tests of stacks synthesise each option once; here are combinations, and all regions."""
 LINTED = ("all", "vpc-fsx")
 """Between them they have every type of resource."""
-IGNORED = [
-    "W3005"
-]  # the CDK writes a DependsOn for everything below a construct, also where a reference says the same  # noqa: E501
+IGNORED = ["W3005"]
+"""The CDK writes a DependsOn for everything below a construct, also where a reference says so."""
 
 
 @cache
@@ -121,7 +120,6 @@ class Synthesised:
     folder: Path
     findings: dict[str, list[str]]
     """Case -> the rules that it breaks, and where."""
-    seconds: float
 
     def templates(self, case: str) -> list[Path]:
         return sorted((self.folder / f"assembly-{case}").glob("*.template.json"))
@@ -129,7 +127,7 @@ class Synthesised:
 
 @pytest.fixture(scope="session")
 def synthesised(tmp_path_factory: pytest.TempPathFactory) -> Synthesised:
-    started_at, outdir = time.monotonic(), tmp_path_factory.mktemp("matrix")
+    outdir = tmp_path_factory.mktemp("matrix")
     app = ShoalApp(outdir=str(outdir), context=feature_flags(ROOT))
     folder = tmp_path_factory.mktemp("environments")
     for name in CASES:
@@ -138,20 +136,17 @@ def synthesised(tmp_path_factory: pytest.TempPathFactory) -> Synthesised:
     try:
         app.synth()
     except RuntimeError:
-        for case, finding in _findings(outdir / "validation-report.json"):
+        for case, finding in _findings(outdir):
             findings[case].append(finding)
-    return Synthesised(outdir, findings, time.monotonic() - started_at)
+    return Synthesised(outdir, findings)
 
 
-def _findings(report: Path) -> Iterator[tuple[str, str]]:
-    for plugin in json.loads(report.read_text())["pluginReports"]:
-        for violation in plugin["violations"]:
-            for construct in violation["violatingConstructs"]:
-                path = str(construct["constructPath"])
-                yield (
-                    path.partition("/")[0],
-                    f"{violation['ruleName']} at {path}: {violation['description']}",
-                )
+def _findings(outdir: Path) -> Iterator[tuple[str, str]]:
+    for _, violation in violations(outdir):
+        for construct in violation["violatingConstructs"]:
+            path = str(construct["constructPath"])
+            text = f"{violation['ruleName']} at {path}: {violation['description']}"
+            yield path.partition("/")[0], text
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -162,28 +157,19 @@ def test_the_combination_synthesises_and_passes_every_gate(
     assert synthesised.templates(name)
 
 
-def test_the_matrix_is_in_every_region_of_smddp(
-    synthesised: Synthesised,
-) -> None:
-    manifests = [
-        json.loads(path.read_text()) for path in synthesised.folder.glob("assembly-*/manifest.json")
-    ]
-    artifacts = [
-        artifact
-        for manifest in manifests
-        for artifact in manifest["artifacts"].values()
+def test_the_matrix_is_in_every_region_of_smddp(synthesised: Synthesised) -> None:
+    places = {
+        artifact["environment"].rpartition("/")[2]
+        for path in synthesised.folder.glob("assembly-*/manifest.json")
+        for artifact in json.loads(path.read_text())["artifacts"].values()
         if "environment" in artifact
-    ]
-    places = {artifact["environment"].rpartition("/")[2] for artifact in artifacts}
+    }
     assert places == set(smddp_regions())
 
 
-def _types(templates: list[Path]) -> set[str]:
-    return {
-        resource["Type"]
-        for path in templates
-        for resource in json.loads(path.read_text())["Resources"].values()
-    }
+def _types(*templates: Path) -> set[str]:
+    every = (json.loads(path.read_text())["Resources"].values() for path in templates)
+    return {resource["Type"] for resources in every for resource in resources}
 
 
 @pytest.fixture(scope="session")
@@ -196,41 +182,26 @@ def test_cfn_lint_passes_every_template_in_every_region_of_smddp(
     synthesised: Synthesised, rules: RulesCollection, case: str
 ) -> None:
     for path in synthesised.templates(case):
-        regions = [
-            region
-            for region in smddp_regions()
-            if not _types([path]) & set(resource_types_not_in(region))
-        ]
-        assert (
-            lint(
-                path.read_text(),
-                rules=rules,
-                config=ManualArgs(regions=regions, ignore_checks=IGNORED),
-            )
-            == []
-        )
+        types = _types(path)
+        regions = [each for each in smddp_regions() if not types & {*resource_types_not_in(each)}]
+        options = ManualArgs(regions=regions, ignore_checks=IGNORED)
+        assert lint(path.read_text(), rules=rules, config=options) == []
 
 
 def test_what_is_linted_has_every_type_of_resource_that_any_combination_has(
     synthesised: Synthesised,
 ) -> None:
-    everything = {kind for case in CASES for kind in _types(synthesised.templates(case))}
-    assert (
-        everything - {kind for case in LINTED for kind in _types(synthesised.templates(case))}
-        == set()
-    )
+    assert _types_of(synthesised, CASES) - _types_of(synthesised, LINTED) == set()
 
 
 @pytest.mark.parametrize("region", az_id_prefixes())
 def test_the_table_of_regions_knows_what_cloudformation_does_not_have_there(
     synthesised: Synthesised, region: str
 ) -> None:
-    used = {
-        kind
-        for case in LINTED
-        for kind in _types(synthesised.templates(case))
-        if kind.startswith("AWS::")
-    }
-    assert used - set(PROVIDER_SCHEMA_MANAGER.get_resource_types(region)) == set(
-        resource_types_not_in(region)
-    )
+    used = {kind for kind in _types_of(synthesised, LINTED) if kind.startswith("AWS::")}
+    missing = used - set(PROVIDER_SCHEMA_MANAGER.get_resource_types(region))
+    assert missing == set(resource_types_not_in(region))
+
+
+def _types_of(synthesised: Synthesised, cases: Iterable[str]) -> set[str]:
+    return {kind for case in cases for kind in _types(*synthesised.templates(case))}

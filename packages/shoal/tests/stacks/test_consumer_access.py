@@ -15,7 +15,6 @@ from typing import Any
 
 import aws_cdk as cdk
 import pytest
-from aws_cdk.assertions import Template
 from botocore.exceptions import ClientError
 
 from local_kit.control import allow, eventually, trust
@@ -28,7 +27,7 @@ from shoal_local.testing import LocalAccount, emulator
 from stacks.data import DataStack
 from tests.app import ShoalApp
 from tests.repository import ROOT
-from tests.stacks.reading import properties
+from tests.stacks.reading import Template, properties, template_of_stack
 
 DEV, STAGING, PROD = (load_environment(name, ROOT) for name in ("dev", "staging", "prod"))
 NAMES = Names(DEV)
@@ -46,24 +45,15 @@ IAM = {"Capabilities": ["CAPABILITY_NAMED_IAM"]}
 IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference:2.3.0-cpu-py311-ubuntu20.04-sagemaker"  # noqa: E501
 
 
-def data_template(environment: Environment, folder: Path, context: dict[str, Any]) -> Any:
+def data_template(environment: Environment, folder: Path, context: dict[str, Any]) -> Template:
     """Return the data stack of the environment, with a registry, as a protected one, which has no
     function.
     """
     names = Names(environment.model_copy(update={"protect": True}))
-    app = cdk.App(outdir=str(folder), context=context)
-    stack = DataStack(
-        app,
-        names=names,
-        consumers=consumers_of(environment, ROOT),
-    )
-    ModelRegistry(
-        stack,
-        "Registry",
-        names=names,
-        consumers=consumers_of(environment, ROOT),
-    )
-    return Template.from_stack(stack).to_json()
+    app, consumers = cdk.App(outdir=str(folder), context=context), consumers_of(environment, ROOT)
+    stack = DataStack(app, names=names, consumers=consumers)
+    ModelRegistry(stack, "Registry", names=names, consumers=consumers)
+    return template_of_stack(stack)
 
 
 @dataclass(frozen=True)
@@ -250,7 +240,7 @@ def test_images_of_an_own_recipe_can_be_pulled_by_consumers_and_pushed_by_the_bu
         root=ROOT,
         consumers=CONSUMERS,
     )
-    (repository,) = properties(Template.from_stack(stack), "AWS::ECR::Repository")
+    (repository,) = properties(template_of_stack(stack), "AWS::ECR::Repository")
     push, pull = repository["RepositoryPolicyText"]["Statement"]
     assert (push["Effect"], push["Sid"]) == ("Deny", "OnlyTheBuildPushes")
     assert (pull["Effect"], pull["Action"]) == (

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aws_cdk.assertions import Template
 
 from local_kit.control import Account, running, trust
 from shoal.constructs.images.image_build import BUILD_OPTION, index_login
@@ -24,7 +23,7 @@ from shoal.settings.organisation import PackageIndex
 from tests.functions.invocation import session_of
 from tests.repository import ROOT
 from tests.stacks.conftest import TemplateOf
-from tests.stacks.reading import definition, only, statements
+from tests.stacks.reading import Template, definition, only, statements
 
 RECIPE = "pytorch-smddp"
 ROLE = "shoal-mnist-built-us-east-1-image-build"
@@ -81,7 +80,7 @@ def test_the_pipeline_trains_with_what_the_build_of_this_recipe_published(
 ) -> None:
     pipeline = template_of("built", "pipeline")
     name = f"TrainingImage{PARAMETER.rpartition('/')[2]}"  # `cdk deploy` keeps old values by name
-    parameter = pipeline.to_json()["Parameters"][name]
+    parameter = pipeline["Parameters"][name]
     train, *_ = definition(pipeline)["Steps"]
     assert parameter["Type"] == "AWS::SSM::Parameter::Value<String>"
     assert parameter["Default"] == PARAMETER
@@ -105,24 +104,18 @@ class Build:
         docker = self.folder / "docker"
         docker.write_text(DOCKER)
         docker.chmod(0o755)
+        path = [str(self.folder), str(Path(sys.executable).parent), os.environ["PATH"]]
         environment = {
-            "PATH": os.pathsep.join(
-                [str(self.folder), str(Path(sys.executable).parent), os.environ["PATH"]]
-            ),
+            "PATH": os.pathsep.join(path),
             "CALLS": str(self.folder / "calls"),
             "HOME": str(self.folder),
             "AWS_ENDPOINT_URL": self.account.endpoint,
             "AWS_DEFAULT_REGION": "us-east-1",
             **self.credentials,
         }
+        command, folder = ["bash", "-c", self.script], self.folder
         return subprocess.run(
-            ["bash", "-c", self.script],
-            cwd=self.folder,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
+            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120
         )
 
     def calls(self) -> list[str]:
@@ -140,9 +133,8 @@ def _credentials_of_the_role(account: Account, image: Template) -> dict[str, str
     root = trust({"AWS": "arn:aws:iam::111122223333:root"})
     role = account.client("iam").create_role(RoleName=ROLE, AssumeRolePolicyDocument=root)["Role"]
     document = json.dumps({"Version": "2012-10-17", "Statement": allowed})
-    account.client("iam").put_role_policy(
-        RoleName=ROLE, PolicyName="build", PolicyDocument=document
-    )
+    names = {"RoleName": ROLE, "PolicyName": "build"}
+    account.client("iam").put_role_policy(**names, PolicyDocument=document)
     return session_of(account.client("sts"), role["Arn"])
 
 
@@ -152,16 +144,11 @@ def build(tmp_path_factory: pytest.TempPathFactory, image: Template) -> Iterator
     every call.
     """
     with running(tmp_path_factory.mktemp("emulator"), "--enforce-iam") as account:
+        ecr, folder = account.client("ecr"), tmp_path_factory.mktemp("build")
         for name in (REPOSITORY, f"{REPOSITORY}-other"):
-            account.client("ecr").create_repository(
-                repositoryName=name, imageTagMutability="IMMUTABLE"
-            )
-        build = Build(
-            account,
-            tmp_path_factory.mktemp("build"),
-            _script(image),
-            _credentials_of_the_role(account, image),
-        )
+            ecr.create_repository(repositoryName=name, imageTagMutability="IMMUTABLE")
+        credentials = _credentials_of_the_role(account, image)
+        build = Build(account, folder, _script(image), credentials)
         process = build.run()
         assert process.returncode == 0, process.stderr
         yield build
@@ -189,29 +176,27 @@ def test_a_second_build_of_the_same_recipe_pushes_nothing_and_publishes_again(bu
     build.client("ssm").delete_parameter(Name=PARAMETER)
     assert build.run().returncode == 0
     assert build.calls() == before
-    assert (
-        build.client("ssm")
-        .get_parameter(Name=PARAMETER)["Parameter"]["Value"]
-        .startswith(f"{URI}@sha256:")
-    )
+    published = build.client("ssm").get_parameter(Name=PARAMETER)["Parameter"]["Value"]
+    assert published.startswith(f"{URI}@sha256:")
 
 
-def test_a_build_that_would_push_elsewhere_is_denied_and_publishes_nothing(
-    build: Build, tmp_path: Path
+@pytest.mark.parametrize(
+    ("elsewhere", "denied"),
+    [
+        ({PARAMETER: "/never", REPOSITORY: f"{REPOSITORY}-other"}, "ecr:BatchGetImage"),
+        ({PARAMETER: "/shoal/other"}, "ssm:PutParameter"),
+    ],
+)
+def test_a_build_that_would_push_or_publish_elsewhere_is_denied(
+    build: Build, tmp_path: Path, elsewhere: dict[str, str], denied: str
 ) -> None:
-    script = build.script.replace(PARAMETER, "/never").replace(REPOSITORY, f"{REPOSITORY}-other")
-    other = replace(build, folder=tmp_path, script=script).run()
-    assert other.returncode != 0
-    assert "is not authorized to perform: ecr:BatchGetImage" in other.stderr
-    assert build.client("ssm").get_parameters(Names=["/never"])["InvalidParameters"] == ["/never"]
-
-
-def test_a_build_that_would_publish_elsewhere_is_denied(build: Build, tmp_path: Path) -> None:
-    other = replace(
-        build, folder=tmp_path, script=build.script.replace(PARAMETER, "/shoal/other")
-    ).run()
-    assert other.returncode != 0
-    assert "is not authorized to perform: ssm:PutParameter" in other.stderr
+    script = build.script
+    for own, other in elsewhere.items():
+        script = script.replace(own, other)
+    process, name = replace(build, folder=tmp_path, script=script).run(), elsewhere[PARAMETER]
+    assert process.returncode != 0
+    assert f"is not authorized to perform: {denied}" in process.stderr
+    assert build.client("ssm").get_parameters(Names=[name])["InvalidParameters"] == [name]
 
 
 @pytest.mark.parametrize(
@@ -237,9 +222,7 @@ def test_pip_in_a_build_asks_the_organisations_index_by_a_secret_of_buildkits(
     assert process.returncode == 0, process.stderr
     called = (tmp_path / "calls").read_text()
     assert f"index-url = https://{login}@nexus.example.com/simple/\n" in called
-    assert (
-        "RUN --mount=type=secret,id=pip,target=/etc/pip.conf,required=true,mode=0444 pip in"
-        in called
-    )
+    mount = "--mount=type=secret,id=pip,target=/etc/pip.conf,required=true,mode=0444"
+    assert f"RUN {mount} pip in" in called
     commands = [each for each in called.splitlines() if each.startswith("docker ")]
     assert not [each for each in (*commands, process.stdout, process.stderr) if login in each]

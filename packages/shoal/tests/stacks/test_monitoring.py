@@ -6,14 +6,19 @@ import json
 import re
 from typing import Any
 
-from aws_cdk.assertions import Template
-
-from shoal.aws.execution import TERMINAL
+from shoal.constructs.template_rules import as_list
 from shoal.pipelines.requests import FABRIC_METRICS
 from shoal.settings.loading.loader import load_environment
 from tests.repository import ROOT
 from tests.stacks.conftest import TemplateOf
-from tests.stacks.reading import as_list, definition, only, properties, resources, statements
+from tests.stacks.reading import (
+    Template,
+    definition,
+    only,
+    properties,
+    resources,
+    statements,
+)
 
 
 def dashboard(template: Template) -> dict[str, Any]:
@@ -31,14 +36,6 @@ def graphs(template: Template) -> dict[str, list[Any]]:
         for each in dashboard(template)["widgets"]
         if each["type"] == "metric"
     }
-
-
-def test_a_page_is_made_of_every_end_of_this_pipelines_executions(monitoring: Template) -> None:
-    rules = properties(monitoring, "AWS::Events::Rule")
-    (pattern,) = (each["EventPattern"]["detail"] for each in rules if "EventPattern" in each)
-    arn = "arn:aws:sagemaker:us-east-1:111122223333:pipeline/shoal-mnist-dev"
-    assert pattern["pipelineArn"] == [arn]
-    assert {*pattern["currentPipelineExecutionStatus"]} == TERMINAL
 
 
 def test_what_makes_pages_writes_nothing_but_pages_and_its_own_log(monitoring: Template) -> None:
@@ -128,19 +125,6 @@ def test_widgets_fill_the_grid_without_covering_each_other(monitoring: Template)
 def test_the_dashboard_shows_every_alarm(monitoring: Template) -> None:
     shown = dashboard(monitoring)["widgets"][0]["properties"]["alarms"]
     assert sorted(shown) == sorted(resources(monitoring, "AWS::CloudWatch::Alarm"))
-
-
-def test_every_log_group_is_kept_as_long_as_the_settings_say_and_encrypted(
-    template_of: TemplateOf,
-) -> None:
-    log_groups = [
-        each
-        for part in ("network", "data", "pipeline", "monitoring")
-        for each in properties(template_of("dev", part), "AWS::Logs::LogGroup")
-    ]
-    assert len(log_groups) >= 5
-    assert {each["RetentionInDays"] for each in log_groups} == {90}
-    assert all("Key" in json.dumps(each["KmsKeyId"]) for each in log_groups)
 
 
 def test_without_an_endpoint_the_dashboard_and_the_alarms_name_nothing_of_one(

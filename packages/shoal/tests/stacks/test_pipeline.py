@@ -3,37 +3,29 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
-import aws_cdk as cdk
 import pytest
-from aws_cdk.assertions import Template
 from aws_cdk.cx_api import CloudFormationStackArtifact
 
-from shoal.constructs.app import Deployment
 from shoal.constructs.pipeline.training_pipeline import images
 from shoal.constructs.schedules.schedules import manifest_variables
 from shoal.costs.plan import plan
-from shoal.launch import launch_of
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.names import Names
 from shoal.settings.sections.channels import OnManifest
-from shoal.settings.settings import Environment
-from stacks.platform import EnvironmentStage
-from tests.app import ShoalApp
 from tests.letters import ENVIRONMENT, add_letters
 from tests.repository import ROOT, link_checkout
-from tests.stacks.conftest import EVERYTHING, MakeStage, StageOf, TemplateOf, variant
-from tests.stacks.reading import definition, named, properties, resources, statements
-
-BRANCH = (
-    "Seal",
-    "Register",
-    "CreateModel",
-    "CreateEndpointConfig",
-    "CreateEndpoint",
-    "SmokeTest",
-    "Teardown",
+from tests.stacks.conftest import EVERYTHING, MakeStage, TemplateOf, variant
+from tests.stacks.reading import (
+    Template,
+    definition,
+    named,
+    properties,
+    resources,
+    statements,
+    template_of_stack,
 )
 
 
@@ -43,12 +35,11 @@ def _branch(pipeline: Template) -> dict[str, dict[str, Any]]:
 
 
 def test_the_definition_in_the_template_is_json_with_all_steps(pipeline: Template) -> None:
-    assert [step["Name"] for step in definition(pipeline)["Steps"]] == [
-        "Train",
-        "Evaluate",
-        "Gate",
+    assert [step["Name"] for step in definition(pipeline)["Steps"]] == ["Train", "Evaluate", "Gate"]
+    assert [*_branch(pipeline)] == [
+        *("Seal", "Register", "CreateModel", "CreateEndpointConfig", "CreateEndpoint"),
+        *("SmokeTest", "Teardown"),
     ]
-    assert tuple(_branch(pipeline)) == BRANCH
 
 
 def test_training_gets_the_one_training_subnet(pipeline: Template) -> None:
@@ -81,11 +72,11 @@ def test_images_are_found_in_branches_too(pipeline: Template) -> None:
     assert "/pytorch-inference:" in image
 
 
-@pytest.mark.parametrize("stack", ["pipeline", "data"])
+@pytest.mark.parametrize("part", ["pipeline", "data"])
 def test_every_function_is_python_with_its_own_log_group(
-    request: pytest.FixtureRequest, stack: str
+    template_of: TemplateOf, part: str
 ) -> None:
-    template = request.getfixturevalue(stack)
+    template = template_of("dev", part)
     functions = properties(template, "AWS::Lambda::Function")
     groups = [each["LogGroupName"] for each in properties(template, "AWS::Logs::LogGroup")]
     assert {entry["Runtime"] for entry in functions} == {"python3.12"}
@@ -107,18 +98,19 @@ def test_a_message_is_hidden_while_it_is_worked_on_and_tried_for_as_long_as_endp
     assert sum(min(first_s * 2**tried, 900) for tried in range(tries)) >= 2 * 60 * 60
 
 
+@pytest.mark.parametrize(
+    ("part", "custom"),
+    [
+        ("network", set()),
+        ("data", {"Custom::EmptyBucket"}),
+        ("pipeline", {"Custom::EmptyModelPackageGroup"}),
+    ],
+)
 def test_no_template_brings_a_function_of_the_cdk(
-    network: Template, data: Template, pipeline: Template
+    template_of: TemplateOf, part: str, custom: set[str]
 ) -> None:
-    types = {
-        resource["Type"]
-        for template in (network, data, pipeline)
-        for resource in template.to_json()["Resources"].values()
-    }
-    custom = {
-        kind for kind in types if kind.startswith(("Custom::", "AWS::CloudFormation::Custom"))
-    }
-    assert custom == {"Custom::EmptyBucket", "Custom::EmptyModelPackageGroup"}
+    types = {resource["Type"] for resource in template_of("dev", part)["Resources"].values()}
+    assert {kind for kind in types if "Custom" in kind} == custom
 
 
 def _functions(template: Template) -> set[str]:
@@ -164,33 +156,12 @@ def test_a_job_gets_the_names_of_its_secrets_and_only_its_role_may_ask_for_them(
     ]
     assert "Training" in asking
     for part in ("pipeline", "network"):
-        assert "secretsmanager" not in str(template_of("dev", part).to_json()["Resources"])
-
-
-def test_the_function_is_told_which_schedule_for_when_and_with_what(
-    template_of: TemplateOf,
-) -> None:
-    pipeline = template_of("scheduled", "pipeline")
-    nightly = named(pipeline, "AWS::Scheduler::Schedule", "nightly")
-    arn = "arn:aws:scheduler:us-east-1:111122223333:schedule/shoal-mnist-scheduled/nightly"
-    assert json.loads(nightly["Target"]["Input"]) == {
-        "schedule": "nightly",
-        "schedule_arn": arn,
-        "scheduled_time": "<aws.scheduler.scheduled-time>",
-        "parameters": {"Epochs": "3"},
-    }
+        assert "secretsmanager" not in str(template_of("dev", part)["Resources"])
 
 
 def test_a_schedule_that_ends_has_no_alarm(template_of: TemplateOf) -> None:
     alarms = properties(template_of("scheduled", "monitoring"), "AWS::CloudWatch::Alarm")
     assert not [each for each in alarms if "schedule-ending" in each["AlarmName"]]
-
-
-def test_without_a_rare_schedule_nothing_looks(template_of: TemplateOf) -> None:
-    template, name = template_of("manifest", "monitoring"), "shoal-mnist-manifest"
-    names = {each["FunctionName"] for each in properties(template, "AWS::Lambda::Function")}
-    assert names == {f"{name}-sweep", f"{name}-pages"}
-    assert "SeeSchedules" not in statements(template, f"{name}-us-east-1-sweep")
 
 
 @pytest.mark.parametrize(
@@ -222,21 +193,13 @@ ROLE = "shoal-letters-lab-us-east-1-"
 
 
 @pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory, cdk_context: dict[str, Any]) -> Template:
+def template(tmp_path_factory: pytest.TempPathFactory, make_stage: MakeStage) -> Template:
     root = link_checkout(tmp_path_factory.mktemp("letters"))
     add_letters(root)
     for file in (root / "environments").glob("*.yaml"):
         file.unlink()
     (root / "environments" / "lab.yaml").write_text(TEXT)
-    environment = load_environment("lab", root)
-    outdir = str(tmp_path_factory.mktemp("cdk.out"))
-    app = ShoalApp(outdir=outdir, context=cdk_context, checked=False)
-    launch = launch_of(environment, root)
-    return Template.from_stack(
-        EnvironmentStage(app, workloads=[Deployment(environment, launch)], root=root)
-        .workloads[0]
-        .pipeline
-    )
+    return template_of_stack(make_stage("lab", root).workloads[0].pipeline)
 
 
 @pytest.mark.parametrize("actor", ["training", "evaluation"])
@@ -258,11 +221,8 @@ def test_the_evaluation_reads_no_sealed_models(template: Template) -> None:
 
 
 def test_a_manifest_moves_the_channels_of_the_dataset_only(template: Template) -> None:
-    (variables,) = [
-        each["Environment"]["Variables"]
-        for each in properties(template, "AWS::Lambda::Function")
-        if each["FunctionName"] == "shoal-letters-lab-start"
-    ]
+    function = named(template, "AWS::Lambda::Function", "shoal-letters-lab-start")
+    variables = function["Environment"]["Variables"]
     assert json.loads(variables["MANIFEST_PARAMETERS"]) == {
         "DataManifest": "{manifest}",
         "HoldoutDataUri": "{folder}/holdout/",
@@ -270,61 +230,21 @@ def test_a_manifest_moves_the_channels_of_the_dataset_only(template: Template) -
     }
 
 
-def _stacks(stage: EnvironmentStage) -> dict[str, cdk.Stack]:
-    return {
-        child.stack_name: child for child in stage.node.children if isinstance(child, cdk.Stack)
-    }
-
-
-def _shown(environment: Environment) -> list[str]:
-    return [stack.name for stack in plan(environment).stacks]
-
-
-def _too_early(stage: EnvironmentStage, shown: list[str]) -> list[tuple[str, str]]:
-    """Yield each stack that is shown before one it needs, and that one; the assembly's manifest has
-    the dependencies that the CLI follows.
-    """
-    artifacts = stage.synth().stacks
-    needs = {
-        each.stack_name: [
-            other.stack_name
-            for other in each.dependencies
-            if isinstance(other, CloudFormationStackArtifact)
-        ]
+@pytest.mark.parametrize("name", ["dev", "prod", "full"])
+def test_the_plan_names_the_stacks_of_an_environment_after_those_that_they_need(
+    tmp_path: Path, make_stage: MakeStage, name: str
+) -> None:
+    """The assembly's manifest has the dependencies that the CLI follows."""
+    sections = {"full": EVERYTHING}.get(name)
+    environment = variant(tmp_path, name, **sections) if sections else load_environment(name, ROOT)
+    shown = [stack.name for stack in plan(environment).stacks]
+    artifacts = make_stage(environment).synth().stacks
+    assert {*shown} == {each.stack_name for each in artifacts}
+    needs = [
+        (shown.index(each.stack_name), shown.index(other.stack_name))
         for each in artifacts
-    }
-    assert any(needs.values())
-    return [
-        (name, other)
-        for name, others in needs.items()
-        for other in others
-        if shown.index(other) > shown.index(name)
+        for other in each.dependencies
+        if isinstance(other, CloudFormationStackArtifact)
     ]
-
-
-@pytest.mark.parametrize("name", ["dev", "prod"])
-def test_the_plan_names_the_stacks_of_an_environment(stage_of: StageOf, name: str) -> None:
-    assert set(_shown(load_environment(name, ROOT))) == set(_stacks(stage_of(name)))
-
-
-@pytest.fixture(scope="module")
-def full(
-    tmp_path_factory: pytest.TempPathFactory, make_stage: MakeStage
-) -> tuple[Environment, EnvironmentStage]:
-    """An environment with all optional stacks."""
-    environment = variant(tmp_path_factory.mktemp("full"), "full", **EVERYTHING)
-    return environment, make_stage(environment)
-
-
-def test_the_plan_names_stacks_that_are_there_only_when_asked_for(
-    full: tuple[Environment, EnvironmentStage],
-) -> None:
-    environment, stage = full
-    assert set(_shown(environment)) == set(_stacks(stage))
-
-
-def test_the_plan_shows_no_stack_before_one_that_it_needs(
-    full: tuple[Environment, EnvironmentStage],
-) -> None:
-    environment, stage = full
-    assert _too_early(stage, _shown(environment)) == []
+    assert needs
+    assert [pair for pair in needs if pair[0] < pair[1]] == []

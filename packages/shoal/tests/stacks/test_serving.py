@@ -8,11 +8,16 @@ import re
 from typing import Any
 
 import pytest
-from aws_cdk.assertions import Template
 
 from tests.settings.releases import ARTIFACTS, CONTENT
-from tests.stacks.conftest import MakeVariant, TemplateOf
-from tests.stacks.reading import only, properties, resources, role, statements
+from tests.stacks.conftest import MakeVariant
+from tests.stacks.reading import (
+    Template,
+    only,
+    properties,
+    statements,
+    template_of_stack,
+)
 
 RELEASE = CONTENT
 NEXT = RELEASE | {
@@ -33,13 +38,7 @@ FILES = RELEASE | {
     "model_data_version_id": None,
 }
 OWN_FILES = OWN_COPY.removesuffix(".tar.gz")
-SECTIONS: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "files": {"release": FILES},
-    "next": {"release": NEXT},
-    "elsewhere": {"release": ELSEWHERE},
-}
-"""What differs from a plain `serving: {}`."""
+RELEASES = {"plain": RELEASE, "files": FILES, "next": NEXT, "elsewhere": ELSEWHERE}
 PINNED: dict[str, Any] = {"release": RELEASE, "serving": {}}
 MODEL, CONFIG, SERVED = (
     f"AWS::SageMaker::{kind}" for kind in ("Model", "EndpointConfig", "Endpoint")
@@ -48,13 +47,12 @@ MODEL, CONFIG, SERVED = (
 
 @pytest.fixture(scope="module")
 def templates(make_variant: MakeVariant) -> dict[str, Template]:
-    """Templates by the names in SECTIONS."""
-    by_name = {}
-    for name, sections in SECTIONS.items():
-        serving = make_variant("live", **PINNED | sections).workloads[0].serving
-        assert serving is not None
-        by_name[name] = Template.from_stack(serving)
-    return by_name
+    """Templates by the names in RELEASES."""
+    stages = {
+        name: make_variant("live", release=release, serving={})
+        for name, release in RELEASES.items()
+    }
+    return {name: template_of_stack(each.workloads[0].serving) for name, each in stages.items()}
 
 
 @pytest.fixture(scope="module")
@@ -62,30 +60,11 @@ def plain(templates: dict[str, Template]) -> Template:
     return templates["plain"]
 
 
-def serving_role(template: Template, environment: str = "live") -> str:
+def serving_role(template: Template) -> str:
     """Return the name of the containers' role."""
-    (name,) = [
-        role["RoleName"]
-        for role in properties(template, "AWS::IAM::Role")
-        if "serving-proof" not in role["RoleName"] and "bring" not in role["RoleName"]
-    ]
-    assert re.fullmatch(rf"shoal-mnist-{environment}-us-east-1-serving-[0-9a-f]{{6}}", name)
+    roles = [each["RoleName"] for each in properties(template, "AWS::IAM::Role")]
+    (name,) = (each for each in roles if re.fullmatch(rf"{PREFIX}serving-[0-9a-f]{{6}}", each))
     return str(name)
-
-
-def allowed_to_serve(template: Template, environment: str = "live") -> dict[str, dict[str, Any]]:
-    """Return the role's statements by Sid."""
-    return statements(template, serving_role(template, environment))
-
-
-def logical_id(template: Template, resource_type: str) -> str:
-    (logical_id,) = resources(template, resource_type)
-    return logical_id
-
-
-def served_variant(template: Template) -> dict[str, Any]:
-    (variant,) = only(template, CONFIG)["ProductionVariants"]
-    return dict(variant)
 
 
 @pytest.mark.parametrize("left_out", ["release", "serving"])
@@ -109,16 +88,13 @@ def test_what_the_other_stacks_export_stays_when_the_release_is_taken_back(
     assert pinned == reverted
 
 
-def test_the_model_is_made_of_the_own_copy_once_it_is_here(plain: Template) -> None:
-    (model,) = resources(plain, MODEL).values()
-    assert model["Properties"]["Containers"] == [
-        {
-            "Image": f"{RELEASE['image_uri'].partition(':')[0]}@{RELEASE['image_digest']}",
-            "ModelDataUrl": f"s3://{OWN_COPY}",
-            "Environment": RELEASE["environment"],
-        }
-    ]
-    assert logical_id(plain, "Custom::BroughtArchive") in model["DependsOn"]
+def test_the_model_is_made_of_the_own_copy(plain: Template) -> None:
+    (container,) = only(plain, MODEL)["Containers"]
+    assert container == {
+        "Image": f"{RELEASE['image_uri'].partition(':')[0]}@{RELEASE['image_digest']}",
+        "ModelDataUrl": f"s3://{OWN_COPY}",
+        "Environment": RELEASE["environment"],
+    }
 
 
 def test_a_model_of_files_is_made_and_read_by_its_prefix(templates: dict[str, Template]) -> None:
@@ -127,23 +103,10 @@ def test_a_model_of_files_is_made_and_read_by_its_prefix(templates: dict[str, Te
     source = {"S3Uri": f"s3://{OWN_FILES}/", "S3DataType": "S3Prefix", "CompressionType": "None"}
     assert container["ModelDataSource"] == {"S3DataSource": source}
     listed = {"s3:prefix": [f"{OWN_FILES.partition('/')[2]}/*"]}
-    for allowed in (allowed_to_serve(template), statements(template, f"{PREFIX}serving-proof")):
+    for name in (serving_role(template), f"{PREFIX}serving-proof"):
+        allowed = statements(template, name)
         assert allowed["ReadFiles"]["Resource"] == f"arn:aws:s3:::{OWN_FILES}/*"
         assert allowed["ListFiles"]["Condition"] == {"StringLike": listed}
-
-
-def test_the_role_of_the_containers_is_there_before_the_archive_is_brought(
-    plain: Template,
-) -> None:
-    """IAM has the time of a copy to apply its policy, before SageMaker looks at the archive."""
-    (brought,) = resources(plain, "Custom::BroughtArchive").values()
-    role_id, _ = role(plain, serving_role(plain))
-    policies = {
-        key
-        for key, each in resources(plain, "AWS::IAM::Policy").items()
-        if {"Ref": role_id} in each["Properties"]["Roles"]
-    }
-    assert {role_id, *policies} <= set(brought["DependsOn"])
 
 
 @pytest.mark.parametrize(
@@ -182,11 +145,6 @@ def test_what_brings_and_what_proves_knows_the_whole_release(
     assert {key: value for key, value in told.items() if key not in by_aws} == expected
 
 
-def test_the_proof_comes_after_the_endpoint(plain: Template) -> None:
-    (proof,) = resources(plain, "Custom::ServingProof").values()
-    assert logical_id(plain, SERVED) in proof["DependsOn"]
-
-
 def test_what_brings_the_archive_reads_sealed_ones_and_writes_them_at_home(
     templates: dict[str, Template],
 ) -> None:
@@ -205,18 +163,10 @@ def test_what_brings_the_archive_reads_sealed_ones_and_writes_them_at_home(
     assert on["DecryptSource"] == "arn:aws:kms:us-east-1:999988887777:key/*"
 
 
-def test_configuration_endpoint_and_proof_follow_a_model_that_is_replaced(plain: Template) -> None:
-    model = {"Fn::GetAtt": [logical_id(plain, MODEL), "ModelName"]}
-    config = {"Fn::GetAtt": [logical_id(plain, CONFIG), "EndpointConfigName"]}
-    proof = only(plain, "Custom::ServingProof")
-    assert served_variant(plain)["ModelName"] == proof["ModelName"] == model
-    assert only(plain, SERVED)["EndpointConfigName"] == proof["EndpointConfigName"] == config
-
-
 def test_a_new_release_changes_nothing_that_has_to_keep_its_name(
     templates: dict[str, Template],
 ) -> None:
-    old, new = (templates[name].to_json()["Resources"] for name in ("plain", "next"))
+    old, new = (templates[name]["Resources"] for name in ("plain", "next"))
     same = old.keys() & new.keys()
     changed = {old[key]["Type"] for key in same if _untagged(old[key]) != _untagged(new[key])}
     assert changed == {
@@ -249,23 +199,12 @@ def test_another_archive_has_a_role_of_its_own_so_that_the_old_fleet_keeps_its(
     assert roles["plain"] == roles["elsewhere"] != roles["next"]
 
 
-def test_the_alarms_that_roll_back_exist_before_the_endpoint(plain: Template) -> None:
-    (endpoint,) = resources(plain, SERVED).values()
-    rollback = endpoint["Properties"]["DeploymentConfig"]["AutoRollbackConfiguration"]
-    alarms = {
-        alarm["Properties"]["AlarmName"]: key
-        for key, alarm in resources(plain, "AWS::CloudWatch::Alarm").items()
-    }
-    names = [f"{ENDPOINT}-serving-{what}" for what in ("errors", "latency", "model-errors")]
-    assert sorted(each["AlarmName"] for each in rollback["Alarms"]) == sorted(alarms) == names
-    assert set(alarms.values()) <= set(endpoint["DependsOn"])
-
-
 @pytest.mark.parametrize("kind", ["plain", "elsewhere"])
 def test_container_and_proof_read_the_one_own_copy_under_the_own_key_whoever_trained_it(
     templates: dict[str, Template], kind: str
 ) -> None:
-    allowed, archive = allowed_to_serve(templates[kind]), f"arn:aws:s3:::{OWN_COPY}"
+    template, archive = templates[kind], f"arn:aws:s3:::{OWN_COPY}"
+    allowed = statements(template, serving_role(template))
     read, decrypt = allowed["ReadArchive"], allowed["DecryptArchive"]
     assert (read["Action"], read["Resource"]) == ("s3:GetObject", archive)
     assert decrypt["Action"] == "kms:Decrypt"
@@ -274,48 +213,8 @@ def test_container_and_proof_read_the_one_own_copy_under_the_own_key_whoever_tra
         "kms:ViaService": "s3.us-east-1.amazonaws.com",
         "kms:EncryptionContext:aws:s3:arn": [f"arn:aws:s3:::{OWN_BUCKET}", archive],
     }
-    proof = statements(templates[kind], f"{PREFIX}serving-proof")
+    proof = statements(template, f"{PREFIX}serving-proof")
     assert [proof["ReadArchive"], proof["DecryptArchive"]] == [read, decrypt]
-
-
-def test_the_proof_may_ask_this_endpoint_and_look_at_what_is_tagged_as_this_environments(
-    plain: Template,
-) -> None:
-    allowed = statements(plain, f"{PREFIX}serving-proof")
-    assert allowed.keys() == {
-        "WriteOwnLog",
-        "AskEndpoint",
-        "SeeWhatIsServed",
-        "SeeWhetherItRollsBack",
-        "ReadArchive",
-        "DecryptArchive",
-    }
-    endpoint = f"arn:aws:sagemaker:us-east-1:111122223333:endpoint/{ENDPOINT}"
-    assert allowed["AskEndpoint"]["Resource"] == endpoint
-    tags = {"aws:ResourceTag/shoal:project": "mnist", "aws:ResourceTag/shoal:environment": "live"}
-    assert allowed["SeeWhatIsServed"]["Condition"] == {"StringEquals": tags}
-
-
-@pytest.mark.parametrize(
-    ("name", "sids"),
-    [
-        ("live", {"AttachToVpc", "UseInterfaces", "SeeVpc", "LendKeyToVolumes"}),
-        ("scaled", {"AttachToVpc", "UseInterfaces", "SeeVpc", "KeepCaptured"}),
-        ("serverless", set()),
-    ],
-)
-def test_the_role_of_the_containers_may_do_what_its_settings_take(
-    template_of: TemplateOf, name: str, sids: set[str]
-) -> None:
-    """Instances with local storage get no key; serverless ones are in no VPC."""
-    template = template_of(name, "serving")
-    optional = {"AttachToVpc", "UseInterfaces", "SeeVpc", "LendKeyToVolumes", "KeepCaptured"}
-    allowed = allowed_to_serve(template, name)
-    assert allowed.keys() & optional == sids
-    if "KeepCaptured" in sids:
-        bucket = f"arn:aws:s3:::shoal-mnist-{name}-artifacts-111122223333-us-east-1"
-        assert allowed["KeepCaptured"]["Action"] == "s3:PutObject"
-        assert allowed["KeepCaptured"]["Resource"] == f"{bucket}/captured/*"
 
 
 @pytest.mark.parametrize("kind", [MODEL, CONFIG, SERVED])

@@ -5,21 +5,21 @@ templates.yaml.
 from __future__ import annotations
 
 import fnmatch
-from pathlib import Path
 from typing import Any
 
-import aws_cdk as cdk
 import pytest
-from aws_cdk.assertions import Template
 
-from shoal.constructs.data.data_key import environment_key
-from shoal.settings.key_policy import key_statements
+from shoal.constructs.template_rules import as_list
 from shoal.settings.loading.loader import environment_names, load_environment
-from shoal.settings.names import Names
-from shoal.settings.sections.file_system import DeploymentType, FileSystem
 from tests.repository import ROOT
 from tests.stacks.conftest import StageOf, TemplateOf
-from tests.stacks.reading import as_list, definition, properties, resources
+from tests.stacks.reading import (
+    Template,
+    definition,
+    only,
+    properties,
+    resources,
+)
 
 
 def test_every_private_subnet_reaches_the_internet_through_the_nat_gateway_only(
@@ -87,52 +87,26 @@ def test_every_bucket_of_a_throw_away_environment_is_emptied_before_it_goes(data
 
 ACCOUNT_ROOT = {"AWS": "arn:aws:iam::111122223333:root"}
 USES = (
-    "Decrypt",
-    "Encrypt",
-    "GenerateDataKey",
-    "GenerateDataKeyWithoutPlaintext",
-    "ReEncryptFrom",
-    "ReEncryptTo",
-    "CreateGrant",
-    "Sign",
+    *("Decrypt", "Encrypt", "GenerateDataKey", "GenerateDataKeyWithoutPlaintext"),
+    *("ReEncryptFrom", "ReEncryptTo", "CreateGrant", "Sign"),
 )
 BUCKET_OBJECTS = [
-    f"arn:aws:s3:::shoal-mnist-dev-{purpose}-111122223333-us-east-1{objects}"
+    f"arn:aws:s3:::shoal-mnist-told-{purpose}-111122223333-us-east-1{objects}"
     for purpose in ("data", "artifacts")
     for objects in ("", "/*")
 ]
 Policies = dict[str, dict[str, dict[str, Any]]]
-FILE_SYSTEMS = {
-    "none": None,
-    "scratch": FileSystem(),
-    "persistent": FileSystem(
-        deployment_type=DeploymentType.PERSISTENT_2, throughput_mbps_per_tib=125
-    ),
-}
-
-
-def _policy(
-    file_system: FileSystem | None, context: dict[str, Any], folder: Path
-) -> dict[str, dict[str, Any]]:
-    """Return the statements of dev's key, alone in a stack, by Sid."""
-    environment = load_environment("dev", ROOT).model_copy(update={"file_system": file_system})
-    app = cdk.App(outdir=str(folder), context=context)
-    stack = cdk.Stack(
-        app, "Stack", env=cdk.Environment(account=environment.account, region=environment.region)
-    )
-    names = Names(environment)
-    statements = key_statements(names, ())
-    environment_key(stack, names, alias="data", description="Data", statements=statements)
-    (key,) = properties(Template.from_stack(stack), "AWS::KMS::Key")
-    return {statement["Sid"]: statement for statement in key["KeyPolicy"]["Statement"]}
+FILE_SYSTEMS = ("told", "lustre", "persistent")
+"""Environments of templates.yaml: without one, with one to scratch, and with one that stays."""
 
 
 @pytest.fixture(scope="module")
-def policies(tmp_path_factory: pytest.TempPathFactory, cdk_context: dict[str, Any]) -> Policies:
-    """Without a file system, and with one of each kind."""
+def policies(template_of: TemplateOf) -> Policies:
+    """The statements of keys by Sid, without a file system, and with one of each kind."""
+    keys = {name: only(template_of(name, "data"), "AWS::KMS::Key") for name in FILE_SYSTEMS}
     return {
-        name: _policy(kind, cdk_context, tmp_path_factory.mktemp(name))
-        for name, kind in FILE_SYSTEMS.items()
+        name: {statement["Sid"]: statement for statement in key["KeyPolicy"]["Statement"]}
+        for name, key in keys.items()
     }
 
 
@@ -152,17 +126,16 @@ def test_the_key_itself_names_this_account_and_services_for_it_only_and_nobody_h
         assert not {"*", "kms:*"} & {*as_list(statement["Action"])}
 
 
-def test_administration_does_not_use_the_key(policies: Policies) -> None:
-    granted = policies["none"]["AdministerKey"]["Action"]
-    assert [
-        use for use in USES if any(fnmatch.fnmatch(f"kms:{use}", action) for action in granted)
-    ] == []
+@pytest.mark.parametrize("use", USES)
+def test_administration_does_not_use_the_key(policies: Policies, use: str) -> None:
+    granted = policies["told"]["AdministerKey"]["Action"]
+    assert not any(fnmatch.fnmatch(f"kms:{use}", action) for action in granted)
 
 
 def test_the_account_can_always_change_the_policy_or_the_key_would_be_lost(
     policies: Policies,
 ) -> None:
-    statement = policies["none"]["AdministerKey"]
+    statement = policies["told"]["AdministerKey"]
     assert (statement["Principal"], "Condition" in statement) == (ACCOUNT_ROOT, False)
     assert {"kms:PutKeyPolicy", "kms:ScheduleKeyDeletion", "kms:DescribeKey"} <= set(
         statement["Action"]
@@ -172,7 +145,7 @@ def test_the_account_can_always_change_the_policy_or_the_key_would_be_lost(
 def test_the_key_decrypts_through_s3_and_for_our_buckets_only(policies: Policies) -> None:
     decrypting = {
         sid: entry
-        for sid, entry in policies["none"].items()
+        for sid, entry in policies["told"].items()
         if "kms:Decrypt" in as_list(entry["Action"]) and entry["Principal"] == ACCOUNT_ROOT
     }
     assert decrypting.keys() == {"ReadAndWriteBuckets"}
@@ -237,7 +210,7 @@ def test_the_pipeline_reads_its_id_from_a_parameter_so_that_it_can_be_replaced(
     template_of: TemplateOf,
 ) -> None:
     template = template_of("lustre", "pipeline")
-    parameters = template.to_json()["Parameters"]
+    parameters = template["Parameters"]
     assert parameters["FileSystemId"]["Default"] == "/shoal/shoal-mnist-lustre/file-system/id"
     train, *_ = definition(template)["Steps"]
     (source,) = {

@@ -13,7 +13,6 @@ import json
 import re
 import tempfile
 from collections.abc import Iterator, Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,6 @@ from shoal.settings.loading.loader import load_environment, load_workloads
 use_installed_node()
 
 import aws_cdk as cdk  # noqa: E402 - starts Node.js
-from aws_cdk.assertions import Template  # noqa: E402
 
 from shoal.constructs.app import Deployment, feature_flags  # noqa: E402
 from stacks.platform import EnvironmentStage  # noqa: E402
@@ -37,7 +35,7 @@ from tests.repository import ROOT  # noqa: E402
 from tests.settings.environment_file import copy_workloads  # noqa: E402
 from tests.settings.releases import RELEASE  # noqa: E402
 from tests.stacks.conftest import EVERYTHING, MakeVariant, TemplateOf, variant  # noqa: E402
-from tests.stacks.reading import Row, differences, rows  # noqa: E402
+from tests.stacks.reading import Row, differences, rows, template_of_stack  # noqa: E402
 
 FILE = Path(__file__).with_name("logical_ids.json")
 
@@ -67,7 +65,7 @@ def _types(name: str) -> dict[str, dict[str, str]]:
         app = ShoalApp(outdir=outdir, context=feature_flags(ROOT), checked=False)
         stage = EnvironmentStage(app, workloads=[deployment], root=ROOT)
         stacks = [each for each in stage.node.children if isinstance(each, cdk.Stack)]
-        resources = {each.node.id: Template.from_stack(each).to_json() for each in stacks}
+        resources = {each.node.id: template_of_stack(each) for each in stacks}
     return {
         part: {key: each["Type"] for key, each in template["Resources"].items()}
         for part, template in resources.items()
@@ -89,14 +87,9 @@ DOCUMENT: dict[str, Any] = {
 }
 
 
-@pytest.fixture(scope="session")
-def document_of(template_of: TemplateOf) -> Any:
-    return cache(lambda *place: template_of(*place).to_json())
-
-
 @pytest.mark.parametrize("row", rows(), ids=str)
-def test_a_template_is_as_its_row_says(document_of: Any, row: Row) -> None:
-    assert [*differences(row, document_of(row.environment, row.stack))] == []
+def test_a_template_is_as_its_row_says(template_of: TemplateOf, row: Row) -> None:
+    assert [*differences(row, template_of(row.environment, row.stack))] == []
 
 
 @pytest.mark.parametrize(
