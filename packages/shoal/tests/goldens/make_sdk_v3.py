@@ -18,6 +18,7 @@ import json
 import logging
 import os
 import platform
+import re
 import socket
 import warnings
 from importlib.metadata import version
@@ -330,23 +331,15 @@ class _HasSession:
 
 
 def seal_step(train: TrainingStep, report: PropertyFile) -> LambdaStep:
-    digests = ("archive_sha256", "content_sha256")
-    return LambdaStep(
-        name="Seal",
-        lambda_func=Lambda(function_arn=INFRASTRUCTURE["seal_function_arn"]),
-        inputs={
-            "execution_id": EXECUTION_ID,
-            "model_data_url": train.properties.ModelArtifacts.S3ModelArtifacts,
-            **{
-                name: JsonGet(step_name="Evaluate", property_file=report, json_path=f"model.{name}")
-                for name in ("archive_sha256", "archive_composite_sha256", "content_sha256")
-            },
-        },
-        outputs=[
-            LambdaOutput(name, LambdaOutputTypeEnum.String)
-            for name in ("status", "model_data_url", *digests)
-        ],
-    )
+    inputs = {
+        "execution_id": EXECUTION_ID,
+        "model_data_url": train.properties.ModelArtifacts.S3ModelArtifacts,
+    } | {
+        name: JsonGet(step_name="Evaluate", property_file=report, json_path=f"model.{name}")
+        for name in ("archive_sha256", "archive_composite_sha256", "content_sha256")
+    }
+    outputs = ("status", "model_data_url", "archive_sha256", "content_sha256")
+    return lambda_step("Seal", inputs, *outputs)
 
 
 def register_step(session: PipelineSession, train: TrainingStep, seal: LambdaStep) -> ModelStep:
@@ -420,49 +413,58 @@ def endpoint_steps(
     return config, EndpointStep(name="CreateEndpoint", step_args=endpoint_arguments)
 
 
+def lambda_step(name: str, inputs: dict[str, Any], *outputs: str, **options: Any) -> LambdaStep:
+    """Return a step that calls the function of its name."""
+    purpose = re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower()
+    text, number = LambdaOutputTypeEnum.String, LambdaOutputTypeEnum.Float
+    return LambdaStep(
+        name=name,
+        lambda_func=Lambda(function_arn=INFRASTRUCTURE[f"{purpose}_function_arn"]),
+        inputs=inputs,
+        outputs=[LambdaOutput(each, number if each.endswith("_ms") else text) for each in outputs],
+        **options,
+    )
+
+
 def lambda_steps(
     train: TrainingStep, endpoint: EndpointStep, seal: LambdaStep
 ) -> tuple[LambdaStep, LambdaStep]:
-    text, number = LambdaOutputTypeEnum.String, LambdaOutputTypeEnum.Float
-    smoke_test = LambdaStep(
-        name="SmokeTest",
-        lambda_func=Lambda(function_arn=INFRASTRUCTURE["smoke_test_function_arn"]),
-        inputs={
-            "endpoint_name": endpoint.properties.EndpointName,
-            "training_job_name": train.properties.TrainingJobName,
-            "content_sha256": seal.properties.Outputs["content_sha256"],
-            "max_latency_ms": 5000,
-        },
-        outputs=[
-            LambdaOutput("status", text),
-            LambdaOutput("answers", text),
-            LambdaOutput("slowest_ms", number),
-            LambdaOutput("content_sha256", text),
-        ],
-    )
-    teardown = LambdaStep(
-        name="Teardown",
-        lambda_func=Lambda(function_arn=INFRASTRUCTURE["teardown_function_arn"]),
-        inputs={"pipeline_execution_arn": ExecutionVariables.PIPELINE_EXECUTION_ARN},
-        outputs=[LambdaOutput("status", text), LambdaOutput("deleted", text)],
-        depends_on=[smoke_test],
-    )
-    return smoke_test, teardown
+    inputs = {
+        "endpoint_name": endpoint.properties.EndpointName,
+        "training_job_name": train.properties.TrainingJobName,
+        "content_sha256": seal.properties.Outputs["content_sha256"],
+        "max_latency_ms": 5000,
+    }
+    outputs = ("status", "answers", "slowest_ms", "content_sha256")
+    smoke_test = lambda_step("SmokeTest", inputs, *outputs)
+    inputs = {"pipeline_execution_arn": ExecutionVariables.PIPELINE_EXECUTION_ARN}
+    return smoke_test, lambda_step("Teardown", inputs, "status", "deleted", depends_on=[smoke_test])
 
 
-def definition() -> dict[str, Any]:
-    session = pipeline_session()
+def first_steps(session: PipelineSession) -> tuple[PropertyFile, list[Any]]:
+    """Return the evaluation's report, and the steps from training to the model."""
     train = train_step(session)
     report = PropertyFile(name="EvaluationReport", output_name="evaluation", path="evaluation.json")
     evaluate = evaluate_step(session, train.properties.ModelArtifacts.S3ModelArtifacts, report)
     seal = seal_step(train, report)
     register = register_step(session, train, seal)
-    model = model_step(session, seal, register)
+    return report, [train, evaluate, seal, register, model_step(session, seal, register)]
+
+
+def definition_of(session: PipelineSession, *steps: Any) -> dict[str, Any]:
+    pipeline = Pipeline(name=NAME, parameters=PARAMETERS, steps=[*steps], sagemaker_session=session)
+    parsed: dict[str, Any] = json.loads(pipeline.definition())
+    return parsed
+
+
+def definition() -> dict[str, Any]:
+    session = pipeline_session()
+    report, (train, evaluate, seal, register, model) = first_steps(session)
     config, endpoint = endpoint_steps(session, model)
-    accuracy = JsonGet(
-        step_name="Evaluate", property_file=report, json_path="metrics.accuracy.value"
+    accuracy, rmse = (
+        JsonGet(step_name="Evaluate", property_file=report, json_path=f"metrics.{name}.value")
+        for name in ("accuracy", "rmse")
     )
-    rmse = JsonGet(step_name="Evaluate", property_file=report, json_path="metrics.rmse.value")
     values = ["The model does not pass its gates: ", "accuracy is ", accuracy]
     values += [" and must be at least ", MIN_ACCURACY, "; ", "rmse is ", rmse]
     message = Join(on="", values=[*values, " and must be at most ", MAX_RMSE])
@@ -475,11 +477,7 @@ def definition() -> dict[str, Any]:
         if_steps=[seal, register, model, config, endpoint, *lambda_steps(train, endpoint, seal)],
         else_steps=[FailStep(name="GateFailed", error_message=message)],
     )
-    pipeline = Pipeline(
-        name=NAME, parameters=PARAMETERS, steps=[train, evaluate, gate], sagemaker_session=session
-    )
-    parsed: dict[str, Any] = json.loads(pipeline.definition())
-    return parsed
+    return definition_of(session, train, evaluate, gate)
 
 
 def other_steps() -> list[dict[str, Any]]:
@@ -506,14 +504,9 @@ def other_steps() -> list[dict[str, Any]]:
     tune = TuningStep(
         name="Tune", step_args=tuner.tune(inputs=channels()), retry_policies=[CREATE_CALL, JOB]
     )
-    train = train_step(session)
-    report = PropertyFile(name="EvaluationReport", output_name="evaluation", path="evaluation.json")
-    evaluate = evaluate_step(session, train.properties.ModelArtifacts.S3ModelArtifacts, report)
-    seal = seal_step(train, report)
-    register = register_step(session, train, seal)
-    model = model_step(session, seal, register)
+    _, first = first_steps(session)
     transformer = Transformer(
-        model_name=model.properties.ModelName,
+        model_name=first[-1].properties.ModelName,
         instance_count=1,
         instance_type="ml.m5.xlarge",
         volume_kms_key=INFRASTRUCTURE["kms_key_arn"],
@@ -527,24 +520,12 @@ def other_steps() -> list[dict[str, Any]]:
         step_args=transformer.transform(data=TEST_DATA_URI, content_type="text/csv"),
         retry_policies=[CREATE_CALL, JOB],
     )
-    pipeline = Pipeline(
-        name=NAME,
-        parameters=PARAMETERS,
-        steps=[train, evaluate, seal, register, model, ask, tune, score],
-        sagemaker_session=session,
-    )
-    return list(json.loads(pipeline.definition())["Steps"][-3:])
+    return list(definition_of(session, *first, ask, tune, score)["Steps"][-3:])
 
 
 def main() -> None:
-    packages = (
-        "sagemaker",
-        "sagemaker-mlops",
-        "sagemaker-core",
-        "sagemaker-train",
-        "boto3",
-        "botocore",
-    )
+    packages = ["sagemaker", "sagemaker-mlops", "sagemaker-core", "sagemaker-train"]
+    packages += ["boto3", "botocore"]
     golden = {
         "made_by": "packages/shoal/tests/goldens/make_sdk_v3.py",
         "versions": {
