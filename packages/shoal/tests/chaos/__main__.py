@@ -12,15 +12,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.chaos import crash, rig
 from tests.chaos.cases import Case, cases
 from tests.chaos.crash import Crash, crashes
-from tests.chaos.deployment import Deployment, checkout_with_twins, synthesise
+from tests.chaos.deployment import checkout_with_twins, synthesise
 from tests.chaos.pairs import Pair, pairs
 from tests.chaos.pairs import run as run_pairs
 from tests.chaos.rig import Result
@@ -40,32 +39,24 @@ class Row:
 
 
 def write(file: Path, rows: Sequence[Row], seconds: float, at_once: int) -> None:
-    """Write the report into a file."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(f"{section(rows, seconds, at_once)}\n", encoding="utf-8")
-
-
-def section(rows: Sequence[Row], seconds: float, at_once: int) -> str:
-    """Markdown: the figures, a table of survivors by step and circumstance, the slowest to clean,
-    what did not survive.
+    """Write the report as Markdown: the figures, a table of survivors by step and circumstance, the
+    slowest to clean, what did not survive.
     """
     survived = sum(row.result.survived for row in rows)
     left = sum(len(row.result.left) for row in rows)
-    told = (
-        f"{len(rows)} cases, {survived} survived, left behind {left}, in {seconds / 60:.0f} minutes"
-    )
+    told = f"{len(rows)} cases, {survived} survived, left behind {left}"
     load = f"the machine's load over the last 15 minutes was {os.getloadavg()[2]:.1f}"
     machine = f"{at_once} executions at once on {os.cpu_count()} cores; {load}"
-    first = f"**{told}** ({machine}). Commit {_commit()}."
-    return "\n".join([first, "", *_table(rows), "", *_slowest(rows), "", *_lost(rows)])
+    first = f"**{told}, in {seconds / 60:.0f} minutes** ({machine}). Commit {_commit()}."
+    lines = [first, "", *_table(rows), "", *_slowest(rows), "", *_lost(rows), ""]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("\n".join(lines), encoding="utf-8")
 
 
 def _commit() -> str:
     """Return the checkout's commit and its day, so that the page tells how old its figures are."""
     command = ["git", "log", "-1", "--format=%h of %cs"]
-    return subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.strip()
+    return subprocess.check_output(command, cwd=ROOT, text=True).strip()
 
 
 def _table(rows: Sequence[Row]) -> list[str]:
@@ -111,15 +102,10 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("case", nargs="*", help="name of a case, or a shell pattern of names")
     parser.add_argument("--list", action="store_true", help="only list the cases, with their seeds")
-    parser.add_argument(
-        "--report",
-        type=Path,
-        metavar="FILE",
-        help="write what came out into a file; only for all cases",
-    )
-    parser.add_argument(
-        "--at-once", type=int, default=AT_ONCE, help="executions that run at the same time"
-    )
+    told = "write what came out into a file; only for all cases"
+    parser.add_argument("--report", type=Path, metavar="FILE", help=told)
+    told = "executions that run at the same time"
+    parser.add_argument("--at-once", type=int, default=AT_ONCE, help=told)
     options = parser.parse_args(arguments)
     every: list[Attack] = [*cases(), *pairs(), *crashes()]
     chosen = [each for each in every if _is_chosen(each.name, options.case)]
@@ -148,41 +134,30 @@ def attack(chosen: Sequence[Attack], at_once: int) -> list[Row]:
     of_two = [each for each in chosen if isinstance(each, Pair)]
     killed = [each for each in chosen if isinstance(each, Crash)]
     results: list[Result] = []
+    left: list[str] = []
     with tempfile.TemporaryDirectory(prefix="shoal-chaos-") as scratch:
         folder = Path(scratch)
         deployment = synthesise(folder / "cdk.out")
         if own:
-            with _world(deployment, folder / "world", results) as world:
+            with World.running(deployment, folder / "world", left) as world:
                 world.deploy()
                 results += rig.run(world, own, at_once, show)
                 results += _dead_letters(world)
         if of_two:
-            (folder / "checkout").mkdir()
             twins = synthesise(folder / "pairs.out", checkout_with_twins(folder / "checkout"))
-            with _world(twins, folder / "pairs", results) as world:
+            with World.running(twins, folder / "pairs", left) as world:
                 world.deploy()
                 results += run_pairs(world, of_two, show)
                 results += _dead_letters(world)
         if killed:
-            with _world(deployment, folder / "crashes", results) as world:
+            with World.running(deployment, folder / "crashes", left) as world:
                 results += crash.run(world, killed, show)
+    results += [Result("the machine afterwards", left=left)] if left else []
     places = {each.name: each.place for each in chosen}
     for result in results:
         if result.name not in places:
             show(result)
     return [Row(*places.get(each.name, (each.name, "afterwards")), each) for each in results]
-
-
-@contextmanager
-def _world(deployment: Deployment, folder: Path, results: list[Result]) -> Iterator[World]:
-    """Yield a world that has been started; what it leaves on the machine is a result."""
-    world = World(deployment, folder)
-    try:
-        world.start()
-        yield world
-    finally:
-        if left := world.stop():
-            results.append(Result("the machine afterwards", left=left))
 
 
 def _dead_letters(world: World) -> list[Result]:

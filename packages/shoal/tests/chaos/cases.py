@@ -73,8 +73,20 @@ class Circumstance:
     """The name of the endpoint's configuration does not say which execution made it."""
 
 
+class Seeded:
+    """What has a seed of its own, by its name."""
+
+    @property
+    def name(self) -> str:
+        raise NotImplementedError
+
+    @property
+    def seed(self) -> int:
+        return zlib.crc32(self.name.encode())
+
+
 @dataclass(frozen=True)
-class Case:
+class Case(Seeded):
     trouble: Trouble
     circumstance: Circumstance
 
@@ -87,10 +99,6 @@ class Case:
     def place(self) -> tuple[str, str]:
         """Row and column in the report."""
         return self.trouble.step, self.circumstance.name
-
-    @property
-    def seed(self) -> int:
-        return zlib.crc32(self.name.encode())
 
     @property
     def switches(self) -> tuple[bool, bool]:

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import random
 import time
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from local_kit.control import eventually
+from tests.chaos.cases import Seeded
 from tests.chaos.rig import TERMINAL, Result, variant
 from tests.chaos.world import World
 
@@ -23,7 +23,7 @@ _LIMIT_S = 240.0
 
 
 @dataclass(frozen=True)
-class Crash:
+class Crash(Seeded):
     """While `step` runs, held there by our script or by a frozen function; afterwards a new
     emulator, or `emulator down`.
     """
@@ -41,10 +41,6 @@ class Crash:
     def place(self) -> tuple[str, str]:
         """Row and column in the report."""
         return self.step, "emulator killed"
-
-    @property
-    def seed(self) -> int:
-        return zlib.crc32(self.name.encode())
 
 
 def crashes() -> list[Crash]:
@@ -73,7 +69,7 @@ def run(world: World, chosen: Sequence[Crash], say: Callable[[Result], None]) ->
     for crash in chosen:
         result = Result(crash.name)
         begun = time.monotonic()
-        try:
+        with result.judging():
             world.deploy()
             _go_on_until(world, crash)
             world.kill()
@@ -90,8 +86,6 @@ def run(world: World, chosen: Sequence[Crash], say: Callable[[Result], None]) ->
             if crash.then == "restarted":
                 result.left = world.left_of(old)
             result.cleaned_s = time.monotonic() - ended
-        except Exception as error:  # noqa: BLE001 - a rig that fails is a case that failed
-            result.problems.append(f"{type(error).__name__}: {error}")
         results.append(result)
         say(result)
     return results

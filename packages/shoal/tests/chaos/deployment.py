@@ -94,9 +94,10 @@ class Deployment:
 
 
 def checkout_with_twins(folder: Path) -> Path:
-    """Make the empty `folder` a repository whose `dev` has the workload mnist twice, the second
+    """Make `folder` a repository whose `dev` has the workload mnist twice, the second
     time as digits; return it.
     """
+    folder.mkdir()
     root = link_checkout(folder)
     code = root / "training_code"
     shutil.copytree(code / "mnist", code / SECOND)
@@ -147,10 +148,8 @@ def _assets(folder: Path, chosen: Environment) -> Iterator[Asset]:
     words = {"${AWS::AccountId}": chosen.account, "${AWS::Region}": chosen.region}
     for manifest in sorted(folder.glob("*.assets.json")):
         for entry in json.loads(manifest.read_text())["files"].values():
-            path, is_folder = (
-                folder / entry["source"]["path"],
-                entry["source"]["packaging"] == "zip",
-            )
+            source = entry["source"]
+            path, is_folder = folder / source["path"], source["packaging"] == "zip"
             if path.suffixes[-2:] == [".template", ".json"]:
                 continue
             for destination in entry["destinations"].values():

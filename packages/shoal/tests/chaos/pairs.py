@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import time
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -20,7 +19,7 @@ from typing import Any
 from local_kit.control import eventually
 from shoal.settings.names import WORKLOAD_TAG, Names
 from tests.chaos.bystanders import with_wait
-from tests.chaos.cases import NOTHING_WRONG, Case, Circumstance, cases
+from tests.chaos.cases import NOTHING_WRONG, Case, Circumstance, Seeded, cases
 from tests.chaos.rig import (
     CLEAN_LIMIT_S,
     END_LIMIT_S,
@@ -47,7 +46,7 @@ _AT_ONCE = ("Teardown-fails-all-layers", "SmokeTest-fails-events-twice")
 
 
 @dataclass(frozen=True)
-class Pair:
+class Pair(Seeded):
     """What happens to the first workload, while the endpoint of the second is in service all the
     time (`held`), or while it starts, ends and is torn down, too.
     """
@@ -63,10 +62,6 @@ class Pair:
     def place(self) -> tuple[str, str]:
         """Row and column in the report."""
         return self.case.trouble.step, "two workloads"
-
-    @property
-    def seed(self) -> int:
-        return zlib.crc32(self.name.encode())
 
 
 def pairs() -> list[Pair]:
@@ -94,7 +89,7 @@ def run(world: World, chosen: Sequence[Pair], say: Callable[[Result], None]) -> 
 def _run(first: World, second: World, pair: Pair) -> Result:
     seen = len(first.requests())
     result = Result(pair.name)
-    try:
+    with result.judging():
         with undisturbed(second, held=pair.held) as other:
             before = served(second) if pair.held else {}
             result = run_case(first, pair.case, None, CLEAN_LIMIT_S)
@@ -102,14 +97,10 @@ def _run(first: World, second: World, pair: Pair) -> Result:
             now = served(second) if pair.held else {}
             result.problems += [f"{each} was touched" for each in _differences(before, now)]
         own = other.result()
-    except Exception as error:  # noqa: BLE001 - a rig that fails is a case that failed
-        result.problems.append(f"{type(error).__name__}: {error}")
-        return result
-    names = (first.names, second.names)
-    requests = first.requests()[seen:]
-    result.problems += [f"the other workload: {problem}" for problem in own.problems]
-    result.problems += [*trespasses(requests, names), *_undeleted(requests, second.names)]
-    result.left += [f"{each} of the other workload" for each in own.left]
+        names, requests = (first.names, second.names), first.requests()[seen:]
+        result.problems += [f"the other workload: {problem}" for problem in own.problems]
+        result.problems += [*trespasses(requests, names), *_undeleted(requests, second.names)]
+        result.left += [f"{each} of the other workload" for each in own.left]
     return result
 
 

@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
@@ -68,6 +69,14 @@ class Result:
     def survived(self) -> bool:
         return not self.problems and not self.left
 
+    @contextmanager
+    def judging(self) -> Iterator[None]:
+        """Keep an error of the rig as a problem: a rig that fails is a case that failed."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - any
+            self.problems.append(f"{type(error).__name__}: {error}")
+
 
 def run(
     world: World,
@@ -112,11 +121,9 @@ def run_case(
     is over.
     """
     result = Result(case.name)
-    try:
+    with result.judging():
         _Run(world, case, result, clean_limit_s).go()
         result.problems += bystanders.disturbed() if bystanders else []
-    except Exception as error:  # noqa: BLE001 - a rig that fails is a case that failed
-        result.problems.append(f"{type(error).__name__}: {error}")
     return result
 
 

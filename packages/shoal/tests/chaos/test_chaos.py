@@ -8,6 +8,8 @@ import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +20,7 @@ from tests.chaos.cases import FAST, NOTHING_WRONG, Case, Circumstance, Trouble, 
 from tests.chaos.deployment import checkout_with_twins, synthesise
 from tests.chaos.rig import Result, variant
 from tests.chaos.world import World
+from tests.repository import ROOT
 
 AT_ONCE = 5
 UNPROTECTED = Circumstance("nothing on", step="none", rule=False, sweeper=False)
@@ -38,17 +41,17 @@ class Attack:
     touched: list[str]
 
 
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    folder = tmp_path_factory.mktemp("chaos")
-    world = World(synthesise(folder / "cdk.out"), folder / "world")
-    world.start()
-    try:
+def _deployed(folder: Path, root: Path = ROOT) -> Iterator[World]:
+    left: list[str] = []
+    with World.running(synthesise(folder / "cdk.out", root), folder / "world", left) as world:
         world.deploy()
         yield world
-    finally:
-        left = world.stop()
     assert left == []
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    yield from _deployed(tmp_path_factory.mktemp("chaos"))
 
 
 @pytest.fixture(scope="module")
@@ -113,25 +116,18 @@ def test_without_deleter_and_sweeper_cases_fail_whether_the_step_is_there_or_not
     """The step alone does not run when the endpoint failed."""
     by_name = {(trouble.step, trouble.fault): trouble for trouble in troubles()}
     fails = by_name["CreateEndpoint", "fails"]
-    leaky = [
-        Case(NOTHING_WRONG, UNPROTECTED),
-        Case(fails, ONLY_THE_STEP),
-    ]
+    leaky = [Case(NOTHING_WRONG, UNPROTECTED), Case(fails, ONLY_THE_STEP)]
     world.layers(rule=False, sweeper=False)
     try:
+        attempt = partial(rig.run_case, world, bystanders=None, clean_limit_s=4.0)
         with ThreadPoolExecutor(len(leaky)) as pool:
-            results = list(
-                pool.map(lambda case: rig.run_case(world, case, None, clean_limit_s=4.0), leaky)
-            )
+            results = [*pool.map(attempt, leaky)]
     finally:
         world.layers(rule=True, sweeper=True)
     for result in results:
         kinds = sorted(each.partition("/")[0].split()[0] for each in result.left)
-        assert [kind for kind in kinds if kind != "process"] == [
-            "endpoint",
-            "endpoint-config",
-            "model",
-        ]
+        kept = [kind for kind in kinds if kind != "process"]
+        assert kept == ["endpoint", "endpoint-config", "model"]
         assert result.problems == []
         assert summarise([result]) == 1
         with pytest.raises(AssertionError):
@@ -161,16 +157,7 @@ NAME = "two-workloads-CreateEndpoint-fails-no-step"
 @pytest.fixture(scope="module")
 def of_two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("pairs")
-    (folder / "checkout").mkdir()
-    root = checkout_with_twins(folder / "checkout")
-    of_two = World(synthesise(folder / "cdk.out", root), folder / "world")
-    of_two.start()
-    try:
-        of_two.deploy()
-        yield of_two
-    finally:
-        left = of_two.stop()
-    assert left == []
+    yield from _deployed(folder, checkout_with_twins(folder / "checkout"))
 
 
 @pytest.mark.nightly

@@ -12,6 +12,8 @@ import copy
 import json
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +60,17 @@ class World:
         self._capacity = folder / "capacity.json"
         self._clients: dict[str, Any] = {}
         self._lock = threading.RLock()
+
+    @classmethod
+    @contextmanager
+    def running(cls, deployment: Deployment, folder: Path, left: list[str]) -> Iterator[World]:
+        """Yield a world that has been started; `left` gets what it leaves on the machine."""
+        world = cls(deployment, folder)
+        try:
+            world.start()
+            yield world
+        finally:
+            left += world.stop()
 
     def start(self) -> None:
         """An emulator that answers, with the same state directory as the one before it."""
