@@ -126,10 +126,8 @@ def test_training_goes_on_while_a_checkpoint_is_written(runtime: Runtime, tmp_pa
     seen = runtime.answer(
         runtime.alone(script, tmp_path / "checkpoints", tmp_path / "seen.json"), tmp_path
     )
-    assert (seen["while it waits"], seen["written while it waits"]) == (
-        ["step-00000001.partial"],
-        False,
-    )
+    assert seen["while it waits"] == ["step-00000001.partial"]
+    assert seen["written while it waits"] is False
     assert seen["when the second one begins"] == ["step-00000001", "step-00000002.partial"]
     assert seen["at the end"] == ["step-00000001", "step-00000002"]
     assert (seen["step"], seen["weight"]) == (1, 1.0)
@@ -149,10 +147,8 @@ def test_a_full_disk_of_one_rank_ends_all_ranks_with_one_message(
 
 def test_settings_that_do_not_fit_are_named(alone: Result, compute: Compute) -> None:
     folder = alone.job.folder
-    other, uneven = compute(
-        job(folder, "alone", seed=2, steps=7),
-        job(folder, "alone", accumulation=5),
-    )
+    jobs = (job(folder, "alone", seed=2, steps=7), job(folder, "alone", accumulation=5))
+    other, uneven = compute(*jobs)
     assert (other.status, uneven.status) == (1, 1)
     assert "other settings: steps 4 (now 7), seed 1 (now 2); use them or another" in other.output
     assert "--batch-size 12 is not divisible by 1 ranks times --accumulation 5" in uneven.output
@@ -166,9 +162,8 @@ def test_two_hosts_keep_their_parts_until_a_job_has_all_of_them(
     pair = replace(job(tmp_path, "fsdp on 2"), hosts=hosts)
     written, without_the_other = compute(pair, pair)
     assert_same_curve(written, alone)
-    assert (
-        "passed over checkpoint step-00000004: __1_0.distcp is missing" in without_the_other.output
-    )
+    passed_over = "passed over checkpoint step-00000004: __1_0.distcp is missing"
+    assert passed_over in without_the_other.output
     assert_same_curve(without_the_other, alone)
     # what SageMaker does between two jobs, by way of S3
     for one, other in (hosts, hosts[::-1]):

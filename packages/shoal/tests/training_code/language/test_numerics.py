@@ -139,9 +139,13 @@ TEXTS = {
 """What is wrong with a text -> what is said."""
 
 
-def test_the_model_is_llamas_and_refuses_others(runtime: Runtime, tmp_path: Path) -> None:
-    command = runtime.alone(SCRIPT, tmp_path, tmp_path / "answers.json")
-    answers: dict[str, Any] = runtime.answer(command, tmp_path)
+@pytest.fixture(scope="module")
+def answers(runtime: Runtime, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("answers")
+    return runtime.answer(runtime.alone(SCRIPT, folder, folder / "answers.json"), folder)
+
+
+def test_the_model_is_llamas_and_refuses_others(answers: dict[str, Any]) -> None:
     assert {name: answers[name] for name in EXPECTED} == EXPECTED
     assert max(answers["differences"]) < TOLERANCE  # of logits, to the plain formulas
     assert answers["different"] == answers["sequences"]  # in an epoch
@@ -158,7 +162,7 @@ TOLERATED = 2e-5
 
 
 @pytest.fixture(scope="module")
-def answers(
+def compared(
     peers: Runtime, alone: Result, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("models")
@@ -169,36 +173,29 @@ def answers(
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("model", ["tied", "untied"])
-def test_transformers_computes_the_same_logits(answers: dict[str, Any], model: str) -> None:
-    answer = answers[model]
+def test_transformers_computes_the_same_logits(compared: dict[str, Any], model: str) -> None:
+    answer = compared[model]
     assert (answer["class"], answer["loading"]) == ("LlamaForCausalLM", {})
     assert answer["spread"] > 0.1, answer
     assert max(answer["float32"], answer["float64"]) < TOLERATED
 
 
-ANSWER = Path(__file__).with_name("scripts") / "answer_values.py"
 PLAN = CHECKOUT / "training_code" / "language" / "plan.py"
 _LINE = re.compile(r"tokens_per_second=(\S+) mfu=(\S+) .* world_size=(\d+)$", re.MULTILINE)
 _PEAK = re.compile(r" peak_flops_per_rank=(\S+) ")
 
 
-@pytest.fixture(scope="module")
-def values(runtime: Runtime, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    folder = tmp_path_factory.mktemp("values")
-    return runtime.answer(runtime.alone(ANSWER, folder / "answers.json"), folder)
-
-
-def test_the_rate_warms_up_on_a_line_and_falls_along_a_cosine(values: dict[str, Any]) -> None:
+def test_the_rate_warms_up_on_a_line_and_falls_along_a_cosine(answers: dict[str, Any]) -> None:
     """By steps or by time, whichever ends first."""
     # at 0, 0.025, 0.05, 0.5, 0.525 and 1; a half is 9/19 of the way down
     shares = [0.05, 0.525, 1, 0.541290, 0.5, 0]
-    assert values["shares"] == pytest.approx(shares, abs=1e-6)
-    assert values["rates"] == pytest.approx([2 * 0.05, 2 * 0.541290], abs=2e-6)
+    assert answers["shares"] == pytest.approx(shares, abs=1e-6)
+    assert answers["rates"] == pytest.approx([2 * 0.05, 2 * 0.541290], abs=2e-6)
 
 
-def test_gradients_are_clipped_to_a_norm_of_one(values: dict[str, Any]) -> None:
+def test_gradients_are_clipped_to_a_norm_of_one(answers: dict[str, Any]) -> None:
     """Those with a lower norm stay as they are."""
-    long, short = values["clipped"]["long"], values["clipped"]["short"]
+    long, short = answers["clipped"]["long"], answers["clipped"]["short"]
     assert long["norm"] == 13
     assert long["changes"][0] == pytest.approx([-3 / 13, -4 / 13], rel=1e-6)
     assert long["changes"][1] == pytest.approx([-12 / 13], rel=1e-6)
@@ -206,17 +203,17 @@ def test_gradients_are_clipped_to_a_norm_of_one(values: dict[str, Any]) -> None:
     assert short["changes"] == [[-0.3, 0], [-0.4]]
 
 
-def test_operations_of_a_token_follow_from_the_weights(values: dict[str, Any]) -> None:
+def test_operations_of_a_token_follow_from_the_weights(answers: dict[str, Any]) -> None:
     shape = SimpleNamespace(**run_path(str(PLAN))).Config
-    assert values["flops"]["2 256"] == 6 * 1_770_752 + 12 * 2 * 256 * 256
+    assert answers["flops"]["2 256"] == 6 * 1_770_752 + 12 * 2 * 256 * 256
     tied, untied = shape.of_depth(1), shape.of_depth(24)
-    assert values["flops"]["1 8"] == 6 * tied.weights + 12 * tied.hidden_size * 8
+    assert answers["flops"]["1 8"] == 6 * tied.weights + 12 * tied.hidden_size * 8
     multiplied = untied.weights - untied.vocab_size * untied.hidden_size
-    assert values["flops"]["24 2048"] == 6 * multiplied + 12 * 24 * untied.hidden_size * 2048
+    assert answers["flops"]["24 2048"] == 6 * multiplied + 12 * 24 * untied.hidden_size * 2048
 
 
 def test_utilization_is_what_rate_operations_and_peak_of_the_log_give(
-    values: dict[str, Any], alone: Result, compute: Compute, tmp_path: Path
+    answers: dict[str, Any], alone: Result, compute: Compute, tmp_path: Path
 ) -> None:
     (pair,) = compute(Job(tmp_path, SMALL, ranks=2))
     for result, ranks in ((alone, 1), (pair, 2)):
@@ -224,7 +221,7 @@ def test_utilization_is_what_rate_operations_and_peak_of_the_log_give(
         lines = [tuple(map(float, line)) for line in _LINE.findall(result.output)]
         assert [world_size for _, _, world_size in lines] == [ranks] * 4
         for rate, mfu, _ in lines:
-            expected = rate * values["flops"]["1 8"] / (peak * ranks)
+            expected = rate * answers["flops"]["1 8"] / (peak * ranks)
             assert mfu == pytest.approx(expected, rel=0.01, abs=1e-4)  # of three and four digits
 
 

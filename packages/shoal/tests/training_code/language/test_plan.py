@@ -90,16 +90,15 @@ def test_what_the_script_can_do_is_not_refused(options: dict[str, Any], smddp: b
     assert answer(hyperparameters=options, smddp=smddp)["memory"]
 
 
-@pytest.mark.parametrize("sharding", ["hsdp"])
-def test_check_refuses_what_smddp_cannot_do_with_the_line_of_the_file(sharding: str) -> None:
+def test_check_refuses_what_smddp_cannot_do_with_the_line_of_the_file() -> None:
     environment = load_environment("language", CHECKOUT)
-    options = environment.training.hyperparameters | {"sharding": sharding}
+    options = environment.training.hyperparameters | {"sharding": "hsdp"}
     training = environment.training.model_copy(update={"hyperparameters": options})
     with pytest.raises(ConfigError) as caught:
         check(environment.model_copy(update={"training": training}), CHECKOUT)
     (line,) = caught.value.lines
     assert line.startswith("environments/language.yaml:")
-    assert f"training.hyperparameters: sharding {sharding} does not go with smddp" in line
+    assert "training.hyperparameters: sharding hsdp does not go with smddp" in line
 
 
 @pytest.mark.parametrize(("now", "names"), TABLE["ways_out"])

@@ -1,4 +1,4 @@
-"""Answers what the tests of model and data ask: `answer_questions.py FOLDER FILE`.
+"""Answers what the tests of model, data and training ask: `answer_questions.py FOLDER FILE`.
 
 The reference is the same model in plain formulas: rotary embeddings as products of complex numbers,
 attention as a sum over earlier positions, and no layer of torch.
@@ -27,11 +27,18 @@ data: Any = importlib.import_module("data")
 language: Any = importlib.import_module("model")
 sharding: Any = importlib.import_module("sharding")
 ranks: Any = importlib.import_module("common.ranks")
+speed: Any = importlib.import_module("speed")
+train: Any = importlib.import_module("train")
 
 
 OF_A_WRONG_LIBRARY = SimpleNamespace(
     backend="smddp", rank=0, world_size=2, sum=lambda value: [value]
 )
+
+PROGRESS = (0, 0.025, 0.05, 0.5, 0.525, 1)
+STEPS = (0, 50)
+"""Of 100."""
+GRADIENTS = {"long": ((3.0, 4.0), (12.0,)), "short": ((0.3, 0.0), (0.4,))}
 
 
 def reference(weights: dict[str, Tensor], config: Any, tokens: list[int]) -> Tensor:
@@ -220,7 +227,42 @@ def ask_data(folder: Path) -> dict[str, Any]:
     }
 
 
+def rate(step: int) -> float:
+    """Return the rate of a step of 100, where the highest is 2."""
+    group = {"lr": 0.0}
+    options = SimpleNamespace(steps=100, learning_rate=2.0)
+    run: Any = SimpleNamespace(options=options, optimizer=SimpleNamespace(param_groups=[group]))
+    train.set_learning_rate(run, step)
+    return group["lr"]
+
+
+def clipped(gradients: tuple[tuple[float, ...], ...]) -> dict[str, Any]:
+    """Return the norm of these gradients, and by how much a step of rate 1 changes weights of 0."""
+    model: Any = torch.nn.ParameterList(
+        torch.zeros(len(each), dtype=torch.float64) for each in gradients
+    )
+    for weight, gradient in zip(model, gradients, strict=True):
+        weight.grad = torch.tensor(gradient, dtype=torch.float64)
+    plan = sharding.Plan(precision="float64")
+    spread = sharding.Spread(model, model, plan, torch.device("cpu"), None)
+    norm = spread.step(torch.optim.SGD(model.parameters(), lr=1.0))
+    return {"norm": norm.item(), "changes": [each.tolist() for each in model]}
+
+
+def ask_values() -> dict[str, Any]:
+    """Return values of train.py's own functions."""
+    return {
+        "shares": [train.cosine(progress) for progress in PROGRESS],
+        "rates": [rate(step) for step in STEPS],
+        "clipped": {name: clipped(gradients) for name, gradients in GRADIENTS.items()},
+        "flops": {
+            f"{depth} {context}": speed.flops_per_token(language.Config.of_depth(depth, context))
+            for depth, context in ((1, 8), (2, 256), (24, 2048))
+        },
+    }
+
+
 if __name__ == "__main__":
     folder, file = map(Path, sys.argv[1:])
     torch.set_num_threads(1)
-    file.write_text(json.dumps(ask_model(folder) | ask_data(folder)))
+    file.write_text(json.dumps(ask_model(folder) | ask_data(folder) | ask_values()))
