@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from local_kit.runtime import Outcome, Runtime, find_runtime
-from tests.training_code.training import Job, write_subset
+from local_kit.runtime import Runtime, find_runtime
+from tests.training_code.training import Job, Trained, write_subset
 
 IMAGES = 2560
 GLOBAL_BATCH = 256
@@ -35,16 +34,10 @@ def own(runtime: Runtime, dataset: Path, tmp_path: Path) -> Job:
     return Job(runtime, dataset, tmp_path)
 
 
-@dataclass(frozen=True)
-class Trained:
-    """A job that ended, with its outcome."""
-
-    job: Job
-    outcome: Outcome
-
-
 @pytest.fixture(scope="session")
-def trained(runtime: Runtime, dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained:
+def trained(
+    runtime: Runtime, dataset: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Trained[Job]:
     """Run two epochs on one rank, undisturbed."""
     job = Job(runtime, dataset, tmp_path_factory.mktemp("trained"))
     outcome = job.run()

@@ -19,6 +19,7 @@ from local_kit.runtime import Runtime
 from shoal.launch import tables, watch
 from shoal.launch.watch import install
 from tests.private_index import PACKAGE, VERSION, private_index
+from tests.training_code.training import write_watched
 
 REPOSITORY = "arn:aws:codeartifact:eu-west-1:444455556666:repository/acme/pypi"
 PLACE = "https://acme-444455556666.d.codeartifact.eu-west-1.amazonaws.com/pypi/pypi/"
@@ -85,12 +86,10 @@ def test_pip_finds_the_password_in_its_file_and_the_log_has_it_in_no_form(
 
 @pytest.mark.parametrize("version", [VERSION, "9.9"])
 def test_one_rank_of_a_host_installs_and_the_others_wait(tmp_path: Path, version: str) -> None:
-    (tmp_path / watch.FOLDER).mkdir()
+    requirements = f"{PACKAGE}=={version}\n".encode()
     with private_index() as url:
-        files = {**watch.sources(["index"]), watch.MOVED: f"{PACKAGE}=={version}\n".encode()}
-        files[watch.CONFIG] = json.dumps({"index": {"url": url, "region": "us-east-1"}}).encode()
-        for name, content in files.items():
-            (tmp_path / name).write_bytes(content)
+        index = {"index": {"url": url, "region": "us-east-1"}}
+        write_watched(tmp_path, index, {watch.MOVED: requirements})
         command = [sys.executable, "-I", str(tmp_path / watch.FOLDER / "install.py")]
         variables = {"PATH": os.environ["PATH"], "PIP_TARGET": str(tmp_path / "packages")}
         options: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -101,7 +100,7 @@ def test_one_rank_of_a_host_installs_and_the_others_wait(tmp_path: Path, version
     assert "".join(log for _, log in said).count("shoal: installing") == 1
     assert (tmp_path / "packages" / f"{PACKAGE}.py").is_file() is is_there
     assert {f"found for {PACKAGE}==9.9" in reason for reason, _ in said} == {not is_there}
-    assert (tmp_path / "requirements.txt").read_bytes() == files[watch.MOVED]
+    assert (tmp_path / "requirements.txt").read_bytes() == requirements
 
 
 ENDS_THE_JOB = """

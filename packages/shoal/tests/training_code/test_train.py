@@ -12,20 +12,22 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from local_kit.runtime import Runtime, finish
 from tests.repository import CHECKOUT
-from tests.training_code.conftest import STEPS, Trained
+from tests.training_code.conftest import STEPS
 from tests.training_code.training import (
     CODE,
     OPTIONS,
     PROGRESS,
     Job,
+    Trained,
     accuracies,
     children,
     losses,
@@ -53,7 +55,7 @@ print(sorted(weights)[0], {str(each.device) for each in weights.values()})
     ],
 )
 def test_two_ranks_learn_what_one_learns(
-    trained: Trained, tmp_path: Path, launcher: str, script: str, averaging: str, backend: str
+    trained: Trained[Job], tmp_path: Path, launcher: str, script: str, averaging: str, backend: str
 ) -> None:
     """Rank 0 prints metrics; weights have the names of a network that is not parallel."""
     job = replace(
@@ -105,7 +107,7 @@ def test_bf16_learns_too(own: Job) -> None:
 
 
 def test_weights_of_another_version_of_the_network_are_refused(
-    trained: Trained, dataset: Path, tmp_path: Path
+    trained: Trained[Job], dataset: Path, tmp_path: Path
 ) -> None:
     model = Path(shutil.copytree(trained.job.model_dir, tmp_path / "model"))
     metadata = json.loads((model / "model.json").read_text())
@@ -118,45 +120,36 @@ def test_weights_of_another_version_of_the_network_are_refused(
     assert "holds a model for version 1 of the network, this code has version 2" in last
 
 
-@dataclass(frozen=True)
-class Mistake:
-    """A job that ends with one clear error."""
-
-    message: str
-    options: Sequence[str] = Job.options
-    environment: dict[str, str] = field(default_factory=dict)
-    ranks: int = 1
-
-
-MISTAKES = (
-    Mistake("train.py: error: unrecognized arguments: --batchsize 8", ("--batchsize", "8")),
-    Mistake(
-        "ValueError: global batch size 255 is not divisible by the world size 2",
-        ("--batch-size", "255"),
-        ranks=2,
-    ),
-    Mistake(
-        "nowhere/train-images-idx3-ubyte does not exist; the folder holds nothing",
-        environment={"SM_CHANNEL_TRAIN": "/nowhere"},
-    ),
-    Mistake(
-        "ValueError: mpirun started this process without smddprun",
-        environment={"OMPI_COMM_WORLD_SIZE": "2"},
-    ),
-    Mistake(
-        "ValueError: the launcher gave this process a WORLD_SIZE but no LOCAL_RANK",
-        environment={"WORLD_SIZE": "2", "RANK": "1"},
-    ),
+@pytest.mark.parametrize(
+    ("message", "changes"),
+    [
+        (
+            "train.py: error: unrecognized arguments: --batchsize 8",
+            {"options": ("--batchsize", "8")},
+        ),
+        (
+            "ValueError: global batch size 255 is not divisible by the world size 2",
+            {"options": ("--batch-size", "255"), "ranks": 2},
+        ),
+        (
+            "nowhere/train-images-idx3-ubyte does not exist; the folder holds nothing",
+            {"environment": {"SM_CHANNEL_TRAIN": "/nowhere"}},
+        ),
+        (
+            "ValueError: mpirun started this process without smddprun",
+            {"environment": {"OMPI_COMM_WORLD_SIZE": "2"}},
+        ),
+        (
+            "ValueError: the launcher gave this process a WORLD_SIZE but no LOCAL_RANK",
+            {"environment": {"WORLD_SIZE": "2", "RANK": "1"}},
+        ),
+    ],
 )
-
-
-@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda each: each.message)
-def test_a_mistake_is_one_clear_error(own: Job, mistake: Mistake) -> None:
-    job = replace(own, launcher="mpirun", ranks=mistake.ranks)
-    outcome = replace(job, options=mistake.options, environment=mistake.environment).run()
+def test_a_mistake_is_one_clear_error(own: Job, message: str, changes: dict[str, Any]) -> None:
+    job = replace(own, launcher="mpirun", **changes)
+    outcome = job.run()
     assert outcome.returncode != 0
-    lines = outcome.output.splitlines()
-    assert mistake.message in (lines[-1] if mistake.ranks == 1 else outcome.output)
+    assert message in (outcome.output.splitlines()[-1] if job.ranks == 1 else outcome.output)
 
 
 def test_a_killed_rank_fails_the_job(own: Job) -> None:
@@ -194,20 +187,25 @@ def test_the_published_files_lie_in_their_channels(source: Path, tmp_path: Path)
     assert all(path.read_bytes() == (SOURCE / path.name).read_bytes() for path in written)
 
 
-def test_a_changed_file_is_named_with_both_sums(source: Path, tmp_path: Path) -> None:
-    with (source / "t10k-labels-idx1-ubyte").open("ab") as file:
-        file.write(b"x")
+@pytest.mark.parametrize(
+    ("name", "change", "says"),
+    [
+        (
+            "t10k-labels-idx1-ubyte",
+            lambda file: file.write_bytes(b"x"),
+            "is not the published file: its md5 is 9dd4e461268c8034f5c8564e155c67a6, not"
+            " 27ae3e4e09519cfbb04c329615203637; delete node_modules",
+        ),
+        ("train-images-idx3-ubyte", Path.unlink, "is missing; run `make install`"),
+    ],
+)
+def test_a_changed_or_missing_file_is_named(
+    source: Path, tmp_path: Path, name: str, change: Callable[[Path], object], says: str
+) -> None:
+    change(source / name)
     code, said = prepared(source, tmp_path / "out")
     assert code == 1
-    assert "t10k-labels-idx1-ubyte is not the published file: its md5 is" in said
-    assert "not 27ae3e4e09519cfbb04c329615203637; delete node_modules" in said
-
-
-def test_a_missing_file_says_what_brings_it(source: Path, tmp_path: Path) -> None:
-    (source / "train-images-idx3-ubyte").unlink()
-    code, said = prepared(source, tmp_path / "out")
-    assert code == 1
-    assert "train-images-idx3-ubyte is missing; run `make install`" in said
+    assert f"{name} {says}" in said
 
 
 STOPPED = 128 + signal.SIGTERM
@@ -331,5 +329,5 @@ def test_a_damaged_checkpoint_is_named(own: Job) -> None:
     assert f"ValueError: {file} cannot be read, remove it to start again" in own.run().output
 
 
-def test_no_partial_checkpoint_is_left(trained: Trained) -> None:
+def test_no_partial_checkpoint_is_left(trained: Trained[Job]) -> None:
     assert [path.name for path in trained.job.checkpoint_dir.iterdir()] == ["checkpoint.pt"]

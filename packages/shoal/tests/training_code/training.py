@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
 import struct
 import subprocess
 import tarfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 from local_kit.runtime import ROOT, Outcome, Runtime, finish, finish_after
+from shoal.launch import watch
 
 CODE = ROOT / "training_code" / "mnist" / "pytorch"
 PROGRESS = re.compile(
@@ -30,22 +33,17 @@ _EVERY_STEP = ("--log-every", "1", "--checkpoint-every", "3", "--precision", "fp
 # Long enough that a signal sent after the first steps arrives before the last one. The precision is
 # given, because two jobs that measure it may differ.
 OPTIONS = ("--epochs", "12", *_EVERY_STEP)
+JOB_NAME = "job-of-the-test"
+AnyJob = TypeVar("AnyJob", bound="DigitsJob", covariant=True)
 
 
 @dataclass(frozen=True)
-class Job:
-    """One run of a script, train.py by default: its folders, its launcher and its options."""
+class DigitsJob:
+    """One run of a script on digits: its folders."""
 
     runtime: Runtime
     dataset: Path
     folder: Path
-    launcher: str = "alone"
-    ranks: int = 1
-    # float32: in bf16 each rank rounds its own share of a gradient, so that curves of different
-    # numbers of ranks part.
-    options: Sequence[str] = ("--epochs", "2", *_EVERY_STEP)
-    environment: dict[str, str] = field(default_factory=dict)
-    script: str = "train.py"
 
     @property
     def model_dir(self) -> Path:
@@ -58,15 +56,36 @@ class Job:
         return self.folder / "checkpoints"
 
     @property
+    def variables(self) -> dict[str, str]:
+        """What the toolkit gives a script, besides the hyperparameters on its command line."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        return {
+            "SM_CHANNEL_TRAIN": str(self.dataset / "train"),
+            "SM_CHANNEL_TEST": str(self.dataset / "test"),
+            "SM_MODEL_DIR": str(self.model_dir),
+            "TRAINING_JOB_NAME": JOB_NAME,
+        }
+
+
+@dataclass(frozen=True)
+class Job(DigitsJob):
+    """A run of train.py by default, with its launcher and its options."""
+
+    launcher: str = "alone"
+    ranks: int = 1
+    # float32: in bf16 each rank rounds its own share of a gradient, so that curves of different
+    # numbers of ranks part.
+    options: Sequence[str] = ("--epochs", "2", *_EVERY_STEP)
+    environment: dict[str, str] = field(default_factory=dict)
+    script: str = "train.py"
+
+    @property
     def weights(self) -> bytes:
         """The file of the model's weights."""
         return (self.model_dir / "model.pt").read_bytes()
 
     def start(self) -> subprocess.Popen[str]:
-        """Start the job as the toolkit does.
-
-        Folders are SM_* variables, hyperparameters are on the command line.
-        """
+        """Start the job as the toolkit does."""
         return self.runtime.launch(*self._command())
 
     def run(self) -> Outcome:
@@ -74,20 +93,13 @@ class Job:
         return self.runtime.run(*self._command())
 
     def _command(self) -> tuple[list[str], Path, dict[str, str]]:
-        self.folder.mkdir(parents=True, exist_ok=True)
         arguments = [str(CODE / self.script), *self.options]
         command: list[str] = (
             self.runtime.alone(*arguments)
             if self.ranks == 1
             else getattr(self.runtime, self.launcher)(self.ranks, *arguments)
         )
-        variables = {
-            "SM_CHANNEL_TRAIN": str(self.dataset / "train"),
-            "SM_CHANNEL_TEST": str(self.dataset / "test"),
-            "SM_MODEL_DIR": str(self.model_dir),
-            "TRAINING_JOB_NAME": "job-of-the-test",
-        }
-        return command, self.folder, variables | self.environment
+        return command, self.folder, self.variables | self.environment
 
     def run_until(self, text: str, sent: signal.Signals) -> Outcome:
         """Start the job and send its process group a signal when it prints a line with `text`.
@@ -95,6 +107,14 @@ class Job:
         Return how it ended.
         """
         return finish_after(self.start(), text, sent)
+
+
+@dataclass(frozen=True)
+class Trained(Generic[AnyJob]):
+    """A job that ended, with its outcome."""
+
+    job: AnyJob
+    outcome: Outcome
 
 
 def stop_at(
@@ -113,12 +133,8 @@ def stop_at(
 
 def children(process: subprocess.Popen[str]) -> list[int]:
     """Return the ids of the processes that a launcher started."""
-    return [
-        int(each)
-        for each in subprocess.run(
-            ["pgrep", "--parent", str(process.pid)], capture_output=True, text=True
-        ).stdout.split()
-    ]
+    command = ["pgrep", "--parent", str(process.pid)]
+    return [int(each) for each in subprocess.run(command, stdout=subprocess.PIPE).stdout.split()]
 
 
 def losses(output: str) -> dict[tuple[int, int], float]:
@@ -152,14 +168,9 @@ def write_subset(folder: Path, *, train: int, test: int) -> None:
     """Write `folder/train` and `folder/test` with the first `train` and `test` digits."""
     for channel, prefix, count in (("train", "train", train), ("test", "t10k", test)):
         (folder / channel).mkdir(parents=True, exist_ok=True)
-        write_images(
-            folder / channel / f"{prefix}-images-idx3-ubyte",
-            _body(f"{prefix}-images-idx3-ubyte", 16, count * IMAGE_BYTES),
-        )
-        write_labels(
-            folder / channel / f"{prefix}-labels-idx1-ubyte",
-            _body(f"{prefix}-labels-idx1-ubyte", 8, count),
-        )
+        images, labels = f"{prefix}-images-idx3-ubyte", f"{prefix}-labels-idx1-ubyte"
+        write_images(folder / channel / images, _body(images, 16, count * IMAGE_BYTES))
+        write_labels(folder / channel / labels, _body(labels, 8, count))
 
 
 def write_images(path: Path, pixels: bytes) -> None:
@@ -181,3 +192,14 @@ def _body(name: str, header_bytes: int, size_bytes: int) -> bytes:
     with (DATA / name).open("rb") as file:
         file.seek(header_bytes)
         return file.read(size_bytes)
+
+
+def write_watched(
+    folder: Path, config: dict[str, Any], files: Mapping[str, bytes] | None = None
+) -> None:
+    """Write what an archive with the watch has, which here looks often, and other files."""
+    often = {"burst_s": 0.02, "poll_s": 0.1, "grace_s": 1}
+    every = {**watch.sources(config), watch.CONFIG: json.dumps(config | often).encode()}
+    for name, content in {**every, **(files or {})}.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(content)

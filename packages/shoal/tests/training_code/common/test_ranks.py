@@ -81,10 +81,8 @@ with ranks.joined("gloo", os.environ):
     pass
 """
 TRAIN = ["train.py", "--train-dir", "none", "--model-dir", "none"]
-ALONE = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"} | {
-    "MASTER_ADDR": "127.0.0.1",
-    "MASTER_PORT": "0",
-}
+ALONE = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}
+ALONE |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
 
 
 @pytest.mark.parametrize("workload", ["mnist", "language", "new"])

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from local_kit.runtime import Outcome, Runtime, find_runtime
+from local_kit.runtime import Runtime, find_runtime
 from tests.training_code.tensorflow.job import OPTIONS, Job, run
+from tests.training_code.training import Trained
 
 
 @pytest.fixture(scope="session")
@@ -25,22 +25,14 @@ def job(tensorflow: Runtime, dataset: Path, tmp_path: Path) -> Job:
     return Job(tensorflow, dataset, tmp_path)
 
 
-@dataclass(frozen=True)
-class Trained:
-    """A job that ended, with its outcome."""
-
-    job: Job
-    outcome: Outcome
-
-
 @pytest.fixture(scope="session")
 def undisturbed(
     tensorflow: Runtime, dataset: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[..., Trained]:
+) -> Callable[..., Trained[Job]]:
     """Return a function that runs two epochs of a synchronous strategy, once with each flags."""
 
     @functools.cache
-    def run_once(strategy: str, *flags: str) -> Trained:
+    def run_once(strategy: str, *flags: str) -> Trained[Job]:
         job = Job(tensorflow, dataset, tmp_path_factory.mktemp(strategy), (*OPTIONS, *flags))
         outcome = run(job, strategy)
         assert outcome.returncode == 0, outcome.output
@@ -50,6 +42,6 @@ def undisturbed(
 
 
 @pytest.fixture(scope="session")
-def alone(undisturbed: Callable[..., Trained]) -> Trained:
+def alone(undisturbed: Callable[..., Trained[Job]]) -> Trained[Job]:
     """Run train.py for two epochs in one process."""
     return undisturbed("none")

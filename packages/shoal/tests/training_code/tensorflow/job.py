@@ -13,63 +13,44 @@ from itertools import islice
 from pathlib import Path
 
 from local_kit.ports import unused_ports
-from local_kit.runtime import ROOT, Outcome, Runtime, finish
-from tests.training_code.training import PROGRESS
+from local_kit.runtime import ROOT, Outcome, finish
+from tests.training_code.training import PROGRESS, DigitsJob
 
 CODE = ROOT / "training_code" / "mnist" / "tensorflow"
 OPTIONS = ("--epochs", "2", "--batch-size", "256", "--log-every", "1", "--checkpoint-every", "3")
-JOB_NAME = "job-of-the-test"
 
 Cluster = dict[str, list[str]]
 
 
 @dataclass(frozen=True)
-class Job:
+class Job(DigitsJob):
     """Processes of one script that share a dataset and a folder for what they write."""
 
-    runtime: Runtime
-    dataset: Path
-    folder: Path
     options: Sequence[str] = OPTIONS
-
-    @property
-    def model_dir(self) -> Path:
-        """Where the job writes its model."""
-        return self.folder / "model"
-
-    @property
-    def checkpoint_dir(self) -> Path:
-        """Where the job writes its checkpoint."""
-        return self.folder / "checkpoints"
 
     @property
     def weights(self) -> bytes:
         """The saved model's weights."""
         return (self.model_dir / "1" / "variables" / "variables.data-00000-of-00001").read_bytes()
 
+    @property
+    def variables(self) -> dict[str, str]:
+        return super().variables | {"TF_CPP_MIN_LOG_LEVEL": "3"}
+
     def start(
         self, command: Sequence[str], extra: Mapping[str, str] | None = None
     ) -> subprocess.Popen[str]:
-        """Start one command as the toolkit does.
+        """Start one command as the toolkit does."""
+        return self.runtime.launch(command, self.folder, self.variables | dict(extra or {}))
 
-        Folders are SM_* variables, hyperparameters are on the command line.
-        """
-        return self.runtime.launch(command, self.folder, self._variables() | dict(extra or {}))
-
-    def _variables(self) -> dict[str, str]:
-        self.folder.mkdir(exist_ok=True)
-        return {
-            "SM_CHANNEL_TRAIN": str(self.dataset / "train"),
-            "SM_CHANNEL_TEST": str(self.dataset / "test"),
-            "SM_MODEL_DIR": str(self.model_dir),
-            "TRAINING_JOB_NAME": JOB_NAME,
-            "TF_CPP_MIN_LOG_LEVEL": "3",
-        }
+    def run(self) -> Outcome:
+        """Run train.py in one process."""
+        return self.alone("train.py")
 
     def alone(self, script: str, *options: str) -> Outcome:
         """Run one process."""
         command = self.runtime.alone(CODE / script, *(options or self.options))
-        return self.runtime.run(command, self.folder, self._variables())
+        return self.runtime.run(command, self.folder, self.variables)
 
     def task(
         self, script: Path, cluster: Cluster, role: str, index: int, *options: str
@@ -77,11 +58,8 @@ class Job:
         """Start one task of a cluster on hosts of one core, with TF_CONFIG as the toolkit writes
         it.
         """
-        config = {
-            "cluster": cluster,
-            "environment": "cloud",
-            "task": {"index": index, "type": role},
-        }
+        task = {"index": index, "type": role}
+        config = {"cluster": cluster, "environment": "cloud", "task": task}
         command = self.runtime.alone(script, *(options or self.options))
         variables = {"TF_CONFIG": json.dumps(config), "TF_NUM_INTEROP_THREADS": "1"}
         return self.start(command, variables)

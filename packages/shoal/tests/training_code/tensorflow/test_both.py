@@ -14,7 +14,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +28,18 @@ from shoal.settings.parsing.shared_code import archive_files
 from tests.tables import rows, table
 from tests.training_code import training
 from tests.training_code.conftest import GLOBAL_BATCH, STEPS
-from tests.training_code.conftest import Trained as TorchTrained
-from tests.training_code.tensorflow import job
-from tests.training_code.tensorflow.conftest import Trained
-from tests.training_code.tensorflow.conftest import Trained as TensorFlowTrained
 from tests.training_code.tensorflow.job import CODE, OPTIONS, Job, parameter_server, start
-from tests.training_code.training import DATA, EPOCH, PROGRESS, accuracies, children, losses, pack
+from tests.training_code.training import (
+    DATA,
+    EPOCH,
+    PROGRESS,
+    Trained,
+    accuracies,
+    children,
+    losses,
+    pack,
+    write_watched,
+)
 
 SCRIPTS = Path(training.__file__).with_name("scripts")
 TENSORFLOW_SCRIPTS = Path(__file__).with_name("scripts")
@@ -45,53 +51,44 @@ class Framework:
     """A framework's script, and its undisturbed job of two epochs in one process."""
 
     name: str
-    runtime: Runtime
+    trained: Trained[training.Job | Job]
     code: Path
     scripts: Path
-    model_dir: Path
-    checkpoint_dir: Path
-    output: str
-    weights: str
-    """The file of the model's weights."""
-    run: Callable[[Path, tuple[str, ...]], Outcome]
-    """Run train.py in a folder, with options."""
-    again: Callable[[], Outcome]
-    """Run the undisturbed job again."""
+
+    @property
+    def job(self) -> training.Job | Job:
+        return self.trained.job
+
+    @property
+    def output(self) -> str:
+        return self.trained.outcome.output
+
+    def run(self, folder: Path, *options: str) -> Outcome:
+        """Run train.py in a folder, with options."""
+        return replace(self.job, folder=folder, options=options).run()
+
+    def evaluated(
+        self, folder: Path, change: Callable[[Path], object] = lambda model: None
+    ) -> Outcome:
+        """Evaluate a copy of the model that was changed."""
+        model = Path(shutil.copytree(self.job.model_dir, folder / "model"))
+        change(model)
+        pack(model, folder / "model.tar.gz")
+        options = ("--model-dir", folder, "--output-dir", folder, "--test-dir")
+        runtime, test_dir = self.job.runtime, self.job.dataset / "test"
+        return runtime.run(runtime.alone(self.code / "evaluate.py", *options, test_dir), folder)
 
 
 @pytest.fixture(params=["pytorch", "tensorflow"])
-def framework(request: pytest.FixtureRequest, dataset: Path) -> Framework:
+def framework(request: pytest.FixtureRequest) -> Framework:
     if request.param == "pytorch":
-        torch: TorchTrained = request.getfixturevalue("trained")
-        return Framework(
-            request.param,
-            torch.job.runtime,
-            training.CODE,
-            SCRIPTS,
-            torch.job.model_dir,
-            torch.job.checkpoint_dir,
-            torch.outcome.output,
-            "model.pt",
-            lambda folder, options: training.Job(
-                torch.job.runtime, dataset, folder, options=options
-            ).run(),
-            torch.job.run,
-        )
-    alone: TensorFlowTrained = request.getfixturevalue("alone")
-    return Framework(
-        request.param,
-        alone.job.runtime,
-        job.CODE,
-        TENSORFLOW_SCRIPTS,
-        alone.job.model_dir,
-        alone.job.checkpoint_dir,
-        alone.outcome.output,
-        "1/variables/variables.data-00000-of-00001",
-        lambda folder, options: job.Job(alone.job.runtime, dataset, folder).alone(
-            "train.py", *options
-        ),
-        lambda: alone.job.alone("train.py"),
-    )
+        trained = request.getfixturevalue("trained")
+        return Framework(request.param, trained, training.CODE, SCRIPTS)
+    alone = request.getfixturevalue("alone")
+    return Framework(request.param, alone, CODE, TENSORFLOW_SCRIPTS)
+
+
+of_tensorflow = pytest.mark.parametrize("framework", ["tensorflow"], indirect=True)
 
 
 def test_metrics_have_the_form_that_the_metric_definitions_look_for(framework: Framework) -> None:
@@ -116,7 +113,7 @@ def test_the_learning_rate_peaks_after_the_warm_up_and_falls_to_zero(framework: 
 
 
 def test_the_model_folder_holds_weights_metadata_and_serving_code(framework: Framework) -> None:
-    folder = framework.model_dir
+    folder = framework.job.model_dir
     files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     assert files == set(EXPECTED["files"][framework.name])
     for name in (each for each in files if each.startswith("code/")):
@@ -124,7 +121,7 @@ def test_the_model_folder_holds_weights_metadata_and_serving_code(framework: Fra
         assert (folder / name).read_bytes() == source.read_bytes()
     metadata: dict[str, Any] = json.loads((folder / "model.json").read_text())
     expected = {
-        "training_job_name": job.JOB_NAME,
+        "training_job_name": training.JOB_NAME,
         "batch_size": GLOBAL_BATCH,
         "world_size": 1,
         "test_accuracy": pytest.approx(accuracies(framework.output)[-1]),
@@ -136,15 +133,15 @@ def test_the_model_folder_holds_weights_metadata_and_serving_code(framework: Fra
 def test_a_wrong_option_is_one_clear_error(
     framework: Framework, tmp_path: Path, options: tuple[str, ...], message: str
 ) -> None:
-    outcome = framework.run(tmp_path, options)
+    outcome = framework.run(tmp_path, *options)
     assert outcome.returncode != 0
     assert message in outcome.output.splitlines()[-1]
 
 
 def test_weights_that_are_no_numbers_are_not_saved(framework: Framework, tmp_path: Path) -> None:
-    folder, script = tmp_path / "model", framework.scripts / "save_spoilt_weights.py"
-    command = framework.runtime.alone(script, framework.code, folder)
-    outcome = framework.runtime.run(command, tmp_path)
+    folder, script = tmp_path / "model", SCRIPTS / "save_spoilt_weights.py"
+    command = framework.job.runtime.alone(script, framework.code, folder)
+    outcome = framework.job.runtime.run(command, tmp_path)
     assert outcome.output.splitlines()[-1].startswith(
         "ValueError: the weights are not finite, no model is saved"
     )
@@ -152,17 +149,16 @@ def test_weights_that_are_no_numbers_are_not_saved(framework: Framework, tmp_pat
 
 
 def test_a_finished_job_that_is_started_again_only_saves_its_model(framework: Framework) -> None:
-    weights = (framework.model_dir / framework.weights).read_bytes()
-    again = framework.again().output
+    weights = framework.job.weights
+    again = framework.job.run().output
     assert (losses(again), accuracies(again)) == ({}, accuracies(framework.output)[-1:])
-    assert (framework.model_dir / framework.weights).read_bytes() == weights
+    assert framework.job.weights == weights
 
 
 def test_a_checkpoint_of_other_settings_is_refused(framework: Framework, tmp_path: Path) -> None:
     settings = ("--epochs", "2", "--batch-size", str(GLOBAL_BATCH), "--seed", "2")
-    outcome = framework.run(
-        tmp_path, (*settings, "--checkpoint-dir", str(framework.checkpoint_dir))
-    )
+    folder = str(framework.job.checkpoint_dir)
+    outcome = framework.run(tmp_path, *settings, "--checkpoint-dir", folder)
     assert outcome.returncode != 0
     assert (
         "is from a run with other settings: seed 1 (now 2); use them or another --checkpoint-dir"
@@ -170,63 +166,49 @@ def test_a_checkpoint_of_other_settings_is_refused(framework: Framework, tmp_pat
     )
 
 
-def evaluate(framework: Framework, dataset: Path, folder: Path) -> Outcome:
-    """Run evaluate.py on `folder/model.tar.gz`."""
-    options = ("--model-dir", folder, "--test-dir", dataset / "test", "--output-dir", folder)
-    command = framework.runtime.alone(framework.code / "evaluate.py", *options)
-    return framework.runtime.run(command, folder)
-
-
 def test_the_report_holds_the_accuracy_that_training_measured(
-    framework: Framework, dataset: Path, tmp_path: Path
+    framework: Framework, tmp_path: Path
 ) -> None:
-    pack(framework.model_dir, tmp_path / "model.tar.gz")
-    assert evaluate(framework, dataset, tmp_path).returncode == 0
+    assert framework.evaluated(tmp_path).returncode == 0
     report: dict[str, Any] = json.loads((tmp_path / "evaluation.json").read_text())
     values = {name: each["value"] for name, each in report["metrics"].items()}
     assert values["accuracy"] == pytest.approx(accuracies(framework.output)[-1])
     assert values["images"] == 1000
-    assert report["model"]["training_job_name"] == job.JOB_NAME
+    assert report["model"]["training_job_name"] == training.JOB_NAME
 
 
-def test_a_damaged_model_is_refused(framework: Framework, dataset: Path, tmp_path: Path) -> None:
-    model = Path(shutil.copytree(framework.model_dir, tmp_path / "model"))
-    for path in model.rglob("*"):
-        if path.is_file() and path.suffix not in (".json", ".py"):
-            size = 5000 if framework.name == "pytorch" else 200
-            path.write_bytes(path.read_bytes()[:size])
-    pack(model, tmp_path / "model.tar.gz")
-    outcome = evaluate(framework, dataset, tmp_path)
+def test_a_damaged_model_is_refused(framework: Framework, tmp_path: Path) -> None:
+    size = 5000 if framework.name == "pytorch" else 200
+
+    def damage(model: Path) -> None:
+        for path in model.rglob("*"):
+            if path.is_file() and path.suffix not in (".json", ".py"):
+                path.write_bytes(path.read_bytes()[:size])
+
+    outcome = framework.evaluated(tmp_path, damage)
     assert outcome.returncode == 1
     assert "holds a damaged model" in outcome.output
 
 
-def test_an_archive_needs_a_model(framework: Framework, dataset: Path, tmp_path: Path) -> None:
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "model.json").write_text("{}")
-    pack(tmp_path / "other", tmp_path / "model.tar.gz")
+def test_an_archive_needs_a_model(framework: Framework, tmp_path: Path) -> None:
     missing = {"pytorch": "model.pt", "tensorflow": "1/saved_model.pb"}[framework.name]
-    last = evaluate(framework, dataset, tmp_path).output.splitlines()[-1]
-    assert f"holds no model: {missing} is missing" in last
+    outcome = framework.evaluated(tmp_path, lambda model: (model / missing).unlink())
+    assert f"holds no model: {missing} is missing" in outcome.output.splitlines()[-1]
 
 
 def test_endpoints_answer_and_refuse(framework: Framework, dataset: Path, tmp_path: Path) -> None:
-    pack(framework.model_dir, tmp_path / "model.tar.gz")
-    with (tmp_path / "model.tar.gz").open("rb") as archive:
-        digest = content_sha256(archive)
+    digest = digest_of(framework.job.model_dir, tmp_path)
     images, answer = dataset / "test" / "t10k-images-idx3-ubyte", tmp_path / "answer.json"
     script = framework.scripts / "send_requests.py"
-    command = framework.runtime.alone(script, framework.model_dir, images, answer)
-    answers = framework.runtime.answer(command, tmp_path)
+    command = framework.job.runtime.alone(script, framework.job.model_dir, images, answer)
+    answers = framework.job.runtime.answer(command, tmp_path)
     predictions = answers["json"]["predictions"]
     labels = list((DATA / "t10k-labels-idx1-ubyte").read_bytes()[8:18])
     right = [each["digit"] == label for each, label in zip(predictions, labels, strict=True)]
     assert sum(right) >= 8
     assert [sum(each["probabilities"]) for each in predictions] == pytest.approx([1.0] * 10)
-    assert answers["json"]["model"] == {
-        "training_job_name": job.JOB_NAME,
-        "content_sha256": digest,
-    }
+    model = {"training_job_name": training.JOB_NAME, "content_sha256": digest}
+    assert answers["json"]["model"] == model
     assert answers["same"]  # npy and JSON give the same probabilities
     assert (answers["npy"]["dtype"], answers["npy"]["shape"]) == ("float32", [10, 10])
     for reasons in (EXPECTED["refused"]["both"], EXPECTED["refused"][framework.name]):
@@ -255,8 +237,8 @@ ROUNDED = ({"rel": 0.5, "abs": 0.1},) * 2
     ],
 )
 def test_every_way_learns_what_one_process_learns(
-    alone: Trained,
-    undisturbed: Callable[..., Trained],
+    alone: Trained[Job],
+    undisturbed: Callable[..., Trained[Job]],
     strategy: str,
     flags: str,
     replicas: int,
@@ -298,35 +280,32 @@ def test_a_parameter_server_job_of_one_host_is_refused(job: Job) -> None:
     )
 
 
-def evaluated(change: Callable[[Path], object], alone: Trained, folder: Path) -> Outcome:
-    """Evaluate a copy of the model that was changed."""
-    model = Path(shutil.copytree(alone.job.model_dir, folder / "model"))
-    change(model)
-    pack(model, folder / "model.tar.gz")
-    options = ("--model-dir", folder, "--output-dir", folder, "--test-dir")
-    test_dir, runtime = alone.job.dataset / "test", alone.job.runtime
-    return runtime.run(runtime.alone(CODE / "evaluate.py", *options, test_dir), folder)
-
-
+@of_tensorflow
 def test_another_graph_with_the_same_variables_is_another_model(
-    alone: Trained, tmp_path: Path
+    framework: Framework, tmp_path: Path
 ) -> None:
     unknown_field = b"\x82\x7d\x00"  # number 2000, empty: the graph computes the same
-    outcome = evaluated(
-        lambda model: (model / "1/saved_model.pb").open("ab").write(unknown_field), alone, tmp_path
+    outcome = framework.evaluated(
+        tmp_path, lambda model: (model / "1/saved_model.pb").open("ab").write(unknown_field)
     )
     assert outcome.returncode == 0, outcome.output
     report: dict[str, Any] = json.loads((tmp_path / "evaluation.json").read_text())
-    pack(alone.job.model_dir, tmp_path / "honest.tar.gz")
-    digests = []
-    for name in ("model.tar.gz", "honest.tar.gz"):
-        with (tmp_path / name).open("rb") as archive:
-            digests.append(content_sha256(archive))
-    assert report["model"]["content_sha256"] == digests[0] != digests[1]
+    changed, honest = (
+        digest_of(each, tmp_path) for each in (tmp_path / "model", framework.job.model_dir)
+    )
+    assert report["model"]["content_sha256"] == changed != honest
 
 
-def test_a_second_version_that_could_serve_is_refused(alone: Trained, tmp_path: Path) -> None:
-    outcome = evaluated(lambda model: shutil.copytree(model / "1", model / "2"), alone, tmp_path)
+def digest_of(model: Path, folder: Path) -> str:
+    """Return the digest of a model as it is packed."""
+    pack(model, folder / "model.tar.gz")
+    with (folder / "model.tar.gz").open("rb") as archive:
+        return content_sha256(archive)
+
+
+@of_tensorflow
+def test_a_second_version_that_could_serve_is_refused(framework: Framework, tmp_path: Path) -> None:
+    outcome = framework.evaluated(tmp_path, lambda model: shutil.copytree(model / "1", model / "2"))
     assert outcome.output.splitlines()[-1].endswith("holds versions 1, 2: which one serves?")
 
 
@@ -346,12 +325,8 @@ class Watched(Job):
     ) -> subprocess.Popen[str]:
         script = next((each for each in command if each.startswith(str(CODE))), "")
         config = {"script": script, "progress": ["train_loss=([0-9.]+)"], "stall_s": self.stall_s}
-        config |= {"burst_s": 0.02, "poll_s": 0.2, "grace_s": 1}
-        files = {**watch.sources(), watch.CONFIG: json.dumps(config).encode()}
         if script and not (self.folder / watch.FOLDER).exists():  # else a process reads them
-            (self.folder / watch.FOLDER).mkdir()
-            for name, content in files.items():
-                (self.folder / name).write_bytes(content)
+            write_watched(self.folder, config)
         place = {"SM_OUTPUT_DIR": str(self.folder), "MASTER_ADDR": "127.0.0.1"}
         place["MASTER_PORT"] = str(self.port)
         if "TF_CONFIG" in (extra or {}):

@@ -12,6 +12,7 @@ from shoal.launch import watch
 from shoal.launch.watch import network, run
 from shoal.launch.watch.network import Place
 from tests.tables import table
+from tests.training_code.training import write_watched
 
 TABLE = table(__file__, "nccl_logs.yaml")
 SAYS_ALL = """
@@ -32,40 +33,29 @@ def test_the_provider_is_what_nccls_log_proves(
     assert evidence in read.evidence
 
 
+FIRST = {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_LOCAL_RANK": "0"}
+OF_MPI = {
+    "OMPI_COMM_WORLD_SIZE": "4",
+    "SMDATAPARALLEL_SERVER_PORT": "7592",
+    "SM_HOSTS": '["algo-1", "algo-2"]',
+}
+
+
 @pytest.mark.parametrize(
     ("environ", "place"),
     [
         ({}, Place(0, 1, 0, "127.0.0.1", 29502)),
         (
-            {
-                "RANK": "9",
-                "WORLD_SIZE": "16",
-                "LOCAL_RANK": "1",
-                "MASTER_ADDR": "algo-1",
-                "MASTER_PORT": "7777",
-            },
+            {"RANK": "9", "WORLD_SIZE": "16", "LOCAL_RANK": "1"}
+            | {"MASTER_ADDR": "algo-1", "MASTER_PORT": "7777"},
             Place(9, 16, 1, "algo-1", 7779),
         ),
         (
-            {
-                "OMPI_COMM_WORLD_RANK": "3",
-                "OMPI_COMM_WORLD_SIZE": "4",
-                "OMPI_COMM_WORLD_LOCAL_RANK": "1",
-                "SMDATAPARALLEL_SERVER_PORT": "7592",
-                "SM_HOSTS": '["algo-1", "algo-2"]',
-            },
+            OF_MPI | {"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_LOCAL_RANK": "1"},
             Place(3, 4, 1, "algo-1", 7596),
         ),
-        (  # only ranks of the first host have these
-            {
-                "OMPI_COMM_WORLD_RANK": "0",
-                "OMPI_COMM_WORLD_SIZE": "4",
-                "OMPI_COMM_WORLD_LOCAL_RANK": "0",
-                "SMDATAPARALLEL_SERVER_PORT": "7592",
-                "SM_HOSTS": '["algo-1", "algo-2"]',
-                "MASTER_ADDR": "10.0.0.1",
-                "MASTER_PORT": "7777",
-            },
+        (  # only ranks of the first host have an address
+            OF_MPI | FIRST | {"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "7777"},
             Place(0, 4, 0, "algo-1", 7596),
         ),
     ],
@@ -80,11 +70,8 @@ def test_ranks_meet_above_the_jobs_own_port(environ: dict[str, str], place: Plac
 def job(runtime: Runtime, folder: Path, hosts: int) -> Outcome:
     """Run a script that knows nothing of it, as one rank of a job on CPUs."""
     config = {"script": "train.py", "stall_s": "off", "network": "efa"}
-    files = {**watch.sources(config), watch.CONFIG: json.dumps(config).encode()}
-    files["train.py"] = b"import sys\nprint('as it is', *sys.argv[1:], flush=True)\n"
-    (folder / watch.FOLDER).mkdir()
-    for name, content in files.items():
-        (folder / name).write_bytes(content)
+    script = b"import sys\nprint('as it is', *sys.argv[1:], flush=True)\n"
+    write_watched(folder, config, {"train.py": script})
     names = json.dumps([f"algo-{number + 1}" for number in range(hosts)])
     variables = {"SM_HOSTS": names, "SM_OUTPUT_DIR": str(folder)}
     return runtime.run(runtime.alone(folder / watch.PROGRAM, "x"), folder, variables)

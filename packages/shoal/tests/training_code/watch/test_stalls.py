@@ -8,7 +8,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -19,10 +18,11 @@ from typing import Any
 
 import pytest
 
+from local_kit.ports import unused_ports
 from local_kit.runtime import Runtime
 from shoal.launch import watch
 from shoal.launch.watch.judge import Judge
-from tests.training_code.training import children
+from tests.training_code.training import children, write_watched
 
 SCRIPT = Path(__file__).with_name("stalls.py")
 HOSTS = ("algo-1", "algo-1", "algo-2")  # of each rank
@@ -67,15 +67,8 @@ def job(case: str, runtime: Runtime, tmp_path: Path) -> Iterator[Job]:
     """Yield a job that runs `case`."""
     seconds = SLOW_S if case in SLOW else STALL_S
     config = {"script": SCRIPT.name, "progress": ["train_loss=([0-9.]+)"], "stall_s": seconds}
-    quick = {"burst_s": 0.02, "poll_s": 0.1, "grace_s": 1}
-    code = {SCRIPT.name: SCRIPT.read_bytes(), **watch.sources()}
-    code[f"{watch.FOLDER}/watch.json"] = json.dumps(config | quick).encode()
-    for name, content in code.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_bytes(content)
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = str(server.getsockname()[1])
-    ranks = []
+    write_watched(tmp_path, config, {SCRIPT.name: SCRIPT.read_bytes()})
+    port, ranks = str(next(unused_ports())), []
     for rank, host in enumerate(HOSTS):
         (tmp_path / host).mkdir(exist_ok=True)
         variables = {
@@ -205,16 +198,10 @@ def test_one_rank_that_does_nothing_is_ended(tmp_path: Path) -> None:
 def _alone(folder: Path, script: str, stall_s: float) -> subprocess.CompletedProcess[str]:
     """Run a job of one rank."""
     config = {"script": "train.py", "progress": ["loss="], "stall_s": stall_s}
-    quick = {"burst_s": 0.02, "poll_s": 0.1, "grace_s": 1}
-    code = {name: text.decode() for name, text in watch.sources().items()}
-    code |= {"train.py": script, watch.CONFIG: json.dumps(config | quick)}
-    code |= {"sitecustomize.py": BEFORE}
-    for name, text in code.items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(text)
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = str(server.getsockname()[1])
-    own = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "SM_OUTPUT_DIR": str(folder)}
+    files = {"train.py": script.encode(), "sitecustomize.py": BEFORE.encode()}
+    write_watched(folder, config, files)
+    own = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(next(unused_ports()))}
+    own["SM_OUTPUT_DIR"] = str(folder)
     return subprocess.run(
         [sys.executable, watch.PROGRAM],
         cwd=folder,
