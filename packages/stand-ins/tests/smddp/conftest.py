@@ -44,9 +44,3 @@ def probe(runtime: Runtime, tmp_path_factory: pytest.TempPathFactory) -> Probe:
         return own.answer(command, folder, LEGACY_KERAS | environment)
 
     return run
-
-
-@pytest.fixture(scope="session")
-def tensorflow_runtime() -> Runtime:
-    """Return the Python environment that stands in for the TensorFlow training image."""
-    return find_runtime("tensorflow")

@@ -22,17 +22,14 @@ NO_GROUP = (
 NO_REDUCE_SCATTER = (
     "SMDDPUnsupportedError: smddp started by mpirun accelerates AllReduce and has no"
 )
-DOCUMENTED = {
-    "all_reduce": OK,
-    "broadcast": OK,
-    "reduce": OK,
-    "all_gather": OK,
-    "all_gather_into_tensor": OK,
-    "all_gather_into_tensor, coalesced": OK,
-    "all_gather_object": OK,
-    "barrier": OK,
-    "DistributedDataParallel": OK,
-}
+DOCUMENTED = dict.fromkeys(
+    (
+        *("all_reduce", "broadcast", "reduce", "all_gather", "all_gather_into_tensor"),
+        *("all_gather_into_tensor, coalesced", "all_gather_object", "barrier"),
+        "DistributedDataParallel",
+    ),
+    OK,
+)
 STRICT = {
     "all_to_all_single": NOT_THERE,
     "gather": NOT_THERE,

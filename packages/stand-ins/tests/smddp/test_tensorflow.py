@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from local_kit.runtime import Runtime
+from local_kit.runtime import find_runtime
 from tests.smddp.conftest import LEGACY_KERAS, Probe
 
 pytestmark = pytest.mark.nightly
@@ -26,32 +26,20 @@ REDUCTION = [
     "sparse_as_dense=True",
     "op=ReduceOp.AVERAGE",
 ]
-REFERENCE = {
-    "init": [],
-    "size": [],
-    "local_size": [],
-    "rank": [],
-    "local_rank": [],
-    "shutdown": [],
-    "allreduce": [
-        "tensor",
-        "param_index",
-        "num_params",
-        "compression=Compression.none",
-        "op=ReduceOp.AVERAGE",
-    ],
-    "oob_allreduce": ["tensor", "compression=Compression.none", "op=ReduceOp.AVERAGE"],
+SUM = ["compression=Compression.none", "op=ReduceOp.AVERAGE"]
+NO_ARGUMENTS: dict[str, list[str]] = {
+    name: [] for name in ("init", "size", "local_size", "rank", "local_rank", "shutdown")
+}
+REFERENCE = NO_ARGUMENTS | {
+    "allreduce": ["tensor", "param_index", "num_params", *SUM],
+    "oob_allreduce": ["tensor", *SUM],
     "broadcast": ["tensor", "root_rank"],
     "broadcast_variables": ["variables", "root_rank"],
     "broadcast_global_variables": ["root_rank"],
     "overlap": ["tensor"],
     "DistributedGradientTape": ["gradtape", *REDUCTION],
     "DistributedOptimizer": [
-        "optimizer",
-        "name=None",
-        "use_locking=False",
-        *REDUCTION,
-        "bucket_cap_mb=25",
+        *("optimizer", "name=None", "use_locking=False", *REDUCTION, "bucket_cap_mb=25")
     ],
     "BroadcastGlobalVariablesHook": ["root_rank"],
 }
@@ -144,8 +132,9 @@ def test_strict_mode_has_the_reference_and_no_more(probe: Probe) -> None:
     ],
 )
 def test_strict_mode_refuses(
-    tensorflow_runtime: Runtime, tmp_path: Path, code: str, variables: dict[str, str], error: str
+    tmp_path: Path, code: str, variables: dict[str, str], error: str
 ) -> None:
+    runtime = find_runtime("tensorflow")
     variables = LEGACY_KERAS | {"SMDDP_LOCAL_STRICT": "1"} | variables
-    outcome = tensorflow_runtime.run(tensorflow_runtime.alone("-c", code), tmp_path, variables)
+    outcome = runtime.run(runtime.alone("-c", code), tmp_path, variables)
     assert f"SMDDPConfigurationError: {error}" in outcome.output
