@@ -86,7 +86,6 @@ def test_a_release_in_the_environments_own_file_is_refused(tmp_path: Path) -> No
 
 
 FOLLOWS = {"dev": None, "staging": "dev", "prod": "staging"}
-STRANGERS_GROUP = "arn:aws:sagemaker:us-east-1:111122223333:model-package/shoal-mnist-other/3"
 
 
 def pin_lines(root: Path, name: str, sources: dict[str, str | None], **changes: Any) -> list[str]:
@@ -107,37 +106,28 @@ def test_what_promote_writes_is_right(tmp_path: Path, name: str) -> None:
     assert pin_lines(tmp_path, name, FOLLOWS) == []
 
 
-@pytest.mark.parametrize(
-    "arn",
-    [
-        CONTENT["model_package_arn"].replace("111122223333", "999988887777"),
-        CONTENT["model_package_arn"].replace("us-east-1", "us-west-2"),
-        STRANGERS_GROUP,
-    ],
-    ids=["account", "region", "group"],
-)
-def test_a_version_of_another_registry_is_refused(tmp_path: Path, arn: str) -> None:
-    (line,) = pin_lines(tmp_path, "prod", FOLLOWS, model_package_arn=arn)
-    assert line.startswith(f'release.model_package_arn = "{arn[:60]}')
-    assert "is no version of dev, which trains what is served here: arn:aws:sagemaker:" in line
-    assert line.endswith("take it out of the file, and let `shoal promote` write it")
+ANOTHERS = "is no version of dev, which trains what is served here: arn:aws:sagemaker:"
+UNSEALED = "is not where dev seals that model_data_sha256: s3://shoal-mnist-dev-artif"
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("key", "before", "after", "says"),
     [
-        {"model_data_url": CONTENT["model_data_url"].replace("111122223333", "999988887777")},
-        {"model_data_url": CONTENT["model_data_url"].replace("models/", "training/")},
-        {"model_data_sha256": "6" * 64},
+        ("model_package_arn", "111122223333", "999988887777", ANOTHERS),
+        ("model_package_arn", "us-east-1", "us-west-2", ANOTHERS),
+        ("model_package_arn", "mnist-dev", "mnist-other", ANOTHERS),
+        ("model_data_url", "111122223333", "999988887777", UNSEALED),
+        ("model_data_url", "models/", "training/", UNSEALED),
+        ("model_data_sha256", "2", "6", UNSEALED),
     ],
-    ids=["bucket", "not sealed", "another hash"],
 )
-def test_an_archive_that_is_not_sealed_by_what_trains_is_refused(
-    tmp_path: Path, changes: dict[str, str]
+def test_what_the_environment_that_trains_did_not_make_is_refused(
+    tmp_path: Path, key: str, before: str, after: str, says: str
 ) -> None:
-    (line,) = pin_lines(tmp_path, "staging", FOLLOWS, **changes)
-    assert line.startswith("release.model_data_url = ")
-    assert "is not where dev seals that model_data_sha256: s3://shoal-mnist-dev-artif" in line
+    (line,) = pin_lines(tmp_path, "prod", FOLLOWS, **{key: CONTENT[key].replace(before, after)})
+    assert line.startswith(f"release.{key.replace('data_sha256', 'data_url')} = ")
+    assert says in line
+    assert line.endswith("take it out of the file, and let `shoal promote` write it")
 
 
 def test_an_environment_that_trains_itself_pins_its_own(tmp_path: Path) -> None:
@@ -168,64 +158,49 @@ def test_a_container_that_takes_its_code_from_elsewhere_is_found(
 ACCOUNTS = {"dev": "111122223333", "staging": "222233334444", "prod": "333344445555"}
 
 
-def consumers(root: Path, sources: dict[str, str | None], **more: str) -> list[Consumer]:
-    """Return the consumers of dev in a repository with these environments and their
-    `promoted_from`.
-
-    `more` are other accounts for some of them.
+def consumers(root: Path, sources: dict[str, str | None], **accounts: str) -> list[Consumer]:
+    """Return the consumers of dev in a repository of these environments and their `promoted_from`,
+    some in other `accounts`.
     """
     copy_workloads(root)
     for name, source in sources.items():
         promoted = f"promoted_from: {source}\n" if source else ""
-        account = more.get(name, ACCOUNTS.get(name, VALID["account"]))
+        account = (ACCOUNTS | accounts)[name]
         text = f'name: {name}\nworkload: mnist\naccount: "{account}"\n{promoted}'
         write(root / "environments", text, name)
     return list(consumers_of(load_environment("dev", root), root))
 
 
-def test_who_is_promoted_to_in_several_steps_consumes_what_the_first_trains(tmp_path: Path) -> None:
-    readers = consumers(tmp_path, {"dev": None, "staging": "dev", "prod": "staging"})
-    assert [(each.environment, each.account) for each in readers] == [
-        ("prod", ACCOUNTS["prod"]),
-        ("staging", ACCOUNTS["staging"]),
-    ]
-    assert readers[0].role_arn == "arn:aws:iam::333344445555:role/shoal-mnist-prod-us-east-1-bring"
+ROLES = "arn:aws:iam::333344445555:role/shoal-mnist-prod-us-east-1-"
 
 
-def test_an_environment_of_the_same_account_needs_no_policy(tmp_path: Path) -> None:
-    assert [
-        each.environment
-        for each in consumers(tmp_path, {"dev": None, "staging": "dev"}, staging=ACCOUNTS["dev"])
-    ] == []
+def test_a_consumer_has_its_account_and_the_role_that_brings_archives(tmp_path: Path) -> None:
+    (prod,) = consumers(tmp_path, {"dev": None, "prod": "dev"})
+    assert prod == Consumer("prod", ACCOUNTS["prod"], f"{ROLES}bring")
 
 
-def test_an_account_from_documentation_is_left_out_where_the_own_account_is_a_real_one(
+@pytest.mark.parametrize(
+    ("sources", "accounts", "names", "left_out"), rows(__file__, "sections.yaml", "consumers")
+)
+def test_who_is_promoted_to_from_another_account_consumes_what_the_first_trains(
     tmp_path: Path,
+    sources: dict[str, str | None],
+    accounts: dict[str, str],
+    names: list[str],
+    left_out: list[str],
 ) -> None:
-    sources = {"dev": None, "staging": "dev", "prod": "staging"}
-    readers = consumers(tmp_path, sources, dev="210987654321", prod="345678901234")
-    assert [each.environment for each in readers] == ["prod"]
-    left_out = left_out_of(load_environment("dev", tmp_path), tmp_path)
-    assert [each.name for each in left_out] == ["staging"]
-
-
-def test_accounts_from_documentation_are_consumers_of_one_another(tmp_path: Path) -> None:
-    readers = consumers(tmp_path, {"dev": None, "staging": "dev"})
-    assert [each.environment for each in readers] == ["staging"]
-    assert left_out_of(load_environment("dev", tmp_path), tmp_path) == ()
-
-
-def test_an_environment_that_trains_for_itself_consumes_nothing(tmp_path: Path) -> None:
-    assert [each.environment for each in consumers(tmp_path, {"dev": None, "prod": None})] == []
+    assert [each.environment for each in consumers(tmp_path, sources, **accounts)] == names
+    dev = load_environment("dev", tmp_path)
+    assert [each.name for each in left_out_of(dev, tmp_path)] == left_out
 
 
 def test_an_environment_that_is_promoted_to_is_nobodys_source(tmp_path: Path) -> None:
-    consumers(tmp_path, {"dev": None, "staging": "dev", "prod": "staging"})
+    consumers(tmp_path, FOLLOWS)
     assert consumers_of(load_environment("staging", tmp_path), tmp_path) == ()
 
 
 def test_a_circle_leads_to_nobody(tmp_path: Path) -> None:
-    assert consumers(tmp_path, {"dev": None, "staging": "prod", "prod": "staging"}) == []
+    assert consumers(tmp_path, FOLLOWS | {"staging": "prod"}) == []
 
 
 def test_a_file_that_is_wrong_is_named(tmp_path: Path) -> None:

@@ -23,9 +23,7 @@ VALID: dict[str, Any] = {
     "gates": [{"metric": "rmse", "at_most": 60}],
     "smoke_test": {"requests": [REQUEST]},
 }
-ONLY_TRAINS = {key: value for key, value in VALID.items() if key != "smoke_test"} | {
-    "endpoint": "none"
-}
+ONLY_TRAINS = {"smoke_test": None, "endpoint": "none"}
 FILE = "training_code/prices/workload.yaml"
 
 
@@ -44,9 +42,14 @@ def lines_of(root: Path, text: str) -> list[str]:
 
 
 def lines_with(root: Path, **changes: Any) -> list[str]:
+    """Return what a user reads when the valid file has `changes`; what is None is left out."""
+    content = {key: value for key, value in (VALID | changes).items() if value is not None}
+    return lines_of(root, yaml.safe_dump(content, sort_keys=False))
+
+
+def lines_with_test(root: Path, **changes: Any) -> list[str]:
     """Return what a user reads when the smoke test of the valid file has `changes`."""
-    test = VALID["smoke_test"] | changes
-    return lines_of(root, yaml.safe_dump(VALID | {"smoke_test": test}, sort_keys=False))
+    return lines_with(root, smoke_test=VALID["smoke_test"] | changes)
 
 
 @pytest.mark.parametrize("name", workload_names(CHECKOUT))
@@ -55,42 +58,29 @@ def test_the_shipped_workloads_are_right(name: str) -> None:
 
 
 def test_a_value_alone_is_what_is_expected(tmp_path: Path) -> None:
-    assert lines_of(tmp_path, yaml.safe_dump(VALID)) == []
+    assert lines_with(tmp_path) == []
     test = load_workload("prices", tmp_path).smoke_test
     assert test
     assert test.requests[0].expect["predictions[0]"].equals == 7
 
 
 def test_a_folder_without_the_file_is_known(tmp_path: Path) -> None:
-    assert lines_of(tmp_path, yaml.safe_dump(VALID)) == []
+    assert lines_with(tmp_path) == []
     for name in ("barns", "__pycache__", ".new-1"):
         (tmp_path / "training_code" / name).mkdir()
     assert folders_without_a_file(tmp_path) == ["training_code/barns"]
 
 
 def test_an_unknown_workload_lists_those_that_exist(tmp_path: Path) -> None:
-    lines_of(tmp_path, yaml.safe_dump(VALID))
+    lines_with(tmp_path)
     with pytest.raises(ConfigError, match='there is no workload "price"; there are: prices'):
         load_workload("price", tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        ("", f"{FILE}: name: the key is missing; add it: Name of the workload"),
-        ("[]", f"{FILE}: a workload file is a mapping of keys to values; start with `name:`"),
-        ("name: [", f"{FILE}:1: not valid YAML"),
-        ("name: a\nname: b", f"{FILE}:1: name: the key is given twice, on lines 1 and 2"),
-        ("name: prices\nsmoke_tests: 1", "did you mean `smoke_test`?"),
-        (
-            yaml.safe_dump(ONLY_TRAINS | {"content_types": ["text/csv"]}),
-            "content_types = [text/csv]: is of an",
-        ),
-        (yaml.safe_dump(ONLY_TRAINS | {"endpoint": None}), "or write `endpoint: none` to train"),
-    ],
-)
+@pytest.mark.parametrize(("text", "line"), rows(__file__, "workloads.yaml", "texts"))
 def test_a_wrong_text_is_told_line_by_line(tmp_path: Path, text: str, line: str) -> None:
-    assert any(line in each for each in lines_of(tmp_path, text))
+    (told,) = (each for each in lines_of(tmp_path, text) if line in each)
+    assert told.startswith(FILE)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +88,7 @@ def test_a_wrong_text_is_told_line_by_line(tmp_path: Path, text: str, line: str)
 )
 def test_a_mistake_is_one_line(tmp_path: Path, row: dict[str, Any]) -> None:
     changes = {key: row[key] for key in row if key != "line"}
-    (line,) = lines_of(tmp_path, yaml.safe_dump(VALID | changes))
+    (line,) = lines_with(tmp_path, **changes)
     assert row["line"] in line
 
 
@@ -106,35 +96,27 @@ def test_a_mistake_is_one_line(tmp_path: Path, row: dict[str, Any]) -> None:
 def test_a_wrong_expectation_is_one_line_with_its_place(
     tmp_path: Path, expectation: Any, line: str
 ) -> None:
-    (told,) = lines_with(tmp_path, requests=[REQUEST | {"expect": {"predictions[0]": expectation}}])
+    (told,) = lines_with_test(
+        tmp_path, requests=[REQUEST | {"expect": {"predictions[0]": expectation}}]
+    )
     assert told.startswith(f"{FILE}:")
     assert "smoke_test.requests[0].expect.predictions[0]" in told
     assert line in told
 
 
-@pytest.mark.parametrize(
-    ("expression", "line"),
-    [
-        ("predictions[", "is no JMESPath expression"),
-        ("lenght(predictions)", "JMESPath has no function lenght; did you mean `length`?"),
-        ("a[?lenth(b) > `1`]", "JMESPath has no function lenth"),
-    ],
-)
+@pytest.mark.parametrize(("expression", "line"), rows(__file__, "workloads.yaml", "expressions"))
 def test_an_expression_that_jmespath_refuses_is_one_line(
     tmp_path: Path, expression: str, line: str
 ) -> None:
-    (told,) = lines_with(tmp_path, every_answer={expression: 1})
-    assert f"smoke_test.every_answer.{expression}: " in told
-    assert line in told
+    (told,) = lines_with_test(tmp_path, every_answer={expression: 1})
+    assert f"smoke_test.every_answer.{expression}: {line}" in told
 
 
 def test_a_body_that_no_endpoint_takes_is_refused(tmp_path: Path) -> None:
-    folder = tmp_path / "training_code" / "prices"
-    (folder / "pytorch").mkdir(parents=True)
-    (folder / "row.json").write_text(f'"{"x" * 6 * 1024 * 1024}"')
-    (folder / "workload.yaml").write_text(yaml.safe_dump(VALID))
-    with pytest.raises(ConfigError, match=r"has 6,291,458 bytes; an endpoint takes 6,291,456"):
-        load_workload("prices", tmp_path)
+    (file := tmp_path / "training_code" / "prices" / "large.json").parent.mkdir(parents=True)
+    file.write_text(f'"{"x" * 6 * 1024 * 1024}"')
+    (told,) = lines_with_test(tmp_path, requests=[{"body": "large.json"}])
+    assert "has 6,291,458 bytes; an endpoint takes 6,291,456" in told
 
 
 def environment(root: Path, **changes: Any) -> Environment:
@@ -146,7 +128,7 @@ def environment(root: Path, **changes: Any) -> Environment:
 
 
 def test_a_function_of_the_workloads_own_is_read_too(tmp_path: Path) -> None:
-    (line,) = lines_with(tmp_path, function="smoke.py")
+    (line,) = lines_with_test(tmp_path, function="smoke.py")
     assert 'smoke_test.function = "smoke.py": there is no such file' in line
 
 
@@ -162,7 +144,7 @@ def test_an_environment_leaves_out_what_its_workload_says(tmp_path: Path) -> Non
     script = tmp_path / "training_code" / "prices" / "pytorch" / "measure.py"
     script.parent.mkdir(parents=True)
     script.touch()
-    assert lines_of(tmp_path, yaml.safe_dump(VALID | more)) == []
+    assert lines_with(tmp_path, **more) == []
     found = environment(tmp_path, workload="prices")
     assert (found.project, found.data.dataset) == ("prices", "prices")
     assert found.training.source_dir == "training_code/prices/pytorch"
@@ -181,7 +163,7 @@ def test_what_an_environment_says_counts_more(tmp_path: Path) -> None:
     script.parent.mkdir(parents=True)
     script.touch()
     job = {"entry_point": "own.py", "image_uri": "theirs/own:1"}
-    assert lines_of(tmp_path, yaml.safe_dump(VALID | {"evaluation": job})) == []
+    assert lines_with(tmp_path, evaluation=job) == []
     found = environment(
         tmp_path,
         workload="prices",
@@ -196,7 +178,7 @@ def test_what_an_environment_says_counts_more(tmp_path: Path) -> None:
 
 def test_other_scripts_than_the_workloads_may_run_with_an_older_python(tmp_path: Path) -> None:
     frameworks = {"pytorch": {"min_python": "3.10"}}
-    assert lines_of(tmp_path, yaml.safe_dump(VALID | {"frameworks": frameworks})) == []
+    assert lines_with(tmp_path, frameworks=frameworks) == []
     settings = environment(tmp_path, workload="prices", training={"source_dir": "mine"})
     assert settings.training.min_python is None
 
@@ -205,7 +187,7 @@ def test_other_scripts_than_the_workloads_may_run_with_an_older_python(tmp_path:
 def test_an_environment_that_does_not_fit_its_workload_is_one_line(
     tmp_path: Path, changes: dict[str, Any], line: str
 ) -> None:
-    assert lines_of(tmp_path, yaml.safe_dump(VALID)) == []
+    assert lines_with(tmp_path) == []
     with pytest.raises(ConfigError) as error:
         environment(tmp_path, **changes)
     assert [each for each in error.value.lines if line in each] == list(error.value.lines)
@@ -213,12 +195,12 @@ def test_an_environment_that_does_not_fit_its_workload_is_one_line(
 
 
 def test_an_environment_of_a_workload_that_only_trains_has_no_endpoint(tmp_path: Path) -> None:
-    assert lines_of(tmp_path, yaml.safe_dump(ONLY_TRAINS)) == []
+    assert lines_with(tmp_path, **ONLY_TRAINS) == []
     assert environment(tmp_path, workload="prices").endpoint is None
 
 
 def test_an_endpoint_of_a_workload_that_only_trains_is_one_line(tmp_path: Path) -> None:
-    assert lines_of(tmp_path, yaml.safe_dump(ONLY_TRAINS)) == []
+    assert lines_with(tmp_path, **ONLY_TRAINS) == []
     with pytest.raises(ConfigError) as error:
         environment(tmp_path, workload="prices", endpoint={"instance_count": 2})
     (line,) = error.value.lines
@@ -227,7 +209,7 @@ def test_an_endpoint_of_a_workload_that_only_trains_is_one_line(tmp_path: Path) 
 
 
 def test_a_file_without_a_workload_is_told_which_there_are(tmp_path: Path) -> None:
-    assert lines_of(tmp_path, yaml.safe_dump(VALID)) == []
+    assert lines_with(tmp_path) == []
     with pytest.raises(ConfigError) as error:
         environment(tmp_path, region="us-eastt-1")
     missing, region = error.value.lines
@@ -248,7 +230,8 @@ def test_a_file_without_a_workload_where_there_is_none_is_told_what_writes_one(
         load_environment("dev", tmp_path, workload="prices")
 
 
-CHECK = "def check(ask):\n    return []\n"
+FUNCTIONS = table(__file__, "workloads.yaml")["functions"]
+CHECK = FUNCTIONS["right"][0]
 
 
 def lines_about(folder: Path, text: str | bytes) -> list[str]:
@@ -257,14 +240,7 @@ def lines_about(folder: Path, text: str | bytes) -> list[str]:
     return [each.line("workload.yaml") for each in problems_of_function(file, "smoke.py")]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        CHECK,
-        f"from __future__ import annotations\nimport json, math\nimport boto3\n{CHECK}",
-        "import urllib.request\n\ndef check(send, /) -> list[str]:\n    return []\n",
-    ],
-)
+@pytest.mark.parametrize("text", FUNCTIONS["right"])
 def test_standard_library_and_boto3_are_enough(tmp_path: Path, text: str) -> None:
     assert lines_about(tmp_path, text) == []
 
@@ -272,17 +248,10 @@ def test_standard_library_and_boto3_are_enough(tmp_path: Path, text: str) -> Non
 @pytest.mark.parametrize(
     ("text", "mistake"),
     [
-        ("def check(ask:\n", "cannot read line 1: "),
+        *FUNCTIONS["wrong"].items(),
         (b"\x00", "source code string cannot contain null bytes"),
         (b"# \xff\n", "cannot read it: 'utf-8' codec"),
         (f"x = {'(' * 500}", "cannot read line 1: "),
-        ("", "has no function check; write `def check(ask):`, which returns a list"),
-        ("async def check(ask):\n    return []\n", "has no function check"),
-        ("def check():\n    return []\n", "does not take one argument"),
-        ("def check(ask, more):\n    return []\n", "does not take one argument"),
-        (f"import numpy as np\n{CHECK}", "imports numpy, which is not there; use Python's"),
-        (f"from .helper import x\n{CHECK}", "imports from its folder, which is not there"),
-        (f"import smoke_test\n{CHECK}", "imports smoke_test, which is not there"),
         (f"{CHECK}#{'x' * MAX_FUNCTION_BYTES}", "are packed; shorten it"),
     ],
 )
@@ -290,8 +259,3 @@ def test_what_could_not_run_is_one_line(tmp_path: Path, text: str | bytes, mista
     (line,) = lines_about(tmp_path, text)
     assert line.startswith('workload.yaml: smoke_test.function = "smoke.py": ')
     assert mistake in line
-
-
-def test_the_file_must_be_there(tmp_path: Path) -> None:
-    (problem,) = problems_of_function(tmp_path / "smoke.py", "smoke.py")
-    assert problem.message == "there is no such file"
