@@ -21,6 +21,7 @@ from shoal.settings.parsing.errors import ConfigError
 from shoal.settings.settings import Environment
 from shoal.verbs.parameters import check_declared, check_values, parse_parameters
 from tests.repository import ROOT
+from tests.tables import table
 
 GOOD = {
     name: yaml.safe_load((ROOT / "environments" / f"{name}.yaml").read_text())
@@ -55,12 +56,10 @@ def test_a_spoilt_environment_is_refused_line_by_line_or_used(file: Path, docume
     require_lines(read(file))
 
 
-@given(
-    content=st.one_of(
-        st.binary(max_size=200),
-        st.text(max_size=200).map(lambda text: text.encode("utf-8", "replace")),
-    )
-)
+TEXTS = st.text(max_size=200).map(lambda text: text.encode("utf-8", "replace"))
+
+
+@given(content=st.one_of(st.binary(max_size=200), TEXTS))
 def test_what_is_no_environment_at_all_is_refused(file: Path, content: bytes) -> None:
     file.write_bytes(content)
     refused = read(file)
@@ -68,22 +67,12 @@ def test_what_is_no_environment_at_all_is_refused(file: Path, content: bytes) ->
     require_lines(refused)
 
 
+SCRIBBLES = [b"", b"\t", b"*a", b"&a", b"{", b"\xff", b"\x00", b"<<: *x", b": :"]
+
+
 @given(
     cut=st.integers(0, 4000),
-    inserted=st.sampled_from(
-        [
-            b"",
-            b"\t",
-            b"*a",
-            b"&a",
-            b"!!python/object:os.system",
-            b"{",
-            b"\xff",
-            b"\x00",
-            b"<<: *x",
-            b": :",
-        ]
-    ),
+    inserted=st.sampled_from([*SCRIBBLES, b"!!python/object:os.system"]),
 )
 def test_a_file_that_was_cut_or_scribbled_on_is_refused_or_used(
     file: Path, cut: int, inserted: bytes
@@ -93,20 +82,8 @@ def test_a_file_that_was_cut_or_scribbled_on_is_refused_or_used(
     require_lines(read(file))
 
 
-NAMES = st.one_of(
-    TEXT,
-    st.sampled_from(
-        [
-            "Epochs",
-            "BatchSize",
-            "LearningRate",
-            "InstanceCount",
-            "InstanceType",
-            "MinAccuracy",
-            "CodeUri",
-        ]
-    ),
-)
+KNOWN = "Epochs BatchSize LearningRate InstanceCount InstanceType MinAccuracy CodeUri"
+NAMES = st.one_of(TEXT, st.sampled_from(KNOWN.split()))
 VALUES = st.one_of(
     TEXT,
     st.integers().map(str),
@@ -140,52 +117,9 @@ def test_a_parameter_is_taken_or_refused_in_one_line(
 
 
 FILE = "training_code/prices/workload.yaml"
-VALID: dict[str, Any] = {
-    "name": "prices",
-    "frameworks": {"pytorch": {"entry_point": "train.py"}},
-    "channels": {
-        "rows": {"description": "a table", "content_type": "text/csv"},
-        "base_model": {"optional": True},
-    },
-    "prepare": "prepare.py",
-    "plan": "plan.py",
-    "content_types": ["text/csv"],
-    "evaluation": {
-        "entry_point": "measure.py",
-        "channel": "rows",
-        "instance_type": "ml.m5.large",
-        "image_uri": "mine/own:1",
-    },
-    "metrics": {"train:loss": {"regex": "loss=(.)", "unit": "nats"}},
-    "gates": [{"metric": "rmse", "at_most": 60}],
-    "smoke_test": {
-        "must_pass": 1,
-        "every_answer": {"length(predictions)": 1},
-        "show": {"price": "predictions[0]"},
-        "requests": [
-            {
-                "body": "row.json",
-                "content_type": "application/json",
-                "accept": "application/json",
-                "expect": {"predictions[0]": {"near": 1, "within": 2}, "b": 3},
-            }
-        ],
-    },
-}
-INVALID_VALUES: tuple[Any, ...] = (
-    None,
-    True,
-    -1,
-    float("nan"),
-    "",
-    "../x",
-    "\u202e",
-    "a" * 600,
-    [],
-    {},
-    [[None]],
-    "`",
-)
+VALID: dict[str, Any] = table(__file__, "workload.yaml")
+SCALARS, LISTS = (None, True, -1, float("nan")), ([], {}, [[None]])
+INVALID_VALUES: tuple[Any, ...] = (*SCALARS, "", "../x", "\u202e", "a" * 600, *LISTS, "`")
 LONGEST_LINE = 700
 
 
@@ -233,17 +167,3 @@ def test_another_value_is_never_a_traceback(root: Path, place: tuple[Any, ...]) 
             assert line.startswith(FILE)
             assert line.isprintable()
             assert len(line) <= LONGEST_LINE
-
-
-@pytest.mark.parametrize(
-    ("content", "line"),
-    [
-        (b"\xff\xfe", "is not UTF-8 text"),
-        (b"#" * 70_000, "has more than the 65536 bytes"),
-        (b"a: &a [x]\nb: &b [*a, *a, *a, *a, *a, *a, *a, *a]\n" * 1, "there is no such key"),
-        (b"a: " + b"[" * 5000, "at most 20 levels"),
-        (b"!!python/object/apply:os.system ['true']", "is a mapping of keys to values"),
-    ],
-)
-def test_what_is_no_such_file_is_told(root: Path, content: bytes, line: str) -> None:
-    assert any(line in each for each in lines_of(root, content))
