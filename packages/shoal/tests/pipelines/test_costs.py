@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import datetime
-from itertools import product
 from typing import Any
 
 import pytest
-import yaml
 
 from shoal.costs import prices
 from shoal.costs.plan import plan
@@ -19,8 +17,8 @@ from shoal.settings.sections.network import ExistingNetwork, InterfaceEndpoint, 
 from shoal.settings.sections.serving import Autoscaling, Serverless, Serving
 from shoal.settings.settings import Environment, Training
 from tests.pipelines.inputs import environment
-from tests.repository import ROOT
 from tests.settings.releases import RELEASE
+from tests.tables import table
 
 SUBNETS = ("subnet-00000001", "subnet-00000002")
 EXISTING = ExistingNetwork(
@@ -53,39 +51,29 @@ def test_what_is_asked_for_is_paid_for() -> None:
 
 
 SCALED = Serving(autoscaling=Autoscaling(min=3, max=9, invocations_per_instance=60))
+SERVERLESS = Serving(serverless=Serverless())
+ROLLED_OUT = "while a release is rolled out, at least 15 min, the instances of the old and the new"
 
 
 @pytest.mark.parametrize(
-    ("serving", "lines"),
+    ("serving", "lines", "note"),
     [
-        (Serving(), {"serving on ml.m5.xlarge": 2}),
-        (SCALED, {"serving on ml.m5.xlarge, at least": 3}),
-        (Serving(serverless=Serverless()), {}),
+        (Serving(), {"serving on ml.m5.xlarge": 2}, ROLLED_OUT),
+        (
+            SCALED,
+            {"serving on ml.m5.xlarge, at least": 3},
+            "autoscaling may start up to 9 instances",
+        ),
+        (SERVERLESS, {}, "serverless inference is paid by the time"),
     ],
 )
 def test_the_serving_endpoint_costs_its_instances_for_as_long_as_it_exists(
-    serving: Serving, lines: dict[str, int]
+    serving: Serving, lines: dict[str, int], note: str
 ) -> None:
-    assert _at_rest(changed(serving=serving, release=RELEASE)) == {"KMS key": 1} | lines
+    served = changed(serving=serving, release=RELEASE)
+    assert _at_rest(served) == {"KMS key": 1} | lines
+    assert any(each.startswith(note) for each in plan(served).notes)
     assert _at_rest(changed(serving=serving)) == {"KMS key": 1}
-
-
-@pytest.mark.parametrize(
-    ("changes", "note"),
-    [
-        (
-            {"serving": Serving(), "release": RELEASE},
-            "while a release is rolled out, at least 15 min, the instances of the old and the new",
-        ),
-        ({"serving": SCALED, "release": RELEASE}, "autoscaling may start up to 9 instances"),
-        (
-            {"serving": Serving(serverless=Serverless()), "release": RELEASE},
-            "serverless inference is paid by the time",
-        ),
-    ],
-)
-def test_what_serving_costs_besides_is_said(changes: dict[str, Any], note: str) -> None:
-    assert any(each.startswith(note) for each in plan(changed(**changes)).notes)
 
 
 def test_of_a_list_the_dearest_is_in_the_sums_and_each_is_named() -> None:
@@ -99,10 +87,8 @@ def test_of_a_list_the_dearest_is_in_the_sums_and_each_is_named() -> None:
 
 
 def test_a_job_costs_its_nodes_for_as_long_as_it_may_run() -> None:
-    training = environment().training.model_copy(
-        update={"instance_count": 3, "max_runtime_s": 7200}
-    )
-    costs = plan(changed(training=training))
+    update = {"instance_count": 3, "max_runtime_s": 7200}
+    costs = plan(changed(training=environment().training.model_copy(update=update)))
     assert costs.training.usd_per_hour == pytest.approx(3 * 25.251286)
     assert costs.max_training_usd == pytest.approx(2 * 3 * 25.251286)
 
@@ -114,11 +100,8 @@ def test_while_a_job_runs_what_stands_at_rest_is_paid_too() -> None:
 
 def test_a_price_that_is_not_known_is_named_and_in_no_sum() -> None:
     costs = plan(changed(region="eu-north-1"))
-    assert costs.training.unknown == ("training on ml.p4d.24xlarge",)
-    assert (costs.training.usd_per_hour, costs.while_training.unknown) == (
-        0,
-        ("KMS key", "training on ml.p4d.24xlarge"),
-    )
+    assert costs.training.usd_per_hour == 0
+    assert costs.while_training.unknown == ("KMS key", "training on ml.p4d.24xlarge")
 
 
 def test_of_an_existing_vpc_the_plan_does_not_know_the_subnet() -> None:
@@ -136,22 +119,12 @@ def test_what_goes_through_a_nat_gateway_is_noted_with_its_price(region: str, am
 
 
 def test_spot_and_a_pipeline_of_ones_own_are_noted() -> None:
-    notes = " ".join(
-        plan(changed(pipeline="mine.pipeline:build")).notes
-    )  # the golden environment trains on spot
+    notes = " ".join(plan(changed(pipeline="mine.pipeline:build")).notes)  # trains on spot
     assert "spot capacity" in notes
     assert "the pipeline is your own (mine.pipeline:build)" in notes
 
 
-GROUPS = [
-    group
-    for section in yaml.safe_load(
-        (ROOT / "packages" / "shoal" / "src" / "shoal" / "costs" / "prices.yaml").read_text(
-            encoding="utf-8"
-        )
-    ).values()
-    for group in section
-]
+GROUPS = [group for section in table(prices.__file__, "prices.yaml").values() for group in section]
 
 
 @pytest.mark.parametrize("group", GROUPS, ids=lambda group: group["source"][:30])
@@ -168,13 +141,13 @@ def test_every_priced_instance_type_is_one_of_sagemakers() -> None:
 
 
 def test_a_price_of_another_regions_list_is_an_estimate() -> None:
-    on_demand = [
+    listed, estimated = (
         prices.instance("ml.p4d.24xlarge", region) for region in ("us-west-2", "us-east-1")
-    ]
-    assert [(each.usd_per_hour, each.is_estimate) for each in on_demand if each] == [
-        (25.251286, False),
-        (25.251286, True),
-    ]
+    )
+    assert listed
+    assert estimated
+    assert listed.usd_per_hour == estimated.usd_per_hour == 25.251286
+    assert (listed.is_estimate, estimated.is_estimate) == (False, True)
 
 
 @pytest.mark.parametrize(
@@ -185,23 +158,20 @@ def test_what_the_table_lacks_has_no_price(instance_type: str, region: str) -> N
     assert prices.instance(instance_type, region) is None
 
 
-def test_1200_gib_of_the_cheapest_persistent_file_system_cost_174_dollars_a_month() -> None:
-    price = prices.file_system(
-        FileSystem(deployment_type=DeploymentType.PERSISTENT_2, throughput_mbps_per_tib=125),
-        "us-east-1",
+def persistent(throughput: int) -> FileSystem:
+    return FileSystem(
+        deployment_type=DeploymentType.PERSISTENT_2, throughput_mbps_per_tib=throughput
     )
+
+
+def test_1200_gib_of_the_cheapest_persistent_file_system_cost_174_dollars_a_month() -> None:
+    price = prices.file_system(persistent(125), "us-east-1")
     assert price is not None
     assert price.usd_per_hour * prices.HOURS_A_MONTH == pytest.approx(174)
 
 
-def test_every_kind_of_file_system_that_can_be_asked_for_has_a_price_in_the_default_region() -> (
-    None
-):
-    kinds = [(DeploymentType.SCRATCH_2, None), *product([DeploymentType.PERSISTENT_2], THROUGHPUTS)]
-    on_demand = [
-        prices.file_system(
-            FileSystem(deployment_type=kind, throughput_mbps_per_tib=each), "us-east-1"
-        )
-        for kind, each in kinds
-    ]
-    assert None not in on_demand
+@pytest.mark.parametrize("file_system", [FileSystem(), *map(persistent, THROUGHPUTS)])
+def test_every_kind_of_file_system_has_a_price_in_the_default_region(
+    file_system: FileSystem,
+) -> None:
+    assert prices.file_system(file_system, "us-east-1")

@@ -93,10 +93,8 @@ def test_nothing_in_the_artifact_bucket_is_named_without_the_executions_id() -> 
     """A URI there is always joined, with the id second: executions cannot overwrite each other."""
     text = json.dumps(definition())
     folder = "s3://shoal-mnist-golden-artifacts-111122223333-us-east-1/"
-    joined = re.findall(
-        rf'"Values": \["{folder}[a-z]+", {{"Get": "Execution.PipelineExecutionId"}}', text
-    )
-    assert len(joined) == text.count(folder) > 0
+    joined = rf'"Values": \["{folder}[a-z]+", {{"Get": "Execution.PipelineExecutionId"}}'
+    assert len(re.findall(joined, text)) == text.count(folder) > 0
 
 
 def test_metrics_are_found_in_the_lines_that_training_prints() -> None:
@@ -130,9 +128,8 @@ def _build_in_new_process(hash_seed: str) -> Any:
 
 
 def test_two_processes_without_network_or_credentials_write_the_same_bytes() -> None:
-    assert (
-        _build_in_new_process("1") == _build_in_new_process("2") == json.dumps(definition()) + "\n"
-    )
+    built = {_build_in_new_process(seed) for seed in ("1", "2")}
+    assert built == {f"{json.dumps(definition())}\n"}
 
 
 def test_a_file_system_that_no_stack_gave_is_a_mistake_in_the_request() -> None:
@@ -142,9 +139,8 @@ def test_a_file_system_that_no_stack_gave_is_a_mistake_in_the_request() -> None:
 
 
 def test_the_comparison_stands_before_its_gate() -> None:
-    assert [step["Name"] for step in compared()["Steps"]] == [
-        *("Train", "Evaluate", "Compare", "Gate")
-    ]
+    names = [step["Name"] for step in compared()["Steps"]]
+    assert names == ["Train", "Evaluate", "Compare", "Gate"]
 
 
 def test_the_registry_takes_every_character_of_several_gates() -> None:
@@ -155,25 +151,20 @@ def test_the_registry_takes_every_character_of_several_gates() -> None:
     assert [word for word in words if not allowed.fullmatch(word)] == []
 
 
+TAGGED = ("Train", "Evaluate", "CreateModel", "CreateEndpointConfig", "CreateEndpoint")
+
+
 def test_whatever_a_step_makes_has_the_workloads_tags() -> None:
     own = {"mnist": WorkloadSettings(tags={"cost-center": "2"})}
     tags = {"cost-center": "1", "owner": "ml"}
     settings = environment().model_copy(update={"tags": tags, "workloads": own})
     steps = steps_by_name(definition_for(settings, infrastructure()))
     made = {name: step["Arguments"].get("Tags") for name, step in steps.items()}
-    tagged = {
-        name: {tag["Key"]: tag["Value"] for tag in tags} for name, tags in made.items() if tags
-    }
-    assert {*tagged} == {
-        "Train",
-        "Evaluate",
-        "CreateModel",
-        "CreateEndpointConfig",
-        "CreateEndpoint",
-    }
-    for each in tagged.values():
-        assert each.items() >= {("cost-center", "2"), ("owner", "ml")}
-        assert {"shoal:pipeline", "shoal:execution", "shoal:workload"} < each.keys()
+    assert {name for name, tags in made.items() if tags} == {*TAGGED}
+    for name in TAGGED:
+        values = {tag["Key"]: tag["Value"] for tag in made[name]}
+        assert values.items() >= {("cost-center", "2"), ("owner", "ml")}
+        assert {"shoal:pipeline", "shoal:execution", "shoal:workload"} < values.keys()
 
 
 NAMES = [name for name in vars(step_names) if name.isupper()]
@@ -215,9 +206,8 @@ def _of(*steps: dict[str, Any]) -> Limits | None:
 
 
 def test_the_golden_environments_training_asks_for_what_its_file_says() -> None:
-    assert limits(definition(), "Training") == Limits(
-        ("ml.p4d.24xlarge",), 3600, encrypts_output=True
-    )
+    expected = Limits(("ml.p4d.24xlarge",), 3600, encrypts_output=True)
+    assert limits(definition(), "Training") == expected
 
 
 def test_a_volume_key_counts_wherever_the_step_type_has_it() -> None:
@@ -225,37 +215,32 @@ def test_a_volume_key_counts_wherever_the_step_type_has_it() -> None:
     assert [each.encrypts_volumes for each in allowed if each] == [True, True]
 
 
-def test_a_definition_without_such_steps_has_no_limits() -> None:
-    assert _of() is None
+def _branch(inner: dict[str, Any]) -> dict[str, Any]:
+    branches = {"Conditions": [], "IfSteps": [], "ElseSteps": [inner]}
+    return {"Name": "Choice", "Type": "Condition", "Arguments": branches}
 
 
-def test_the_longest_time_and_every_type_count_those_of_branches_too() -> None:
-    inner = _training("B", 900, "ml.g5.xlarge", KmsKeyId="key")
-    choice = {
-        "Name": "Choice",
-        "Type": "Condition",
-        "Arguments": {"Conditions": [], "IfSteps": [], "ElseSteps": [inner]},
-    }
-    allowed = _of(_training("A", 600, {"Get": "Parameters.Kind"}, KmsKeyId="key"), choice)
-    assert allowed == Limits(("ml.g5.xlarge", "ml.p4d.24xlarge"), 900, encrypts_output=True)
+G5, KIND, OTHER = "ml.g5.xlarge", {"Get": "Parameters.Kind"}, {"Get": "Parameters.Other"}
+LONGER = _branch(_training("B", 900, G5, KmsKeyId="key"))
+BOTH = (G5, "ml.p4d.24xlarge")
 
 
 @pytest.mark.parametrize(
-    ("step", "expected"),
+    ("steps", "expected"),
     [
-        (
-            _training("A", None, "ml.g5.xlarge", KmsKeyId="key"),
-            Limits(("ml.g5.xlarge",), None, encrypts_output=True),
-        ),
-        (_training("A", 600, "ml.g5.xlarge"), Limits(("ml.g5.xlarge",), 600)),
-        (
-            _training("A", 600, {"Get": "Parameters.Other"}, KmsKeyId="key"),
-            Limits((), 600, encrypts_output=True),
-        ),
+        ([], None),
+        ([_training("A", 600, KIND, KmsKeyId="key"), LONGER], Limits(BOTH, 900, True)),
+        ([_training("A", None, G5, KmsKeyId="key")], Limits((G5,), None, True)),
+        ([_training("A", 600, G5)], Limits((G5,), 600)),
+        ([_training("A", 600, OTHER, KmsKeyId="key")], Limits((), 600, True)),
     ],
+    ids=["no-step", "the-most-of-both", "no-time", "no-key", "no-type"],
 )
-def test_what_a_step_leaves_open_is_no_limit(step: dict[str, Any], expected: Limits) -> None:
-    assert _of(step) == expected
+def test_the_most_of_all_steps_counts_and_what_one_leaves_open_is_no_limit(
+    steps: list[dict[str, Any]], expected: Limits | None
+) -> None:
+    """Steps of branches count, too."""
+    assert _of(*steps) == expected
 
 
 KEY = "arn:aws:kms:us-east-1:111122223333:key/k"
