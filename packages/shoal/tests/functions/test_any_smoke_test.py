@@ -14,6 +14,7 @@ from shoal.constructs.pipeline.smoke_test_file import REQUESTS, packed_files, sm
 from tests.functions.invocation import Outcome, Request, invoke, serving
 from tests.functions.test_smoke_test import package
 from tests.repository import CHECKOUT
+from tests.tables import rows
 
 CONTENT = "4f" * 32
 EVENT = {
@@ -69,26 +70,7 @@ def workload(tmp_path: Path) -> Workload:
 
 
 @pytest.mark.parametrize(
-    ("said", "expectation", "problem"),
-    [
-        (152.3, {"near": 150, "within_percent": 5}, ""),
-        (160, {"near": 150, "within_percent": 5}, "is 160, must be within 5% of 150"),
-        (-160, {"near": -150, "within_percent": 5}, "is -160, must be within 5% of -150"),
-        (0.05, {"near": 0, "within": 0.1}, ""),
-        (0.2, {"near": 0, "within": 0.1}, "is 0.2, must be within 0.1 of 0"),
-        (3, {"at_least": 3, "at_most": 4}, ""),
-        (5, {"at_least": 3, "at_most": 4}, "is 5, must be at least 3 and at most 4"),
-        (2, {"at_least": 3}, "is 2, must be at least 3"),
-        (7.0, 7, ""),
-        ("7", 7, 'is "7", must be 7'),
-        (True, 1, "is true, must be 1"),
-        (True, {"at_least": 0}, "is true, must be at least 0"),
-        (None, {"near": 1, "within": 1}, "is null, must be within 1 of 1"),
-        ("cat", "cat", ""),
-        ([1, {"a": 2}], {"equals": [1, {"a": 2.0}]}, ""),
-        (None, {"equals": None}, ""),
-        ("x" * 99, "cat", f'is "{"x" * 56}..., must be "cat"'),
-    ],
+    ("said", "expectation", "problem"), rows(__file__, "smoke_test.yaml", "expectations")
 )
 def test_an_expectation_judges_what_its_expression_finds(
     workload: Workload, said: Any, expectation: Any, problem: str
@@ -137,9 +119,8 @@ def test_an_answer_of_another_form_fails_whatever_must_pass_says(workload: Workl
     requests = [{"body": "row.json", "expect": {"a": 1}}, {"body": "row.json"}]
     test = {"requests": requests, "must_pass": 1, "every_answer": {"length(predictions)": 1}}
     error = workload({"predictions": []}, test).error
-    assert (
-        "2 of 2 answers have another form (row.json: length(predictions) is 0, must be 1" in error
-    )
+    told = "2 of 2 answers have another form (row.json: length(predictions) is 0, must be 1"
+    assert told in error
 
 
 def test_the_step_reports_what_is_shown_up_to_the_length_of_an_output(workload: Workload) -> None:
@@ -184,20 +165,12 @@ def test_what_the_function_finds_wrong_fails_the_step(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("body", "problem"),
-    [
-        ("raise KeyError('price')", "own check raised KeyError: 'price'"),
-        ("return None", "own check returned None, not a list of texts"),
-        ("return [1]", "own check returned [1], not a list of texts"),
-        ("exit(1)", "own check raised SystemExit: 1"),
-    ],
-)
+@pytest.mark.parametrize(("body", "problem"), rows(__file__, "smoke_test.yaml", "functions"))
 def test_a_function_that_fails_itself_fails_the_step(
     tmp_path: Path, body: str, problem: str
 ) -> None:
     error = Workload(tmp_path, f"def check(ask):\n    {body}\n")({}, OWN).error
-    assert problem in error
+    assert f"own check {problem}" in error
 
 
 def test_an_endpoint_that_refuses_the_functions_request_is_named(tmp_path: Path) -> None:
