@@ -17,6 +17,7 @@ from tests.functions.invocation import Request
 ARN = "arn:aws:sagemaker:us-east-1:111122223333:"
 IN_PROGRESS = ("Creating", "Updating", "SystemUpdating", "RollingBack", "Deleting")
 EPOCH = 1_700_000_000
+NO_EXECUTION = "Pipeline execution {} does not exist."
 _KINDS = {
     "DeleteEndpoint": "endpoint",
     "DeleteEndpointConfig": "endpoint-config",
@@ -116,29 +117,18 @@ class FakeSageMaker:
     def _describe_execution(self, PipelineExecutionArn: str) -> dict[str, Any]:  # noqa: N803
         if PipelineExecutionArn.rpartition("/")[2] in self.unreadable:
             self._refuse()
-        if not self.status:
-            raise RefusedError(
-                "ResourceNotFound", f"Pipeline execution {PipelineExecutionArn} does not exist."
-            )
-        return {
-            "PipelineExecutionArn": PipelineExecutionArn,
-            "PipelineExecutionStatus": self.status,
-        }
+        _require(self.status, "ResourceNotFound", NO_EXECUTION.format(PipelineExecutionArn))
+        about = {"PipelineExecutionArn": PipelineExecutionArn}
+        return about | {"PipelineExecutionStatus": self.status}
 
     def _list_steps(self, PipelineExecutionArn: str, **_: Any) -> dict[str, Any]:  # noqa: N803 - the API's name
-        if not self.steps:
-            raise RefusedError(
-                "ResourceNotFound", f"Pipeline execution {PipelineExecutionArn} does not exist."
-            )
+        _require(self.steps, "ResourceNotFound", NO_EXECUTION.format(PipelineExecutionArn))
         return {"PipelineExecutionSteps": self.steps}
 
     def _list(self, kind: str, names: Any, request: dict[str, Any]) -> dict[str, Any]:
         matching = [name for name in sorted(names) if request["NameContains"] in name]
-        return {
-            f"{kind}s": [
-                _named(kind, name) | {"CreationTime": self.created_at} for name in matching
-            ]
-        }
+        times = {"CreationTime": self.created_at}
+        return {f"{kind}s": [_named(kind, name) | times for name in matching]}
 
     def _list_jobs(self, NameContains: str, WarmPoolStatusEquals: str) -> dict[str, Any]:  # noqa: N803
         names = [name for name, status in self.pools.items() if status == WarmPoolStatusEquals]
@@ -155,16 +145,13 @@ class FakeSageMaker:
         name = ResourceArn.rpartition("/")[2]
         if name in self.unreadable:
             self._refuse()
-        tags = self.tags.get(name)
-        if tags is None:
-            raise RefusedError("ResourceNotFound", f"Resource {ResourceArn} does not exist.")
+        tags = self.tags.get(name, {})
+        _require(name in self.tags, "ResourceNotFound", f"Resource {ResourceArn} does not exist.")
         return {"Tags": [{"Key": key, "Value": value} for key, value in tags.items()]}
 
     def _limit_log(self, logGroupName: str, retentionInDays: int) -> dict[str, Any]:  # noqa: N803
-        if logGroupName not in self.log_groups:
-            raise RefusedError(
-                "ResourceNotFoundException", "The specified log group does not exist."
-            )
+        is_there = logGroupName in self.log_groups
+        _require(is_there, "ResourceNotFoundException", "The specified log group does not exist.")
         self.log_groups[logGroupName] = retentionInDays
         return {}
 
@@ -192,11 +179,8 @@ class FakeSageMaker:
         return {"ScalableTargets": [{"ResourceId": each, **about} for each in targets]}
 
     def _deregister(self, ResourceId: str, **_: Any) -> dict[str, Any]:  # noqa: N803
-        if ResourceId not in self.targets:
-            raise RefusedError(
-                "ObjectNotFoundException",
-                f"No scalable target registered for resource ID: {ResourceId}",
-            )
+        message = f"No scalable target registered for resource ID: {ResourceId}"
+        _require(ResourceId in self.targets, "ObjectNotFoundException", message)
         self.targets.remove(ResourceId)
         self.deleted.append(f"scalable-target/{ResourceId}")
         return {}
@@ -223,11 +207,9 @@ class FakeSageMaker:
             self._refuse()
         if self.updated_meanwhile:
             self.endpoints[EndpointName] = "Updating"
-        if self._existing(EndpointName, self.endpoints, "endpoint")[EndpointName] in IN_PROGRESS:
-            raise RefusedError(
-                "ValidationException",
-                f'Cannot update in-progress endpoint "{ARN}endpoint/{EndpointName}".',
-            )
+        status = self._existing(EndpointName, self.endpoints, "endpoint")[EndpointName]
+        message = f'Cannot update in-progress endpoint "{ARN}endpoint/{EndpointName}".'
+        _require(status not in IN_PROGRESS, "ValidationException", message)
         self.endpoints[EndpointName] = "Deleting"
         return {}
 
@@ -237,28 +219,25 @@ class FakeSageMaker:
         return {}
 
     def _describe_model(self, ModelName: str) -> dict[str, Any]:  # noqa: N803
-        if ModelName not in self.models:
-            raise RefusedError(
-                "ValidationException", f'Could not find model "{ARN}model/{ModelName}".'
-            )
+        self._existing(ModelName, dict.fromkeys(self.models, ""), "model")
         return _named("Model", ModelName) | {"CreationTime": EPOCH}
 
     def _delete_model(self, ModelName: str) -> dict[str, Any]:  # noqa: N803
         # What is gone has no tags, and the role may delete models by them alone.
-        if ModelName not in self.models:
-            raise RefusedError(
-                "AccessDeniedException",
-                f"not authorized to perform: sagemaker:DeleteModel on {ARN}model/{ModelName}",
-            )
+        message = f"not authorized to perform: sagemaker:DeleteModel on {ARN}model/{ModelName}"
+        _require(ModelName in self.models, "AccessDeniedException", message)
         self.models.remove(ModelName)
         return {}
 
     def _existing(self, name: str, names: dict[str, str], kind: str) -> dict[str, str]:
-        if name not in names:
-            raise RefusedError(
-                "ValidationException", f'Could not find {kind} "{ARN}{kind}/{name}".'
-            )
+        message = f'Could not find {kind} "{ARN}{kind}/{name}".'
+        _require(name in names, "ValidationException", message)
         return names
+
+
+def _require(condition: object, code: str, message: str) -> None:
+    if not condition:
+        raise RefusedError(code, message)
 
 
 def _named(shape: str, name: str) -> dict[str, Any]:

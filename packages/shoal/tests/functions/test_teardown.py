@@ -29,6 +29,8 @@ IN_SERVICE, TAGGED = {ENDPOINT: "InService"}, {NAMELESS: TAGS}
 OTHER, NAMELESS_TOO = "shoal-mnist-dev-zzzzzzzzzzzz", f"endpoint-config/{NAMELESS}"
 SERVED = ("ServedConfigBA23A3D9-x", "ServedModelB0AF3034-x")
 UNKNOWN = "shoal-mnist-dev-digitservice"
+ALONE: dict[str, Any] = {"endpoints": {}, "uses": {}}
+UNREPORTED = [*STEPS[:2], STEPS[3]]
 
 
 def test_the_step_deletes_endpoint_then_configuration_then_model(account: Account) -> None:
@@ -90,12 +92,8 @@ def _with_nameless(model: str = MODEL, **more: Any) -> dict[str, Any]:
     [
         pytest.param({"refused": ("PutRetentionPolicy",)}, DELETED, [], id="log has no limit"),
         pytest.param({"steps": []}, DELETED, [], id="no step reports it: the name has the id"),
-        pytest.param(
-            {"endpoints": {}, "uses": {}}, DELETED[1:], [], id="a step alone reports the config"
-        ),
-        pytest.param(
-            {"steps": [*STEPS[:2], STEPS[3]]}, DELETED, [], id="the endpoint alone refers to it"
-        ),
+        pytest.param(ALONE, DELETED[1:], [], id="a step alone reports the config"),
+        pytest.param({"steps": UNREPORTED}, DELETED, [], id="the endpoint alone refers to it"),
         pytest.param({"endpoints": {}, "configs": {}}, DELETED[2:], [], id="a model alone"),
         *(
             pytest.param({"endpoints": IN_SERVICE | {name: "InService"}}, DELETED, [name], id=name)
@@ -221,12 +219,9 @@ def test_a_second_run_finds_nothing_and_succeeds(account: Account) -> None:
 def test_the_configuration_waits_until_the_endpoint_is_really_gone(account: Account) -> None:
     account.sagemaker.gone_after = 2
     assert account.step().result["status"] == "deleted"
-    described = [operation for operation, _ in account.sagemaker.calls].index(
-        "DeleteEndpointConfig"
-    )
-    assert [operation for operation, _ in account.sagemaker.calls[:described]].count(
-        "DescribeEndpoint"
-    ) >= 4
+    operations = [operation for operation, _ in account.sagemaker.calls]
+    before = operations[: operations.index("DeleteEndpointConfig")]
+    assert before.count("DescribeEndpoint") >= 4
 
 
 def test_an_endpoint_that_takes_longer_than_the_function_is_pending(account: Account) -> None:
