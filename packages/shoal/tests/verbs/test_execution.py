@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from functools import partial
 from pathlib import Path
@@ -19,11 +20,8 @@ from shoal.verbs.parameters import check_declared, check_values, parse_parameter
 from tests.repository import ROOT
 from tests.verbs.conftest import make_pipeline
 
-REFUSE: dict[str, Any] = {
-    "Name": "Refuse",
-    "Type": "Fail",
-    "Arguments": {"ErrorMessage": "not today"},
-}
+NOT_TODAY = {"ErrorMessage": "not today"}
+REFUSE: dict[str, Any] = {"Name": "Refuse", "Type": "Fail", "Arguments": NOT_TODAY}
 PARAMETERS: list[dict[str, Any]] = [
     {"Name": "Epochs", "Type": "Integer", "DefaultValue": 2},
     {"Name": "LearningRate", "Type": "Float", "DefaultValue": 0.1},
@@ -65,9 +63,8 @@ def test_an_undeclared_value_is_refused(given: dict[str, str], message: str) -> 
 
 
 def test_parameters_of_the_declared_types_are_taken() -> None:
-    check_parameters(
-        PARAMETERS, {"Epochs": "3", "LearningRate": "1e-3", "Mode": "slow", "Dry": "True"}
-    )
+    taken = {"Epochs": "3", "LearningRate": "1e-3", "Mode": "slow", "Dry": "True"}
+    check_parameters(PARAMETERS, taken)
 
 
 def test_nothing_is_started_with_a_wrong_parameter(target: Target) -> None:
@@ -115,10 +112,8 @@ def test_a_pipeline_that_is_not_deployed_has_no_executions_and_starts_none(targe
 def test_the_planned_steps_are_those_on_the_way_to_success(target: Target) -> None:
     plan = gate(met=True)
     plan["Arguments"]["IfSteps"] = [{**REFUSE, "Name": "Then"}]
-    assert make_pipeline(target, [plan]).planned_steps() == (
-        ("Gate", "Condition"),
-        ("Then", "Fail"),
-    )
+    planned = make_pipeline(target, [plan]).planned_steps()
+    assert planned == (("Gate", "Condition"), ("Then", "Fail"))
 
 
 def test_a_step_knows_its_outputs_and_what_it_made() -> None:
@@ -132,6 +127,9 @@ DEV = load_environment("dev", ROOT)
 ASSETS = f"s3://cdk-hnb659fds-assets-{DEV.account}-{DEV.region}"
 
 
+NO_ARCHIVE = "is no code archive that a job may read"
+
+
 @pytest.mark.parametrize(
     ("name", "value", "mistake"),
     [
@@ -140,33 +138,20 @@ ASSETS = f"s3://cdk-hnb659fds-assets-{DEV.account}-{DEV.region}"
         ("InstanceCount", "0", "must be from 1 to 128"),
         ("Epochs", "0", "is refused by the script: 0 is not a positive number"),
         ("BatchSize", "-1", "is refused by the script: -1 is not a positive number"),
+        ("InstanceType", "ml.p5.48xlarge", "is none that the pipeline's role"),
+        *(("CodeUri", uri, NO_ARCHIVE) for uri in ("s3://nope/nope", "", f"{ASSETS}/code.zip")),
+        ("CodeUri", f"{ASSETS}.gz", NO_ARCHIVE),
     ],
 )
 def test_a_value_that_fails_in_the_job_is_refused(name: str, value: str, mistake: str) -> None:
-    with pytest.raises(ParameterError, match=f"^parameter '{name}': '{value}' {mistake}$"):
+    says = re.escape(f"parameter '{name}': '{value}' {mistake}")
+    with pytest.raises(ParameterError, match=f"^{says}"):
         check_values(DEV, {name: value}, ROOT)
 
 
 def test_a_parameter_that_is_given_twice_is_refused() -> None:
     with pytest.raises(ParameterError, match=r"^parameter 'Epochs' is given twice; give it once$"):
         parse_parameters(("Epochs=1", "Epochs=2"))
-
-
-def test_an_instance_type_that_the_role_would_refuse_is_refused() -> None:
-    says = r"'ml\.p5\.48xlarge' is none that the pipeline's role"
-    with pytest.raises(ParameterError, match=says):
-        check_values(DEV, {"InstanceType": "ml.p5.48xlarge"}, ROOT)
-    check_values(DEV, {"InstanceType": DEV.training.instance_type}, ROOT)
-
-
-@pytest.mark.parametrize("uri", ["s3://nope/nope", "", f"{ASSETS}.gz", f"{ASSETS}/code.zip"])
-def test_code_that_no_job_may_read_is_refused(uri: str) -> None:
-    with pytest.raises(ParameterError, match="is no code archive that a job may read"):
-        check_values(DEV, {"CodeUri": uri}, ROOT)
-
-
-def test_a_code_archive_of_the_bootstraps_bucket_is_taken() -> None:
-    check_values(DEV, {"CodeUri": f"{ASSETS}/0123.tar.gz"}, ROOT)
 
 
 def test_a_users_own_pipeline_may_mean_something_else_by_the_same_names() -> None:
@@ -190,6 +175,7 @@ def test_a_script_that_python_cannot_read_judges_no_value(
 
 def test_values_that_can_run_are_taken() -> None:
     parameters = {"MinAccuracy": "0.5", "Epochs": "1", "LearningRate": "1e-3"}
+    parameters |= {"InstanceType": DEV.training.instance_type, "CodeUri": f"{ASSETS}/0123.tar.gz"}
     check_declared(DEV, parameters, ROOT)
     check_values(DEV, parameters, ROOT)
 
@@ -241,7 +227,6 @@ def test_an_interruption_is_an_outcome_and_is_undone(log: Log) -> None:
 
 
 def test_an_undoing_that_fails_does_not_stop_the_others(log: Log) -> None:
-
     def refuse() -> None:
         raise ShoalError("stuck")
 

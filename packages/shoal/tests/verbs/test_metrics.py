@@ -23,17 +23,14 @@ from shoal.aws.metrics import (
 from shoal.aws.target import Target
 from shoal.errors import ToolMissingError, UsageError
 from shoal.page.readings.lineage import NOT_KNOWN
-from shoal.pipelines.training_request import MLFLOW_TAG
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.sections.evaluation import Metric
 from shoal.verbs import mlflow_export
 from shoal.verbs.mlflow_export import Mlflow, connected, metrics_of, status_of, tags_of
 from shoal.verbs.workspace import Session, Workspace
 from tests.repository import ROOT
-from tests.tables import table
+from tests.tables import rows, table
 
-ARN = "arn:aws:sagemaker:us-east-1:111122223333:pipeline/shoal-mnist-dev/execution/abc"
-PACKAGE = "arn:aws:sagemaker:us-east-1:111122223333:model-package/shoal-mnist-dev/3"
 SERVER = "arn:aws:sagemaker:us-east-1:111122223333:mlflow-tracking-server/runs"
 BEGAN_MS = 1_795_489_200_000
 
@@ -80,25 +77,7 @@ def test_measurements_of_the_whole_run_come_when_it_has_ended() -> None:
 
 
 def test_tags_say_where_the_run_and_its_model_come_from() -> None:
-    assert tags_of(record()) == {
-        MLFLOW_TAG: ARN,
-        "shoal.environment": "dev",
-        "shoal.workload": "mnist",
-        "shoal.is_local": "true",
-        "shoal.status": "Succeeded",
-        "shoal.definition_sha256": "d" * 64,
-        "shoal.content_sha256": "c" * 64,
-        "shoal.usd": "0.5",
-        "shoal.model_package_arn": PACKAGE,
-        "shoal.model_package_version": "3",
-        "shoal.approval": "PendingManualApproval",
-        "shoal.gate.accuracy": "passed: 0.99, at least 0.98",
-        "shoal.lineage.commit": "e" * 40,
-        "shoal.lineage.model_archive": "a" * 64,
-        "mlflow.source.type": "JOB",
-        "mlflow.source.name": "shoal-mnist-dev",
-        "mlflow.source.git.commit": "e" * 40,
-    }
+    assert tags_of(record()) == table(__file__, "metrics.yaml")["tags"]
 
 
 def test_a_commit_that_is_not_known_is_no_source_version() -> None:
@@ -107,8 +86,7 @@ def test_a_commit_that_is_not_known_is_no_source_version() -> None:
 
 
 def test_statuses_are_mlflows() -> None:
-    words = {"Executing": "RUNNING", "Succeeded": "FINISHED", "Stopped": "KILLED"}
-    for ours, theirs in (words | {"Failed": "FAILED"}).items():
+    for ours, theirs in table(__file__, "metrics.yaml")["statuses"].items():
         assert status_of(record(run=record()["run"] | {"status": ours})) == theirs
 
 
@@ -119,11 +97,7 @@ def test_names_have_only_characters_that_mlflow_takes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("uri", "package"),
-    [
-        ("http://localhost:5000", "mlflow-skinny"),
-        ("arn:aws:sagemaker:us-east-1:111122223333:mlflow-tracking-server/x", "sagemaker-mlflow"),
-    ],
+    ("uri", "package"), [("http://localhost:5000", "mlflow-skinny"), (SERVER, "sagemaker-mlflow")]
 )
 def test_a_missing_client_is_named(uri: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("mlflow", "sagemaker_mlflow"):
@@ -136,10 +110,9 @@ def test_an_error_names_the_server_without_user_and_password() -> None:
     client = object.__new__(Mlflow)
     client._uri = "http://somebody:p@ss@127.0.0.1:5000/sub"
     error = ValueError(f"API request to {client._uri}/api/2.0/mlflow/x failed")
-    assert str(client._failure(error)) == (
-        "MLflow at http://127.0.0.1:5000/sub:"
-        " API request to http://127.0.0.1:5000/sub/api/2.0/mlflow/x failed"
-    )
+    server = "http://127.0.0.1:5000/sub"
+    says = f"MLflow at {server}: API request to {server}/api/2.0/mlflow/x failed"
+    assert str(client._failure(error)) == says
 
 
 def test_a_run_without_a_registered_model_writes_no_version() -> None:
@@ -245,21 +218,7 @@ def test_numbers_are_said_with_their_units_and_who_trains() -> None:
     assert trained_text(READINGS, Parts(2, (("ranks", 2),)), progress) == f"{said} on 2 ranks, 4 s"
 
 
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("processes=2 ranks=2", "2 ranks"),
-        ("processes=1 ranks=1", "1 process"),
-        ("processes=1", "1 process"),
-        ("processes=1 replicas=2", "2 replicas in one process"),
-        ("processes=2 workers=2", "2 workers"),
-        ("processes=2 workers=2 replicas=16", "2 workers, 16 replicas in 2 processes"),
-        (
-            "[1,mpirank:0,algo-1]<stdout>:processes=6 chiefs=1 parameter_servers=3 workers=2",
-            "1 chief, 3 parameter servers, 2 workers",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("line", "said"), rows(__file__, "metrics.yaml", "who_trains"))
 def test_who_trains_is_said_in_words(line: str, said: str) -> None:
     parts = parse(line, METRICS)
     assert isinstance(parts, Parts)
