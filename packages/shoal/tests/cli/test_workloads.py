@@ -22,6 +22,7 @@ from tests.cli.documents import document_in
 from tests.cli.trained import DEV, STAGING, TO_STAGING, Checkout, Registry, checkout_of_two, propose
 from tests.repository import CHECKOUT, ROOT, add_workload
 from tests.settings.releases import numbered
+from tests.tables import rows, table
 from tests.verbs.conftest import ACCOUNT, make_pipeline, make_stack
 
 TWO = "environments/dev.yaml: has several workloads (mnist, prices); name one, as in `dev mnist`"
@@ -42,69 +43,30 @@ def verb(**parameters: object) -> Mapping[str, object]:
     return parameters
 
 
-def words(root: Path, *arguments: str) -> list[object]:
+def places_of(root: Path, words: str) -> list[object]:
     """Return the words that the verb has in its places."""
-    given = verb.main(list(arguments), standalone_mode=False, obj=Workspace(root, {}))
+    given = verb.main(words.split(), standalone_mode=False, obj=Workspace(root, {}))
     return [given[key] for key in ("environment", "workload", "execution", "step")]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "places"),
-    [
-        ("dev prices latest", ["dev", "prices", "latest", None]),
-        ("dev prices latest Train", ["dev", "prices", "latest", "Train"]),
-        ("dev --local prices latest", ["dev", "prices", "latest", None]),
-        ("environments/dev.yaml prices latest", ["dev", "prices", "latest", None]),
-        ("dev latest", ["dev", None, "latest", None]),
-        ("dev latest Train", ["dev", None, "latest", "Train"]),
-        ("dev latest prices", ["dev", None, "latest", "prices"]),
-    ],
-)
-def test_a_word_may_be_the_workload(two: Path, arguments: str, places: list[object]) -> None:
-    assert words(two, *arguments.split()) == places
+@pytest.mark.parametrize(("words", "places"), rows(__file__, "words.yaml", "several"))
+def test_a_word_may_be_the_workload(two: Path, words: str, places: list[object]) -> None:
+    assert places_of(two, words) == places
 
 
-@pytest.mark.parametrize(
-    ("arguments", "places"),
-    [
-        ("dev mnist", ["dev", None, "mnist", None]),
-        ("dev mnist latest", ["dev", "mnist", "latest", None]),
-        ("dev latest Train", ["dev", None, "latest", "Train"]),
-    ],
-)
-def test_the_only_workload_may_be_named(arguments: str, places: list[object]) -> None:
-    assert words(ROOT, *arguments.split()) == places
+@pytest.mark.parametrize(("words", "places"), rows(__file__, "words.yaml", "only"))
+def test_the_only_workload_may_be_named(words: str, places: list[object]) -> None:
+    assert places_of(ROOT, words) == places
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("dev prices", "Missing argument 'EXECUTION'"),
-        ("dev prices latest Train more", "Got unexpected extra argument (more)"),
-        ("dev latest Train more", "Got unexpected extra argument (more)"),
-    ],
-)
-def test_words_missing_or_too_many_are_named(two: Path, arguments: str, message: str) -> None:
+@pytest.mark.parametrize(("words", "message"), rows(__file__, "words.yaml", "wrong"))
+def test_words_missing_or_too_many_are_named(two: Path, words: str, message: str) -> None:
     with pytest.raises(click.UsageError) as refusal:
-        words(two, *arguments.split())
+        places_of(two, words)
     assert message in refusal.value.format_message() + str(refusal.value)
 
 
-@pytest.mark.parametrize(
-    "verb",
-    [
-        "run dev",
-        "status dev latest",
-        "stop dev latest",
-        "logs dev latest Train",
-        "data upload dev",
-        "invoke dev --body README.md",
-        "release approve dev",
-        "schedule list dev",
-        "schedule pause dev nightly",
-        "destroy dev --serving",
-    ],
-)
+@pytest.mark.parametrize("verb", table(__file__, "words.yaml")["of_one"])
 def test_a_verb_of_one_workload_names_them_where_there_are_several(
     verb: str, two: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -170,12 +132,8 @@ def made(folder: Path, state: Path) -> Checkout:
     checkout = Checkout.new(folder, state)
     code, environments = checkout.root / "training_code", checkout.root / "environments"
     add_workload(checkout.root)
-    shutil.copytree(
-        CHECKOUT / "training_code" / "mnist",
-        code / "mnist",
-        ignore=shutil.ignore_patterns("pytorch"),
-        dirs_exist_ok=True,
-    )
+    shipped, without = CHECKOUT / "training_code" / "mnist", shutil.ignore_patterns("pytorch")
+    shutil.copytree(shipped, code / "mnist", ignore=without, dirs_exist_ok=True)
     shutil.rmtree(code / "prices" / "pytorch")
     shutil.copytree(code / "mnist" / "pytorch", code / "prices" / "pytorch")
     (environments / "dev.yaml").write_text(DEV)
@@ -264,11 +222,6 @@ def test_a_proposal_is_made_again_when_another_workload_was_released_since(tmp_p
     checkout.merge(prices)
     pins = [each.release for each in load_workloads("staging", checkout.root)]
     assert pins == [numbered(2), numbered(3)]
-
-
-def test_an_unknown_workload_is_refused(both: Checkout, capsys: pytest.CaptureFixture[str]) -> None:
-    line = both.refused(capsys, *TO_STAGING, "--workload", "boats")
-    assert 'has no workload "boats"; there are: mnist, prices' in line
 
 
 def test_one_takes_releases_from_several(both: Checkout, registry_of_prices: Registry) -> None:
