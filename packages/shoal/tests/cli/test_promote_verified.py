@@ -29,11 +29,12 @@ from tests.cli.trained import (
     archive,
     promoted,
 )
+from tests.tables import rows
 from tests.verbs.conftest import ACCOUNT, REGION
 
 TRAINED = {"model.pt": WEIGHTS, **SERVED}
-CHANGED_BY_HAND = archive({"model.pt": WEIGHTS, "code/inference.py": b"changed by hand"})
 BY_HAND = {"code/inference.py": b"changed by hand"}
+CHANGED_BY_HAND = archive({"model.pt": WEIGHTS, **BY_HAND})
 NOWHERE = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/none:v1"
 
 
@@ -41,6 +42,9 @@ def evaluation(digests: dict[str, str]) -> bytes:
     return json.dumps({"model": digests}).encode()
 
 
+NO_DIGEST = "has null as `model.content_sha256`, where a sha256 belongs"
+NO_NUMBER = "has no finite number as the metric"
+LARGE = b"1" + b"0" * 400
 REPORTS = [
     (b"not json", "is not JSON"),
     (b"\xff", "is not JSON"),
@@ -49,20 +53,11 @@ REPORTS = [
     (b'{"metrics": []}', "has [] as `metrics`, where an object belongs"),
     (b'{"metrics": null}', "has null as `metrics`, where an object belongs"),
     (b'{"model": null}', "has null as `model`, where an object belongs"),
-    (b"{}", "has null as `model.content_sha256`, where a sha256 belongs"),
-    (
-        b'{"metrics": {}}' + b" " * MAX_BYTES + b"{}",
-        "has null as `model.content_sha256`, where a sha256 belongs",
-    ),
-    (b'{"metrics": {"accuracy": {"value": NaN}}}', 'has no finite number as the metric "accuracy"'),
-    (
-        b'{"metrics": {"accuracy": {"value": 1e400}}}',
-        'has no finite number as the metric "accuracy"',
-    ),
-    (
-        b'{"metrics": {"images": {"value": 1' + b"0" * 400 + b"}}}",
-        'has no finite number as the metric "images"',
-    ),
+    (b"{}", NO_DIGEST),
+    (b'{"metrics": {}}' + b" " * MAX_BYTES + b"{}", NO_DIGEST),
+    (b'{"metrics": {"accuracy": {"value": NaN}}}', f'{NO_NUMBER} "accuracy"'),
+    (b'{"metrics": {"accuracy": {"value": 1e400}}}', f'{NO_NUMBER} "accuracy"'),
+    (b'{"metrics": {"images": {"value": ' + LARGE + b"}}}", f'{NO_NUMBER} "images"'),
 ]
 # The archive that lies there instead of the evaluated one; the second has a decoy.
 FORGED = [
@@ -71,49 +66,38 @@ FORGED = [
     {"model.pt": WEIGHTS, "1/saved_model.pb": b"other graph", **SERVED},
     {"model.pt": WEIGHTS, "2/saved_model.pb": b"graph", **SERVED},
 ]
+FOLDER = "training_code/mnist/pytorch"
+MISMATCH = "hash mismatch in {model}: code/"
+SUBMITTED = {"SAGEMAKER_SUBMIT_DIRECTORY": "/opt/ml/model"}
+UNKNOWN_CONTENT = {
+    "archive_sha256": hashlib.sha256(archive(TRAINED)).hexdigest(),
+    "content_sha256": "0" * 64,
+}
+"""A container would answer a digest that nobody expects."""
 FOREIGN: list[tuple[dict[str, Any], str]] = [
-    (
-        {"image": "docker.io/library/python:3.12"},
-        "its image docker.io/library/python:3.12 is not in ECR",
-    ),
+    ({"image": "docker.io/library/python:3.12"}, "docker.io/library/python:3.12 is not in ECR"),
     ({"image": NOWHERE}, f"ECR has no {NOWHERE}"),
     ({"is_measured": False}, "it has no report of an evaluation (ModelMetrics)"),
-    # A container would answer a digest that nobody expects.
-    (
-        {
-            "report": evaluation(
-                {
-                    "archive_sha256": hashlib.sha256(archive(TRAINED)).hexdigest(),
-                    "content_sha256": "0" * 64,
-                }
-            )
-        },
-        "hash mismatch in {model}: the content of the archive is",
-    ),
+    ({"report": evaluation(UNKNOWN_CONTENT)}, "in {model}: the content of the archive is"),
     (
         {"code": {**CODE, "train.py": "print('not committed')\n"}},
-        "no commit up to the one checked out has the files in training_code/mnist/pytorch that"
-        " trained it",
+        f"no commit up to the one checked out has the files in {FOLDER} that trained it",
     ),
     (
-        {"served": {"code/inference.py": b"changed by hand"}},
-        "hash mismatch in {model}: code/inference.py is not"
-        " training_code/mnist/pytorch/inference.py of the commit {head}",
+        {"served": BY_HAND},
+        f"{MISMATCH}inference.py is not {FOLDER}/inference.py of the commit {{head}}",
     ),
     (
         {"served": {**SERVED, "code/sitecustomize.py": b""}},
-        "hash mismatch in {model}: code/sitecustomize.py is not in the commit {head}, which has"
-        " no training_code/",
+        f"{MISMATCH}sitecustomize.py is not in the commit {{head}}, which has no training_code/",
     ),
     (
         {"served": {}},
-        "hash mismatch in {model}: code/inference.py is missing, which the commit {head} has in"
-        " training_code/mnist/pytorch",
+        f"{MISMATCH}inference.py is missing, which the commit {{head}} has in {FOLDER}",
     ),
     (
-        {"environment": {"SAGEMAKER_SUBMIT_DIRECTORY": "/opt/ml/model"}},
-        "takes its code from elsewhere than code/ of the archive:"
-        " SAGEMAKER_SUBMIT_DIRECTORY=/opt/ml/model",
+        {"environment": SUBMITTED},
+        "elsewhere than code/ of the archive: SAGEMAKER_SUBMIT_DIRECTORY=/opt/ml/model",
     ),
     ({"metadata": {"execution_id": "abcdefabcdef"}}, "no execution abcdefabcdef"),
     ({"metadata": {"made-by": "hand"}}, "no execution_id in CustomerMetadataProperties"),
@@ -123,7 +107,7 @@ FOREIGN: list[tuple[dict[str, Any], str]] = [
     ({"files": {**TRAINED, "a//b": b""}}, "has 'a//b', which cannot be a file's name"),
     (
         {"files": {**TRAINED, **BY_HAND}, "served": {**SERVED, **BY_HAND}},
-        "hash mismatch in {model}: code/inference.py is not training_code/",
+        f"{MISMATCH}inference.py is not training_code/",
     ),
 ]
 
@@ -265,18 +249,7 @@ def test_an_image_gone_is_refused(released: Checkout, registry: Registry, refuse
 
 
 @pytest.mark.parametrize(
-    ("status", "counts", "limit", "what"),
-    [
-        ("COMPLETE", {}, "low", None),
-        ("COMPLETE", {"LOW": 9, "INFORMATIONAL": 3, "UNDEFINED": 1}, "medium", None),
-        ("COMPLETE", {"HIGH": 2, "CRITICAL": 0}, "critical", None),
-        ("COMPLETE", {"CRITICAL": 1}, "critical", "found 1 critical"),
-        ("ACTIVE", {"HIGH": 2, "CRITICAL": 1, "LOW": 7}, "high", "found 1 critical, 2 high"),
-        ("COMPLETE", {"LOW": 7}, "low", "found 7 low"),
-        ("IN_PROGRESS", {}, "critical", "is IN_PROGRESS"),
-        ("FAILED", {"LOW": 1}, "critical", "is FAILED"),
-        ("", {}, "critical", "is not there"),
-    ],
+    ("status", "counts", "limit", "what"), rows(__file__, "scans.yaml", "findings")
 )
 def test_findings_as_bad_as_the_limit_are_refused(
     status: str, counts: dict[str, int], limit: str, what: str | None
@@ -285,18 +258,7 @@ def test_findings_as_bad_as_the_limit_are_refused(
     assert (doubt and doubt[0]) == what
 
 
-@pytest.mark.parametrize(
-    ("status", "comes"),
-    [
-        ("", True),
-        ("PENDING", True),
-        ("IN_PROGRESS", True),
-        ("FAILED", False),
-        ("IMAGE_ARCHIVED", False),
-        ("IMAGE_SIZE_EXCEEDED", False),
-        ("UNSUPPORTED_IMAGE", False),
-    ],
-)
+@pytest.mark.parametrize(("status", "comes"), rows(__file__, "scans.yaml", "waited_for"))
 def test_nobody_is_told_to_wait_for_a_scan_that_does_not_come(status: str, comes: bool) -> None:
     doubt = doubt_of_scan(status, {}, Severity.CRITICAL)
     assert doubt is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import cycle
 from types import SimpleNamespace
 from typing import Any, cast
@@ -200,19 +201,15 @@ def refused(code: str, message: str, operation: str = "Asking") -> ClientError:
     return ClientError({"Error": {"Code": code, "Message": message}}, operation)
 
 
+@dataclass(frozen=True)
 class Serving:
     """An account with one endpoint: every description is of that one."""
 
-    def __init__(
-        self,
-        url: str | None,
-        failure: str = "",
-        stack: str | None = None,
-        image: str = "",
-        status: str = "InService",
-    ) -> None:
-        self._stack, self._image, self._status = stack, image, status
-        self._url, self._failure = url, {"FailureReason": failure} if failure else {}
+    url: str | None
+    failure: str = ""
+    stack: str | None = None
+    image: str = ""
+    status: str = "InService"
 
     def client(self, _service: str) -> Serving:
         return self
@@ -226,26 +223,23 @@ class Serving:
     exceptions = SimpleNamespace(RepositoryNotFoundException=KeyError)
 
     def describe_endpoint(self, EndpointName: str) -> dict[str, Any]:  # noqa: N803 - AWS's name
-        if self._url is None:
+        if self.url is None:
             raise refused("ValidationException", f'Could not find endpoint "{EndpointName}"')
-        variants = [{"DeployedImages": [{"ResolvedImage": self._image}]}]
-        return {
-            "EndpointConfigName": "config",
-            "EndpointStatus": self._status,
-            "ProductionVariants": variants,
-            **self._failure,
-        }
+        variants = [{"DeployedImages": [{"ResolvedImage": self.image}]}]
+        about = {"EndpointConfigName": "config", "EndpointStatus": self.status}
+        why = {"FailureReason": self.failure} if self.failure else {}
+        return {"ProductionVariants": variants, **about, **why}
 
     def describe_stacks(self, StackName: str) -> dict[str, Any]:  # noqa: N803 - AWS's name
-        if self._stack is None:
+        if self.stack is None:
             raise refused("ValidationError", f"Stack {StackName} does not exist")
-        return {"Stacks": [{"StackStatus": self._stack}]}
+        return {"Stacks": [{"StackStatus": self.stack}]}
 
     def describe_endpoint_config(self, **_: str) -> dict[str, Any]:
         return {"ProductionVariants": [{"ModelName": "model"}]}
 
     def describe_model(self, **_: str) -> dict[str, Any]:
-        return {"Containers": [{"ModelDataUrl": self._url}]}
+        return {"Containers": [{"ModelDataUrl": self.url}]}
 
 
 def nobody() -> Target:
@@ -257,78 +251,66 @@ ABSENT = f"no endpoint {ENDPOINT}"
 STACK = f"{ABSENT}, and its stack {ENDPOINT}-serving is"
 DELETES_IT = "`shoal destroy staging --serving` deletes it"
 UNSERVED = f"{SERVED}; the file has no section `serving`: {DELETES_IT}"
+UNPINNED = f"{ENDPOINT} is InService and serves some package; nothing is pinned: {DELETES_IT}"
 OTHER_IMAGE = f"sha256:{'f' * 64}"
+WRONG_IMAGE = f"{SERVED}; the image that runs is {OTHER_IMAGE}, pinned is {RELEASE.image_digest}"
+EARLIER = "SageMaker still tells why an earlier deployment failed"
+SLOW = {"failure": "it was slow"}
+NOT_IN_SERVICE = ("Failed", "OutOfService", "Updating", "RollingBack")
 
 
 @pytest.mark.parametrize(
-    ("release", "account", "agrees", "says"),
+    ("environment", "account", "agrees", "says"),
     [
-        (RELEASE, {"url": OWN}, True, SERVED),
-        (RELEASE, {"url": f"{OWN}0"}, False, f"{SERVED}0"),
+        (staging(), {"url": OWN}, True, SERVED),
+        (staging(), {"url": f"{OWN}0"}, False, f"{SERVED}0"),
+        (staging(), {"url": OWN, **SLOW}, True, f"{SERVED}; as pinned; {EARLIER}: it was slow"),
         (
-            RELEASE,
-            {"url": OWN, "failure": "it was slow"},
-            True,
-            f"{SERVED}; as pinned; SageMaker still tells why an earlier deployment failed: it was"
-            " slow",
-        ),
-        (
-            RELEASE,
-            {"url": f"{OWN}0", "failure": "it was slow"},
+            staging(),
+            {"url": f"{OWN}0", **SLOW},
             False,
             f"{SERVED}0; a deployment failed: it was slow",
         ),
-        (
-            RELEASE,
-            {"url": OWN, "image": f"registry/repository@{OTHER_IMAGE}"},
-            False,
-            f"{SERVED}; the image that runs is {OTHER_IMAGE}, pinned is {RELEASE.image_digest}",
-        ),
-        (RELEASE, {"url": OWN, "image": f"registry/x@{RELEASE.image_digest}"}, True, SERVED),
-        (RELEASE, {"url": OWN, "image": "registry/repository:tag"}, True, SERVED),
+        (staging(), {"url": OWN, "image": f"registry/x@{OTHER_IMAGE}"}, False, WRONG_IMAGE),
+        (staging(), {"url": OWN, "image": f"registry/x@{RELEASE.image_digest}"}, True, SERVED),
+        (staging(), {"url": OWN, "image": "registry/repository:tag"}, True, SERVED),
         *(
             (
-                RELEASE,
-                {"url": OWN, "failure": "it ran out of memory", "status": status},
+                staging(),
+                {"url": OWN, "status": status, **SLOW},
                 False,
-                f"{ENDPOINT} is {status} and serves {OWN}; a deployment failed: it ran out of"
-                " memory",
+                f"{ENDPOINT} is {status} and serves {OWN}; a deployment failed: it was slow",
             )
-            for status in ("Failed", "OutOfService", "Updating", "RollingBack")
+            for status in NOT_IN_SERVICE
         ),
-        (
-            None,
-            {"url": "some package"},
-            False,
-            f"{ENDPOINT} is InService and serves some package; nothing is pinned: {DELETES_IT}",
+        (staging(None), {"url": "some package"}, False, UNPINNED),
+        (staging(None), {"url": None}, True, ABSENT),
+        *(
+            (staging(), {"url": None, "stack": status}, agrees, says)
+            for status, agrees, says in (
+                ("UPDATE_COMPLETE", False, f"{STACK} UPDATE_COMPLETE"),
+                (None, True, ABSENT),
+                ("DELETE_COMPLETE", True, ABSENT),
+                ("REVIEW_IN_PROGRESS", True, ABSENT),
+            )
         ),
-        (None, {"url": None}, True, ABSENT),
-        (RELEASE, {"url": None, "stack": "UPDATE_COMPLETE"}, False, f"{STACK} UPDATE_COMPLETE"),
-        (RELEASE, {"url": None}, True, ABSENT),
-        (RELEASE, {"url": None, "stack": "DELETE_COMPLETE"}, True, ABSENT),
-        (RELEASE, {"url": None, "stack": "REVIEW_IN_PROGRESS"}, True, ABSENT),
+        (staging(serves=False), {"url": OWN}, False, UNSERVED),
+        *(
+            (
+                staging(None, serves=False),
+                {"url": None, "stack": status},
+                False,
+                f"{STACK} {status}",
+            )
+            for status in ("ROLLBACK_COMPLETE", "UPDATE_COMPLETE")
+        ),
+        (staging(None, serves=False), {"url": None}, True, ABSENT),
     ],
 )
-def test_the_endpoint_is_compared_with_what_is_pinned(
-    release: Release | None, account: dict[str, Any], agrees: bool, says: str
+def test_the_endpoint_is_compared_with_what_the_file_says(
+    environment: Environment, account: dict[str, Any], agrees: bool, says: str
 ) -> None:
-    live = answers(staging(release), Serving(**account))["live"]
-    assert (live.agrees, live.message) == (agrees, says)
-
-
-@pytest.mark.parametrize(
-    ("release", "account", "agrees", "says"),
-    [
-        (RELEASE, {"url": OWN}, False, UNSERVED),
-        (None, {"url": None, "stack": "ROLLBACK_COMPLETE"}, False, f"{STACK} ROLLBACK_COMPLETE"),
-        (None, {"url": None, "stack": "UPDATE_COMPLETE"}, False, f"{STACK} UPDATE_COMPLETE"),
-        (None, {"url": None}, True, ABSENT),
-    ],
-)
-def test_an_endpoint_disagrees_where_the_file_says_nothing_of_serving_any_more(
-    release: Release | None, account: dict[str, Any], agrees: bool, says: str
-) -> None:
-    live = answers(staging(release, serves=False), Serving(**account))["live"]
+    live = answers(environment, Serving(**account))["live"]
     assert (live.agrees, live.message) == (agrees, says)
 
 
@@ -375,8 +357,6 @@ def test_what_is_not_read_is_named(released: Checkout, staged: Package, registry
         "definition_sha256": f"{registry.names.pipeline_arn}/execution/{registry.execution}",
         "metrics": package["ModelMetrics"]["ModelQuality"]["Statistics"]["S3Uri"],
     }
-    reasons = [
-        f"{key} not compared: these credentials may not read {what}" for key, what in unread.items()
-    ]
+    denied = "not compared: these credentials may not read"
     assert answer.agrees is True
-    assert answer.message.split("; ")[1:] == reasons
+    assert answer.message.split("; ")[1:] == [f"{key} {denied} {unread[key]}" for key in unread]
