@@ -22,32 +22,41 @@ from shoal.verbs.doctor.organisation_check import key_findings
 from tests.verbs.test_doctor import changed, examined
 
 
+def make_bucket(target: Target, name: str, **encryption: str) -> None:
+    """Create a bucket whose default is this encryption, or none of its own."""
+    s3, default = target.client("s3"), {"ApplyServerSideEncryptionByDefault": encryption}
+    s3.create_bucket(Bucket=name)
+    if encryption:
+        rules = {"Rules": [default]}
+        s3.put_bucket_encryption(Bucket=name, ServerSideEncryptionConfiguration=rules)
+
+
 @contextmanager
 def bootstrapped(
     target: Target, version: str = "30", qualifier: str = "hnb659fds", **encryption: str
 ) -> Iterator[None]:
     """Bootstrap the account as far as the doctor looks; `encryption` is the bucket's default."""
-    ssm, s3 = target.client("ssm"), target.client("s3")
-    name = f"/cdk-bootstrap/{qualifier}/version"
+    ssm, name = target.client("ssm"), f"/cdk-bootstrap/{qualifier}/version"
     bucket = f"cdk-{qualifier}-assets-{target.account}-{target.region}"
     ssm.put_parameter(Name=name, Value=version, Type="String", Overwrite=True)
-    s3.create_bucket(Bucket=bucket)
-    if encryption:
-        rules = [{"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "aws:kms", **encryption}}]
-        s3.put_bucket_encryption(Bucket=bucket, ServerSideEncryptionConfiguration={"Rules": rules})
+    make_bucket(target, bucket, **encryption)
     try:
         yield
     finally:
         ssm.delete_parameter(Name=name)
-        s3.delete_bucket(Bucket=bucket)
+        target.client("s3").delete_bucket(Bucket=bucket)
+
+
+def under(key: str) -> dict[str, str]:
+    """Return the encryption of a bucket with a key."""
+    return {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": key}
 
 
 def key_with_policy(target: Target, *statements: dict[str, Any]) -> str:
     """Return the ARN of a key that its account may manage, with more statements."""
-    account = {"AWS": f"arn:aws:iam::{target.account}:root"}
-    own = {"Effect": "Allow", "Principal": account, "Action": "kms:*", "Resource": "*"}
-    policy = json.dumps({"Version": "2012-10-17", "Statement": [own, *statements]})
-    arn: str = target.client("kms").create_key(Policy=policy)["KeyMetadata"]["Arn"]
+    policy = allow("kms:*", Principal={"AWS": f"arn:aws:iam::{target.account}:root"})
+    policy["Statement"] += statements
+    arn: str = target.client("kms").create_key(Policy=json.dumps(policy))["KeyMetadata"]["Arn"]
     return arn
 
 
@@ -96,6 +105,7 @@ CONSUMER = Consumer("prod", "222233334444", ROLE)
 ACCOUNT = "arn:aws:iam::111122223333"
 BUDGETS = {"Service": "budgets.amazonaws.com"}
 ROLES = ("shoal-mnist-dev-us-east-1-training", "other")
+OURS = f"{ACCOUNT}:role/{ROLES[0]}"
 INSECURE = {"Bool": {"aws:SecureTransport": "false"}}
 
 
@@ -112,11 +122,7 @@ def deny(action: str = "kms:Decrypt", **others: Any) -> dict[str, Any]:
         ([deny()], State.FAILED, "or denies it"),
         ([deny("kms:Decr*", Principal={"AWS": "*"})], State.FAILED, "or denies it"),
         ([deny(Principal={"AWS": f"{ACCOUNT}:root"})], State.FAILED, "or denies it"),
-        (
-            [deny(Principal={"AWS": f"{ACCOUNT}:role/{ROLES[0]}"})],
-            State.FAILED,
-            "ReadAndWriteBuckets",
-        ),
+        ([deny(Principal={"AWS": OURS})], State.FAILED, "ReadAndWriteBuckets"),
         ([deny(Principal=BUDGETS)], State.FAILED, "BudgetsPublishes"),
         ([deny(NotAction=["kms:*Policy", "kms:Describe*"])], State.FAILED, "or denies it"),
         ([deny("kms:CancelKeyDeletion")], State.OK, "names whom it serves"),
@@ -171,10 +177,9 @@ def test_the_organisations_key_must_allow_the_consumers_that_there_are(
 def test_a_key_for_other_roles_of_the_account_is_not_for_ours(
     operator: str, role: str, allowed: bool
 ) -> None:
-    account, named = "arn:aws:iam::111122223333", f"arn:aws:iam::111122223333:role/{role}"
-    condition = {operator: {"aws:PrincipalArn": named}}
-    root = {"Effect": "Allow", "Principal": {"AWS": f"{account}:root"}, "Action": "kms:*"}
-    use = Use("AWS", f"{account}:root", "kms:Decrypt", roles=f"{account}:role/shoal-mnist-*")
+    condition = {operator: {"aws:PrincipalArn": f"{ACCOUNT}:role/{role}"}}
+    root = {"Effect": "Allow", "Principal": {"AWS": f"{ACCOUNT}:root"}, "Action": "kms:*"}
+    use = Use("AWS", f"{ACCOUNT}:root", "kms:Decrypt", roles=f"{ACCOUNT}:role/shoal-mnist-*")
     assert KeyPolicy(({**root, "Condition": condition},)).allows(use) is allowed
 
 
@@ -182,17 +187,14 @@ def test_a_key_for_other_roles_of_the_account_is_not_for_ours(
 def test_a_bucket_under_the_organisations_key_can_be_used_whatever_names_the_key(
     target: Target, form: str
 ) -> None:
-    kms, s3, bucket = target.client("kms"), target.client("s3"), f"lake-{form.replace('/', '-')}"
+    kms, bucket = target.client("kms"), f"lake-{form.replace('/', '-')}"
     arn = key_with_policy(target)
     aliases = {"alias/lake": arn, "alias/other": key_with_policy(target)}
     for alias, key in aliases.items():
         kms.create_alias(AliasName=alias, TargetKeyId=key)
     names = {"arn": arn, "id": arn.split("/")[-1]}
     names["alias-arn"] = f"arn:aws:kms:{target.region}:{target.account}:alias/lake"
-    rule = {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": names.get(form, form)}
-    s3.create_bucket(Bucket=bucket)
-    configuration = {"Rules": [{"ApplyServerSideEncryptionByDefault": rule}]}
-    s3.put_bucket_encryption(Bucket=bucket, ServerSideEncryptionConfiguration=configuration)
+    make_bucket(target, bucket, **under(names.get(form, form)))
     organisation = {"data_bucket": bucket, "kms_key_arn": arn}
     finding = examined(target, changed(organisation=organisation))["data bucket"]
     for alias in aliases:
@@ -204,19 +206,15 @@ def test_a_bucket_under_the_organisations_key_can_be_used_whatever_names_the_key
     ("bucket", "encryption", "says"),
     [
         ("lake-plain", {"SSEAlgorithm": "AES256"}, "can be used"),
-        ("lake-other", {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": "other"}, "no job may use"),
+        ("lake-other", under("other"), "no job may use"),
         ("lake-of-nobody", {}, "there is no bucket"),
     ],
 )
 def test_the_organisations_bucket_must_be_one_that_jobs_can_read(
     target: Target, bucket: str, encryption: dict[str, str], says: str
 ) -> None:
-    s3 = target.client("s3")
     if encryption:
-        s3.create_bucket(Bucket=bucket)
-        rules = [{"ApplyServerSideEncryptionByDefault": encryption}]
-        configuration = {"Rules": rules}
-        s3.put_bucket_encryption(Bucket=bucket, ServerSideEncryptionConfiguration=configuration)
+        make_bucket(target, bucket, **encryption)
     finding = examined(target, changed(organisation={"data_bucket": bucket}))["data bucket"]
     assert says in finding.message
     assert (finding.state is State.OK) == (bucket == "lake-plain")
@@ -225,24 +223,20 @@ def test_the_organisations_bucket_must_be_one_that_jobs_can_read(
 def test_a_bucket_under_a_key_that_only_the_account_may_use_is_refused(target: Target) -> None:
     """The customer key of the bootstrap itself is fine."""
     key = key_with_policy(target)
-    with bootstrapped(target, KMSMasterKeyID=key):
+    with bootstrapped(target, **under(key)):
         finding = examined(target, changed())["bootstrap"]
     assert finding.state is State.FAILED
     assert f"encrypted with {key}" in finding.message
     assert "role/shoal-mnist-dev-us-east-1-training, " in finding.message
     service = f"s3.{target.region}.amazonaws.com"
     through_s3 = {"kms:CallerAccount": target.account, "kms:ViaService": service}
-    everybody = {
-        "Effect": "Allow",
-        "Principal": {"AWS": "*"},
-        "Action": ["kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey*"],
-        "Resource": "*",
-        "Condition": {"StringEquals": through_s3},
-    }
+    actions = ["kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey*"]
+    conditions = {"Principal": {"AWS": "*"}, "Condition": {"StringEquals": through_s3}}
+    (everybody,) = allow(actions, **conditions)["Statement"]
     kms, alias, denied = target.client("kms"), "alias/bootstrap", [everybody, deny()]
     for statements, state in (([everybody], State.OK), (denied, State.FAILED)):
         kms.create_alias(AliasName=alias, TargetKeyId=key_with_policy(target, *statements))
-        with bootstrapped(target, KMSMasterKeyID=alias):
+        with bootstrapped(target, **under(alias)):
             assert examined(target, changed())["bootstrap"].state is state
         kms.delete_alias(AliasName=alias)
 
