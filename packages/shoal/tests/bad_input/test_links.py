@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,38 +18,23 @@ from shoal.pipelines.checks.check import check
 from shoal.repository import Repository
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.parsing.errors import ConfigError
-from tests.repository import link_checkout
+from tests.repository import begin_git, git, link_checkout
 
 CODE = "training_code/mnist/pytorch"
 IMAGE = f"{recipes.FOLDER}/pytorch-smddp/Dockerfile"
 SERVING_IMAGE = "images/pytorch-serving/serve.py"
 SECRET = "hidden: value\nanother: value\n"
+TRAINING, SCRIPTS = "training_code", ("train.py", "evaluate.py", "inference.py")
+OF_CODE = ("notes.txt", "deep/er/weights.bin", *SCRIPTS, "requirements.txt")
+OF_MNIST = ("workload.yaml", "prepare.py", "smoke_test/0.json", "helper.py")
+OF_ENVIRONMENTS = ("dev.yaml", "base.yaml", "dev.release.yaml", "strategies/ours.yaml")
 PLACES = (
-    f"{CODE}/notes.txt",
-    "training_code/common/notes.txt",
-    "training_code/common",
-    f"{CODE}/deep/er/weights.bin",
-    f"{CODE}/train.py",
-    f"{CODE}/evaluate.py",
-    f"{CODE}/inference.py",
-    f"{CODE}/requirements.txt",
-    CODE,
-    "training_code/mnist",
-    "training_code",
-    "training_code/mnist/workload.yaml",
-    "training_code/mnist/prepare.py",
-    "training_code/mnist/smoke_test/0.json",
-    "training_code/mnist/helper.py",
-    "environments/dev.yaml",
-    "environments/base.yaml",
-    "environments/dev.release.yaml",
-    "environments/strategies/ours.yaml",
-    "environments",
-    "pipelines/training.py",
-    "pipelines/extra.py",
-    "pipelines",
-    IMAGE,
-    SERVING_IMAGE,
+    *(CODE, *(f"{CODE}/{name}" for name in OF_CODE)),
+    *(TRAINING, f"{TRAINING}/common", f"{TRAINING}/common/notes.txt"),
+    *(f"{TRAINING}/mnist", *(f"{TRAINING}/mnist/{name}" for name in OF_MNIST)),
+    *("environments", *(f"environments/{name}" for name in OF_ENVIRONMENTS)),
+    *("pipelines", "pipelines/training.py", "pipelines/extra.py"),
+    *(IMAGE, SERVING_IMAGE),
 )
 
 
@@ -145,20 +129,17 @@ def test_what_is_not_packed_may_be_a_link_and_a_hard_link_is_a_file(root: Path) 
 
 
 def test_a_commit_with_a_link_is_that_of_no_archive(tmp_path: Path) -> None:
-    def commit(message: str) -> str:
-        git = ["git", "-C", str(tmp_path), "-c", "user.name=n", "-c", "user.email=e@example.com"]
-        for words in (["init", "-q"], ["add", "."], ["commit", "-qm", message]):
-            subprocess.run([*git, *words], check=True)
-        return Repository(tmp_path, os.environ).head()
-
     repository = Repository(tmp_path, os.environ)
     (tmp_path / "code").mkdir()
     (tmp_path / "code/train.py").write_text("print()")
-    files = frozenset(archived_files(repository, first := commit("first"), "code").items())
+    begin_git(tmp_path)
+    first = repository.head()
+    files = frozenset(archived_files(repository, first, "code").items())
     (tmp_path / "code/notes.txt").symlink_to("../elsewhere")
-    second = commit("second")
+    git(tmp_path, "add", "--all")
+    git(tmp_path, "commit", "--quiet", "--message", "Add a link")
     with pytest.raises(AnswerError, match=r"code/notes.txt is a link in "):
-        archived_files(repository, second, "code")
+        archived_files(repository, repository.head(), "code")
     assert newest_commit(repository, "code", files) == first
 
 

@@ -36,6 +36,7 @@ from tests.verbs.conftest import make_pipeline
 
 TOTAL_BYTES = 54_950_048
 CHANNELS = ("train", "test")
+LITTER = table(__file__, "litter.yaml")
 
 
 def mnist(target: Target) -> tuple[Environment, str, str]:
@@ -46,14 +47,22 @@ def mnist(target: Target) -> tuple[Environment, str, str]:
     return environment, bucket, Names(environment).dataset_uri.removeprefix(f"s3://{bucket}/")
 
 
+def write(folder: Path, *names: str, text: str = "1\n") -> None:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+def keys_in(target: Target, bucket: str) -> set[str]:
+    return {each["Key"] for each in target.client("s3").list_objects_v2(Bucket=bucket)["Contents"]}
+
+
 def test_an_upload_puts_each_file_in_its_channel_once(target: Target) -> None:
     environment, bucket, prefix = mnist(target)
     events: list[Event] = []
     sent = [dataset.upload_workload(target, environment, ROOT, events.append) for _ in range(2)]
-    s3 = target.client("s3")
-    keys = {item["Key"] for item in s3.list_objects_v2(Bucket=bucket)["Contents"]}
     assert sent == [4, 0]
-    assert keys == {
+    assert keys_in(target, bucket) == {
         f"{prefix}/train/train-images-idx3-ubyte",
         f"{prefix}/train/train-labels-idx1-ubyte",
         f"{prefix}/test/t10k-images-idx3-ubyte",
@@ -63,7 +72,7 @@ def test_an_upload_puts_each_file_in_its_channel_once(target: Target) -> None:
     assert max(done_bytes) == TOTAL_BYTES
     assert isinstance(events[-1], Note)
     # another object in its place is replaced
-    key = f"{prefix}/test/t10k-labels-idx1-ubyte"
+    key, s3 = f"{prefix}/test/t10k-labels-idx1-ubyte", target.client("s3")
     s3.put_object(Bucket=bucket, Key=key, Body=b"something else")
     assert dataset.upload_workload(target, environment, ROOT, events.append) == 1
     assert s3.head_object(Bucket=bucket, Key=key)["ContentLength"] == 10_008
@@ -78,10 +87,9 @@ def test_a_workloads_script_writes_what_is_uploaded(target: Target) -> None:
     bucket = Names(prices()).bucket("data")
     target.client("s3").create_bucket(Bucket=bucket)
     sent = [dataset.upload_workload(target, prices(), ROOT, lambda _: None) for _ in range(2)]
-    keys = {item["Key"] for item in target.client("s3").list_objects_v2(Bucket=bucket)["Contents"]}
     prefix = Names(prices()).dataset_uri.removeprefix(f"s3://{bucket}/")
     assert sent == [2, 0]
-    assert keys == {f"{prefix}/{channel}/trips.csv" for channel in ("train", "test")}
+    assert keys_in(target, bucket) == {f"{prefix}/{channel}/trips.csv" for channel in CHANNELS}
 
 
 def test_what_was_uploaded_before_and_is_read_too_is_told(target: Target) -> None:
@@ -99,10 +107,7 @@ def test_what_was_uploaded_before_and_is_read_too_is_told(target: Target) -> Non
 
 
 def test_a_folder_is_uploaded_as_it_is(target: Target, bucket: str, tmp_path: Path) -> None:
-    for name in ("train/a.csv", "train/more/b.csv", "test/c.csv"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text("1,2\n")
-    (tmp_path / "notes.txt").write_text("not a channel")
+    write(tmp_path, "train/a.csv", "train/more/b.csv", "test/c.csv", "notes.txt")
     (tmp_path / "score").mkdir()
     (tmp_path / "score" / "link").symlink_to("nowhere")  # not read
     uri = f"s3://{bucket}/d"
@@ -110,8 +115,7 @@ def test_a_folder_is_uploaded_as_it_is(target: Target, bucket: str, tmp_path: Pa
     assert dataset.upload_folder(target, tmp_path, uri, default_channels(), events.append) == 3
     told = "1 folder was left out, because no channel of the environment names it: score"
     assert Note(told) in events
-    keys = {item["Key"] for item in target.client("s3").list_objects_v2(Bucket=bucket)["Contents"]}
-    assert keys == {"d/train/a.csv", "d/train/more/b.csv", "d/test/c.csv"}
+    assert keys_in(target, bucket) == {"d/train/a.csv", "d/train/more/b.csv", "d/test/c.csv"}
 
 
 @pytest.mark.parametrize("row", table(__file__, "score_rows.yaml"), ids=str)
@@ -137,26 +141,14 @@ def test_a_link_in_a_channel_is_refused(target: Target, tmp_path: Path, name: st
 @pytest.mark.parametrize(
     ("path", "is_sent"),
     [
-        ("a.csv", True),
-        ("more/part-0", True),
-        ("with space/\N{LATIN SMALL LETTER E WITH ACUTE}+%20.csv", True),
-        ("thumbs/desktop.csv", True),
-        (".DS_Store", False),
-        ("more/.DS_Store", False),
-        ("._a.csv", False),
-        ("Thumbs.db", False),
-        ("more/desktop.ini", False),
-        (".ipynb_checkpoints/a.csv", False),
-        ("__pycache__/a.pyc", False),
-        (".cache/huggingface/lock", False),
+        *((path, True) for path in LITTER["sent"]),
+        *((path, False) for path in LITTER["left_out"]),
     ],
 )
 def test_what_a_system_leaves_in_a_folder_is_left_out_and_said(
     target: Target, bucket: str, tmp_path: Path, path: str, is_sent: bool
 ) -> None:
-    for name in (path, "kept.csv"):
-        (tmp_path / "train" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "train" / name).write_text("1\n")
+    write(tmp_path / "train", path, "kept.csv")
     uri, events = f"s3://{bucket}/{uuid4().hex}", list[Event]()
     count = dataset.upload_folder(target, tmp_path, uri, {"train": Channel()}, events.append)
     said = f"left out, because it is hidden or a system's: train/{path}"
@@ -196,9 +188,7 @@ def test_an_object_is_asked_for_where_a_listing_does_not_say_enough(
 def test_a_folder_without_a_channel_is_refused(
     target: Target, bucket: str, tmp_path: Path, litter: tuple[str, ...]
 ) -> None:
-    for name in ("train/a.csv", *litter):
-        (tmp_path / name).parent.mkdir()
-        (tmp_path / name).write_text("1\n")
+    write(tmp_path, "train/a.csv", *litter)
     uri = f"s3://{bucket}/d"
     with pytest.raises(DatasetError, match="has no files in test/"):
         dataset.upload_folder(target, tmp_path, uri, default_channels(), lambda _: None)
@@ -206,9 +196,7 @@ def test_a_folder_without_a_channel_is_refused(
 
 def test_an_optional_channel_can_come_later(target: Target, bucket: str, tmp_path: Path) -> None:
     channels = {"pages": Channel(), "base_model": Channel(optional=True)}
-    for name in ("data/pages/a.txt", "model/base_model/weights.bin"):
-        (tmp_path / name).parent.mkdir(parents=True)
-        (tmp_path / name).write_text("x")
+    write(tmp_path, "data/pages/a.txt", "model/base_model/weights.bin")
     events: list[Event] = []
 
     def upload(folder: str) -> int:
