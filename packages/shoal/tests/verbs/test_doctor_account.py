@@ -231,8 +231,8 @@ def test_a_bucket_under_a_key_that_only_the_account_may_use_is_refused(target: T
     service = f"s3.{target.region}.amazonaws.com"
     through_s3 = {"kms:CallerAccount": target.account, "kms:ViaService": service}
     actions = ["kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey*"]
-    conditions = {"Principal": {"AWS": "*"}, "Condition": {"StringEquals": through_s3}}
-    (everybody,) = allow(actions, **conditions)["Statement"]
+    condition = {"StringEquals": through_s3}
+    (everybody,) = allow(actions, Principal={"AWS": "*"}, Condition=condition)["Statement"]
     kms, alias, denied = target.client("kms"), "alias/bootstrap", [everybody, deny()]
     for statements, state in (([everybody], State.OK), (denied, State.FAILED)):
         kms.create_alias(AliasName=alias, TargetKeyId=key_with_policy(target, *statements))

@@ -66,8 +66,8 @@ def test_a_strategy_of_the_other_framework_is_one_line(
 
 
 def test_multi_worker_mirrored_before_2_9_is_refused_as_sdk_v2_does() -> None:
-    keys = {"strategy": "multi_worker_mirrored", "framework_version": "2.7.1"}
-    sdk, python = refusals("shipped_code", **TENSORFLOW, **keys)
+    keys = TENSORFLOW | {"strategy": "multi_worker_mirrored", "framework_version": "2.7.1"}
+    sdk, python = refusals("shipped_code", **keys)
     assert "SDK v2 refuses multi_worker_mirrored before TensorFlow 2.9.0, and so does Shoal" in sdk
     assert "AWS's image of it has Python 3.8" in python
 
