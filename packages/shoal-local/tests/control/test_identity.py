@@ -51,6 +51,14 @@ def test_the_roots_key_without_its_secret_is_refused(account: Account, service: 
     assert code_of(request) == "SignatureDoesNotMatch"
 
 
+def test_a_stranger_makes_neither_role_nor_function(account: Account) -> None:
+    name = unique("strangers")
+    iam = account.client_of("iam", account.key, "Signature=0")
+    code_of(iam.create_role, RoleName=name, AssumeRolePolicyDocument="{}")
+    roles = [role["RoleName"] for role in account.client("iam").list_roles()["Roles"]]
+    assert name not in roles
+
+
 @pytest.mark.parametrize(
     ("method", "path", "headers", "code"),
     [
