@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +38,14 @@ def parse_run(
     arguments: Sequence[str],
     environ: Mapping[str, str],
     *,
-    channels: Sequence[str] = ("train", "test"),
+    without: Collection[str] = (),
     log_every: int = 20,
     checkpoint_every: int = 100,
 ) -> argparse.Namespace:
-    """Add what all runs have, with the folders that SageMaker's SM_* variables name, and parse."""
+    """Add what all runs have, with the folders that SageMaker's SM_* variables name, and parse.
+
+    Names are written out, so that `shoal check` reads them.
+    """
     add = parser.add_argument
     add("--seed", type=int, default=1)
     add("--log-every", type=positive, default=log_every, help="steps between two lines of metrics")
@@ -52,10 +55,14 @@ def parse_run(
         default=checkpoint_every,
         help="steps between two checkpoints",
     )
-    folders = {channel: f"SM_CHANNEL_{channel.upper()}" for channel in channels}
-    for name, variable in (folders | {"model": "SM_MODEL_DIR"}).items():
+    for name, variable in (
+        ("--train-dir", "SM_CHANNEL_TRAIN"),
+        ("--test-dir", "SM_CHANNEL_TEST"),
+        ("--model-dir", "SM_MODEL_DIR"),
+    ):
         default = environ.get(variable)
-        add(f"--{name}-dir", type=Path, default=default, required=not default, help=f"${variable}")
+        if name not in without:
+            add(name, type=Path, default=default, required=not default, help=f"${variable}")
     add("--checkpoint-dir", type=Path, help="checkpoints beside the model: /opt/ml/checkpoints")
     options = parser.parse_args(arguments)
     options.checkpoint_dir = options.checkpoint_dir or options.model_dir.parent / "checkpoints"

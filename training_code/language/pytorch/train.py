@@ -71,7 +71,7 @@ def parse_options(arguments: Sequence[str], environ: Mapping[str, str]) -> argpa
     add("--backend", choices=("auto", "smddp", "nccl", "gloo"), default="auto")
     add("--profile-steps", type=positive, default=0, help="print the parts of so many steps")
     options = parse_run(
-        parser, arguments, environ, channels=("train",), log_every=10, checkpoint_every=200
+        parser, arguments, environ, without=("--test-dir",), log_every=10, checkpoint_every=200
     )
     if options.profile_steps >= options.steps:
         parser.error(
