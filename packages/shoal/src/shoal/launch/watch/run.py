@@ -167,7 +167,7 @@ class Rank:
 
     def _dump(self) -> dict[str, Any]:
         """Return the stacks, the flight recorder, and what was used since the last time: seconds,
-        those of the main thread on a core, bytes read and written.
+        those of the main thread on a core or ready for one, bytes read and written.
         """
         main, frames = threading.main_thread().ident or 0, sys._current_frames()
         del frames[threading.get_ident()]
@@ -178,6 +178,7 @@ class Rank:
             counts = Path("/proc/self/io").read_text().split()
             used[1] = time.clock_gettime(time.pthread_getcpuclockid(main))
             used[2] = float(counts[1]) + float(counts[3])
+            used[1] += float(Path("/proc/self/schedstat").read_text().split()[1]) / 1e9
         self._used, before = used, self._used
         text = ["{}:{} {}".format(*frame) for stack in places for frame in stack]
         since = [new - old for new, old in zip(used, before)]
