@@ -157,7 +157,7 @@ class Demo:
     def _write_summary(self, outcome: Outcome) -> None:
         """Write summary.json; Succeeded means that all phases and clean-ups went well."""
         status = "Failed" if outcome.failures else "Succeeded"
-        left = self.left_behind if self.running else ()  # no emulator has nothing
+        left = self.left_behind if self.running else ()  # nothing is made without an emulator
         self.summary = {
             "status": "Interrupted" if outcome.interrupted else status,
             "strategy": self.strategy or self.environment.training.strategy,

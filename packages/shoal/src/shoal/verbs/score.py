@@ -71,8 +71,9 @@ def start(session: Session, values: Mapping[str, str]) -> tuple[Session, str]:
     """Start an execution with pipeline parameters; return the session with its pipeline, and its
     ARN. Without `ModelVersion` the settings' version scores, or the newest.
 
-    Raises UsageError without `scoring`, and for a version that is not approved, ParameterError.
-    Raises NothingToPromoteError where none is approved, DatasetError where there are no rows.
+    Raises UsageError without `scoring`, and for a version that is not approved; ParameterError for
+    a value that would fail; NothingToPromoteError where no version is approved; DatasetError where
+    there are no rows.
     """
     own, names, target = scoring_of(session), session.names, session.target
     pinned = session.environment.scoring and session.environment.scoring.version
