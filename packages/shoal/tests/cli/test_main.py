@@ -249,6 +249,7 @@ def test_a_mistake_of_the_user_is_one_message_and_exit_code_2(
         ("plan dev", "--templates", "mnist --permissions=operator"),
         ("new taxis", "--trainer=lightning", "--task=regression --framework=sklearn"),
         ("prove 111122223333", "--clean-up", "--tag=a=b --write"),
+        ("release chain", "--github", "--gitlab"),
     ],
 )
 def test_no_option_is_ignored_without_a_word(

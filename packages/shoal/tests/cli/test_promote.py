@@ -162,7 +162,7 @@ def test_nothing_to_promote_has_its_own_exit_code(released: Checkout, refused: R
             "dev",
             "",
             "promoted_from: prod\n",
-            "`promoted_from` goes in a circle: dev <- prod <- staging <- dev; one must have none",
+            'staging.yaml: promoted_from = "dev": goes in a circle: dev <- prod <- staging <- dev;',
         ),
         (
             "dev",

@@ -16,7 +16,7 @@ from shoal.aws.registry import APPROVED, REJECTED
 from shoal.aws.target import Target
 from shoal.cli.answers import answers, tell
 from shoal.cli.main import require_own_code
-from shoal.cli.options import local_option, session_command
+from shoal.cli.options import excluding, local_option, session_command
 from shoal.errors import DisagreementError, NotFoundError, PromotionError, UsageError
 from shoal.settings.loading.loader import environment_names, load_workloads
 from shoal.settings.loading.workload import load_workload, workload_folder
@@ -118,6 +118,7 @@ def release() -> None:
 @answers(
     package=str,
     changed_by=str,
+    comment=str | None,
     was_approved=bool,
     smoke_test=str | None,
     warning=str | None,
@@ -147,7 +148,7 @@ def approve(session: Session, package: str | None, comment: str | None) -> None:
         after = before
     else:
         after = registry.approve(session.target, arn, comment)
-        tell(f"approved: {after.arn}, by {after.changed_by}")
+        tell(f"approved: {after.arn}, by {after.changed_by}", comment=comment)
     tell(package=arn, changed_by=after.changed_by, was_approved=before.approval == APPROVED)
     tell(smoke_test=smoke_test)
 
@@ -177,16 +178,17 @@ def status(workspace: Workspace, environments: tuple[str, ...], asks: bool, loca
 
 
 @release.command()
-@click.option("--github", "host", flag_value="github", help="Print .github/workflows/deploy.yml.")
-@click.option("--gitlab", "host", flag_value="gitlab", help="Print a child pipeline of GitLab's.")
+@excluding("--github", "--gitlab")
+@click.option("--github", is_flag=True, help="Print .github/workflows/deploy.yml.")
+@click.option("--gitlab", is_flag=True, help="Print a child pipeline of GitLab's.")
 @click.pass_obj
 @answers(environments=list[dict[str, str]], workflow=str | None)
-def chain(workspace: Workspace, host: str | None) -> None:
+def chain(workspace: Workspace, github: bool, gitlab: bool) -> None:
     """Print the environments, each after the one that it takes releases from."""
     links = links_of(workspace.root)
     tell(environments=[link.facts for link in links])
-    if host:
-        text = workflow(links, host)
+    if github or gitlab:
+        text = workflow(links, "github" if github else "gitlab")
         tell(text.rstrip(), workflow=text)
         return
     for link in links:

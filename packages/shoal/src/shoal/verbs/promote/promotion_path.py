@@ -38,7 +38,7 @@ from shoal.settings.loading.loader import (
 )
 from shoal.settings.loading.release_file import pins_in, pins_of, text_of
 from shoal.settings.names import Names
-from shoal.settings.parsing.errors import one_line
+from shoal.settings.parsing.errors import ConfigError, Problem, one_line
 from shoal.settings.sections.release import Release
 from shoal.settings.settings import Environment
 from shoal.verbs.promote.release_status import Answer, Ask, compare
@@ -217,16 +217,15 @@ def _path(
 ) -> list[Environment]:
     """Return the environment and those that it takes releases from, down to the one that trains.
 
-    Raises PromotionError for a circle.
+    Raises ConfigError for a circle.
     """
     path = [environment]
     while (source := source_of(path[-1])) is not None:
         names = [each.name for each in path]
         if source.name in names:
-            raise PromotionError(
-                f"`promoted_from` goes in a circle: {' <- '.join([*names, source.name])}; one must"
-                " have none"
-            )
+            message = f"goes in a circle: {' <- '.join([*names, source.name])}"
+            problem = Problem("promoted_from", message, "one of them must have none", source.name)
+            raise ConfigError(environment_file(path[-1].name), [problem])
         path.append(source)
     return path
 
@@ -308,7 +307,7 @@ def chain(root: Path) -> list[Link]:
     """Return the links, each after the one that it takes releases from.
 
     They are the environments with a section `delivery`; where none has one, those that take or give
-    releases, or else all. Raises ConfigError, and PromotionError for a chain without a beginning.
+    releases, or else all. Raises ConfigError.
     """
     views = {name: load_workloads(name, root) for name in environment_names(root)}
     files = {name: each[0] for name, each in views.items()}
