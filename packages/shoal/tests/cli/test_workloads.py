@@ -20,7 +20,7 @@ from shoal.verbs.local_server import LocalServer
 from shoal.verbs.workspace import Session, Workspace
 from tests.cli.documents import document_in
 from tests.cli.trained import DEV, STAGING, TO_STAGING, Checkout, Registry, checkout_of_two, propose
-from tests.repository import CHECKOUT, ROOT, add_workload
+from tests.repository import CHECKOUT, ROOT, add_workload, link_checkout
 from tests.settings.releases import numbered
 from tests.tables import rows, table
 from tests.verbs.conftest import ACCOUNT, make_pipeline, make_stack
@@ -47,6 +47,22 @@ def places_of(root: Path, words: str) -> list[object]:
     """Return the words that the verb has in its places."""
     given = verb.main(words.split(), standalone_mode=False, obj=Workspace(root, {}))
     return [given[key] for key in ("environment", "workload", "execution", "step")]
+
+
+@pytest.mark.parametrize("verb", ["check", "plan --templates"])
+def test_environments_of_the_same_names_are_refused(
+    verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The workload mnist in eu-dev, and mnist-eu in dev."""
+    root = link_checkout(tmp_path)
+    add_workload(root, "mnist-eu")
+    dev = root / "environments" / "dev.yaml"
+    text = dev.read_text()
+    dev.with_name("eu-dev.yaml").write_text(text.replace("name: ", "name: eu-", 1))
+    dev.write_text(text.partition("training:")[0].replace("mnist", "mnist-eu", 1))
+    assert main(["--root", str(root), *verb.split()]) == 2
+    says = 'name = "eu-dev": its names would begin with shoal-mnist-eu-dev, as those of dev do'
+    assert says in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("words", "places"), rows(__file__, "words.yaml", "several"))

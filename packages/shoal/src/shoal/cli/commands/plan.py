@@ -23,7 +23,7 @@ from shoal.page.record import json_text
 from shoal.pipelines.checks.check import check
 from shoal.settings.external_data import Grant, grants
 from shoal.settings.key_policy import organisation_key_policy
-from shoal.settings.loading.consumers import consumers_of
+from shoal.settings.loading.consumers import consumers_of, require_own_names
 from shoal.settings.loading.loader import environment_names, load_environment, load_workloads
 from shoal.settings.names import Names
 from shoal.verbs.flow import phase
@@ -110,9 +110,11 @@ def plan(
 
 def _write_templates(workspace: Workspace, name: str | None, strategy: str | None) -> None:
     require_own_code(workspace.root)
-    for each in [name] if name else environment_names(workspace.root):
-        for settings in load_workloads(each, workspace.root, strategy):
-            check(settings, root=workspace.root, strategy=strategy)
+    names = [name] if name else environment_names(workspace.root)
+    views = [view for each in names for view in load_workloads(each, workspace.root, strategy)]
+    require_own_names(views)
+    for settings in views:
+        check(settings, root=workspace.root, strategy=strategy)
     assembly, folder = workspace.root / "cdk.out", workspace.root / ".shoal" / "cdk"
     with open_view() as view, phase("synth", view):
         cdk = workspace.cdk(assembly, folder, folder / "tmp", view)
