@@ -35,7 +35,7 @@ def running(
         yield Account(local.account.endpoint, state_dir)
 
 
-def eventually(look: Callable[[], Any], limit_s: float = 15.0) -> Any:
+def eventually(look: Callable[[], Any], limit_s: float = 60.0) -> Any:
     """Call `look` until its answer is true, and return that; return the last answer when the limit
     is over.
     """
