@@ -23,6 +23,7 @@ from tests.tables import table
 FOLDER = Path(__file__).parent
 HOSTILE = "</script><img src=x onerror=alert(1)><script>alert(2)</script>"
 SCREEN = {"width": 800, "dark": False}
+RUNS, LOOKS = table(__file__, "runs.yaml"), table(__file__, "looks.yaml")
 NO_BROWSER = 3
 """The exit code of look.mjs when a browser does not start."""
 
@@ -31,8 +32,7 @@ def run_of(name: str) -> dict[str, Any]:
     """Return run.json of a run of runs.yaml: `failed`, or that and what `succeeded` and `running`
     have instead.
     """
-    runs = table(__file__, "runs.yaml")
-    text = json.dumps(runs["failed"] | (runs[name] if name != "failed" else {}))
+    text = json.dumps(RUNS["failed"] | (RUNS[name] if name != "failed" else {}))
     text = text.replace("HOSTILE", json.dumps(HOSTILE)[1:-1])
     record: dict[str, Any] = json.loads(
         re.sub(r'"@(\d\d)"', r'"2026-11-24T03:00:\1.000+00:00"', text)
@@ -79,28 +79,6 @@ def look(*pages: Mapping[str, Any]) -> list[dict[str, Any]]:
 POINTS = 100_000
 MOST_CHARACTERS = 300_000
 """Of a page whose run has next to no data."""
-SHOWN = """({
-  title: document.title,
-  headings: [...document.querySelectorAll("h2")].map((each) => each.textContent),
-  text: document.querySelector("main").innerText,
-  bars: document.querySelectorAll("svg rect.Succeeded, svg rect.Failed").length,
-  canvases: document.querySelectorAll("canvas").length,
-  images: document.querySelectorAll("img").length,
-  head: document.querySelector("header").innerText.split(/\\n+/),
-  cells: document.querySelectorAll("td").length,
-  hidden: [...document.querySelectorAll("section > .scroll td")].filter((each) => each.textContent
-    && !(each.getBoundingClientRect().height && each.getBoundingClientRect().right <= innerWidth)
-    ).map((each) => each.textContent),
-  overflow: document.documentElement.scrollWidth - window.innerWidth,
-  background: getComputedStyle(document.body).backgroundColor,
-  log: document.querySelector(".log:not(details .log)").textContent.split("\\n").length - 1,
-})"""
-SEARCH = """(() => {
-  const box = document.querySelector("input[type=search]");
-  box.value = "loss.* nan";
-  box.dispatchEvent(new Event("input"));
-  return [...document.querySelectorAll("section .log mark")].map((each) => each.textContent);
-})()"""
 
 
 LEGEND = ".u-legend .u-label"
@@ -148,29 +126,6 @@ def test_a_page_shows_a_failure_on_any_screen_and_runs_nothing_of_its_text(
     assert seen["searched"] == ["loss is nan"]
 
 
-PARTS = """({
-  verdict: document.querySelector("header").innerText.split(/\\n+/),
-  sections: Object.fromEntries([...document.querySelectorAll("section")].map(
-    (each) => [each.querySelector("h2").textContent, each.innerText])),
-  rows: Object.fromEntries([...document.querySelectorAll("section")].map((each) => [
-    each.querySelector("h2").textContent,
-    [...each.querySelectorAll("tr")].map((row) => [...row.cells].map((cell) => cell.textContent)),
-  ])),
-  nothing: [...document.querySelectorAll(".nothing")].map((each) => each.textContent),
-  labels: [...document.querySelectorAll("svg text:not(.soft)")].map((each) => each.textContent),
-  phases: [...document.querySelectorAll("svg .phase title")].map((each) => each.textContent),
-})"""
-FILTER = """(() => {
-  const lanes = document.querySelector("select[aria-label='host and rank']");
-  const names = [...lanes.options].map((each) => each.textContent);
-  lanes.value = names[2];
-  lanes.dispatchEvent(new Event("change"));
-  const lines = document.querySelector(".controls ~ .log").textContent.trim().split("\\n");
-  return [names, lines, document.querySelector(".controls ~ .soft").textContent];
-})()"""
-OPENED = """[...document.querySelectorAll("details")].map((each) => [
-  each.firstElementChild.textContent, each.open, each.firstElementChild === document.activeElement,
-])"""
 DASH = "\N{EN DASH}"
 FIRST_DETAILS = ["Tab", "Tab", "Enter"]
 """The table of the steps takes the focus behind the link to MLflow."""
@@ -182,21 +137,6 @@ FUNCTIONS = f"""[
   [9.94, 59.7, 119.7, 3599.8].map(duration),
   {json.dumps(REASONS)}.map((text) => shortened(text, 200)),
 ]"""
-LEGENDS = """[...document.querySelectorAll(".curve")].map((each) =>
-  [...each.querySelectorAll(".u-label")].map((label) => label.textContent))"""
-GATES = {
-    "its-curve": (["test:accuracy"], "accuracy", "at least 0.9", [True]),
-    "of-the-test": (
-        ["train:loss", "test:loss"],
-        "loss",
-        "at most 2 (version 3, approved)",
-        [False, True],
-    ),
-    "of-the-training": (["train:loss"], "loss", "at most 2", [True]),
-    "another-metric": (["train:loss"], "accuracy", "at least 0.9", [False]),
-    "unknown": (["test:accuracy"], "accuracy", "at least ?", [False]),
-}
-"""Case -> names of curves, the gate's metric and limit, and in which curves it is a line."""
 
 
 def pages_of_curves() -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
@@ -218,12 +158,12 @@ def pages_of_curves() -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
     views: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         "ranks": (common, {"evaluate": shown}),
         "apart": (apart, {"evaluate": texts(LEGEND, ".curve summary")}),
-        "many": ({**record, "curves": [many]}, {"evaluate": SHOWN, "width": 1280}),
+        "many": ({**record, "curves": [many]}, {"evaluate": LOOKS["shown"], "width": 1280}),
     }
-    for case, (names, metric, limit, _) in GATES.items():
-        gate = {"metric": metric, "limit": limit, "value": None, "passed": None}
-        gated = {"curves": [{**one, "name": name} for name in names], "gates": [gate]}
-        views[case] = ({**record, **gated}, {"evaluate": LEGENDS})
+    for case, row in RUNS["gates"].items():
+        gate = {"metric": row["metric"], "limit": row["limit"], "value": None, "passed": None}
+        gated = {"curves": [{**one, "name": name} for name in row["curves"]], "gates": [gate]}
+        views[case] = ({**record, **gated}, {"evaluate": LOOKS["legends"]})
     return views
 
 
@@ -232,15 +172,15 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Return what is on each page, none of which complains of anything."""
     folder = tmp_path_factory.mktemp("pages")
     failed, succeeded = run_of("failed"), run_of("succeeded")
-    narrow = {"width": 360, "dark": True, "evaluate": SHOWN}
+    narrow = {"width": 360, "dark": True, "evaluate": LOOKS["shown"]}
     views: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-        "succeeded": (succeeded, {"evaluate": PARTS}),
-        "running": (run_of("running"), {"evaluate": PARTS}),
-        "filter": (failed, {"evaluate": FILTER}),
-        "keyboard": (succeeded, {"keys": FIRST_DETAILS, "evaluate": OPENED}),
-        "wide": (failed_run(), {"width": 1280, "evaluate": SHOWN}),
+        "succeeded": (succeeded, {"evaluate": LOOKS["parts"]}),
+        "running": (run_of("running"), {"evaluate": LOOKS["parts"]}),
+        "filter": (failed, {"evaluate": LOOKS["filter"]}),
+        "keyboard": (succeeded, {"keys": FIRST_DETAILS, "evaluate": LOOKS["opened"]}),
+        "wide": (failed_run(), {"width": 1280, "evaluate": LOOKS["shown"]}),
         "narrow": (failed_run(), narrow),
-        "searched": (failed_run(), {"width": 1280, "evaluate": SEARCH}),
+        "searched": (failed_run(), {"width": 1280, "evaluate": LOOKS["searched"]}),
         "functions": (failed_run(), {"evaluate": FUNCTIONS}),
         **pages_of_curves(),
     }
@@ -269,13 +209,13 @@ def test_several_ranks_are_thin_lines_below_their_mean(seen: dict[str, Any]) -> 
     assert [row for row in rows if row.startswith("imagemine:1")]  # there, and not here
 
 
-@pytest.mark.parametrize("case", GATES)
+@pytest.mark.parametrize("case", RUNS["gates"])
 def test_a_gates_limit_is_a_line_in_the_curve_of_its_metric(
     seen: dict[str, Any], case: str
 ) -> None:
-    _, _, limit, drawn = GATES[case]
-    line = "gate: " + " ".join(limit.split()[:3])
-    assert [line in labels for labels in seen[case]] == drawn
+    row = RUNS["gates"][case]
+    line = "gate: " + " ".join(row["limit"].split()[:3])
+    assert [line in labels for labels in seen[case]] == row["drawn"]
 
 
 def test_a_reason_is_cut_between_words(seen: dict[str, Any]) -> None:
