@@ -19,7 +19,14 @@ from shoal.settings.names import WORKLOAD_TAG, Names
 from shoal.verbs.local_server import LocalServer
 from shoal.verbs.workspace import Session, Workspace
 from tests.cli.documents import document_in
-from tests.cli.trained import DEV, STAGING, TO_STAGING, Checkout, Registry, checkout_of_two, propose
+from tests.cli.trained import (
+    TO_STAGING,
+    Checkout,
+    Registry,
+    checkout_of_two,
+    let_have_both,
+    propose,
+)
 from tests.repository import CHECKOUT, ROOT, add_workload, link_checkout
 from tests.settings.releases import numbered
 from tests.tables import rows, table
@@ -146,15 +153,15 @@ def both(tmp_path: Path, local_server: LocalServer) -> Checkout:
 def made(folder: Path, state: Path) -> Checkout:
     """Return a checkout whose dev and staging have both workloads each, in one account."""
     checkout = Checkout.new(folder, state)
-    code, environments = checkout.root / "training_code", checkout.root / "environments"
+    code = checkout.root / "training_code"
     add_workload(checkout.root)
     shipped, without = CHECKOUT / "training_code" / "mnist", shutil.ignore_patterns("pytorch")
     shutil.copytree(shipped, code / "mnist", ignore=without, dirs_exist_ok=True)
     shutil.rmtree(code / "prices" / "pytorch")
     shutil.copytree(code / "mnist" / "pytorch", code / "prices" / "pytorch")
-    (environments / "dev.yaml").write_text(DEV)
-    (environments / "staging.yaml").write_text(STAGING.replace("222233334444", ACCOUNT))
-    (environments / "prod.yaml").unlink()
+    let_have_both(checkout.root)
+    staging = checkout.root / "environments" / "staging.yaml"
+    staging.write_text(staging.read_text().replace("222233334444", ACCOUNT))
     checkout.commit("Let the environments have both workloads")
     return checkout
 

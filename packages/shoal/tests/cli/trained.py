@@ -25,7 +25,7 @@ from shoal.settings.loading.loader import load_environment
 from shoal.settings.names import Names
 from shoal.settings.sections.release import Release
 from shoal.verbs.promote.promotion_path import PromotionStep
-from tests.repository import ROOT, begin_git, git, link_checkout
+from tests.repository import CHECKOUT, ROOT, begin_git, git, link_checkout
 from tests.verbs.conftest import ACCOUNT, make_pipeline
 
 CODE = {
@@ -278,42 +278,15 @@ def promoted(checkout: Checkout, good: Package) -> str:
     return next(branch for branch in checkout.branches() if branch.startswith("promote/staging/"))
 
 
-_WORKLOADS = """
-workloads:
-  mnist:
-    training:
-      strategy: torchrun
-      instance_type: ml.m5.xlarge
-      instance_count: 2
-      hyperparameters: {epochs: 2, batch-size: 256, learning-rate: 0.01, seed: 1}
-  prices:
-    training:
-      strategy: torchrun
-      instance_type: ml.m5.xlarge
-      instance_count: 2
-      hyperparameters: {epochs: 40, batch-size: 64, learning-rate: 0.01, seed: 1}
-"""
-_SHARED = """name: {name}
-account: "{account}"
-region: us-east-1
-protect: false
-network:
-  cidr: {cidr}
-  training_az_id: use1-az4
-  hosting_az_ids: [use1-az1, use1-az2]
-"""
-DEV = _SHARED.format(name="dev", account="111122223333", cidr="10.20.0.0/16") + _WORKLOADS
-STAGING = (
-    _SHARED.format(name="staging", account="222233334444", cidr="10.21.0.0/16")
-    + "promoted_from: dev\n"
-    + _WORKLOADS
-)
+def let_have_both(root: Path) -> None:
+    """Give `root` two environments, which have both workloads each, and none after them."""
+    fixtures = CHECKOUT / "packages" / "shoal" / "tests" / "fixtures"
+    shutil.copytree(fixtures / "two_workloads", root / "environments", dirs_exist_ok=True)
+    (root / "environments" / "prod.yaml").unlink()
 
 
 def checkout_of_two(folder: Path) -> Path:
-    """Make the empty `folder` such a checkout; return it."""
+    """Make the empty `folder` a checkout whose environments have both; return it."""
     root = link_checkout(folder)
-    (root / "environments" / "dev.yaml").write_text(DEV)
-    (root / "environments" / "staging.yaml").write_text(STAGING)
-    (root / "environments" / "prod.yaml").unlink()
+    let_have_both(root)
     return root

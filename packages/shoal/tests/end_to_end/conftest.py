@@ -34,6 +34,11 @@ _TIMEOUT_S = 540
 _CLEAN_UP_S = 120
 
 
+def environment_text(name: str) -> str:
+    """Return the file of an environment of these tests."""
+    return Path(__file__).with_name("environments").joinpath(f"{name}.yaml").read_text()
+
+
 @dataclass(frozen=True)
 class Checkout:
     """A folder that looks like this checkout and has its own state."""
@@ -72,12 +77,15 @@ class Checkout:
         (folder / "tmp").mkdir()
         return cls(folder)
 
-    def with_environment(self, folder: Path, name: str, text: str) -> Checkout:
-        """In the empty `folder`: the same with one environment."""
+    def with_environment(self, folder: Path, name: str, text: str = "") -> Checkout:
+        """In the empty `folder`: the same with one environment, which is that of the tests where no
+        text is given.
+        """
         checkout = Checkout.new(folder)
         shutil.rmtree(folder / "environments")
         (folder / "environments").mkdir()
-        (folder / "environments" / f"{name}.yaml").write_text(text)
+        file = folder / "environments" / f"{name}.yaml"
+        file.write_text(text or environment_text(name))
         return checkout
 
     @property

@@ -22,24 +22,13 @@ from tests.training_code.training import write_subset
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1200)]
 PIPELINE = "shoal-mnist-fsx"
 BUCKET = f"{PIPELINE}-data-111122223333-us-east-1"
-ENVIRONMENT = """
-name: fsx
-workload: mnist
-account: "111122223333"
-region: us-east-1
-protect: false
-data: {input_mode: FSx}
-file_system: {}
-training: {strategy: none, instance_type: ml.m5.xlarge, hyperparameters: {epochs: 2, batch-size: 64, learning-rate: 0.01, seed: 1}}
-evaluation: {gates: [{metric: accuracy, at_least: 0.9}]}
-"""  # noqa: E501
 
 
 def test_training_reads_the_file_system_and_a_destruction_goes_on_until_nothing_is_left(
     checkout: Checkout, tmp_path: Path
 ) -> None:
     """Policies are enforced: FSx reads the bucket with its own role, through the key's policy."""
-    own = checkout.with_environment(tmp_path, "fsx", ENVIRONMENT)
+    own = checkout.with_environment(tmp_path, "fsx")
     with own.emulator("fsx"):
         own.succeed("deploy", "fsx", "--local")
         target = own.local_target

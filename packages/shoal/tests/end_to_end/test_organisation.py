@@ -20,26 +20,9 @@ from shoal.aws.target import Target
 from shoal.settings.loading.loader import load_environment
 from shoal.verbs.new_workload import write_workload
 from shoal.verbs.workspace import Workspace
-from tests.end_to_end.conftest import Checkout
+from tests.end_to_end.conftest import Checkout, environment_text
 from tests.repository import begin_git, git
 
-ENVIRONMENT = """name: ruled
-workload: mnist
-account: "111122223333"
-region: us-east-1
-protect: false
-network: {training_az_id: use1-az4, hosting_az_ids: [use1-az1, use1-az2]}
-training:
-  strategy: torchrun
-  instance_type: ml.m5.xlarge
-  instance_count: 1
-  hyperparameters: {epochs: 1, batch-size: 256, learning-rate: 0.01, seed: 1}
-organisation:
-  bootstrap_qualifier: acme1
-  role_path: /ml/
-  role_prefix: ml-
-  data_bucket: acme-lake
-"""
 BUCKET = "acme-lake"
 ROLES = "arn:aws:iam::111122223333:role/ml/ml-*"
 ONLY_THERE: dict[str, Any] = {
@@ -87,7 +70,7 @@ def give_key_and_bucket(own: Checkout, target: Target) -> str:
     """
     kms, s3, file = target.client("kms"), target.client("s3"), own.root / "environments/ruled.yaml"
     arn: str = kms.create_key()["KeyMetadata"]["Arn"]
-    file.write_text(f"{ENVIRONMENT}  kms_key_arn: {arn}\n")
+    file.write_text(f"{environment_text('ruled')}  kms_key_arn: {arn}\n")
     owner = {"AWS": f"arn:aws:iam::{target.account}:root"}
     administration = allow(["kms:DescribeKey", "kms:GetKeyPolicy", "kms:PutKeyPolicy"])
     administration["Statement"][0]["Principal"] = owner
@@ -108,7 +91,7 @@ def objects(s3: Any) -> list[str]:
 @pytest.mark.nightly
 @pytest.mark.timeout(1200)
 def test_it_lives_by_the_rules_of_its_organisation(checkout: Checkout, tmp_path: Path) -> None:
-    own = checkout.with_environment(tmp_path, "ruled", ENVIRONMENT)
+    own = checkout.with_environment(tmp_path, "ruled")
     with own.emulator("ruled"):
         target = own.local_target
         Workspace(own.root, os.environ).open("ruled", local=True).prepared(lambda _: None)
@@ -153,19 +136,6 @@ scoring: {{join: input}}
 data:
   channels: CHANNELS
 """
-PROD = f"""name: live
-workload: late
-account: "222233334444"
-region: us-east-1
-protect: false
-promoted_from: late
-network: {{training_az_id: use1-az4, hosting_az_ids: [use1-az1, use1-az2]}}
-permissions_boundary: DemandsTags
-tags: {{{KEY}: "{VALUE}"}}
-required_tags: {{{KEY}: []}}
-training: {{strategy: torchrun, instance_type: ml.m5.xlarge}}
-serving: {{instance_type: ml.m5.xlarge, instance_count: 2}}
-"""
 DEMANDED: dict[str, Any] = {
     "Effect": "Deny",
     "Action": [
@@ -199,8 +169,8 @@ class Organisation:
         self.file = self.root / "environments" / "late.yaml"
         self.plain = self.file.read_text()
         self.read_from(None)
-        project = load_environment("late", self.root).project
-        (self.root / "environments" / "live.yaml").write_text(f"{PROD}project: {project}\n")
+        project, live = load_environment("late", self.root).project, environment_text("live")
+        (self.root / "environments" / "live.yaml").write_text(f"{live}project: {project}\n")
         prepare = self.root / "training_code" / "late" / "prepare.py"
         subprocess.run(
             [sys.executable, str(prepare), "--out", str(self.root / "trips")], check=True

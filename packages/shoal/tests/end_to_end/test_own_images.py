@@ -19,8 +19,7 @@ from shoal.launch.recipes import recipe as recipe_named
 from shoal_local.errors import EmulatorError
 from shoal_local.runtimes.catalog import image
 from shoal_local.server import Options
-from tests.end_to_end.conftest import OWN_IMAGE, Checkout
-from tests.end_to_end.test_workloads import PRICES
+from tests.end_to_end.conftest import OWN_IMAGE, Checkout, environment_text
 from tests.private_index import PACKAGE, VERSION, private_index
 from tests.repository import ROOT
 
@@ -90,14 +89,6 @@ def test_a_runtime_that_there_is_not_is_refused_by_name(tmp_path: Path) -> None:
 
 
 PREFIX = "shoal-mnist-img"
-ENVIRONMENT = """name: img
-workload: mnist
-account: "111122223333"
-region: us-east-1
-protect: false
-training: {build_image: pytorch-smddp, framework_version: "2.3.0"}
-endpoint: {build_image: none}
-"""
 PARAMETER = (
     f"/shoal/{PREFIX}/images/pytorch-smddp/{content_tag('pytorch-smddp', 'us-east-1', ROOT)}"
 )
@@ -109,7 +100,7 @@ def test_an_environment_with_an_image_of_its_own_comes_and_goes(
     checkout: Checkout, tmp_path: Path
 ) -> None:
     """The build deploys what it needs, and the emulator refuses it by name."""
-    own = checkout.with_environment(tmp_path, "img", ENVIRONMENT)
+    own = checkout.with_environment(tmp_path, "img")
     with own.emulator("img"):
         client = own.local_target.client
 
@@ -172,7 +163,7 @@ def test_requirements_come_from_a_private_index_and_no_log_has_its_password(
 ) -> None:
     """Deployed with the policies of every role applied, and the watch off."""
     training = "training: {strategy: none, source_dir: mine, stall_s: off, "
-    text = PRICES.replace("training: {strategy: torchrun, ", training)
+    text = environment_text("prices").replace("training: {strategy: torchrun, ", training)
     text = text.replace("count: 2", "count: 1")
     with private_index("team", PASSWORDS[0]) as url:
         index = f"{{url: '{url}', secret: team/index}}"

@@ -17,26 +17,11 @@ from shoal.aws.target import Target
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.names import Names
 from tests.docs.test_pages import ASKED, CHECKED, SCORED
-from tests.end_to_end.conftest import Checkout
-from tests.end_to_end.test_workloads import PRICES
+from tests.end_to_end.conftest import Checkout, environment_text
 from tests.repository import ROOT
 
 ACCOUNT = "111122223333"
 PIPELINE = "shoal-mnist-mine"
-ENVIRONMENT = """\
-name: mine
-workload: mnist
-account: "111122223333"
-region: us-east-1
-protect: false
-pipeline: my_pipelines.hello:build
-schedules:
-  - {name: nightly, expression: "cron(0 3 * * ? *)"}
-  - {name: weekly, expression: "cron(0 6 ? * MON *)"}
-data:
-  on_manifest: {parameters: {Whom: Ada}}
-observability: {alert_emails: [team@example.com, boss@example.com], monthly_budget_usd: 500}
-"""
 MODULE = """
 from shoal.launch import resolve
 
@@ -61,7 +46,7 @@ def build(environment, infrastructure):
 
 @pytest.fixture(scope="module")
 def mine(checkout: Checkout, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
-    own = checkout.with_environment(tmp_path_factory.mktemp("mine"), "mine", ENVIRONMENT)
+    own = checkout.with_environment(tmp_path_factory.mktemp("mine"), "mine")
     (own.root / "my_pipelines").mkdir()
     (own.root / "my_pipelines" / "hello.py").write_text(MODULE)
     with own.emulator("mine"):
@@ -159,8 +144,10 @@ def test_the_templates_ask_for_events_only_where_manifests_start_something(mine:
     assert told == [f"{PIPELINE}-data-{ACCOUNT}-us-east-1"]
 
 
-PRICES = PRICES.replace("ml.m5.xlarge,", "ml.m5.xlarge, source_dir: my_code,").replace(
-    "workload: prices\n", "workload: prices\npipeline: my_pipelines.prices:build\n"
+PRICES = (
+    environment_text("prices")
+    .replace("ml.m5.xlarge,", "ml.m5.xlarge, source_dir: my_code,")
+    .replace("workload: prices\n", "workload: prices\npipeline: my_pipelines.prices:build\n")
 )
 STEPS = """
 from dataclasses import replace

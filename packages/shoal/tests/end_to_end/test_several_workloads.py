@@ -19,7 +19,7 @@ from shoal.aws.target import Target
 from shoal.settings.names import WORKLOAD_TAG
 from shoal.verbs.destroy.teardown import remove_bootstrap
 from shoal.verbs.workspace import Workspace
-from tests.end_to_end.conftest import Checkout
+from tests.end_to_end.conftest import Checkout, environment_text
 from tests.processes import mentioning
 from tests.repository import begin_git, git
 
@@ -28,30 +28,6 @@ _TIMEOUT_S = 1200
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(4 * _TIMEOUT_S)]
 WORKLOADS = ("mnist", "prices", "taxis")
 ACCOUNTS = {"dev": "111122223333", "staging": "222233334444", "prod": "333344445555"}
-SHARED = """name: {name}
-account: "{account}"
-region: us-east-1
-protect: false
-network: {{training_az_id: use1-az4, hosting_az_ids: [use1-az1, use1-az2]}}
-training: {{strategy: torchrun, instance_type: ml.m5.xlarge, instance_count: 1}}
-"""
-DEV = (
-    "workloads:\n"
-    "  mnist:\n"
-    "    training: {hyperparameters: {epochs: 1, batch-size: 256, learning-rate: 0.01, seed: 1}}\n"
-    "  prices: {}\n"
-    "  taxis: {}  # as it was written\n"
-)
-SERVES = (
-    "promoted_from: {source}\n"
-    "serving: {{bake_s: 180, traffic: {{type: all_at_once}}}}\n"
-    "workloads:\n  prices: {{}}\n  taxis: {{}} # serves\n"
-)
-ENVIRONMENTS = {
-    "dev": DEV,
-    "staging": SERVES.format(source="dev"),
-    "prod": SERVES.format(source="staging"),
-}
 
 
 class Three:
@@ -61,9 +37,8 @@ class Three:
         self.checkout = Checkout.new(folder)
         self.root = folder
         environments = self.root / "environments"
-        for name, text in ENVIRONMENTS.items():
-            shared = SHARED.format(name=name, account=ACCOUNTS[name])
-            (environments / f"{name}.yaml").write_text(shared + text)
+        for name in ACCOUNTS:
+            (environments / f"{name}.yaml").write_text(environment_text(f"three/{name}"))
         written = self.checkout.run("new", "taxis")
         assert written.exit_code == 0, written.output
         (environments / "taxis.yaml").unlink()  # it runs in the others
@@ -117,7 +92,7 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Three]:
     three = Three(tmp_path_factory.mktemp("three"))
     options = ("--enforce-iam", "--hosting-speed", "120")
     try:
-        started = three.checkout.run("local", "up", *ENVIRONMENTS, *options)
+        started = three.checkout.run("local", "up", *ACCOUNTS, *options)
         assert started.exit_code == 0, started.output
         yield three
     finally:
@@ -175,12 +150,13 @@ def destroy_one_after_the_other(three: Three) -> None:
 
     three.at_once("destroy staging", "destroy prod")
     file = three.root / "environments" / "dev.yaml"
-    (gone,) = [each for each in DEV.splitlines(keepends=True) if "taxis" in each]
-    file.write_text(file.read_text().replace("  prices: {}\n", "").replace(gone, ""))
+    lines = file.read_text().splitlines(keepends=True)
+    gone = ("  prices:", "  taxis:")
+    file.write_text("".join(line for line in lines if not line.startswith(gone)))
     for name in ("staging", "prod"):
         (three.root / "environments" / f"{name}.yaml").unlink()
     assert "has no workload prices, but its stacks are there" in three.shoal("deploy dev")
     three.shoal("destroy dev")
-    for name in ENVIRONMENTS:
+    for name in ACCOUNTS:
         remove_bootstrap(three.target(name))  # the only thing that `destroy` keeps
         assert (three.resources(name), of_bootstrap(three.target(name))) == (set(), ())

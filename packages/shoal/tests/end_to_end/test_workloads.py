@@ -9,36 +9,10 @@ from pathlib import Path
 import pytest
 
 from shoal.verbs.new_workload import TASKS, TRAINERS
-from tests.end_to_end.conftest import Checkout
+from tests.end_to_end.conftest import Checkout, environment_text
 from tests.letters import BASE_MODEL, add_letters
 
-SHARED = """
-name: {name}
-project: examples
-workload: {name}
-account: "111122223333"
-region: us-east-1
-protect: false
-network: {{training_az_id: use1-az4, hosting_az_ids: [use1-az1, use1-az2]}}
-"""
-PRICES = (
-    SHARED.format(name="prices")
-    + "training: {strategy: torchrun, instance_type: ml.m5.xlarge, instance_count: 2}\n"
-)
-LANGUAGE = (
-    SHARED.format(name="language")
-    + """
-training:
-  strategy: smddp
-  collective: allgather
-  framework_version: "2.5.1"
-  instance_type: ml.p4d.24xlarge
-  instance_count: 2
-  hyperparameters:
-    {backend: smddp, sharding: fsdp, context: 128, batch-size: 16, steps: 500,
-      learning-rate: 0.003, precision: auto}
-"""
-)
+PRICES = environment_text("prices")
 
 
 @pytest.mark.nightly
@@ -58,7 +32,7 @@ def test_a_tensorflow_model_is_evaluated_sealed_and_served(tmp_path: Path) -> No
 @pytest.mark.nightly
 @pytest.mark.timeout(1200)
 def test_a_language_model_completes_sentences(checkout: Checkout, tmp_path: Path) -> None:
-    own = checkout.with_environment(tmp_path, "language", LANGUAGE)
+    own = checkout.with_environment(tmp_path, "language")
     finished = own.run("demo", "language", timeout_s=1000)
     assert finished.exit_code == 0, finished.output
     run = own.run_json()
@@ -70,13 +44,30 @@ def test_a_language_model_completes_sentences(checkout: Checkout, tmp_path: Path
     assert own.summary()["left_behind"] == []
 
 
+COMPARED = (
+    "evaluation:\n"
+    "  gates: [{metric: rmse, not_worse_than: approved, by: 1, direction: lower}]\n"
+    "schedules: [{name: weekly, expression: rate(7 days), paused: true}]\n"
+)
+
+
+def functions(own: Checkout) -> set[str]:
+    """Return the names of the functions that are deployed, without the environment's prefix."""
+    listed = own.local_target.client("lambda").list_functions()["Functions"]
+    return {each["FunctionName"].removeprefix("shoal-examples-prices-") for each in listed}
+
+
 @pytest.mark.nightly
-def test_a_model_worse_than_the_approved_one_is_refused(checkout: Checkout, tmp_path: Path) -> None:
-    """Deployed with the policies of every role applied."""
-    gate = "{metric: rmse, not_worse_than: approved, by: 1, direction: lower}"
+def test_a_worse_model_is_refused_and_endpoint_gate_and_schedules_can_go(
+    checkout: Checkout, tmp_path: Path
+) -> None:
+    """Deployed with the policies of every role applied.
+
+    The emulator refuses to delete an export that is in use, as CloudFormation does
+    (packages/shoal-local/tests/control/test_cloudformation.py).
+    """
     trained = PRICES.replace("count: 2}", "count: 2, hyperparameters: {epochs: 30}}")
-    text = f"{trained}evaluation: {{gates: [{gate}]}}\n"
-    own = checkout.with_environment(tmp_path, "prices", text)
+    own = checkout.with_environment(tmp_path, "prices", trained + COMPARED)
     with own.emulator("prices"):
         for command in (("deploy",), ("data", "upload"), ("run", "--follow")):
             own.succeed(*command, "prices", "--local")
@@ -84,10 +75,18 @@ def test_a_model_worse_than_the_approved_one_is_refused(checkout: Checkout, tmp_
         own.succeed("release", "approve", "prices", "1", "--local")
         worse = own.run("run", "prices", "--local", "--follow", "-p", "Epochs=1")
         second = own.succeed("status", "prices", "latest", "--local")
+        before = functions(own)
+        (tmp_path / "environments" / "prices.yaml").write_text(f"{PRICES}endpoint: none\n")
+        own.succeed("deploy", "prices", "--local")
+        gone = before - functions(own)
+        queues = own.local_target.client("sqs").list_queues().get("QueueUrls", [])
+        own.succeed("destroy", "prices", "--local")
     assert "must be any number (no version is approved yet)" in first
     assert worse.exit_code != 0
     assert "version 1, approved, has 5" in worse.output
     assert "version 1, approved, has 5" in second
+    assert gone == {"compare", "smoke-test", "start", "teardown"}
+    assert queues == []
 
 
 @pytest.mark.nightly
@@ -143,32 +142,6 @@ def test_a_training_reads_its_secret_and_no_other(checkout: Checkout, tmp_path: 
         failed = own.run("run", "prices", "--local", "--follow")
     assert "team/token has 12 signs, team/other: AccessDeniedException" in failed.output
     assert "twelve signs" not in failed.output
-
-
-COMPARED = "evaluation: {gates: [{metric: rmse, not_worse_than: approved, direction: lower}]}\n"
-SCHEDULED = "schedules: [{name: weekly, expression: rate(7 days), paused: true}]\n"
-
-
-@pytest.mark.nightly
-def test_an_endpoint_a_gate_and_schedules_can_go(checkout: Checkout, tmp_path: Path) -> None:
-    """The emulator refuses to delete an export that is in use, as CloudFormation does
-    (packages/shoal-local/tests/control/test_cloudformation.py).
-    """
-    own = checkout.with_environment(tmp_path, "prices", PRICES + COMPARED + SCHEDULED)
-    with own.emulator("prices"):
-        own.succeed("deploy", "prices", "--local")
-        clients = own.local_target.client
-        before = clients("lambda").list_functions()["Functions"]
-        (tmp_path / "environments" / "prices.yaml").write_text(PRICES + "endpoint: none\n")
-        own.succeed("deploy", "prices", "--local")
-        after = clients("lambda").list_functions()["Functions"]
-        queues = clients("sqs").list_queues().get("QueueUrls", [])
-        own.succeed("destroy", "prices", "--local")
-    gone = {each["FunctionName"] for each in before} - {each["FunctionName"] for each in after}
-    assert {name.removeprefix("shoal-examples-prices-") for name in gone} == {
-        *("compare", "smoke-test", "start", "teardown")
-    }
-    assert queues == []
 
 
 @pytest.mark.nightly
