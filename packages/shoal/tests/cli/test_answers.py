@@ -18,26 +18,10 @@ from shoal.cli.main import main, shoal
 from tests.cli.documents import SCHEMAS, document_in
 from tests.cli.trained import Checkout
 from tests.repository import CHECKOUT
+from tests.tables import table
 
+ANSWERS: dict[str, int] = table(__file__, "answers.yaml")
 VERBS = {name: command for name, command in verbs(shoal) if name != "mcp"}  # a protocol's stdout
-ANSWERS = {
-    "release approve dev --local": 0,
-    "check": 2,
-    "docs": 0,
-    "docs schemas": 0,
-    "docs decisions/schedules": 0,
-    "release chain": 0,
-    "release chain --github": 0,
-    "local status": 0,
-    "new taxis": 0,
-    "release status dev staging --local": 0,
-    "report dev latest --local": 0,
-    "schedule list dev --local": 0,
-    "status dev --local": 0,
-    "status dev --local --results": 0,
-    "status dev latest --local": 0,
-}
-"""Verbs that take no time, and their exit codes; the tests of others read their documents."""
 
 
 @pytest.mark.parametrize("verb", VERBS)

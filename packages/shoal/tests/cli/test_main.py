@@ -27,6 +27,7 @@ from tests.cli.documents import document_in
 from tests.letters import ENVIRONMENT, add_letters
 from tests.repository import CHECKOUT, ROOT, link_checkout
 from tests.settings.releases import RELEASE
+from tests.tables import rows
 
 
 @pytest.fixture
@@ -51,7 +52,7 @@ def shoal(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]
     )
 
 
-SOURCES, INSTALLED = "packages/shoal/src/shoal", ".venv/lib/python3.11/site-packages/shoal"
+SOURCES = "packages/shoal/src/shoal"
 
 
 def opened(root: Path, *_: object, **__: object) -> SimpleNamespace:
@@ -60,22 +61,7 @@ def opened(root: Path, *_: object, **__: object) -> SimpleNamespace:
 
 
 @pytest.mark.parametrize(
-    ("code", "place", "command", "expected"),
-    [
-        (SOURCES, "one", "plan", "one"),
-        (SOURCES, "one/environments", "plan", "one"),
-        (SOURCES, "elsewhere", "plan", "one"),
-        (SOURCES, "linked", "plan", "linked"),
-        (SOURCES, "team", "plan", "team"),
-        (SOURCES, "two", "check", "two"),
-        (SOURCES, "two", "destroy", None),
-        (SOURCES, "two", "plan --templates", None),
-        (SOURCES, "two", "release approve dev", None),
-        (SOURCES, "two/environments", "deploy", None),
-        (INSTALLED, "one", "plan", "one"),
-        (INSTALLED, "two", "plan", "two"),
-        (INSTALLED, "elsewhere", "plan", "one"),
-    ],
+    ("code", "place", "command", "expected"), rows(__file__, "main.yaml", "code")
 )
 def test_the_code_of_another_checkout_changes_nothing(
     code: str,
@@ -144,21 +130,13 @@ def test_check_reads_one_environment(
     assert [told in line for line in lines] == [True]
 
 
-PARAMETERS = {
-    "Epoch=3": "declares no such parameter; it declares: BatchSize, CodeUri, Epochs",
-    "Epochs=three": "is refused by the script",
-    "Epochs": "write KEY=VALUE",
-    "Epochs=3": "no local emulator is running",
-}
-
-
-@pytest.mark.parametrize("parameter", PARAMETERS)
+@pytest.mark.parametrize(("parameter", "message"), rows(__file__, "main.yaml", "parameters"))
 def test_a_parameter_is_judged_where_nothing_is_deployed(
-    checkout: Path, parameter: str, capsys: pytest.CaptureFixture[str]
+    checkout: Path, parameter: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["--root", str(checkout), "run", "dev", "--local", "-p", parameter]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert PARAMETERS[parameter] in line
+    assert message in line
 
 
 def test_check_tells_the_gravest_first(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -209,27 +187,7 @@ def test_check_tells_of_no_endpoint(checkout: Path, capsys: pytest.CaptureFixtur
     assert "notice (lab): data.dataset" not in told  # its script writes it, whatever its name
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("deploy nowhere", "nowhere"),
-        ("run dev --local", "start one with `shoal local up`"),
-        ("destroy dev --local", "start one with `shoal local up`"),
-        ("frobnicate", "No such command"),
-        ("invoke dev --local", "start one with `shoal local up`"),
-        ("demo -p Foo=1", "'Foo': the pipeline declares no such parameter; it declares: "),
-        ("demo -p MinAccuracy=inf", "parameter 'MinAccuracy': 'inf' must be a finite number"),
-        ("demo -p Epochs=0", "'0' is refused by the script: 0 is not a positive number"),
-        ("plan", "which ENV? only --templates takes all of them"),
-        ("plan --templates --strategy ring", 'no strategy "ring"; there are: horovod, '),
-        ("plan --templates --strategy none", "none runs on one instance"),
-        ("status dev --local --limit 0", "0 is not in the range x>=1"),
-        ("demo prod", "prod is protected"),
-        ("demo nowhere", "nowhere"),
-        ("demo --strategy ring", 'there is no strategy "ring"; there are: horovod, '),
-        ("demo --parameter Epochs", "write KEY=VALUE"),
-    ],
-)
+@pytest.mark.parametrize(("words", "message"), rows(__file__, "main.yaml", "mistakes"))
 def test_a_mistake_of_the_user_is_one_message_and_exit_code_2(
     words: str, message: str, checkout: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -239,19 +197,7 @@ def test_a_mistake_of_the_user_is_one_message_and_exit_code_2(
     assert "Traceback" not in errors
 
 
-@pytest.mark.parametrize(
-    ("verb", "some", "others"),
-    [
-        ("status dev", "latest --score --follow", "--limit=2 --results"),
-        ("report dev latest", "--mlflow=uri", "--output=run.html --keep"),
-        ("deploy dev", "--check", "--images"),
-        ("destroy dev", "--serving", "--leftovers"),
-        ("plan dev", "--templates", "mnist --permissions=operator"),
-        ("new taxis", "--trainer=lightning", "--task=regression --framework=sklearn"),
-        ("prove 111122223333", "--clean-up", "--tag=a=b --write"),
-        ("release chain", "--github", "--gitlab"),
-    ],
-)
+@pytest.mark.parametrize(("verb", "some", "others"), rows(__file__, "main.yaml", "excluded"))
 def test_no_option_is_ignored_without_a_word(
     verb: str, some: str, others: str, checkout: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -26,6 +26,7 @@ from tests.cli.trained import MANIFEST, Checkout, Package, Registry, promoted
 from tests.functions.test_seal_in_parts import composite
 from tests.repository import ROOT
 from tests.settings.releases import RELEASE
+from tests.tables import rows, table
 from tests.verbs.conftest import ACCOUNT, delete_stack, make_stack, refusing
 
 STATUS = ("release", "status")
@@ -246,72 +247,27 @@ def nobody() -> Target:
     raise NotFoundError("there is no registry here")
 
 
-SERVED = f"{ENDPOINT} is InService and serves {OWN}"
-ABSENT = f"no endpoint {ENDPOINT}"
-STACK = f"{ABSENT}, and its stack {ENDPOINT}-serving is"
-DELETES_IT = "`shoal destroy staging --serving` deletes it"
-UNSERVED = f"{SERVED}; the file has no section `serving`: {DELETES_IT}"
-UNPINNED = f"{ENDPOINT} is InService and serves some package; nothing is pinned: {DELETES_IT}"
-OTHER_IMAGE = f"sha256:{'f' * 64}"
-WRONG_IMAGE = f"{SERVED}; the image that runs is {OTHER_IMAGE}, pinned is {RELEASE.image_digest}"
-EARLIER = "SageMaker still tells why an earlier deployment failed"
-SLOW = {"failure": "it was slow"}
-NOT_IN_SERVICE = ("Failed", "OutOfService", "Updating", "RollingBack")
+WORDS = {
+    "OWN": OWN,
+    "ENDPOINT": ENDPOINT,
+    "IMAGE": RELEASE.image_digest,
+    "OTHER": f"sha256:{'f' * 64}",
+}
 
 
-@pytest.mark.parametrize(
-    ("environment", "account", "agrees", "says"),
-    [
-        (staging(), {"url": OWN}, True, SERVED),
-        (staging(), {"url": f"{OWN}0"}, False, f"{SERVED}0"),
-        (staging(), {"url": OWN, **SLOW}, True, f"{SERVED}; as pinned; {EARLIER}: it was slow"),
-        (
-            staging(),
-            {"url": f"{OWN}0", **SLOW},
-            False,
-            f"{SERVED}0; a deployment failed: it was slow",
-        ),
-        (staging(), {"url": OWN, "image": f"registry/x@{OTHER_IMAGE}"}, False, WRONG_IMAGE),
-        (staging(), {"url": OWN, "image": f"registry/x@{RELEASE.image_digest}"}, True, SERVED),
-        (staging(), {"url": OWN, "image": "registry/repository:tag"}, True, SERVED),
-        *(
-            (
-                staging(),
-                {"url": OWN, "status": status, **SLOW},
-                False,
-                f"{ENDPOINT} is {status} and serves {OWN}; a deployment failed: it was slow",
-            )
-            for status in NOT_IN_SERVICE
-        ),
-        (staging(None), {"url": "some package"}, False, UNPINNED),
-        (staging(None), {"url": None}, True, ABSENT),
-        *(
-            (staging(), {"url": None, "stack": status}, agrees, says)
-            for status, agrees, says in (
-                ("UPDATE_COMPLETE", False, f"{STACK} UPDATE_COMPLETE"),
-                (None, True, ABSENT),
-                ("DELETE_COMPLETE", True, ABSENT),
-                ("REVIEW_IN_PROGRESS", True, ABSENT),
-            )
-        ),
-        (staging(serves=False), {"url": OWN}, False, UNSERVED),
-        *(
-            (
-                staging(None, serves=False),
-                {"url": None, "stack": status},
-                False,
-                f"{STACK} {status}",
-            )
-            for status in ("ROLLBACK_COMPLETE", "UPDATE_COMPLETE")
-        ),
-        (staging(None, serves=False), {"url": None}, True, ABSENT),
-    ],
-)
-def test_the_endpoint_is_compared_with_what_the_file_says(
-    environment: Environment, account: dict[str, Any], agrees: bool, says: str
-) -> None:
+@pytest.mark.parametrize("row", table(__file__, "release_status.yaml")["live"])
+def test_the_endpoint_is_compared_with_what_the_file_says(row: dict[str, Any]) -> None:
+    def filled(text: str, more: dict[str, str]) -> str:
+        for word, value in (WORDS | more).items():
+            text = text.replace(word, value)
+        return text
+
+    account = {key: value and filled(value, {}) for key, value in row["account"].items()}
+    release = RELEASE if row.get("pins", True) else None
+    environment = staging(release, serves=row.get("serves", True))
     live = answers(environment, Serving(**account))["live"]
-    assert (live.agrees, live.message) == (agrees, says)
+    states = {key.upper(): account[key] for key in ("status", "stack") if account.get(key)}
+    assert (live.agrees, live.message) == (row["agrees"], filled(row["says"], states))
 
 
 @pytest.mark.parametrize(
@@ -326,18 +282,7 @@ def test_each_container_says_what_it_has_loaded(other: str | None, agrees: bool)
     assert "content" not in answers(staging(), Serving(OWN))
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("approved_by", "arn:aws:iam::111122223333:user/nobody"),
-        ("approved_at", "2020-01-01T00:00:00Z"),
-        ("definition_sha256", "a" * 64),
-        ("metrics", {"accuracy": 0.9999}),
-        ("content_sha256", "a" * 64),
-        ("model_data_composite_sha256", f"{'a' * 43}=-2"),
-        ("model_data_url", "s3://another-bucket/model.tar.gz"),
-    ],
-)
+@pytest.mark.parametrize(("key", "value"), rows(__file__, "release_status.yaml", "pins"))
 @pytest.mark.usefixtures("staged")
 def test_a_changed_pin_differs(released: Checkout, status: Status, key: str, value: Any) -> None:
     file = released.root / "environments/staging.release.yaml"
