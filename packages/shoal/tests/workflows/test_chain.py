@@ -20,6 +20,7 @@ from shoal.verbs.init.repository import render
 from shoal.verbs.promote.promotion_path import chain, workflow
 from tests.cli.trained import checkout_of_two
 from tests.repository import ROOT, link_checkout
+from tests.tables import rows
 from tests.verbs.test_init import answers
 from tests.workflows.rules import calls, mistakes, refusal
 from tests.workflows.test_workflows import FILES, run_script, schema_mistakes, zizmor
@@ -112,19 +113,7 @@ def deliver(root: Path, name: str, section: str) -> None:
     edit(root, name, name, {"protect: ": f"delivery: {section}\nprotect: "})
 
 
-@pytest.mark.parametrize(
-    ("host", "sections", "says"),
-    [
-        ("github", {"qa": GITLAB}, "environments/qa.yaml: delivery.gitlab.project = acme/models:"),
-        ("gitlab", {}, "environments/dev.yaml: delivery.gitlab: is missing"),
-        ("gitlab", {"dev": GITLAB, "qa": "{repository: acme/models}"}, "qa.yaml: delivery.gitlab:"),
-        (
-            "gitlab",
-            {"dev": GITLAB, "staging": "{gitlab: {project: acme/models, branch: prod}}"},
-            "environments/staging.yaml: delivery.gitlab: differs from that of dev",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("host", "sections", "says"), rows(__file__, "chain.yaml", "hosts"))
 def test_a_host_deploys_only_what_names_it(
     root: Path, host: str, sections: dict[str, str], says: str
 ) -> None:
@@ -166,31 +155,21 @@ def test_gitlabs_jobs_call_what_exists_and_change_things_with_one_role_only(root
     assert (kept / file.name).read_text() == "token"
 
 
-@pytest.mark.parametrize(
-    ("options", "steps"),
-    [
-        ((), [("dev", "staging")]),
-        (("--from", "qa"), [("qa", "prod"), ("qa", "prod-eu")]),
-        (("--to", "prod-eu"), [("qa", "prod-eu")]),
-        (("--from", "staging", "--to", "qa"), [("staging", "qa")]),
-        (("--from", "prod"), None),
-        (("--to", "dev"), None),
-    ],
-)
+@pytest.mark.parametrize(("options", "steps"), rows(__file__, "chain.yaml", "promoted"))
 def test_what_is_promoted_follows_from_the_files(
     root: Path,
     capsys: pytest.CaptureFixture[str],
-    options: tuple[str, ...],
-    steps: list[tuple[str, str]] | None,
+    options: list[str],
+    steps: list[list[str]] | None,
 ) -> None:
     assert main(options, root) == (2 if steps is None else 0)
     said = capsys.readouterr()
     if steps is None:
         assert "no environment takes releases" in said.err
     else:
-        rows = json.loads(said.out)
-        assert [(row["from"], row["to"]) for row in rows] == steps
-        assert {row["trainer"] for row in rows} == {"dev"}
+        found = json.loads(said.out)
+        assert [[row["from"], row["to"]] for row in found] == steps
+        assert {row["trainer"] for row in found} == {"dev"}
 
 
 def test_a_version_is_promoted_from_the_region_that_has_it(
@@ -229,9 +208,10 @@ def two(tmp_path: Path) -> Path:
 
 def names(capsys: pytest.CaptureFixture[str], root: Path, *options: str) -> list[str]:
     assert main([*WAY, *options], root) == 0
-    rows = json.loads(capsys.readouterr().out)
-    assert {(row["from"], row["to"], row["trainer"]) for row in rows} <= {("dev", "staging", "dev")}
-    return [row["workload"] for row in rows]
+    found = json.loads(capsys.readouterr().out)
+    way = {(row["from"], row["to"], row["trainer"]) for row in found}
+    assert way <= {("dev", "staging", "dev")}
+    return [row["workload"] for row in found]
 
 
 def test_an_approval_is_of_the_workload_whose_registry_has_it(
@@ -267,20 +247,10 @@ def test_an_approval_of_what_the_next_environment_lacks_promotes_nothing(
     assert names(capsys, two, "--package", package) == []
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (("--workload", "boats"), 'has no workload "boats"; there are: mnist, prices'),
-        (("--package", "3"), "is no ARN of a version in one of these registries: shoal-mnist-dev"),
-        (("--package", VERSION.format(workload="boats")), "name the workload"),
-        (("--to", "nowhere"), 'no environment "nowhere"'),
-        (("--from", "staging"), "no environment may be skipped"),
-    ],
-)
+@pytest.mark.parametrize(("options", "says"), rows(__file__, "chain.yaml", "refused"))
 def test_what_is_in_no_file_is_one_line(
-    two: Path, options: tuple[str, str], says: str, capsys: pytest.CaptureFixture[str]
+    two: Path, options: list[str], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    package = () if options[0] != "--from" else ("--package", "3")
-    assert main([*WAY, *options, *package], two) == 2
+    assert main([*WAY, *options], two) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert says in line

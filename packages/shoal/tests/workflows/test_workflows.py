@@ -17,6 +17,7 @@ import yaml
 from shoal.verbs.promote.promotion_path import chain, workflow
 from tests.cli.trained import checkout_of_two
 from tests.repository import ROOT
+from tests.tables import rows
 from tests.workflows.rules import calls, mistakes, refusal, steps
 
 FILES = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
@@ -143,15 +144,7 @@ def test_asking_every_hour_is_red_where_wrong(tmp_path: Path, code: int, ends_wi
     assert (process.returncode, process.stdout) == (ends_with, "said\n"), process.stderr
 
 
-@pytest.mark.parametrize(
-    ("inputs", "names"),
-    [
-        ({}, ["mnist", "prices"]),
-        ({"FROM": "", "TO": ""}, ["mnist", "prices"]),
-        ({"WORKLOAD": "$(touch here)\nnames=[]"}, None),
-        ({"TO": "--help", "PACKAGE": "'; touch here; '"}, None),
-    ],
-)
+@pytest.mark.parametrize(("inputs", "names"), rows(__file__, "scripts.yaml", "promotions"))
 def test_a_promotion_is_of_the_workloads_that_are_in_the_file_whatever_the_inputs(
     tmp_path: Path, inputs: dict[str, str], names: list[str] | None
 ) -> None:
@@ -171,33 +164,9 @@ def test_a_promotion_is_of_the_workloads_that_are_in_the_file_whatever_the_input
     assert not (root / "here").exists()
 
 
-DRIFTED = """\
-Stack dev-network
-Resources In Sync
-[ ] AWS::EC2::VPC Network/Vpc Vpc8378EB38
-
-Modified Resources
-[~] AWS::EC2::SecurityGroupIngress Groups/Training/from its self Fromself11AA
- \u2514\u2500 [~] /FromPort
-     \u251c\u2500 [-] 1
-     \u2514\u2500 [+] 2
-
-Deleted Resources
-[-] AWS::SNS::Topic Topic0BB2
-"""
-
-
 @pytest.mark.parametrize("file", ["deploy-environment.yml", "drift.yml"])
 @pytest.mark.parametrize(
-    ("printed", "allowed", "fails_for"),
-    [
-        (DRIFTED, None, None),
-        (DRIFTED, "", "Fromself11AA Topic0BB2"),
-        (DRIFTED, "# all of them\nTopic0BB2  # by hand\n\nFromself11AA\n", None),
-        (DRIFTED, "Topic0BB2\n", "Fromself11AA"),
-        (DRIFTED, "Topic0BB\nFromself\n", "Fromself11AA Topic0BB2"),
-        ("Stack dev-network\nNo drift detected\n", "", None),
-    ],
+    ("printed", "allowed", "fails_for"), rows(__file__, "scripts.yaml", "drift")
 )
 def test_drift_is_shown_and_fails_once_a_list_says_what_may_drift(
     tmp_path: Path, file: str, printed: str, allowed: str | None, fails_for: str | None
@@ -214,14 +183,7 @@ def test_drift_is_shown_and_fails_once_a_list_says_what_may_drift(
 
 
 @pytest.mark.parametrize(
-    ("is_built", "status", "code", "calls", "project"),
-    [
-        (True, "-", 0, ["ssm"], "p"),
-        (False, "SUCCEEDED", 0, ["ssm", "cdk dev/*image", "start p", "look"], "p"),
-        (False, "FAILED", 1, ["ssm", "cdk dev/*image", "start p", "look"], "p"),
-        (False, "-", 1, [], "file:///proc/self/environ"),
-        (False, "-", 1, [], "p\nq"),
-    ],
+    ("is_built", "status", "code", "calls", "project"), rows(__file__, "scripts.yaml", "images")
 )
 def test_an_image_that_nobody_has_built_is_built_before_the_deployment(
     tmp_path: Path, is_built: bool, status: str, code: int, calls: list[str], project: str
