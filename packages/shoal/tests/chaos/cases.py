@@ -12,14 +12,9 @@ from typing import Any
 from tests.tables import table
 
 JOBS = ("Train", "Evaluate")
-FAST = (
-    "nothing-wrong-all-layers",
-    "Train-killed-all-layers",
-    "CreateEndpoint-fails-no-rule",
-    "CreateEndpointConfig-answer-lost-only-tags",
-)
-_TABLE = table(__file__, "cases.yaml")
-CAPACITY: dict[str, Any] = _TABLE["capacity"]
+TABLE = table(__file__, "cases.yaml")
+FAST: list[str] = TABLE["fast"]
+CAPACITY: dict[str, Any] = TABLE["capacity"]
 """What the emulator's capacity file says."""
 
 
@@ -122,10 +117,10 @@ def troubles() -> Iterator[Trouble]:
     """Every step with everything that can go wrong with it, and one execution with which nothing is
     wrong.
     """
-    for group in _TABLE["troubles"]:
+    for group in TABLE["troubles"]:
         shared = {key: group[key] for key in ("packages", "any_status") if key in group}
         for step in group["steps"]:
-            words = {"STEP": step, "CREATE": _TABLE["creates"].get(step)}
+            words = {"STEP": step, "CREATE": TABLE["creates"].get(step)}
             for row in group["rows"]:
                 fields = _filled(shared | row, words)
                 lists = {"packages": (0, 0), "types": ()}
@@ -150,7 +145,7 @@ def cases() -> list[Case]:
     """All cases, in the order in which they run: those that share the global switches together."""
     every = list(troubles())
     found = []
-    for row in _TABLE["circumstances"]:
+    for row in TABLE["circumstances"]:
         fields, rules = dict(row), tuple(row.get("rules", ()))
         names = fields.pop("troubles", None)
         circumstance = Circumstance(**fields | {"rules": rules})

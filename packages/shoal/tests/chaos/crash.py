@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from local_kit.control import eventually
-from tests.chaos.cases import Seeded
+from tests.chaos.cases import TABLE, Seeded
 from tests.chaos.rig import TERMINAL, Result, variant
 from tests.chaos.world import World
 
@@ -45,19 +45,8 @@ class Crash(Seeded):
 
 def crashes() -> list[Crash]:
     """Every step that has a process, and both ways to go on."""
-    moments = [
-        ("Train", "Train:hangs", ""),
-        ("Evaluate", "Evaluate:hangs", ""),
-        ("CreateEndpoint", "CreateEndpoint:hangs", ""),
-        ("SmokeTest", "none", "*-smoke-test"),
-        ("Teardown", "none", "*-teardown"),
-        ("nothing", "none", ""),
-    ]
-    return [
-        Crash(step, script, frozen, then)
-        for step, script, frozen in moments
-        for then in ("restarted", "cleaned")
-    ]
+    ways = ("restarted", "cleaned")
+    return [Crash(**row, then=then) for row in TABLE["crashes"] for then in ways]
 
 
 def run(world: World, chosen: Sequence[Crash], say: Callable[[Result], None]) -> list[Result]:

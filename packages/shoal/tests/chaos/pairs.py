@@ -19,7 +19,7 @@ from typing import Any
 from local_kit.control import eventually
 from shoal.settings.names import WORKLOAD_TAG, Names
 from tests.chaos.bystanders import with_wait
-from tests.chaos.cases import NOTHING_WRONG, Case, Circumstance, Seeded, cases
+from tests.chaos.cases import NOTHING_WRONG, TABLE, Case, Circumstance, Seeded, cases
 from tests.chaos.rig import (
     CLEAN_LIMIT_S,
     END_LIMIT_S,
@@ -35,14 +35,6 @@ _GO, _OUTPUT = "/tmp/go", "/opt/ml/processing/output/evaluation/went"
 _SUCCEEDS = Case(NOTHING_WRONG, Circumstance("all layers"))
 _DELETIONS = ("DeleteEndpoint", "DeleteEndpointConfig", "DeleteModel")
 _READS = ("BatchGet", "Describe", "Filter", "Get", "Head", "List", "Query")
-_HELD = (
-    "Train-killed-all-layers",
-    "CreateEndpoint-fails-no-step",
-    "SmokeTest-fails-events-lost",
-    "CreateEndpointConfig-stopped-only-tags",
-    "CreateEndpoint-stopped-deleter-killed",
-)
-_AT_ONCE = ("Teardown-fails-all-layers", "SmokeTest-fails-events-twice")
 
 
 @dataclass(frozen=True)
@@ -67,7 +59,8 @@ class Pair(Seeded):
 def pairs() -> list[Pair]:
     """The cases that differ most, in an order that seldom turns the switches."""
     by_name = {case.name: case for case in cases()}
-    found = [Pair(by_name[name], held=name in _HELD) for name in (*_HELD, *_AT_ONCE)]
+    held = TABLE["held"]
+    found = [Pair(by_name[name], held=name in held) for name in (*held, *TABLE["at_once"])]
     return sorted(found, key=lambda pair: pair.case.switches, reverse=True)
 
 

@@ -21,7 +21,7 @@ from local_kit.control import eventually
 from shoal.page.record import record
 from shoal.settings.names import EXECUTION_TAG
 from tests.chaos.bystanders import Bystanders
-from tests.chaos.cases import JOBS, NOTHING_WRONG, Case, Trouble
+from tests.chaos.cases import JOBS, NOTHING_WRONG, TABLE, Case, Trouble
 from tests.chaos.world import World
 
 TERMINAL = {"Succeeded", "Failed", "Stopped", "CompletedWithFailures"}
@@ -32,23 +32,6 @@ FAULT_LIMIT_S = 15.0
 """How long after an execution's end a fault of the deleter may take to come."""
 _NAMED = re.compile(r"-[a-z0-9]{12}(-|$)")
 """A name that says which execution made it."""
-
-
-WORDS = {
-    "Train:killed": ["ExitCode -9"],
-    "Train:hangs": ["MaxRuntimeExceeded"],
-    "Evaluate:killed": ["exit code: 137"],
-    "Evaluate:hangs": ["MaxRuntimeInSeconds"],
-    "CreateEndpoint:fails": ["this step was told to fail"],
-    "CreateEndpoint:killed": ["exit code 137"],
-    "CreateEndpoint:hangs": ["No answer within 60 s"],
-    "SmokeTest:fails": ["SmokeTestError: 0 of 10 requests passed"],
-    "SmokeTest:model killed": ["ModelError"],
-    "Gate:fails": ["accuracy"],
-}
-"""What a page must say of a step's own script."""
-ENDS = {"kill": "SIGKILL", "freeze": "Sandbox.Timedout"}
-"""What it must say of a step's function that is killed or frozen."""
 
 
 @dataclass
@@ -251,9 +234,9 @@ class _Run:
         told = f"{verdict['reason']} {verdict['line']}"
         failing = [rule for rule in trouble.rules if rule["do"] in ("refuse", "fail")]
         words = [str(rule.get("message") or rule["code"]) for rule in failing]
-        words += [*WORDS.get(trouble.script, ()), trouble.told]
+        words += [TABLE["words"].get(trouble.script, ""), trouble.told]
         if trouble.step in ("SmokeTest", "Teardown"):
-            words += [ENDS[rule["do"]] for rule in trouble.rules if rule["do"] in ENDS]
+            words += [TABLE["ends"].get(rule["do"], "") for rule in trouble.rules]
             message = (verdict["line"] or "").partition(": ")[2]
             if message not in verdict["reason"]:  # functions of all runs share a log
                 yield f"the page of the run quotes another run: {message!r}"

@@ -18,6 +18,7 @@ from shoal_local.control.http.iam_request import Question
 from tests.app import ShoalApp
 from tests.cli.conftest import PROD, STAGING
 from tests.cli.trained import TO_STAGING, Checkout, Package, Registry, promoted
+from tests.identity.permissions import TO_ACCOUNT, question, read
 from tests.identity.recorded import question_of
 from tests.identity.templates import Templates
 from tests.repository import ROOT
@@ -72,17 +73,6 @@ def test_a_promotion_asks_for_nothing_but_a_merge_and_a_deployment(
 
 ROLE = "shoal-mnist-dev-us-east-1-promote"
 SESSION = f"arn:aws:sts::111122223333:assumed-role/{ROLE}/promote"
-GROUP, PLACE = "shoal-mnist-dev", "111122223333-us-east-1"
-BUCKET = f"arn:aws:s3:::{GROUP}-artifacts-{PLACE}"
-KMS, SAGEMAKER = (f"arn:aws:{each}:us-east-1:111122223333" for each in ("kms", "sagemaker"))
-ITS_ACCOUNT = {"Principal": {"AWS": "arn:aws:iam::111122223333:root"}}
-OPEN_KEY: dict[str, Any] = {
-    "Statement": [{"Effect": "Allow", "Action": "kms:*", "Resource": "*", **ITS_ACCOUNT}]
-}
-THROUGH_S3 = {
-    "kms:ViaService": "s3.us-east-1.amazonaws.com",
-    "kms:EncryptionContext:aws:s3:arn": BUCKET,
-}
 
 
 @pytest.fixture(scope="module")
@@ -102,14 +92,14 @@ def evaluator() -> Iterator[Evaluator]:
         yield running
 
 
-def allowed(evaluator: Evaluator, policies: dict[str, Any], question: Question) -> bool:
+def allowed(evaluator: Evaluator, policies: dict[str, Any], asked: Question) -> bool:
     """Return whether IAM would let the role.
 
     Keys and the repositories of other accounts leave it to IAM.
     """
-    theirs: dict[str, Policy] = {"kms": OPEN_KEY, "ecr": OPEN_REPOSITORY}
+    theirs: dict[str, Policy] = {"kms": {"Statement": [TO_ACCOUNT]}, "ecr": OPEN_REPOSITORY}
     return evaluator.decide(
-        question, SESSION, policies, resource_policy=theirs.get(question.service)
+        asked, SESSION, policies, resource_policy=theirs.get(asked.service)
     ).allowed
 
 
@@ -127,7 +117,7 @@ def test_everything_that_a_promotion_asks_is_allowed(
     asked = [each for line in lines for each in line.get("questions", [])]
     questions = {json.dumps(each, sort_keys=True): question_of(each) for each in asked}.values()
     needed = {"sagemaker:DescribeModelPackage", "s3:GetObject", "ecr:BatchGetImage"}
-    assert needed <= {question.action for question in questions}
+    assert needed <= {each.action for each in questions}
     assert [each for each in questions if not allowed(evaluator, policies, each)] == []
 
 
@@ -138,39 +128,12 @@ def _from(log: Path, offset: int) -> str:
 
 
 @pytest.mark.parametrize(
-    ("action", "resource", "context", "answer"),
-    [
-        ("kms:Decrypt", f"{KMS}:key/1", THROUGH_S3, True),
-        ("kms:Decrypt", f"{KMS}:key/1", {}, False),
-        (
-            "kms:Decrypt",
-            f"{KMS}:key/1",
-            THROUGH_S3 | {"kms:EncryptionContext:aws:s3:arn": "arn:aws:s3:::x"},
-            False,
-        ),
-        ("s3:GetObject", f"arn:aws:s3:::cdk-hnb659fds-assets-{PLACE}/code.gz", {}, True),
-        ("s3:GetObject", f"arn:aws:s3:::{GROUP}-data-{PLACE}/datasets/mnist/train", {}, False),
-        ("s3:PutObject", f"{BUCKET}/training/model.tar.gz", {}, False),
-        ("sagemaker:UpdateModelPackage", f"{SAGEMAKER}:model-package/{GROUP}/1", {}, False),
-        ("sagemaker:DescribeModelPackage", f"{SAGEMAKER}:model-package/other/1", {}, False),
-        ("sagemaker:StartPipelineExecution", f"{SAGEMAKER}:pipeline/{GROUP}", {}, False),
-        (
-            "sts:AssumeRole",
-            f"arn:aws:iam::111122223333:role/cdk-hnb659fds-deploy-role-{PLACE}",
-            {},
-            False,
-        ),
-    ],
+    "row", read("policies.yaml")["promoting"], ids=lambda row: f"{row['action']} {row['may']}"
 )
 def test_it_reads_what_it_looks_at_and_neither_approves_nor_deploys(
-    evaluator: Evaluator,
-    policies: dict[str, Any],
-    action: str,
-    resource: str,
-    context: dict[str, str],
-    answer: bool,
+    evaluator: Evaluator, policies: dict[str, Any], row: dict[str, Any]
 ) -> None:
-    assert allowed(evaluator, policies, Question(action, resource, context)) is answer
+    assert allowed(evaluator, policies, question(row)) is row["may"]
 
 
 def test_text_from_outside_makes_no_line_column_mention_or_tag() -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,40 +15,11 @@ from local_kit.sagemaker_account import Account, archive
 from shoal.aws.logs import LogLocation, LogTail
 from shoal.launch import watch
 from shoal.page.readings.cause import Cause
+from tests.tables import table
 from tests.verbs.test_readings import cause_in
 
 PROGRAM = Path(__file__).parent / "programs" / "failing.py"
-SMDDP = {"sagemaker_distributed_dataparallel_enabled": "true", "meet": "smddp"}
-TORCHRUN = {"sagemaker_torch_distributed_enabled": "true", "meet": "gloo"}
-MPI = {
-    "sagemaker_mpi_enabled": "true",
-    "sagemaker_mpi_num_of_processes_per_host": "2",
-    "meet": "MPI",
-}
-LAUNCHERS: dict[str, tuple[dict[str, str], int, int | None]] = {
-    "mpirun with smddprun": (SMDDP, 2, 3),
-    "mpirun": (MPI, 2, 3),
-    "torchrun": (TORCHRUN, 2, 3),
-    "torchrun on one host": (TORCHRUN, 1, 1),
-    "none": ({"meet": "nobody"}, 2, None),
-}
-"""The toolkit's hyperparameters, how many hosts of two ranks, and the last rank."""
-KILLED = {
-    "mpirun with smddprun": "exited on signal 9 (Killed)",
-    "mpirun": "exited on signal 9 (Killed)",
-    "torchrun": "(SIGKILL)",
-    "torchrun on one host": "(SIGKILL)",
-    "none": "ExitCode -9",
-}
-"""What the launcher, or the toolkit, prints of a process that was killed."""
-BEHIND = {
-    "mpirun with smddprun": "rank 3 (algo-2) is in sleep (failing.py:36); ranks 0, 1, 2 in barrier",
-    "mpirun": "rank 3 (algo-2) is in sleep (failing.py:36)",
-    "torchrun": "rank 3 (algo-2) is in sleep (failing.py:36); ranks 0, 1, 2 in barrier #2, waiting",
-    "torchrun on one host": "rank 1 (algo-1) is in sleep (failing.py:36); rank 0 in barrier #2",
-    "none": "rank 0 (algo-1) is in sleep (failing.py:36); rank 1 (algo-2) is in sleep",
-}
-"""What is said of a rank that sleeps while the others wait; where all sleep, of all."""
+LAUNCHERS: dict[str, dict[str, Any]] = table(__file__, "causes.yaml")
 
 pytestmark = [pytest.mark.nightly, needs_networks]
 
@@ -57,13 +29,13 @@ pytestmark = [pytest.mark.nightly, needs_networks]
 def test_what_ended_a_rank_is_quoted_with_host_and_rank(
     account: Account, launcher: str, end: str
 ) -> None:
-    _, hosts, rank = LAUNCHERS[launcher]
+    row = LAUNCHERS[launcher]
     _, found = _failed(account, launcher, end, "failing.py")
-    assert (found.host, found.rank) == (f"algo-{hosts}", rank)
+    assert (found.host, found.rank) == (f"algo-{row['hosts']}", row["rank"])
     if end == "raises":
         assert found.line == "ValueError: the loss is nan"
     else:
-        assert KILLED[launcher] in found.line
+        assert row["killed"] in found.line
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
@@ -73,20 +45,21 @@ def test_a_job_that_stands_still_fails_with_the_ranks_that_it_waits_for(
     reason, found = _failed(account, launcher, "stands-still", watch.PROGRAM)
     assert found.line.startswith("StallError: no progress for 3 s after steps of at most 0.")
     assert found.line in reason
-    assert BEHIND[launcher] in found.line
+    assert LAUNCHERS[launcher]["behind"] in found.line
 
 
 def _failed(account: Account, launcher: str, end: str, program: str) -> tuple[str, Cause]:
     """Run the program to its failure; return the job's reason, and the cause in its log."""
-    hyperparameters, hosts, _ = LAUNCHERS[launcher]
+    row = LAUNCHERS[launcher]
     config = {"script": "failing.py", "progress": ["step="], "stall_s": 3}
     quick = {"burst_s": 0.02, "poll_s": 0.1, "grace_s": 1}
     code = {"failing.py": PROGRAM.read_bytes(), **watch.sources()}
     code[f"{watch.FOLDER}/watch.json"] = json.dumps(config | quick).encode()
     account.put(f"code/{program}.tar.gz", archive(code))
-    machines = {"InstanceType": "ml.p4d.24xlarge", "VolumeSizeInGB": 1, "InstanceCount": hosts}
+    machines = {"InstanceType": "ml.p4d.24xlarge", "VolumeSizeInGB": 1}
+    machines["InstanceCount"] = row["hosts"]
     name = f"{launcher}-{end}".replace(" ", "-")
-    options = hyperparameters | {"end": end}
+    options = row["hyperparameters"] | {"end": end}
     job = account.train(name, program, hyperparameters=options, ResourceConfig=machines)
     assert job["TrainingJobStatus"] == "Failed"
     place = LogLocation("/aws/sagemaker/TrainingJobs", f"{name}/algo")

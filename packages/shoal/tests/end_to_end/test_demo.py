@@ -29,29 +29,15 @@ from tests.identity.recorded import Recorded, every, recorded
 from tests.identity.synth import synthesised
 from tests.identity.templates import like
 from tests.repository import ROOT
+from tests.tables import table
 
-STEPS = [
-    "Train",
-    "Evaluate",
-    "Gate",
-    "Seal",
-    "Register",
-    "CreateModel",
-    "CreateEndpointConfig",
-    "CreateEndpoint",
-    "SmokeTest",
-    "Teardown",
-]
-LOGS = (
-    *("Train", "Evaluate", "SmokeTest", "Teardown"),
-    *("cdk-synth", "cdk-deploy", "cdk-destroy", "emulator"),
-)
+EXPECTED = table(__file__, "demo.yaml")
 
 
 def test_every_step_succeeds_and_progress_is_told(demo: Finished, checkout: Checkout) -> None:
     assert demo.exit_code == 0, demo.output
     steps = checkout.run_json()["steps"]
-    expected = [*((name, "Succeeded") for name in STEPS), ("GateFailed", "NotStarted")]
+    expected = [*((name, "Succeeded") for name in EXPECTED["steps"]), ("GateFailed", "NotStarted")]
     assert [(step["name"], step["status"]) for step in steps] == expected
     seconds = {step["name"]: step["seconds"] for step in steps}
     assert all(seconds[name] > 0.5 for name in ("Train", "Evaluate", "CreateEndpoint"))
@@ -93,7 +79,8 @@ def test_what_was_created_is_named_and_all_gone(demo: Finished, checkout: Checko
 
 def test_logs_page_and_times_are_kept(demo: Finished, checkout: Checkout) -> None:
     folder = checkout.root / "demo-out"
-    assert [name for name in LOGS if not (folder / "logs" / f"{name}.log").is_file()] == []
+    logs = {path.stem for path in (folder / "logs").glob("*.log")}
+    assert {*EXPECTED["logs"]} - logs == set()
     text = (folder / "index.html").read_text()
     data = re.search(r'<script type="application/json" id="run">(.*?)</script>', text, re.DOTALL)
     assert data, demo.output
@@ -141,16 +128,6 @@ def test_ctrl_c_tears_down(checkout: Checkout) -> None:
 
 
 TIMED = {"PutLogEvents", "GetQueueUrl", "ReceiveMessage"}
-COSTS = {
-    "pipeline": (19, None),
-    "training": (43, 56_700_000),
-    "evaluation": (33, 8_290_000),
-    "endpoint": (30, 416_000),
-    "smoke-test": (11, None),
-}
-"""Role -> requests, and bytes of them and their answers: training gets the dataset (55 MB
-unpacked), evaluation its test half and the model (0.4 MB).
-"""
 OBJECTS = 5
 """Four files of the dataset, and the code."""
 REQUESTS_PER_LOOK = 4
@@ -168,11 +145,11 @@ def requests(demo: Finished, checkout: Checkout) -> list[dict[str, Any]]:
     return [json.loads(line) for line in log.read_text().splitlines()]
 
 
-@pytest.mark.parametrize("role", COSTS)
+@pytest.mark.parametrize("role", EXPECTED["costs"])
 def test_an_execution_asks_and_carries_as_much_as_it_did(
     requests: list[dict[str, Any]], role: str
 ) -> None:
-    count, size = COSTS[role]
+    count, size = EXPECTED["costs"][role].values()
     own = [request for request in requests if f"-{role}/" in request["caller"]]
     asked = Counter(request["operation"] for request in own if request["operation"] not in TIMED)
     assert count * 5 // 8 < asked.total() <= count * 5 // 4, asked
@@ -218,31 +195,12 @@ def test_a_job_has_one_container_and_functions_keep_processes(checkout: Checkout
 
 
 NAMES = Names(load_environment("dev", ROOT))
-ACTORS = (
-    "pipeline",
-    "training",
-    "evaluation",
-    "endpoint",
-    "seal",
-    "smoke-test",
-    "teardown",
-    "empty-on-delete",
-    "empty-registry",
-)
 LATE = "pages"
 """It waits for the end of a run, so a demo may be over before; test_verbs.py runs it under its
 policy.
 """
 ROOT_USER = "arn:aws:iam::111122223333:root"
 DENIED = {"AccessDenied", "AccessDeniedException", "UnauthorizedOperation"}
-IMPLIED = {
-    ("training", "ec2:CreateNetworkInterface"),
-    ("training", "ecr:BatchGetImage"),
-    ("training", "cloudwatch:PutMetricData"),
-    ("evaluation", "kms:Encrypt"),
-    ("endpoint", "logs:PutLogEvents"),
-}
-"""Role and action of what SageMaker does in a role's name."""
 UNUSED = ROOT / "packages" / "shoal" / "tests" / "identity" / "unused.yaml"
 
 
@@ -301,11 +259,11 @@ def test_no_role_is_denied_or_makes_an_unknown_call(demo: Finished, checkout: Ch
         for question in call.get("questions", ())
         if question.get("implied")
     }
-    assert implied >= IMPLIED
+    assert implied >= {*map(tuple, EXPECTED["implied"])}
 
 
 def test_every_role_that_acts_is_seen_acting(run: Recorded) -> None:
-    assert {*ACTORS} == {role.removeprefix(run.prefix) for role in run.questions}
+    assert {*EXPECTED["actors"]} == {role.removeprefix(run.prefix) for role in run.questions}
 
 
 def test_conditions_are_evaluated_with_keys_that_iam_knows(run: Recorded, roles: Roles) -> None:
@@ -316,7 +274,7 @@ def test_conditions_are_evaluated_with_keys_that_iam_knows(run: Recorded, roles:
     assert [(action, key) for action, keys in decided for key in keys if key.startswith(ours)] == []
 
 
-@pytest.mark.parametrize("actor", ACTORS)
+@pytest.mark.parametrize("actor", EXPECTED["actors"])
 def test_without_any_one_statement_of_a_role_a_recorded_call_is_denied(
     run: Recorded, roles: Roles, actor: str
 ) -> None:

@@ -23,6 +23,7 @@ from shoal.settings.names import Names
 from shoal.settings.parsing.schedule_expressions import max_gap_minutes
 from shoal.settings.sections.schedules import Schedule
 from shoal_local.control.scheduler.expressions import parse
+from tests.tables import rows, table
 
 START = datetime(2026, 11, 20, 10, 0, tzinfo=UTC)  # a Friday
 
@@ -55,24 +56,9 @@ def test_a_rate_that_was_late_goes_on_where_it_would_have_been() -> None:
     assert parse("rate(5 minutes)", "UTC").next(START, late) == START + timedelta(minutes=10)
 
 
-@pytest.mark.parametrize(
-    ("expression", "wanted"),
-    [
-        ("cron(0 3 * * ? *)", ["11-21", "11-22", "11-23"]),
-        ("cron(0 3 ? * MON-FRI *)", ["11-23", "11-24", "11-25"]),
-        ("cron(0 3 ? * 1,7 *)", ["11-21", "11-22", "11-28"]),
-        ("cron(0 3 L * ? *)", ["11-30", "12-31", "01-31"]),
-        ("cron(0 3 LW * ? *)", ["11-30", "12-31", "01-29"]),
-        ("cron(0 3 ? * 2/3 *)", ["11-23", "11-26", "11-30"]),
-        ("cron(0 3 31 * ? *)", ["12-31", "01-31", "03-31"]),
-        ("cron(0 3 29 FEB ? *)", ["02-29", "02-29", "02-29"]),
-        ("cron(0 3 ? * 2#1 *)", ["12-07", "01-04", "02-01"]),
-        ("cron(0 3 ? * FRIL *)", ["11-27", "12-25", "01-29"]),
-        ("cron(0 3 1/10 * ? *)", ["11-21", "12-01", "12-11"]),
-    ],
-)
-def test_days_are_those_that_the_expression_means(expression: str, wanted: list[str]) -> None:
-    assert days(expression, 3) == wanted
+@pytest.mark.parametrize(("expression", "expected"), rows(__file__, "schedules.yaml", "days"))
+def test_days_are_those_that_the_expression_means(expression: str, expected: list[str]) -> None:
+    assert days(expression, 3) == expected
 
 
 def test_minutes_and_hours_are_lists_ranges_and_steps() -> None:
@@ -111,27 +97,7 @@ def longest(expression: str) -> timedelta:
     return max(later - earlier for earlier, later in itertools.pairwise(found[1:]))
 
 
-@pytest.mark.parametrize(
-    "expression",
-    [
-        "cron(0 3 * * ? *)",
-        "cron(0/15 8-17 ? * MON-FRI *)",
-        "cron(30 22 ? * SAT,SUN *)",
-        "rate(6 hours)",
-        "cron(0 */7 * * ? *)",
-        "cron(0 3 ? * L *)",
-        "cron(0 3 1 * ? *)",
-        "cron(0 3,23 31 * ? *)",
-        "cron(0 3 10/7 * ? *)",
-        "cron(0 3 L * ? *)",
-        "cron(0 3 LW * ? *)",
-        "cron(15,45 3,20 ? * FRI#5 *)",
-        "cron(0 3 ? * MON#1,FRIL *)",
-        "cron(0 3 ? JAN,JUL 2L *)",
-        "cron(0 3 4 7 ? *)",
-        "cron(0 3 29 FEB ? *)",
-    ],
-)
+@pytest.mark.parametrize("expression", table(__file__, "schedules.yaml")["gaps"])
 def test_the_gap_that_alarms_are_made_from_is_the_longest_between_these_times(
     expression: str,
 ) -> None:
