@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import subprocess
 import tempfile
+import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from shoal.verbs.new_workload import write_workload
@@ -88,6 +91,20 @@ def copy_folder(source: Path, target: Path) -> None:
     """Copy a folder without what Python compiled there, also into one that exists."""
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(source, target, ignore=ignored, dirs_exist_ok=True)
+
+
+def zipped(files: Mapping[str, str | bytes]) -> bytes:
+    """Return a ZIP archive of files, by their names."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return buffer.getvalue()
+
+
+def zipped_modules(folder: Path) -> bytes:
+    """Return a ZIP archive of the modules of a folder, as a function's code is packed."""
+    return zipped({file.name: file.read_bytes() for file in sorted(folder.glob("*.py"))})
 
 
 _FOLDER = tempfile.TemporaryDirectory(prefix="shoal-tests-")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import os
-import zipfile
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -21,7 +19,7 @@ from shoal.settings.names import Names
 from shoal.verbs.workspace import Workspace
 from tests.cli.trained import IMAGE, Checkout, Package, Registry, promoted
 from tests.functions.invocation import FUNCTIONS
-from tests.repository import ROOT
+from tests.repository import ROOT, zipped, zipped_modules
 from tests.verbs.conftest import ACCOUNT, REGION, make_stack
 
 NAMES = Names(load_environment("dev", ROOT))
@@ -34,14 +32,6 @@ BUSY = (
 )
 
 
-def archive(files: dict[str, str]) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive_file:
-        for name, content in files.items():
-            archive_file.writestr(name, content)
-    return buffer.getvalue()
-
-
 @pytest.fixture
 def account(registry: Registry) -> Iterator[Any]:
     """Return an account with a model of an unknown execution, older than any limit."""
@@ -49,7 +39,6 @@ def account(registry: Registry) -> Iterator[Any]:
     trusted = trust({"Service": ["lambda.amazonaws.com", "sagemaker.amazonaws.com"]})
     answer = target.client("iam").create_role(RoleName="sweeps", AssumeRolePolicyDocument=trusted)
     role = answer["Role"]["Arn"]
-    shipped = {path.name: path.read_text() for path in (FUNCTIONS / "teardown").glob("*.py")}
     arn = f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:pipeline/{NAMES.pipeline}"
     variables = {"PIPELINE_NAME": NAMES.pipeline, "PIPELINE_ARN": arn, "TTL_MINUTES": "0"}
     tags = {"shoal:pipeline": NAMES.pipeline, "shoal:execution": EXECUTION}
@@ -59,7 +48,7 @@ def account(registry: Registry) -> Iterator[Any]:
         Handler="sweep.handler",
         Role=role,
         Timeout=30,
-        Code={"ZipFile": archive(shipped)},
+        Code={"ZipFile": zipped_modules(FUNCTIONS / "teardown")},
         Environment={"Variables": variables},
     )
     target.client("sagemaker").create_model(
@@ -108,7 +97,7 @@ def test_what_is_not_deleted_yet_and_a_sweeper_that_fails_are_exit_code_1(
     released: Checkout, account: Any, capsys: pytest.CaptureFixture[str], code: str, message: str
 ) -> None:
     account.client("lambda").update_function_code(
-        FunctionName=FUNCTION, ZipFile=archive({"sweep.py": code})
+        FunctionName=FUNCTION, ZipFile=zipped({"sweep.py": code})
     )
     assert released.shoal("destroy", "dev", "--leftovers") == 1
     assert capsys.readouterr().err == f"shoal: {message}\n"

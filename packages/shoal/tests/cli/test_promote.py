@@ -28,6 +28,7 @@ from tests.cli.trained import (
     propose,
 )
 from tests.settings.releases import numbered
+from tests.tables import rows
 from tests.verbs.conftest import ACCOUNT
 
 TO_PROD = ("promote", "--from", "staging", "--to", "prod")
@@ -108,10 +109,17 @@ def test_programs_get_the_text_of_a_pull_request(
 def test_asking_twice_makes_one_commit_and_none_where_it_is_pinned_already(
     released: Checkout, good: Package, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """A scheduled caller gets the same branch until somebody merges it, also when its file has
+    changed meanwhile.
+    """
     branch = promoted(released, good)
     commit = released.git("rev-parse", branch)
     assert (promoted(released, good), released.git("rev-parse", branch)) == (branch, commit)
-    released.merge(branch)
+    with (released.root / "environments/staging.yaml").open("a") as file:
+        file.write("# a word on staging\n")
+    released.commit("Say a word")
+    assert (promoted(released, good), released.git("rev-parse", branch)) == (branch, commit)
+    released.git("merge", "--quiet", "--no-edit", branch)
     released.git("branch", "-D", branch)
     capsys.readouterr()
     assert released.shoal(*TO_STAGING, "--package", good.version) == 0
@@ -120,23 +128,7 @@ def test_asking_twice_makes_one_commit_and_none_where_it_is_pinned_already(
 
 
 @pytest.mark.parametrize(
-    ("first", "last", "package", "says"),
-    [
-        (
-            "dev",
-            "prod",
-            "1",
-            "prod takes releases from staging, not from dev; no environment may be skipped",
-        ),
-        ("staging", "dev", "1", "environment dev takes no releases"),
-        ("dev", "staging", "999", "there is no model package"),
-        (
-            "dev",
-            "staging",
-            "arn:aws:sagemaker:us-east-1:1:model-package/other/1",
-            "is no version in the registry",
-        ),
-    ],
+    ("first", "last", "package", "says"), rows(__file__, "promote.yaml", "ways")
 )
 @pytest.mark.usefixtures("registry")
 def test_a_way_that_does_not_exist_is_refused(
@@ -156,27 +148,11 @@ def test_nothing_to_promote_has_its_own_exit_code(released: Checkout, refused: R
 
 
 @pytest.mark.parametrize(
-    ("name", "before", "after", "says"),
-    [
-        (
-            "dev",
-            "",
-            "promoted_from: prod\n",
-            'staging.yaml: promoted_from = "dev": goes in a circle: dev <- prod <- staging <- dev;',
-        ),
-        (
-            "dev",
-            "",
-            "promoted_from: lab\n",
-            'promoted_from = "lab": there is no such environment; there are: dev, prod, staging',
-        ),
-        ("staging", "serving:", "endpoint: none\n", "staging only trains: `endpoint` is none"),
-    ],
+    ("name", "before", "after", "says"), rows(__file__, "promote.yaml", "files")
 )
 def test_an_environment_that_can_take_no_release_is_refused(
     released: Checkout, refused: Refused, name: str, before: str, after: str, says: str
 ) -> None:
-    """What stands from `before` on in its file is replaced by `after`."""
     file = released.root / f"environments/{name}.yaml"
     text = file.read_text()
     file.write_text((text.partition(before)[0] if before else text) + after)
@@ -207,17 +183,6 @@ def test_another_branch_is_refused(released: Checkout, good: Package, refused: R
     assert "is there and pins something else" in refused(*TO_STAGING, "--package", good.version)
 
 
-def test_a_proposal_stands_while_its_file_changes(released: Checkout, good: Package) -> None:
-    """A scheduled caller gets the same branch until somebody merges it."""
-    branch = promoted(released, good)
-    proposed = released.git("rev-parse", branch)
-    with (released.root / "environments/staging.yaml").open("a") as file:
-        file.write("# a word on staging\n")
-    released.commit("Say a word")
-    assert promoted(released, good) == branch
-    assert released.git("rev-parse", branch) == proposed
-
-
 def test_a_proposal_that_was_overtaken_can_be_made_again(tmp_path: Path) -> None:
     """Git itself would not merge it: both change the same lines."""
     checkout = Checkout.new(tmp_path, tmp_path)
@@ -242,7 +207,7 @@ def test_when_git_refuses_the_commit_no_branch_and_no_worktree_stay(
     assert (released.branches(), released.git("worktree", "list").count("\n")) == (["main"], 0)
 
 
-def test_a_person_approves_as_themselves(
+def test_a_person_approves_as_themselves_and_once(
     released: Checkout, registry: Registry, capsys: pytest.CaptureFixture[str]
 ) -> None:
     package = registry.register()
@@ -250,6 +215,11 @@ def test_a_person_approves_as_themselves(
         released.shoal("release", "approve", "dev", package.version, "--comment", "looks good") == 0
     )
     assert capsys.readouterr().out == f"approved: {package.arn}, by arn:aws:iam::{ACCOUNT}:root\n"
+    for options, end in (((), ":root\n"), (("--comment", "why"), "; the comment is not kept\n")):
+        assert released.shoal("release", "approve", "dev", package.version, *options) == 0
+        output = capsys.readouterr().out
+        assert output.startswith(f"approved already: {package.arn}")
+        assert output.endswith(end)
     entry = registry.sagemaker.describe_model_package(ModelPackageName=package.arn)
     assert entry["ModelApprovalStatus"] == "Approved"
     assert entry["ApprovalDescription"] == "looks good"
@@ -263,18 +233,6 @@ def test_a_rejected_one_is_named(released: Checkout, registry: Registry, refused
     assert line.startswith(f"shoal: {says}")
     assert line.endswith(f"name it: `shoal release approve dev --local {package.version}`")
     assert released.shoal("release", "approve", "dev", package.version) == 0
-
-
-def test_approving_twice_changes_nothing(
-    released: Checkout, good: Package, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for options, end in (((), ":root\n"), (("--comment", "why"), "; the comment is not kept\n")):
-        assert released.shoal("release", "approve", "dev", good.version, *options) == 0
-        output = capsys.readouterr().out
-        assert (output.startswith(f"approved already: {good.arn}"), output.endswith(end)) == (
-            True,
-            True,
-        )
 
 
 FAILS = {"Name": "SmokeTest", "Type": "Fail", "Arguments": {"ErrorMessage": "answered 7"}}

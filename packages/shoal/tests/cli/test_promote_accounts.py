@@ -17,7 +17,7 @@ from shoal_local.control.authorization.evaluator import OPEN_REPOSITORY, Evaluat
 from shoal_local.control.http.iam_request import Question
 from tests.app import ShoalApp
 from tests.cli.conftest import PROD, STAGING
-from tests.cli.trained import TO_STAGING, Checkout, Package, Registry, promoted
+from tests.cli.trained import Checkout, Package, Registry, promoted
 from tests.identity.permissions import TO_ACCOUNT, question, read
 from tests.identity.recorded import question_of
 from tests.identity.templates import Templates
@@ -36,9 +36,14 @@ def test_a_release_goes_from_account_to_account_and_is_found_as_pinned(
     package = registry_of_dev.register()
     assert checkout.shoal("release", "approve", "dev") == 0
     for source, destination in (("dev", "staging"), ("staging", "prod")):
-        way = ("--from", source, "--to", destination, "--push", "origin")
-        assert checkout.shoal("promote", *way) == 0
-        checkout.merge(f"promote/{destination}/shoal-mnist-dev-{package.version}")
+        capsys.readouterr()
+        assert checkout.shoal("promote", "--from", source, "--to", destination) == 0
+        branch = f"promote/{destination}/shoal-mnist-dev-{package.version}"
+        says = f"next: git push origin {branch}, merge it, and deploy {destination}\n"
+        assert capsys.readouterr().out.endswith(says)
+        message = checkout.git("log", "-1", "--format=%B", branch)
+        assert "brings the archive into its own bucket" in message
+        checkout.merge(branch)
     capsys.readouterr()
     assert checkout.shoal("release", "status") == 0
     output = capsys.readouterr().out
@@ -52,23 +57,6 @@ def test_a_release_goes_from_account_to_account_and_is_found_as_pinned(
             f" arn:aws:iam::{ACCOUNT}:root" in output
         )
     assert "unknown" not in output
-
-
-def test_a_promotion_asks_for_nothing_but_a_merge_and_a_deployment(
-    three_accounts: LocalServer,
-    registry_of_dev: Registry,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    checkout = Checkout.new(tmp_path, three_accounts.state, staging=STAGING)
-    package = registry_of_dev.approved()
-    capsys.readouterr()
-    assert checkout.shoal(*TO_STAGING, "--package", package.version) == 0
-    branch = f"promote/staging/shoal-mnist-dev-{package.version}"
-    says = f"next: git push origin {branch}, merge it, and deploy staging\n"
-    assert capsys.readouterr().out.endswith(says)
-    message = checkout.git("log", "-1", "--format=%B", branch)
-    assert "brings the archive into its own bucket" in message
 
 
 ROLE = "shoal-mnist-dev-us-east-1-promote"

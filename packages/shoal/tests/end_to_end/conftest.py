@@ -114,9 +114,9 @@ class Checkout:
             output, _ = process.communicate(timeout=timeout_s)
         return Finished(process.returncode, output)
 
-    def succeed(self, *arguments: str) -> str:
+    def succeed(self, *arguments: str, timeout_s: float = _TIMEOUT_S) -> str:
         """Return what `shoal` printed, which must end well."""
-        finished = self.run(*arguments)
+        finished = self.run(*arguments, timeout_s=timeout_s)
         assert finished.exit_code == 0, finished.output
         return finished.output
 

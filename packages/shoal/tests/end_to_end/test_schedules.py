@@ -4,10 +4,8 @@ policies of its roles enforced: on a clock sixty times as fast it starts executi
 
 from __future__ import annotations
 
-import io
 import itertools
 import json
-import zipfile
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -113,7 +111,7 @@ from shoal.constructs.schedules.schedules import Schedules  # noqa: E402
 from tests.cli.documents import document_in  # noqa: E402
 from tests.functions.invocation import FUNCTIONS  # noqa: E402
 from tests.functions.test_start import PIPELINE, executions, make_pipeline  # noqa: E402
-from tests.repository import ROOT  # noqa: E402
+from tests.repository import ROOT, zipped_modules  # noqa: E402
 from tests.settings.environment_file import copy_workloads  # noqa: E402
 
 OFTEN = Schedule(
@@ -133,14 +131,6 @@ def template(folder: Path, schedule: Schedule) -> dict[str, Any]:
     return dict(app.synth().get_stack_by_name(STACK).template)
 
 
-def archived(folder: Path) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        for file in folder.glob("*.py"):
-            archive.write(file, file.name)
-    return buffer.getvalue()
-
-
 def deploy(account: Account, document: dict[str, Any]) -> None:
     """What the CLI does: the functions' code into the bootstrap bucket, then the template.
 
@@ -156,7 +146,7 @@ def deploy(account: Account, document: dict[str, Any]) -> None:
         place = {"Bucket": each["Code"]["S3Bucket"], "Key": each["Code"]["S3Key"]}
         purpose = each["FunctionName"].rpartition("-")[2]
         folder = {"sweep": "teardown"}.get(purpose, purpose)
-        code = archived(FUNCTIONS / folder)
+        code = zipped_modules(FUNCTIONS / folder)
         account.client("s3").put_object(**place, Body=code)
     account.client("ssm").put_parameter(
         Name="/cdk-bootstrap/hnb659fds/version", Value="30", Type="String"

@@ -39,8 +39,7 @@ class Three:
         environments = self.root / "environments"
         for name in ACCOUNTS:
             (environments / f"{name}.yaml").write_text(environment_text(f"three/{name}"))
-        written = self.checkout.run("new", "taxis")
-        assert written.exit_code == 0, written.output
+        self.checkout.succeed("new", "taxis")
         (environments / "taxis.yaml").unlink()  # it runs in the others
         ignored = (".shoal", "cdk.out", "home", "tmp", "__pycache__")
         (self.root / ".gitignore").unlink(missing_ok=True)
@@ -49,10 +48,7 @@ class Three:
 
     def shoal(self, words: str, *more: str) -> str:
         """Run it on the emulator; return its output."""
-        command = (*words.split(), *more, "--local")
-        finished = self.checkout.run(*command, timeout_s=_TIMEOUT_S)
-        assert finished.exit_code == 0, f"{words}: {finished.output}"
-        return finished.output
+        return self.checkout.succeed(*words.split(), *more, "--local", timeout_s=_TIMEOUT_S)
 
     def at_once(self, *commands: str) -> None:
         """Run them on the emulator at the same time."""
@@ -92,8 +88,7 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Three]:
     three = Three(tmp_path_factory.mktemp("three"))
     options = ("--enforce-iam", "--hosting-speed", "120")
     try:
-        started = three.checkout.run("local", "up", *ACCOUNTS, *options)
-        assert started.exit_code == 0, started.output
+        three.checkout.succeed("local", "up", *ACCOUNTS, *options)
         yield three
     finally:
         three.checkout.run("local", "down")

@@ -21,8 +21,7 @@ def test_a_tensorflow_model_is_evaluated_sealed_and_served(tmp_path: Path) -> No
     own = Checkout.new(tmp_path)
     strategy = ("--strategy", "tensorflow-smddp")
     short = ("-p", "Epochs=1", "-p", "MinAccuracy=0.9")
-    finished = own.run("demo", "dev", *strategy, *short, timeout_s=1000)
-    assert finished.exit_code == 0, finished.output
+    own.succeed("demo", "dev", *strategy, *short, timeout_s=1000)
     run = own.run_json()
     assert run["metrics"]["values"]["images"] == 10_000
     assert sum(answer["passed"] for answer in run["answers"]) >= 9
@@ -33,8 +32,7 @@ def test_a_tensorflow_model_is_evaluated_sealed_and_served(tmp_path: Path) -> No
 @pytest.mark.timeout(1200)
 def test_a_language_model_completes_sentences(checkout: Checkout, tmp_path: Path) -> None:
     own = checkout.with_environment(tmp_path, "language")
-    finished = own.run("demo", "language", timeout_s=1000)
-    assert finished.exit_code == 0, finished.output
+    own.succeed("demo", "language", timeout_s=1000)
     run = own.run_json()
     measured = run["metrics"]["values"]
     assert measured["xz_bits_per_byte"] < measured["gzip_bits_per_byte"] < 1.5
@@ -95,10 +93,8 @@ def test_a_worse_model_is_refused_and_endpoint_gate_and_schedules_can_go(
 )
 def test_a_new_workload_runs_without_an_edit(tmp_path: Path, kind: str) -> None:
     own = Checkout.new(tmp_path)
-    written = own.run("new", "fresh", kind)
-    assert written.exit_code == 0, written.output
-    finished = own.run("demo", "fresh")
-    assert finished.exit_code == 0, finished.output
+    own.succeed("new", "fresh", kind)
+    own.succeed("demo", "fresh")
     sent = [each.name for each in (own.root / "training_code/fresh/smoke_test").iterdir()]
     passed = [(answer["request"], answer["passed"]) for answer in own.run_json()["answers"]]
     assert sorted(passed) == [(name, True) for name in sorted(sent)]
@@ -148,8 +144,7 @@ def test_a_training_reads_its_secret_and_no_other(checkout: Checkout, tmp_path: 
 def test_what_only_trains_is_registered_and_removed(checkout: Checkout, tmp_path: Path) -> None:
     own = checkout.with_environment(tmp_path, "lab", BASE_MODEL)
     add_letters(own.root)
-    finished = own.run("demo", "lab", "--enforce-iam")
-    assert finished.exit_code == 0, finished.output
+    own.succeed("demo", "lab", "--enforce-iam")
     summary = own.summary()
     run = own.run_json()
     assert [step["name"] for step in run["steps"] if step["status"] == "Succeeded"] == [

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +31,7 @@ from tests.cli.trained import archive
 from tests.functions.invocation import FUNCTIONS, Outcome, invoke, session_of
 from tests.identity.synth import synthesised
 from tests.identity.templates import ARNS, Templates
-from tests.repository import ROOT
+from tests.repository import ROOT, zipped_modules
 from tests.settings.releases import CONTENT
 from tests.stacks.test_consumer_access import ARTIFACTS, DEV, NAMES, STAGING, Accounts
 
@@ -184,16 +183,12 @@ class World:
         return self.staging_key if "Fn::ImportValue" in value else value
 
     def _upload(self, code: dict[str, str]) -> None:
-        buffer = io.BytesIO()
-        with zipfile.ZipFile(buffer, "w") as file:
-            for path in sorted((FUNCTIONS / "seal").glob("*.py")):
-                file.write(path, path.name)
         s3 = self.accounts.root(STAGING.account, "s3")
         bucket = f"cdk-hnb659fds-assets-{STAGING.account}-{STAGING.region}"
         code["S3Bucket"] = bucket
         if bucket not in {each["Name"] for each in s3.list_buckets()["Buckets"]}:
             s3.create_bucket(Bucket=bucket)
-        s3.put_object(Bucket=bucket, Key=code["S3Key"], Body=buffer.getvalue())
+        s3.put_object(Bucket=bucket, Key=code["S3Key"], Body=zipped_modules(FUNCTIONS / "seal"))
 
     def make_roles(self, environment: Any, key: str, templates: Templates) -> None:
         """Create the environment's roles with the policies of its stacks, for the key that

@@ -12,8 +12,7 @@ import pytest
 
 from shoal import images as recipes
 from shoal.launch import tables
-from shoal.launch.recipes import folder, recipe
-from shoal_local.runtimes.catalog import image
+from shoal.launch.recipes import folder
 
 ROOT = Path(__file__).resolve().parents[4]
 FOLDER = ROOT / "images"
@@ -201,11 +200,3 @@ def test_the_command_line(arguments: list[str], code: int, text: str) -> None:
         check=False,
     )
     assert (result.returncode, text in result.stdout + result.stderr) == (code, True)
-
-
-@pytest.mark.parametrize("name", ["pytorch-trainers"])
-def test_a_recipes_runtime_is_the_one_that_its_jobs_run_in(name: str) -> None:
-    uri = f"1.dkr.ecr.us-east-1.amazonaws.com/shoal-x-dev-{name}:1"
-    row, found = recipe(name), image(uri, "training")
-    assert found
-    assert (row.runtime or row.framework) == found.runtime.name
