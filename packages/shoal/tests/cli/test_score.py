@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from shoal.aws.execution import Pipeline, given_parameters
 from tests.cli.test_workloads import STEP
 from tests.cli.trained import Checkout, Package, Registry
+from tests.tables import table
 from tests.verbs.conftest import make_pipeline
 
 PARAMETERS = {"ModelVersion": "newest", "ScoreDataUri": "ROWS/score/"}
@@ -38,27 +40,9 @@ def score(checkout: Checkout, section: str, *words: str) -> int:
     return checkout.shoal(*words)
 
 
-@pytest.mark.parametrize(
-    ("section", "options", "expected"),
-    [
-        ("{}", "", {}),
-        ("{version: GOOD}", "", {"ModelVersion": "GOOD"}),
-        ("{version: GOOD}", "-p ModelVersion=newest", {}),
-        ("{}", "-p ScoreDataUri=ROWS.june/score/", {"ScoreDataUri": "ROWS.june/score/"}),
-        ("{version: 999}", "", "version 999 is not approved; approved are: "),
-        ("{}", "-p ModelVersion=", "parameter 'ModelVersion': '' is no version; it must be"),
-        ("{}", "-p ScoreDataUri=", "'' is no place of rows that the job may read; it must begin"),
-        ("{}", "-p ScoreDataUri=s3://", "it must begin with ROWS/score/, or ROWS.NAME/score/"),
-        ("{}", "-p ScoreDataUri=s3://another/score/", "'s3://another/score/' is no place"),
-        ("{}", "-p ScoreDataUri=ROWS/score", "'ROWS/score' is no place"),
-        ("{}", "-p ScoreDataUri=ROWS.may/score/", "nothing at ROWS.may/score/: put rows there"),
-        ("null", "", "dev.yaml has no section `scoring`: add one"),
-    ],
-)
+@pytest.mark.parametrize("row", table(__file__, "score.yaml"))
 def test_what_scores_and_which_rows_is_known_before_anything_starts(
-    section: str,
-    options: str,
-    expected: dict[str, str] | str,
+    row: dict[str, Any],
     released: Checkout,
     pipeline: Pipeline,
     registry: Registry,
@@ -69,7 +53,8 @@ def test_what_scores_and_which_rows_is_known_before_anything_starts(
         return text.replace("GOOD", good.version).replace("ROWS", registry.names.dataset_uri)
 
     registry.approved()  # one that is newer
-    code = score(released, told(section), "run", "dev", "--score", *told(options).split())
+    words, expected = told(row["options"]).split(), row["expected"]
+    code = score(released, told(row["section"]), "run", "dev", "--score", *words)
     if isinstance(expected, str):
         (line,) = capsys.readouterr().err.splitlines()
         assert (code, told(expected) in line, pipeline.executions()) == (2, True, [])

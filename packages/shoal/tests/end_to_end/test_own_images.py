@@ -132,13 +132,24 @@ def test_an_environment_with_an_image_of_its_own_comes_and_goes(
 
 PASSWORDS = ('pa"ss\\w0rd/with@signs', "n0t-the-passw0rd")
 """The index's, and another one."""
+SECRET = "twelve signs"
 TRAIN = f"""
 import os
 import pathlib
+import boto3
 import {PACKAGE}
+from botocore.exceptions import ClientError
 
 assert {PACKAGE}.VERSION == "{VERSION}"
 assert "NETRC" not in os.environ and "@" not in os.environ["PIP_INDEX_URL"]
+secrets, name = boto3.client("secretsmanager"), os.environ["SHOAL_SECRET_TOKEN"]
+assert name == "team/token"
+assert len(secrets.get_secret_value(SecretId=name)["SecretString"]) == 12
+try:
+    secrets.get_secret_value(SecretId="team/other")
+    raise SystemExit("team/other was read")
+except ClientError as error:
+    assert error.response["Error"]["Code"] == "AccessDeniedException"
 pathlib.Path(os.environ["SM_MODEL_DIR"], "model.txt").write_text({PACKAGE}.VERSION)
 """
 SCRIPTS = {"train.py": TRAIN, "requirements.txt": f"{PACKAGE}=={VERSION}\n"}
@@ -160,12 +171,12 @@ def trained(target: Target) -> list[tuple[dict[str, Any], str]]:
 
 
 @pytest.mark.nightly
-def test_requirements_come_from_a_private_index_and_no_log_has_its_password(
+def test_a_training_reads_its_own_secret_and_installs_from_a_private_index_and_no_log_tells(
     checkout: Checkout, tmp_path: Path
 ) -> None:
     """Deployed with the policies of every role applied, and the watch off."""
-    training = "training: {strategy: none, source_dir: mine, stall_s: off, "
-    text = environment_text("prices").replace("training: {strategy: torchrun, ", training)
+    own_code = "source_dir: mine, stall_s: off, secrets: {TOKEN: team/token}"
+    text = environment_text("prices").replace("strategy: torchrun", f"strategy: none, {own_code}")
     text = text.replace("count: 2", "count: 1")
     with private_index("team", PASSWORDS[0]) as url:
         index = f"{{url: '{url}', secret: team/index}}"
@@ -178,6 +189,8 @@ def test_requirements_come_from_a_private_index_and_no_log_has_its_password(
             secrets = own.local_target.client("secretsmanager")
             values = [json.dumps({"username": "team", "password": each}) for each in PASSWORDS]
             secrets.create_secret(Name="team/index", SecretString=values[0])
+            for name in ("team/token", "team/other"):
+                secrets.create_secret(Name=name, SecretString=SECRET)
             own.succeed("deploy", "prices", "--local")
             own.succeed("data", "upload", "prices", "--local")
             outputs = [own.run("run", "prices", "--local", "--follow").output]
@@ -191,4 +204,6 @@ def test_requirements_come_from_a_private_index_and_no_log_has_its_password(
     assert f"No matching distribution found for {PACKAGE}=={VERSION}" in reason
     kept = "".join([*outputs, first, second, *map(str, (installed, refused))])
     assert second.count("shoal: installing requirements.txt from") == 1
-    assert [each for each in PASSWORDS if each in kept or json.dumps(each)[1:-1] in kept] == []
+    assert [
+        each for each in (*PASSWORDS, SECRET) if each in kept or json.dumps(each)[1:-1] in kept
+    ] == []

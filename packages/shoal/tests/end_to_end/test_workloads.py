@@ -101,45 +101,6 @@ def test_a_new_workload_runs_without_an_edit(tmp_path: Path, kind: str) -> None:
     assert own.summary()["left_behind"] == []
 
 
-SECRETIVE = """
-import os
-import boto3
-from botocore.exceptions import ClientError
-
-secrets = boto3.client("secretsmanager")
-name = os.environ["SHOAL_SECRET_TOKEN"]
-size = len(secrets.get_secret_value(SecretId=name)["SecretString"])
-try:
-    secrets.get_secret_value(SecretId="team/other")
-except ClientError as error:
-    raise SystemExit(f"{name} has {size} signs, team/other: {error.response['Error']['Code']}")
-"""
-
-
-@pytest.mark.nightly
-def test_a_training_reads_its_secret_and_no_other(checkout: Checkout, tmp_path: Path) -> None:
-    """Deployed with the policies of every role applied; the script fails when it is refused."""
-    training = "training: {strategy: none, source_dir: mine, secrets: {TOKEN: team/token}, "
-    text = PRICES.replace("training: {strategy: torchrun, ", training).replace(
-        "count: 2", "count: 1"
-    )
-    own = checkout.with_environment(tmp_path, "prices", text)
-    (own.root / "mine").mkdir()
-    for name in ("train", "evaluate", "inference"):
-        (own.root / "mine" / f"{name}.py").write_text(
-            SECRETIVE if name == "train" else "print()  # rmse r2"
-        )
-    with own.emulator("prices"):
-        client = own.local_target.client("secretsmanager")
-        for name in ("team/token", "team/other"):
-            client.create_secret(Name=name, SecretString="twelve signs")
-        own.succeed("deploy", "prices", "--local")
-        own.succeed("data", "upload", "prices", "--local")
-        failed = own.run("run", "prices", "--local", "--follow")
-    assert "team/token has 12 signs, team/other: AccessDeniedException" in failed.output
-    assert "twelve signs" not in failed.output
-
-
 @pytest.mark.nightly
 def test_what_only_trains_is_registered_and_removed(checkout: Checkout, tmp_path: Path) -> None:
     own = checkout.with_environment(tmp_path, "lab", BASE_MODEL)

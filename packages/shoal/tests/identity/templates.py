@@ -12,37 +12,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.tables import table
+
 Document = dict[str, Any]
 ACCOUNT = "111122223333"
 REGION = "us-east-1"
-PSEUDO = {
-    "AWS::Partition": "aws",
-    "AWS::Region": REGION,
-    "AWS::AccountId": ACCOUNT,
-    "AWS::URLSuffix": "amazonaws.com",
-}
-NAMES = {
-    "AWS::IAM::Role": "RoleName",
-    "AWS::S3::Bucket": "BucketName",
-    "AWS::Lambda::Function": "FunctionName",
-}
-PREFIXES = {
-    "AWS::EC2::Subnet": "subnet-",
-    "AWS::EC2::SecurityGroup": "sg-",
-    "AWS::EC2::VPC": "vpc-",
-    "AWS::FSx::FileSystem": "fs-",
-}
-ARNS = {
-    "AWS::IAM::Role": f"arn:aws:iam::{ACCOUNT}:role/{{}}",
-    "AWS::S3::Bucket": "arn:aws:s3:::{}",
-    "AWS::KMS::Key": f"arn:aws:kms:{REGION}:{ACCOUNT}:key/{{}}",
-    "AWS::SQS::Queue": f"arn:aws:sqs:{REGION}:{ACCOUNT}:{{}}",
-    "AWS::SNS::Topic": f"arn:aws:sns:{REGION}:{ACCOUNT}:{{}}",
-    "AWS::Lambda::Function": f"arn:aws:lambda:{REGION}:{ACCOUNT}:function:{{}}",
-    "AWS::Logs::LogGroup": f"arn:aws:logs:{REGION}:{ACCOUNT}:log-group:{{}}:*",
-    "AWS::Events::Rule": f"arn:aws:events:{REGION}:{ACCOUNT}:rule/{{}}",
-    "AWS::ECR::Repository": f"arn:aws:ecr:{REGION}:{ACCOUNT}:repository/{{}}",
-}
+VALUES = table(__file__, "values.yaml")
+ARNS: dict[str, str] = VALUES["arns"]
 
 
 @dataclass(frozen=True)
@@ -72,7 +48,7 @@ class Templates:
         if len(value) == 1:
             ((function, argument),) = value.items()
             if function == "Ref":
-                return PSEUDO.get(argument) or _reference(argument, document)
+                return VALUES["pseudo"].get(argument) or _reference(argument, document)
             if function == "Fn::GetAtt":
                 return _attribute(*argument, document=document)
             if function == "Fn::ImportValue":
@@ -130,8 +106,12 @@ def _reference(logical_id: str, document: Document) -> str:
         return f"parameter-{logical_id}"
     if resource["Type"] == "AWS::SNS::Topic":
         return ARNS["AWS::SNS::Topic"].format(logical_id)
-    named = resource.get("Properties", {}).get(NAMES.get(resource["Type"], ""))
-    return named if isinstance(named, str) else PREFIXES.get(resource["Type"], "") + logical_id
+    named = resource.get("Properties", {}).get(VALUES["names"].get(resource["Type"], ""))
+    return (
+        named
+        if isinstance(named, str)
+        else VALUES["prefixes"].get(resource["Type"], "") + logical_id
+    )
 
 
 def _attribute(logical_id: str, attribute: str, *, document: Document) -> str:

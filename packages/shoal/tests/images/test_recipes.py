@@ -13,6 +13,7 @@ import pytest
 from shoal import images as recipes
 from shoal.launch import tables
 from shoal.launch.recipes import folder
+from tests.tables import table
 
 ROOT = Path(__file__).resolve().parents[4]
 FOLDER = ROOT / "images"
@@ -20,27 +21,7 @@ HADOLINT = Path(sys.executable).with_name("hadolint")
 EXTENDED = {"pytorch-smddp": "pytorch", "tensorflow-smddp": "tensorflow"}
 
 
-CHECKLIST = {
-    "the EFA installer without the kernel module": r"efa_installer\.sh .*--skip-kmod",
-    "the OFI plugin for NCCL": r"aws-ofi-nccl",
-    "gdrcopy": r"gdrcopy",
-    "hwloc and libnuma": r"\bhwloc\b[\s\S]*\blibnuma-dev\b",
-    "the ssh server and client": r"\bopenssh-client\b[\s\S]*\bopenssh-server\b",
-    "sshd's folder": r"/var/run/sshd",
-    "a session that sshd may open": r"optional pam_loginuid\.so",
-    "the hosts' common key": r"ssh-keygen .*authorized_keys",
-    "the ssh client's settings": r"^COPY ssh_config /root/\.ssh/config$",
-    "mpi4py over the installer's Open MPI": (
-        r"MPICC=/opt/amazon/openmpi/bin/mpicc pip install .*--no-binary mpi4py"
-    ),
-    "the training toolkit": r"\bsagemaker-training==",
-    "PyTorch's part of the toolkit": r"\bsagemaker-pytorch-training==",
-    "smddp's wheel": r"SMDATAPARALLEL_PT=1 pip install .*SMDDP_WHEEL",
-    "what reads the strategy": r"SAGEMAKER_TRAINING_MODULE=sagemaker_pytorch_container\.training",
-}
-"""What a container on another base than AWS's needs. Source: the developer guide,
-github.com/awsdocs/amazon-sagemaker-developer-guide, data-parallel-bring-your-own-container.md.
-"""
+CHECKLIST: dict[str, str] = table(__file__, "guide.yaml")
 
 
 def text_of(name: str) -> str:
