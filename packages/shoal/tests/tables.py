@@ -1,23 +1,5 @@
 """Tables of cases in YAML, next to the tests that run them."""
 
-from __future__ import annotations
+from local_kit.tables import rows, table
 
-from pathlib import Path
-from typing import Any
-
-import yaml
-
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""Every worker of pytest reads all tables: libyaml does so several times as fast."""
-
-
-def table(test: str, name: str) -> Any:
-    """Return what the file `name` in the folder of the module `test`, its `__file__`, has."""
-    return yaml.load(Path(test).with_name(name).read_text(encoding="utf-8"), _LOADER)
-
-
-def rows(test: str, name: str, key: str) -> list[tuple[Any, ...]]:
-    """Return the rows below `key` in such a file, as pytest.mark.parametrize takes them: the values
-    of each row, whose keys are the same in all.
-    """
-    return [tuple(row.values()) for row in table(test, name)[key]]
+__all__ = ["rows", "table"]

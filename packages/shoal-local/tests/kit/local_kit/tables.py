@@ -1,0 +1,20 @@
+"""Tables of cases in YAML, next to the tests that run them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from shoal_local.tables import read_table
+
+
+def table(test: str, name: str) -> Any:
+    """Return what the file `name` in the folder of the module `test`, its `__file__`, has."""
+    return read_table(Path(test).with_name(name))
+
+
+def rows(test: str, name: str, key: str) -> list[tuple[Any, ...]]:
+    """Return the rows below `key` in such a file, as pytest.mark.parametrize takes them: the values
+    of each row, whose keys are the same in all.
+    """
+    return [tuple(row.values()) for row in table(test, name)[key]]
