@@ -11,15 +11,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from local_kit.sagemaker_account import (
-    ACCOUNT_ID,
-    BUCKET,
-    INFERENCE_IMAGE,
-    TRAINING_IMAGE,
-    Account,
-    channel,
-    shell_step,
-)
+from local_kit.sagemaker_account import INFERENCE_IMAGE, Account, shell_step
+from local_kit.tables import rows
 from shoal_local.errors import AwsError
 from shoal_local.sagemaker.hosting.models import Models
 from shoal_local.sagemaker.pipelines.execution.executions import Executions
@@ -34,41 +27,16 @@ from shoal_local.sagemaker.shapes import (
 from shoal_local.sagemaker.store import Store
 
 UNKNOWN, INVALID = "UnknownOperationException", "ValidationException"
-ARN = f"arn:aws:sagemaker:us-east-1:{ACCOUNT_ID}"
-ROLE = f"arn:aws:iam::{ACCOUNT_ID}:role/jobs"
-RETRY = {"PipelineExecutionArn": f"{ARN}:pipeline/p/execution/{12 * 'a'}"}
-PLACE = {"Bucket": BUCKET, "ObjectKey": "definitions/it.json"}
-FAR = {"PipelineName": "far", "PipelineDefinitionS3Location": PLACE, "RoleArn": ROLE}
-WEIGHTS = {
-    "EndpointName": "any",
-    "DesiredWeightsAndCapacities": [{"VariantName": "v", "DesiredWeight": 1}],
-}
-GATES = {"CustomerMetadataProperties": {"gates": "rmse at most 60, r2 at least 0.2"}}
+CASES = "api.yaml"
 
 
-@pytest.mark.parametrize(
-    ("operation", "request_", "message"),
-    [
-        ("DescribeModel", {}, "Value null at 'modelName' failed to satisfy constraint: Member mu"),
-        ("DescribeModel", {"ModelName": "a b"}, "Member must satisfy regular expression pattern:"),
-        ("CreateModelPackage", GATES, "at 'customerMetadataProperties.gates.member' failed to"),
-        ("DescribeModel", {"ModelName": "a" * 64}, "must have length less than or equal to 63"),
-        ("ListModels", {"MaxResults": 0}, "Member must have value greater than or equal to 1"),
-        ("ListModels", {"SortBy": "Colour"}, "must satisfy enum value set: [Name, CreationTime]"),
-        ("ListModels", {"Colour": "red"}, "Value 'red' at 'colour' failed to satisfy constraint: "),
-        ("ListModels", {"Colour": "red"}, "Unknown field"),
-        ("ListModels", {"MaxResults": "5"}, "Member must be of type integer"),
-        ("AddTags", {"ResourceArn": "arn", "Tags": [{"Key": "a"}]}, "at 'tags.1.member.value'"),
-        ("ListModels", {"MaxResults": 0, "SortBy": "C"}, "2 validation errors detected: "),
-        ("DescribeModel", {}, "1 validation error detected: "),
-    ],
-)
+@pytest.mark.parametrize(("operation", "request_", "message"), rows(__file__, CASES, "shapes"))
 def test_a_request_that_breaks_its_shape_is_refused_in_aws_words(
     operation: str, request_: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(AwsError) as caught:
         check_request(operation, request_)
-    assert caught.value.code == "ValidationException"
+    assert caught.value.code == INVALID
     assert message in caught.value.message
 
 
@@ -86,20 +54,7 @@ def test_a_response_that_aws_would_not_make_is_our_own_error(response: dict[str,
 
 
 @pytest.mark.parametrize(
-    ("method", "arguments", "code", "message"),
-    [
-        ("list_auto_ml_jobs", {}, UNKNOWN, "not emulate the operation ListAutoMLJobs of SageM"),
-        ("retry_pipeline_execution", RETRY, UNKNOWN, "the operation RetryPipelineExecution"),
-        ("create_pipeline", FAR, UNKNOWN, "emulate CreatePipeline.PipelineDefinitionS3Location"),
-        ("update_endpoint_weights_and_capacities", WEIGHTS, UNKNOWN, "UpdateEndpointWeightsAndCap"),
-        ("describe_model", {"ModelName": "no"}, INVALID, f'not find model "{ARN}:model/no"'),
-        ("delete_model", {"ModelName": "no"}, INVALID, f'not find model "{ARN}:model/no"'),
-        ("describe_endpoint", {"EndpointName": "no"}, INVALID, "Could not find endpoint "),
-        ("describe_endpoint_config", {"EndpointConfigName": "no"}, INVALID, "not find endpoint c"),
-        ("describe_training_job", {"TrainingJobName": "no"}, INVALID, "Requested resource not f"),
-        ("describe_processing_job", {"ProcessingJobName": "no"}, INVALID, "job with name: no"),
-        ("describe_transform_job", {"TransformJobName": "no"}, INVALID, "job with name: no"),
-    ],
+    ("method", "arguments", "code", "message"), rows(__file__, CASES, "missing")
 )
 def test_what_is_not_there_is_refused_in_awss_words(
     account: Account, method: str, arguments: dict[str, Any], code: str, message: str
@@ -149,59 +104,7 @@ def test_tags_are_merged_and_deleted_by_key(account: Account) -> None:
     assert account.sagemaker.list_tags(ResourceArn=arn)["Tags"] == [{"Key": "a", "Value": "2"}]
 
 
-FAR_TRAINING = TRAINING_IMAGE.replace("us-east-1", "eu-west-1")
-FAR_MODEL = INFERENCE_IMAGE.replace("us-east-1", "eu-west-1")
-XGBOOST = "683313688378.dkr.ecr.us-east-1.amazonaws.com/sagemaker-xgboost:1.7-1"
-OWN = "1.dkr.ecr.us-east-1.amazonaws.com/mine:latest"
-CONTINUOUS = {"S3Uri": "s3://b/out", "LocalPath": "/opt/ml/out", "S3UploadMode": "Continuous"}
-IAM = f"arn:aws:iam::{ACCOUNT_ID}"
-NOWHERE = {"Subnets": ["subnet-0123"], "SecurityGroupIds": ["sg-0123"]}
-COLLECTIONS = {"CollectionConfigurations": [{"CollectionName": "gradients"}]}
-MISSING_KEY = {"S3OutputPath": "s3://bucket/out", "KmsKeyId": "alias/none"}
-
-
-def of(image: str) -> dict[str, Any]:
-    return {"AlgorithmSpecification": {"TrainingImage": image, "TrainingInputMode": "File"}}
-
-
-PROFILED = {"ProfilerConfig": {"ProfilingIntervalInMilliseconds": 500}}
-HOOKED = {"DebugHookConfig": {"S3OutputPath": "s3://bucket/debug", **COLLECTIONS}}
-OUTSIDE = {"CheckpointConfig": {"S3Uri": "s3://bucket/c", "LocalPath": "/var/c"}}
-EMPTY = [channel(f"s3://{BUCKET}/nothing/here/")]
-CLUSTER = {"ClusterConfig": {"VolumeSizeInGB": 1}}
-FAR_PROCESSING = {"ImageUri": FAR_TRAINING, "ContainerEntrypoint": ["true"]}
-ROLLING = {"Outputs": [{"OutputName": "o", "S3Output": CONTINUOUS}]}
-TRAINING = [
-    ({"RoleArn": f"{IAM}:role/nobody"}, f"Could not assume role {IAM}:role/nobody"),
-    # before IAM is asked
-    ({"RoleArn": "arn:aws:iam::111122223333:jobs"}, "at 'roleArn' failed to satisfy"),
-    ({"VpcConfig": NOWHERE}, "subnet-0123"),
-    ({"OutputDataConfig": MISSING_KEY}, "alias/none"),
-    ({"EnableNetworkIsolation": True}, "does not emulate CreateTrainingJob.EnableNetworkIsolation"),
-    (HOOKED, "not emulate CreateTrainingJob.DebugHookConfig.CollectionConfigurations"),
-    (PROFILED, "not emulate CreateTrainingJob.ProfilerConfig.ProfilingIntervalInMillis"),
-    (OUTSIDE, "does not emulate the container path /var/c"),
-    ({"AlgorithmSpecification": None}, "AlgorithmSpecification is required"),
-    ({"InputDataConfig": EMPTY}, f'under S3 URL "s3://{BUCKET}/nothing/here/"'),
-    (of(FAR_TRAINING), "Invalid DNS suffix 'amazonaws.com' for region 'eu-west-1' in tr"),
-    (of(OWN), f"does not emulate the image {OWN}"),
-    (of(XGBOOST) | {"HyperParameters": {"num_round": "5"}}, f"built-in algorithm of {XGBOOST}"),
-]
-PROCESSING = [
-    ({"ProcessingResources": CLUSTER}, "ClusterConfig.InstanceType is required"),
-    ({"AppSpecification": FAR_PROCESSING}, f"region eu-west-1 in image URI {FAR_TRAINING}. Please"),
-    ({"ProcessingOutputConfig": ROLLING}, "S3UploadMode Continuous; it has EndOfJob"),
-]
-
-
-@pytest.mark.parametrize(
-    ("start", "changes", "message"),
-    [
-        *(("create_training_job", *each) for each in TRAINING),
-        *(("create_processing_job", *each) for each in PROCESSING),
-        ("create_model", {"PrimaryContainer": {"Image": FAR_MODEL}}, f'of "{FAR_MODEL}" does not'),
-    ],
-)
+@pytest.mark.parametrize(("start", "changes", "message"), rows(__file__, CASES, "refused"))
 def test_what_cannot_run_is_refused(
     account: Account, start: str, changes: dict[str, Any], message: str
 ) -> None:
