@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from local_kit.sagemaker_account import Account, algorithm, command_lines, until
+from local_kit.tables import rows
 from shoal_local.errors import EmulatorError
 from shoal_local.runtimes import build as building
 from shoal_local.runtimes.build import chosen
@@ -110,84 +111,20 @@ def test_without_a_name_the_command_builds_what_is_not_left_to_its_first_use() -
     assert [runtime.name for runtime in chosen(None)] == ["pytorch"]
 
 
-DIGEST = f"@sha256:{64 * '0'}"
-WHOLE_TAG = "pytorch-training:2.3.0-gpu-py311-cu121-ubuntu20.04-sagemaker"
+CASES = "runtimes.yaml"
 
 
-@pytest.mark.parametrize(
-    ("tag", "use", "known"),
-    [
-        (WHOLE_TAG, "training", True),
-        ("pytorch-training:2.3.0-cpu-py311-ubuntu20.04-sagemaker", "processing", True),
-        ("pytorch-inference:2.3.0-cpu-py311-ubuntu20.04-sagemaker", "training", False),
-        ("pytorch-training:2.3-cpu-py311", "training", True),
-        ("pytorch-inference:2.3-gpu-py311", "inference", True),
-        ("pytorch-training:2.3.0-gpu-py311-cu121-ubuntu20.04-ec2", "training", False),
-        ("tensorflow-training:2.11.0-gpu-py39-cu112-ubuntu20.04-sagemaker", "training", True),
-        ("tensorflow-inference:2.11.1-cpu", "inference", True),
-        ("sagemaker-scikit-learn:1.2-1-cpu-py3", "inference", True),
-        ("sagemaker-xgboost:1.7-1", "processing", True),
-        ("sagemaker-scikit-learn:1.2-1", "training", False),
-        ("sagemaker-scikit-learn:latest", "training", False),
-        ("sagemaker-xgboost:1.7-1", "inference", True),
-        ("sagemaker-xgboost:1.0-1-cpu-py3", "training", True),
-        ("sagemaker-xgboost:latest", "training", False),
-        ("pytorch-training:1.8.0-cpu-py3", "training", True),
-        ("pytorch-inference:1.12-cpu-py38", "inference", True),
-        (f"{WHOLE_TAG}-v1.2", "training", True),
-        (f"pytorch-training{DIGEST}", "training", True),
-        (f"tensorflow-inference{DIGEST}", "inference", True),
-        ("pytorch-training:latest", "training", False),
-        ("tensorflow-training:latest", "training", False),
-        ("tensorflow-training:2.10.0-cpu-py39-ubuntu20.04-ec2", "training", False),
-        ("tensorflow-training:2.19.0-cpu-py312", "training", True),
-        ("pytorch-training:1.8.1-gpu-py36-cu111-ubuntu18.04", "training", True),
-        (f"pytorch{DIGEST}", "training", True),
-        (f"sagemaker-scikit-learn{DIGEST}", "inference", True),
-        (f"sagemaker-xgboost{DIGEST}", "training", True),
-        ("mxnet-training:1.9.0-gpu-py38-cu112-ubuntu20.04-sagemaker", "training", False),
-    ],
-)
+@pytest.mark.parametrize(("tag", "use", "known"), rows(__file__, CASES, "images"))
 def test_an_image_is_known_for_its_uses_only(tag: str, use: str, known: bool) -> None:
     assert (image(f"763104351884.dkr.ecr.eu-west-1.amazonaws.com/{tag}", use) is not None) is known
 
 
-OWN = "111122223333.dkr.ecr.eu-west-1.amazonaws.com/mine/own"
-
-
-@pytest.mark.parametrize(
-    ("pattern", "uri", "known"),
-    [
-        (f"{OWN}:1", f"{OWN}:1", True),
-        (f"{OWN}:1", f"{OWN}:2", False),
-        (f"{OWN}:1", f"{OWN}@sha256:{'0' * 64}", True),
-        (f"{OWN}@sha256:{'1' * 64}", f"{OWN}@sha256:{'0' * 64}", True),
-        (OWN, f"{OWN}@sha256:{'0' * 64}", True),
-        ("*/mine/*:*", f"{OWN}@sha256:{'0' * 64}", True),
-        ("localhost:5000/own:1", f"localhost:5000/own@sha256:{'0' * 64}", True),
-        (f"{OWN}-2:1", f"{OWN}@sha256:{'0' * 64}", False),
-    ],
-)
+@pytest.mark.parametrize(("pattern", "uri", "known"), rows(__file__, CASES, "own"))
 def test_an_own_image_is_known_by_its_digest_too(pattern: str, uri: str, known: bool) -> None:
     assert (image(uri, "inference", {pattern: "pytorch"}) is not None) is known
 
 
-@pytest.mark.parametrize(
-    ("tag", "notice"),
-    [
-        ("pytorch-training:2.3-cpu-py311", "pytorch 2.13.0 stands for the image's 2.3."),
-        (
-            f"{WHOLE_TAG}{DIGEST}",
-            "pytorch 2.13.0 stands for the image's 2.3.0.",
-        ),
-        ("tensorflow-training:2.2.0-cpu-py39", "tensorflow 2.21.0 stands for the image's 2.2.0."),
-        ("pytorch-training:2.13-cpu-py312", ""),
-        ("sagemaker-scikit-learn:1.2-1-cpu-py3", "scikit-learn 1.4.2 stands for the image's 1.2."),
-        ("sagemaker-scikit-learn:1.4-2-cpu-py3", ""),
-        ("sagemaker-xgboost:1.7-1", "xgboost 3.2.0 stands for the image's 1.7."),
-        (f"pytorch-training{DIGEST}", ""),
-    ],
-)
+@pytest.mark.parametrize(("tag", "notice"), rows(__file__, CASES, "notices"))
 def test_a_job_is_told_which_version_stands_for_its_images(tag: str, notice: str) -> None:
     uri = f"763104351884.dkr.ecr.eu-west-1.amazonaws.com/{tag}"
     entry = image(uri, "training")
@@ -197,15 +134,7 @@ def test_a_job_is_told_which_version_stands_for_its_images(tag: str, notice: str
 
 @pytest.mark.parametrize(
     ("instance_type", "cores", "override", "hosts", "devices", "cause"),
-    [
-        ("ml.p4d.24xlarge", 2, None, 1, 2, "2 cores for 1 host"),
-        ("ml.p4d.24xlarge", 1, None, 2, 1, "1 core for 2 hosts"),
-        ("ml.p4d.24xlarge", 2, None, 4, 1, "2 cores for 4 hosts"),
-        ("ml.p4d.24xlarge", 64, None, 1, 8, ""),
-        ("ml.p4d.24xlarge", 2, 4, 1, 4, ""),
-        ("ml.g5.xlarge", 8, None, 1, 1, ""),
-        ("ml.m5.xlarge", 8, 4, 1, 0, ""),
-    ],
+    rows(__file__, CASES, "accelerators"),
 )
 def test_a_host_shows_the_accelerators_it_has_but_not_more_than_cores_and_says_so(
     instance_type: str, cores: int, override: int | None, hosts: int, devices: int, cause: str
