@@ -16,10 +16,12 @@ from botocore.exceptions import ClientError
 from moto.events.models import Rule
 
 from local_kit.control import Account, eventually, unique
+from local_kit.tables import rows, table
 from shoal_local.control.events.events import DueTimes, check_pattern, due_rules
 from shoal_local.control.functions.mappings import failures
 from shoal_local.errors import AwsError
 
+CASES = "events.yaml"
 HANDLER = "def handler(event, context):\n    "
 QUIET = f"{HANDLER}pass\n"
 REMEMBER = f"{HANDLER}print('event', event['detail']['number'])\n"
@@ -248,73 +250,14 @@ def test_a_queue_that_shows_messages_again_before_the_function_ends_is_refused(
         account.client("lambda").create_event_source_mapping(FunctionName=name, EventSourceArn=arn)
 
 
-ALL = {"a", "b"}
-
-
-@pytest.mark.parametrize(
-    ("payload", "failed_ids"),
-    [
-        (None, set()),
-        ({"batchItemFailures": []}, set()),
-        ({"batchItemFailures": None}, set()),
-        ({"batchItemFailures": [{"itemIdentifier": "a"}]}, {"a"}),
-        *(
-            ({"batchItemFailures": [each]}, ALL)
-            for each in (
-                {"itemIdentifier": "unknown"},
-                {"wrong": "a"},
-                {"itemIdentifier": ""},
-                {"itemIdentifier": ["a"]},
-                "a",
-                None,
-            )
-        ),
-        ({"batchItemFailures": {"itemIdentifier": "a"}}, ALL),
-        ({"batchItemFailures": 5}, ALL),
-        (5, ALL),
-        ([None], ALL),
-        ("text", ALL),
-    ],
-)
+@pytest.mark.parametrize(("payload", "failed_ids"), rows(__file__, CASES, "batches"))
 def test_a_partial_batch_response_that_lambda_cannot_read_fails_the_whole_batch(
-    payload: Any, failed_ids: set[str]
+    payload: Any, failed_ids: list[str]
 ) -> None:
-    assert failures(payload, [{"MessageId": "a"}, {"MessageId": "b"}]) == failed_ids
+    assert failures(payload, [{"MessageId": "a"}, {"MessageId": "b"}]) == {*failed_ids}
 
 
-MISTAKES = {
-    '["a"]': "is not of type 'object'",
-    '{"source": "a"}': "$.source: 'a' is not of type",
-    '{"detail": {"n": 3}}': "$.detail.n: 3 is not of type",
-    '{"detail": {"a": []}}': "$.detail.a: [] should be non-empty",
-    '{"detail": {}}': "$.detail: {} should be non-empty",
-    '{"source": [["a"]]}': "$.source[0]: ['a'] is not of type",
-    '{"source": [{"nonsense": "x"}]}': "'nonsense' was unexpected",
-    '{"source": [{"prefix": "x", "suffix": "y"}]}': "has too many properties",
-    '{"source": [{"exists": "yes"}]}': "'yes' is not of type 'boolean'",
-    '{"source": [{"prefix": 1}]}': "prefix: 1 is not of type",
-    '{"source": [{"suffix": ["x"]}]}': "suffix: ['x'] is not of type",
-    '{"source": [{"equals-ignore-case": ["x"]}]}': "['x'] is not of type 'string'",
-    '{"source": [{"wildcard": 1}]}': "wildcard: 1 is not of type 'string'",
-    '{"source": [{"wildcard": "a**b"}]}': "wildcard: 'a**b' should not be valid",
-    '{"source": [{"cidr": "10.0.0.0"}]}': "cidr: '10.0.0.0' does not match",
-    '{"source": [{"cidr": "10.0.0.0/x"}]}': "cidr: '10.0.0.0/x' does not match",
-    '{"source": [{"cidr": "10.x/8"}]}': "cidr: '10.x/8' does not match",
-    '{"source": [{"numeric": 5}]}': "numeric: 5 is not of type 'array'",
-    '{"source": [{"numeric": ["~", 5]}]}': "numeric: ['~', 5] is not valid",
-    '{"source": [{"numeric": ["<", "5"]}]}': "numeric",
-    '{"source": [{"numeric": [">", 5, "<"]}]}': "numeric: ['>', 5, '<']",
-    '{"source": [{"numeric": [">", 0, ">", 5]}]}': "'>' is not one of ['<', '<=']",
-    '{"source": [{"anything-but": null}]}': "None is not of type",
-    '{"source": [{"anything-but": ["a", null]}]}': "[1]: None is not of type",
-    '{"source": [{"anything-but": {"prefix": 1}}]}': "prefix: 1 is not of type",
-    '{"source": [{"anything-but": {"suffix": ""}}]}': "suffix: '' should be non-empty",
-    '{"source": [{"anything-but": {"exists": true}}]}': "'exists' was unexpected",
-    "source": "the pattern is not JSON",
-}
-
-
-@pytest.mark.parametrize(("pattern", "reason"), MISTAKES.items())
+@pytest.mark.parametrize(("pattern", "reason"), rows(__file__, CASES, "mistakes"))
 def test_a_pattern_that_is_none_is_refused_with_the_reason(pattern: str, reason: str) -> None:
     with pytest.raises(AwsError) as refusal:
         check_pattern(pattern)
@@ -322,16 +265,6 @@ def test_a_pattern_that_is_none_is_refused_with_the_reason(pattern: str, reason:
     assert reason in refusal.value.message
 
 
-@pytest.mark.parametrize(
-    "pattern",
-    [
-        {"source": ["a", 1, None, True], "detail": {"b": {"c": [{"exists": False}]}}},
-        {"source": [{"prefix": "a"}, {"suffix": {"equals-ignore-case": "B"}}]},
-        {"detail": {"$or": [{"a": [1]}, {"b": [{"numeric": [">", 0, "<=", 5]}]}]}},
-        {"detail": {"a": [{"numeric": ["=", 3.5]}, {"cidr": "10.0.0.0/8"}, {"wildcard": "a*b*"}]}},
-        {"detail": {"a": [{"anything-but": ["x", 1]}, {"anything-but": {"wildcard": ["*.tmp"]}}]}},
-        {"detail": {"a": [{"anything-but": {"prefix": ["x", "y"]}}, {"cidr": "2001:db8::/32"}]}},
-    ],
-)
+@pytest.mark.parametrize("pattern", table(__file__, CASES)["patterns"])
 def test_a_pattern_of_every_operator_is_taken(pattern: dict[str, Any]) -> None:
     check_pattern(json.dumps(pattern))
