@@ -15,6 +15,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from local_kit.control import Account, refused, send, unique
+from local_kit.tables import table
 from shoal_local.testing import REGION
 
 FORM = b"Action=GetCallerIdentity&Version=2011-06-15"
@@ -224,41 +225,15 @@ def test_payloads_are_not_written_down(account: Account) -> None:
     assert not any("ZipFile" in each for each in written)
 
 
-SNS = "arn:aws:sns:us-east-1:111122223333"
-TO_A_QUEUE = {
-    "Bucket": "b-b-b",
-    "NotificationConfiguration": {
-        "QueueConfigurations": [{"QueueArn": f"{SNS}:q", "Events": ["s3:ObjectCreated:*"]}]
-    },
-}
-RESERVED = {"FunctionName": "any", "ReservedConcurrentExecutions": 1}
-INSTANCE = {"ImageId": "ami-1", "MinCount": 1, "MaxCount": 1}
-SUBSCRIPTION = {"TopicArn": f"{SNS}:t", "Protocol": "https", "Endpoint": "x"}
-ARCHIVE = {"ArchiveName": "x", "EventSourceArn": f"{SNS}:t"}
-EXPORT = {"logGroupName": "x", "from": 0, "to": 1, "destination": "x"}
-
-
 @pytest.mark.parametrize(
-    ("service", "operation", "parameters", "reason"),
-    [
-        ("redshift", "describe_clusters", {}, "does not emulate the service redshift"),
-        ("lambda", "put_function_concurrency", RESERVED, "not emulate lambda PutFunctionConcurren"),
-        ("ec2", "run_instances", INSTANCE, "has no instances"),
-        ("sns", "subscribe", SUBSCRIPTION, "no notifications of topics to https"),
-        ("sns", "subscribe", SUBSCRIPTION | {"Protocol": "sqs"}, "no notifications of topics to s"),
-        ("s3", "put_bucket_notification_configuration", TO_A_QUEUE, "through EventBridge only"),
-        ("ssm", "send_command", {"DocumentName": "AWS-RunShellScript"}, "no instances to command"),
-        ("events", "create_archive", ARCHIVE, "does not replay events"),
-        ("logs", "create_export_task", EXPORT, "exports no logs"),
-        ("ec2", "delete_security_group", {"GroupName": "default"}, "by GroupId only"),
-    ],
+    "row",
+    table(__file__, "not_emulated.yaml"),
+    ids=lambda row: row["operation"],
 )
-def test_what_is_not_emulated_is_refused_by_name(
-    account: Account, service: str, operation: str, parameters: dict[str, Any], reason: str
-) -> None:
+def test_what_is_not_emulated_is_refused_by_name(account: Account, row: dict[str, Any]) -> None:
     """Moto would answer some of it with a success that nothing stands behind."""
-    with pytest.raises(ClientError, match=reason):
-        getattr(account.client(service), operation)(**parameters)
+    with pytest.raises(ClientError, match=row["reason"]):
+        getattr(account.client(row["service"]), row["operation"])(**row["parameters"])
 
 
 def test_motos_own_control_panel_is_closed(account: Account) -> None:
