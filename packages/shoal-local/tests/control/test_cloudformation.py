@@ -17,6 +17,7 @@ from local_kit.control import (
     template,
     unique,
 )
+from local_kit.tables import table
 from shoal_local.testing import ACCOUNT_ID
 
 BOUNDARY = f"arn:aws:iam::{ACCOUNT_ID}:policy/b"
@@ -44,12 +45,6 @@ def exists(account: Account, name: str) -> bool:
         return bool(account.client("sqs").get_queue_url(QueueName=name))
     except account.client("sqs").exceptions.QueueDoesNotExist:
         return False
-
-
-def delete(account: Account, stack: dict[str, Any]) -> str:
-    """Delete a stack and return its last status."""
-    account.client("cloudformation").delete_stack(StackName=stack["StackName"])
-    return str(account.settled(stack["StackId"])["StackStatus"])
 
 
 @pytest.mark.parametrize(
@@ -138,14 +133,14 @@ def test_an_export_that_is_imported_can_neither_go_nor_change(
 def test_a_retained_resource_outlives_its_stack(account: Account) -> None:
     name = unique("queue")
     stack = account.stack({"Queue": {**queue(QueueName=name), "DeletionPolicy": "Retain"}})
-    assert (delete(account, stack), exists(account, name)) == ("DELETE_COMPLETE", True)
+    assert (account.deleted(stack), exists(account, name)) == ("DELETE_COMPLETE", True)
 
 
 def test_a_bucket_with_objects_fails_the_deletion_with_the_reason(account: Account) -> None:
     bucket = unique("bucket-of-objects")
     stack = account.stack({"Bucket": resource("S3::Bucket", BucketName=bucket)})
     account.client("s3").put_object(Bucket=bucket, Key="k", Body=b"")
-    assert delete(account, stack) == "DELETE_FAILED"
+    assert account.deleted(stack) == "DELETE_FAILED"
     assert "not empty" in account.failures(stack["StackId"])["Bucket"]
 
 
@@ -155,16 +150,14 @@ def test_a_protected_stack_is_not_deleted(account: Account) -> None:
         StackName=stack["StackName"], EnableTerminationProtection=True
     )
     with pytest.raises(ClientError, match="TerminationProtection is enabled"):
-        delete(account, stack)
+        account.deleted(stack)
 
 
 def test_a_change_set_says_what_would_be_replaced_and_touches_nothing(account: Account) -> None:
-    cloudformation, name, old = account.client("cloudformation"), unique("stack"), unique("queue")
+    name, old = unique("stack"), unique("queue")
     account.stack({"Queue": queue(QueueName=old)}, name)
     body = template({"Queue": queue(QueueName=f"{old}-new"), "Other": queue()})
-    cloudformation.create_change_set(StackName=name, ChangeSetName="next", TemplateBody=body)
-    entries = cloudformation.describe_change_set(StackName=name, ChangeSetName="next")["Changes"]
-    changes = [entry["ResourceChange"] for entry in entries]
+    changes = account.changes(name, body)
     actions = {(change["Action"], change.get("Replacement")) for change in changes}
     assert actions == {("Modify", "True"), ("Add", None)}
     assert (exists(account, old), exists(account, f"{old}-new")) == (True, False)
@@ -206,7 +199,7 @@ def test_a_custom_resource_lives_by_what_its_function_answers(account: Account) 
     assert outputs(tagged)["Seen"] == 'Create "true"'
     changed = account.update(name, custom(function, Name="b"), Outputs=SEEN)
     assert outputs(changed) == {"Seen": "Update null", "Id": "custom-b"}
-    assert delete(account, created) == "DELETE_COMPLETE"
+    assert account.deleted(created) == "DELETE_COMPLETE"
     lines = ["Create None", "Update custom-a", "Delete custom-a", "Delete custom-b"]
     assert eventually(lambda: [line for line in account.log(function) if line in lines] == lines)
 
@@ -289,7 +282,7 @@ def test_a_role_and_its_policies_are_updated_and_deleted_with_the_stack(account:
     assert sorted(policies) == ["s3-PutObject", "work"]
     document = iam.get_role_policy(RoleName=role, PolicyName="work")["PolicyDocument"]
     assert document["Statement"][0]["Action"] == "s3:PutObject"
-    assert delete(account, stack) == "DELETE_COMPLETE"
+    assert account.deleted(stack) == "DELETE_COMPLETE"
     with pytest.raises(ClientError, match="NoSuchEntity"):
         iam.get_role(RoleName=role)
 
@@ -315,24 +308,14 @@ def test_a_functions_code_and_variables_follow_its_stack(account: Account) -> No
 def test_a_budget_and_who_hears_of_it_live_with_the_stack(account: Account) -> None:
     name = unique("stack")
     mail = f"{name}@example.com"
-    above = {"NotificationType": "ACTUAL", "ComparisonOperator": "GREATER_THAN", "Threshold": 80}
-    hears = [{"SubscriptionType": "SNS", "Address": {"Ref": "Topic"}}]
-    subscription = {"TopicArn": {"Ref": "Topic"}, "Protocol": "email", "Endpoint": mail}
 
     def resources(amount: int) -> dict[str, Any]:
-        limit = {"BudgetLimit": {"Amount": amount, "Unit": "USD"}}
-        budget = {"BudgetName": name, "BudgetType": "COST", "TimeUnit": "MONTHLY", **limit}
-        notifications = [{"Notification": above, "Subscribers": hears}]
-        return {
-            "Topic": {"Type": "AWS::SNS::Topic"},
-            "Mail": resource("SNS::Subscription", **subscription),
-            "Budget": resource(
-                "Budgets::Budget",
-                Budget=budget,
-                NotificationsWithSubscribers=notifications,
-                ResourceTags=[{"Key": "team", "Value": "a"}],
-            ),
-        }
+        parts: dict[str, Any] = table(__file__, "cloudformation.yaml")["budget"]
+        parts["Mail"]["Properties"]["Endpoint"] = mail
+        budget = parts["Budget"]["Properties"]["Budget"]
+        budget["BudgetName"] = name
+        budget["BudgetLimit"]["Amount"] = amount
+        return parts
 
     def left() -> tuple[list[str], bool]:
         """Return the budget's limit, and whether there is a subscription of the mail."""
@@ -346,25 +329,14 @@ def test_a_budget_and_who_hears_of_it_live_with_the_stack(account: Account) -> N
     assert left() == (["100"], True)
     account.update(name, resources(200))
     assert left() == (["200"], True)
-    assert (delete(account, stack), left()) == ("DELETE_COMPLETE", ([], False))
+    assert (account.deleted(stack), left()) == ("DELETE_COMPLETE", ([], False))
 
 
 def test_a_build_project_lives_with_the_stack_and_builds_nothing(account: Account) -> None:
     name, codebuild = unique("project"), account.client("codebuild")
 
     def project(minutes: int | str) -> dict[str, Any]:
-        properties = {
-            "Name": name,
-            "ServiceRole": f"arn:aws:iam::{ACCOUNT_ID}:role/builder",
-            "Artifacts": {"Type": "NO_ARTIFACTS"},
-            "Environment": {
-                "Type": "LINUX_CONTAINER",
-                "ComputeType": "BUILD_GENERAL1_LARGE",
-                "Image": "aws/codebuild/standard:7.0",
-                "PrivilegedMode": "true",
-            },
-            "Source": {"Type": "NO_SOURCE", "BuildSpec": "version: 0.2"},
-        }
+        properties = table(__file__, "cloudformation.yaml")["project"] | {"Name": name}
         return {"P": resource("CodeBuild::Project", TimeoutInMinutes=minutes, **properties)}
 
     def timeouts() -> list[int]:
@@ -379,7 +351,7 @@ def test_a_build_project_lives_with_the_stack_and_builds_nothing(account: Accoun
         codebuild.start_build(projectName=name)
     with pytest.raises(ClientError, match="does not emulate codebuild ListBuilds"):
         codebuild.list_builds()
-    assert (delete(account, stack), timeouts()) == ("DELETE_COMPLETE", [])
+    assert (account.deleted(stack), timeouts()) == ("DELETE_COMPLETE", [])
 
 
 def test_tags_of_a_stack_are_on_its_resources_and_follow_a_change(account: Account) -> None:
@@ -406,4 +378,4 @@ def test_a_deletion_that_is_refused_for_its_role_begins_nothing(account: Account
     role, name = f"arn:aws:iam::{ACCOUNT_ID}:role/{unique('none')}", stack["StackName"]
     with pytest.raises(ClientError, match="AccessDenied"):
         account.client("cloudformation").delete_stack(StackName=name, RoleARN=role)
-    assert delete(account, stack) == "DELETE_COMPLETE"
+    assert account.deleted(stack) == "DELETE_COMPLETE"

@@ -20,31 +20,18 @@ import boto3
 import pytest
 
 from local_kit.control import LAMBDA, Account, allow, outputs, refused, resource, template, unique
+from local_kit.tables import rows, table
 from shoal_local.control.cloudformation import resources
 from shoal_local.tables import read_table
 from shoal_local.testing import ACCOUNT_ID
 
+CASES = "templates.yaml"
 ROLE = {"Role": resource("IAM::Role", **LAMBDA)}
 NAMED = {"Role": resource("IAM::Role", **LAMBDA, RoleName="shoal-named")}
 QUEUE = {"Type": "AWS::SQS::Queue"}
 ONE = {"Queue": QUEUE}
 NEVER: dict[str, Any] = {"Conditions": {"Never": {"Fn::Equals": ["a", "b"]}}}
 ABSENT = {"Absent": {**QUEUE, "Condition": "Never"}, "Queue": QUEUE}
-OF_ABSENT = {**QUEUE, "Properties": {"QueueName": {"Ref": "Absent"}}}
-FORMAT = "Template format error: "
-UNRESOLVED = "Unresolved resource dependencies [Absent] in the {} block of the template"
-NO_NAME = {"Parameters": {"AWS::NoValue": {"Type": "String"}}}
-EACH_OTHER = {"A": {**QUEUE, "DependsOn": "B"}, "B": {**QUEUE, "DependsOn": "A"}}
-NO_TRANSFORMS = (
-    "Invalid template property or properties [Transform] (Shoal's emulator has no transforms)"
-)
-NO_PATTERN = FORMAT + "[/Parameters/P] AllowedPattern must be a regular expression."
-ENDLESS = "Template error: Condition cannot be resolved: it leads back to itself"
-CIRCLE = {"Conditions": {"Here": {"Condition": "There"}, "There": {"Condition": "Here"}}}
-
-
-def parameter(**changes: str) -> dict[str, Any]:
-    return {"Parameters": {"P": {"Type": "String", **changes}}}
 
 
 @pytest.mark.parametrize(
@@ -81,23 +68,7 @@ def test_a_role_without_a_name_needs_the_lesser_capability(account: Account) -> 
     assert account.settled(name)["StackStatus"] == "CREATE_COMPLETE"
 
 
-@pytest.mark.parametrize(
-    ("resources", "sections", "message"),
-    [
-        (ABSENT, {"Outputs": {"Name": {"Value": {"Ref": "Absent"}}}}, UNRESOLVED.format("Outputs")),
-        ({**ABSENT, "Tagged": OF_ABSENT}, {}, FORMAT + UNRESOLVED.format("Resources")),
-        ({"A": OF_ABSENT}, {}, FORMAT + UNRESOLVED.format("Resources")),
-        ({"my-Queue": QUEUE}, {}, FORMAT + "Resource name my-Queue is non alphanumeric."),
-        ({"AWS::NoValue": QUEUE}, {}, FORMAT + "Resource name AWS::NoValue is non alphanumeric."),
-        (ONE, NO_NAME, FORMAT + "Parameter name AWS::NoValue is non alphanumeric."),
-        ({}, {}, FORMAT + "At least one Resources member must be defined."),
-        (EACH_OTHER, {}, "Circular dependency between resources: [A, B]"),
-        (ONE, {"Transform": "AWS::Serverless-2016-10-31"}, NO_TRANSFORMS),
-        (ONE, parameter(), "Parameters: [P] must have values"),
-        (ONE, parameter(AllowedPattern=r"\p{Alpha}+"), NO_PATTERN),
-        ({"Queue": {**QUEUE, "Condition": "Here"}}, CIRCLE, ENDLESS),
-    ],
-)
+@pytest.mark.parametrize(("resources", "sections", "message"), rows(__file__, CASES, "refused"))
 def test_a_template_is_refused_before_there_is_a_stack(
     account: Account, resources: Mapping[str, Any], sections: Mapping[str, Any], message: str
 ) -> None:
@@ -115,24 +86,8 @@ def test_a_branch_that_its_condition_leaves_out_may_name_anything(account: Accou
 
 
 def test_conditions_mappings_and_substitutions_are_resolved(account: Account) -> None:
-    other = {"Other": {"Fn::Select": [1, ["x", "y"]]}}
-    text = "${Queue.QueueName} in ${AWS::Region} ${!kept} ${Other}"
-    sections: dict[str, Any] = {
-        "Parameters": {"Size": {"Type": "String", "Default": "small"}},
-        "Conditions": {"Big": {"Fn::Equals": [{"Ref": "Size"}, "big"]}},
-        "Mappings": {"Seconds": {"small": {"visible": "11"}, "big": {"visible": "99"}}},
-        "Outputs": {
-            "Text": {"Value": {"Fn::Sub": [text, other]}},
-            "Url": {"Value": {"Ref": "Queue"}},
-        },
-    }
-    visible = {"Fn::FindInMap": ["Seconds", {"Ref": "Size"}, "visible"]}
-    delay = {"Fn::If": ["Big", 5, {"Ref": "AWS::NoValue"}]}
-    resources = {
-        "Queue": {**QUEUE, "Properties": {"VisibilityTimeout": visible, "DelaySeconds": delay}},
-        "Never": {**QUEUE, "Condition": "Big"},
-    }
-    stack = account.stack(resources, **sections)
+    sections = table(__file__, CASES)["resolved"]
+    stack = account.stack(sections.pop("Resources"), **sections)
     url = outputs(stack)["Url"]
     assert outputs(stack)["Text"] == f"{url.split('/')[-1]} in us-east-1 ${{kept}} y"
     queue = account.client("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=["All"])
@@ -237,46 +192,6 @@ def test_a_row_names_arguments_properties_and_answers_that_exist(name: str) -> N
     assert set(re.findall(r"\{(\w+)[}\[.]", str(row))) <= known | row.get("attributes", {}).keys()
 
 
-def with_lists(port: int, action: str, queue_id: str) -> dict[str, Any]:
-    """Return resources with lists that change with the arguments, and what they need."""
-    anywhere = {"CidrIp": "0.0.0.0/0", "IpProtocol": "tcp", "FromPort": port, "ToPort": port}
-    vpc, group = {"VpcId": {"Ref": "Vpc"}}, {"GroupId": {"Fn::GetAtt": ["Group", "GroupId"]}}
-    itself = {"IpProtocol": "-1", "SourceSecurityGroupId": group["GroupId"]}
-    table = {"Ref": f"Table{port}"}
-    return {
-        "Vpc": resource("EC2::VPC", CidrBlock="10.0.0.0/16"),
-        **{f"Table{each}": resource("EC2::RouteTable", **vpc) for each in (1, 2)},
-        "Group": resource(
-            "EC2::SecurityGroup",
-            GroupDescription="of a test",
-            SecurityGroupIngress=[anywhere],
-            SecurityGroupEgress=[anywhere],
-            **vpc,
-        ),
-        "Itself": resource("EC2::SecurityGroupIngress", Description=action, **itself, **group),
-        "Endpoint": resource(
-            "EC2::VPCEndpoint",
-            ServiceName="com.amazonaws.us-east-1.s3",
-            VpcEndpointType="Gateway",
-            RouteTableIds=[table],
-            PolicyDocument=allow(action, Principal="*"),
-            **vpc,
-        ),
-        "Role": resource("IAM::Role", Description=action, **LAMBDA),
-        "Policy": resource(
-            "IAM::ManagedPolicy",
-            PolicyDocument=allow(action),
-            Roles=[{"Ref": "Role"}] if port == 1 else [],
-        ),
-        "Queue": resource("SQS::Queue"),
-        "Rule": resource(
-            "Events::Rule",
-            EventPattern={"source": [action]},
-            Targets=[{"Id": queue_id, "Arn": {"Fn::GetAtt": ["Queue", "Arn"]}}],
-        ),
-    }
-
-
 def test_the_items_of_a_list_are_changed_and_deleted_with_the_stack(account: Account) -> None:
     ec2, iam, events = (account.client(name) for name in ("ec2", "iam", "events"))
     name = unique("stack")
@@ -301,13 +216,12 @@ def test_the_items_of_a_list_are_changed_and_deleted_with_the_stack(account: Acc
     refs: dict[str, Any] = {each: {"Value": {"Ref": each}} for each in names}
     refs["Group"] = {"Value": {"Fn::GetAtt": ["Group", "GroupId"]}}
     get, put = "s3:GetObject", "s3:PutObject"
-    ids = outputs(account.stack(with_lists(1, get, "a"), name, Outputs=refs))
+    before, after = table(__file__, CASES)["lists"]
+    ids = outputs(account.stack(before, name, Outputs=refs))
     assert seen(ids) == [[1], ["1", "None"], 0, allow(get), 1, ["a"], get]
-    stack = account.update(name, with_lists(2, put, "b"), Outputs=refs)
+    stack = account.update(name, after, Outputs=refs)
     assert seen(outputs(stack)) == [[2], ["2", "None"], 1, allow(put), 0, ["b"], put]
-    account.client("cloudformation").delete_stack(StackName=name)
-    deleted = account.settled(stack["StackId"])
-    assert deleted["StackStatus"] == "DELETE_COMPLETE", account.reasons(stack["StackId"])
+    assert account.deleted(stack) == "DELETE_COMPLETE", account.reasons(stack["StackId"])
     ids = outputs(stack)
     for describe, request, code in (
         (ec2.describe_security_groups, {"GroupIds": [ids["Group"]]}, "InvalidGroup.NotFound"),

@@ -218,6 +218,18 @@ class Account(LocalAccount):
 
         return dict(eventually(found, 30.0))
 
+    def deleted(self, stack: Mapping[str, Any]) -> str:
+        """Delete a stack and return its last status."""
+        self.client("cloudformation").delete_stack(StackName=stack["StackName"])
+        return str(self.settled(stack["StackId"])["StackStatus"])
+
+    def changes(self, name: str, body: str) -> list[dict[str, Any]]:
+        """Return what a change set of a stack would change."""
+        cloudformation, change_set = self.client("cloudformation"), {"ChangeSetName": unique("set")}
+        cloudformation.create_change_set(StackName=name, **change_set, TemplateBody=body)
+        answer = cloudformation.describe_change_set(StackName=name, **change_set)
+        return [entry["ResourceChange"] for entry in answer["Changes"]]
+
     def failures(self, name: str) -> dict[str, str]:
         """Return the reasons of the resources of a stack that failed, by logical id."""
         events = self.client("cloudformation").describe_stack_events(StackName=name)["StackEvents"]
