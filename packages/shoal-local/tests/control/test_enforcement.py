@@ -14,11 +14,10 @@ from botocore.config import Config
 
 from local_kit.control import Account, allow, eventually, refused, running, unique
 from local_kit.sagemaker_account import Account as JobsAccount
+from local_kit.tables import rows
 from shoal_local.testing import ACCOUNT_ID, REGION
 
 ROOT_ARN = f"arn:aws:iam::{ACCOUNT_ID}:root"
-OTHER_ROLE = {"RoleArn": f"arn:aws:iam::{ACCOUNT_ID}:role/x", "RoleSessionName": "xy"}
-DENIED = "AccessDeniedException"
 KEY_POLICY = allow("kms:*", Principal={"AWS": ROOT_ARN})
 
 
@@ -221,18 +220,7 @@ def test_nobody_may_do_anything(strict: Account, bucket: str) -> None:
 
 @pytest.mark.parametrize(
     ("service", "method", "arguments", "code", "action"),
-    [
-        ("sagemaker", "list_models", {}, DENIED, "ListModels"),
-        ("sqs", "create_queue", {"QueueName": "q"}, "AccessDenied", "CreateQueue"),
-        ("iam", "list_roles", {}, "AccessDenied", "ListRoles"),
-        ("ec2", "create_vpc", {"CidrBlock": "10.0.0.0/16"}, "UnauthorizedOperation", "CreateVpc"),
-        ("logs", "create_log_group", {"logGroupName": "g"}, DENIED, "CreateLogGroup"),
-        ("lambda", "list_functions", {}, DENIED, "ListFunctions"),
-        ("sns", "create_topic", {"Name": "t"}, "AuthorizationError", "CreateTopic"),
-        ("cloudformation", "describe_stacks", {}, "AccessDenied", "DescribeStacks"),
-        ("ssm", "get_parameter", {"Name": "/a/b"}, DENIED, "GetParameter"),
-        ("sts", "assume_role", OTHER_ROLE, "AccessDenied", "AssumeRole"),
-    ],
+    rows(__file__, "refused.yaml", "enforcement"),
 )
 def test_every_service_refuses_in_its_own_words(
     strict: Account, service: str, method: str, arguments: dict[str, Any], code: str, action: str

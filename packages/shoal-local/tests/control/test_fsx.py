@@ -13,6 +13,7 @@ from botocore.exceptions import ClientError
 
 from local_kit.control import Account, outputs, resource, template, unique
 from local_kit.networks import new_vpc
+from local_kit.tables import rows
 from shoal_local.errors import AwsError
 from shoal_local.server import Emulator
 from shoal_local.testing import in_process
@@ -79,10 +80,9 @@ class Deployed:
         self._emulator, self._network = emulator, network
         self.account.client("s3").create_bucket(Bucket=self.bucket)
         self.put(OBJECTS)
-        stack = self.account.stack(self.resources(), self.name, Outputs=OUTPUTS)
-        assert stack["StackStatus"] == "CREATE_COMPLETE", self.account.failures(self.name)
-        self.stack_id = stack["StackId"]
-        names = outputs(stack)
+        self.stack = self.account.stack(self.resources(), self.name, Outputs=OUTPUTS)
+        assert self.stack["StackStatus"] == "CREATE_COMPLETE", self.account.failures(self.name)
+        names = outputs(self.stack)
         self.id, self.mount_name = names["Id"], names["MountName"]
         self.association_id = names["AssociationId"]
         self.folder = self.account.state_dir / "fsx" / self.id
@@ -190,21 +190,16 @@ def test_a_stack_changes_its_file_system_in_place_and_leaves_nothing(
     assert fsx.list_tags_for_resource(ResourceARN=arn)["Tags"] == [{"Key": "team", "Value": "a"}]
     fsx.untag_resource(ResourceARN=arn, TagKeys=["team"])
     assert "Tags" not in fsx.list_tags_for_resource(ResourceARN=arn)
-    own.account.client("cloudformation").delete_stack(StackName=own.name)
-    assert own.account.settled(own.stack_id)["StackStatus"] == "DELETE_COMPLETE"
+    assert own.account.deleted(own.stack) == "DELETE_COMPLETE"
     ids = [each["FileSystemId"] for each in fsx.describe_file_systems()["FileSystems"]]
     assert (own.id in ids, own.folder.exists()) == (False, False)
     assert own.id not in str(own.account.client("iam").list_roles()["Roles"])
 
 
 def test_another_deployment_type_makes_another_file_system(deployed: Deployed) -> None:
-    cloudformation = deployed.account.client("cloudformation")
     persistent = {"DeploymentType": "PERSISTENT_2", "PerUnitStorageThroughput": 125}
     body = template(deployed.resources(LustreConfiguration=persistent))
-    change_set = {"StackName": deployed.name, "ChangeSetName": "type"}
-    cloudformation.create_change_set(**change_set, TemplateBody=body)
-    entries = cloudformation.describe_change_set(**change_set)["Changes"]
-    changes = [entry["ResourceChange"] for entry in entries]
+    changes = deployed.account.changes(deployed.name, body)
     replaced = {each["LogicalResourceId"]: each["Replacement"] for each in changes}
     assert replaced["FileSystem"] == "True"
 
@@ -218,18 +213,7 @@ def test_an_association_with_a_bucket_that_is_not_there_fails_its_stack(
     assert "MISCONFIGURED" in account.failures(name)["Association"]
 
 
-@pytest.mark.parametrize(
-    ("reason", "change"),
-    [
-        ("does not emulate FileSystemType ONTAP", {"FileSystemType": "ONTAP"}),
-        ("does not emulate StorageType HDD", {"StorageType": "HDD"}),
-        ("not emulate ImportPath in LustreConf", {"LustreConfiguration": {"ImportPath": "s3://b"}}),
-        ("exactly one subnet", {"SubnetIds": ["subnet-00000001", "subnet-00000002"]}),
-        ("InvalidNetworkSettings.*subnet-00000001", {"SubnetIds": ["subnet-00000001"]}),
-        ("BadRequest.*alias/none", {"KmsKeyId": "alias/none"}),
-        ("InvalidNetworkSettings.*sg-00000001", {"SecurityGroupIds": ["sg-00000001"]}),
-    ],
-)
+@pytest.mark.parametrize(("reason", "change"), rows(__file__, "refused.yaml", "fsx_file_systems"))
 def test_a_file_system_is_refused_with_the_reason(
     account: Account, network: dict[str, Any], reason: str, change: dict[str, Any]
 ) -> None:
@@ -238,14 +222,7 @@ def test_a_file_system_is_refused_with_the_reason(
 
 
 @pytest.mark.parametrize(
-    ("reason", "version", "change"),
-    [
-        ("UnsupportedOperation.*not 2.10", "2.10", {}),
-        ("is not of the form s3://", "2.15", {"DataRepositoryPath": "nfs://there/"}),
-        ("BatchImportMetaDataOnCreate", "2.15", {"BatchImportMetaDataOnCreate": False}),
-        ("NEW, CHANGED and DELETED", "2.15", {"S3": {}}),
-        ("ImportedFileChunkSize", "2.15", {"ImportedFileChunkSize": 1024}),
-    ],
+    ("reason", "version", "change"), rows(__file__, "refused.yaml", "fsx_associations")
 )
 def test_an_association_is_refused_with_the_reason(
     account: Account, network: dict[str, Any], reason: str, version: str, change: dict[str, Any]

@@ -13,6 +13,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from local_kit.control import Account, allow, eventually, refused, unique, zipped
+from local_kit.tables import rows, table
 from shoal_local.control.functions import model
 from shoal_local.control.functions.sandbox import Sandbox
 from shoal_local.control.functions.service import Functions
@@ -37,26 +38,11 @@ def test_a_function_answers_and_what_it_prints_is_in_its_log_and_in_the_answers_
 
 
 BODY = "def handler(event, context):\n    "
-JS = "exports.handler = "
 
 
 @pytest.mark.parametrize(
     ("file", "source", "kind", "message"),
-    [
-        ("main.py", f"{BODY}raise KeyError('no such digit')\n", "KeyError", "'no such digit'"),
-        ("main.py", f"import time\n{BODY}time.sleep(60)\n", "Sandbox.Timedout", "1.00 seconds"),
-        ("main.py", f"import os\n{BODY}os._exit(3)\n", "Runtime.ExitError", "exit status 3"),
-        ("main.py", "import numpie\n", "Runtime.ImportModuleError", "No module named 'numpie'"),
-        ("main.py", f"{BODY}return {{1, 2}}\n", "Runtime.MarshalError", "Unable to marshal"),
-        ("main.js", f"{JS}async () => {{ throw new TypeError('no') }}", "TypeError", "no"),
-        ("main.js", f"{JS}(event, context, done) => done(new Error('no'))", "Error", "no"),
-        ("main.js", f"{JS}() => {{ throw 'text' }}", "string", "text"),
-        ("main.js", f"{JS}() => process.exit(3)", "Runtime.ExitError", "exit status 3"),
-        ("main.js", f"{JS}() => new Promise(() => {{}})", "Sandbox.Timedout", "1.00 seconds"),
-        ("main.js", "require('nothing')", "Runtime.ImportModuleError", "module 'nothing'"),
-        ("main.js", "exports.other = 1", "Runtime.HandlerNotFound", "main.handler is undefined"),
-        ("main.js", f"{JS}async () => 10n", "TypeError", "BigInt"),
-    ],
+    [tuple(row.values()) for row in table(__file__, "functions.yaml")],
 )
 def test_a_function_that_fails_answers_with_type_and_message(
     account: Account, file: str, source: str, kind: str, message: str
@@ -141,24 +127,12 @@ def test_code_in_s3_that_is_larger_than_any_function_may_be_is_refused_unread(
     assert refusal.value.code == "InvalidParameterValueException"
 
 
-NO_SUBNET = {"SubnetIds": ["subnet-0123456789abcdef0"], "SecurityGroupIds": []}
-
-
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"Runtime": "ruby3.4"}, "does not run ruby3.4 functions; it has python3.10, "),
-        ({"Runtime": "python3.7"}, "does not run python3.7 functions"),  # which is deprecated
-        ({"Layers": ["arn:aws:lambda:us-east-1:111122223333:layer:torch:1"]}, "Layers"),
-        ({"Role": "arn:aws:iam::111122223333:role/nobody"}, "cannot be assumed by Lambda"),
+        *rows(__file__, "refused.yaml", "functions"),
         # recorded by LocalStack: test_large_environment_variables_fails
         ({"Environment": {"Variables": {"LARGE": "x" * 4096}}}, "exceeded the 4KB limit"),
-        # the developer guide: Lambda sets it
-        ({"Environment": {"Variables": {"AWS_REGION": "eu-west-1"}}}, "reserved keys"),
-        ({"MemorySize": 40_000}, "MemorySize must be between 128 and 32768 MB"),
-        # recorded by LocalStack: test_invalid_vpc_config_subnet
-        ({"VpcConfig": NO_SUBNET}, "Error occurred while DescribeSubnets"),
-        ({"Code": {"S3Bucket": "nowhere-at-all", "S3Key": "x"}}, "S3 Error Code: NoSuchBucket"),
     ],
 )
 def test_what_cannot_run_is_refused_by_name(

@@ -11,6 +11,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from local_kit.control import Account, allow, eventually, still, unique
+from local_kit.tables import rows
 
 REMEMBER = (
     "def handler(event, context):\n    print('due', event['at'], 'attempt', event['attempt'])\n"
@@ -88,19 +89,7 @@ def test_a_role_that_scheduler_may_not_take_is_refused(account: Account) -> None
         schedule(account, function_arn("any"), Target={"RoleArn": role})
 
 
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"ScheduleExpression": "at(2026-11-20T10:00:00)"}, "rate\\(...\\) and cron"),
-        ({"ScheduleExpression": "cron(0 12 * * * *)"}, "Invalid Schedule Expression"),
-        ({"ScheduleExpression": "rate(99999999999 days)"}, "It is too long"),
-        ({"ScheduleExpression": "cron(0 25 * * ? *)"}, "Bad hour"),
-        ({"ScheduleExpressionTimezone": "Europe/Atlantis"}, "Invalid Schedule Expression Timezone"),
-        ({"EndDate": "2030-01-01"}, "EndDate"),
-        ({"GroupName": "nowhere"}, "Schedule group nowhere does not exist"),
-        ({"Target": {"Arn": "arn:aws:states:us-east-1:1:stateMachine:x"}}, "functions and pipelin"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "reason"), rows(__file__, "refused.yaml", "notifications"))
 def test_what_would_not_run_is_refused(
     account: Account, changes: dict[str, Any], reason: str
 ) -> None:
