@@ -17,13 +17,13 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from local_kit.control import Account, allow
+from local_kit.tables import rows
 from shoal_local.errors import EmulatorError
 from shoal_local.server import Options
 from shoal_local.testing import REGION, emulator
 
 DEV, STAGING, PROD = "111122223333", "222233334444", "333344445555"
 IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference:2.3.0-cpu-py311-ubuntu20.04-sagemaker"  # noqa: E501
-GROUP = f"arn:aws:sagemaker:{REGION}:{DEV}:model-package-group/models"
 VERSION = f"arn:aws:sagemaker:{REGION}:{DEV}:model-package/models/1"
 SPECIFICATION = {"SupportedContentTypes": ["text/csv"], "SupportedResponseMIMETypes": ["text/csv"]}
 PRODUCTION = {"AWS": f"arn:aws:iam::{PROD}:root"}
@@ -132,26 +132,8 @@ def test_a_client_cannot_choose_another_account_by_motos_own_header(world: World
     assert ec2.create_vpc(CidrBlock="10.9.0.0/16")["Vpc"]["OwnerId"] == PROD
 
 
-TOPIC = "AWS::SNS::Topic"
-PARAMETER = {"Name": "mine", "Value": "1", "Type": "String"}
-MINE, GROUPS = {"ModelPackageGroupName": "mine"}, "ModelPackageGroupSummaryList"
-RULE = {"Name": "mine", "EventPattern": '{"source": ["a"]}'}
-STACK = {"StackName": "mine", "TemplateBody": json.dumps({"Resources": {"T": {"Type": TOPIC}}})}
-METRIC = {"Namespace": "mine", "MetricData": [{"MetricName": "m", "Value": 1}]}
-
-
 @pytest.mark.parametrize(
-    ("service", "make", "request_", "look", "key"),
-    [
-        ("sqs", "create_queue", {"QueueName": "mine"}, "list_queues", "QueueUrls"),
-        ("logs", "create_log_group", {"logGroupName": "mine"}, "describe_log_groups", "logGroups"),
-        ("iam", "create_user", {"UserName": "mine"}, "list_users", "Users"),
-        ("ssm", "put_parameter", PARAMETER, "describe_parameters", "Parameters"),
-        ("sagemaker", "create_model_package_group", MINE, "list_model_package_groups", GROUPS),
-        ("cloudformation", "create_stack", STACK, "list_stacks", "StackSummaries"),
-        ("events", "put_rule", RULE, "list_rules", "Rules"),
-        ("cloudwatch", "put_metric_data", METRIC, "list_metrics", "Metrics"),
-    ],
+    ("service", "make", "request_", "look", "key"), rows(__file__, "accounts.yaml", "things")
 )
 def test_what_one_account_has_no_other_lists(
     world: World, service: str, make: str, request_: dict[str, Any], look: str, key: str
@@ -172,33 +154,12 @@ def test_a_request_is_written_down_with_the_account_it_acts_in(dev: World) -> No
     assert DEV in [line["account"] for line in described if PROD in line["caller"]]
 
 
-NAMED = {"ModelPackageName": VERSION}
 RELEASED = {"Bucket": "models-of-dev", "Key": "released/model.tar.gz"}
-REJECT = {"ModelPackageArn": VERSION, "ModelApprovalStatus": "Rejected"}
-EVERYBODY = {
-    "ModelPackageGroupName": GROUP,
-    "ResourcePolicy": json.dumps(allow("*", Principal="*")),
-}
-STOLEN = {"Bucket": "prods-own", "Key": "stolen", "CopySource": "models-of-dev/secret/notes"}
 
 
 @pytest.mark.parametrize(
     ("account", "service", "operation", "request_", "words"),
-    [
-        (STAGING, "sagemaker", "describe_model_package", NAMED, "sagemaker:DescribeModelPackage"),
-        (STAGING, "s3", "get_object", RELEASED, "s3:GetObject"),
-        (PROD, "sagemaker", "update_model_package", REJECT, "not authorized"),
-        (PROD, "sagemaker", "create_model_package", {"ModelPackageGroupName": GROUP}, "not autho"),
-        (PROD, "sagemaker", "delete_model_package", NAMED, "not authorized"),
-        # this operation takes a name, so that another account's group cannot even be named
-        (PROD, "sagemaker", "put_model_package_group_policy", EVERYBODY, "failed to satisfy"),
-        (PROD, "s3", "get_object", {**RELEASED, "Key": "secret/notes"}, "s3:GetObject"),
-        (PROD, "s3", "list_objects_v2", {"Bucket": "models-of-dev"}, "s3:ListBucket"),
-        (PROD, "s3", "put_object", {**RELEASED, "Body": b"poisoned"}, "s3:PutObject"),
-        (PROD, "s3", "delete_object", RELEASED, "s3:DeleteObject"),
-        (PROD, "s3", "delete_bucket_policy", {"Bucket": "models-of-dev"}, "AccessDenied"),
-        (PROD, "s3", "copy_object", STOLEN, "s3:GetObject"),
-    ],
+    rows(__file__, "accounts.yaml", "refused"),
 )
 def test_what_no_policy_grants_another_account_is_refused_and_changes_nothing(
     dev: World, account: str, service: str, operation: str, request_: dict[str, Any], words: str
