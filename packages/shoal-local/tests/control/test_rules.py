@@ -13,6 +13,7 @@ import pytest
 from botocore.utils import ArgumentGenerator
 from moto.core.utils import get_service_model
 
+from local_kit.tables import table
 from shoal_local.control.authorization.account import AccountState
 from shoal_local.control.authorization.evaluator import Evaluator
 from shoal_local.control.authorization.question_template import FIELD, Scope
@@ -144,7 +145,7 @@ def variables(node: Any) -> Iterator[str]:
 
 
 ME = f"arn:aws:sts::{ACCOUNT}:assumed-role/r/s"
-SAGEMAKER = f"arn:aws:sagemaker:us-east-1:{ACCOUNT}"
+VALUES = table(__file__, "rules.yaml")
 
 
 def every_operation() -> Iterator[Any]:
@@ -178,50 +179,13 @@ def filled(service: str, value: Any, name: str) -> Any:
 
 
 def text_of(service: str, name: str) -> str:
-    if name in NAMED:
-        return NAMED[name]
+    if name in VALUES["parameters"]:
+        return str(VALUES["parameters"][name])
     if "role" in name.lower() and "name" not in name.lower():
         return f"arn:aws:iam::{ACCOUNT}:role/name"
     if name.lower() in {"resourcearn", "topicarn", "targetarn", "resource", "modelpackagearn"}:
-        return f"arn:aws:{service}:us-east-1:{ACCOUNT}:{EXISTING.get(service, 'name')}"
+        return f"arn:aws:{service}:us-east-1:{ACCOUNT}:{VALUES['resources'].get(service, 'name')}"
     return "name"
-
-
-EXISTING = {
-    "application-autoscaling": "scalable-target/name",
-    "cloudwatch": "alarm:name",
-    "ecr": "repository/name",
-    "events": "rule/name",
-    "fsx": "file-system/fs-1",
-    "lambda": "function:name",
-    "logs": "log-group:name",
-    "sagemaker": "model-package/name/1",
-    "scheduler": "schedule-group/name",
-    "sns": "name",
-}
-NAMED = {
-    "AliasName": "alias/name",
-    "CopySource": "name/name",
-    "DeliverLogsPermissionArn": f"arn:aws:iam::{ACCOUNT}:role/name",
-    "OpenIDConnectProviderArn": f"arn:aws:iam::{ACCOUNT}:oidc-provider/example.com",
-    "Path": "/",
-    **dict.fromkeys(("PermissionsBoundary", "PolicyArn"), f"arn:aws:iam::{ACCOUNT}:policy/name"),
-    "PipelineExecutionArn": f"{SAGEMAKER}:pipeline/name/execution/abcdefghijkl",
-    "PolicySourceArn": f"arn:aws:iam::{ACCOUNT}:role/name",
-    "QueueUrl": f"http://localhost/{ACCOUNT}/name",
-    "SubscriptionArn": f"arn:aws:sns:us-east-1:{ACCOUNT}:name:1",
-    **dict.fromkeys(("VpcId", "ResourceIds", "Resources"), "vpc-1"),
-    **dict.fromkeys(("SubnetId", "SubnetIds"), "subnet-1"),
-    **dict.fromkeys(("GroupId", "Groups", "SecurityGroupIds"), "sg-1"),
-    **dict.fromkeys(("RouteTableId", "RouteTableIds"), "rtb-1"),
-    **dict.fromkeys(("VpcEndpointId", "VpcEndpointIds"), "vpce-1"),
-    **dict.fromkeys(("KeyId", "TargetKeyId"), KEY),
-    "InternetGatewayId": "igw-1",
-    "NatGatewayId": "nat-1",
-    "AllocationId": "eipalloc-1",
-    "FlowLogIds": "fl-1",
-    "NetworkInterfaceId": "eni-1",
-}
 
 
 @pytest.mark.parametrize(("service", "operation"), list(every_operation()))
