@@ -33,10 +33,10 @@ from local_kit.hosted import (
     settled,
 )
 from local_kit.sagemaker_account import BUCKET, Account, until
+from local_kit.tables import rows
 
 ENDPOINT = "guarded"
 BLUE, GREEN = 3.0, 5.0
-ONE = {"Type": "INSTANCE_COUNT", "Value": 1}
 CANARY = {"Type": "CANARY", "CanarySize": percent(30), "WaitIntervalInSeconds": 720}
 
 
@@ -230,13 +230,7 @@ def test_a_deployment_that_takes_longer_than_it_may_is_rolled_back(
 
 
 @pytest.mark.parametrize(
-    ("routing", "message"),
-    [
-        ({"Type": "CANARY"}, "CanarySize is required for the traffic routing type CANARY"),
-        ({"Type": "CANARY", "CanarySize": percent(51)}, "CanarySize must be 1 to 50 percent"),
-        ({"Type": "LINEAR", "LinearStepSize": percent(9)}, "LinearStepSize must be 10 to 50"),
-        ({"Type": "CANARY", "CanarySize": ONE}, "not emulate CanarySize of the type INSTANCE_COUN"),
-    ],
+    ("routing", "message"), rows(__file__, "refused.yaml", "deployments_traffic")
 )
 def test_traffic_that_cannot_be_shared_so_is_refused(
     account: Account, blue: str, routing: dict[str, Any], message: str
@@ -254,10 +248,6 @@ CAPTURE = {
     "CaptureOptions": [{"CaptureMode": "InputAndOutput"}],
     "CaptureContentTypeHeader": {"JsonContentTypes": ["application/json"]},
 }
-ON_MACHINES = {"InstanceType": "ml.m5.xlarge"}
-LATER = {"AsyncInferenceConfig": {"OutputConfig": {"S3OutputPath": f"s3://{BUCKET}/results"}}}
-SEVERAL = {"ProductionVariants": [{"VariantName": each, **ON_MACHINES} for each in "ab"]}
-SMALL = {"MemorySizeInMB": 1024, "MaxConcurrency": 2}
 
 
 @pytest.fixture(scope="module")
@@ -300,15 +290,7 @@ def test_a_serverless_endpoint_serves_and_throttles_above_its_concurrency(accoun
 
 
 @pytest.mark.parametrize(
-    ("members", "config", "message"),
-    [
-        ({"ServerlessConfig": SMALL | {"MemorySizeInMB": 7168}}, {}, "less than or equal to 6144"),
-        ({"ServerlessConfig": SMALL | {"MaxConcurrency": 201}}, {}, "less than or equal to 200"),
-        ({"ServerlessConfig": SMALL, **ON_MACHINES}, {}, "needs an InstanceType, or a Serverless"),
-        ({}, {}, "needs an InstanceType, or a ServerlessConfig"),
-        (ON_MACHINES, LATER, r"not emulate CreateEndpointConfig\.AsyncInferenceConfig"),
-        (ON_MACHINES, SEVERAL, "not emulate endpoints with several production variants"),
-    ],
+    ("members", "config", "message"), rows(__file__, "refused.yaml", "deployments_configurations")
 )
 def test_a_configuration_that_cannot_be_served_is_refused(
     account: Account, pair: str, members: dict[str, Any], config: dict[str, Any], message: str

@@ -13,6 +13,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from local_kit.sagemaker_account import ACCOUNT_ID, BUCKET, Account, shell_step, until
+from local_kit.tables import rows
 from shoal_local.sagemaker.pipelines.execution.executions import Executions
 
 REPORT = "/opt/ml/processing/report"
@@ -25,7 +26,6 @@ def fail(name: str, message: Any) -> dict[str, Any]:
     return {"Name": name, "Type": "Fail", "Arguments": {"ErrorMessage": message}}
 
 
-GATE_ONLY = {"SelectedSteps": [{"StepName": "Gate"}]}
 ANYHOW = {"Step": "First", "Trigger": "Any"}
 FAIL, STOP = fail("TooLow", BELOW), fail("No", "no")
 
@@ -142,20 +142,7 @@ def test_executions_and_steps_are_counted_and_timed(account: Account) -> None:
     assert len(count(name="ExecutionDuration", statistic="Average")) == 1
 
 
-@pytest.mark.parametrize(
-    ("members", "message"),
-    [
-        ({"PipelineParameters": [{"Name": "Most", "Value": "1"}]}, "Unknown parameters"),
-        ({"PipelineParameters": [{"Name": "Least", "Value": ""}]}, 'string "" is too short'),
-        ({"PipelineParameters": [{"Name": "Least", "Value": "much"}]}, "is not of type Float"),
-        ({"PipelineVersionAlias": "live"}, r"StartPipelineExecution\.PipelineVersionAlias"),
-        ({"RoleArn": f"arn:aws:iam::{ACCOUNT_ID}:role/jobs"}, r"StartPipelineExecution\.RoleArn"),
-        (
-            {"SelectiveExecutionConfig": GATE_ONLY},
-            r"Execution\.SelectiveExecutionConfig",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("members", "message"), rows(__file__, "refused.yaml", "pipelines"))
 def test_a_start_that_cannot_be_is_refused(
     account: Account, gated: str, members: dict[str, Any], message: str
 ) -> None:

@@ -14,10 +14,10 @@ from botocore.exceptions import ClientError
 
 from local_kit.hosted import GOOD_MODEL, container_of, model_of
 from local_kit.sagemaker_account import BUCKET, Account, until
+from local_kit.tables import rows
 from shoal_local.sagemaker.jobs.transform_jobs import joined, payloads
 
 GROUP = "/aws/sagemaker/TransformJobs"
-TWO = {"InstanceType": "ml.m5.xlarge", "InstanceCount": 2}
 
 
 def create_model(account: Account, name: str, archive: bytes) -> str:
@@ -141,17 +141,7 @@ def test_an_input_without_objects_fails_the_job(account: Account, model: str) ->
     assert job["FailureReason"].startswith('ClientError: No S3 objects found under S3 URL "s3://')
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"TransformInput": {"CompressionType": "Gzip"}}, "CompressionType Gzip; it has None"),
-        ({"TransformInput": {"SplitType": "RecordIO"}}, "SplitType RecordIO; it has None, Line"),
-        ({"DataProcessing": {"InputFilter": "$[1:]"}}, r"CreateTransformJob\.DataProcessing"),
-        ({"DataProcessing": {"JoinSource": "Input"}}, "JoinSource without text/csv"),
-        ({"TransformResources": TWO}, "TransformResources.InstanceCount 2; it has 1"),
-        ({"ModelName": "nobodys"}, "Could not find model"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "message"), rows(__file__, "refused.yaml", "transform"))
 def test_what_cannot_run_is_refused_by_name(
     account: Account, model: str, changes: dict[str, Any], message: str
 ) -> None:

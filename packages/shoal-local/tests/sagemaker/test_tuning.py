@@ -9,6 +9,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from local_kit.sagemaker_account import OBJECTIVE, WIDTH, Account, archive, tuning, until
+from local_kit.tables import rows
 from shoal_local.errors import AwsError
 from shoal_local.sagemaker.jobs.tuning_jobs import Search, read_ranges, search_for
 
@@ -38,15 +39,7 @@ def categories(**values: list[str]) -> dict[str, Any]:
 GRID = categories(width=["2", "3"], shape=["square"])
 SQUARES = categories(number=["1", "2"], letter=["a", "b"])
 BOUNDS = {"Name": "x", "MinValue": "0", "MaxValue": "1"}
-REVERSED = {"ContinuousParameterRanges": [{**BOUNDS, "ScalingType": "ReverseLogarithmic"}]}
 ONE_AT_ONCE = {"MaxParallelTrainingJobs": 1}
-INSTANCES = {
-    "InstanceConfigs": [{"InstanceType": "ml.m5.xlarge", "InstanceCount": 1, "VolumeSizeInGB": 1}]
-}
-TARGET = {"TuningJobCompletionCriteria": {"TargetObjectiveMetricValue": 4.0}}
-LOSS = {"HyperParameterTuningJobObjective": OBJECTIVE | {"MetricName": "loss"}}
-TEN = {"ResourceLimits": ONE_AT_ONCE | {"MaxNumberOfTrainingJobs": 10}}
-TOO_FEW = r"ranges \[9.0\] must be equal or greater than the value of MaxNumberOfJobs, \[10\]"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -170,20 +163,7 @@ def test_a_stop_stops_the_training_jobs_and_starts_no_more(account: Account) -> 
 
 
 @pytest.mark.parametrize(
-    ("config", "definition", "message"),
-    [
-        ({"Strategy": "Hyperband"}, {}, "Strategy Hyperband; it has Bayesian, Random, Grid"),
-        ({"TrainingJobEarlyStoppingType": "Auto"}, {}, "EarlyStoppingType Auto; it has Off"),
-        (TARGET, {}, "not emulate .*HyperParameterTuningJobConfig.TuningJobCompletionCriteria"),
-        (LOSS, {}, "Provide a metric in the metric definitions"),
-        ({"Strategy": "Grid"}, {}, "categorical hyperparameters only"),
-        ({"ParameterRanges": REVERSED}, {}, "ReverseLogarithmic; it has Auto, Linear, Logarithm"),
-        ({"ParameterRanges": {}}, {}, "At least one hyperparameter range is required"),
-        ({"ResourceLimits": ONE_AT_ONCE}, {}, "MaxNumberOfTrainingJobs is required"),
-        (TEN, {}, TOO_FEW),
-        ({}, {"HyperParameterTuningResourceConfig": INSTANCES}, "ResourceConfig.InstanceConfigs"),
-        ({}, {"RoleArn": "arn:aws:iam::123456789012:role/nobody"}, "Could not assume role"),
-    ],
+    ("config", "definition", "message"), rows(__file__, "refused.yaml", "tuning")
 )
 def test_what_cannot_run_is_refused_at_once(
     account: Account, config: dict[str, Any], definition: dict[str, Any], message: str
