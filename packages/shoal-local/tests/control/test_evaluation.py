@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 
 from local_kit.control import Account, allow, refused, unique
+from local_kit.tables import rows, table
 from shoal_local.control.authorization.evaluator import Decision, Evaluator, Policy
 from shoal_local.control.http.iam_request import Question
 from shoal_local.errors import EmulatorError
 from shoal_local.processes import ProcessRegistry, end_group, started_at
 
+CASES = "evaluation.yaml"
 ACCOUNT = "111122223333"
 ME = f"arn:aws:sts::{ACCOUNT}:assumed-role/reader/session"
 OBJECT = "arn:aws:s3:::data/train/x"
@@ -31,6 +33,11 @@ def policy(**statement: Any) -> Policy:
     }
 
 
+def policies(statements: dict[str, Any]) -> dict[str, Policy]:
+    """Return a policy of each statement."""
+    return {name: policy(**statement) for name, statement in statements.items()}
+
+
 ALLOW = {"reading": policy(Action="s3:GetObject")}
 
 
@@ -44,75 +51,29 @@ def test_an_allowed_question_names_the_statement_that_allows(evaluator: Evaluato
     assert decide(evaluator, ALLOW) == Decision(True, False, ("reading/It",))
 
 
-WRITE, NOTHING = policy(Action="s3:PutObject"), policy(Effect="Deny", Action="s3:*")
-CLOSED = policy(Effect="Deny", Principal="*", Action="s3:*")
-OF_RESOURCE = "an explicit deny in a resource-based policy"
-
-
 @pytest.mark.parametrize(
-    ("identity", "more", "statements", "reason"),
-    [
-        ({"writing": WRITE}, {}, (), "because no identity-based policy allows"),
-        ({**ALLOW, "no": NOTHING}, {}, ("no/It",), "an explicit deny in an identity-based policy"),
-        (ALLOW, {"resource_policy": CLOSED}, ("resource policy/It",), OF_RESOURCE),
-        (ALLOW, {"boundary": WRITE}, (), "because no permissions boundary allows"),
-    ],
+    ("identity", "more", "statements", "reason"), rows(__file__, CASES, "denied")
 )
 def test_what_is_denied_is_so_in_the_words_of_aws(
     evaluator: Evaluator,
-    identity: dict[str, Policy],
+    identity: dict[str, Any],
     more: dict[str, Any],
-    statements: tuple[str, ...],
+    statements: list[str],
     reason: str,
 ) -> None:
-    decision = decide(evaluator, identity, **more)
+    decision = decide(evaluator, policies(identity), READ, **policies(more))
     assert (decision.allowed, decision.explicit) == (False, bool(statements))
-    assert decision.statements == statements
+    assert decision.statements == tuple(statements)
     assert decision.reason == (
         f"with {reason}" if statements else f"{reason} the s3:GetObject action"
     )
 
 
-@pytest.mark.parametrize("allowed", [True, False])
-def test_a_key_must_let_the_account_decide(evaluator: Evaluator, allowed: bool) -> None:
-    owner = f"arn:aws:iam::{ACCOUNT if allowed else '444455556666'}:root"
-    key_policy = policy(Principal={"AWS": owner}, Action="kms:*")
-    own, question = {"keys": policy(Action="kms:Decrypt")}, Question("kms:Decrypt", KEY)
-    assert decide(evaluator, own, question, resource_policy=key_policy).allowed is allowed
-
-
-@pytest.mark.parametrize(("repository", "allowed"), [("pytorch-training", True), ("other", False)])
-def test_aws_lets_every_account_pull_its_images_but_the_role_must_be_allowed_too(
-    evaluator: Evaluator, repository: str, allowed: bool
-) -> None:
-    registry = "arn:aws:ecr:us-east-1:763104351884:repository"
-    pull = policy(Action="ecr:BatchGetImage", Resource=f"{registry}/pytorch-training")
-    question = Question("ecr:BatchGetImage", f"{registry}/{repository}")
-    assert decide(evaluator, {"pull": pull}, question).allowed is allowed
-
-
-@pytest.mark.parametrize(
-    ("subnets", "allowed"), [(["subnet-a"], True), (["subnet-a", "subnet-b"], False), ([], False)]
-)
-def test_conditions_on_lists_hold_for_all_values_and_not_for_none(
-    evaluator: Evaluator, subnets: list[str], allowed: bool
-) -> None:
-    condition = {
-        "ForAllValues:StringEquals": {"sagemaker:VpcSubnets": ["subnet-a"]},
-        "Null": {"sagemaker:VpcSubnets": "false"},
-    }
-    job = f"arn:aws:sagemaker:us-east-1:{ACCOUNT}:training-job/x"
-    question = Question(TRAIN, job, {"sagemaker:VpcSubnets": subnets} if subnets else {})
-    jobs = {"jobs": policy(Action=TRAIN, Condition=condition)}
-    assert decide(evaluator, jobs, question).allowed is allowed
-
-
-def test_a_resource_that_does_not_exist_yet_is_one_resource_not_all(evaluator: Evaluator) -> None:
-    interfaces = f"arn:aws:ec2:us-east-1:{ACCOUNT}:network-interface"
-    new = Question("ec2:CreateNetworkInterface", f"{interfaces}/*")
-    for which, allowed in (("*", True), ("eni-1", False)):
-        some = {"some": policy(Action="ec2:*", Resource=f"{interfaces}/{which}")}
-        assert decide(evaluator, some, new).allowed is allowed
+@pytest.mark.parametrize("row", table(__file__, CASES)["decided"], ids=lambda row: row["case"])
+def test_a_statement_allows_or_not(evaluator: Evaluator, row: dict[str, Any]) -> None:
+    own = {"own": policy(**row["statement"])}
+    more = {"resource_policy": policy(**row["of_resource"])} if row["of_resource"] else {}
+    assert decide(evaluator, own, Question(*row["question"]), **more).allowed is row["allowed"]
 
 
 @pytest.mark.parametrize(
