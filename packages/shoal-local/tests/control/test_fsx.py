@@ -12,7 +12,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from local_kit.control import Account, outputs, resource, template, unique
-from local_kit.networks import new_vpc
+from local_kit.networks import IMPORT_ALL, association, file_system, new_vpc
 from local_kit.tables import rows
 from shoal_local.errors import AwsError
 from shoal_local.server import Emulator
@@ -20,7 +20,6 @@ from shoal_local.testing import in_process
 
 ACCOUNT_ID = "123456789012"
 """moto's own, which an emulator inside this process has."""
-IMPORT_ALL = {"AutoImportPolicy": {"Events": ["NEW", "CHANGED", "DELETED"]}}
 OBJECTS = {
     "datasets/mnist/train/one": b"1",
     "datasets/mnist/test/two": b"2",
@@ -28,12 +27,7 @@ OBJECTS = {
     "datasets/clash/one/two": b"",
     "elsewhere/three": b"3",
 }
-ASSOCIATION = {
-    "FileSystemPath": "/y",
-    "DataRepositoryPath": "s3://bucket/y",
-    "BatchImportMetaDataOnCreate": True,
-    "S3": IMPORT_ALL,
-}
+ASSOCIATION = association("/y", "s3://bucket/y")
 OUTPUTS = {
     "Id": {"Value": {"Ref": "FileSystem"}},
     "MountName": {"Value": {"Fn::GetAtt": ["FileSystem", "LustreMountName"]}},
@@ -62,14 +56,7 @@ def network(account: Account) -> dict[str, Any]:
 
 def request(network: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
     """Return a valid CreateFileSystem request with `changes`."""
-    return {
-        "FileSystemType": "LUSTRE",
-        "FileSystemTypeVersion": "2.15",
-        "StorageCapacity": 1200,
-        "SubnetIds": [network["subnet"]],
-        "SecurityGroupIds": [network["own"]],
-        "LustreConfiguration": {"DeploymentType": "SCRATCH_2"},
-    } | changes
+    return file_system(network["subnet"], network["own"], **changes)
 
 
 class Deployed:
@@ -89,16 +76,11 @@ class Deployed:
 
     def resources(self, s3: Any = IMPORT_ALL, **file_system: Any) -> dict[str, Any]:
         """Return a file system and an association for a template."""
-        association = {
-            **ASSOCIATION,
-            "FileSystemId": {"Ref": "FileSystem"},
-            "FileSystemPath": "/datasets",
-            "DataRepositoryPath": f"s3://{self.bucket}/datasets",
-            "S3": s3,
-        }
+        imports = association("/datasets", f"s3://{self.bucket}/datasets", S3=s3)
+        imports["FileSystemId"] = {"Ref": "FileSystem"}
         return {
             "FileSystem": resource("FSx::FileSystem", **request(self._network, **file_system)),
-            "Association": resource("FSx::DataRepositoryAssociation", **association),
+            "Association": resource("FSx::DataRepositoryAssociation", **imports),
         }
 
     def put(self, objects: Mapping[str, bytes]) -> None:
@@ -229,10 +211,10 @@ def test_an_association_is_refused_with_the_reason(
 ) -> None:
     fsx = account.client("fsx")
     made = fsx.create_file_system(**request(network, FileSystemTypeVersion=version))
-    file_system = {"FileSystemId": made["FileSystem"]["FileSystemId"]}
+    named = {"FileSystemId": made["FileSystem"]["FileSystemId"]}
     with pytest.raises(ClientError, match=reason):
-        fsx.create_data_repository_association(**file_system | ASSOCIATION | change)
-    fsx.delete_file_system(**file_system)
+        fsx.create_data_repository_association(**named | ASSOCIATION | change)
+    fsx.delete_file_system(**named)
 
 
 @pytest.mark.parametrize(

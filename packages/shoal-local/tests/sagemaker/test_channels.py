@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError
 
 from local_kit.control import allow
 from local_kit.hosted import ENVIRONMENT, configure_container, create
-from local_kit.networks import needs_namespaces, new_vpc
+from local_kit.networks import association, file_system, needs_namespaces, new_vpc
 from local_kit.sagemaker_account import (
     BUCKET,
     INFERENCE_IMAGE,
@@ -51,27 +51,16 @@ def fsx(account: Account) -> Data:
     for name in ("fsx", "alone"):
         _, subnet, groups = new_vpc(account.client("ec2"), name)
         networks[name] = {"Subnets": [subnet], "SecurityGroupIds": [groups[name]]}
-    client = account.client("fsx")
-    file_system = client.create_file_system(
-        FileSystemType="LUSTRE",
-        FileSystemTypeVersion="2.15",
-        StorageCapacity=1200,
-        SubnetIds=networks["fsx"]["Subnets"],
-        SecurityGroupIds=networks["fsx"]["SecurityGroupIds"],
-        LustreConfiguration={"DeploymentType": "SCRATCH_2"},
-    )["FileSystem"]
+    client, (subnet,), (group,) = account.client("fsx"), *networks["fsx"].values()
+    made = client.create_file_system(**file_system(subnet, group))["FileSystem"]
     client.create_data_repository_association(
-        FileSystemId=file_system["FileSystemId"],
-        FileSystemPath="/data",
-        DataRepositoryPath=f"s3://{BUCKET}/data",
-        BatchImportMetaDataOnCreate=True,
-        S3={"AutoImportPolicy": {"Events": ["NEW", "CHANGED", "DELETED"]}},
+        FileSystemId=made["FileSystemId"], **association("/data", f"s3://{BUCKET}/data")
     )
     source = {
-        "FileSystemId": file_system["FileSystemId"],
+        "FileSystemId": made["FileSystemId"],
         "FileSystemType": "FSxLustre",
         "FileSystemAccessMode": "ro",
-        "DirectoryPath": f"/{file_system['LustreConfiguration']['MountName']}/data/train",
+        "DirectoryPath": f"/{made['LustreConfiguration']['MountName']}/data/train",
     }
 
     def data(vpc: str = "fsx", **members: str) -> dict[str, Any]:

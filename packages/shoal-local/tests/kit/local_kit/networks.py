@@ -1,4 +1,6 @@
-"""Networks of the emulated EC2, and marks of tests that need this machine's."""
+"""Networks of the emulated EC2, file systems in them, and marks of tests that need this machine's
+networks.
+"""
 
 from typing import Any
 
@@ -13,6 +15,26 @@ needs_networks = pytest.mark.skipif(
     launch.networks_refused() is not None,
     reason="this machine gives hosts no networks of their own",
 )
+
+IMPORT_ALL = {"AutoImportPolicy": {"Events": ["NEW", "CHANGED", "DELETED"]}}
+
+
+def file_system(subnet: str, group: str, **changes: Any) -> dict[str, Any]:
+    """Return a CreateFileSystem request, which `changes` may spoil."""
+    return {
+        "FileSystemType": "LUSTRE",
+        "FileSystemTypeVersion": "2.15",
+        "StorageCapacity": 1200,
+        "SubnetIds": [subnet],
+        "SecurityGroupIds": [group],
+        "LustreConfiguration": {"DeploymentType": "SCRATCH_2"},
+    } | changes
+
+
+def association(path: str, uri: str, **changes: Any) -> dict[str, Any]:
+    """Return what imports all below a URI of S3, without the file system."""
+    place = {"FileSystemPath": path, "DataRepositoryPath": uri, "S3": IMPORT_ALL}
+    return {**place, "BatchImportMetaDataOnCreate": True, **changes}
 
 
 def new_vpc(ec2: Any, *groups: str) -> tuple[str, str, dict[str, str]]:
