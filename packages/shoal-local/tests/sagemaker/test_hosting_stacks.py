@@ -12,8 +12,9 @@ import pytest
 from botocore.exceptions import ClientError
 
 from local_kit.control import outputs, resource
-from local_kit.hosted import CODE, ENVIRONMENT, GOOD_MODEL, call_many, invoke, model_of, served
-from local_kit.sagemaker_account import INFERENCE_IMAGE, Account, archive, until
+from local_kit.hosted import CODE, GOOD_MODEL, call_many, invoke, model_of, served
+from local_kit.sagemaker_account import Account, archive, until
+from local_kit.tables import rows, table
 
 STACK = "served"
 ENDPOINT = "of-a-stack"
@@ -21,22 +22,12 @@ ENDPOINT = "of-a-stack"
 
 def resources(account: Account, url: str, name: str = ENDPOINT) -> dict[str, Any]:
     """A model, its configuration and an endpoint; names of the first two are CloudFormation's."""
-    container = {"Image": INFERENCE_IMAGE, "ModelDataUrl": url, "Environment": ENVIRONMENT}
-    variant = {
-        "VariantName": "AllTraffic",
-        "ModelName": {"Fn::GetAtt": ["Model", "ModelName"]},
-        "InstanceType": "ml.m5.xlarge",
-        "InitialInstanceCount": "1",
-        "InitialVariantWeight": 1,
-    }
-    config = {"Fn::GetAtt": ["Config", "EndpointConfigName"]}
-    model = {"PrimaryContainer": container, "ExecutionRoleArn": account.role}
-    endpoint = {"EndpointName": name, "EndpointConfigName": config}
-    return {
-        "Model": resource("SageMaker::Model", **model),
-        "Config": resource("SageMaker::EndpointConfig", ProductionVariants=[variant]),
-        "Endpoint": resource("SageMaker::Endpoint", **endpoint),
-    }
+    parts: dict[str, Any] = table(__file__, "stacks.yaml")["endpoint"]
+    model = parts["Model"]["Properties"]
+    model["ExecutionRoleArn"] = account.role
+    model["PrimaryContainer"]["ModelDataUrl"] = url
+    parts["Endpoint"]["Properties"]["EndpointName"] = name
+    return parts
 
 
 def multiplies(account: Account, name: str, factor: str) -> str:
@@ -188,17 +179,7 @@ def test_a_policy_that_is_not_kept_is_refused(scaling: Any) -> None:
 
 @pytest.mark.usefixtures("endpoint")
 def test_a_stack_makes_and_deletes_target_and_policy(account: Account) -> None:
-    """CloudFormation passes numbers as text where a template has text."""
-    target = {**SCOPE, "MinCapacity": 1, "MaxCapacity": "2"}
-    policy = POLICY | {
-        "ScalingTargetId": {"Ref": "Target"},
-        "TargetTrackingScalingPolicyConfiguration": {**TRACKING, "TargetValue": "10"},
-    }
-    policy = {key: value for key, value in policy.items() if key not in SCOPE}
-    parts = {
-        "Target": resource("ApplicationAutoScaling::ScalableTarget", **target),
-        "Policy": resource("ApplicationAutoScaling::ScalingPolicy", **policy),
-    }
+    parts = table(__file__, "stacks.yaml")["scaling"]
     assert account.control.stack(parts, NAME)["StackStatus"] == "CREATE_COMPLETE"
     client = account.client("application-autoscaling")
     (made,), (followed,) = targets(client), policies(client)
@@ -220,15 +201,7 @@ def test_an_endpoint_that_is_deleted_takes_its_target_and_policy_along(
     assert left == [SCOPE["ResourceId"]] * 2
 
 
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"ResourceId": "endpoint/nobody/variant/AllTraffic"}, "not find endpoint .*endpoint/nob"),
-        ({"ResourceId": "nobody"}, "a variant is endpoint/NAME/variant/NAME"),
-        ({"MinCapacity": 3}, "Maximum capacity cannot be less than minimum capacity"),
-        ({"ServiceNamespace": "ecs"}, "targets of sagemaker sagemaker:variant:Desired"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "reason"), rows(__file__, "refused.yaml", "hosting_stacks"))
 def test_a_target_that_is_not_kept_is_refused(
     account: Account, changes: dict[str, object], reason: str
 ) -> None:
