@@ -14,30 +14,14 @@ import pytest
 from botocore.exceptions import ClientError
 
 from local_kit.sagemaker_account import ACCOUNT_ID, Account, shell_step, until
+from local_kit.tables import rows, table
 
 AWS_URL = f"https://sqs.us-east-1.amazonaws.com/{ACCOUNT_ID}/questions"
-SIZE = {"Get": "Steps.Ask.OutputParameters['size']"}
-TOO_LARGE = {"Name": "No", "Type": "Fail", "Arguments": {"ErrorMessage": "too large"}}
-FAIL_ABOVE = {
-    "Name": "Size",
-    "Type": "Condition",
-    "Arguments": {
-        "Conditions": [{"Type": "GreaterThan", "LeftValue": SIZE, "RightValue": 3}],
-        "IfSteps": [TOO_LARGE],
-        "ElseSteps": [],
-    },
-}
+CASES = "executions.yaml"
 
 
-def ask(url: str = AWS_URL, **members: Any) -> dict[str, Any]:
-    return {
-        "Name": "Ask",
-        "Type": "Callback",
-        "Arguments": {"execution": {"Get": "Execution.PipelineExecutionId"}, "what": "size"},
-        "SqsQueueUrl": url,
-        "OutputParameters": [{"OutputName": "size", "OutputType": "Integer"}],
-        **members,
-    }
+def ask(url: str = AWS_URL) -> dict[str, Any]:
+    return {**table(__file__, CASES)["ask"], "SqsQueueUrl": url}
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +32,7 @@ def queue(account: Account) -> str:
 @pytest.fixture(scope="module")
 def asking(account: Account, queue: str) -> str:
     assert queue.endswith(f"/{ACCOUNT_ID}/questions")
-    account.deploy_pipeline("asking", [ask(), FAIL_ABOVE])
+    account.deploy_pipeline("asking", [ask(), table(__file__, CASES)["fail_above"]])
     return "asking"
 
 
@@ -88,24 +72,7 @@ def test_the_message_has_token_execution_and_arguments(
     assert metadata == {**where, "OutputParameters": outputs("2")}
 
 
-@pytest.mark.parametrize(
-    ("answer", "step", "reason"),
-    [
-        # other steps read the answer with its type: as text, "12" would be below 3
-        ({"OutputParameters": outputs("12")}, "No", "too large"),
-        ({"FailureReason": "nobody is here"}, "Ask", "nobody is here"),
-        (
-            {"OutputParameters": []},
-            "Ask",
-            "ClientError: The answer lacks the OutputParameter size",
-        ),
-        (
-            {"OutputParameters": outputs("big")},
-            "Ask",
-            "ClientError: The OutputParameter size is not of type Integer: big",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("answer", "step", "reason"), rows(__file__, CASES, "answers"))
 def test_the_answer_decides_which_step_fails_and_why(
     account: Account, asking: str, queue: str, answer: dict[str, Any], step: str, reason: str
 ) -> None:
@@ -156,7 +123,6 @@ def test_a_queue_that_is_not_there_fails_the_step(account: Account) -> None:
 
 
 STEPS = [shell_step("First", "sleep 600"), shell_step("Beside", "sleep 600")]
-ENDED = {"Succeeded", "Failed", "Stopped"}
 
 
 def code_of(call: Callable[[], Any]) -> str:
