@@ -19,33 +19,16 @@ import jmespath
 import pytest
 
 from local_kit.control import ROOT, Account, outputs, running, unique
+from local_kit.tables import table
 
 APP = Path(__file__).with_name("cdk_app.py")
 CDK = ROOT / "node_modules" / "aws-cdk" / "bin" / "cdk"
 
 
-# Everything that stacks of this test can leave behind: service, operation, what to keep of it.
-CONTENTS = {
-    "vpcs": ("ec2", "describe_vpcs", "Vpcs[].VpcId"),
-    "subnets": ("ec2", "describe_subnets", "sort(Subnets[].SubnetId)"),
-    "groups": ("ec2", "describe_security_groups", "SecurityGroups[].GroupId"),
-    "route tables": ("ec2", "describe_route_tables", "RouteTables[].RouteTableId"),
-    "gateways": ("ec2", "describe_internet_gateways", "InternetGateways[].InternetGatewayId"),
-    "nat": ("ec2", "describe_nat_gateways", "NatGateways[?State != 'deleted'].State"),
-    "addresses": ("ec2", "describe_addresses", "Addresses"),
-    "endpoints": ("ec2", "describe_vpc_endpoints", "VpcEndpoints"),
-    "flow logs": ("ec2", "describe_flow_logs", "FlowLogs"),
-    "roles": ("iam", "list_roles", "sort(Roles[].RoleName)"),
-    "buckets": ("s3", "list_buckets", "Buckets[].Name"),
-    "functions": ("lambda", "list_functions", "Functions"),
-    "stacks": ("cloudformation", "describe_stacks", "Stacks[].StackName"),
-}
-
-
 def contents(account: Account) -> dict[str, Any]:
     return {
         name: jmespath.search(query, getattr(account.client(service), operation)())
-        for name, (service, operation, query) in CONTENTS.items()
+        for name, (service, operation, query) in table(__file__, "left_behind.yaml").items()
     }
 
 
