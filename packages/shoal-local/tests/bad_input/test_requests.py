@@ -27,8 +27,10 @@ from shoal_local.control.routing.service_router import MOTO_SERVICES
 __all__ = ["wire"]  # a fixture
 
 # Services by the name in a request's signature, whose operations are named in a header.
-JSON_SERVICES = ("sagemaker", "events", "fsx", "codebuild", "servicequotas", "kms", "logs", "sqs")
-JSON_SERVICES += ("ssm", "secretsmanager")
+JSON_SERVICES = (
+    *("sagemaker", "events", "fsx", "codebuild", "servicequotas"),
+    *("kms", "logs", "sqs", "ssm", "secretsmanager"),
+)
 # Without moto's where requests of the right shape still break too much to be promised.
 TRIED = sorted({*JSON_SERVICES} - {"kms", "secretsmanager", "ssm"})
 MODELS = {"servicequotas": "service-quotas"}
