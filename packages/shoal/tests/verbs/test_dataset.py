@@ -31,7 +31,7 @@ from shoal.verbs.workspace import Session, Workspace
 from tests.letters import FOLDER as LETTERS
 from tests.letters import write_environment
 from tests.repository import ROOT, add_workload, copy_folder
-from tests.tables import table
+from tests.tables import rows, table
 from tests.verbs.conftest import make_pipeline
 
 TOTAL_BYTES = 54_950_048
@@ -167,14 +167,7 @@ class Heads:
 
 
 @pytest.mark.parametrize(
-    ("listed", "md5", "is_there", "calls"),
-    [
-        ({"ETag": '"hash"', "Size": 1}, "hash", True, 0),
-        ({"ETag": '"of-kms"', "Size": 1}, "hash", True, 1),
-        ({"ETag": '"of-kms"', "Size": 1}, "other", False, 1),
-        ({"ETag": '"of-kms"', "Size": 2}, "hash", False, 0),
-    ],
-    ids=["etag", "encrypted", "changed", "another-size"],
+    ("listed", "md5", "is_there", "calls"), rows(__file__, "dataset.yaml", "listed")
 )
 def test_an_object_is_asked_for_where_a_listing_does_not_say_enough(
     listed: dict[str, object], md5: str, is_there: bool, calls: int
@@ -212,14 +205,7 @@ def test_an_optional_channel_can_come_later(target: Target, bucket: str, tmp_pat
         upload("nothing")
 
 
-@pytest.mark.parametrize(
-    ("script", "says"),
-    [
-        ("raise SystemExit('no room left')", r"prepare\.py failed: no room left"),
-        ("def main(): pass", r"prepare\.py ended well, but wrote no .* train/ and te"),
-        (None, r"has no `prepare`.* `shoal data upload dev --from FOL"),
-    ],
-)
+@pytest.mark.parametrize(("script", "says"), rows(__file__, "dataset.yaml", "scripts"))
 def test_a_workload_without_a_script_that_writes_its_dataset_is_refused(
     target: Target, tmp_path: Path, script: str | None, says: str
 ) -> None:

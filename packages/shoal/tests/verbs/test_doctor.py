@@ -187,22 +187,7 @@ def test_a_region_without_room_for_a_vpc_fails_unless_the_environment_has_its_ow
     assert "--service-code vpc --quota-code L-F678F1CE" in full.advice
 
 
-AZ5 = {"training_az_id": "use1-az5"}
-
-
-@pytest.mark.parametrize(
-    ("sections", "question", "says"),
-    [
-        ({"network": AZ5}, "ml.p4d.24xlarge in use1-az5", "EC2 offers it in use1-az"),
-        (
-            {"network": AZ5, "evaluation": {"instance_type": "ml.p4d.24xlarge"}},
-            "ml.p4d.24xlarge in use1-az5",
-            "EC2 offers it in use1-az",
-        ),
-        ({"network": {"training_az_id": "euc1-az1"}}, "network", "is not a zone that account"),
-        ({"permissions_boundary": "of-nobody"}, "permissions boundary", "of-nobody"),
-    ],
-)
+@pytest.mark.parametrize(("sections", "question", "says"), rows(__file__, "doctor.yaml", "absent"))
 def test_what_the_account_does_not_have_fails(
     target: Target, sections: dict[str, Any], question: str, says: str
 ) -> None:

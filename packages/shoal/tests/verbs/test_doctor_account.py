@@ -19,6 +19,7 @@ from shoal.settings.names import Names
 from shoal.verbs.doctor.findings import State
 from shoal.verbs.doctor.key_policy import KeyPolicy, Use
 from shoal.verbs.doctor.organisation_check import key_findings
+from tests.tables import rows
 from tests.verbs.test_doctor import changed, examined
 
 
@@ -165,14 +166,7 @@ def test_the_organisations_key_must_allow_the_consumers_that_there_are(
 
 
 @pytest.mark.parametrize(
-    ("operator", "role", "allowed"),
-    [
-        ("ArnLike", "shoal-*", True),
-        ("ArnLike", "*", True),
-        ("ArnEquals", "shoal-mnist-dev-us-east-1-training", True),
-        ("ForAnyValue:ArnLike", "other", False),
-        ("ArnEqualsIfExists", "other", False),
-    ],
+    ("operator", "role", "allowed"), rows(__file__, "doctor_account.yaml", "conditions")
 )
 def test_a_key_for_other_roles_of_the_account_is_not_for_ours(
     operator: str, role: str, allowed: bool
@@ -203,12 +197,7 @@ def test_a_bucket_under_the_organisations_key_can_be_used_whatever_names_the_key
 
 
 @pytest.mark.parametrize(
-    ("bucket", "encryption", "says"),
-    [
-        ("lake-plain", {"SSEAlgorithm": "AES256"}, "can be used"),
-        ("lake-other", under("other"), "no job may use"),
-        ("lake-of-nobody", {}, "there is no bucket"),
-    ],
+    ("bucket", "encryption", "says"), rows(__file__, "doctor_account.yaml", "buckets")
 )
 def test_the_organisations_bucket_must_be_one_that_jobs_can_read(
     target: Target, bucket: str, encryption: dict[str, str], says: str

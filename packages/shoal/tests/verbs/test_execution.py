@@ -18,6 +18,7 @@ from shoal.settings.loading.loader import load_environment
 from shoal.verbs.flow import Phase, run_phases
 from shoal.verbs.parameters import check_declared, check_values, parse_parameters
 from tests.repository import ROOT
+from tests.tables import rows
 from tests.verbs.conftest import make_pipeline
 
 NOT_TODAY = {"ErrorMessage": "not today"}
@@ -47,16 +48,7 @@ def ended(pipeline: Pipeline, arn: str) -> Execution:
     return execution
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"Epoch": "3"}, "declares: Dry, Epochs, LearningRate, Mode"),
-        ({"Epochs": "3.5"}, "'3.5' is not of type Integer"),
-        ({"LearningRate": "high"}, "'high' is not of type Float"),
-        ({"Mode": "medium"}, "'medium' is not one of fast, slow"),
-        ({"Dry": "yes"}, r"'yes' is not of type Boolean \(true or false\)"),
-    ],
-)
+@pytest.mark.parametrize(("given", "message"), rows(__file__, "execution.yaml", "undeclared"))
 def test_an_undeclared_value_is_refused(given: dict[str, str], message: str) -> None:
     with pytest.raises(ParameterError, match=message):
         check_parameters(PARAMETERS, given)
@@ -127,21 +119,8 @@ DEV = load_environment("dev", ROOT)
 ASSETS = f"s3://cdk-hnb659fds-assets-{DEV.account}-{DEV.region}"
 
 
-NO_ARCHIVE = "is no code archive that a job may read"
-
-
 @pytest.mark.parametrize(
-    ("name", "value", "mistake"),
-    [
-        ("MinAccuracy", "nan", "must be a finite number"),
-        ("MinAccuracy", "-inf", "must be a finite number"),
-        ("InstanceCount", "0", "must be from 1 to 128"),
-        ("Epochs", "0", "is refused by the script: 0 is not a positive number"),
-        ("BatchSize", "-1", "is refused by the script: -1 is not a positive number"),
-        ("InstanceType", "ml.p5.48xlarge", "is none that the pipeline's role"),
-        *(("CodeUri", uri, NO_ARCHIVE) for uri in ("s3://nope/nope", "", f"{ASSETS}/code.zip")),
-        ("CodeUri", f"{ASSETS}.gz", NO_ARCHIVE),
-    ],
+    ("name", "value", "mistake"), rows(__file__, "execution.yaml", "refused_values")
 )
 def test_a_value_that_fails_in_the_job_is_refused(name: str, value: str, mistake: str) -> None:
     says = re.escape(f"parameter '{name}': '{value}' {mistake}")

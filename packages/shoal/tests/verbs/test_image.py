@@ -22,6 +22,7 @@ from shoal.verbs import image as images
 from shoal.verbs.image import Image, follow, remove_parameters, serve_from
 from tests.repository import link_checkout
 from tests.settings.releases import CONTENT
+from tests.tables import rows
 
 URI = "111122223333.dkr.ecr.us-east-1.amazonaws.com/shoal@sha256:00"
 
@@ -156,14 +157,7 @@ def test_where_an_account_builds_one_image_at_a_time_the_next_one_waits(
     assert (builds.started, builds.running) == (["a:1", "b:1"], [])
 
 
-@pytest.mark.parametrize(
-    ("image", "served"),
-    [
-        ("111122223333.dkr.ecr.us-east-1.amazonaws.com/shoal-mnist-dev-pytorch-serving", True),
-        ("111122223333.dkr.ecr.us-east-1.amazonaws.com/mine", False),
-        ("222233334444.dkr.ecr.us-east-1.amazonaws.com/shoal-mnist-dev-pytorch-serving", False),
-    ],
-)
+@pytest.mark.parametrize(("image", "served"), rows(__file__, "image.yaml", "served"))
 def test_who_serves_an_image_of_an_environment_is_told(
     tmp_path: Path, image: str, served: bool
 ) -> None:

@@ -21,6 +21,7 @@ from shoal.verbs.destroy.schedules import LiveSchedule, Schedules
 from shoal.verbs.local_server import LocalServer
 from tests.cli.trained import Checkout
 from tests.repository import ROOT
+from tests.tables import rows
 from tests.verbs.conftest import ACCOUNT, make_pipeline
 from tests.verbs.test_execution import gate
 
@@ -150,19 +151,7 @@ def test_a_group_is_found_by_its_environment(schedules: Schedules, target: Targe
 PREFIX = "shoal-inventory-dev"
 
 
-@pytest.mark.parametrize(
-    ("name", "owned"),
-    [
-        (PREFIX, True),
-        (f"{PREFIX}-teardown", True),
-        (f"{PREFIX}2-teardown", False),
-        ("pipelines-abc123-CreateModel-x", True),
-        ("other", False),
-        (f"{PREFIX}-b", False),
-        (f"{PREFIX}-b-teardown", False),
-        (f"{PREFIX}-bucket", True),
-    ],
-)
+@pytest.mark.parametrize(("name", "owned"), rows(__file__, "inventory.yaml", "owned"))
 def test_an_owner_knows_its_prefix_its_executions_and_its_neighbours(
     name: str, owned: bool
 ) -> None:

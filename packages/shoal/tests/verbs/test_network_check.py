@@ -13,6 +13,7 @@ from shoal.settings.parsing.errors import ConfigError
 from shoal.settings.sections.network import ExistingNetwork, Network
 from shoal.settings.settings import Environment, Strategy, Training
 from shoal.verbs.doctor.network_check import check_network, require_fit
+from tests.tables import rows
 from tests.verbs.conftest import ACCOUNT, REGION
 
 ZONES = ("use1-az4", "use1-az1", "use1-az2")
@@ -170,18 +171,7 @@ def test_an_internet_gateway_is_none(target: Target, cut_off: tuple[ExistingNetw
     assert len(_lines(target, ids)) == 1
 
 
-@pytest.mark.parametrize(
-    ("missing", "message"),
-    [
-        (
-            "inbound",
-            "has no inbound rule for all traffic that names the group itself; 0.0.0.0/0 does not"
-            " cover EFA",
-        ),
-        ("outbound", "has no outbound rule for all traffic that names the group itself"),
-        ("https", "lets no HTTPS (443) out, and S3 is reached by it"),
-    ],
-)
+@pytest.mark.parametrize(("missing", "message"), rows(__file__, "network_check.yaml", "rules"))
 def test_a_security_group_that_lacks_a_rule_is_found(
     target: Target, ids: ExistingNetwork, missing: str, message: str
 ) -> None:

@@ -27,6 +27,7 @@ from shoal.verbs.prove.recording import MAX_ITEMS, Recorder, Redaction
 from shoal.verbs.workspace import Workspace
 from tests.docs.pages import text_of
 from tests.repository import ROOT, link_checkout
+from tests.tables import rows
 from tests.verbs.conftest import ACCOUNT, REGION, delete_stack, make_stack, started
 
 DAY = date(2026, 11, 27)
@@ -160,34 +161,16 @@ def prove(lonely: LocalServer, tmp_path: Path, capsys: pytest.CaptureFixture[str
     return run
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("12345",), "'12345' is not an account id, which has twelve digits"),
-        (
-            ("444455556666",),
-            "plays account 111122223333 in us-east-1: type `shoal prove 111122223333 --region",
-        ),
-        ((ACCOUNT, "--region", "us-west-2"), "plays account 111122223333 in us-east-1"),
-        ((ACCOUNT, "--region", "moon"), "'moon' is not one of 'us-east-1', 'us-west-2'"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), rows(__file__, "prove.yaml", "refused"))
 def test_what_cannot_be_proven_is_refused(
-    prove: Prove, account: Target, arguments: tuple[str, ...], message: str
+    prove: Prove, account: Target, arguments: list[str], message: str
 ) -> None:
     code, printed = prove(*arguments, "--local")
     assert (code, message in printed) == (2, True), printed
     assert inventory.of_bootstrap(account) == ()
 
 
-@pytest.mark.parametrize(
-    ("stack", "message"),
-    [
-        ("somebodys", "has other stacks (somebodys)"),
-        ("shoal-proof-prove-extra", "has other stacks (shoal-proof-prove-extra)"),
-        ("shoal-proof-prove-00ff-data", "prove-00ff of an earlier proof"),
-    ],
-)
+@pytest.mark.parametrize(("stack", "message"), rows(__file__, "prove.yaml", "stacks"))
 def test_an_account_with_stacks_is_refused(
     prove: Prove, account: Target, tmp_path: Path, stack: str, message: str
 ) -> None:

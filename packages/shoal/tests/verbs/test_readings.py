@@ -29,12 +29,12 @@ from shoal.page.readings.step_log import StepLog
 from shoal.settings.sections.evaluation import Metric
 from tests.functions.invocation import FUNCTIONS
 from tests.pipelines.inputs import compared, definition, steps_by_name
+from tests.tables import rows
 from tests.verbs.conftest import make_pipeline
 from tests.verbs.test_execution import ended, gate
 
 BEGAN = datetime(2026, 11, 24, tzinfo=UTC)
-RUN, OTHER = "abcdefghijkl", "mnopqrstuvwx"
-OWN, OTHERS = f"endpoint/shoal-mnist-dev-{RUN}", f"endpoint/shoal-mnist-dev-{OTHER}"
+RUN = "abcdefghijkl"
 
 
 class Log:
@@ -52,28 +52,7 @@ class Log:
         return [{"events": [{"timestamp": 0, "message": self._text}] if is_sweeper else []}]
 
 
-@pytest.mark.parametrize(
-    ("found", "says"),
-    [
-        ({"kept": [OTHER, RUN]}, "left what runs or is young"),
-        (
-            {"past_ttl": [RUN], "dry_run": True},
-            "dry run: found something past its time, deleted nothing",
-        ),
-        ({"past_ttl": [RUN], "pending": [RUN]}, "could not delete all yet, deleted nothing"),
-        (
-            {"past_ttl": [RUN, OTHER], "deleted": [OWN, OTHERS], "pending": [RUN, OTHER]},
-            f"could not delete all yet, deleted {OWN}",
-        ),
-        (
-            {"past_ttl": [RUN, OTHER], "deleted": [OTHERS, OWN], "pending": [OTHER]},
-            f"deleted {OWN}",
-        ),
-        ({"past_ttl": [RUN], "deleted": ["model/renamed"]}, "deleted model/renamed"),
-        ({"kept": [OTHER], "past_ttl": [RUN]}, "deleted nothing"),
-    ],
-    ids=["kept", "dry", "pending", "in-part", "among-others", "by-tags", "gone-meanwhile"],
-)
+@pytest.mark.parametrize(("found", "says"), rows(__file__, "readings.yaml", "sweeps"))
 def test_a_sweep_is_told_as_far_as_it_was_of_this_run(
     monkeypatch: pytest.MonkeyPatch, found: dict[str, Any], says: str
 ) -> None:
@@ -262,20 +241,7 @@ def test_every_link_of_a_run_whose_places_agree_holds() -> None:
     assert links() == dict.fromkeys((*chain, "package's archive", "endpoint's weights"), True)
 
 
-@pytest.mark.parametrize(
-    ("place", "what"),
-    [
-        ("code_uri", "code"),
-        ("training_job_name", "training job"),
-        ("sealed_sha256", "model archive"),
-        ("evaluated_sha256", "model archive"),
-        ("execution_id", "model package"),
-        ("registered", "package's archive"),
-        ("sealed", "package's archive"),
-        ("evaluated_content", "endpoint's weights"),
-        ("answered", "endpoint's weights"),
-    ],
-)
+@pytest.mark.parametrize(("place", "what"), rows(__file__, "readings.yaml", "broken_links"))
 def test_a_link_whose_places_differ_is_broken_and_no_other(place: str, what: str) -> None:
     assert links(**{place: "another"}) == links() | {what: False}
 

@@ -24,6 +24,7 @@ from shoal.verbs.upgrade.finish import (
     trees,
 )
 from tests.repository import begin_git, git
+from tests.tables import rows
 
 FILE = "environments/dev.yaml"
 
@@ -137,21 +138,8 @@ jobs:
 """
 
 
-@pytest.mark.parametrize(
-    ("path", "before", "after"),
-    [
-        (("network", "old"), "  old: [a", "  newer: [a"),
-        (("network", "other", "old"), '{old: 1, "old": 2}', "{newer: 1, newer: 2}"),
-        (("jobs", "*", "old"), "- old: x\n- {old: y,", "- newer: x\n- {newer: y,"),
-        (("*", "old"), "  old: [a", "  newer: [a"),
-        (("jobs",), "\njobs:", "\nnewer:"),
-        (("old",), "", ""),
-        (("network", "old", "a"), "", ""),
-        (("network", "absent", "old"), "", ""),
-    ],
-    ids=" ".join,
-)
-def test_a_key_is_renamed_where_it_stands(path: tuple[str, ...], before: str, after: str) -> None:
+@pytest.mark.parametrize(("path", "before", "after"), rows(__file__, "repository.yaml", "renamed"))
+def test_a_key_is_renamed_where_it_stands(path: list[str], before: str, after: str) -> None:
     assert rename(*path, to="newer")(TEXT) == TEXT.replace(before, after, 1 if before else 0)
 
 
@@ -160,15 +148,7 @@ def test_any_file_can_be_looked_at(text: str) -> None:
     assert rename("old", to="newer")(text) == text.replace("old", "newer")
 
 
-@pytest.mark.parametrize(
-    ("since", "content"),
-    [
-        ("0.1.0", "c: 1\r\n"),
-        ("0.2.0rc1", "a: 1\r\n"),
-        ("0.2.0", "a: 1\r\n"),
-        ("0.10.0", "a: 1\r\n"),
-    ],
-)
+@pytest.mark.parametrize(("since", "content"), rows(__file__, "repository.yaml", "applied"))
 def test_all_that_is_newer_is_applied_in_order(tmp_path: Path, since: str, content: str) -> None:
     table = [
         ("0.2.0", ENVIRONMENTS, rename("a", to="b")),
@@ -249,15 +229,7 @@ def test_three_renderings_become_one(
     assert len(git(tmp_path, "worktree", "list").splitlines()) == 1
 
 
-@pytest.mark.parametrize(
-    ("kept", "given", "told"),
-    [
-        ("dist", None, r"with --to: Shoal comes from dist"),
-        ("", "dist", r"with --to: Shoal comes from dist"),
-        ("", "https://u:secret@host/", "has white space, or a password"),
-        ("", "dist\n--index-url x", "has white space, or a password"),
-    ],
-)
+@pytest.mark.parametrize(("kept", "given", "told"), rows(__file__, "repository.yaml", "wheels"))
 def test_a_place_of_wheels_is_safe_and_has_a_version(
     tmp_path: Path, kept: str, given: str | None, told: str
 ) -> None:

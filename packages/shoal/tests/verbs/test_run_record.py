@@ -23,6 +23,7 @@ from shoal.page.readings.resources import Use, money_of, resources_of, uses_of
 from shoal.page.readings.results import GateResult
 from shoal.page.readings.step_log import StepLog
 from shoal.page.record import checkpoint_of, training_of, verdict_of
+from tests.tables import rows
 
 if TYPE_CHECKING:
     from shoal.page.look import Place
@@ -137,16 +138,10 @@ def test_the_attempts_before_a_steps_last_one_cost_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "objects", "expected"),
-    [
-        ("InProgress", {"step-2/a.pt": 600, "step-1/a.pt": 300}, ("step-2/a.pt", 3000.0)),
-        ("Stopping", {"a.pt": 3590}, ("a.pt", 10.0)),
-        ("InProgress", {}, None),
-        ("Completed", {"a.pt": 600}, None),
-    ],
+    ("status", "objects", "expected"), rows(__file__, "run_record.yaml", "checkpoints")
 )
 def test_the_newest_checkpoint_that_reached_s3_has_an_age(
-    status: str, objects: dict[str, int], expected: tuple[str, float] | None
+    status: str, objects: dict[str, int], expected: list[str | float] | None
 ) -> None:
     def paginate(**wanted: str) -> Iterator[dict[str, Any]]:
         assert wanted == {"Bucket": "b", "Prefix": "checkpoints/p/abc/"}
@@ -157,7 +152,7 @@ def test_the_newest_checkpoint_that_reached_s3_has_an_age(
     config = {"S3Uri": "s3://b/checkpoints/p/abc"}
     job = {"TrainingJobStatus": status, "CheckpointConfig": config}
     kept = checkpoint_of(look_at(client=client), job)
-    assert (kept and (kept["file"], kept["seconds"])) == expected
+    assert (kept and [kept["file"], kept["seconds"]]) == expected
 
 
 def test_attempts_that_cannot_be_listed_leave_the_cost_unknown() -> None:
@@ -255,16 +250,7 @@ def test_a_run_that_is_stopping_needs_no_stop(status: str, verb: str) -> None:
     assert verdict["next"] == f"shoal {verb} dev abc"
 
 
-@pytest.mark.parametrize(
-    ("server", "line", "at"),
-    [
-        (MLFLOW, f"View run abc at: {MLFLOW}/#/experiments/1/runs/a", "/#/experiments/1/runs/a"),
-        (f"{MLFLOW}/", f"at {MLFLOW}/#/experiments/2/runs/b", "/#/experiments/2/runs/b"),
-        (MLFLOW, f"at {MLFLOW}@evil.example/#/experiments/1/runs/a", ""),
-        ("", f"at {MLFLOW}/#/experiments/1/runs/a", None),
-        ("", "at /#/experiments/1/runs/a", None),
-    ],
-)
+@pytest.mark.parametrize(("server", "line", "at"), rows(__file__, "run_record.yaml", "mlflow"))
 def test_the_run_in_mlflow_is_that_of_the_jobs_own_server(
     server: str, line: str, at: str | None
 ) -> None:

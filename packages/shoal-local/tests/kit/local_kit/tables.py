@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from shoal_local.tables import read_table
 
 
@@ -13,8 +14,11 @@ def table(test: str, name: str) -> Any:
     return read_table(Path(test).with_name(name))
 
 
-def rows(test: str, name: str, key: str) -> list[tuple[Any, ...]]:
+def rows(test: str, name: str, key: str) -> list[Any]:
     """Return the rows below `key` in such a file, as pytest.mark.parametrize takes them: the values
-    of each row, whose keys are the same in all.
+    of each row, whose keys are the same in all; `id` is the name of its case.
     """
-    return [tuple(row.values()) for row in table(test, name)[key]]
+    return [
+        pytest.param(*row.values(), id=case) if (case := row.pop("id", None)) else (*row.values(),)
+        for row in table(test, name)[key]
+    ]
