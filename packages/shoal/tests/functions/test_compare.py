@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.functions.invocation import Outcome, invoke
+from tests.tables import rows
 
 GROUP = "shoal-prices-dev"
 EVENT = {
@@ -47,13 +48,7 @@ def registry(moto_url: str, client: Callable[[str], Any]) -> Registry:
 
 
 @pytest.mark.parametrize(
-    ("direction", "value", "limit", "passes"),
-    [
-        ("lower", 15.5, "at most 15.5", True),  # 15 + 0.5: on the limit
-        ("lower", 15.51, "at most 15.5", False),
-        ("higher", 14.5, "at least 14.5", True),
-        ("higher", 14.49, "at least 14.5", False),
-    ],
+    ("direction", "value", "limit", "passes"), rows(__file__, "compare.yaml", "values")
 )
 def test_a_value_may_be_worse_by_the_tolerance_and_no_more(
     registry: Registry, direction: str, value: float, limit: str, passes: bool
@@ -120,13 +115,7 @@ def test_what_is_no_finite_number_passes_nothing(registry: Registry, value: str 
 
 
 @pytest.mark.parametrize(
-    ("approvals", "version", "found"),
-    [
-        (["Approved", "Approved", "PendingManualApproval"], "newest", "2"),
-        (["Approved", "Approved"], "1", "1"),
-        (["Approved", "Rejected"], "2", None),
-        (["PendingManualApproval"], "newest", None),
-    ],
+    ("approvals", "version", "found"), rows(__file__, "compare.yaml", "scoring")
 )
 def test_the_version_that_scores_is_an_approved_one(
     registry: Registry, approvals: list[str], version: str, found: str | None

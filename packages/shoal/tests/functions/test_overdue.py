@@ -13,6 +13,7 @@ import pytest
 from local_kit.control import Account, eventually, running, unique
 from tests.functions.invocation import Outcome, invoke
 from tests.functions.test_start import PIPELINE, deliver, make_pipeline
+from tests.tables import table
 
 SILENT_HOURS = 170  # of a weekly schedule
 CALLS = ("GetSchedule", "GetMetricData", "PutMetricData")
@@ -221,15 +222,7 @@ def test_a_wrong_manifest_is_an_error_that_says_what_is_wrong(
     assert says in outcome.error
 
 
-@pytest.mark.parametrize(
-    "key",
-    [
-        "manifest.json",
-        "datasets/manifest.json",
-        "datasets/a/b/manifest.json",
-        "datasets/digits/other.json",
-    ],
-)
+@pytest.mark.parametrize("key", table(__file__, "overdue.yaml")["no_manifests"])
 def test_a_file_elsewhere_is_no_manifest(account: Account, bucket: str, key: str) -> None:
     assert (
         "is no manifest: they are s3://"

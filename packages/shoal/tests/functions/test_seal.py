@@ -16,6 +16,7 @@ import pytest
 from shoal.aws.model_archive import content_sha256
 from tests.cli.trained import archive
 from tests.functions.invocation import FUNCTIONS, Outcome, Request, invoke, serving
+from tests.tables import rows
 
 BUCKET = "shoal-mnist-dev-artifacts-111122223333-us-east-1"
 KEY = "training/abcdefghijkl/pipelines-abcdefghijkl-Train/output/model.tar.gz"
@@ -115,18 +116,9 @@ def test_without_what_the_evaluation_measured_nothing_is_sealed(
     assert versions(s3, "models/") == []
 
 
-@pytest.mark.parametrize(
-    ("digested", "says"),
-    [
-        (("model.pt", "code/inference.py"), "which leaves out vocab.txt; let evaluate.py and"),
-        (("model.pt",), "which leaves out code, vocab.txt; let evaluate.py and"),
-        (("vocab.txt", "code/inference.py"), "which leaves out model.pt; let"),
-        (("another",), "the content of the archive is "),
-        ((), "which leaves out code, model.pt, vocab.txt; let"),
-    ],
-)
+@pytest.mark.parametrize(("digested", "says"), rows(__file__, "seal.yaml", "digested"))
 def test_a_file_that_the_evaluated_digest_leaves_out_fails_the_step(
-    s3: Any, moto_url: str, digested: tuple[str, ...], says: str
+    s3: Any, moto_url: str, digested: list[str], says: str
 ) -> None:
     content = archive({name: FILES.get(name, b"") for name in digested})
     error = seal(moto_url, content_sha256=content_sha256(io.BytesIO(content))).error
@@ -320,15 +312,7 @@ def test_two_releases_of_the_same_archive_are_both_remembered(registry: Registry
     assert registry.bring(first).result == registry.bring(second).result == OWN
 
 
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"ImageUri": "stranger:1"}, f"has the image {IMAGE}, pinned is stranger:1"),
-        ({"Environment": {"BATCH": "9"}}, "has the environment {'BATCH': '8'}, pinned is {'"),
-        ({"Environment": {}}, "has the environment {'BATCH': '8'}, pinned is {}"),
-        ({"ModelDataUrl": f"s3://{BUCKET}/models/x"}, f", pinned is s3://{BUCKET}/models/x"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "says"), rows(__file__, "seal.yaml", "changed_pins"))
 def test_a_changed_pin_of_what_was_brought_is_refused(
     registry: Registry, changes: dict[str, Any], says: str
 ) -> None:

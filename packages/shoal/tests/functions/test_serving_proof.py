@@ -22,6 +22,7 @@ from shoal_local.testing import ACCOUNT_ID
 from tests.functions.invocation import answer_of
 from tests.functions.make_digits import digits_file
 from tests.functions.test_smoke_test import package as smoke_test_package
+from tests.tables import rows
 
 IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference:2.3.0-cpu-py311-ubuntu20.04-sagemaker"  # noqa: E501
 OWN_REPOSITORY = f"{ACCOUNT_ID}.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference"
@@ -30,7 +31,6 @@ ENDPOINT = "shoal-mnist-live"
 BUCKET = "models-of-the-proof"
 WEIGHTS = b"knows ten digits by heart"
 SHA256 = hashlib.sha256(WEIGHTS).hexdigest()
-NOUGHTS = f"sha256:{'0' * 64}"
 # A model as small as one can be: it knows the ten digits, says which model it is, and takes 5
 # for 6 where it is told to.
 CODE = """
@@ -240,35 +240,7 @@ def test_an_endpoint_that_serves_what_was_deployed_is_proven(live: Live, request
     }
 
 
-@pytest.mark.parametrize(
-    ("pinned", "why"),
-    [
-        pytest.param(
-            {"EndpointConfigName": "second"},
-            f"rolled back: endpoint {ENDPOINT} serves first, not second of this deployment",
-            id="the endpoint kept its old configuration",
-        ),
-        pytest.param({"ModelName": "better"}, "first has the models good, not better", id="model"),
-        pytest.param(
-            {"ModelDataUrl": f"s3://{BUCKET}/other.tar.gz"},
-            f"good is made of s3://{BUCKET}/good.tar.gz, not of s3://{BUCKET}/other.tar.gz",
-            id="archive",
-        ),
-        pytest.param(
-            {"ImageDigest": NOUGHTS},
-            f"rolled back: the image {IMAGE} runs as {{digest}}, pinned is {NOUGHTS}",
-            id="image",
-        ),
-        pytest.param(
-            {"ContentSha256": "0" * 64},
-            f"the content of the model that answers is {SHA256}, pinned is {'0' * 64}",
-            id="content, which the container tells",
-        ),
-        pytest.param(
-            {"EndpointName": "none"}, "nothing could be proven: ClientError", id="no endpoint"
-        ),
-    ],
-)
+@pytest.mark.parametrize(("pinned", "why"), rows(__file__, "serving_proof.yaml", "pinned"))
 def test_what_is_not_the_pinned_one_was_rolled_back(
     live: Live, pinned: dict[str, str], why: str
 ) -> None:

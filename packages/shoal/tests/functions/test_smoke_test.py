@@ -17,6 +17,7 @@ from shoal.constructs.pipeline.smoke_test_file import packed_files, smoke_test_f
 from tests.functions.invocation import FUNCTIONS, Outcome, Request, invoke, serving
 from tests.functions.make_digits import digits
 from tests.repository import CHECKOUT
+from tests.tables import rows
 
 
 def package(folder: Path, workload: str = "mnist", root: Path = CHECKOUT) -> Path:
@@ -173,37 +174,7 @@ def test_an_answer_over_the_limit_fails(endpoint: Endpoint) -> None:
     assert "40 ms allowed" in _test(endpoint, max_latency_ms=40).error
 
 
-def _first(**prediction: Any) -> dict[str, Any]:
-    return {"predictions": [prediction]}
-
-
-OLD_JOB = "pipelines-zzzzzzzzzzzz-Train-old"
-PREDICTIONS = "predictions[0].probabilities"
-
-
-@pytest.mark.parametrize(
-    ("spoilt", "why"),
-    [
-        ({"predictions": []}, "0.json: length(predictions) is 0, must be 1"),
-        (
-            _first(digit=0, probabilities=[0.5] * 10),
-            f"sum({PREDICTIONS}) is 5.0, must be within 0.001 of 1",
-        ),
-        (_first(digit=0), f"length({PREDICTIONS}) has no value: "),
-        ({"model": []}, "the model comes from training job ['None']"),
-        (
-            {"model": _model(training_job_name=OLD_JOB)},
-            f"['{OLD_JOB}'], not from this execution's {JOB}",
-        ),
-        (
-            {"model": _model(content_sha256="0" * 64)},
-            f"serves a model with the content ['{'0' * 64}'], evaluated was {CONTENT}",
-        ),
-        ({"model": {"training_job_name": JOB}}, "serves a model with the content ['None']"),
-        # A digit that is not the most probable one.
-        (_first(digit=3, probabilities=[1.0] + [0.0] * 9), "0 of 10 requests passed"),
-    ],
-)
+@pytest.mark.parametrize(("spoilt", "why"), rows(__file__, "smoke_test.yaml", "spoilt"))
 def test_an_answer_in_another_form_fails(
     endpoint: Endpoint, spoilt: dict[str, Any], why: str
 ) -> None:

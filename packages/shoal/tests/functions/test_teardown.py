@@ -24,6 +24,7 @@ from tests.functions.teardown_account import (
     TARGET,
     Account,
 )
+from tests.tables import rows
 
 IN_SERVICE, TAGGED = {ENDPOINT: "InService"}, {NAMELESS: TAGS}
 OTHER, NAMELESS_TOO = "shoal-mnist-dev-zzzzzzzzzzzz", f"endpoint-config/{NAMELESS}"
@@ -40,26 +41,19 @@ def test_the_step_deletes_endpoint_then_configuration_then_model(account: Accoun
 
 
 @pytest.mark.parametrize(
-    ("keeps", "status", "refused", "left", "finished"),
-    [
-        (True, "Available", (), "Terminated", True),
-        (True, "InUse", (), "InUse", False),  # its job still runs
-        (True, "Reused", (), "Reused", True),  # it is another execution's now
-        (True, "Available", ("UpdateTrainingJob",), "Available", None),
-        (False, "Available", ("ListTrainingJobs",), "Available", True),
-    ],
+    ("keeps", "status", "refused", "left", "finished"), rows(__file__, "teardown.yaml", "pools")
 )
 def test_the_warm_pools_of_the_execution_end_and_no_others(
     account: Account,
     keeps: bool,
     status: str,
-    refused: tuple[str, ...],
+    refused: list[str],
     left: str,
     finished: bool | None,
 ) -> None:
     own, other = (f"pipelines-{each}-Train-x" for each in (EXECUTION_ID, "zzzzzzzzzzzz"))
     account.sagemaker.pools = {own: status, other: "Available"}
-    account.sagemaker.refused = refused
+    account.sagemaker.refused = (*refused,)
     account.more = {"WARM_POOLS": "1"} if keeps else {}
     outcome = account.step()
     assert account.sagemaker.pools == {own: left, other: "Available"}
@@ -279,17 +273,7 @@ def test_a_configuration_in_use_stays_although_its_tags_say_whose_it_is(account:
     assert NAMELESS in account.sagemaker.configs
 
 
-@pytest.mark.parametrize(
-    ("operation", "search"),
-    [
-        ("ListPipelineExecutionSteps", "steps of"),
-        ("ListEndpoints", "names of endpoints"),
-        ("ListEndpointConfigs", "names of endpoint configs"),
-        ("ListModels", "names of models"),
-        ("DescribeEndpointConfig", "references of endpoint config"),
-        ("ListTags", "tags of endpoint config"),
-    ],
-)
+@pytest.mark.parametrize(("operation", "search"), rows(__file__, "teardown.yaml", "searches"))
 def test_an_error_of_one_search_is_reported_and_hides_nothing_that_the_others_find(
     account: Account, operation: str, search: str
 ) -> None:
