@@ -38,7 +38,7 @@ from tests.pipelines.inputs import (
     value_at,
 )
 from tests.repository import PYTHONPATH, ROOT
-from tests.tables import table
+from tests.tables import rows, table
 
 SDK_ONLY = {
     "MlflowConfig": (
@@ -254,12 +254,7 @@ def scoring_definition(**keys: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("keys", "version", "processing"),
-    [
-        ({}, "newest", None),
-        ({"version": 3, "join": "input"}, "3", {"JoinSource": "Input"}),
-        ({"split": "none", "content_type": "application/json"}, "newest", None),
-    ],
+    ("keys", "version", "processing"), rows(__file__, "definition.yaml", "scoring")
 )
 def test_every_request_is_one_that_sagemaker_takes(
     keys: dict[str, Any], version: str, processing: dict[str, str] | None

@@ -168,18 +168,7 @@ def test_numbers_become_text_where_text_is_needed() -> None:
     assert Parameter("Name", "String", "x").as_text().to_json() == {"Get": "Parameters.Name"}
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"on": ()}, "at least one exception type"),
-        ({"max_attempts": 0}, "max_attempts must be 1 to 20, not 0"),
-        ({"max_attempts": 21}, "max_attempts must be 1 to 20, not 21"),
-        ({"interval_s": 0}, "interval_s must be 1 to 43200, not 0"),
-        ({"interval_s": 43201}, "interval_s must be 1 to 43200, not 43201"),
-        ({"max_attempts": None}, "either max_attempts or expire_after_min"),
-        ({"expire_after_min": 1}, "either max_attempts or expire_after_min"),
-    ],
-)
+@pytest.mark.parametrize(("wrong", "message"), rows(__file__, "definition.yaml", "retry_limits"))
 def test_limits_of_the_documentation_hold(wrong: dict[str, Any], message: str) -> None:
     valid: dict[str, Any] = {"on": (RetryOn.THROTTLING,), "max_attempts": 1}
     with pytest.raises(ValueError, match=message):
@@ -187,8 +176,7 @@ def test_limits_of_the_documentation_hold(wrong: dict[str, Any], message: str) -
 
 
 @pytest.mark.parametrize(
-    ("retry_for_s", "interval_s", "minutes"),
-    [(60, 60, 1), (301, 300, 6), (86_400, 300, 1440), (864_000, 300, 14_400)],
+    ("retry_for_s", "interval_s", "minutes"), rows(__file__, "definition.yaml", "capacity_waits")
 )
 def test_capacity_is_looked_for_as_long_as_said_and_nothing_else(
     retry_for_s: int, interval_s: int, minutes: int

@@ -302,15 +302,7 @@ def test_a_model_that_is_kept_as_files_is_not_transformed() -> None:
         definition(training=training)
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "questions",
-        "https://sqs.eu-west-1.amazonaws.com/111122223333/questions",
-        "https://sqs.us-east-1.amazonaws.com/444455556666/questions",
-        "https://sqs.us-east-1.amazonaws.com/111122223333/questions.fifo",
-    ],
-)
+@pytest.mark.parametrize("url", table(__file__, "own_pipeline.yaml")["no_queues"])
 def test_a_queue_that_the_pipelines_role_could_not_send_to_is_refused(
     monkeypatch: pytest.MonkeyPatch, url: str
 ) -> None:

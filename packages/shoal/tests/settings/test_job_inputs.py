@@ -186,16 +186,10 @@ def test_the_container_gets_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("network", "endpoints"),
-    [
-        ({}, ("secretsmanager",)),
-        ({"interface_endpoints": ["sts"]}, ("sts", "secretsmanager")),
-        ({"interface_endpoints": ["secretsmanager"]}, ("secretsmanager",)),
-        ({"nat": True}, ()),
-    ],
+    ("network", "endpoints"), rows(__file__, "workloads.yaml", "endpoints_of_secrets")
 )
 def test_a_vpc_that_reaches_no_secret_otherwise_gets_an_endpoint(
-    tmp_path: Path, network: dict[str, Any], endpoints: tuple[str, ...]
+    tmp_path: Path, network: dict[str, Any], endpoints: list[str]
 ) -> None:
     with_secret = loaded(tmp_path, network=network, training={"secrets": {"HF_TOKEN": "hf"}})
     without = loaded(tmp_path, network=network)

@@ -234,13 +234,7 @@ def test_without_an_overlay_the_environment_is_as_its_file_says(root: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("name", "overlay", "line"),
-    [
-        ("test", "wrong", 'strategies/wrong.yaml:3: training.strategy = "horovid"'),
-        ("test", "ring", 'ring.yaml: there is no strategy "ring"; there are: horovod, wrong'),
-        ("spoilt", "horovod", 'environments/spoilt.yaml:9: protect = "maybe"'),
-        ("qa", None, 'qa.yaml: there is no environment "qa"; there are: spoilt, test'),
-    ],
+    ("name", "overlay", "line"), rows(__file__, "sections.yaml", "files_with_mistakes")
 )
 def test_a_mistake_names_the_file_that_has_it(
     root: Path, name: str, overlay: str | None, line: str

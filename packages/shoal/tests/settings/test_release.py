@@ -106,20 +106,8 @@ def test_what_promote_writes_is_right(tmp_path: Path, name: str) -> None:
     assert pin_lines(tmp_path, name, FOLLOWS) == []
 
 
-ANOTHERS = "is no version of dev, which trains what is served here: arn:aws:sagemaker:"
-UNSEALED = "is not where dev seals that model_data_sha256: s3://shoal-mnist-dev-artif"
-
-
 @pytest.mark.parametrize(
-    ("key", "before", "after", "says"),
-    [
-        ("model_package_arn", "111122223333", "999988887777", ANOTHERS),
-        ("model_package_arn", "us-east-1", "us-west-2", ANOTHERS),
-        ("model_package_arn", "mnist-dev", "mnist-other", ANOTHERS),
-        ("model_data_url", "111122223333", "999988887777", UNSEALED),
-        ("model_data_url", "models/", "training/", UNSEALED),
-        ("model_data_sha256", "2", "6", UNSEALED),
-    ],
+    ("key", "before", "after", "says"), rows(__file__, "sections.yaml", "not_made_there")
 )
 def test_what_the_environment_that_trains_did_not_make_is_refused(
     tmp_path: Path, key: str, before: str, after: str, says: str

@@ -156,13 +156,7 @@ def test_releases_come_from_the_same_workload(root: Path) -> None:
     assert source.title == "dev prices"
 
 
-@pytest.mark.parametrize(
-    ("workload", "line"),
-    [
-        (None, "environments/team.yaml: has several workloads (mnist, prices); name one"),
-        ("barns", 'environments/team.yaml: has no workload "barns"; there are: mnist, prices'),
-    ],
-)
+@pytest.mark.parametrize(("workload", "line"), rows(__file__, "workloads.yaml", "one_of_several"))
 def test_one_of_several_has_to_be_named(root: Path, workload: str | None, line: str) -> None:
     write(root)
     with pytest.raises(ConfigError) as error:

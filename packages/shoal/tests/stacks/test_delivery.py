@@ -22,15 +22,12 @@ from tests.identity.reference import mistakes
 from tests.repository import ROOT
 from tests.stacks.reading import Template, properties, role, statements
 from tests.stacks.test_app import assert_passes_cfn_lint, copied, run_app
+from tests.tables import rows
 
 REPOSITORY = "my-team/my-models"
 GITHUB = "token.actions.githubusercontent.com"
 GITLAB: dict[str, Any] = {"project": "my-team/ml/my-models", "host": "git.acme.example"}
-SUBJECT = "project_path:my-team/ml/my-models:ref_type:branch:ref:main"
 BOOTSTRAP = "arn:aws:iam::111122223333:role/cdk-hnb659fds"
-DEPLOYS = ["deploy", "file-publishing", "image-publishing", "lookup"]
-BUILDS = {"codebuild:BatchGetBuilds", "codebuild:StartBuild", "ssm:GetParameter"}
-FOLLOWS = {"logs:DescribeLogStreams", "logs:GetLogEvents"}
 
 
 def _environment(
@@ -71,17 +68,7 @@ def template(
     )
 
 
-@pytest.mark.parametrize(
-    ("actor", "host", "subject"),
-    [
-        ("dev-us-east-1-deliver", GITHUB, f"repo:{REPOSITORY}:environment:dev"),
-        ("staging-us-east-1-deliver", GITHUB, f"repo:{REPOSITORY}:environment:staging"),
-        ("dev-us-east-1-promote", GITHUB, f"repo:{REPOSITORY}:environment:dev-promotion"),
-        ("staging-us-east-1-look", GITHUB, f"repo:{REPOSITORY}:environment:staging-look"),
-        *((f"qa-us-east-1-{each}", GITLAB["host"], SUBJECT) for each in ("deliver", "look")),
-        ("qa-us-east-1-promote", GITLAB["host"], SUBJECT),
-    ],
-)
+@pytest.mark.parametrize(("actor", "host", "subject"), rows(__file__, "delivery.yaml", "subjects"))
 def test_a_role_is_for_one_repository_in_one_environment_or_project_on_one_branch(
     template: Template, actor: str, host: str, subject: str
 ) -> None:
@@ -93,16 +80,7 @@ def test_a_role_is_for_one_repository_in_one_environment_or_project_on_one_branc
     assert statement["Condition"] == {"StringEquals": trusted}
 
 
-@pytest.mark.parametrize(
-    ("file", "name", "actor"),
-    [
-        ("deploy-environment", "deploy", "deliver"),
-        ("deploy-environment", "check", "look"),
-        ("deploy-environment", "look", "look"),
-        ("drift", "look", "look"),
-        ("promote-workload", "verify", "promote"),
-    ],
-)
+@pytest.mark.parametrize(("file", "name", "actor"), rows(__file__, "delivery.yaml", "jobs"))
 def test_a_session_may_last_as_long_as_the_job_that_takes_it(
     template: Template, file: str, name: str, actor: str
 ) -> None:
@@ -119,16 +97,10 @@ def test_a_session_may_last_as_long_as_the_job_that_takes_it(
 
 
 @pytest.mark.parametrize(
-    ("actor", "kinds", "others"),
-    [
-        ("staging-us-east-1-deliver", DEPLOYS, BUILDS),
-        ("staging-us-east-1-look", ["lookup"], set()),
-        ("qa-us-east-1-deliver", DEPLOYS, BUILDS | FOLLOWS),
-        ("qa-us-east-1-look", ["lookup"], set()),
-    ],
+    ("actor", "kinds", "others"), rows(__file__, "delivery.yaml", "bootstrap_roles")
 )
 def test_who_deploys_and_who_looks_may_assume_these_roles_and_one_may_build_images(
-    template: Template, actor: str, kinds: list[str], others: set[str]
+    template: Template, actor: str, kinds: list[str], others: list[str]
 ) -> None:
     allowed = statements(template, f"shoal-mnist-{actor}")
     statement = allowed.pop("AssumeBootstrapRoles")
@@ -136,7 +108,7 @@ def test_who_deploys_and_who_looks_may_assume_these_roles_and_one_may_build_imag
     assert as_list(statement["Resource"]) == [
         f"{BOOTSTRAP}-{kind}-role-111122223333-us-east-1" for kind in kinds
     ]
-    assert {action for each in allowed.values() for action in as_list(each["Action"])} == others
+    assert {action for each in allowed.values() for action in as_list(each["Action"])} == {*others}
 
 
 def test_who_promotes_reads_only_also_what_either_kind_of_scan_found(template: Template) -> None:

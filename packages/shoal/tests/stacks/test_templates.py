@@ -35,7 +35,9 @@ from tests.repository import ROOT  # noqa: E402
 from tests.settings.environment_file import copy_workloads  # noqa: E402
 from tests.settings.releases import RELEASE  # noqa: E402
 from tests.stacks.conftest import EVERYTHING, MakeVariant, TemplateOf, variant  # noqa: E402
-from tests.stacks.reading import Row, differences, rows, template_of_stack  # noqa: E402
+from tests.stacks.reading import Row, differences, template_of_stack  # noqa: E402
+from tests.stacks.reading import rows as rows_of_templates  # noqa: E402
+from tests.tables import rows  # noqa: E402
 
 FILE = Path(__file__).with_name("logical_ids.json")
 
@@ -87,30 +89,12 @@ DOCUMENT: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("row", rows(), ids=str)
+@pytest.mark.parametrize("row", rows_of_templates(), ids=str)
 def test_a_template_is_as_its_row_says(template_of: TemplateOf, row: Row) -> None:
     assert [*differences(row, template_of(row.environment, row.stack))] == []
 
 
-@pytest.mark.parametrize(
-    ("fields", "told"),
-    [
-        ({"none": ["AWS::SNS::Topic"]}, "there is a AWS::SNS::Topic"),
-        ({"only": ["AWS::SQS::Queue"]}, "there is a AWS::SNS::Topic"),
-        ({"one": "AWS::SQS::Queue"}, "there are 0, not 1"),
-        ({"every": "AWS::SQS::Queue", "has": {"Name": "one"}}, "nothing is found"),
-        ({"every": "AWS::SNS::Topic", "count": 2}, "there are 1, not 2"),
-        ({"one": "AWS::SNS::Topic", "has": {"Name": "other"}}, "One.Name is one, not other"),
-        ({"one": "AWS::SNS::Topic", "has": {"Name": "~x"}}, "One.Name is one, which has no x"),
-        ({"one": "AWS::SNS::Topic", "has": {"Tags": []}}, "One.Tags is"),
-        ({"one": "AWS::SNS::Topic", "has": {"Tags": {"some": {"Key": "b"}}}}, "of which none is"),
-        ({"one": "AWS::SNS::Topic", "has": {"Tags": {"all_of": ["~b"]}}}, "of which none is ~b"),
-        ({"one": "AWS::SNS::Topic", "has": {"Absent": {"Key": 1}}}, "One.Absent is None"),
-        ({"one": "AWS::SNS::Topic", "lacks": ["Name"]}, "One has Name"),
-        ({"one": "AWS::SNS::Topic", "beside": {"DependsOn": ["x"]}}, "One.DependsOn[0] is Other"),
-        ({"one": "AWS::SNS::Topic", "whose": 1}, "unknown fields"),
-    ],
-)
+@pytest.mark.parametrize(("fields", "told"), rows(__file__, "reading.yaml", "told"))
 def test_what_is_not_so_is_told(fields: dict[str, Any], told: str) -> None:
     row = Row("dev", "data", "wrong", fields)
     assert [text for text in differences(row, DOCUMENT) if told in text]

@@ -21,6 +21,7 @@ import pytest
 
 from local_kit.runtime import Runtime, finish
 from tests.repository import CHECKOUT
+from tests.tables import rows
 from tests.training_code.conftest import STEPS
 from tests.training_code.training import (
     CODE,
@@ -120,31 +121,7 @@ def test_weights_of_another_version_of_the_network_are_refused(
     assert "holds a model for version 1 of the network, this code has version 2" in last
 
 
-@pytest.mark.parametrize(
-    ("message", "changes"),
-    [
-        (
-            "train.py: error: unrecognized arguments: --batchsize 8",
-            {"options": ("--batchsize", "8")},
-        ),
-        (
-            "ValueError: global batch size 255 is not divisible by the world size 2",
-            {"options": ("--batch-size", "255"), "ranks": 2},
-        ),
-        (
-            "nowhere/train-images-idx3-ubyte does not exist; the folder holds nothing",
-            {"environment": {"SM_CHANNEL_TRAIN": "/nowhere"}},
-        ),
-        (
-            "ValueError: mpirun started this process without smddprun",
-            {"environment": {"OMPI_COMM_WORLD_SIZE": "2"}},
-        ),
-        (
-            "ValueError: the launcher gave this process a WORLD_SIZE but no LOCAL_RANK",
-            {"environment": {"WORLD_SIZE": "2", "RANK": "1"}},
-        ),
-    ],
-)
+@pytest.mark.parametrize(("message", "changes"), rows(__file__, "train.yaml", "mistakes"))
 def test_a_mistake_is_one_clear_error(own: Job, message: str, changes: dict[str, Any]) -> None:
     job = replace(own, launcher="mpirun", **changes)
     outcome = job.run()

@@ -115,17 +115,7 @@ def test_a_value_with_spaces_is_refused_or_started_without_a_shell(
 SMDDP = tables.passed_by_toolkit("smddp", "ml.p4d.24xlarge")
 HOROVOD = tables.passed_by_toolkit("horovod", "ml.p4d.24xlarge")
 
-WORKING = [
-    "",
-    "-verbose",
-    "-verbose --NCCL_DEBUG VERSION",
-    "--NCCL_DEBUG=INFO -x A=1 -x B --x C=d",
-    "--timeout 60 -map-by ppr:4:socket --report-bindings -x HOROVOD_FUSION_THRESHOLD=16777216",
-    "-mca btl_vader_single_copy_mechanism none --mca rmaps_base_verbose 5",
-    "--an-option-of-tomorrow value -output-filename out",
-    "-x SMDATAPARALLEL_SOMETHING=1",
-    "-x A=a:b,c@d%e^f",
-]
+WORKING = table(__file__, "launch.yaml")["working_options"]
 
 
 def reaches_mpirun(options: str) -> list[str]:

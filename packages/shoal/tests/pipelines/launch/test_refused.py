@@ -85,13 +85,7 @@ COMPILED = "horovod in requirements.txt is compiled on every instance at the sta
 
 
 @pytest.mark.parametrize(
-    ("line", "is_horovod"),
-    [
-        ("horovod", True),
-        ("Horovod[pytorch]==0.28.1  # compiled", True),
-        ("git+https://example.com/horovod#egg=horovod", True),
-        ("# horovod\nhorovod-like\n-r horovod", False),
-    ],
+    ("line", "is_horovod"), rows(__file__, "refused.yaml", "horovod_requirements")
 )
 def test_a_requirement_brings_horovod_and_its_price_is_a_notice(
     tmp_path: Path, line: str, is_horovod: bool

@@ -138,14 +138,7 @@ def test_the_families_whose_gpus_are_known_are_families_with_gpus_that_sagemaker
     assert {"p3", "p4d", "p5", "g5", "p6-b200"} <= {name.split(".")[1] for name in with_gpus}
 
 
-@pytest.mark.parametrize(
-    ("tag", "cuda"),
-    [
-        ("2.3.0-gpu-py311-cu121-ubuntu20.04-sagemaker", "12.1"),
-        ("2.10.0-gpu-py313-cu130", "13.0"),
-        ("a-cpu", None),
-    ],
-)
+@pytest.mark.parametrize(("tag", "cuda"), rows(__file__, "launch.yaml", "cuda"))
 def test_a_tag_says_its_cuda(tag: str, cuda: str | None) -> None:
     assert tables.cuda_in(tag) == cuda
 

@@ -27,6 +27,7 @@ from local_kit.runtime import Runtime
 from shoal.aws.model_archive import content_sha256, sha256
 from shoal.verbs.new_workload import write_workload
 from tests.repository import ROOT as REPOSITORY
+from tests.tables import rows
 
 STRANGE = "does not belong into a model"
 NO_FILE = "is neither a file nor a folder of the archive"
@@ -220,16 +221,7 @@ def said(python: str, program: str, *arguments: str, **variables: str) -> str:
     return output.strip()
 
 
-@pytest.mark.parametrize(
-    ("line", "measured"),
-    [
-        ("epoch=2 step=3/9 loss=0.5 lr=1e-3", "({'epoch': 2.0, 'loss': 0.5, 'lr': 0.001}, 12)"),
-        ("step=40/120 loss=-1.25", "({'loss': -1.25}, 40)"),
-        ("epoch=3 test_accuracy=0.9914", "({'epoch': 3.0, 'test_accuracy': 0.9914}, 3)"),
-        ("epoch=1 loss=nan images=1,000", "({'epoch': 1.0}, 1)"),
-        ("saved the model in /opt/ml/model", "({}, 0)"),
-    ],
-)
+@pytest.mark.parametrize(("line", "measured"), rows(__file__, "lines.yaml", "measured"))
 def test_a_line_has_numbers_and_a_step_over_all_epochs(line: str, measured: str) -> None:
     assert said(sys.executable, MEASURE, line) == measured
 
