@@ -1,5 +1,5 @@
 """Builds our pipeline with SageMaker's Python SDK v3 from the same inputs, and writes its
-definition to sdk_v3.json.
+definition to sdk_v3.json; sdk_v3.yaml has what of the arguments is plain.
 
 Run manually, in a virtual environment of its own (the SDK is no dependency of this project):
 
@@ -41,86 +41,29 @@ logging.disable(logging.WARNING)
 warnings.simplefilter("ignore")
 
 import boto3  # noqa: E402 - the SDK reads the environment while it is imported
+import yaml  # noqa: E402
+from sagemaker.core import shapes  # noqa: E402
+from sagemaker.core import workflow as core  # noqa: E402
 from sagemaker.core.lambda_helper import Lambda  # noqa: E402
 from sagemaker.core.model_registry import create_model_package_from_containers  # noqa: E402
 from sagemaker.core.network import NetworkConfig  # noqa: E402
 from sagemaker.core.parameter import ContinuousParameter  # noqa: E402
 from sagemaker.core.processing import Processor  # noqa: E402
-from sagemaker.core.shapes import (  # noqa: E402
-    ProcessingInput,
-    ProcessingOutput,
-    ProcessingS3Input,
-    ProcessingS3Output,
-)
-from sagemaker.core.training.configs import (  # noqa: E402
-    CheckpointConfig,
-    Compute,
-    InputData,
-    MetricDefinition,
-    Networking,
-    OutputDataConfig,
-    StoppingCondition,
-    Tag,
-)
+from sagemaker.core.training import configs  # noqa: E402
 from sagemaker.core.transformer import Transformer  # noqa: E402
-from sagemaker.core.workflow.conditions import (  # noqa: E402
-    ConditionGreaterThanOrEqualTo,
-    ConditionLessThanOrEqualTo,
-)
-from sagemaker.core.workflow.execution_variables import ExecutionVariables  # noqa: E402
-from sagemaker.core.workflow.functions import Join, JsonGet  # noqa: E402
-from sagemaker.core.workflow.parameters import (  # noqa: E402
-    ParameterFloat,
-    ParameterInteger,
-    ParameterString,
-)
 from sagemaker.core.workflow.pipeline_context import PipelineSession  # noqa: E402
-from sagemaker.core.workflow.properties import PropertyFile  # noqa: E402
-from sagemaker.mlops.workflow.callback_step import (  # noqa: E402
-    CallbackOutput,
-    CallbackOutputTypeEnum,
-    CallbackStep,
-)
-from sagemaker.mlops.workflow.condition_step import ConditionStep  # noqa: E402
-from sagemaker.mlops.workflow.endpoint_step import EndpointConfigStep, EndpointStep  # noqa: E402
-from sagemaker.mlops.workflow.fail_step import FailStep  # noqa: E402
-from sagemaker.mlops.workflow.lambda_step import (  # noqa: E402
-    LambdaOutput,
-    LambdaOutputTypeEnum,
-    LambdaStep,
-)
-from sagemaker.mlops.workflow.model_step import ModelStep  # noqa: E402
-from sagemaker.mlops.workflow.pipeline import Pipeline  # noqa: E402
-from sagemaker.mlops.workflow.retry import (  # noqa: E402
-    SageMakerJobExceptionTypeEnum,
-    SageMakerJobStepRetryPolicy,
-    StepExceptionTypeEnum,
-    StepRetryPolicy,
-)
-from sagemaker.mlops.workflow.steps import (  # noqa: E402
-    ProcessingStep,
-    TrainingStep,
-    TransformStep,
-    TuningStep,
-)
+from sagemaker.mlops import workflow  # noqa: E402
+from sagemaker.mlops.workflow.callback_step import CallbackOutputTypeEnum  # noqa: E402
+from sagemaker.mlops.workflow.lambda_step import LambdaOutputTypeEnum  # noqa: E402
 from sagemaker.train.model_trainer import ModelTrainer  # noqa: E402
 from sagemaker.train.tuner import HyperparameterTuner  # noqa: E402
 
 HERE = Path(__file__).parent
-INFRASTRUCTURE: dict[str, Any] = json.loads(
-    (HERE / "infrastructure.json").read_text(encoding="utf-8")
-)
-REGISTRY = f"763104351884.dkr.ecr.{REGION}.amazonaws.com"
-TRAINING_IMAGE = f"{REGISTRY}/pytorch-training:2.3.0-gpu-py311-cu121-ubuntu20.04-sagemaker"
-EVALUATION_IMAGE = f"{REGISTRY}/pytorch-training:2.3.0-cpu-py311-ubuntu20.04-sagemaker"
-INFERENCE_IMAGE = f"{REGISTRY}/pytorch-inference:2.3.0-cpu-py311-ubuntu20.04-sagemaker"
+INFRASTRUCTURE: dict[str, Any] = json.loads((HERE / "infrastructure.json").read_text("utf-8"))
+PLAIN: dict[str, Any] = yaml.safe_load((HERE / "sdk_v3.yaml").read_text("utf-8"))
 DATA = f"s3://{NAME}-data-{ACCOUNT}-{REGION}/datasets/mnist"
 ARTIFACTS = f"s3://{NAME}-artifacts-{ACCOUNT}-{REGION}"
-EXECUTION_ID = ExecutionVariables.PIPELINE_EXECUTION_ID
-UNPACK = (
-    "mkdir -p /opt/ml/processing/code && tar -xzf /opt/ml/processing/input/code/*.gz -C"
-    " /opt/ml/processing/code"
-)
+EXECUTION_ID = core.ExecutionVariables.PIPELINE_EXECUTION_ID
 TAGS = {
     "shoal:pipeline": NAME,
     "shoal:execution": EXECUTION_ID,
@@ -128,307 +71,225 @@ TAGS = {
     "shoal:ttl-minutes": "60",
 }
 TAG_LIST = [{"Key": key, "Value": value} for key, value in TAGS.items()]
-NUMBER = "([0-9.eE+-]+)"
-METRICS = {
-    "train:loss": f"train_loss={NUMBER}",
-    "train:images_per_second": f"images_per_second={NUMBER}",
-    "test:loss": f"test_loss={NUMBER}",
-    "test:accuracy": f"test_accuracy={NUMBER}",
-    "fabric:efa": "efa=([01])",
-    "fabric:allreduce_gigabytes_per_second": f"allreduce_gigabytes_per_second={NUMBER}",
+KEY = INFRASTRUCTURE["kms_key_arn"]
+HOSTING = [INFRASTRUCTURE[f"hosting_{each}_ids"] for each in ("subnet", "security_group")]
+VPC = {
+    "subnets": INFRASTRUCTURE["training_subnet_ids"],
+    "security_group_ids": INFRASTRUCTURE["training_security_group_ids"],
 }
-CONTENT_TYPES = ["application/json", "application/x-npy"]
 
-CREATE_CALL = StepRetryPolicy(
-    exception_types=[StepExceptionTypeEnum.SERVICE_FAULT, StepExceptionTypeEnum.THROTTLING],
-    max_attempts=5,
-    interval_seconds=5,
+CALLS, JOBS = workflow.StepExceptionTypeEnum, workflow.SageMakerJobExceptionTypeEnum
+CREATE_CALL = workflow.StepRetryPolicy(
+    exception_types=[CALLS.SERVICE_FAULT, CALLS.THROTTLING], **PLAIN["create_call"]
 )
-JOB = SageMakerJobStepRetryPolicy(
-    exception_types=[SageMakerJobExceptionTypeEnum.CAPACITY_ERROR],
-    failure_reason_types=[SageMakerJobExceptionTypeEnum.INTERNAL_ERROR],
-    max_attempts=5,
-    interval_seconds=60,
-)
+RETRIES = [
+    CREATE_CALL,
+    workflow.SageMakerJobStepRetryPolicy(
+        exception_types=[JOBS.CAPACITY_ERROR],
+        failure_reason_types=[JOBS.INTERNAL_ERROR],
+        **PLAIN["job"],
+    ),
+]
 
-TRAIN_DATA_URI = ParameterString("TrainDataUri", default_value=f"{DATA}/train/")
-TEST_DATA_URI = ParameterString("TestDataUri", default_value=f"{DATA}/test/")
-CODE_URI = ParameterString("CodeUri", default_value=INFRASTRUCTURE["code_uri"])
-INSTANCE_TYPE = ParameterString("InstanceType", default_value="ml.p4d.24xlarge")
-INSTANCE_COUNT = ParameterInteger("InstanceCount", default_value=2)
-MIN_ACCURACY = ParameterFloat("MinAccuracy", default_value=0.98)
-MAX_RMSE = ParameterFloat("MaxRmse", default_value=60.0)
-EPOCHS = ParameterInteger("Epochs", default_value=2)
-BATCH_SIZE = ParameterInteger("BatchSize", default_value=256)
-LEARNING_RATE = ParameterFloat("LearningRate", default_value=0.003)
-AUGMENT = ParameterString("Augment", default_value="true", enum_values=["true", "false"])
+TRAIN_DATA_URI = core.ParameterString("TrainDataUri", default_value=f"{DATA}/train/")
+TEST_DATA_URI = core.ParameterString("TestDataUri", default_value=f"{DATA}/test/")
+CODE_URI = core.ParameterString("CodeUri", default_value=INFRASTRUCTURE["code_uri"])
+INSTANCE_TYPE = core.ParameterString("InstanceType", default_value="ml.p4d.24xlarge")
+INSTANCE_COUNT = core.ParameterInteger("InstanceCount", default_value=2)
+MIN_ACCURACY = core.ParameterFloat("MinAccuracy", default_value=0.98)
+MAX_RMSE = core.ParameterFloat("MaxRmse", default_value=60.0)
+EPOCHS = core.ParameterInteger("Epochs", default_value=2)
+BATCH_SIZE = core.ParameterInteger("BatchSize", default_value=256)
+LEARNING_RATE = core.ParameterFloat("LearningRate", default_value=0.003)
+AUGMENT = core.ParameterString("Augment", default_value="true", enum_values=["true", "false"])
 PARAMETERS = [TRAIN_DATA_URI, TEST_DATA_URI, CODE_URI, INSTANCE_TYPE, INSTANCE_COUNT]
 PARAMETERS += [MIN_ACCURACY, MAX_RMSE, EPOCHS, BATCH_SIZE, LEARNING_RATE, AUGMENT]
 
-
-def pipeline_session() -> PipelineSession:
-    boto = boto3.Session(
-        aws_access_key_id="golden", aws_secret_access_key="golden", region_name=REGION
-    )
-    opt_out = {
+SESSION = PipelineSession(
+    boto_session=boto3.Session("golden", "golden", region_name=REGION),
+    default_bucket="golden",
+    sagemaker_config={
         "SchemaVersion": "1.0",
         "SageMaker": {"PythonSDK": {"Modules": {"TelemetryOptOut": True}}},
-    }
-    return PipelineSession(boto_session=boto, default_bucket="golden", sagemaker_config=opt_out)
+    },
+)
 
 
-def model_trainer(session: PipelineSession) -> ModelTrainer:
+def output(folder: str, *names: str) -> core.Join:
+    """Return a place of the execution's own in the artifact bucket."""
+    return core.Join(on="/", values=[f"{ARTIFACTS}/{folder}", EXECUTION_ID, *names])
+
+
+def model_trainer() -> ModelTrainer:
     trainer = ModelTrainer(
-        sagemaker_session=session,
+        sagemaker_session=SESSION,
         role=INFRASTRUCTURE["training_role_arn"],
-        training_image=TRAINING_IMAGE,
-        training_input_mode="File",
-        base_job_name="train",
-        compute=Compute(
-            instance_type=INSTANCE_TYPE,
-            instance_count=INSTANCE_COUNT,
-            volume_size_in_gb=100,
-            enable_managed_spot_training=True,
+        compute=configs.Compute(
+            instance_type=INSTANCE_TYPE, instance_count=INSTANCE_COUNT, **PLAIN["compute"]
         ),
-        networking=Networking(
-            subnets=INFRASTRUCTURE["training_subnet_ids"],
-            security_group_ids=INFRASTRUCTURE["training_security_group_ids"],
-        ),
-        stopping_condition=StoppingCondition(
-            max_runtime_in_seconds=3600, max_wait_time_in_seconds=7200
-        ),
-        output_data_config=OutputDataConfig(
-            s3_output_path=Join(on="/", values=[f"{ARTIFACTS}/training", EXECUTION_ID]),
-            kms_key_id=INFRASTRUCTURE["kms_key_arn"],
+        networking=configs.Networking(**VPC),
+        stopping_condition=configs.StoppingCondition(**PLAIN["stopping_condition"]),
+        output_data_config=configs.OutputDataConfig(
+            s3_output_path=output("training"),
+            kms_key_id=KEY,
             compression_type="GZIP",
         ),
-        checkpoint_config=CheckpointConfig(
-            s3_uri=Join(on="/", values=[f"{ARTIFACTS}/checkpoints", EXECUTION_ID]),
+        checkpoint_config=configs.CheckpointConfig(
+            s3_uri=output("checkpoints"),
             local_path="/opt/ml/checkpoints",
         ),
-        environment={"FI_PROVIDER": "efa", "FI_EFA_USE_HUGE_PAGE": "0", "FI_LOG_LEVEL": "warn"},
-        hyperparameters={
+        hyperparameters=PLAIN["hyperparameters"]
+        | {
             "epochs": EPOCHS.to_string(),
             "batch-size": BATCH_SIZE.to_string(),
             "learning-rate": LEARNING_RATE.to_string(),
-            "optimizer": "adam",
             "augment": AUGMENT,
-            "sagemaker_program": '"train.py"',
             "sagemaker_submit_directory": CODE_URI,
-            "sagemaker_region": f'"{REGION}"',
-            "sagemaker_container_log_level": "20",
             "sagemaker_instance_type": INSTANCE_TYPE,
-            "sagemaker_distributed_dataparallel_enabled": "true",
-            "sagemaker_distributed_dataparallel_custom_mpi_options": (
-                '"-verbose --NCCL_DEBUG VERSION"'
-            ),
         },
-        tags=[Tag(key=key, value=value) for key, value in TAGS.items()],
+        tags=[configs.Tag(key=key, value=value) for key, value in TAGS.items()],
+        **PLAIN["trainer"],
     )
     trainer._metric_definitions = [
-        MetricDefinition(name=name, regex=regex) for name, regex in METRICS.items()
+        configs.MetricDefinition(name=name, regex=regex) for name, regex in PLAIN["metrics"].items()
     ]
     return trainer
 
 
-def channels() -> list[InputData]:
+def channels() -> list[configs.InputData]:
     uris = {"train": TRAIN_DATA_URI, "test": TEST_DATA_URI}
-    return [InputData(channel_name=name, data_source=uri) for name, uri in uris.items()]
+    return [configs.InputData(channel_name=name, data_source=uri) for name, uri in uris.items()]
 
 
-def train_step(session: PipelineSession) -> TrainingStep:
-    return TrainingStep(
-        name="Train",
-        step_args=model_trainer(session).train(input_data_config=channels()),
-        retry_policies=[CREATE_CALL, JOB],
-    )
+def processing_input(name: str, uri: Any) -> shapes.ProcessingInput:
+    path = f"/opt/ml/processing/input/{name}"
+    source = shapes.ProcessingS3Input(s3_uri=uri, local_path=path, **PLAIN["input"])
+    return shapes.ProcessingInput(input_name=name, s3_input=source)
 
 
-def processing_input(name: str, uri: Any) -> ProcessingInput:
-    source = ProcessingS3Input(
-        s3_uri=uri,
-        local_path=f"/opt/ml/processing/input/{name}",
-        s3_data_type="S3Prefix",
-        s3_input_mode="File",
-    )
-    return ProcessingInput(input_name=name, s3_input=source)
-
-
-def evaluate_step(
-    session: PipelineSession, model_data: Any, report: PropertyFile
-) -> ProcessingStep:
-    output = "/opt/ml/processing/output/evaluation"
+def evaluate_step(model_data: Any, report: core.PropertyFile) -> workflow.ProcessingStep:
     processor = Processor(
         role=INFRASTRUCTURE["evaluation_role_arn"],
-        image_uri=EVALUATION_IMAGE,
-        instance_count=1,
-        instance_type="ml.m5.xlarge",
-        volume_size_in_gb=30,
-        volume_kms_key=INFRASTRUCTURE["kms_key_arn"],
-        output_kms_key=INFRASTRUCTURE["kms_key_arn"],
-        entrypoint=[
-            "/bin/bash",
-            "-c",
-            f'{UNPACK} && exec python3 /opt/ml/processing/code/evaluate.py "$@"',
-            "evaluate",
-        ],
-        sagemaker_session=session,
-        base_job_name="evaluate",
-        max_runtime_in_seconds=1800,
-        network_config=NetworkConfig(
-            subnets=INFRASTRUCTURE["training_subnet_ids"],
-            security_group_ids=INFRASTRUCTURE["training_security_group_ids"],
-            enable_network_isolation=False,
-        ),
+        volume_kms_key=KEY,
+        output_kms_key=KEY,
+        sagemaker_session=SESSION,
+        network_config=NetworkConfig(**VPC, enable_network_isolation=False),
+        **PLAIN["processor"],
         tags=TAG_LIST,
     )
-    target = ProcessingS3Output(
-        s3_uri=Join(on="/", values=[f"{ARTIFACTS}/evaluation", EXECUTION_ID]),
-        local_path=output,
+    target = shapes.ProcessingS3Output(
+        s3_uri=output("evaluation"),
+        local_path=PLAIN["evaluation"][-1],
         s3_upload_mode="EndOfJob",
     )
+    uris = {"code": CODE_URI, "model": model_data, "test": TEST_DATA_URI}
     arguments = processor.run(
-        inputs=[
-            processing_input("code", CODE_URI),
-            processing_input("model", model_data),
-            processing_input("test", TEST_DATA_URI),
-        ],
-        outputs=[ProcessingOutput(output_name="evaluation", s3_output=target)],
-        arguments=[
-            "--model-dir",
-            "/opt/ml/processing/input/model",
-            "--test-dir",
-            "/opt/ml/processing/input/test",
-            "--output-dir",
-            output,
-        ],
+        inputs=[processing_input(name, uri) for name, uri in uris.items()],
+        outputs=[shapes.ProcessingOutput(output_name="evaluation", s3_output=target)],
+        arguments=PLAIN["evaluation"],
     )
-    return ProcessingStep(
-        name="Evaluate",
-        step_args=arguments,
-        property_files=[report],
-        retry_policies=[CREATE_CALL, JOB],
+    return workflow.ProcessingStep(
+        name="Evaluate", step_args=arguments, property_files=[report], retry_policies=RETRIES
     )
 
 
 def container(model_data: Any) -> dict[str, Any]:
-    environment = {
-        "SAGEMAKER_PROGRAM": "inference.py",
-        "SAGEMAKER_SUBMIT_DIRECTORY": "/opt/ml/model/code",
-        "SAGEMAKER_CONTAINER_LOG_LEVEL": "20",
-        "SAGEMAKER_REGION": REGION,
-    }
-    return {"Image": INFERENCE_IMAGE, "ModelDataUrl": model_data, "Environment": environment}
+    return PLAIN["container"] | {"ModelDataUrl": model_data}
 
 
 class _HasSession:
-    """What ModelStep wants to see of a model: the SDK has no public producer without uploading
-    code.
-    """
+    """What ModelStep needs of a model: the SDK has no public producer without uploading code."""
 
-    def __init__(self, session: PipelineSession) -> None:
-        self.sagemaker_session = session
+    sagemaker_session = SESSION
 
 
-def seal_step(train: TrainingStep, report: PropertyFile) -> LambdaStep:
+def seal_step(train: workflow.TrainingStep, report: core.PropertyFile) -> workflow.LambdaStep:
     inputs = {
         "execution_id": EXECUTION_ID,
         "model_data_url": train.properties.ModelArtifacts.S3ModelArtifacts,
     } | {
-        name: JsonGet(step_name="Evaluate", property_file=report, json_path=f"model.{name}")
+        name: core.JsonGet(step_name="Evaluate", property_file=report, json_path=f"model.{name}")
         for name in ("archive_sha256", "archive_composite_sha256", "content_sha256")
     }
     outputs = ("status", "model_data_url", "archive_sha256", "content_sha256")
     return lambda_step("Seal", inputs, *outputs)
 
 
-def register_step(session: PipelineSession, train: TrainingStep, seal: LambdaStep) -> ModelStep:
-    session.init_model_step_arguments(_HasSession(session))
-    report = Join(on="/", values=[f"{ARTIFACTS}/evaluation", EXECUTION_ID, "evaluation.json"])
+def register_step(train: workflow.TrainingStep, seal: workflow.LambdaStep) -> workflow.ModelStep:
+    SESSION.init_model_step_arguments(_HasSession())
+    report = output("evaluation", "evaluation.json")
+    statistics = {"ContentType": "application/json", "S3Uri": report}
     gates = ["accuracy at least ", MIN_ACCURACY, " and ", "rmse at most ", MAX_RMSE]
     arguments = create_model_package_from_containers(
-        session,
+        SESSION,
         containers=[container(seal.properties.Outputs["model_data_url"])],
-        content_types=CONTENT_TYPES,
-        response_types=CONTENT_TYPES,
-        inference_instances=["ml.m5.xlarge"],
-        model_package_group_name=NAME,
-        approval_status="PendingManualApproval",
-        model_metrics={
-            "ModelQuality": {"Statistics": {"ContentType": "application/json", "S3Uri": report}}
-        },
+        model_metrics={"ModelQuality": {"Statistics": statistics}},
         customer_metadata_properties={
             "training_job_name": train.properties.TrainingJobName,
             "code_uri": CODE_URI,
             "execution_id": EXECUTION_ID,
             "archive_sha256": seal.properties.Outputs["archive_sha256"],
             "content_sha256": seal.properties.Outputs["content_sha256"],
-            "gates": Join(on="", values=gates),
+            "gates": core.Join(on="", values=gates),
         },
+        **PLAIN["package"],
     )
-    session.context = None
-    return ModelStep(name="Register", step_args=arguments, retry_policies=[CREATE_CALL])
+    SESSION.context = None
+    return workflow.ModelStep(name="Register", step_args=arguments, retry_policies=[CREATE_CALL])
 
 
-def model_step(session: PipelineSession, seal: LambdaStep, register: ModelStep) -> ModelStep:
-    session.init_model_step_arguments(_HasSession(session))
+def model_step(seal: workflow.LambdaStep, register: workflow.ModelStep) -> workflow.ModelStep:
+    SESSION.init_model_step_arguments(_HasSession())
     request = {
         "ExecutionRoleArn": INFRASTRUCTURE["endpoint_role_arn"],
         "PrimaryContainer": container(seal.properties.Outputs["model_data_url"]),
-        "VpcConfig": {
-            "Subnets": INFRASTRUCTURE["hosting_subnet_ids"],
-            "SecurityGroupIds": INFRASTRUCTURE["hosting_security_group_ids"],
-        },
+        "VpcConfig": dict(zip(("Subnets", "SecurityGroupIds"), HOSTING, strict=True)),
         "Tags": TAG_LIST,
     }
-    arguments = session._intercept_create_request(request, None, "create_model")
-    session.context = None
-    return ModelStep(
+    arguments = SESSION._intercept_create_request(request, None, "create_model")
+    SESSION.context = None
+    return workflow.ModelStep(
         name="CreateModel", step_args=arguments, depends_on=[register], retry_policies=[CREATE_CALL]
     )
 
 
 def endpoint_steps(
-    session: PipelineSession, model: ModelStep
-) -> tuple[EndpointConfigStep, EndpointStep]:
-    variant = {
-        "VariantName": "AllTraffic",
-        "ModelName": model.properties.ModelName,
-        "InstanceType": "ml.m5.xlarge",
-        "InitialInstanceCount": 1,
-        "InitialVariantWeight": 1.0,
-    }
-    config_arguments = session.create_endpoint_config(
-        name=Join(on="-", values=[NAME, EXECUTION_ID]),
+    model: workflow.ModelStep,
+) -> tuple[workflow.EndpointConfigStep, workflow.EndpointStep]:
+    variant = PLAIN["variant"] | {"ModelName": model.properties.ModelName}
+    config_arguments = SESSION.create_endpoint_config(
+        name=core.Join(on="-", values=[NAME, EXECUTION_ID]),
         production_variants=[variant],
-        kms_key=INFRASTRUCTURE["kms_key_arn"],
+        kms_key=KEY,
         tags=TAG_LIST,
     )
-    config = EndpointConfigStep(name="CreateEndpointConfig", step_args=config_arguments)
-    endpoint_arguments = session.create_endpoint(
-        endpoint_name=Join(on="-", values=[NAME, EXECUTION_ID]),
+    config = workflow.EndpointConfigStep(name="CreateEndpointConfig", step_args=config_arguments)
+    endpoint_arguments = SESSION.create_endpoint(
+        endpoint_name=core.Join(on="-", values=[NAME, EXECUTION_ID]),
         config_name=config.properties.EndpointConfigName,
         tags=TAG_LIST,
     )
-    return config, EndpointStep(name="CreateEndpoint", step_args=endpoint_arguments)
+    return config, workflow.EndpointStep(name="CreateEndpoint", step_args=endpoint_arguments)
 
 
-def lambda_step(name: str, inputs: dict[str, Any], *outputs: str, **options: Any) -> LambdaStep:
+def lambda_step(
+    name: str, inputs: dict[str, Any], *outputs: str, **options: Any
+) -> workflow.LambdaStep:
     """Return a step that calls the function of its name."""
     purpose = re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower()
-    text, number = LambdaOutputTypeEnum.String, LambdaOutputTypeEnum.Float
-    return LambdaStep(
+    text, kinds = LambdaOutputTypeEnum.String, {"slowest_ms": LambdaOutputTypeEnum.Float}
+    return workflow.LambdaStep(
         name=name,
         lambda_func=Lambda(function_arn=INFRASTRUCTURE[f"{purpose}_function_arn"]),
         inputs=inputs,
-        outputs=[LambdaOutput(each, number if each.endswith("_ms") else text) for each in outputs],
+        outputs=[workflow.LambdaOutput(each, kinds.get(each, text)) for each in outputs],
         **options,
     )
 
 
 def lambda_steps(
-    train: TrainingStep, endpoint: EndpointStep, seal: LambdaStep
-) -> tuple[LambdaStep, LambdaStep]:
+    train: workflow.TrainingStep, endpoint: workflow.EndpointStep, seal: workflow.LambdaStep
+) -> tuple[workflow.LambdaStep, workflow.LambdaStep]:
     inputs = {
         "endpoint_name": endpoint.properties.EndpointName,
         "training_job_name": train.properties.TrainingJobName,
@@ -437,101 +298,96 @@ def lambda_steps(
     }
     outputs = ("status", "answers", "slowest_ms", "content_sha256")
     smoke_test = lambda_step("SmokeTest", inputs, *outputs)
-    inputs = {"pipeline_execution_arn": ExecutionVariables.PIPELINE_EXECUTION_ARN}
+    inputs = {"pipeline_execution_arn": core.ExecutionVariables.PIPELINE_EXECUTION_ARN}
     return smoke_test, lambda_step("Teardown", inputs, "status", "deleted", depends_on=[smoke_test])
 
 
-def first_steps(session: PipelineSession) -> tuple[PropertyFile, list[Any]]:
+def first_steps() -> tuple[core.PropertyFile, list[Any]]:
     """Return the evaluation's report, and the steps from training to the model."""
-    train = train_step(session)
-    report = PropertyFile(name="EvaluationReport", output_name="evaluation", path="evaluation.json")
-    evaluate = evaluate_step(session, train.properties.ModelArtifacts.S3ModelArtifacts, report)
+    train = workflow.TrainingStep(
+        name="Train",
+        step_args=model_trainer().train(input_data_config=channels()),
+        retry_policies=RETRIES,
+    )
+    report = core.PropertyFile(
+        name="EvaluationReport", output_name="evaluation", path="evaluation.json"
+    )
+    evaluate = evaluate_step(train.properties.ModelArtifacts.S3ModelArtifacts, report)
     seal = seal_step(train, report)
-    register = register_step(session, train, seal)
-    return report, [train, evaluate, seal, register, model_step(session, seal, register)]
+    register = register_step(train, seal)
+    return report, [train, evaluate, seal, register, model_step(seal, register)]
 
 
-def definition_of(session: PipelineSession, *steps: Any) -> dict[str, Any]:
-    pipeline = Pipeline(name=NAME, parameters=PARAMETERS, steps=[*steps], sagemaker_session=session)
-    parsed: dict[str, Any] = json.loads(pipeline.definition())
-    return parsed
+def definition_of(*steps: Any) -> dict[str, Any]:
+    pipeline = workflow.Pipeline(
+        name=NAME, parameters=PARAMETERS, steps=[*steps], sagemaker_session=SESSION
+    )
+    return dict(json.loads(pipeline.definition()))
 
 
 def definition() -> dict[str, Any]:
-    session = pipeline_session()
-    report, (train, evaluate, seal, register, model) = first_steps(session)
-    config, endpoint = endpoint_steps(session, model)
+    report, (train, evaluate, seal, register, model) = first_steps()
+    config, endpoint = endpoint_steps(model)
     accuracy, rmse = (
-        JsonGet(step_name="Evaluate", property_file=report, json_path=f"metrics.{name}.value")
+        core.JsonGet(step_name="Evaluate", property_file=report, json_path=f"metrics.{name}.value")
         for name in ("accuracy", "rmse")
     )
     values = ["The model does not pass its gates: ", "accuracy is ", accuracy]
     values += [" and must be at least ", MIN_ACCURACY, "; ", "rmse is ", rmse]
-    message = Join(on="", values=[*values, " and must be at most ", MAX_RMSE])
-    gate = ConditionStep(
+    message = core.Join(on="", values=[*values, " and must be at most ", MAX_RMSE])
+    gate = workflow.ConditionStep(
         name="Gate",
         conditions=[
-            ConditionGreaterThanOrEqualTo(left=accuracy, right=MIN_ACCURACY),
-            ConditionLessThanOrEqualTo(left=rmse, right=MAX_RMSE),
+            core.ConditionGreaterThanOrEqualTo(left=accuracy, right=MIN_ACCURACY),
+            core.ConditionLessThanOrEqualTo(left=rmse, right=MAX_RMSE),
         ],
         if_steps=[seal, register, model, config, endpoint, *lambda_steps(train, endpoint, seal)],
-        else_steps=[FailStep(name="GateFailed", error_message=message)],
+        else_steps=[workflow.FailStep(name="GateFailed", error_message=message)],
     )
-    return definition_of(session, train, evaluate, gate)
+    return definition_of(train, evaluate, gate)
 
 
 def other_steps() -> list[dict[str, Any]]:
     """Return the steps of packages/shoal/tests/pipelines/other_steps.py, without what they wait
     for."""
-    session = pipeline_session()
-    ask = CallbackStep(
+    ask = workflow.CallbackStep(
         name="Ask",
         sqs_queue_url=f"https://sqs.{REGION}.amazonaws.com/{ACCOUNT}/questions",
         inputs={"execution_id": EXECUTION_ID},
-        outputs=[CallbackOutput("answer", CallbackOutputTypeEnum.String)],
+        outputs=[workflow.CallbackOutput("answer", CallbackOutputTypeEnum.String)],
     )
     tuner = HyperparameterTuner(
-        model_trainer(session),
-        objective_metric_name="test:loss",
-        objective_type="Minimize",
-        strategy="Random",
+        model_trainer(),
         hyperparameter_ranges={"learning-rate": ContinuousParameter(0.001, 0.1)},
-        max_jobs=4,
-        max_parallel_jobs=2,
-        metric_definitions=[{"Name": name, "Regex": regex} for name, regex in METRICS.items()],
+        metric_definitions=[
+            {"Name": name, "Regex": regex} for name, regex in PLAIN["metrics"].items()
+        ],
         tags=TAG_LIST,
+        **PLAIN["tuner"],
     )
-    tune = TuningStep(
-        name="Tune", step_args=tuner.tune(inputs=channels()), retry_policies=[CREATE_CALL, JOB]
-    )
-    _, first = first_steps(session)
+    tuned = tuner.tune(inputs=channels())
+    tune = workflow.TuningStep(name="Tune", step_args=tuned, retry_policies=RETRIES)
+    _, first = first_steps()
     transformer = Transformer(
         model_name=first[-1].properties.ModelName,
-        instance_count=1,
-        instance_type="ml.m5.xlarge",
-        volume_kms_key=INFRASTRUCTURE["kms_key_arn"],
-        output_path=Join(on="/", values=[f"{ARTIFACTS}/transform", EXECUTION_ID]),
-        output_kms_key=INFRASTRUCTURE["kms_key_arn"],
+        volume_kms_key=KEY,
+        output_path=output("transform"),
+        output_kms_key=KEY,
         tags=TAG_LIST,
-        sagemaker_session=session,
+        sagemaker_session=SESSION,
+        **PLAIN["transformer"],
     )
-    score = TransformStep(
-        name="Score",
-        step_args=transformer.transform(data=TEST_DATA_URI, content_type="text/csv"),
-        retry_policies=[CREATE_CALL, JOB],
-    )
-    return list(definition_of(session, *first, ask, tune, score)["Steps"][-3:])
+    scored = transformer.transform(data=TEST_DATA_URI, content_type="text/csv")
+    score = workflow.TransformStep(name="Score", step_args=scored, retry_policies=RETRIES)
+    return list(definition_of(*first, ask, tune, score)["Steps"][-3:])
 
 
 def main() -> None:
     packages = ["sagemaker", "sagemaker-mlops", "sagemaker-core", "sagemaker-train"]
-    packages += ["boto3", "botocore"]
+    versions = {name: version(name) for name in [*packages, "boto3", "botocore"]}
     golden = {
         "made_by": "packages/shoal/tests/goldens/make_sdk_v3.py",
-        "versions": {
-            "python": platform.python_version(),
-            **{name: version(name) for name in packages},
-        },
+        "versions": {"python": platform.python_version()} | versions,
         "definition": definition(),
         "other_steps": other_steps(),
     }
