@@ -4,13 +4,12 @@ repeatable, never forgotten.
 
 from __future__ import annotations
 
-import copy
 import json
 from typing import Any
 
 import pytest
 
-from tests.functions.fake_sagemaker import ARN, IN_PROGRESS
+from tests.functions.fake_sagemaker import ARN, IN_PROGRESS, FakeSageMaker
 from tests.functions.teardown_account import (
     CONFIG,
     DELETED,
@@ -18,20 +17,12 @@ from tests.functions.teardown_account import (
     EXECUTION_ID,
     MODEL,
     NAMELESS,
-    NEXT,
     STEPS,
     TAGS,
     TARGET,
     Account,
 )
 from tests.tables import rows
-
-IN_SERVICE, TAGGED = {ENDPOINT: "InService"}, {NAMELESS: TAGS}
-OTHER, NAMELESS_TOO = "shoal-mnist-dev-zzzzzzzzzzzz", f"endpoint-config/{NAMELESS}"
-SERVED = ("ServedConfigBA23A3D9-x", "ServedModelB0AF3034-x")
-UNKNOWN = "shoal-mnist-dev-digitservice"
-ALONE: dict[str, Any] = {"endpoints": {}, "uses": {}}
-UNREPORTED = [*STEPS[:2], STEPS[3]]
 
 
 def test_the_step_deletes_endpoint_then_configuration_then_model(account: Account) -> None:
@@ -76,72 +67,22 @@ def test_what_the_container_said_is_kept_for_a_time_and_other_logs_are_left_alon
     assert account.sagemaker.log_groups == {own: 30, other: None}
 
 
-def _with_nameless(model: str = MODEL, **more: Any) -> dict[str, Any]:
-    """Return a configuration whose name has no execution's id."""
-    return {"configs": {CONFIG: MODEL, NAMELESS: model}, "models": {MODEL, model}, **more}
+def change(fake: FakeSageMaker, found: dict[str, Any]) -> None:
+    """Give a fake other fields, of which a table has sets and tuples as lists."""
+    vars(fake).update({key: type(vars(fake)[key])(value) for key, value in found.items()})
+
+
+ALONE = pytest.param({"steps": [*STEPS[:2], STEPS[3]]}, DELETED, [], id="an endpoint refers to it")
 
 
 @pytest.mark.parametrize(
-    ("found", "deleted", "left"),
-    [
-        pytest.param({"refused": ("PutRetentionPolicy",)}, DELETED, [], id="log has no limit"),
-        pytest.param({"steps": []}, DELETED, [], id="no step reports it: the name has the id"),
-        pytest.param(ALONE, DELETED[1:], [], id="a step alone reports the config"),
-        pytest.param({"steps": UNREPORTED}, DELETED, [], id="the endpoint alone refers to it"),
-        pytest.param({"endpoints": {}, "configs": {}}, DELETED[2:], [], id="a model alone"),
-        *(
-            pytest.param({"endpoints": IN_SERVICE | {name: "InService"}}, DELETED, [name], id=name)
-            for name in (OTHER, f"team-b-{EXECUTION_ID}")
-        ),
-        pytest.param(
-            {
-                "endpoints": IN_SERVICE | {"shoal-mnist-dev": "InService"},
-                "configs": {CONFIG: MODEL, SERVED[0]: SERVED[1]},
-                "models": {MODEL, SERVED[1]},
-                "uses": {ENDPOINT: CONFIG, "shoal-mnist-dev": SERVED[0]},
-            },
-            DELETED,
-            ["shoal-mnist-dev", *SERVED],
-            id="the release that is served, and what it uses, named by CloudFormation",
-        ),
-        pytest.param(
-            {"configs": {CONFIG: MODEL, NEXT: MODEL}},
-            [DELETED[0], f"endpoint-config/{NEXT}", *DELETED[1:]],
-            [],
-            id="its name alone says whose it is",
-        ),
-        pytest.param(_with_nameless(), DELETED, [NAMELESS], id="gone before its tags are read"),
-        *(
-            pytest.param(
-                _with_nameless(tags={NAMELESS: tags}), DELETED, [NAMELESS], id=f"tags: {tags}"
-            )
-            for tags in (
-                TAGS | {"shoal:execution": "zzzzzzzzzzzz"},
-                TAGS | {"shoal:pipeline": "shoal-mnist-dev-2"},
-                TAGS | {"shoal:execution": ""},
-                TAGS | {"shoal:execution": "a"},
-                {},
-            )
-        ),
-        pytest.param(
-            _with_nameless(OTHER, tags=TAGGED),
-            [*DELETED, NAMELESS_TOO],
-            [OTHER],
-            id="tags do not take another execution's model",
-        ),
-        pytest.param(
-            _with_nameless(UNKNOWN, tags=TAGGED, status=""),
-            [*DELETED, NAMELESS_TOO, f"model/{UNKNOWN}"],
-            [],
-            id="twelve letters may be part of a name: nobody knows that execution",
-        ),
-    ],
+    ("found", "deleted", "left"), [ALONE, *rows(__file__, "teardown.yaml", "step")]
 )
 def test_the_step_deletes_what_is_the_executions_and_nothing_else(
     account: Account, found: dict[str, Any], deleted: list[str], left: list[str]
 ) -> None:
     fake = account.sagemaker
-    vars(fake).update(copy.deepcopy(found))
+    change(fake, found)
     assert json.loads(account.step().result["deleted"]) == fake.deleted == deleted
     assert sorted([*fake.endpoints, *fake.configs, *fake.models]) == sorted(left)
 
@@ -158,38 +99,13 @@ def test_an_endpoint_that_is_updated_meanwhile_is_come_back_for_and_not_called_d
     assert account.sagemaker.deleted == []
 
 
-def _with(status: str) -> dict[str, Any]:
-    return {"endpoints": {ENDPOINT: status}}
-
-
-SCALED = [f"scalable-target/{TARGET}"]
-
-
 @pytest.mark.parametrize(
-    ("found", "comes_back", "deleted"),
-    [
-        pytest.param({}, False, DELETED, id="all that the step deletes"),
-        pytest.param({"status": ""}, False, DELETED, id="execution is not known any more"),
-        pytest.param({"lost_targets": {TARGET}}, False, DELETED, id="target is gone meanwhile"),
-        pytest.param(_with("Updating") | {"targets": {TARGET}}, True, SCALED, id="being scaled"),
-        *(
-            pytest.param({"targets": {TARGET}, "refused": (each,)}, True, DELETED, id=f"no {each}")
-            for each in ("DescribeScalableTargets", "DeregisterScalableTarget")
-        ),
-        *(
-            pytest.param(_with(status), True, [], id=status)
-            for status in ("Creating", "Updating", "SystemUpdating", "RollingBack")
-        ),
-        *(
-            pytest.param(_with(status), False, DELETED, id=status)
-            for status in ("Failed", "OutOfService", "UpdateRollbackFailed")
-        ),
-    ],
+    ("found", "comes_back", "deleted"), rows(__file__, "teardown.yaml", "queue")
 )
 def test_the_queue_deletes_what_it_may_and_brings_the_message_back_for_the_rest(
     account: Account, found: dict[str, Any], comes_back: bool, deleted: list[str]
 ) -> None:
-    vars(account.sagemaker).update(found)
+    change(account.sagemaker, found)
     back = [{"itemIdentifier": "message-1"}] if comes_back else []
     is_idle = account.sagemaker.endpoints[ENDPOINT] not in IN_PROGRESS
     assert account.queue() == {"batchItemFailures": back}
