@@ -17,41 +17,9 @@ from shoal.settings.parsing.errors import ConfigError, Risk
 from tests.cli.documents import document_in
 from tests.letters import BASE_MODEL, ENVIRONMENT, FOLDER, IMAGE, add_letters, write_environment
 from tests.pipelines.inputs import steps_by_name
-from tests.tables import rows
+from tests.tables import rows, table
 
-PLAN = """
-def plan(job):
-    options = job["hyperparameters"]
-    shared = job["ranks"] if options.get("shared") else 1
-    if options["gib"] < 1:
-        raise ValueError(f"gib {options['gib']} is below 1")
-    return {
-        "memory": {"weights": options["gib"] * 2**30 // shared, "buffers": 2**30},
-        "steps": 3600,
-        "step_s": 2.0 if job["gpu"] == "A100" else None,
-        "source": "a stopwatch",
-        "smaller": [{"gib": options["gib"] // 2}, {"shared": True}],
-    }
-"""
-RANKS = """
-name: lab
-workload: letters
-account: "111122223333"
-region: us-east-1
-protect: false
-network: {training_az_id: use1-az4, hosting_az_ids: [use1-az1, use1-az2]}
-training:
-  strategy: torchrun
-  instance_type: ml.p4d.24xlarge
-  instance_count: 2
-  hyperparameters: {gib: GIB, shared: SHARED}
-"""
-LISTED = """
-  capacity:
-    preferences:
-      - {instance_type: ml.p4d.24xlarge, instance_count: 2}
-      - {instance_type: ml.p4de.24xlarge, instance_count: 1}
-"""
+PLAN, RANKS, LISTED = table(__file__, "needs.yaml")["files"].values()
 
 
 def repository(root: Path, gib: int, *, shared: bool = False, plan: str = PLAN) -> Path:
@@ -75,7 +43,7 @@ def lines(root: Path) -> list[str]:
 
 def test_what_cannot_fit_is_refused_with_what_would(tmp_path: Path) -> None:
     (line,) = lines(repository(tmp_path, 100))
-    assert line.startswith('environments/lab.yaml:10: training.instance_type = "ml.p4d.24xlarge":')
+    assert line.startswith('environments/lab.yaml:9: training.instance_type = "ml.p4d.24xlarge":')
     assert "needs about 101.0 GiB (100.0 weights, 1.0 buffers), and a GPU of" in line
     assert line.endswith(
         "what would fit: hyperparameters shared: true; instance_type ml.p5e.48xlarge"
@@ -125,7 +93,7 @@ def test_steps_that_take_longer_than_the_job_may_are_a_risk(
 @pytest.mark.parametrize(
     ("gib", "plan", "says"),
     [
-        (0, PLAN, "environments/lab.yaml:12: training.hyperparameters: gib 0 is below 1; correct"),
+        (0, PLAN, "environments/lab.yaml:11: training.hyperparameters: gib 0 is below 1; correct"),
         (1, "def plan(job):\n    return job['size']\n", "needs.py: plan: failed: KeyError: 'size'"),
         (1, "def needs(job): ...\n", "needs.py: plan: failed: KeyError: 'plan'"),
         (
@@ -185,7 +153,7 @@ def test_the_plan_says_where_it_would_run_how_long_and_for_how_much(
 ) -> None:
     root = repository(tmp_path, 30)
     file = root / "environments" / "lab.yaml"
-    file.write_text(file.read_text().rstrip() + LISTED)
+    file.write_text(file.read_text() + LISTED)
     assert main(["--root", str(root), "plan", "lab"]) == 0
     printed = capsys.readouterr().out.splitlines()
     rows = {line.split()[0]: line.split()[1:] for line in printed if line.strip()}

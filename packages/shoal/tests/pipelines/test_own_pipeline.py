@@ -28,47 +28,7 @@ from tests.tables import table
 
 _COUNTER = itertools.count()
 CASES = table(__file__, "own_pipeline.yaml")
-TINY = """
-def build(environment, infrastructure):
-    cluster = {"InstanceType": "ml.m5.xlarge", "InstanceCount": 1, "VolumeSizeInGB": 10}
-    vpc = {
-        "Subnets": list(infrastructure.training_subnet_ids),
-        "SecurityGroupIds": list(infrastructure.training_security_group_ids),
-    }
-    arguments = {
-        "RoleArn": infrastructure.evaluation_role_arn,
-        "AppSpecification": {"ImageUri": "somewhere/image:1", "ContainerEntrypoint": ["true"]},
-        "ProcessingResources": {"ClusterConfig": cluster},
-        "NetworkConfig": {"VpcConfig": vpc},
-    }
-    step = {"Name": "Tiny", "Type": "Processing", "Arguments": arguments}
-    return {"Version": "2020-12-01", "Metadata": {}, "Parameters": [], "Steps": [step]}
-"""
-TRAINING = """
-    arguments = {
-        "AlgorithmSpecification": {"TrainingImage": "image:1", "TrainingInputMode": "File"},
-        "RoleArn": infrastructure.training_role_arn,
-        "OutputDataConfig": {"S3OutputPath": "s3://x", "KmsKeyId": infrastructure.kms_key_arn},
-        "ResourceConfig": cluster,
-        "StoppingCondition": {"MaxRuntimeInSeconds": 600},
-        "VpcConfig": vpc,
-    }
-    step = {"Name": "Tiny", "Type": "Training", "Arguments": arguments}
-"""
-STANDARD = """
-from dataclasses import replace
-
-from pipelines.training import training_pipeline as standard
-from shoal.pipelines.steps import Lambda
-
-
-def build(environment, infrastructure, launch):
-    pipeline = standard(environment, infrastructure, launch)
-    again = Lambda("Again", {}, function_arn=infrastructure.smoke_test_function_arn)
-    gate = pipeline.step("Gate")
-    gate = replace(gate, if_true=(*gate.if_true, again))
-    return replace(pipeline, steps=(*pipeline.steps[:-1], gate))
-"""
+TINY, TRAINING, STANDARD = CASES["modules"].values()
 
 
 def with_changes(text: str, changes: dict[str, Any]) -> str:
@@ -153,7 +113,7 @@ def test_a_step_that_is_not_there_is_one_line_with_the_place_in_the_users_file(
 ) -> None:
     line = line_about(tmp_path, STANDARD.replace('step("Gate")', 'step("Gat")'))
     assert line.startswith("there is no step Gat; there are Train, Evaluate, Gate, Seal, ")
-    assert re.search(r" \(own_pipeline_\d+\.py:11\); correct the function$", line)
+    assert re.search(r" \(own_pipeline_\d+\.py:10\); correct the function$", line)
 
 
 def test_a_value_is_checked_like_every_definition(tmp_path: Path) -> None:

@@ -19,33 +19,7 @@ from tests.repository import ROOT
 from tests.tables import rows, table
 
 CASES: list[dict[str, Any]] = table(__file__, "script_options.yaml")["argparse"]
-START = '''
-import argparse, ast, json, os, sys
-MODELS = {"small": 1, "medium": 2}
-def exact(text):
-    return text == "true"
-def str2bool(v):
-    if isinstance(v, bool):
-        return v
-    if v.lower() in ("yes", "true", "t", "y", "1"):
-        return True
-    elif v.lower() in ("no", "false", "f", "n", "0"):
-        return False
-    else:
-        raise argparse.ArgumentTypeError("Boolean value expected.")
-def share(text: str) -> float:
-    """Return a share."""
-    value: float = float(text)
-    if not 0 <= value <= 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a share")
-    return value
-def unread(text):
-    for each in text:
-        os.getcwd()
-def words(): return ["--m"]
-def more(): return {"type": int}
-parser = argparse.ArgumentParser()
-'''
+START: str = table(__file__, "script_options.yaml")["start"]
 RUN = """
 import argparse, json, sys
 def exit(self, status=0, message=None): raise SystemExit
