@@ -24,33 +24,8 @@ from stacks.platform import EnvironmentStage  # noqa: E402
 from tests.app import ShoalApp  # noqa: E402
 from tests.repository import ROOT  # noqa: E402
 from tests.settings.environment_file import write_settings  # noqa: E402
-from tests.settings.releases import CONTENT  # noqa: E402
 
-EVERYTHING: dict[str, Any] = {
-    "data": {"input_mode": "FSx"},
-    "evaluation": {
-        "gates": [
-            {"metric": "accuracy", "at_least": 0.9},
-            {"metric": "accuracy", "not_worse_than": "approved", "direction": "higher"},
-        ]
-    },
-    "delivery": {"repository": "acme/models"},
-    "file_system": {"deployment_type": "PERSISTENT_2", "throughput_mbps_per_tib": 250},
-    "mlflow": {"create": True},
-    "network": {
-        "training_az_id": "use1-az4",
-        "hosting_az_ids": ["use1-az1", "use1-az2"],
-        "nat": True,
-        "interface_endpoints": ["sts"],
-    },
-    "observability": {"monthly_budget_usd": 5, "alert_emails": ["ml@example.com"]},
-    "promoted_from": "dev",
-    "release": CONTENT,
-    "schedules": [{"name": "nightly", "expression": "cron(0 3 * * ? *)"}],
-    "scoring": {"schedules": [{"name": "scores", "expression": "cron(0 4 * * ? *)"}]},
-    "serving": {"autoscaling": {"min": 2, "max": 4, "invocations_per_instance": 600}},
-    "training": {"build_image": "pytorch-smddp"},
-}
+EVERYTHING = ENVIRONMENTS["full"]
 """The sections of an environment with all that it may have."""
 
 
