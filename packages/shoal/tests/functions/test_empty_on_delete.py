@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.functions.invocation import Request, answer_of, serving
+from tests.tables import rows
 
 BUCKET = "shoal-mnist-dev-data-111122223333-us-east-1"
 GROUP_ARN = "arn:aws:sagemaker:us-east-1:111122223333:model-package-group/shoal-mnist-dev"
@@ -135,12 +136,7 @@ def test_the_answer_names_the_request_and_keeps_one_physical_id(s3: Any, moto_ur
 
 
 @pytest.mark.parametrize(
-    ("code", "status", "tries"),
-    [
-        ("InternalError", "SUCCESS", 2),
-        ("SlowDown", "SUCCESS", 2),
-        ("AccessDenied", "FAILED", 1),
-    ],
+    ("code", "status", "tries"), rows(__file__, "empty_on_delete.yaml", "errors")
 )
 def test_a_version_that_s3_could_not_delete_just_now_is_tried_again(
     code: str, status: str, tries: int

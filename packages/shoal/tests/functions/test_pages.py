@@ -27,6 +27,7 @@ from shoal_local.testing import root_variables
 from tests.functions.invocation import FUNCTIONS, Outcome, invoke
 from tests.functions.test_start import PIPELINE, make_pipeline
 from tests.repository import ROOT
+from tests.tables import rows
 
 NEEDED_BY_BOTO3 = {"dateutil", "jmespath", "s3transfer", "six", "urllib3"}
 THERE = {*sys.stdlib_module_names, "boto3", "botocore", *NEEDED_BY_BOTO3}
@@ -138,15 +139,7 @@ def test_a_page_that_cannot_be_kept_is_an_error(account: Account, packed: Path) 
     assert outcome.error.startswith("ResourceNotFound"), outcome
 
 
-@pytest.mark.parametrize(
-    ("link", "expected"),
-    [
-        ({"value": "c0ffee", "holds": True}, "c0ffee"),
-        ({"value": "not known", "holds": None}, None),
-        (None, None),
-    ],
-    ids=["known", "not known", "no page"],
-)
+@pytest.mark.parametrize(("link", "expected"), rows(__file__, "pages.yaml", "commits"))
 def test_the_commit_of_a_page_that_is_there_is_taken_over_for_the_same_code(
     account: Account, environment: Any, link: dict[str, Any] | None, expected: str | None
 ) -> None:

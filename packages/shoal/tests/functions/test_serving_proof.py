@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
-import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,17 +12,18 @@ from typing import Any
 
 import pytest
 
-from local_kit.control import Account, eventually, running
+from local_kit.control import Account, eventually, running, trust
 from shoal.constructs.pipeline.smoke_test_file import FUNCTION
 from shoal_local.runtimes.build import build
 from shoal_local.runtimes.catalog import runtimes
 from shoal_local.testing import ACCOUNT_ID
+from tests.cli.trained import IMAGE
+from tests.cli.trained import archive as packed
 from tests.functions.invocation import answer_of
 from tests.functions.make_digits import digits_file
 from tests.functions.test_smoke_test import package as smoke_test_package
 from tests.tables import rows
 
-IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference:2.3.0-cpu-py311-ubuntu20.04-sagemaker"  # noqa: E501
 OWN_REPOSITORY = f"{ACCOUNT_ID}.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference"
 MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 ENDPOINT = "shoal-mnist-live"
@@ -139,17 +138,7 @@ class Live:
 
     def stack(self, name: str, resource: dict[str, Any]) -> str:
         """Create a stack and wait for it; returns its id."""
-        cloudformation = self.client("cloudformation")
-        stack_id: str = cloudformation.create_stack(
-            StackName=name, TemplateBody=json.dumps({"Resources": {"One": resource}})
-        )["StackId"]
-        look = cloudformation.describe_stacks
-        assert eventually(
-            lambda: (
-                not look(StackName=stack_id)["Stacks"][0]["StackStatus"].endswith("_IN_PROGRESS")
-            )
-        )
-        return stack_id
+        return str(self.account.stack({"One": resource}, name)["StackId"])
 
     def prove(
         self, request_type: str = "Update", stack: str = "", **changes: str | None
@@ -181,13 +170,7 @@ def archive(wrong: tuple[int, ...], **more: bytes) -> bytes:
         "code/inference.py": CODE.encode(),
         **more,
     }
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
-        for name, content in files.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            tar.addfile(member, io.BytesIO(content))
-    return buffer.getvalue()
+    return packed(files)
 
 
 @pytest.fixture(scope="module")
@@ -195,12 +178,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     build(runtimes()["pytorch"], None, print)
     with running(tmp_path_factory.mktemp("emulator")) as account:
         live = Live(account, smoke_test_package(tmp_path_factory.mktemp("function")))
-        trust = {
-            "Effect": "Allow",
-            "Principal": {"Service": ["sagemaker.amazonaws.com", "lambda.amazonaws.com"]},
-            "Action": "sts:AssumeRole",
-        }
-        document = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
+        document = trust({"Service": ["sagemaker.amazonaws.com", "lambda.amazonaws.com"]})
         live.client("iam").create_role(RoleName="serving", AssumeRolePolicyDocument=document)
         live.client("s3").create_bucket(Bucket=BUCKET)
         live.client("ecr").create_repository(repositoryName="pytorch-inference")

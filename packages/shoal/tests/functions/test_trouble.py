@@ -16,6 +16,7 @@ import pytest
 from tests.functions.fake_sagemaker import FakeSageMaker
 from tests.functions.invocation import Request, serving
 from tests.functions.teardown_account import DELETED, ENDPOINT, TAGS, Account, whole
+from tests.tables import rows
 
 BACK = {"batchItemFailures": [{"itemIdentifier": "message-1"}]}
 DONE: dict[str, list[str]] = {"batchItemFailures": []}
@@ -64,24 +65,13 @@ class Trouble:
 
 
 @pytest.mark.parametrize(
-    ("operation", "how", "result", "deleted"),
-    [
-        ("", "throttled", None, []),
-        ("", "refused", None, []),
-        ("DescribePipelineExecution", "cut off", None, []),
-        ("DescribeScalableTargets", "cut off", BACK, DELETED),
-        ("DescribeScalableTargets", "hanging", BACK, DELETED),
-        ("PutRetentionPolicy", "cut off", DONE, DELETED),
-        ("PutRetentionPolicy", "hanging", DONE, DELETED),
-        ("ListEndpoints", "throttled", BACK, DELETED),
-        ("DescribeEndpointConfig", "unavailable", BACK, DELETED),
-        ("DeleteEndpoint", "failing", BACK, []),
-    ],
+    ("operation", "how", "ends", "deletes"), rows(__file__, "trouble.yaml", "troubles")
 )
 def test_a_service_in_trouble_keeps_no_endpoint_and_every_try_ends_in_its_time(
-    operation: str, how: str, result: object, deleted: list[str]
+    operation: str, how: str, ends: str, deletes: bool
 ) -> None:
     """An error, which rings, sets the pause of the message, too."""
+    result = {"back": BACK, "done": DONE, "error": None}[ends]
     queue = ("GetQueueUrl", "ChangeMessageVisibility")
     trouble = Trouble(lambda each: each not in queue and operation in ("", each), how)
     with trouble.account() as account:
@@ -89,7 +79,7 @@ def test_a_service_in_trouble_keeps_no_endpoint_and_every_try_ends_in_its_time(
         outcome = account.deliver(1000 * SECONDS)
         assert time.monotonic() - begun < SECONDS
         assert (outcome.result, bool(outcome.error)) == (result, result is None), outcome
-        assert trouble.fake.deleted == deleted
+        assert trouble.fake.deleted == (DELETED if deletes else [])
         assert account.pauses() == ([] if result == DONE else [30])
         trouble.over.set()
         assert (account.queue(), trouble.left()) == (DONE, [])

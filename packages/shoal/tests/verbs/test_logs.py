@@ -16,6 +16,7 @@ from shoal.aws.logs import LogLocation, LogTail, lines_of, location_of
 from shoal.aws.target import Target
 from shoal.errors import ExecutionError, NotFoundError
 from shoal.verbs.follow import Follower, LastLines
+from tests.tables import table
 from tests.verbs.conftest import make_pipeline
 from tests.verbs.test_execution import gate
 
@@ -179,19 +180,9 @@ def test_a_condition_logs_nowhere(target: Target) -> None:
     assert list(lines_of(target, gate)) == []
 
 
-TOOLKIT = "2026-11-23 04:31:08,123 sagemaker-training-toolkit"
 TORCHRUN = "E1123 11:51:25.723000 20892 torch/distributed/elastic/multiprocessing/api.py:1002]"
 OWN = ["reading data", "dataset has no column price"]
-REPORT = [
-    f"{TOOLKIT} INFO     Waiting for the process to finish and give a return code.",
-    f"{TOOLKIT} INFO     Done waiting for a return code. Received 1 from exiting process.",
-    f"{TOOLKIT} ERROR    Reporting training FAILURE",
-    f"{TOOLKIT} ERROR    ExecuteUserScriptError:",
-    "ExitCode 1",
-    'ErrorMessage ""',
-    'Command "torchrun --nnodes 1 --nproc_per_node 2 train.py"',
-    f"{TOOLKIT} ERROR    Encountered exit_code 1",
-]
+REPORT: list[str] = table(__file__, "logs.yaml")["report"]
 ELASTIC = [
     f"{TORCHRUN} failed (exitcode: 1) local_rank: 0 (pid: 20976) of binary: /usr/bin/python",
     "Traceback (most recent call last):",

@@ -29,7 +29,7 @@ from shoal.page.readings.step_log import StepLog
 from shoal.settings.sections.evaluation import Metric
 from tests.functions.invocation import FUNCTIONS
 from tests.pipelines.inputs import compared, definition, steps_by_name
-from tests.tables import rows
+from tests.tables import rows, table
 from tests.verbs.conftest import make_pipeline
 from tests.verbs.test_execution import ended, gate
 
@@ -84,13 +84,7 @@ def test_an_execution_of_such_a_one_has_none(target: Target, step: dict[str, Any
     assert gates_of(target, ended(pipeline, pipeline.start({}))) == ()
 
 
-@pytest.mark.parametrize(
-    ("value", "sentence"),
-    [
-        (0.9928, "accuracy 0.9928, must be at least 0.98"),
-        (None, "accuracy not readable, must be at least 0.98"),
-    ],
-)
+@pytest.mark.parametrize(("value", "sentence"), rows(__file__, "readings.yaml", "sentences"))
 def test_a_gate_is_one_sentence(value: float | None, sentence: str) -> None:
     assert str(GateResult("accuracy", "at least 0.98", value)) == sentence
 
@@ -190,22 +184,11 @@ def test_without_a_smoke_test_there_are_no_answers() -> None:
     assert answers_of(execution(TRAIN)) == []
 
 
-SEALED = "s3://artifacts/models/a/model.tar.gz"
 TRAINING = {
     "TrainingJobName": "job",
     "HyperParameters": {"sagemaker_submit_directory": '"s3://code/1.tar.gz"'},
 }
-FACTS: dict[str, str] = {
-    "execution_id": "abc",
-    "code_uri": "s3://code/1.tar.gz",
-    "training_job_name": "job",
-    "registered": SEALED,
-    "sealed": SEALED,
-    "sealed_sha256": "a",
-    "evaluated_sha256": "a",
-    "evaluated_content": "c",
-    "answered": "c",
-}
+FACTS: dict[str, str] = table(__file__, "readings.yaml")["facts"]
 
 
 def lambda_step(name: str, **outputs: str) -> Step:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -171,32 +172,18 @@ FIRST, LAST, LAST_TOO = (
     LINES.replace(f"line {number}\n", f"{text}\n")
     for number, text in ((1, "theirs"), (19, "ours"), (19, "theirs"))
 )
-TRAIN = "training_code/churn/train.py"
 BOTH = FIRST.replace("line 19\n", "ours\n")
+TEXTS = {"lines": LINES, "first": FIRST, "ours": LAST, "theirs": LAST_TOO, "both": BOTH}
+
+
+def texts(files: dict[str, Any]) -> dict[str, Any]:
+    """Return files of a table, whose texts it gives by their names."""
+    return {name: TEXTS.get(text, text) for name, text in files.items()}
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "ours", "expected"),
-    [
-        ({"a": LINES}, {"a": LINES}, {"a": LAST}, {"a": LAST}),
-        ({"a": LINES}, {"a": FIRST}, {"a": LINES}, {"a": FIRST}),
-        ({"a": LINES}, {"a": FIRST}, {"a": LAST}, {"a": BOTH}),
-        ({"a": LINES}, {"a": LAST_TOO}, {"a": LAST}, {"a": None}),
-        ({}, {"b": LINES}, {"own": "x"}, {"b": LINES, "own": "x"}),
-        ({}, {"b": LINES}, {"b": LAST}, {"b": None}),
-        ({"a": LINES}, {}, {"a": LINES}, {}),
-        ({"a": LINES}, {}, {"a": LAST}, {"a": None}),
-        ({"a": LINES}, {"a": FIRST}, {}, {}),
-        ({"a": LINES}, {"b": LINES}, {"a": LAST}, {"b": LAST}),
-        ({"a": LINES}, {"a": FIRST}, {"b": LINES}, {"b": FIRST}),
-        ({"d/a": LINES}, {"d/a": LINES, "d/b": "b"}, {"e/a": LINES}, {"e/a": LINES, "d/b": "b"}),
-        ({"a": "1\0"}, {"a": "1\0"}, {"a": "2\0"}, {"a": "2\0"}),
-        ({"a": "1\0"}, {"a": "3\0"}, {"a": "2\0"}, {"a": None}),
-        ({TRAIN: LINES}, {TRAIN: LAST_TOO}, {TRAIN: LAST}, {TRAIN: LAST}),
-        ({TRAIN: LINES}, {TRAIN: FIRST}, {TRAIN: LAST}, {TRAIN: BOTH}),
-        ({TRAIN: LINES}, {TRAIN: FIRST}, {}, {}),
-    ],
-)  # fmt: skip
+    ("old", "new", "ours", "expected"), rows(__file__, "repository.yaml", "merged")
+)
 @pytest.mark.parametrize("prefix", ["", "models/"])
 def test_three_renderings_become_one(
     tmp_path: Path,
@@ -206,7 +193,7 @@ def test_three_renderings_become_one(
     ours: Files,
     expected: dict[str, str | None],
 ) -> None:
-    """None stands for a conflict."""
+    old, new, ours, expected = map(texts, (old, new, ours, expected))
     write(tmp_path / prefix, {**ours, ".gitignore": ".shoal\n"})
     begin_git(tmp_path)
     place = Workplace(tmp_path / prefix, os.environ, lambda _: None)

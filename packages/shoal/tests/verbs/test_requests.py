@@ -19,6 +19,7 @@ from shoal.errors import NotFoundError, ShoalError, UsageError
 from shoal.settings.sections.smoke_test import Request
 from shoal.verbs.invoke import find_endpoint, model_of, send, stream
 from shoal_local.sagemaker.hosting.traffic import event
+from tests.tables import rows, table
 
 AWS = Target("111122223333", "eu-west-1")
 URL = "http://localhost:4566"
@@ -31,9 +32,7 @@ USER = {
 }
 
 
-@pytest.mark.parametrize(
-    "key", ["a/b", "a//b", "/a", "//a//", "a#b", "a?b=c#d", "a%20b c", "a/../b", ""]
-)
+@pytest.mark.parametrize("key", table(__file__, "requests.yaml")["keys"])
 def test_every_character_of_a_key_is_the_keys(key: str) -> None:
     assert object_at(f"s3://bucket/{key}") == {"Bucket": "bucket", "Key": key}
 
@@ -152,13 +151,7 @@ def _in_service(*names: str) -> dict[str, Any]:
     return {"Endpoints": [{"EndpointName": name, **common} for name in names]}
 
 
-@pytest.mark.parametrize(
-    ("there", "asked"),
-    [
-        (("shoal-mnist-prod", "shoal-mnist-prod-abcdefghijkl"), "shoal-mnist-prod-abcdefghijkl"),
-        (("another-shoal-mnist-prod", "shoal-mnist-prod"), "shoal-mnist-prod"),
-    ],
-)
+@pytest.mark.parametrize(("there", "asked"), rows(__file__, "requests.yaml", "endpoints"))
 def test_the_serving_endpoint_is_asked_last(there: tuple[str, ...], asked: str) -> None:
     with endpoint(lambda _: _in_service(*there)) as target:
         assert find_endpoint(target, "shoal-mnist-prod-", "shoal-mnist-prod") == asked

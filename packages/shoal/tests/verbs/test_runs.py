@@ -22,7 +22,7 @@ from shoal.page.readings.cause import Cause, rank_of
 from shoal.page.readings.cleanups import calls_in
 from shoal.page.readings.results import answers_of
 from tests.repository import ROOT
-from tests.tables import table
+from tests.tables import rows, table
 from tests.verbs.test_readings import BEGAN, cause_in, line, log_of
 
 if TYPE_CHECKING:
@@ -108,15 +108,7 @@ def row(run: str, *passed: bool | None, **parameters: str) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize(
-    ("passed", "word"),
-    [
-        ([], ""),
-        ([True, True], "passed"),
-        ([True, None], "unknown"),
-        ([None, False], "missed"),
-    ],
-)
+@pytest.mark.parametrize(("passed", "word"), rows(__file__, "runs.yaml", "gates"))
 def test_a_list_says_in_a_word_how_the_gate_went(passed: list[bool | None], word: str) -> None:
     assert history.gate_of(row("a", *passed)) == word
 
@@ -178,29 +170,19 @@ def test_a_curve_is_of_the_rank_that_a_launcher_puts_in_front() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"milliseconds of a step: 1{'=111' * 20}!",
-        "milliseconds of a step: forward=1.2.3",
-        f"milliseconds of a step: forward={'1' * 400}",
-        f"mpirank:{'1' * 5000}",
-        f"[{'[' * 5000}",
-        "A." * 5000,
-        f"loss=1 step={'1' * 400}/1",
-        f"loss=1 epoch=1 step={'1' * 400}/1",
-    ],
-    ids=[
-        "repeated",
-        "two-points",
-        "long-time",
-        "long-rank",
-        "brackets",
-        "dots",
-        "long-step",
-        "long-step-of-an-epoch",
-    ],
-)
+NO_PROGRESS = {
+    "repeated": f"milliseconds of a step: 1{'=111' * 20}!",
+    "two-points": "milliseconds of a step: forward=1.2.3",
+    "long-time": f"milliseconds of a step: forward={'1' * 400}",
+    "long-rank": f"mpirank:{'1' * 5000}",
+    "brackets": f"[{'[' * 5000}",
+    "dots": "A." * 5000,
+    "long-step": f"loss=1 step={'1' * 400}/1",
+    "long-step-of-an-epoch": f"loss=1 epoch=1 step={'1' * 400}/1",
+}
+
+
+@pytest.mark.parametrize("text", NO_PROGRESS.values(), ids=NO_PROGRESS)
 def test_a_line_that_looks_like_progress_and_is_none_is_passed_over(text: str) -> None:
     lines = [line(text, 1)]
     log = log_of(lines)

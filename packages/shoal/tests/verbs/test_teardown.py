@@ -24,6 +24,7 @@ from shoal.verbs.destroy.teardown import (
     refuse_if_protected,
     remove_bootstrap,
 )
+from tests.cli.trained import IMAGE
 from tests.settings.releases import RELEASE
 from tests.tables import rows
 from tests.verbs.conftest import (
@@ -36,7 +37,6 @@ from tests.verbs.conftest import (
 )
 from tests.verbs.test_execution import ended, gate
 
-IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference:2.3.0-cpu-py311-ubuntu20.04-sagemaker"  # noqa: E501
 EXECUTION = "abcdefghijkl"
 
 
