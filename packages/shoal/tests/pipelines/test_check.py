@@ -225,14 +225,7 @@ def test_the_type_with_the_most_nodes_needs_room_and_quota() -> None:
 
 
 SCRIPT = Script("train.py")
-DEFINITION = {
-    "Parameters": [
-        {"Name": "Epochs", "Type": "Integer"},
-        {"Name": "Rate", "Type": "Float"},
-        {"Name": "Shuffle", "Type": "Boolean"},
-        {"Name": "InstanceType", "Type": "String", "EnumValues": ["ml.p4d.24xlarge"]},
-    ]
-}
+DEFINITION = CASES["declared"]
 
 
 def scheduled(**changes: Any) -> Environment:

@@ -40,15 +40,7 @@ from tests.pipelines.inputs import (
 from tests.repository import PYTHONPATH, ROOT
 from tests.tables import rows, table
 
-SDK_ONLY = {
-    "MlflowConfig": (
-        "the SDK writes null where nothing is configured; leaving the key out says the same"
-    ),
-    "PipelineExperimentConfig": (
-        "the SDK makes an experiment and a trial per execution by default, which nothing would"
-        " remove"
-    ),
-}
+SDK_ONLY: dict[str, str] = table(__file__, "definition.yaml")["sdk_only"]
 STACKS = replace(
     infrastructure(),
     compare_function_arn="arn:aws:lambda:us-east-1:111122223333:function:shoal-mnist-golden-compare",

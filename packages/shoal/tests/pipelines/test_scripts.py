@@ -19,15 +19,8 @@ from tests.pipelines.inputs import environment
 from tests.repository import CHECKOUT, ROOT, copy_folder
 from tests.tables import rows, table
 
-MAIN = 'def main():\n    pass\n\n\nif __name__ == "__main__":\n    main()\n'
-EVALUATE = """
-import argparse
-parser = argparse.ArgumentParser()
-for name in ("--model-dir", "--test-dir", "--output-dir"):
-    parser.add_argument(name)
-parser.parse_args()
-# accuracy rmse
-"""
+SCRIPTS: dict[str, str] = table(__file__, "checked.yaml")["scripts"]
+MAIN, EVALUATE, OWN, OTHER_EVALUATION, NO_HOSTING = SCRIPTS.values()
 CONTRACT = "# evaluation.json archive_sha256 content_sha256 training_job_name\n"
 VALID = {"train.py": MAIN, "evaluate.py": EVALUATE, "inference.py": CONTRACT}
 
@@ -151,21 +144,7 @@ def test_the_shipped_scripts_say_all_of_it() -> None:
     assert [notice for notice in told if notice.startswith("no script in")] == []
 
 
-OWN = """from dataclasses import replace
-from pipelines.training import training_pipeline
-
-def build(environment, infrastructure, launch):
-    pipeline = training_pipeline(environment, infrastructure, launch)
-    {}
-"""
 UNCHANGED = "return pipeline"
-OTHER_EVALUATION = """request = dict(pipeline.step("Evaluate").arguments)
-    request["Environment"] = {"A": "1"}
-    steps = (pipeline.steps[0], replace(pipeline.steps[1], arguments=request), pipeline.steps[2])
-    return replace(pipeline, steps=steps)"""
-NO_HOSTING = """*before, gate = pipeline.steps
-    gate = replace(gate, if_true=gate.if_true[:2])
-    return replace(pipeline, steps=(*before, gate))"""
 
 
 @pytest.mark.parametrize(

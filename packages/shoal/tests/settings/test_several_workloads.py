@@ -22,24 +22,10 @@ from shoal.settings.parsing.errors import ConfigError
 from shoal.settings.sections.scoring import Scoring
 from tests.settings.environment_file import copy_workloads
 from tests.settings.releases import CONTENT, RELEASE
-from tests.tables import rows
+from tests.tables import rows, table
 
-NETWORK = {
-    "cidr": "10.30.0.0/16",
-    "training_az_id": "use1-az4",
-    "hosting_az_ids": ["use1-az1", "use1-az2"],
-}
-TEAM: dict[str, Any] = {
-    "name": "team",
-    "account": "111122223333",
-    "region": "us-east-1",
-    "network": NETWORK,
-    "training": {"strategy": "torchrun", "instance_type": "ml.m5.xlarge", "instance_count": 2},
-    "workloads": {
-        "mnist": {"training": {"instance_type": "ml.c5.xlarge"}},
-        "prices": None,
-    },
-}
+TEAM: dict[str, Any] = table(__file__, "workloads.yaml")["team"]
+NETWORK = TEAM["network"]
 
 
 @pytest.fixture

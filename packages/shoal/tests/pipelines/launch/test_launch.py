@@ -113,7 +113,6 @@ def test_a_value_with_spaces_is_refused_or_started_without_a_shell(
 
 
 SMDDP = tables.passed_by_toolkit("smddp", "ml.p4d.24xlarge")
-HOROVOD = tables.passed_by_toolkit("horovod", "ml.p4d.24xlarge")
 
 WORKING = table(__file__, "launch.yaml")["working_options"]
 
@@ -159,29 +158,12 @@ def test_a_trap_is_named_with_what_to_write(options: str, what: str, instead: st
     assert instead in advice
 
 
-@pytest.mark.parametrize(
-    ("passed", "names"),
-    [
-        (
-            SMDDP,
-            "FI_PROVIDER RDMAV_FORK_SAFE NCCL_PROTO FI_EFA_USE_DEVICE_RDMA SAGEMAKER_INSTANCE_TYPE",
-        ),
-        (
-            HOROVOD,
-            "FI_PROVIDER NCCL_MIN_NRINGS NCCL_PROTO FI_EFA_USE_DEVICE_RDMA SM_HOSTS PYTHONPATH",
-        ),
-    ],
-)
-def test_what_a_runner_passes_on_p4d_cannot_be_given_again(
-    passed: tuple[str, ...], names: str
-) -> None:
-    for name in names.split():
-        assert list(mistakes_in(f"-verbose -x {name}=1", passed)) == [
-            (
-                f"`-x {name}` is the second one: the toolkit passes {name} itself",
-                "leave it out",
-            )
-        ]
+@pytest.mark.parametrize(("runner", "names"), rows(__file__, "launch.yaml", "passed"))
+def test_what_a_runner_passes_on_p4d_cannot_be_given_again(runner: str, names: list[str]) -> None:
+    passed = tables.passed_by_toolkit(runner, "ml.p4d.24xlarge")
+    for name in names:
+        told = f"`-x {name}` is the second one: the toolkit passes {name} itself"
+        assert list(mistakes_in(f"-verbose -x {name}=1", passed)) == [(told, "leave it out")]
 
 
 @pytest.mark.parametrize("name", ["FI_PROVIDER", "NCCL_PROTO", "RDMAV_FORK_SAFE"])
