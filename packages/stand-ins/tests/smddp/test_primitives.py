@@ -9,39 +9,12 @@ from typing import Any
 import pytest
 
 from local_kit.runtime import Runtime
-from tests.smddp.conftest import SCRIPTS, Probe
+from tests.smddp.conftest import SCRIPTS, Probe, table
 
 pytestmark = pytest.mark.nightly
 
 OK = "ok"
-NOT_THERE = "SMDDPUnsupportedError: smddp does not implement "
-NO_GROUP = (
-    "SMDDPUnsupportedError: smddp supports no process group but the default one, of no backend:"
-    " new_group() is refused"
-)
-NO_REDUCE_SCATTER = (
-    "SMDDPUnsupportedError: smddp started by mpirun accelerates AllReduce and has no"
-)
-DOCUMENTED = dict.fromkeys(
-    (
-        *("all_reduce", "broadcast", "reduce", "all_gather", "all_gather_into_tensor"),
-        *("all_gather_into_tensor, coalesced", "all_gather_object", "barrier"),
-        "DistributedDataParallel",
-    ),
-    OK,
-)
-STRICT = {
-    "all_to_all_single": NOT_THERE,
-    "gather": NOT_THERE,
-    "scatter": NOT_THERE,
-    "send": NOT_THERE,
-    "new_group": NO_GROUP,
-    "new_group(backend=gloo)": NO_GROUP,
-    "new_subgroups": NO_GROUP,
-    "reduce_scatter_tensor": NO_REDUCE_SCATTER,
-    "reduce_scatter_tensor, coalesced": NO_REDUCE_SCATTER,
-}
-"""Collective -> how strict mode refuses it under mpirun; what gloo can do works without it."""
+DOCUMENTED, STRICT = table(__file__).values()
 REDUCING = ("all_reduce", "all_reduce, coalesced", "reduce")
 HAS = {f"{name}({each})": OK for name in REDUCING for each in ("SUM", "MIN", "MAX")}
 HAS_NOT = {

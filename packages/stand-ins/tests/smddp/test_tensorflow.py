@@ -10,61 +10,13 @@ from typing import Any
 import pytest
 
 from local_kit.runtime import find_runtime
-from tests.smddp.conftest import LEGACY_KERAS, Probe
+from tests.smddp.conftest import LEGACY_KERAS, Probe, table
 
 pytestmark = pytest.mark.nightly
 
 IMPORT = "import smdistributed.dataparallel.tensorflow as sdp"
 
-# Source: SageMaker Python SDK documentation, "TensorFlow API"; what is written there as arguments
-# and defaults, in that order. `device_*` are "not supported", without a default; `sparse_as_dense`
-# became True in version 1.2.1.
-REDUCTION = [
-    "device_dense=",
-    "device_sparse=",
-    "compression=Compression.none",
-    "sparse_as_dense=True",
-    "op=ReduceOp.AVERAGE",
-]
-SUM = ["compression=Compression.none", "op=ReduceOp.AVERAGE"]
-NO_ARGUMENTS: dict[str, list[str]] = {
-    name: [] for name in ("init", "size", "local_size", "rank", "local_rank", "shutdown")
-}
-REFERENCE = NO_ARGUMENTS | {
-    "allreduce": ["tensor", "param_index", "num_params", *SUM],
-    "oob_allreduce": ["tensor", *SUM],
-    "broadcast": ["tensor", "root_rank"],
-    "broadcast_variables": ["variables", "root_rank"],
-    "broadcast_global_variables": ["root_rank"],
-    "overlap": ["tensor"],
-    "DistributedGradientTape": ["gradtape", *REDUCTION],
-    "DistributedOptimizer": [
-        *("optimizer", "name=None", "use_locking=False", *REDUCTION, "bucket_cap_mb=25")
-    ],
-    "BroadcastGlobalVariablesHook": ["root_rank"],
-}
-
-
-NO_JOB = "SMDDPConfigurationError: smdistributed.dataparallel is not initialized: call init() first"
-REFUSED = {
-    "too early": NO_JOB,
-    "after shutdown": NO_JOB,
-    "twice": (
-        "SMDDPConfigurationError: init() called more than once. smdistributed.dataparallel is"
-        " already initialized."
-    ),
-    "sparse refused": "SMDDPUnsupportedError: smddp reduces dense gradients only: this one is",
-    "device_dense": "SMDDPUnsupportedError: smddp's DistributedGradientTape does not support",
-    "device_sparse": "SMDDPUnsupportedError: smddp's DistributedOptimizer does not support",
-    "index": "SMDDPConfigurationError: allreduce() got param_index=2 of num_params=2",
-    "no such rank": "SMDDPConfigurationError: root_rank=",
-    "bucket": "SMDDPConfigurationError: bucket_cap_mb=0.0001: its bytes must be a multiple of 128",
-    "global variables": "SMDDPUnsupportedError: broadcast_global_variables() does not support",
-}
-STRICT_ONLY = {
-    name: f"SMDDPUnsupportedError: smddp's {name} supports no op but ReduceOp.AVERAGE"
-    for name in ("oob_allreduce", "DistributedGradientTape", "DistributedOptimizer")
-} | {"allreduce": "ok", "op None": "ok"}
+REFERENCE, REFUSED, STRICT_ONLY = table(__file__).values()
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])
