@@ -23,6 +23,7 @@ from shoal.repository import Repository
 from shoal.settings.parsing.errors import ConfigError
 from shoal.settings.parsing.shared_code import archive_files, carried_folder
 from tests.repository import begin_git, git
+from tests.tables import rows
 
 if TYPE_CHECKING:
     from shoal.aws.target import Target
@@ -51,16 +52,7 @@ def source_dir(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    ("own", "carried"),
-    [
-        ({"train.py": "from common.ranks import joined\n"}, SHARED),
-        ({"train.py": "def f():\n    import common.ranks\n"}, SHARED),
-        ({"train.py": "import commons\nx = 'from common'\n"}, []),
-        ({"train.py": "from common.mine import x\n", "common/mine.py": ""}, ["mine.py"]),
-        ({"train.py": "from common import x\n", "common.py": ""}, []),
-    ],
-)
+@pytest.mark.parametrize(("own", "carried"), rows(__file__, "code_archive.yaml", "carried"))
 def test_modules_that_workloads_share_are_carried_where_a_script_imports_them(
     tmp_path: Path, own: dict[str, str], carried: list[str]
 ) -> None:

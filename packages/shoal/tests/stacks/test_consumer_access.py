@@ -26,6 +26,7 @@ from shoal.settings.settings import Environment
 from shoal_local.testing import LocalAccount, emulator
 from stacks.data import DataStack
 from tests.app import ShoalApp
+from tests.cli.trained import IMAGE
 from tests.repository import ROOT
 from tests.stacks.reading import Template, properties, template_of_stack
 
@@ -42,7 +43,6 @@ OTHERS = (
 VERSION = NAMES.arn("sagemaker", f"model-package/{NAMES.model_package_group}/1")
 STRANGER = "999900001111"
 IAM = {"Capabilities": ["CAPABILITY_NAMED_IAM"]}
-IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference:2.3.0-cpu-py311-ubuntu20.04-sagemaker"  # noqa: E501
 
 
 def data_template(environment: Environment, folder: Path, context: dict[str, Any]) -> Template:

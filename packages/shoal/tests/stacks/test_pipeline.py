@@ -27,6 +27,7 @@ from tests.stacks.reading import (
     statements,
     template_of_stack,
 )
+from tests.tables import rows
 
 
 def _branch(pipeline: Template) -> dict[str, dict[str, Any]]:
@@ -98,19 +99,12 @@ def test_a_message_is_hidden_while_it_is_worked_on_and_tried_for_as_long_as_endp
     assert sum(min(first_s * 2**tried, 900) for tried in range(tries)) >= 2 * 60 * 60
 
 
-@pytest.mark.parametrize(
-    ("part", "custom"),
-    [
-        ("network", set()),
-        ("data", {"Custom::EmptyBucket"}),
-        ("pipeline", {"Custom::EmptyModelPackageGroup"}),
-    ],
-)
+@pytest.mark.parametrize(("part", "custom"), rows(__file__, "pipeline.yaml", "custom_resources"))
 def test_no_template_brings_a_function_of_the_cdk(
-    template_of: TemplateOf, part: str, custom: set[str]
+    template_of: TemplateOf, part: str, custom: list[str]
 ) -> None:
     types = {resource["Type"] for resource in template_of("dev", part)["Resources"].values()}
-    assert {kind for kind in types if "Custom" in kind} == custom
+    assert {kind for kind in types if "Custom" in kind} == {*custom}
 
 
 def _functions(template: Template) -> set[str]:
@@ -164,13 +158,7 @@ def test_a_schedule_that_ends_has_no_alarm(template_of: TemplateOf) -> None:
     assert not [each for each in alarms if "schedule-ending" in each["AlarmName"]]
 
 
-@pytest.mark.parametrize(
-    ("declared", "channels"),
-    [
-        (["DataManifest", "TrainDataUri"], {"TrainDataUri": "{folder}/train/"}),
-        (["DataManifest"], {}),
-    ],
-)
+@pytest.mark.parametrize(("declared", "channels"), rows(__file__, "pipeline.yaml", "manifests"))
 def test_a_pipeline_of_ones_own_gets_the_manifests_channels_that_it_declares(
     declared: list[str], channels: dict[str, str]
 ) -> None:

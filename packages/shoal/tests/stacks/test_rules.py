@@ -38,7 +38,7 @@ from tests.stacks.reading import (
     template_of_stack,
     violations,
 )
-from tests.tables import table
+from tests.tables import rows, table
 
 GROUP = {"Fn::GetAtt": ["Nodes", "GroupId"]}
 ALL = {"GroupId": GROUP, "IpProtocol": "-1"}
@@ -112,19 +112,8 @@ def _nodes(rules: list[Any]) -> dict[str, Any]:
     return {"Nodes": NODES} | {f"Rule{number}": rule for number, rule in enumerate(rules)}
 
 
-TO_SAGEMAKER = {"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}}
-PASSED = "arn:aws:iam::111122223333:role"
-
-
 @pytest.mark.parametrize(
-    ("action", "resources", "condition", "count"),
-    [
-        ("iam:PassRole", f"{PASSED}/training", TO_SAGEMAKER, 0),
-        (["iam:PassRole"], f"{PASSED}/*", TO_SAGEMAKER, 1),
-        ("iam:PassRole", f"{PASSED}/training", {}, 1),
-        ("iam:*", "*", {}, 2),
-        ("s3:GetObject", "*", {}, 0),
-    ],
+    ("action", "resources", "condition", "count"), rows(__file__, "roles.yaml", "passing")
 )
 def test_a_role_is_passed_by_its_name_to_one_service(
     action: Any, resources: str, condition: dict[str, Any], count: int
@@ -188,16 +177,9 @@ def test_a_key_of_capacity_adds_its_own_statements_and_no_others(
     assert [mistake for sid in sids for mistake in mistakes(added[sid])] == []
 
 
-@pytest.mark.parametrize(
-    ("actor", "prefixes"),
-    [
-        ("training", {"training", "checkpoints"}),
-        ("evaluation", {"evaluation"}),
-        ("endpoint", set()),
-    ],
-)
+@pytest.mark.parametrize(("actor", "prefixes"), rows(__file__, "roles.yaml", "outputs"))
 def test_a_job_writes_only_its_own_outputs(
-    pipeline: Template, actor: str, prefixes: set[str]
+    pipeline: Template, actor: str, prefixes: list[str]
 ) -> None:
     bucket = "arn:aws:s3:::shoal-mnist-dev-artifacts-111122223333-us-east-1"
     written = {
@@ -229,18 +211,7 @@ def test_roles_named_in_the_definition_are_those_of_the_stack(pipeline: Template
     }
 
 
-ECR = "763104351884.dkr.ecr.eu-west-1.amazonaws.com"
-TEAMS = "arn:aws:ecr:eu-west-1:763104351884:repository/team/pytorch-training"
-
-
-@pytest.mark.parametrize(
-    ("image", "arn"),
-    [
-        (f"{ECR}/team/pytorch-training:2.3.0-gpu", TEAMS),
-        (f"{ECR}/team/pytorch-training@sha256:0123", TEAMS),
-        ("docker.io/library/python:3.12", None),
-    ],
-)
+@pytest.mark.parametrize(("image", "arn"), rows(__file__, "roles.yaml", "repositories"))
 def test_the_repository_of_an_image_of_ecr_is_read_from_its_uri(
     image: str, arn: str | None
 ) -> None:

@@ -37,7 +37,7 @@ from tests.settings.releases import RELEASE  # noqa: E402
 from tests.stacks.conftest import EVERYTHING, MakeVariant, TemplateOf, variant  # noqa: E402
 from tests.stacks.reading import Row, differences, template_of_stack  # noqa: E402
 from tests.stacks.reading import rows as rows_of_templates  # noqa: E402
-from tests.tables import rows  # noqa: E402
+from tests.tables import rows, table  # noqa: E402
 
 FILE = Path(__file__).with_name("logical_ids.json")
 
@@ -78,15 +78,7 @@ def test_logical_ids_are_those_written_down() -> None:
     assert logical_ids() == json.loads(FILE.read_text())
 
 
-DOCUMENT: dict[str, Any] = {
-    "Resources": {
-        "One": {
-            "Type": "AWS::SNS::Topic",
-            "DependsOn": ["Other"],
-            "Properties": {"Name": "one", "Tags": [{"Key": "a"}]},
-        }
-    }
-}
+DOCUMENT: dict[str, Any] = table(__file__, "reading.yaml")["document"]
 
 
 @pytest.mark.parametrize("row", rows_of_templates(), ids=str)
@@ -138,18 +130,7 @@ if __name__ == "__main__":
 
 
 TAGS = {"cost-center": "4711", "Owner": "Team Müller"}
-NETWORK = {"training_az_id": "use1-az4", "hosting_az_ids": ["use1-az1", "use1-az2"]}
-TEAM: dict[str, Any] = {
-    "name": "team",
-    "account": "111122223333",
-    "tags": {"cost-center": "1", "owner": "platform"},
-    "required_tags": {"cost-center": ["1", "2"], "owner": []},
-    "cost_allocation_tags": ["cost-center"],
-    "network": NETWORK,
-    "training": {"strategy": "torchrun", "instance_type": "ml.m5.xlarge"},
-    "observability": {"monthly_budget_usd": 5},
-    "workloads": {"mnist": {"tags": {"cost-center": "2", "data-class": "internal"}}, "prices": {}},
-}
+TEAM: dict[str, Any] = table(__file__, "reading.yaml")["team"]
 Stacks = dict[str, Any]
 
 

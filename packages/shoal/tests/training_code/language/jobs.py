@@ -24,16 +24,7 @@ _GOODPUT = re.compile(r" goodput=(\S+) ")
 _PART = re.compile(r"(\w+)=([0-9.]+)")
 TOLERANCE = 1e-12
 Options = dict[str, str | int]
-SMALL: Options = {
-    "precision": "float64",
-    "depth": 1,
-    "context": 8,
-    "batch-size": 12,
-    "steps": 4,
-    "log-every": 1,
-    "checkpoint-every": 2,
-}
-"""A run that one to four ranks share evenly, in one or more passes."""
+SMALL: Options = table(__file__, "ways.yaml")["small"]
 
 
 @dataclass(frozen=True)

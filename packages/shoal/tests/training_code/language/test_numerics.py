@@ -20,6 +20,7 @@ import pytest
 
 from local_kit.runtime import Runtime
 from tests.repository import CHECKOUT
+from tests.tables import table
 from tests.training_code.language.jobs import (
     SMALL,
     TOLERANCE,
@@ -121,22 +122,7 @@ EXPECTED = {
     "next epoch": False,  # has other sequences
     "row": [*"\0one\0två".encode()],  # documents in the order of their files
 }
-REFUSED = {
-    "no sum": "smddp gives 0 as the sum of the numbers of 2 ranks: use --backend nccl",
-    "without smddprun": "mpirun started this process without smddprun",
-    "cut": "holds a damaged model: model.safetensors has ",
-    "nothing": "holds no model: config.json is missing",
-    "not finite": "is not finite, no model is saved",
-}
-TEXTS = {
-    "utf-8.txt": "utf-8.txt is not UTF-8 at byte 2: convert it",
-    "zero.txt": "zero.txt has a zero byte",
-    "lines.jsonl": "lines.jsonl is left to the trainers",
-    "short.txt": "has 6 tokens of text, --context 16 needs 32",
-    "empty.txt": "has no *.txt with text",
-    "no folder": "there is no folder",
-}
-"""What is wrong with a text -> what is said."""
+REFUSED, TEXTS = table(__file__, "answers.yaml").values()
 
 
 @pytest.fixture(scope="module")

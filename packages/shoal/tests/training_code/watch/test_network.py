@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from local_kit.runtime import Outcome, Runtime, finish
 from shoal.launch import watch
 from shoal.launch.watch import network, run
 from shoal.launch.watch.network import Place
-from tests.tables import table
+from tests.tables import rows, table
 from tests.training_code.training import write_watched
 
 TABLE = table(__file__, "nccl_logs.yaml")
@@ -33,38 +34,13 @@ def test_the_provider_is_what_nccls_log_proves(
     assert evidence in read.evidence
 
 
-FIRST = {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_LOCAL_RANK": "0"}
-OF_MPI = {
-    "OMPI_COMM_WORLD_SIZE": "4",
-    "SMDATAPARALLEL_SERVER_PORT": "7592",
-    "SM_HOSTS": '["algo-1", "algo-2"]',
-}
-
-
-@pytest.mark.parametrize(
-    ("environ", "place"),
-    [
-        ({}, Place(0, 1, 0, "127.0.0.1", 29502)),
-        (
-            {"RANK": "9", "WORLD_SIZE": "16", "LOCAL_RANK": "1"}
-            | {"MASTER_ADDR": "algo-1", "MASTER_PORT": "7777"},
-            Place(9, 16, 1, "algo-1", 7779),
-        ),
-        (
-            OF_MPI | {"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_LOCAL_RANK": "1"},
-            Place(3, 4, 1, "algo-1", 7596),
-        ),
-        (  # only ranks of the first host have an address
-            OF_MPI | FIRST | {"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "7777"},
-            Place(0, 4, 0, "algo-1", 7596),
-        ),
-    ],
-)
-def test_ranks_meet_above_the_jobs_own_port(environ: dict[str, str], place: Place) -> None:
-    assert Place.of(environ) == place
+@pytest.mark.parametrize(("environ", "place"), rows(__file__, "nccl_logs.yaml", "places"))
+def test_ranks_meet_above_the_jobs_own_port(environ: dict[str, str], place: list[Any]) -> None:
+    found = Place.of(environ)
+    assert found == Place(*place)
     if "OMPI_COMM_WORLD_RANK" in environ:  # the watch of all ranks meets two above that
         told = run.place({"OMPI_COMM_WORLD_LOCAL_SIZE": "2", **environ})
-        assert (told["rank"], told["meet"]) == (place.rank, ["algo-1", place.port + 2])
+        assert (told["rank"], told["meet"]) == (found.rank, ["algo-1", found.port + 2])
 
 
 def job(runtime: Runtime, folder: Path, hosts: int) -> Outcome:

@@ -22,30 +22,13 @@ from local_kit.ports import unused_ports
 from local_kit.runtime import Runtime
 from shoal.launch import watch
 from shoal.launch.watch.judge import Judge
+from tests.tables import table
 from tests.training_code.training import children, write_watched
 
 SCRIPT = Path(__file__).with_name("stalls.py")
 HOSTS = ("algo-1", "algo-1", "algo-2")  # of each rank
 WAITING = "ranks 0, 1 in all_reduce #7 [4], waiting for it"
-STALLS = {
-    "sleeps": "is in stall (stalls.py:N)",
-    "stopped": "does not answer",
-    "skipped": "is in barrier #7, stall (stalls.py:N)",
-    "loader": "is in stall (stalls.py:N)",
-    "disk": "is in write_until_written (stalls.py:N)",
-    "save": "is in save (stalls.py:N)",
-    "shapes": "is in all_gather #7 [8], stall (stalls.py:N)",
-    "file_system": "is in read_slowly (stalls.py:N)",
-    "lost": "does not answer",
-    "interpreter": "does not answer",
-    "stdout": "is in print_until_blocked (stalls.py:N)",
-    "endless": "is in batches (stalls.py:N)",
-}
-"""What the last rank does, and what is said of it."""
-SLOW = (
-    *("compile", "evaluation", "first_batch", "checkpoint"),
-    *("slower", "sparse", "warm_up", "resume"),
-)
+STALLS, SLOW = table(__file__, "stalls.yaml").values()
 STALL_S, SLOW_S = 3, 5
 DAILY = ("skipped", "checkpoint")
 
