@@ -194,7 +194,7 @@ def evaluate_step(model_data: Any, report: core.PropertyFile) -> workflow.Proces
 
 
 def container(model_data: Any) -> dict[str, Any]:
-    return PLAIN["container"] | {"ModelDataUrl": model_data}
+    return {**PLAIN["container"], "ModelDataUrl": model_data}
 
 
 class _HasSession:

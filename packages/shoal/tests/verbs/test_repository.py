@@ -188,10 +188,10 @@ def texts(files: dict[str, Any]) -> dict[str, Any]:
 def test_three_renderings_become_one(
     tmp_path: Path,
     prefix: str,
-    old: Files,
-    new: Files,
-    ours: Files,
-    expected: dict[str, str | None],
+    old: dict[str, Any],
+    new: dict[str, Any],
+    ours: dict[str, Any],
+    expected: dict[str, Any],
 ) -> None:
     old, new, ours, expected = map(texts, (old, new, ours, expected))
     write(tmp_path / prefix, {**ours, ".gitignore": ".shoal\n"})
