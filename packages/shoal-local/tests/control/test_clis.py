@@ -28,7 +28,9 @@ CDK = ROOT / "node_modules" / "aws-cdk" / "bin" / "cdk"
 def contents(account: Account) -> dict[str, Any]:
     return {
         name: jmespath.search(query, getattr(account.client(service), operation)())
-        for name, (service, operation, query) in table(__file__, "left_behind.yaml").items()
+        for name, (service, operation, query) in table(__file__, "cases.yaml")[
+            "left_behind"
+        ].items()
     }
 
 

@@ -310,7 +310,7 @@ def test_a_budget_and_who_hears_of_it_live_with_the_stack(account: Account) -> N
     mail = f"{name}@example.com"
 
     def resources(amount: int) -> dict[str, Any]:
-        parts: dict[str, Any] = table(__file__, "cloudformation.yaml")["budget"]
+        parts: dict[str, Any] = table(__file__, "cases.yaml")["budget"]
         parts["Mail"]["Properties"]["Endpoint"] = mail
         budget = parts["Budget"]["Properties"]["Budget"]
         budget["BudgetName"] = name
@@ -336,7 +336,7 @@ def test_a_build_project_lives_with_the_stack_and_builds_nothing(account: Accoun
     name, codebuild = unique("project"), account.client("codebuild")
 
     def project(minutes: int | str) -> dict[str, Any]:
-        properties = table(__file__, "cloudformation.yaml")["project"] | {"Name": name}
+        properties = table(__file__, "cases.yaml")["project"] | {"Name": name}
         return {"P": resource("CodeBuild::Project", TimeoutInMinutes=minutes, **properties)}
 
     def timeouts() -> list[int]:

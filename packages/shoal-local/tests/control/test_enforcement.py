@@ -220,7 +220,7 @@ def test_nobody_may_do_anything(strict: Account, bucket: str) -> None:
 
 @pytest.mark.parametrize(
     ("service", "method", "arguments", "code", "action"),
-    rows(__file__, "refused.yaml", "enforcement"),
+    rows(__file__, "cases.yaml", "enforcement"),
 )
 def test_every_service_refuses_in_its_own_words(
     strict: Account, service: str, method: str, arguments: dict[str, Any], code: str, action: str

@@ -195,7 +195,7 @@ def test_an_association_with_a_bucket_that_is_not_there_fails_its_stack(
     assert "MISCONFIGURED" in account.failures(name)["Association"]
 
 
-@pytest.mark.parametrize(("reason", "change"), rows(__file__, "refused.yaml", "fsx_file_systems"))
+@pytest.mark.parametrize(("reason", "change"), rows(__file__, "cases.yaml", "fsx_file_systems"))
 def test_a_file_system_is_refused_with_the_reason(
     account: Account, network: dict[str, Any], reason: str, change: dict[str, Any]
 ) -> None:
@@ -204,7 +204,7 @@ def test_a_file_system_is_refused_with_the_reason(
 
 
 @pytest.mark.parametrize(
-    ("reason", "version", "change"), rows(__file__, "refused.yaml", "fsx_associations")
+    ("reason", "version", "change"), rows(__file__, "cases.yaml", "fsx_associations")
 )
 def test_an_association_is_refused_with_the_reason(
     account: Account, network: dict[str, Any], reason: str, version: str, change: dict[str, Any]

@@ -42,7 +42,7 @@ BODY = "def handler(event, context):\n    "
 
 @pytest.mark.parametrize(
     ("file", "source", "kind", "message"),
-    [tuple(row.values()) for row in table(__file__, "functions.yaml")],
+    [tuple(row.values()) for row in table(__file__, "cases.yaml")["functions"]],
 )
 def test_a_function_that_fails_answers_with_type_and_message(
     account: Account, file: str, source: str, kind: str, message: str
@@ -130,7 +130,7 @@ def test_code_in_s3_that_is_larger_than_any_function_may_be_is_refused_unread(
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        *rows(__file__, "refused.yaml", "functions"),
+        *rows(__file__, "cases.yaml", "refused_functions"),
         # recorded by LocalStack: test_large_environment_variables_fails
         ({"Environment": {"Variables": {"LARGE": "x" * 4096}}}, "exceeded the 4KB limit"),
     ],

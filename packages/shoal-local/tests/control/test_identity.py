@@ -227,7 +227,7 @@ def test_payloads_are_not_written_down(account: Account) -> None:
 
 @pytest.mark.parametrize(
     "row",
-    table(__file__, "not_emulated.yaml"),
+    table(__file__, "cases.yaml")["not_emulated"],
     ids=lambda row: row["operation"],
 )
 def test_what_is_not_emulated_is_refused_by_name(account: Account, row: dict[str, Any]) -> None:

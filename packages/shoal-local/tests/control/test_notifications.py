@@ -89,7 +89,7 @@ def test_a_role_that_scheduler_may_not_take_is_refused(account: Account) -> None
         schedule(account, function_arn("any"), Target={"RoleArn": role})
 
 
-@pytest.mark.parametrize(("changes", "reason"), rows(__file__, "refused.yaml", "notifications"))
+@pytest.mark.parametrize(("changes", "reason"), rows(__file__, "cases.yaml", "notifications"))
 def test_what_would_not_run_is_refused(
     account: Account, changes: dict[str, Any], reason: str
 ) -> None:

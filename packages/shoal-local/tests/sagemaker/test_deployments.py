@@ -230,7 +230,7 @@ def test_a_deployment_that_takes_longer_than_it_may_is_rolled_back(
 
 
 @pytest.mark.parametrize(
-    ("routing", "message"), rows(__file__, "refused.yaml", "deployments_traffic")
+    ("routing", "message"), rows(__file__, "cases.yaml", "deployments_traffic")
 )
 def test_traffic_that_cannot_be_shared_so_is_refused(
     account: Account, blue: str, routing: dict[str, Any], message: str
@@ -290,7 +290,7 @@ def test_a_serverless_endpoint_serves_and_throttles_above_its_concurrency(accoun
 
 
 @pytest.mark.parametrize(
-    ("members", "config", "message"), rows(__file__, "refused.yaml", "deployments_configurations")
+    ("members", "config", "message"), rows(__file__, "cases.yaml", "deployments_configurations")
 )
 def test_a_configuration_that_cannot_be_served_is_refused(
     account: Account, pair: str, members: dict[str, Any], config: dict[str, Any], message: str

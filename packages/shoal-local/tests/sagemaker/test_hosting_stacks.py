@@ -22,7 +22,7 @@ ENDPOINT = "of-a-stack"
 
 def resources(account: Account, url: str, name: str = ENDPOINT) -> dict[str, Any]:
     """A model, its configuration and an endpoint; names of the first two are CloudFormation's."""
-    parts: dict[str, Any] = table(__file__, "stacks.yaml")["endpoint"]
+    parts: dict[str, Any] = table(__file__, "cases.yaml")["endpoint"]
     model = parts["Model"]["Properties"]
     model["ExecutionRoleArn"] = account.role
     model["PrimaryContainer"]["ModelDataUrl"] = url
@@ -179,7 +179,7 @@ def test_a_policy_that_is_not_kept_is_refused(scaling: Any) -> None:
 
 @pytest.mark.usefixtures("endpoint")
 def test_a_stack_makes_and_deletes_target_and_policy(account: Account) -> None:
-    parts = table(__file__, "stacks.yaml")["scaling"]
+    parts = table(__file__, "cases.yaml")["scaling"]
     assert account.control.stack(parts, NAME)["StackStatus"] == "CREATE_COMPLETE"
     client = account.client("application-autoscaling")
     (made,), (followed,) = targets(client), policies(client)
@@ -201,7 +201,7 @@ def test_an_endpoint_that_is_deleted_takes_its_target_and_policy_along(
     assert left == [SCOPE["ResourceId"]] * 2
 
 
-@pytest.mark.parametrize(("changes", "reason"), rows(__file__, "refused.yaml", "hosting_stacks"))
+@pytest.mark.parametrize(("changes", "reason"), rows(__file__, "cases.yaml", "hosting_stacks"))
 def test_a_target_that_is_not_kept_is_refused(
     account: Account, changes: dict[str, object], reason: str
 ) -> None:

@@ -142,7 +142,7 @@ def test_executions_and_steps_are_counted_and_timed(account: Account) -> None:
     assert len(count(name="ExecutionDuration", statistic="Average")) == 1
 
 
-@pytest.mark.parametrize(("members", "message"), rows(__file__, "refused.yaml", "pipelines"))
+@pytest.mark.parametrize(("members", "message"), rows(__file__, "cases.yaml", "pipelines"))
 def test_a_start_that_cannot_be_is_refused(
     account: Account, gated: str, members: dict[str, Any], message: str
 ) -> None:

@@ -141,7 +141,7 @@ def test_an_input_without_objects_fails_the_job(account: Account, model: str) ->
     assert job["FailureReason"].startswith('ClientError: No S3 objects found under S3 URL "s3://')
 
 
-@pytest.mark.parametrize(("changes", "message"), rows(__file__, "refused.yaml", "transform"))
+@pytest.mark.parametrize(("changes", "message"), rows(__file__, "cases.yaml", "transform"))
 def test_what_cannot_run_is_refused_by_name(
     account: Account, model: str, changes: dict[str, Any], message: str
 ) -> None:

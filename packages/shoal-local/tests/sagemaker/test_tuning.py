@@ -163,7 +163,7 @@ def test_a_stop_stops_the_training_jobs_and_starts_no_more(account: Account) -> 
 
 
 @pytest.mark.parametrize(
-    ("config", "definition", "message"), rows(__file__, "refused.yaml", "tuning")
+    ("config", "definition", "message"), rows(__file__, "cases.yaml", "tuning")
 )
 def test_what_cannot_run_is_refused_at_once(
     account: Account, config: dict[str, Any], definition: dict[str, Any], message: str

@@ -20,7 +20,7 @@ from tests.cli.trained import Checkout
 from tests.repository import CHECKOUT
 from tests.tables import table
 
-ANSWERS: dict[str, int] = table(__file__, "answers.yaml")
+ANSWERS: dict[str, int] = table(__file__, "cases.yaml")["answers"]
 VERBS = {name: command for name, command in verbs(shoal) if name != "mcp"}  # a protocol's stdout
 
 

@@ -127,9 +127,7 @@ def test_asking_twice_makes_one_commit_and_none_where_it_is_pinned_already(
     assert released.branches() == ["main"]
 
 
-@pytest.mark.parametrize(
-    ("first", "last", "package", "says"), rows(__file__, "promote.yaml", "ways")
-)
+@pytest.mark.parametrize(("first", "last", "package", "says"), rows(__file__, "cases.yaml", "ways"))
 @pytest.mark.usefixtures("registry")
 def test_a_way_that_does_not_exist_is_refused(
     refused: Refused, first: str, last: str, package: str, says: str
@@ -147,9 +145,7 @@ def test_nothing_to_promote_has_its_own_exit_code(released: Checkout, refused: R
     assert "the registry has no version of shoal-unseen-dev" in refused(*TO_STAGING, code=3)
 
 
-@pytest.mark.parametrize(
-    ("name", "before", "after", "says"), rows(__file__, "promote.yaml", "files")
-)
+@pytest.mark.parametrize(("name", "before", "after", "says"), rows(__file__, "cases.yaml", "files"))
 def test_an_environment_that_can_take_no_release_is_refused(
     released: Checkout, refused: Refused, name: str, before: str, after: str, says: str
 ) -> None:

@@ -40,7 +40,7 @@ def score(checkout: Checkout, section: str, *words: str) -> int:
     return checkout.shoal(*words)
 
 
-@pytest.mark.parametrize("row", table(__file__, "score.yaml"))
+@pytest.mark.parametrize("row", table(__file__, "cases.yaml")["score"])
 def test_what_scores_and_which_rows_is_known_before_anything_starts(
     row: dict[str, Any],
     released: Checkout,

@@ -28,6 +28,7 @@ from tests.cli.documents import document_in
 from tests.forked import command
 from tests.processes import mentioning
 from tests.repository import link_checkout
+from tests.tables import table
 
 OWN_IMAGE = "111122223333.dkr.ecr.us-east-1.amazonaws.com/mine:1"
 _TIMEOUT_S = 540
@@ -36,7 +37,7 @@ _CLEAN_UP_S = 120
 
 def environment_text(name: str) -> str:
     """Return the file of an environment of these tests."""
-    return Path(__file__).with_name("environments").joinpath(f"{name}.yaml").read_text()
+    return str(table(__file__, "environments.yaml")[name])
 
 
 @dataclass(frozen=True)

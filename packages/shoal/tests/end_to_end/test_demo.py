@@ -31,7 +31,7 @@ from tests.identity.templates import like
 from tests.repository import ROOT
 from tests.tables import table
 
-EXPECTED = table(__file__, "demo.yaml")
+EXPECTED = table(__file__, "cases.yaml")["demo"]
 
 
 def test_every_step_succeeds_and_progress_is_told(demo: Finished, checkout: Checkout) -> None:

@@ -54,7 +54,7 @@ def test_a_rate_that_was_late_goes_on_where_it_would_have_been() -> None:
     assert parse("rate(5 minutes)", "UTC").next(START, late) == START + timedelta(minutes=10)
 
 
-@pytest.mark.parametrize(("expression", "expected"), rows(__file__, "schedules.yaml", "days"))
+@pytest.mark.parametrize(("expression", "expected"), rows(__file__, "cases.yaml", "days"))
 def test_days_are_those_that_the_expression_means(expression: str, expected: list[str]) -> None:
     assert days(expression, 3) == expected
 
@@ -95,7 +95,7 @@ def longest(expression: str) -> timedelta:
     return max(later - earlier for earlier, later in itertools.pairwise(found[1:]))
 
 
-@pytest.mark.parametrize("expression", table(__file__, "schedules.yaml")["gaps"])
+@pytest.mark.parametrize("expression", table(__file__, "cases.yaml")["gaps"])
 def test_the_gap_that_alarms_are_made_from_is_the_longest_between_these_times(
     expression: str,
 ) -> None:

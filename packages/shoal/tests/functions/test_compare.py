@@ -48,7 +48,7 @@ def registry(moto_url: str, client: Callable[[str], Any]) -> Registry:
 
 
 @pytest.mark.parametrize(
-    ("direction", "value", "limit", "passes"), rows(__file__, "compare.yaml", "values")
+    ("direction", "value", "limit", "passes"), rows(__file__, "cases.yaml", "values")
 )
 def test_a_value_may_be_worse_by_the_tolerance_and_no_more(
     registry: Registry, direction: str, value: float, limit: str, passes: bool
@@ -114,9 +114,7 @@ def test_what_is_no_finite_number_passes_nothing(registry: Registry, value: str 
     assert "rmse is" in registry.compare(value_of_rmse=value).error
 
 
-@pytest.mark.parametrize(
-    ("approvals", "version", "found"), rows(__file__, "compare.yaml", "scoring")
-)
+@pytest.mark.parametrize(("approvals", "version", "found"), rows(__file__, "cases.yaml", "scoring"))
 def test_the_version_that_scores_is_an_approved_one(
     registry: Registry, approvals: list[str], version: str, found: str | None
 ) -> None:

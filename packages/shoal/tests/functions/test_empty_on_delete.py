@@ -135,9 +135,7 @@ def test_the_answer_names_the_request_and_keeps_one_physical_id(s3: Any, moto_ur
     assert answers[0]["RequestId"] == "request-1"
 
 
-@pytest.mark.parametrize(
-    ("code", "status", "tries"), rows(__file__, "empty_on_delete.yaml", "errors")
-)
+@pytest.mark.parametrize(("code", "status", "tries"), rows(__file__, "cases.yaml", "errors"))
 def test_a_version_that_s3_could_not_delete_just_now_is_tried_again(
     code: str, status: str, tries: int
 ) -> None:

@@ -222,7 +222,7 @@ def test_a_wrong_manifest_is_an_error_that_says_what_is_wrong(
     assert says in outcome.error
 
 
-@pytest.mark.parametrize("key", table(__file__, "overdue.yaml")["no_manifests"])
+@pytest.mark.parametrize("key", table(__file__, "cases.yaml")["no_manifests"])
 def test_a_file_elsewhere_is_no_manifest(account: Account, bucket: str, key: str) -> None:
     assert (
         "is no manifest: they are s3://"

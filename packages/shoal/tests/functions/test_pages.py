@@ -139,7 +139,7 @@ def test_a_page_that_cannot_be_kept_is_an_error(account: Account, packed: Path) 
     assert outcome.error.startswith("ResourceNotFound"), outcome
 
 
-@pytest.mark.parametrize(("link", "expected"), rows(__file__, "pages.yaml", "commits"))
+@pytest.mark.parametrize(("link", "expected"), rows(__file__, "cases.yaml", "commits"))
 def test_the_commit_of_a_page_that_is_there_is_taken_over_for_the_same_code(
     account: Account, environment: Any, link: dict[str, Any] | None, expected: str | None
 ) -> None:

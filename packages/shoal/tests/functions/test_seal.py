@@ -116,7 +116,7 @@ def test_without_what_the_evaluation_measured_nothing_is_sealed(
     assert versions(s3, "models/") == []
 
 
-@pytest.mark.parametrize(("digested", "says"), rows(__file__, "seal.yaml", "digested"))
+@pytest.mark.parametrize(("digested", "says"), rows(__file__, "cases.yaml", "digested"))
 def test_a_file_that_the_evaluated_digest_leaves_out_fails_the_step(
     s3: Any, moto_url: str, digested: list[str], says: str
 ) -> None:
@@ -312,7 +312,7 @@ def test_two_releases_of_the_same_archive_are_both_remembered(registry: Registry
     assert registry.bring(first).result == registry.bring(second).result == OWN
 
 
-@pytest.mark.parametrize(("changes", "says"), rows(__file__, "seal.yaml", "changed_pins"))
+@pytest.mark.parametrize(("changes", "says"), rows(__file__, "cases.yaml", "changed_pins"))
 def test_a_changed_pin_of_what_was_brought_is_refused(
     registry: Registry, changes: dict[str, Any], says: str
 ) -> None:

@@ -218,7 +218,7 @@ def test_an_endpoint_that_serves_what_was_deployed_is_proven(live: Live, request
     }
 
 
-@pytest.mark.parametrize(("pinned", "why"), rows(__file__, "serving_proof.yaml", "pinned"))
+@pytest.mark.parametrize(("pinned", "why"), rows(__file__, "cases.yaml", "pinned"))
 def test_what_is_not_the_pinned_one_was_rolled_back(
     live: Live, pinned: dict[str, str], why: str
 ) -> None:

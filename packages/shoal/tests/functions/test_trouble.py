@@ -65,7 +65,7 @@ class Trouble:
 
 
 @pytest.mark.parametrize(
-    ("operation", "how", "ends", "deletes"), rows(__file__, "trouble.yaml", "troubles")
+    ("operation", "how", "ends", "deletes"), rows(__file__, "cases.yaml", "troubles")
 )
 def test_a_service_in_trouble_keeps_no_endpoint_and_every_try_ends_in_its_time(
     operation: str, how: str, ends: str, deletes: bool

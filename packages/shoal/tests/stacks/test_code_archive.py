@@ -52,7 +52,7 @@ def source_dir(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("own", "carried"), rows(__file__, "code_archive.yaml", "carried"))
+@pytest.mark.parametrize(("own", "carried"), rows(__file__, "cases.yaml", "carried"))
 def test_modules_that_workloads_share_are_carried_where_a_script_imports_them(
     tmp_path: Path, own: dict[str, str], carried: list[str]
 ) -> None:

@@ -68,7 +68,7 @@ def template(
     )
 
 
-@pytest.mark.parametrize(("actor", "host", "subject"), rows(__file__, "delivery.yaml", "subjects"))
+@pytest.mark.parametrize(("actor", "host", "subject"), rows(__file__, "cases.yaml", "subjects"))
 def test_a_role_is_for_one_repository_in_one_environment_or_project_on_one_branch(
     template: Template, actor: str, host: str, subject: str
 ) -> None:
@@ -80,7 +80,7 @@ def test_a_role_is_for_one_repository_in_one_environment_or_project_on_one_branc
     assert statement["Condition"] == {"StringEquals": trusted}
 
 
-@pytest.mark.parametrize(("file", "name", "actor"), rows(__file__, "delivery.yaml", "jobs"))
+@pytest.mark.parametrize(("file", "name", "actor"), rows(__file__, "cases.yaml", "jobs"))
 def test_a_session_may_last_as_long_as_the_job_that_takes_it(
     template: Template, file: str, name: str, actor: str
 ) -> None:
@@ -97,7 +97,7 @@ def test_a_session_may_last_as_long_as_the_job_that_takes_it(
 
 
 @pytest.mark.parametrize(
-    ("actor", "kinds", "others"), rows(__file__, "delivery.yaml", "bootstrap_roles")
+    ("actor", "kinds", "others"), rows(__file__, "cases.yaml", "bootstrap_roles")
 )
 def test_who_deploys_and_who_looks_may_assume_these_roles_and_one_may_build_images(
     template: Template, actor: str, kinds: list[str], others: list[str]

@@ -99,7 +99,7 @@ def test_a_message_is_hidden_while_it_is_worked_on_and_tried_for_as_long_as_endp
     assert sum(min(first_s * 2**tried, 900) for tried in range(tries)) >= 2 * 60 * 60
 
 
-@pytest.mark.parametrize(("part", "custom"), rows(__file__, "pipeline.yaml", "custom_resources"))
+@pytest.mark.parametrize(("part", "custom"), rows(__file__, "cases.yaml", "custom_resources"))
 def test_no_template_brings_a_function_of_the_cdk(
     template_of: TemplateOf, part: str, custom: list[str]
 ) -> None:
@@ -158,7 +158,7 @@ def test_a_schedule_that_ends_has_no_alarm(template_of: TemplateOf) -> None:
     assert not [each for each in alarms if "schedule-ending" in each["AlarmName"]]
 
 
-@pytest.mark.parametrize(("declared", "channels"), rows(__file__, "pipeline.yaml", "manifests"))
+@pytest.mark.parametrize(("declared", "channels"), rows(__file__, "cases.yaml", "manifests"))
 def test_a_pipeline_of_ones_own_gets_the_manifests_channels_that_it_declares(
     declared: list[str], channels: dict[str, str]
 ) -> None:

@@ -113,7 +113,7 @@ def _nodes(rules: list[Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("action", "resources", "condition", "count"), rows(__file__, "roles.yaml", "passing")
+    ("action", "resources", "condition", "count"), rows(__file__, "cases.yaml", "passing")
 )
 def test_a_role_is_passed_by_its_name_to_one_service(
     action: Any, resources: str, condition: dict[str, Any], count: int
@@ -177,7 +177,7 @@ def test_a_key_of_capacity_adds_its_own_statements_and_no_others(
     assert [mistake for sid in sids for mistake in mistakes(added[sid])] == []
 
 
-@pytest.mark.parametrize(("actor", "prefixes"), rows(__file__, "roles.yaml", "outputs"))
+@pytest.mark.parametrize(("actor", "prefixes"), rows(__file__, "cases.yaml", "outputs"))
 def test_a_job_writes_only_its_own_outputs(
     pipeline: Template, actor: str, prefixes: list[str]
 ) -> None:
@@ -211,7 +211,7 @@ def test_roles_named_in_the_definition_are_those_of_the_stack(pipeline: Template
     }
 
 
-@pytest.mark.parametrize(("image", "arn"), rows(__file__, "roles.yaml", "repositories"))
+@pytest.mark.parametrize(("image", "arn"), rows(__file__, "cases.yaml", "repositories"))
 def test_the_repository_of_an_image_of_ecr_is_read_from_its_uri(
     image: str, arn: str | None
 ) -> None:

@@ -78,7 +78,7 @@ def test_logical_ids_are_those_written_down() -> None:
     assert logical_ids() == json.loads(FILE.read_text())
 
 
-DOCUMENT: dict[str, Any] = table(__file__, "reading.yaml")["document"]
+DOCUMENT: dict[str, Any] = table(__file__, "cases.yaml")["document"]
 
 
 @pytest.mark.parametrize("row", rows_of_templates(), ids=str)
@@ -86,7 +86,7 @@ def test_a_template_is_as_its_row_says(template_of: TemplateOf, row: Row) -> Non
     assert [*differences(row, template_of(row.environment, row.stack))] == []
 
 
-@pytest.mark.parametrize(("fields", "told"), rows(__file__, "reading.yaml", "told"))
+@pytest.mark.parametrize(("fields", "told"), rows(__file__, "cases.yaml", "told"))
 def test_what_is_not_so_is_told(fields: dict[str, Any], told: str) -> None:
     row = Row("dev", "data", "wrong", fields)
     assert [text for text in differences(row, DOCUMENT) if told in text]
@@ -130,7 +130,7 @@ if __name__ == "__main__":
 
 
 TAGS = {"cost-center": "4711", "Owner": "Team Müller"}
-TEAM: dict[str, Any] = table(__file__, "reading.yaml")["team"]
+TEAM: dict[str, Any] = table(__file__, "cases.yaml")["team"]
 Stacks = dict[str, Any]
 
 

@@ -167,7 +167,7 @@ class Heads:
 
 
 @pytest.mark.parametrize(
-    ("listed", "md5", "is_there", "calls"), rows(__file__, "dataset.yaml", "listed")
+    ("listed", "md5", "is_there", "calls"), rows(__file__, "cases.yaml", "listed")
 )
 def test_an_object_is_asked_for_where_a_listing_does_not_say_enough(
     listed: dict[str, object], md5: str, is_there: bool, calls: int
@@ -205,7 +205,7 @@ def test_an_optional_channel_can_come_later(target: Target, bucket: str, tmp_pat
         upload("nothing")
 
 
-@pytest.mark.parametrize(("script", "says"), rows(__file__, "dataset.yaml", "scripts"))
+@pytest.mark.parametrize(("script", "says"), rows(__file__, "cases.yaml", "scripts"))
 def test_a_workload_without_a_script_that_writes_its_dataset_is_refused(
     target: Target, tmp_path: Path, script: str | None, says: str
 ) -> None:

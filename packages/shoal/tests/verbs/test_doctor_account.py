@@ -112,9 +112,7 @@ def deny(action: str = "kms:Decrypt", **others: Any) -> dict[str, Any]:
     return statement | ({} if "NotAction" in others else {"Action": action}) | others
 
 
-@pytest.mark.parametrize(
-    ("others", "state", "says"), rows(__file__, "doctor_account.yaml", "denied")
-)
+@pytest.mark.parametrize(("others", "state", "says"), rows(__file__, "cases.yaml", "denied"))
 def test_the_organisations_key_must_allow_what_plan_prints_and_never_deny_it(
     target: Target, others: list[dict[str, Any]] | None, state: str, says: str
 ) -> None:
@@ -133,7 +131,7 @@ def test_the_organisations_key_must_allow_what_plan_prints_and_never_deny_it(
     assert (finding.state, says in finding.message) == (State[state], True), finding.message
 
 
-@pytest.mark.parametrize(("named", "state"), rows(__file__, "doctor_account.yaml", "consumers"))
+@pytest.mark.parametrize(("named", "state"), rows(__file__, "cases.yaml", "consumers"))
 def test_the_organisations_key_must_allow_the_consumers_that_there_are(
     target: Target, named: list[str], state: str
 ) -> None:
@@ -145,7 +143,7 @@ def test_the_organisations_key_must_allow_the_consumers_that_there_are(
 
 
 @pytest.mark.parametrize(
-    ("operator", "role", "allowed"), rows(__file__, "doctor_account.yaml", "conditions")
+    ("operator", "role", "allowed"), rows(__file__, "cases.yaml", "conditions")
 )
 def test_a_key_for_other_roles_of_the_account_is_not_for_ours(
     operator: str, role: str, allowed: bool
@@ -175,9 +173,7 @@ def test_a_bucket_under_the_organisations_key_can_be_used_whatever_names_the_key
     assert (finding.state is State.OK) == (form != "alias/other"), finding.message
 
 
-@pytest.mark.parametrize(
-    ("bucket", "encryption", "says"), rows(__file__, "doctor_account.yaml", "buckets")
-)
+@pytest.mark.parametrize(("bucket", "encryption", "says"), rows(__file__, "cases.yaml", "buckets"))
 def test_the_organisations_bucket_must_be_one_that_jobs_can_read(
     target: Target, bucket: str, encryption: dict[str, str], says: str
 ) -> None:

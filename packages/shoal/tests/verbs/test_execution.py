@@ -48,7 +48,7 @@ def ended(pipeline: Pipeline, arn: str) -> Execution:
     return execution
 
 
-@pytest.mark.parametrize(("given", "message"), rows(__file__, "execution.yaml", "undeclared"))
+@pytest.mark.parametrize(("given", "message"), rows(__file__, "cases.yaml", "undeclared"))
 def test_an_undeclared_value_is_refused(given: dict[str, str], message: str) -> None:
     with pytest.raises(ParameterError, match=message):
         check_parameters(PARAMETERS, given)
@@ -120,7 +120,7 @@ ASSETS = f"s3://cdk-hnb659fds-assets-{DEV.account}-{DEV.region}"
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "mistake"), rows(__file__, "execution.yaml", "refused_values")
+    ("name", "value", "mistake"), rows(__file__, "cases.yaml", "refused_values")
 )
 def test_a_value_that_fails_in_the_job_is_refused(name: str, value: str, mistake: str) -> None:
     says = re.escape(f"parameter '{name}': '{value}' {mistake}")

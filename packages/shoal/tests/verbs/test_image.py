@@ -157,7 +157,7 @@ def test_where_an_account_builds_one_image_at_a_time_the_next_one_waits(
     assert (builds.started, builds.running) == (["a:1", "b:1"], [])
 
 
-@pytest.mark.parametrize(("image", "served"), rows(__file__, "image.yaml", "served"))
+@pytest.mark.parametrize(("image", "served"), rows(__file__, "cases.yaml", "served"))
 def test_who_serves_an_image_of_an_environment_is_told(
     tmp_path: Path, image: str, served: bool
 ) -> None:

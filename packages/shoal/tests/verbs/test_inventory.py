@@ -151,7 +151,7 @@ def test_a_group_is_found_by_its_environment(schedules: Schedules, target: Targe
 PREFIX = "shoal-inventory-dev"
 
 
-@pytest.mark.parametrize(("name", "owned"), rows(__file__, "inventory.yaml", "owned"))
+@pytest.mark.parametrize(("name", "owned"), rows(__file__, "cases.yaml", "owned"))
 def test_an_owner_knows_its_prefix_its_executions_and_its_neighbours(
     name: str, owned: bool
 ) -> None:

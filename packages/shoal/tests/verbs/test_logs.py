@@ -182,7 +182,7 @@ def test_a_condition_logs_nowhere(target: Target) -> None:
 
 TORCHRUN = "E1123 11:51:25.723000 20892 torch/distributed/elastic/multiprocessing/api.py:1002]"
 OWN = ["reading data", "dataset has no column price"]
-REPORT: list[str] = table(__file__, "logs.yaml")["report"]
+REPORT: list[str] = table(__file__, "cases.yaml")["report"]
 ELASTIC = [
     f"{TORCHRUN} failed (exitcode: 1) local_rank: 0 (pid: 20976) of binary: /usr/bin/python",
     "Traceback (most recent call last):",

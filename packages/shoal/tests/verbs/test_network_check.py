@@ -171,7 +171,7 @@ def test_an_internet_gateway_is_none(target: Target, cut_off: tuple[ExistingNetw
     assert len(_lines(target, ids)) == 1
 
 
-@pytest.mark.parametrize(("missing", "message"), rows(__file__, "network_check.yaml", "rules"))
+@pytest.mark.parametrize(("missing", "message"), rows(__file__, "cases.yaml", "rules"))
 def test_a_security_group_that_lacks_a_rule_is_found(
     target: Target, ids: ExistingNetwork, missing: str, message: str
 ) -> None:

@@ -161,7 +161,7 @@ def prove(lonely: LocalServer, tmp_path: Path, capsys: pytest.CaptureFixture[str
     return run
 
 
-@pytest.mark.parametrize(("arguments", "message"), rows(__file__, "prove.yaml", "refused"))
+@pytest.mark.parametrize(("arguments", "message"), rows(__file__, "cases.yaml", "refused"))
 def test_what_cannot_be_proven_is_refused(
     prove: Prove, account: Target, arguments: list[str], message: str
 ) -> None:
@@ -170,7 +170,7 @@ def test_what_cannot_be_proven_is_refused(
     assert inventory.of_bootstrap(account) == ()
 
 
-@pytest.mark.parametrize(("stack", "message"), rows(__file__, "prove.yaml", "stacks"))
+@pytest.mark.parametrize(("stack", "message"), rows(__file__, "cases.yaml", "stacks"))
 def test_an_account_with_stacks_is_refused(
     prove: Prove, account: Target, tmp_path: Path, stack: str, message: str
 ) -> None:

@@ -52,7 +52,7 @@ class Log:
         return [{"events": [{"timestamp": 0, "message": self._text}] if is_sweeper else []}]
 
 
-@pytest.mark.parametrize(("found", "says"), rows(__file__, "readings.yaml", "sweeps"))
+@pytest.mark.parametrize(("found", "says"), rows(__file__, "cases.yaml", "sweeps"))
 def test_a_sweep_is_told_as_far_as_it_was_of_this_run(
     monkeypatch: pytest.MonkeyPatch, found: dict[str, Any], says: str
 ) -> None:
@@ -84,7 +84,7 @@ def test_an_execution_of_such_a_one_has_none(target: Target, step: dict[str, Any
     assert gates_of(target, ended(pipeline, pipeline.start({}))) == ()
 
 
-@pytest.mark.parametrize(("value", "sentence"), rows(__file__, "readings.yaml", "sentences"))
+@pytest.mark.parametrize(("value", "sentence"), rows(__file__, "cases.yaml", "sentences"))
 def test_a_gate_is_one_sentence(value: float | None, sentence: str) -> None:
     assert str(GateResult("accuracy", "at least 0.98", value)) == sentence
 
@@ -188,7 +188,7 @@ TRAINING = {
     "TrainingJobName": "job",
     "HyperParameters": {"sagemaker_submit_directory": '"s3://code/1.tar.gz"'},
 }
-FACTS: dict[str, str] = table(__file__, "readings.yaml")["facts"]
+FACTS: dict[str, str] = table(__file__, "cases.yaml")["facts"]
 
 
 def lambda_step(name: str, **outputs: str) -> Step:
@@ -224,7 +224,7 @@ def test_every_link_of_a_run_whose_places_agree_holds() -> None:
     assert links() == dict.fromkeys((*chain, "package's archive", "endpoint's weights"), True)
 
 
-@pytest.mark.parametrize(("place", "what"), rows(__file__, "readings.yaml", "broken_links"))
+@pytest.mark.parametrize(("place", "what"), rows(__file__, "cases.yaml", "broken_links"))
 def test_a_link_whose_places_differ_is_broken_and_no_other(place: str, what: str) -> None:
     assert links(**{place: "another"}) == links() | {what: False}
 

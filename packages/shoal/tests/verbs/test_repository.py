@@ -139,7 +139,7 @@ jobs:
 """
 
 
-@pytest.mark.parametrize(("path", "before", "after"), rows(__file__, "repository.yaml", "renamed"))
+@pytest.mark.parametrize(("path", "before", "after"), rows(__file__, "cases.yaml", "renamed"))
 def test_a_key_is_renamed_where_it_stands(path: list[str], before: str, after: str) -> None:
     assert rename(*path, to="newer")(TEXT) == TEXT.replace(before, after, 1 if before else 0)
 
@@ -149,7 +149,7 @@ def test_any_file_can_be_looked_at(text: str) -> None:
     assert rename("old", to="newer")(text) == text.replace("old", "newer")
 
 
-@pytest.mark.parametrize(("since", "content"), rows(__file__, "repository.yaml", "applied"))
+@pytest.mark.parametrize(("since", "content"), rows(__file__, "cases.yaml", "applied"))
 def test_all_that_is_newer_is_applied_in_order(tmp_path: Path, since: str, content: str) -> None:
     table = [
         ("0.2.0", ENVIRONMENTS, rename("a", to="b")),
@@ -181,9 +181,7 @@ def texts(files: dict[str, Any]) -> dict[str, Any]:
     return {name: TEXTS.get(text, text) for name, text in files.items()}
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "ours", "expected"), rows(__file__, "repository.yaml", "merged")
-)
+@pytest.mark.parametrize(("old", "new", "ours", "expected"), rows(__file__, "cases.yaml", "merged"))
 @pytest.mark.parametrize("prefix", ["", "models/"])
 def test_three_renderings_become_one(
     tmp_path: Path,
@@ -216,7 +214,7 @@ def test_three_renderings_become_one(
     assert len(git(tmp_path, "worktree", "list").splitlines()) == 1
 
 
-@pytest.mark.parametrize(("kept", "given", "told"), rows(__file__, "repository.yaml", "wheels"))
+@pytest.mark.parametrize(("kept", "given", "told"), rows(__file__, "cases.yaml", "wheels"))
 def test_a_place_of_wheels_is_safe_and_has_a_version(
     tmp_path: Path, kept: str, given: str | None, told: str
 ) -> None:

@@ -32,7 +32,7 @@ USER = {
 }
 
 
-@pytest.mark.parametrize("key", table(__file__, "requests.yaml")["keys"])
+@pytest.mark.parametrize("key", table(__file__, "cases.yaml")["keys"])
 def test_every_character_of_a_key_is_the_keys(key: str) -> None:
     assert object_at(f"s3://bucket/{key}") == {"Bucket": "bucket", "Key": key}
 
@@ -151,7 +151,7 @@ def _in_service(*names: str) -> dict[str, Any]:
     return {"Endpoints": [{"EndpointName": name, **common} for name in names]}
 
 
-@pytest.mark.parametrize(("there", "asked"), rows(__file__, "requests.yaml", "endpoints"))
+@pytest.mark.parametrize(("there", "asked"), rows(__file__, "cases.yaml", "endpoints"))
 def test_the_serving_endpoint_is_asked_last(there: tuple[str, ...], asked: str) -> None:
     with endpoint(lambda _: _in_service(*there)) as target:
         assert find_endpoint(target, "shoal-mnist-prod-", "shoal-mnist-prod") == asked

@@ -138,7 +138,7 @@ def test_the_attempts_before_a_steps_last_one_cost_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "objects", "expected"), rows(__file__, "run_record.yaml", "checkpoints")
+    ("status", "objects", "expected"), rows(__file__, "cases.yaml", "checkpoints")
 )
 def test_the_newest_checkpoint_that_reached_s3_has_an_age(
     status: str, objects: dict[str, int], expected: list[str | float] | None
@@ -250,7 +250,7 @@ def test_a_run_that_is_stopping_needs_no_stop(status: str, verb: str) -> None:
     assert verdict["next"] == f"shoal {verb} dev abc"
 
 
-@pytest.mark.parametrize(("server", "line", "at"), rows(__file__, "run_record.yaml", "mlflow"))
+@pytest.mark.parametrize(("server", "line", "at"), rows(__file__, "cases.yaml", "mlflow"))
 def test_the_run_in_mlflow_is_that_of_the_jobs_own_server(
     server: str, line: str, at: str | None
 ) -> None:

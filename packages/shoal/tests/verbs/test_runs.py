@@ -108,7 +108,7 @@ def row(run: str, *passed: bool | None, **parameters: str) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize(("passed", "word"), rows(__file__, "runs.yaml", "gates"))
+@pytest.mark.parametrize(("passed", "word"), rows(__file__, "cases.yaml", "gates"))
 def test_a_list_says_in_a_word_how_the_gate_went(passed: list[bool | None], word: str) -> None:
     assert history.gate_of(row("a", *passed)) == word
 

@@ -259,9 +259,7 @@ def test_what_another_deleter_takes_meanwhile_is_no_trouble(place: Place) -> Non
     assert deleted == [model]
 
 
-@pytest.mark.parametrize(
-    ("operation", "subject", "kept"), rows(__file__, "teardown.yaml", "searches")
-)
+@pytest.mark.parametrize(("operation", "subject", "kept"), rows(__file__, "cases.yaml", "searches"))
 def test_an_error_of_one_search_is_reported_and_hides_nothing_that_the_others_find(
     place: Place, leftovers: Callable[[], set[str]], operation: str, subject: str, kept: list[str]
 ) -> None:
