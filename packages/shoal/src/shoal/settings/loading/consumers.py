@@ -90,7 +90,7 @@ def _in_other_accounts(environment: Environment, root: Path) -> list[Environment
     return [
         each
         for _, each in sorted(environments.items())
-        if each.account != environment.account and _origin(each, source_of) is environment
+        if each.account != environment.account and path_of(each, source_of)[-1] is environment
     ]
 
 
@@ -136,11 +136,7 @@ def pin_problems(environment: Environment, root: Path | None) -> Iterator[Proble
 
 def _pin_place(environment: Environment, release: Release, root: Path) -> Iterator[Problem]:
     """Yield what is not in the registry and the bucket of the environment that trains."""
-    if (origin := _origin(environment, lambda each: load_source(each, root))) is None:
-        message = "leads back to itself, so nobody trains what is pinned here"
-        value = environment.promoted_from
-        yield Problem("promoted_from", message, "let it lead to one that has none", value)
-        return
+    origin = path_of(environment, lambda each: load_source(each, root))[-1]
     names = Names(origin)
     group = names.arn("sagemaker", f"model-package/{names.model_package_group}")
     if release.model_package_arn.rpartition("/")[0] != group:
@@ -153,14 +149,11 @@ def _pin_place(environment: Environment, release: Release, root: Path) -> Iterat
         yield Problem("release.model_data_url", message, _PROMOTE, release.model_data_url)
 
 
-def _origin(
+def path_of(
     environment: Environment, source_of: Callable[[Environment], Environment | None]
-) -> Environment | None:
-    """Return the environment that trains what this one serves; None where the way is a circle."""
-    seen = set[str]()
-    while source := source_of(environment):
-        seen.add(environment.name)
-        if source.name in seen:
-            return None
-        environment = source
-    return environment
+) -> list[Environment]:
+    """Return the environment and those that it takes releases from, down to the one that trains."""
+    path = [environment]
+    while source := source_of(path[-1]):
+        path.append(source)
+    return path

@@ -9,6 +9,7 @@ the types and limits (`shoal.settings.settings`), and the rules between keys
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -190,10 +191,8 @@ class _Files:
             self._refuse("workloads", message, "write `NAME: {}` for each", sections)
         for name, section in sections.items():
             if not isinstance(section, dict | None):
-                message, advice = (
-                    "must be a mapping of keys to values",
-                    "write what differs for it, or {}",
-                )
+                message = "must be a mapping of keys to values"
+                advice = "write what differs for it, or {}"
                 self._refuse(f"workloads.{name}", message, advice, section)
             for key in (section or {}).keys() - WorkloadSettings.model_fields.keys():
                 allowed = ", ".join(WorkloadSettings.model_fields)
@@ -323,14 +322,28 @@ def _parse(path: Path, file: str) -> ParsedFile:
 
 
 def _checked(files: _Files, workload: str, name: str, root: Path) -> Environment:
-    """Return one workload's view; the environment that it is promoted from must exist."""
+    """Return one workload's view; those that it is promoted from must exist, and one must train."""
     environment, names = _environment(files, workload, name, root), environment_names(root)
     if environment.promoted_from not in {None, *names}:
         message = f"there is no such environment; there are: {', '.join(names)}"
         advice = "name the one before this, or remove the key"
-        problem = Problem("promoted_from", message, advice, environment.promoted_from)
-        raise ConfigError(files.own.file, [problem], files.places(workload))
-    return environment
+    elif (path := _path(name, files, names, root)).count(path[-1]) > 1:
+        message = f"goes in a circle: {' <- '.join(path)}"
+        advice = "remove it from the one that trains"
+    else:
+        return environment
+    problem = Problem("promoted_from", message, advice, environment.promoted_from)
+    raise ConfigError(files.own.file, [problem], files.places(workload))
+
+
+def _path(name: str, files: _Files, names: list[str], root: Path) -> list[str]:
+    """Return the environment and those that come before it, up to one that comes again."""
+    path = [name]
+    with suppress(ConfigError):  # which loading that one tells
+        while path[-1] not in path[:-1] and (source := files.common.get("promoted_from")) in names:
+            path.append(source)
+            files = _read(source, root, None)
+    return path
 
 
 def _environment(files: _Files, workload: str, stem: str, root: Path | None = None) -> Environment:

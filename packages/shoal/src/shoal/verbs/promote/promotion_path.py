@@ -7,7 +7,7 @@ trains.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -28,6 +28,7 @@ from shoal.errors import (
 )
 from shoal.pipelines.step_names import SMOKE_TEST
 from shoal.repository import Repository
+from shoal.settings.loading.consumers import path_of
 from shoal.settings.loading.loader import (
     environment_file,
     environment_names,
@@ -38,7 +39,7 @@ from shoal.settings.loading.loader import (
 )
 from shoal.settings.loading.release_file import pins_in, pins_of, text_of
 from shoal.settings.names import Names
-from shoal.settings.parsing.errors import ConfigError, Problem, one_line
+from shoal.settings.parsing.errors import one_line
 from shoal.settings.sections.release import Release
 from shoal.settings.settings import Environment
 from shoal.verbs.promote.release_status import Answer, Ask, compare
@@ -209,25 +210,7 @@ def package_arn(session: Session, package: str) -> str:
 
 def _promotion_path(root: Path, environment: Environment) -> list[Environment]:
     """Return the environment and those that it takes releases from, as its workload has them."""
-    return _path(environment, lambda each: load_source(each, root))
-
-
-def _path(
-    environment: Environment, source_of: Callable[[Environment], Environment | None]
-) -> list[Environment]:
-    """Return the environment and those that it takes releases from, down to the one that trains.
-
-    Raises ConfigError for a circle.
-    """
-    path = [environment]
-    while (source := source_of(path[-1])) is not None:
-        names = [each.name for each in path]
-        if source.name in names:
-            message = f"goes in a circle: {' <- '.join([*names, source.name])}"
-            problem = Problem("promoted_from", message, "one of them must have none", source.name)
-            raise ConfigError(environment_file(path[-1].name), [problem])
-        path.append(source)
-    return path
+    return path_of(environment, lambda each: load_source(each, root))
 
 
 def _registry_target(
@@ -315,7 +298,7 @@ def chain(root: Path) -> list[Link]:
     def source_of(each: Environment) -> Environment | None:
         return files[each.promoted_from] if each.promoted_from else None
 
-    ways = {name: [each.name for each in _path(files[name], source_of)] for name in files}
+    ways = {name: [each.name for each in path_of(files[name], source_of)] for name in files}
     linked = {each for way in ways.values() if len(way) > 1 for each in way}
     delivered = {name for name, each in files.items() if each.delivery}
     members = delivered or linked or {*files}
