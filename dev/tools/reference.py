@@ -154,7 +154,7 @@ def _values(kind: Schema) -> Any:
 
 def _default(section: Schema, key: str, kind: Schema) -> str:
     described = section["properties"][key]
-    if key in section.get("required", ()):
+    if key in section.get("then", section).get("required", ()):
         return "**required**"
     if "default" in described:
         value = described["default"]

@@ -12,7 +12,6 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from shoal.settings.loading.loader import (
-    environment_file,
     environment_names,
     load_environment,
 )
@@ -25,7 +24,7 @@ from shoal.settings.settings import Environment
 from tests.repository import CHECKOUT, ENVIRONMENTS
 
 NAMES = environment_names(CHECKOUT)
-OWN = [CHECKOUT / environment_file(name) for name in NAMES]
+OWN = [file for file in CHECKOUT.glob("environments/*.yaml") if not file.stem.endswith(".release")]
 """The files in `environments/` as the user has edited them; other tests read files of their own."""
 
 
@@ -56,10 +55,24 @@ def test_unknown_keys_are_errors_in_the_editor_too() -> None:
     assert all(part["additionalProperties"] is False for part in sections)
 
 
-@pytest.mark.parametrize("file", [*sorted(ENVIRONMENTS.glob("*.yaml")), *OWN], ids=str)
+@pytest.mark.parametrize("file", [*sorted(ENVIRONMENTS.glob("*.yaml")), *sorted(OWN)], ids=str)
 def test_the_schema_accepts_environments(file: Path) -> None:
     content = yaml.safe_load(file.read_text(encoding="utf-8"))
     assert list(Draft202012Validator(schema()).iter_errors(content)) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ({"name": "dev", "workload": "mnist"}, ["'account' is a required property"]),
+        ({"name": "dev", "extends": "base.yaml"}, []),
+        ({"workload": "mnist"}, []),  # base.yaml, which has no name
+    ],
+)
+def test_the_schema_asks_for_keys_that_no_other_file_may_have(
+    content: dict[str, str], says: list[str]
+) -> None:
+    assert [each.message for each in Draft202012Validator(schema()).iter_errors(content)] == says
 
 
 def test_the_users_own_environments_load() -> None:

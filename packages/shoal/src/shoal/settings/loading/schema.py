@@ -28,7 +28,7 @@ def schema(model: type[Settings] = Environment) -> dict[str, Any]:
             if isinstance(described.get("default"), dict):
                 del described["default"]  # the section's own keys carry theirs
     if model is Environment:
-        _require_workload(generated)
+        _require_keys(generated)
         del generated["properties"]["release"], generated["$defs"]["Release"]  # another file's
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -42,10 +42,15 @@ def schema_texts() -> dict[str, str]:
     return {FILE: _text(Environment), WORKLOAD_FILE: _text(Workload)}
 
 
-def _require_workload(generated: dict[str, Any]) -> None:
-    """Let a file name one workload, several, or a file that may name them."""
-    generated["required"].remove("workload")
-    generated["anyOf"] = [{"required": [key]} for key in ("workload", "workloads", "extends")]
+def _require_keys(generated: dict[str, Any]) -> None:
+    """Ask for what has no default, and for one workload or several: not of a file that extends
+    another, whose keys count too, nor of that one, which has no name.
+    """
+    generated["if"] = {"required": ["name"], "not": {"required": ["extends"]}}
+    generated["then"] = {
+        "required": [key for key in generated.pop("required") if key != "workload"],
+        "anyOf": [{"required": [key]} for key in ("workload", "workloads")],
+    }
 
 
 def _text(model: type[Settings]) -> str:
