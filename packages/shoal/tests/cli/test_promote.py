@@ -216,6 +216,10 @@ def test_a_person_approves_as_themselves_and_once(
         output = capsys.readouterr().out
         assert output.startswith(f"approved already: {package.arn}")
         assert output.endswith(end)
+    words = ("release", "approve", "dev", package.version, "--comment", "why", "--json")
+    assert released.shoal(*words) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["was_approved"], answer["comment"]) == (True, "looks good")
     entry = registry.sagemaker.describe_model_package(ModelPackageName=package.arn)
     assert entry["ModelApprovalStatus"] == "Approved"
     assert entry["ApprovalDescription"] == "looks good"

@@ -255,7 +255,9 @@ WORDS = {
 }
 
 
-@pytest.mark.parametrize("row", table(__file__, "release_status.yaml")["live"])
+@pytest.mark.parametrize(
+    "row", table(__file__, "release_status.yaml")["live"], ids=lambda row: row["says"][:60]
+)
 def test_the_endpoint_is_compared_with_what_the_file_says(row: dict[str, Any]) -> None:
     def filled(text: str, more: dict[str, str]) -> str:
         for word, value in (WORDS | more).items():

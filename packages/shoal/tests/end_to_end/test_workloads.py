@@ -56,6 +56,7 @@ def functions(own: Checkout) -> set[str]:
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(1200)
 def test_a_worse_model_is_refused_and_endpoint_gate_and_schedules_can_go(
     checkout: Checkout, tmp_path: Path
 ) -> None:

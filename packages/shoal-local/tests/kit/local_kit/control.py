@@ -216,7 +216,9 @@ class Account(LocalAccount):
             stack: dict[str, Any] = answer["Stacks"][0]
             return None if stack["StackStatus"].endswith("IN_PROGRESS") else stack
 
-        return dict(eventually(found, 30.0))
+        stack = eventually(found)
+        assert stack, f"the stack {name} is still being changed"
+        return dict(stack)
 
     def deleted(self, stack: Mapping[str, Any]) -> str:
         """Delete a stack and return its last status."""

@@ -17,9 +17,9 @@ def table(test: str, name: str) -> Any:
 
 def rows(test: str, name: str, key: str) -> list[Any]:
     """Return the rows below `key` in such a file, as pytest.mark.parametrize takes them: the values
-    of each row, whose keys are the same in all; `id` is the name of its case.
+    of each row in the order of the first one's keys, which all have; `id` is the name of its case.
     """
-    return [
-        pytest.param(*row.values(), id=case) if (case := row.pop("id", None)) else (*row.values(),)
-        for row in table(test, name)[key]
-    ]
+    found = table(test, name)[key]
+    names = [each for each in found[0] if each != "id"]
+    assert all(row.keys() - {"id"} == {*names} for row in found), f"{name}: {key} has other rows"
+    return [pytest.param(*map(row.get, names), id=row.get("id")) for row in found]

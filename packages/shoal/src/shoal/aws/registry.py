@@ -40,6 +40,8 @@ class Package:
     """The container's environment variables."""
     metadata: Mapping[str, str] = field(default_factory=dict)
     """What the pipeline wrote: execution_id, code_uri, training_job_name."""
+    comment: str | None = None
+    """The one that the registry keeps, of the last judgement that had any."""
 
 
 def describe(target: Target, arn: str) -> Package:
@@ -139,4 +141,5 @@ def _package(description: Mapping[str, Any]) -> Package:
         metadata=description.get("CustomerMetadataProperties", {}),
         changed_by=identity or UNNAMED,
         changed_at=changed_at.astimezone(UTC),
+        comment=description.get("ApprovalDescription"),
     )

@@ -148,9 +148,9 @@ def approve(session: Session, package: str | None, comment: str | None) -> None:
         after = before
     else:
         after = registry.approve(session.target, arn, comment)
-        tell(f"approved: {after.arn}, by {after.changed_by}", comment=comment)
+        tell(f"approved: {after.arn}, by {after.changed_by}")
     tell(package=arn, changed_by=after.changed_by, was_approved=before.approval == APPROVED)
-    tell(smoke_test=smoke_test)
+    tell(smoke_test=smoke_test, comment=after.comment)
 
 
 @release.command()
