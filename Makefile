@@ -38,7 +38,7 @@ test-all: python ## Tests everything, nightly and before a release: matrices, re
 
 chaos: python ## Attacks the pipeline with every fault there is, and looks whether anything is left; CASE=name runs one.
 	@$(PYTHON) dev/tools/install.py tests runtimes
-	@cd packages/shoal && PYTHONPATH="$(CURDIR):$(CURDIR)/packages/shoal-local/tests/kit" "$(CURDIR)/$(RUN)" -m dev.tools.loopback "$(CURDIR)/$(RUN)" -m tests.chaos $(if $(CASE),'$(CASE)',--report ../../bench-out/chaos.md)
+	@cd packages/shoal && PYTHONPATH="$(CURDIR):$(CURDIR)/packages/shoal-local/tests/kit" "$(CURDIR)/$(RUN)" -m dev.tools.loopback "$(CURDIR)/$(RUN)" -m tests.chaos $(if $(CASE),'$(CASE)')
 
 synth: install ## Writes the templates of every environment to cdk.out.
 	@.venv/bin/shoal plan --templates

@@ -91,11 +91,6 @@ class Case(Seeded):
         return name.replace(" ", "-")
 
     @property
-    def place(self) -> tuple[str, str]:
-        """Row and column in the report."""
-        return self.trouble.step, self.circumstance.name
-
-    @property
     def switches(self) -> tuple[bool, bool]:
         """Whether the rule and the sweeper are on, which they are for all executions at once."""
         return self.circumstance.rule, self.circumstance.sweeper

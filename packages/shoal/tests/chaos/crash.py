@@ -37,11 +37,6 @@ class Crash(Seeded):
     def name(self) -> str:
         return f"emulator-killed-during-{self.step}-{self.then}"
 
-    @property
-    def place(self) -> tuple[str, str]:
-        """Row and column in the report."""
-        return self.step, "emulator killed"
-
 
 def crashes() -> list[Crash]:
     """Every step that has a process, and both ways to go on."""

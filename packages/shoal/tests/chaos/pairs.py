@@ -50,11 +50,6 @@ class Pair(Seeded):
     def name(self) -> str:
         return f"two-workloads-{self.case.name}"
 
-    @property
-    def place(self) -> tuple[str, str]:
-        """Row and column in the report."""
-        return self.case.trouble.step, "two workloads"
-
 
 def pairs() -> list[Pair]:
     """The cases that differ most, in an order that seldom turns the switches."""

@@ -27,7 +27,7 @@ from tests.chaos.world import World
 TERMINAL = {"Succeeded", "Failed", "Stopped", "CompletedWithFailures"}
 END_LIMIT_S = 240.0
 CLEAN_LIMIT_S = 120.0
-"""How long a case may take to be clean on a busy machine; the time it took is in the report."""
+"""How long a case may take to be clean on a busy machine; the time it took is printed."""
 FAULT_LIMIT_S = 15.0
 """How long after an execution's end a fault of the deleter may take to come."""
 _NAMED = re.compile(r"-[a-z0-9]{12}(-|$)")
