@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -28,13 +27,6 @@ while not other.exists():
     if time.monotonic() > deadline:
         sys.exit('nobody came')
     time.sleep(0.01)
-"""
-ALONE = """
-import pathlib, sys, time
-mark = pathlib.Path(sys.argv[1])
-mark.touch(exist_ok=False)
-time.sleep(0.1)
-mark.unlink()
 """
 INSTALLS = re.compile(r"^(@|pytestmark = ).*pytest\.mark\.registry", re.MULTILINE)
 
@@ -84,11 +76,6 @@ def test_lanes_run_side_by_side(tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     lanes = [[_gate("first", MEETS, here, there)], [_gate("second", MEETS, there, here)]]
     assert asyncio.run(failures(lanes)) == {}
-
-
-def test_the_gates_of_a_lane_run_one_by_one(tmp_path: Path) -> None:
-    lane = [_gate(str(number), ALONE, tmp_path / "mark") for number in range(3)]
-    assert asyncio.run(failures([lane])) == {}
 
 
 def test_an_unknown_tier_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
@@ -168,12 +155,6 @@ def test_a_command_has_loopback_and_no_other_interface_that_is_up() -> None:
 
 def test_the_exit_code_is_the_commands() -> None:
     assert _run("raise SystemExit(7)").returncode == 7
-
-
-def test_the_network_of_the_caller_stays_as_it_is() -> None:
-    before = socket.if_nameindex()
-    _run(PROGRAM)
-    assert socket.if_nameindex() == before
 
 
 def test_contenders_alternate_and_ratios_stay_within_a_round(tmp_path: Path) -> None:
