@@ -114,7 +114,7 @@ def run_all_at_once(three: Three) -> None:
 
 def promote_one_beside_the_others(three: Three) -> None:
     three.shoal("deploy staging")
-    three.shoal("approve dev taxis")
+    three.shoal("release approve dev taxis")
     before = three.changes("staging")
     three.promote("dev", "staging")
     assert "serving: shoal-taxis-staging" in three.shoal("deploy staging taxis")

@@ -22,4 +22,8 @@ def rows(test: str, name: str, key: str) -> list[Any]:
     found = table(test, name)[key]
     names = [each for each in found[0] if each != "id"]
     assert all(row.keys() - {"id"} == {*names} for row in found), f"{name}: {key} has other rows"
-    return [pytest.param(*map(row.get, names), id=row.get("id")) for row in found]
+    values = [tuple(map(row.get, names)) for row in found]
+    return [
+        pytest.param(*each, id=row["id"]) if "id" in row else each
+        for each, row in zip(values, found, strict=True)
+    ]
