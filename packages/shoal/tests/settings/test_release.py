@@ -128,6 +128,17 @@ def test_a_circle_has_nobody_who_trains(tmp_path: Path) -> None:
         pin_lines(tmp_path, "prod", {"staging": "prod", "prod": "staging"})
 
 
+def test_an_overlay_closes_no_circle(tmp_path: Path) -> None:
+    pin_lines(tmp_path, "prod", FOLLOWS)
+    overlay = tmp_path / "environments" / "strategies" / "loop.yaml"
+    overlay.parent.mkdir()
+    overlay.write_text("promoted_from: prod\n")
+    with pytest.raises(
+        ConfigError, match=r"loop\.yaml:1: .* circle: dev <- prod <- staging"
+    ):
+        load_environment("dev", tmp_path, "loop")
+
+
 def test_variables_that_name_other_code_are_refused(tmp_path: Path) -> None:
     """Promoting refuses such a version; a person may have edited the file since."""
     variables = {"SAGEMAKER_SUBMIT_DIRECTORY": "s3://stranger/code.tar.gz"}

@@ -327,7 +327,7 @@ def _checked(files: _Files, workload: str, name: str, root: Path) -> Environment
     if environment.promoted_from not in {None, *names}:
         message = f"there is no such environment; there are: {', '.join(names)}"
         advice = "name the one before this, or remove the key"
-    elif (path := _path(name, files, names, root)).count(path[-1]) > 1:
+    elif (path := _path(name, environment.promoted_from, names, root)).count(path[-1]) > 1:
         message = f"goes in a circle: {' <- '.join(path)}"
         advice = "remove it from the one that trains"
     else:
@@ -336,13 +336,13 @@ def _checked(files: _Files, workload: str, name: str, root: Path) -> Environment
     raise ConfigError(files.own.file, [problem], files.places(workload))
 
 
-def _path(name: str, files: _Files, names: list[str], root: Path) -> list[str]:
+def _path(name: str, source: str | None, names: list[str], root: Path) -> list[str]:
     """Return the environment and those that come before it, up to one that comes again."""
     path = [name]
     with suppress(ConfigError):  # which loading that one tells
-        while path[-1] not in path[:-1] and (source := files.common.get("promoted_from")) in names:
+        while path[-1] not in path[:-1] and source is not None and source in names:
             path.append(source)
-            files = _read(source, root, None)
+            source = _read(source, root, None).common.get("promoted_from")
     return path
 
 
