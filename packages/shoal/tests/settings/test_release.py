@@ -133,9 +133,7 @@ def test_an_overlay_closes_no_circle(tmp_path: Path) -> None:
     overlay = tmp_path / "environments" / "strategies" / "loop.yaml"
     overlay.parent.mkdir()
     overlay.write_text("promoted_from: prod\n")
-    with pytest.raises(
-        ConfigError, match=r"loop\.yaml:1: .* circle: dev <- prod <- staging"
-    ):
+    with pytest.raises(ConfigError, match=r"loop\.yaml:1: .* circle: dev <- prod <- staging"):
         load_environment("dev", tmp_path, "loop")
 
 
