@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -178,18 +179,28 @@ def test_one_rank_that_does_nothing_is_ended(tmp_path: Path) -> None:
     assert "StallError: no progress for 1 s" in (tmp_path / "failure").read_text()
 
 
-def _alone(folder: Path, script: str, stall_s: float) -> subprocess.CompletedProcess[str]:
+def test_a_line_is_one_write(tmp_path: Path) -> None:
+    reader, writer = os.pipe2(os.O_DIRECT)  # a read returns what one write wrote
+    with os.fdopen(reader, "rb", 0) as written:
+        _alone(tmp_path, "print('loss', 1)\nprint('loss', 2, end='')", 60, writer)
+        os.close(writer)
+        assert [*iter(partial(written.read, 99), b"")] == [b"loss 1\n", b"loss 2"]
+
+
+def _alone(
+    folder: Path, script: str, stall_s: float, stdout: int = subprocess.PIPE
+) -> subprocess.CompletedProcess[str]:
     """Run a job of one rank."""
     config = {"script": "train.py", "progress": ["loss="], "stall_s": stall_s}
     files = {"train.py": script.encode(), "sitecustomize.py": BEFORE.encode()}
     write_watched(folder, config, files)
     own = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(next(unused_ports()))}
-    own["SM_OUTPUT_DIR"] = str(folder)
+    own |= {"SM_OUTPUT_DIR": str(folder), "PYTHONUNBUFFERED": "1"}
     return subprocess.run(
         [sys.executable, watch.PROGRAM],
         cwd=folder,
         env={**os.environ, **own, "PYTHONPATH": str(folder)},
-        stdout=subprocess.PIPE,
+        stdout=stdout,
         stderr=subprocess.STDOUT,
         text=True,
         timeout=100,

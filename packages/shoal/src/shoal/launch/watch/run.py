@@ -77,9 +77,10 @@ class Rank:
         threading.Thread(target=self._report, name="shoal-watch", daemon=True).start()
 
     def _watched(self, stream: Any) -> Lines:
-        names = ("encoding", "errors", "line_buffering", "write_through")
-        kept = {name: getattr(stream, name) for name in names}
         stream.reconfigure(write_through=True)  # a logger that has it already goes on with it
+        # one write per line: AWS's toolkit makes two lines, and no metric, of one that it reads in
+        # two parts, and PYTHONUNBUFFERED writes each argument of print by itself
+        kept = {"encoding": stream.encoding, "errors": stream.errors, "line_buffering": True}
         watched, begun = Lines(stream.buffer, newline="\n", **kept), [""]
         watched.before = stream  # which closes the buffer, once nobody has it
 
