@@ -217,4 +217,4 @@ def pipeline() -> dict[str, Any]:
 
 if __name__ == "__main__":
     first = [fit_deploy_and_attach, tensorflow, scikit_learn, tuned, pipeline]
-    run([*first, processors, two_hosts, failing_script], at_once=3)
+    run([*first, processors, two_hosts, failing_script])
