@@ -52,7 +52,7 @@ def run_cdk(account: Account, assembly: str, *arguments: str) -> str:
         cwd=account.state_dir.parent,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
@@ -68,7 +68,7 @@ def test_a_stack_is_deployed_compared_and_destroyed(
         assembly = str(tmp_path / "cdk.out")
         cdk = partial(run_cdk, account, assembly)
         environment = {**account.environment(), "CDK_OUTDIR": assembly, "JSII_NODE": node()}
-        subprocess.run([sys.executable, str(APP)], env=environment, check=True, timeout=120)
+        subprocess.run([sys.executable, str(APP)], env=environment, check=True, timeout=600)
         cdk("bootstrap", "aws://111122223333/us-east-1")
         before = contents(account)
         cdk("deploy", "--method=direct", "--require-approval", "never", "custom")
