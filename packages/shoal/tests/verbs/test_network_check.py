@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from itertools import count
 from typing import Any
 
 import pytest
@@ -20,7 +19,6 @@ ZONES = ("use1-az4", "use1-az1", "use1-az2")
 ANYWHERE = [{"CidrIp": "0.0.0.0/0"}]
 EVERYTHING = {"IpProtocol": "-1", "IpRanges": ANYWHERE}
 HTTPS_OUT = {"IpProtocol": "tcp", "FromPort": 443, "ToPort": 443, "IpRanges": ANYWHERE}
-RANGES = count(100)
 REFUSAL = {"Error": {"Code": "UnauthorizedOperation", "Message": "You are not authorized."}}
 
 
@@ -140,35 +138,24 @@ def test_a_vpc_of_its_own_hardware_is_found(target: Target, ids: ExistingNetwork
     assert "has the tenancy dedicated, and SageMaker needs default" in line
 
 
-@pytest.fixture
-def cut_off(target: Target, ids: ExistingNetwork) -> tuple[ExistingNetwork, str]:
-    """Return the same network with an empty route table for the training subnet, and that table."""
-    ec2 = target.client("ec2")
-    subnet = _subnet(target, ids.vpc_id, next(RANGES), ZONES[0])
+def test_only_an_endpoint_or_a_nat_gateway_is_a_way_to_s3(
+    target: Target, ids: ExistingNetwork
+) -> None:
+    ec2, subnet = target.client("ec2"), _subnet(target, ids.vpc_id, 100, ZONES[0])
     table = ec2.create_route_table(VpcId=ids.vpc_id)["RouteTable"]["RouteTableId"]
     ec2.associate_route_table(RouteTableId=table, SubnetId=subnet)
-    return ids.model_copy(update={"training_subnet_id": subnet}), table
-
-
-def test_no_way_to_s3_is_found(target: Target, cut_off: tuple[ExistingNetwork, str]) -> None:
-    (line,) = _lines(target, cut_off[0])
-    assert f"has no way to S3: no endpoint for it, and no default route in {cut_off[1]}" in line
-
-
-def test_a_nat_gateway_is_a_way_to_s3(target: Target, cut_off: tuple[ExistingNetwork, str]) -> None:
-    ec2, (ids, table) = target.client("ec2"), cut_off
-    made = ec2.create_nat_gateway(SubnetId=ids.training_subnet_id, ConnectivityType="private")
-    gateway = made["NatGateway"]["NatGatewayId"]
-    ec2.create_route(RouteTableId=table, DestinationCidrBlock="0.0.0.0/0", NatGatewayId=gateway)
-    assert _lines(target, ids) == []
-
-
-def test_an_internet_gateway_is_none(target: Target, cut_off: tuple[ExistingNetwork, str]) -> None:
-    ec2, (ids, table) = target.client("ec2"), cut_off
+    ids = ids.model_copy(update={"training_subnet_id": subnet})
+    (line,) = _lines(target, ids)
+    assert f"has no way to S3: no endpoint for it, and no default route in {table}" in line
+    default = {"RouteTableId": table, "DestinationCidrBlock": "0.0.0.0/0"}
     gateway = ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
     ec2.attach_internet_gateway(InternetGatewayId=gateway, VpcId=ids.vpc_id)
-    ec2.create_route(RouteTableId=table, DestinationCidrBlock="0.0.0.0/0", GatewayId=gateway)
+    ec2.create_route(**default, GatewayId=gateway)
     assert len(_lines(target, ids)) == 1
+    ec2.delete_route(**default)
+    nat = ec2.create_nat_gateway(SubnetId=subnet, ConnectivityType="private")["NatGateway"]
+    ec2.create_route(**default, NatGatewayId=nat["NatGatewayId"])
+    assert _lines(target, ids) == []
 
 
 @pytest.mark.parametrize(("missing", "message"), rows(__file__, "cases.yaml", "rules"))
