@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from botocore.exceptions import ClientError
 
 from shoal.aws.events import Event, Note, Transferred
 from shoal.aws.target import Target
@@ -32,7 +32,7 @@ from tests.letters import FOLDER as LETTERS
 from tests.letters import write_environment
 from tests.repository import ROOT, add_workload, copy_folder
 from tests.tables import rows, table
-from tests.verbs.conftest import make_pipeline
+from tests.verbs.conftest import make_pipeline, refusing
 
 TOTAL_BYTES = 54_950_048
 CHANNELS = ("train", "test")
@@ -309,11 +309,7 @@ def test_of_a_pipeline_without_channels_no_data_is_asked(target: Target) -> None
     assert dataset.require_uploaded(session, {}) == ""
 
 
-def test_who_may_not_list_goes_on(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> bool:
-        raise ClientError({"Error": {"Code": "AccessDenied"}}, "ListObjectsV2")
-
-    session, _ = deployed(target)
-    monkeypatch.setattr(dataset, "has_files", refuse)
+def test_who_may_not_list_goes_on(target: Target) -> None:
+    session = replace(deployed(target)[0], target=refusing(target, "ListObjectsV2"))
     notice = "whether the data is in S3 was not checked: ListObjectsV2 is not allowed"
     assert dataset.require_uploaded(session, {}) == notice
