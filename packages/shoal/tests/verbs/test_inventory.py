@@ -36,6 +36,8 @@ ALARM = NAMES.alarm(NAMES.missed_schedule("nightly"))
 def schedules(target: Target) -> Iterator[Schedules]:
     """Deploy one schedule as the stack does, with its alarm."""
     scheduler, group = target.client("scheduler"), NAMES.schedule_group
+    document, iam = trust({"Service": "scheduler.amazonaws.com"}), target.client("iam")
+    role = iam.create_role(RoleName="timed", AssumeRolePolicyDocument=document)
     scheduler.create_schedule_group(Name=group)
     scheduler.create_schedule(
         Name="nightly",
@@ -45,7 +47,7 @@ def schedules(target: Target) -> Iterator[Schedules]:
         FlexibleTimeWindow={"Mode": "FLEXIBLE", "MaximumWindowInMinutes": 15},
         Target={
             "Arn": NAMES.arn("lambda", "function:any"),
-            "RoleArn": role(target),
+            "RoleArn": role["Role"]["Arn"],
             "Input": '{"schedule": "nightly"}',
         },
     )
@@ -60,14 +62,8 @@ def schedules(target: Target) -> Iterator[Schedules]:
     )
     yield Schedules(target, NAMES)
     scheduler.delete_schedule_group(Name=group)
+    iam.delete_role(RoleName="timed")
     target.client("cloudwatch").delete_alarms(AlarmNames=[ALARM])
-
-
-def role(target: Target) -> str:
-    document, iam = trust({"Service": "scheduler.amazonaws.com"}), target.client("iam")
-    if "timed" not in {each["RoleName"] for each in iam.list_roles()["Roles"]}:
-        iam.create_role(RoleName="timed", AssumeRolePolicyDocument=document)
-    return str(iam.get_role(RoleName="timed")["Role"]["Arn"])
 
 
 def live(target: Target) -> dict[str, Any]:
@@ -96,21 +92,18 @@ def test_a_deployed_schedule_is_as_the_file_says(schedules: Schedules) -> None:
     assert not schedules.all()[0].differs
 
 
-def test_pausing_changes_the_state_and_nothing_else(schedules: Schedules, target: Target) -> None:
-    before = live(target)
-    assert schedules.set_paused("nightly", True).differs
-    assert live(target) == {**before, "State": "DISABLED"}
-
-
-def test_a_paused_schedule_does_not_ring(schedules: Schedules, target: Target) -> None:
+def test_pausing_changes_the_state_and_the_alarm_and_nothing_else(
+    schedules: Schedules, target: Target
+) -> None:
     def rings() -> bool:
         (alarm,) = target.client("cloudwatch").describe_alarms(AlarmNames=[ALARM])["MetricAlarms"]
         return bool(alarm["ActionsEnabled"])
 
-    schedules.set_paused("nightly", True)
-    while_paused = rings()
+    before = live(target)
+    assert schedules.set_paused("nightly", True).differs
+    assert (live(target), rings()) == ({**before, "State": "DISABLED"}, False)
     schedules.set_paused("nightly", False)
-    assert (while_paused, rings()) == (False, True)
+    assert (live(target), rings()) == (before, True)
 
 
 def test_a_schedule_with_a_silent_alarm_is_known(schedules: Schedules, target: Target) -> None:
