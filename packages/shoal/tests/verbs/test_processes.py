@@ -7,13 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from local_kit.control import eventually
 from shoal.aws.cdk import Cdk, cli
 from shoal.errors import AnswerError, CommandError, NotFoundError, ToolMissingError
 from shoal.node_packages import node
@@ -47,13 +47,6 @@ def forking(tmp_path: Path) -> Command:
     )
 
 
-def gone(text: str) -> bool:
-    deadline = time.monotonic() + 5
-    while mentioning(text) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return not mentioning(text)
-
-
 def test_output_goes_to_the_log_and_line_by_line_to_the_caller(tmp_path: Path) -> None:
     lines: list[str] = []
     run(command(tmp_path, "print('one'); print('two')"), lines.append)
@@ -81,7 +74,7 @@ def test_a_child_that_overstays_is_killed_with_its_group(tmp_path: Path) -> None
         timeout_s *= 2
         with pytest.raises(CommandError, match="did not end in time"):
             run(replace(forking(tmp_path), timeout_s=timeout_s), lines.append)
-    assert gone(str(tmp_path))
+    assert eventually(lambda: not mentioning(str(tmp_path)), 5)
 
 
 def test_an_interruption_takes_the_whole_group_along(tmp_path: Path) -> None:
@@ -90,7 +83,7 @@ def test_an_interruption_takes_the_whole_group_along(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         run(forking(tmp_path), interrupt)
-    assert gone(str(tmp_path))
+    assert eventually(lambda: not mentioning(str(tmp_path)), 5)
 
 
 def test_a_detached_child_lives_until_it_is_stopped(tmp_path: Path) -> None:
@@ -102,8 +95,7 @@ def test_a_detached_child_lives_until_it_is_stopped(tmp_path: Path) -> None:
 
 def test_descendants_are_children_and_their_children(tmp_path: Path) -> None:
     process = start_detached(forking(tmp_path))
-    while "up" not in (tmp_path / "log").read_text():
-        time.sleep(0.02)
+    assert eventually(lambda: "up" in (tmp_path / "log").read_text())
     (child,) = descendants(process.pid)
     assert child in descendants(os.getpid())
     stop(process)
@@ -115,18 +107,14 @@ def test_a_child_that_ignores_the_request_is_killed(tmp_path: Path) -> None:
         " flush=True); time.sleep(60)"
     )
     process = start_detached(command(tmp_path, program))
-    while "deaf" not in (tmp_path / "log").read_text():
-        time.sleep(0.02)
+    assert eventually(lambda: "deaf" in (tmp_path / "log").read_text())
     stop(process, grace_s=0.1)
     assert process.returncode == -9
 
 
 def test_a_process_that_has_ended_and_waits_for_its_parent_is_not_alive() -> None:
     process = subprocess.Popen(["true"])
-    deadline = time.monotonic() + 5
-    while is_alive(process.pid) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not is_alive(process.pid)
+    assert eventually(lambda: not is_alive(process.pid), 5)
     process.wait()
 
 
