@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import runpy
 import uuid
-import zipfile
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,6 +26,7 @@ from shoal.page.readings.step_log import StepLog
 from shoal.settings.sections.evaluation import Metric
 from tests.functions.invocation import FUNCTIONS
 from tests.pipelines.inputs import compared, definition, steps_by_name
+from tests.repository import zipped_modules
 from tests.tables import rows, table
 from tests.verbs.conftest import make_pipeline
 from tests.verbs.test_execution import ended, gate
@@ -91,10 +89,6 @@ def test_a_gate_is_one_sentence(value: float | None, sentence: str) -> None:
 
 def _compare_function(target: Target) -> str:
     """Make the function of the step Compare, and return its ARN."""
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
-        for path in Path(FUNCTIONS, "compare").glob("*.py"):
-            archive.write(path, path.name)
     name = f"compare-{uuid.uuid4().hex[:8]}"
     document = trust({"Service": "lambda.amazonaws.com"})
     role = target.client("iam").create_role(RoleName=name, AssumeRolePolicyDocument=document)
@@ -103,7 +97,7 @@ def _compare_function(target: Target) -> str:
         Runtime="python3.12",
         Role=role["Role"]["Arn"],
         Handler="compare.handler",
-        Code={"ZipFile": packed.getvalue()},
+        Code={"ZipFile": zipped_modules(FUNCTIONS / "compare")},
     )
     return str(function["FunctionArn"])
 
