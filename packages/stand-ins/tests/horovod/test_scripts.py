@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from local_kit.runtime import find_runtime
-from tests.smddp.conftest import LEGACY_KERAS, SCRIPTS, table
+from local_kit.tables import table
+from tests.smddp.conftest import LEGACY_KERAS, SCRIPTS
 
 pytestmark = pytest.mark.nightly
 
-TABLE = table(__file__)
+TABLE = table(__file__, "test_scripts.yaml")
 EXPECTED: dict[str, dict[str, Any]] = TABLE["expected"]
 NEAR: dict[str, dict[str, Any]] = {
     "horovod_torch": {

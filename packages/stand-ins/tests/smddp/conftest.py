@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from local_kit.runtime import ROOT, Runtime, find_runtime
 
@@ -21,11 +20,6 @@ sys.path.append(str(SOURCE))
 # What the TensorFlow images of the time had; Keras 3 is TensorFlow's default since 2.16.
 LEGACY_KERAS = {"TF_USE_LEGACY_KERAS": "1", "TF_CPP_MIN_LOG_LEVEL": "2"}
 Probe = Callable[..., dict[str, Any]]
-
-
-def table(test: str) -> Any:
-    """Return what the YAML file next to the module `test`, its `__file__`, has."""
-    return yaml.safe_load(Path(test).with_suffix(".yaml").read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="session")

@@ -12,9 +12,10 @@ import pytest
 from smdistributed.dataparallel import launch
 
 from local_kit.runtime import Runtime
-from tests.smddp.conftest import SCRIPTS, table
+from local_kit.tables import table
+from tests.smddp.conftest import SCRIPTS
 
-TABLE = table(__file__)
+TABLE = table(__file__, "test_launch.yaml")
 
 
 @pytest.mark.parametrize("row", TABLE["launchers"])

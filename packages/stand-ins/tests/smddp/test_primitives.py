@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from local_kit.runtime import Runtime
-from tests.smddp.conftest import SCRIPTS, Probe, table
+from local_kit.tables import table
+from tests.smddp.conftest import SCRIPTS, Probe
 
 pytestmark = pytest.mark.nightly
 
 OK = "ok"
-DOCUMENTED, STRICT = table(__file__).values()
+DOCUMENTED, STRICT = table(__file__, "test_primitives.yaml").values()
 REDUCING = ("all_reduce", "all_reduce, coalesced", "reduce")
 HAS = {f"{name}({each})": OK for name in REDUCING for each in ("SUM", "MIN", "MAX")}
 HAS_NOT = {

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from local_kit.runtime import find_runtime
-from tests.smddp.conftest import LEGACY_KERAS, Probe, table
+from local_kit.tables import table
+from tests.smddp.conftest import LEGACY_KERAS, Probe
 
 pytestmark = pytest.mark.nightly
 
 IMPORT = "import smdistributed.dataparallel.tensorflow as sdp"
 
-REFERENCE, REFUSED, STRICT_ONLY = table(__file__).values()
+REFERENCE, REFUSED, STRICT_ONLY = table(__file__, "test_tensorflow.yaml").values()
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])
