@@ -1,7 +1,4 @@
-"""Train in the ways that AWS documents for PyTorch, on any number of ranks, in strict mode.
-
-Writes the results.
-"""
+"""Train as AWS documents for PyTorch, on any number of ranks, in strict mode; write the results."""
 
 import os
 import sys
@@ -60,10 +57,7 @@ def gradient(model: nn.Module) -> torch.Tensor:
 
 
 def error(model: nn.Module, everything: bool = True, passes: int = 1) -> float:
-    """Return the largest difference between this rank's gradient and that of one process.
-
-    The one process has the whole batch.
-    """
+    """Return how far this rank's gradient is from one process's with the whole batch."""
     whole = Network()
     mse_loss(whole(inputs, everything), targets).backward()
     return float((gradient(model) - passes * gradient(whole)).abs().max())

@@ -1,7 +1,4 @@
-"""Train with both of PyTorch's FSDPs.
-
-Writes how far the weights are from those of one process with the whole batch.
-"""
+"""Train with both of PyTorch's FSDPs; write how far they are from one process with all rows."""
 
 import report
 import smdistributed.dataparallel.torch.torch_smddp  # noqa: F401

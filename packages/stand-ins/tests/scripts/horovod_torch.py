@@ -1,7 +1,4 @@
-"""Train as Horovod's PyTorch guide shows, then call every function of the stand-in.
-
-Writes the results.
-"""
+"""Train as Horovod's PyTorch guide shows, call every function, and write the results."""
 
 import sys
 from typing import Any

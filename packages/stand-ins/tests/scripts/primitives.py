@@ -1,7 +1,4 @@
-"""Try every collective on two ranks.
-
-Writes the result of each: "ok", or the error's class and text.
-"""
+"""Try every collective on two ranks; write "ok" or the error's class and text for each."""
 
 import functools
 import warnings

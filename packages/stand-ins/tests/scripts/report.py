@@ -18,10 +18,7 @@ def error_of(attempt: Callable[[], object]) -> str:
 
 
 def signature_of(function: Any, shown: Mapping[Any, str]) -> list[str]:
-    """Return names and defaults of the arguments, as AWS's reference writes them.
-
-    `shown`: default -> how the reference writes it.
-    """
+    """Return names and defaults of the arguments; `shown` is how AWS's reference writes some."""
     parameters = inspect.signature(function).parameters.values()
     return [
         each.name

@@ -14,10 +14,7 @@ inputs, targets = (
 
 
 def follow(api: Any) -> dict[str, Any]:
-    """Train a model with the gradient tape, then with the optimizer.
-
-    Ranks start apart on purpose.
-    """
+    """Train a model, from which ranks start apart, with the gradient tape, then the optimizer."""
     rank, size = api.rank(), api.size()
     rows = slice(rank * 32 // size, (rank + 1) * 32 // size)
     tf.keras.utils.set_random_seed(rank)
@@ -75,9 +72,6 @@ def averaged(api: Any, value: Any) -> Any:
 
 
 def ranks_equal(weights: Any) -> bool:
-    """Return whether all ranks hold the same bits.
-
-    This asks MPI, not the library under test.
-    """
+    """Return whether all ranks hold the same bits; MPI says so, not the library under test."""
     everyones = MPI.COMM_WORLD.allgather([weight.numpy().tobytes() for weight in weights])
     return all(each == everyones[0] for each in everyones)

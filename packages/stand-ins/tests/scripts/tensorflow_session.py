@@ -1,7 +1,4 @@
-"""Train a graph of TensorFlow 1's style and a Keras model with fit().
-
-Writes whether the ranks start and end alike.
-"""
+"""Train a TensorFlow 1 graph and Keras with fit(); write whether ranks start and end alike."""
 
 from typing import Any
 

@@ -1,7 +1,4 @@
-"""Train as AWS's TensorFlow 2 guide shows, then call every function of the API.
-
-Writes the results.
-"""
+"""Train as AWS's TensorFlow 2 guide shows, call every function, and write the results."""
 
 import sys
 from typing import Any

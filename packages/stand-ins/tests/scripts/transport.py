@@ -1,7 +1,4 @@
-"""AllReduce in every type, size and layout.
-
-Writes the wrong results, and what gloo was called for.
-"""
+"""AllReduce in every type, size and layout; write the wrong results and gloo's own calls."""
 
 import itertools
 from collections.abc import Callable
