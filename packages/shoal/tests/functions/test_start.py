@@ -4,14 +4,12 @@ runs.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import logging
-import sys
+import runpy
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -101,26 +99,6 @@ def event(schedule: str, scheduled_time: str, parameters: dict[str, str]) -> dic
     }
 
 
-def load(folder: str) -> ModuleType:
-    """Import the function's handler into this process.
-
-    It sets the root logger's level, which is right on Lambda and is undone here.
-    """
-    level = logging.getLogger().level
-    spec = importlib.util.spec_from_file_location(
-        f"{folder}_module", FUNCTIONS / folder / "handler.py"
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    sys.path.insert(0, str(FUNCTIONS / folder))  # as Lambda does, for the handler's neighbours
-    spec.loader.exec_module(module)
-    sys.path.remove(str(FUNCTIONS / folder))
-    logging.getLogger().setLevel(level)
-    return module
-
-
 class BlindAtFirst:
     """A client whose first list of executions is empty."""
 
@@ -142,24 +120,21 @@ def ended(account: Account) -> None:
     assert eventually(lambda: not executions(account, "Executing", "Stopping"))
 
 
-def test_a_due_time_starts_an_execution_with_the_schedules_parameters(account: Account) -> None:
+def test_a_due_time_starts_an_execution_with_the_schedules_parameters_and_name(
+    account: Account,
+) -> None:
     result = deliver(account, "2026-11-20T03:00:00Z", Epochs="3").result
-    parameters = account.client("sagemaker").list_pipeline_parameters_for_execution(
-        PipelineExecutionArn=result["execution"]
-    )
     assert result["status"] == "started"
-    assert {"Name": "Epochs", "Value": "3"} in parameters["PipelineParameters"]
-    ended(account)
-
-
-def test_the_execution_says_by_which_schedule_and_for_when(account: Account) -> None:
-    arn = deliver(account, "2026-11-21T03:00:00Z").result["execution"]
-    execution = account.client("sagemaker").describe_pipeline_execution(PipelineExecutionArn=arn)
-    assert execution["PipelineExecutionDisplayName"] == "nightly-20261121T030000Z"
-    assert (
-        execution["PipelineExecutionDescription"]
-        == "Started by the schedule nightly, due at 2026-11-21T03:00:00Z"
+    sagemaker, execution = (
+        account.client("sagemaker"),
+        {"PipelineExecutionArn": result["execution"]},
     )
+    given = sagemaker.list_pipeline_parameters_for_execution(**execution)["PipelineParameters"]
+    assert {"Name": "Epochs", "Value": "3"} in given
+    described = sagemaker.describe_pipeline_execution(**execution)
+    assert described["PipelineExecutionDisplayName"] == "nightly-20261120T030000Z"
+    says = "Started by the schedule nightly, due at 2026-11-20T03:00:00Z"
+    assert described["PipelineExecutionDescription"] == says
     ended(account)
 
 
@@ -204,9 +179,13 @@ def test_the_younger_of_two_that_nobody_saw_coming_is_stopped(
     """It stretches the moment between looking and starting: the first look finds nothing."""
     first = deliver(account, "2026-11-28T03:00:00Z", Until=str(release)).result["execution"]
     monkeypatch.setenv("PIPELINE_NAME", PIPELINE)
-    handler = load("start")
-    request = handler.of_schedule(event("other", "2026-11-28T03:00:00Z", {"Until": str(release)}))
-    outcome = handler.start(BlindAtFirst(account.client("sagemaker")), request)
+    monkeypatch.syspath_prepend(FUNCTIONS / "start")
+    monkeypatch.setattr(logging.root, "level", logging.root.level)  # the handler sets another
+    handler = runpy.run_path(str(FUNCTIONS / "start" / "handler.py"))
+    due = event("other", "2026-11-28T03:00:00Z", {"Until": str(release)})
+    outcome = handler["start"](
+        BlindAtFirst(account.client("sagemaker")), handler["of_schedule"](due)
+    )
     assert (outcome.status, outcome.execution) == ("overlap", first)
     assert [each["PipelineExecutionArn"] for each in executions(account, "Executing")] == [first]
 
