@@ -4,6 +4,7 @@ environments of templates.yaml. The gates are off; test_rules has them on.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
@@ -50,18 +51,12 @@ class MakeVariant(Protocol):
     def __call__(self, name: str, **sections: Any) -> EnvironmentStage: ...
 
 
-class StageOf(Protocol):
-    """Returns the stage of dev, of prod, or of an environment in templates.yaml."""
-
-    def __call__(self, name: str) -> EnvironmentStage: ...
-
-
-class TemplateOf(Protocol):
-    """Returns the template of a part of such a stage: network, data, file-system, image, pipeline,
-    monitoring or serving.
-    """
-
-    def __call__(self, name: str, part: str) -> Template: ...
+StageOf = Callable[[str], EnvironmentStage]
+"""Returns the stage of dev, of prod, or of an environment in templates.yaml."""
+TemplateOf = Callable[[str, str], Template]
+"""Returns the template of a part of such a stage: network, data, file-system, image, pipeline,
+monitoring or serving.
+"""
 
 
 @pytest.fixture(scope="session")
