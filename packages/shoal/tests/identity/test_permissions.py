@@ -48,27 +48,21 @@ def roles_of(evaluator: Evaluator, templates: dict[str, Templates]) -> Callable[
     return roles
 
 
-def name_of(actor: str, roles: Roles) -> str:
-    """Return the role's name; that of serving containers ends in a digest of what they serve."""
-    pattern = re.compile(f"{PREFIX}{actor}(-[0-9a-f]+)?")
-    (name,) = filter(pattern.fullmatch, roles.identity)
-    return name
-
-
-def _refused_rows() -> list[object]:
-    return [
+@pytest.mark.parametrize(
+    ("name", "case"),
+    [
         pytest.param(name, case, id=f"{case.actor}: {case.title}")
         for name, each in TABLES.items()
         for case in each.refused
-    ]
-
-
-@pytest.mark.parametrize(("name", "case"), _refused_rows())
+    ],
+)
 def test_a_question_that_is_allowed_is_refused_with_one_thing_changed(
     roles_of: Callable[[str], Roles], name: str, case: Refused
 ) -> None:
     roles = roles_of(TABLES[name].environment)
-    role = name_of(case.actor, roles)
+    # The name of the role of serving containers ends in a digest of what they serve.
+    pattern = re.compile(f"{PREFIX}{case.actor}(-[0-9a-f]+)?")
+    (role,) = filter(pattern.fullmatch, roles.identity)
     decided = [roles.decide(role, each).allowed for each in (case.allowed, case.forbidden)]
     assert decided == [True, False]
 

@@ -210,17 +210,6 @@ def definition(**update: Any) -> dict[str, Any]:
     return definition_of(settings, infrastructure(), launch_of(settings), CHECKOUT)
 
 
-def line_with(monkeypatch: pytest.MonkeyPatch, path: str, value: Any) -> str:
-    """Return the one line of a user whose step has other arguments."""
-    document = edited().to_dict()
-    set_at(document, path, value)
-    monkeypatch.setattr(other_steps, "build", lambda *_, **__: document)
-    with pytest.raises(ConfigError) as caught:
-        definition()
-    (line,) = str(caught.value).splitlines()
-    return line
-
-
 def test_an_answer_that_nobody_gives_is_refused() -> None:
     reader = Lambda("Read", {"why": Property("Ask", "OutputParameters['why']")}, function_arn="arn")
     pipeline = edited()
@@ -241,7 +230,13 @@ def test_limits_and_queues_of_the_new_types_are_known_to_the_role() -> None:
 def test_what_would_fail_later_is_one_line(
     monkeypatch: pytest.MonkeyPatch, row: dict[str, Any]
 ) -> None:
-    line = line_with(monkeypatch, row["at"], row["is"])
+    """The user's step has other arguments."""
+    document = edited().to_dict()
+    set_at(document, row["at"], row["is"])
+    monkeypatch.setattr(other_steps, "build", lambda *_, **__: document)
+    with pytest.raises(ConfigError) as caught:
+        definition()
+    (line,) = str(caught.value).splitlines()
     opening = f'environments/golden.yaml: pipeline = "{FUNCTION}": in the definition, '
     assert line.startswith(f"{opening}{row['line']}")
 

@@ -171,17 +171,12 @@ def test_notices(code: str, keys: dict[str, Any], notices: list[str]) -> None:
     assert list(launch(code, **keys).notices) == notices
 
 
-def warnings_of(keys: dict[str, Any], today: datetime.date) -> list[str]:
-    case = Case.of(Training(**keys), "us-east-1", SourceCode())
-    return list(patch_warnings(case, today))
-
-
 @pytest.mark.parametrize(("keys", "today", "told"), rows(__file__, "refused.yaml", "unpatched"))
 def test_images_without_patches_are_a_warning_with_what_is_patched(
     keys: dict[str, Any], today: datetime.date, told: list[str]
 ) -> None:
     """From the day after their last one, and not of images that are not AWS's."""
-    lines = warnings_of(keys, today)
+    lines = list(patch_warnings(Case.of(Training(**keys), "us-east-1", SourceCode()), today))
     assert len(lines) == bool(told)
     assert [part for part in told if part not in "".join(lines)] == []
 
