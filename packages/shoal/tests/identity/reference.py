@@ -133,14 +133,11 @@ def _kinds(action: str, described: Mapping[str, Any], arn: str) -> set[str]:
     """Return the resource types of the action that the ARN can mean."""
     formats = _service("resourceTypes", action.partition(":")[0])
     possible = [each["name"] for each in described["resourceTypes"]]
-    return {kind for kind in possible if arn == ANY or _fits(formats[kind.lower()]["arn"], arn)}
-
-
-def _fits(form: str, arn: str) -> bool:
-    """Return whether an ARN with wildcards and the form of a resource type can mean the same
-    resource.
-    """
-    return _meet(_parts(form), _parts(arn))
+    return {
+        kind
+        for kind in possible
+        if arn == ANY or _meet(_parts(formats[kind.lower()]["arn"]), _parts(arn))
+    }
 
 
 @cache
