@@ -114,11 +114,6 @@ def predict_fn(data, model):
 '''.encode()
 
 
-def with_mistake(code: bytes) -> bytes:
-    """Return `code/inference.py` with the mistake."""
-    return code + _MISTAKE
-
-
 _COMMAND_TIMEOUT_S = 600.0
 _SERVING_CODE = "training_code/mnist/pytorch/inference.py"
 
@@ -176,7 +171,7 @@ class Story:
 
     def commit_mistake(self) -> None:
         what = "Keep every answer"
-        commit = self.checkout.change(_SERVING_CODE, with_mistake, what)
+        commit = self.checkout.change(_SERVING_CODE, lambda code: code + _MISTAKE, what)
         self.commits.append((f"commit {what}", commit))
 
     def promote(self, source: str, destination: str) -> Release:
