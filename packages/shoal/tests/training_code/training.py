@@ -169,18 +169,10 @@ def write_subset(folder: Path, *, train: int, test: int) -> None:
     for channel, prefix, count in (("train", "train", train), ("test", "t10k", test)):
         (folder / channel).mkdir(parents=True, exist_ok=True)
         images, labels = f"{prefix}-images-idx3-ubyte", f"{prefix}-labels-idx1-ubyte"
-        write_images(folder / channel / images, _body(images, 16, count * IMAGE_BYTES))
-        write_labels(folder / channel / labels, _body(labels, 8, count))
-
-
-def write_images(path: Path, pixels: bytes) -> None:
-    """Write an idx file of 28x28 images."""
-    path.write_bytes(struct.pack(">4I", 0x803, len(pixels) // IMAGE_BYTES, 28, 28) + pixels)
-
-
-def write_labels(path: Path, labels: bytes) -> None:
-    """Write an idx file of labels."""
-    path.write_bytes(struct.pack(">2I", 0x801, len(labels)) + labels)
+        header = struct.pack(">4I", 0x803, count, 28, 28)
+        (folder / channel / images).write_bytes(header + _body(images, 16, count * IMAGE_BYTES))
+        header = struct.pack(">2I", 0x801, count)
+        (folder / channel / labels).write_bytes(header + _body(labels, 8, count))
 
 
 def _body(name: str, header_bytes: int, size_bytes: int) -> bytes:
