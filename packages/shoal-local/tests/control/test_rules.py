@@ -155,19 +155,11 @@ def every_operation() -> Iterator[Any]:
 
 
 def questions_of(service: str, operation: str) -> list[Question]:
-    return questions(
-        ApiCall(service, operation, "us-east-1", ME, full_request(service, operation)), EVERYTHING
-    )
-
-
-def full_request(service: str, operation: str) -> dict[str, Any]:
-    """Return a request with every parameter of the operation.
-
-    Names are `name`; ids and ARNs look like those of the service.
-    """
+    """Ask with every parameter: names are `name`; ids and ARNs look like those of the service."""
     shape = input_shape(service, operation)
     skeleton = ArgumentGenerator(use_member_names=True).generate_skeleton(shape) if shape else {}
-    return dict(filled(service, skeleton, ""))
+    request = dict(filled(service, skeleton, ""))
+    return questions(ApiCall(service, operation, "us-east-1", ME, request), EVERYTHING)
 
 
 def filled(service: str, value: Any, name: str) -> Any:
