@@ -134,22 +134,13 @@ def test_a_bucket_can_be_addressed_by_its_name_below_localhost(
     hosts: list[str] = []
     virtual = account.client("s3", Config(s3={"addressing_style": "virtual"}))
     virtual.meta.events.register("before-send.s3", lambda request, **_: hosts.append(request.url))
-    below_localhost(monkeypatch)
+    # Resolve names below localhost to this machine (RFC 6761), which not every system does.
+    resolve = socket.getaddrinfo
+    monkeypatch.setattr(socket, "getaddrinfo", lambda _host, *more: resolve("localhost", *more))
     assert virtual.get_object(**place)["Body"].read() == b"found"
     listed = virtual.list_objects_v2(Bucket="by-its-name")["Contents"]
     assert [each["Key"] for each in listed] == [place["Key"]]
     assert hosts[0].startswith("http://by-its-name.localhost:")
-
-
-def below_localhost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Resolve names below localhost to this machine (RFC 6761), which not every system does."""
-    ask_system = socket.getaddrinfo
-
-    def ask(host: Any, *arguments: Any, **options: Any) -> Any:
-        name = "localhost" if str(host).endswith(".localhost") else host
-        return ask_system(name, *arguments, **options)
-
-    monkeypatch.setattr(socket, "getaddrinfo", ask)
 
 
 def test_below_localhost_there_is_nothing_but_buckets(account: Account) -> None:
