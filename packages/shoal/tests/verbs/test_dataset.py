@@ -39,12 +39,11 @@ CHANNELS = ("train", "test")
 LITTER = table(__file__, "litter.yaml")
 
 
-def mnist(target: Target) -> tuple[Environment, str, str]:
-    """Return an environment with the shipped MNIST, its new bucket, and the dataset's prefix."""
-    environment = load_environment("dev", ROOT).model_copy(update={"name": "uploaded"})
+def made(target: Target, environment: Environment) -> tuple[str, str]:
+    """Make the environment's bucket; return it and the dataset's prefix."""
     bucket = Names(environment).bucket("data")
     target.client("s3").create_bucket(Bucket=bucket)
-    return environment, bucket, Names(environment).dataset_uri.removeprefix(f"s3://{bucket}/")
+    return bucket, Names(environment).dataset_uri.removeprefix(f"s3://{bucket}/")
 
 
 def write(folder: Path, *names: str, text: str = "1\n") -> None:
@@ -58,7 +57,8 @@ def keys_in(target: Target, bucket: str) -> set[str]:
 
 
 def test_an_upload_puts_each_file_in_its_channel_once(target: Target) -> None:
-    environment, bucket, prefix = mnist(target)
+    environment = load_environment("dev", ROOT).model_copy(update={"name": "uploaded"})
+    bucket, prefix = made(target, environment)
     events: list[Event] = []
     sent = [dataset.upload_workload(target, environment, ROOT, events.append) for _ in range(2)]
     assert sent == [4, 0]
@@ -84,19 +84,15 @@ def prices() -> Environment:
 
 
 def test_a_workloads_script_writes_what_is_uploaded(target: Target) -> None:
-    bucket = Names(prices()).bucket("data")
-    target.client("s3").create_bucket(Bucket=bucket)
+    bucket, prefix = made(target, prices())
     sent = [dataset.upload_workload(target, prices(), ROOT, lambda _: None) for _ in range(2)]
-    prefix = Names(prices()).dataset_uri.removeprefix(f"s3://{bucket}/")
     assert sent == [2, 0]
     assert keys_in(target, bucket) == {f"{prefix}/{channel}/trips.csv" for channel in CHANNELS}
 
 
 def test_what_was_uploaded_before_and_is_read_too_is_told(target: Target) -> None:
-    bucket, events = Names(prices()).bucket("data"), list[Event]()
-    prefix = Names(prices()).dataset_uri.removeprefix(f"s3://{bucket}/")
+    (bucket, prefix), events = made(target, prices()), list[Event]()
     s3 = target.client("s3")
-    s3.create_bucket(Bucket=bucket)
     s3.put_object(Bucket=bucket, Key=f"{prefix}/train/more/old.csv", Body=b"1")
     dataset.upload_workload(target, prices(), ROOT, events.append)
     s3.delete_object(Bucket=bucket, Key=f"{prefix}/train/more/old.csv")
