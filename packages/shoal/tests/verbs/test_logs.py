@@ -33,12 +33,17 @@ def write(target: Target, group: str, stream: str, *lines: str) -> None:
     )
 
 
-def make_group(target: Target, *streams: str) -> str:
-    client, group = target.client("logs"), f"/test/{uuid.uuid4().hex}"
+def make_group(target: Target, *streams: str, below: str = "/test/") -> str:
+    client, group = target.client("logs"), f"{below}{uuid.uuid4().hex}"
     client.create_log_group(logGroupName=group)
     for stream in streams:
         client.create_log_stream(logGroupName=group, logStreamName=stream)
     return group
+
+
+def logging_in(group: str) -> dict[str, Any]:
+    """Return the metadata of a step whose function has this group."""
+    return {"Lambda": {"Arn": f"{FUNCTION.rpartition(':')[0]}:{group.rpartition('/')[2]}"}}
 
 
 def test_a_tail_returns_each_line_once_as_it_comes(target: Target) -> None:
@@ -52,12 +57,9 @@ def test_a_tail_returns_each_line_once_as_it_comes(target: Target) -> None:
 
 
 def test_the_lines_of_a_step_are_what_its_function_printed_meanwhile(target: Target) -> None:
-    client, name = target.client("logs"), f"f-{uuid.uuid4().hex}"
-    client.create_log_group(logGroupName=f"/aws/lambda/{name}")
-    client.create_log_stream(logGroupName=f"/aws/lambda/{name}", logStreamName="a")
-    write(target, f"/aws/lambda/{name}", "a", "one", "two")
-    arn = {"Lambda": {"Arn": f"{FUNCTION.rpartition(':')[0]}:{name}"}}
-    step = Step("Smoke", "Lambda", "Executing", datetime.now(UTC), metadata=arn)
+    group = make_group(target, "a", below="/aws/lambda/")
+    write(target, group, "a", "one", "two")
+    step = Step("Smoke", "Lambda", "Executing", datetime.now(UTC), metadata=logging_in(group))
     assert [line.text for line in lines_of(target, step)] == ["one", "two"]
 
 
@@ -133,23 +135,16 @@ class Streams:
         return self
 
     def paginate(self, **_: str) -> list[dict[str, Any]]:
-        times = ("creationTime", "lastEventTimestamp")
-        return [
-            {
-                "logStreams": [
-                    {"logStreamName": name} | dict(zip(times, map(_ms, days), strict=True))
-                    for name, days in self._days.items()
-                ]
-            }
-        ]
+        streams = []
+        for name, days in self._days.items():
+            created, last = (datetime(2026, 1, day, tzinfo=UTC).timestamp() * 1000 for day in days)
+            times = {"creationTime": int(created), "lastEventTimestamp": int(last)}
+            streams.append({"logStreamName": name} | times)
+        return [{"logStreams": streams}]
 
     def get_log_events(self, **request: str) -> dict[str, object]:
         events = [{"message": request["logStreamName"], "timestamp": 0}]
         return {"events": [] if "nextToken" in request else events, "nextForwardToken": "end"}
-
-
-def _ms(day: int) -> int:
-    return int(datetime(2026, 1, day, tzinfo=UTC).timestamp() * 1000)
 
 
 def test_streams_that_ended_days_before_or_began_days_after_are_not_asked() -> None:
@@ -247,13 +242,9 @@ def test_a_failures_reason_is_one_line_that_steers_no_terminal(target: Target) -
 
 
 def test_a_failure_shows_what_the_script_printed_last(target: Target) -> None:
-    function = f"test-{uuid.uuid4().hex}"
-    group = f"/aws/lambda/{function}"
-    target.client("logs").create_log_group(logGroupName=group)
-    target.client("logs").create_log_stream(logGroupName=group, logStreamName="s")
+    group = make_group(target, "s", below="/aws/lambda/")
     write(target, group, "s", *OWN, *REPORT)
-    arn = f"arn:aws:lambda:us-east-1:111122223333:function:{function}"
-    step = Step("Train", "Lambda", "Failed", metadata={"Lambda": {"Arn": arn}})
+    step = Step("Train", "Lambda", "Failed", metadata=logging_in(group))
     execution = Execution("arn:aws:x/abc", "Failed", "", None, (step,))
     follower = Follower(make_pipeline(target, [gate(False)]), execution.arn, lambda _: None, 0.05)
     follower._read_logs(execution)
