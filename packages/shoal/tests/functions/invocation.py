@@ -97,9 +97,16 @@ def invoke(
     """
     with tempfile.TemporaryDirectory() as temporary:
         output = Path(temporary)
-        variables = (
-            _environment(endpoint_url) | root_variables(endpoint_url) | dict(environment or {})
-        )
+        variables = {
+            "PATH": os.environ["PATH"],
+            "AWS_ENDPOINT_URL": endpoint_url,
+            "AWS_ACCESS_KEY_ID": "111122223333",
+            "AWS_SECRET_ACCESS_KEY": "for-this-test",
+            "AWS_REGION": "us-east-1",
+            "AWS_DEFAULT_REGION": "us-east-1",
+            **root_variables(endpoint_url),
+            **(environment or {}),
+        }
         # Lambda hands over JSON, so what is no JSON fails here as well.
         message = json.loads(json.dumps(event))
         process = _FORKS.Process(
@@ -123,17 +130,6 @@ def session_of(sts: Any, role_arn: str) -> dict[str, str]:
         "AWS_ACCESS_KEY_ID": session["AccessKeyId"],
         "AWS_SECRET_ACCESS_KEY": session["SecretAccessKey"],
         "AWS_SESSION_TOKEN": session["SessionToken"],
-    }
-
-
-def _environment(endpoint_url: str) -> dict[str, str]:
-    return {
-        "PATH": os.environ["PATH"],
-        "AWS_ENDPOINT_URL": endpoint_url,
-        "AWS_ACCESS_KEY_ID": "111122223333",
-        "AWS_SECRET_ACCESS_KEY": "for-this-test",
-        "AWS_REGION": "us-east-1",
-        "AWS_DEFAULT_REGION": "us-east-1",
     }
 
 
