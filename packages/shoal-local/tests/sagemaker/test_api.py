@@ -86,13 +86,6 @@ def test_a_list_has_the_order_that_the_api_reference_documents(kind: Kind) -> No
     assert kind.listing.default_order == (default[1] if default else "Descending")
 
 
-def test_without_an_order_the_oldest_package_is_first(account: Account) -> None:
-    account.sagemaker.create_model_package_group(ModelPackageGroupName="in-order")
-    versions = [register(account, "in-order") for _ in range(2)]
-    listed = account.sagemaker.list_model_packages(ModelPackageGroupName="in-order")
-    assert [each["ModelPackageArn"] for each in listed["ModelPackageSummaryList"]] == versions
-
-
 def test_tags_are_merged_and_deleted_by_key(account: Account) -> None:
     arn = account.sagemaker.create_model_package_group(
         ModelPackageGroupName="tagged", Tags=[{"Key": "a", "Value": "1"}]
@@ -135,10 +128,13 @@ def register(account: Account, group: str) -> str:
 
 
 def test_versions_of_a_group_count_up_and_wait_for_approval(account: Account) -> None:
+    """Without an order the oldest is first."""
     client, group = account.sagemaker, "versions"
     client.create_model_package_group(ModelPackageGroupName=group)
     first, second = register(account, group), register(account, group)
     assert (first[-2:], second[-2:]) == ("/1", "/2")
+    every = client.list_model_packages(ModelPackageGroupName=group)["ModelPackageSummaryList"]
+    assert [each["ModelPackageArn"] for each in every] == [first, second]
     waiting = client.describe_model_package(ModelPackageName=first)["ModelApprovalStatus"]
     assert waiting == "PendingManualApproval"
     client.update_model_package(ModelPackageArn=second, ModelApprovalStatus="Approved")
