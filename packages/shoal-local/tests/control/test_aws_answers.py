@@ -141,8 +141,7 @@ def test_the_registry_notes_who_made_a_version_and_who_changed_it(account: Accou
 def test_an_operation_that_moto_takes_for_another_is_refused_and_changes_nothing(
     account: Account,
 ) -> None:
-    s3, bucket = account.client("s3"), unique("kept")
-    s3.create_bucket(Bucket=bucket)
+    s3, bucket = account.client("s3"), account.bucket()
     with pytest.raises(ClientError, match="does not emulate s3 DeleteBucketMetricsConfiguration"):
         s3.delete_bucket_metrics_configuration(Bucket=bucket, Id="metrics")
     with pytest.raises(ClientError, match="does not emulate s3 RenameObject"):

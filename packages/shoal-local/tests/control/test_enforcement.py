@@ -162,9 +162,8 @@ def test_a_bucket_policy_denies_what_the_role_may(strict: Account) -> None:
 
 def test_an_encrypted_object_needs_its_key(strict: Account) -> None:
     key = strict.client("kms").create_key(Policy=json.dumps(KEY_POLICY))["KeyMetadata"]["Arn"]
-    name = unique("encrypted")
+    name = strict.bucket()
     at = {"Bucket": name, "Key": "x"}
-    strict.client("s3").create_bucket(Bucket=name)
     encryption = {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": key}
     strict.client("s3").put_object(**at, **encryption, Body=b"x")
     through = {

@@ -12,7 +12,7 @@ from typing import IO, Any
 import pytest
 from botocore.exceptions import ClientError
 
-from local_kit.control import Account, allow, eventually, refused, unique, zipped
+from local_kit.control import Account, allow, eventually, refused, zipped
 from local_kit.tables import rows, table
 from shoal_local.control.functions import model
 from shoal_local.control.functions.sandbox import Sandbox
@@ -271,8 +271,7 @@ def test_a_node_function_answers(account: Account, runtime: str, name: str, sour
     ],
 )
 def test_the_aws_sdk_calls_as_the_functions_role(account: Account, name: str, head: str) -> None:
-    bucket = unique("of-node")
-    account.client("s3").create_bucket(Bucket=bucket)
+    bucket = account.bucket()
     request = f"{{ Bucket: '{bucket}', Key: 'a/b', Body: 'c' }}"
     source = f"{head} = async () => (await new S3().putObject({request})).ETag;"
     role = account.role(None, allow("s3:*"))

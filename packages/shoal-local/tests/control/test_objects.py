@@ -32,8 +32,7 @@ NO_KEY = "134f2428-cec1-4b25-a1ae-9048164dba47"
 
 @pytest.fixture(scope="module")
 def bucket(account: Account) -> str:
-    name = unique("objects")
-    account.client("s3").create_bucket(Bucket=name)
+    name = account.bucket()
     account.client("s3").put_object(Bucket=name, Key="source", Body=b"data")
     return name
 
@@ -73,9 +72,8 @@ def test_s3_refuses_to_encrypt_with_a_key_that_is_not_there(
 def test_s3_reads_and_writes_nothing_with_a_disabled_key_nor_one_to_be_deleted(
     account: Account,
 ) -> None:
-    s3, kms, bucket = account.client("s3"), account.client("kms"), unique("encrypted")
+    s3, kms, bucket = account.client("s3"), account.client("kms"), account.bucket()
     key = kms.create_key()["KeyMetadata"]["Arn"]
-    s3.create_bucket(Bucket=bucket)
     default = {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": key}
     rules = {"Rules": [{"ApplyServerSideEncryptionByDefault": default}]}
     s3.put_bucket_encryption(Bucket=bucket, ServerSideEncryptionConfiguration=rules)
@@ -141,8 +139,7 @@ def entries(page: dict[str, Any]) -> list[dict[str, str]]:
 @pytest.fixture(scope="module")
 def versioned(account: Account) -> str:
     """A versioned bucket with 1,050 versions and 60 delete markers of 350 keys in 7 folders."""
-    s3, name = account.client("s3"), unique("versions")
-    s3.create_bucket(Bucket=name)
+    s3, name = account.client("s3"), account.bucket()
     enabled = {"Status": "Enabled"}
     s3.put_bucket_versioning(Bucket=name, VersioningConfiguration=enabled)
 
@@ -223,8 +220,7 @@ SIZE = 17 * 1024 * 1024
 
 
 def test_the_versions_of_a_large_object_are_listed_and_removed(account: Account) -> None:
-    s3, bucket = account.client("s3"), unique("large-objects")
-    s3.create_bucket(Bucket=bucket)
+    s3, bucket = account.client("s3"), account.bucket()
     s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
     for content in (b"a", b"b"):
         s3.put_object(Bucket=bucket, Key="large", Body=content * SIZE)
@@ -238,8 +234,7 @@ def test_the_versions_of_a_large_object_are_listed_and_removed(account: Account)
 
 @pytest.mark.parametrize("algorithm", ["SHA256", "CRC32C"])
 def test_a_large_object_is_copied_with_a_checksum(account: Account, algorithm: Any) -> None:
-    s3, bucket = account.client("s3"), unique("large-objects")
-    s3.create_bucket(Bucket=bucket)
+    s3, bucket = account.client("s3"), account.bucket()
     for name, size in (("large", SIZE), ("small", 9)):
         s3.put_object(Bucket=bucket, Key=name, Body=b"a" * size)
     answers = {}
@@ -260,8 +255,7 @@ def test_a_large_object_is_copied_with_a_checksum(account: Account, algorithm: A
 def test_copied_parts_are_hashed_and_an_upload_ends_only_with_their_checksums(
     account: Account, checksum: dict[str, str], code: str
 ) -> None:
-    s3, bucket = account.client("s3"), unique("large-objects")
-    s3.create_bucket(Bucket=bucket)
+    s3, bucket = account.client("s3"), account.bucket()
     s3.put_object(Bucket=bucket, Key="source", Body=b"0123456789")
     upload = s3.create_multipart_upload(Bucket=bucket, Key="k", ChecksumAlgorithm="SHA256")
     target: dict[str, Any] = {"Bucket": bucket, "Key": "k", "UploadId": upload["UploadId"]}

@@ -112,9 +112,7 @@ def test_a_service_principal_is_of_a_service_that_there_is(name: str, known: boo
 
 @pytest.fixture(scope="module")
 def bucket(account: Account) -> str:
-    name = unique("bucket")
-    account.client("s3").create_bucket(Bucket=name)
-    return name
+    return account.bucket()
 
 
 def bucket_policy(bucket: str, **elements: Any) -> str:

@@ -125,6 +125,12 @@ class Account(LocalAccount):
         """Create a role of functions that may receive from queues, and return its ARN."""
         return self.role(None, allow("sqs:*"))
 
+    def bucket(self) -> str:
+        """Create a bucket, and return its name."""
+        name = unique("bucket")
+        self.client("s3").create_bucket(Bucket=name)
+        return name
+
     def function(self, source: str, file: str = "main.py", **settings: Any) -> str:
         """Create a function of one module with `handler(event, context)`, and return its name."""
         request = {
