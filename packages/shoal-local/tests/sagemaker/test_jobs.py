@@ -218,19 +218,15 @@ def test_a_plan_and_offerings_are_described(
         service.handle("DescribeTrainingPlan", {"TrainingPlanName": "other"}, "caller")
 
 
-def hanging(state_dir: Path, job: str) -> None:
-    """Wait until the job's script ignores SIGTERM: it prints that it hangs from then on."""
-    log = state_dir / "sagemaker-jobs" / f"training-{job}" / "log.txt"
-    until(lambda: log.exists() and log.read_text(), lambda text: text and "hanging" in text)
-
-
 def test_closing_the_service_kills_at_once_and_leaves_no_process(
     account: Account, second_service: Services, tmp_path: Path
 ) -> None:
     service = second_service(Settings())
     request = account.training("open", hyperparameters={"do": "hang"})
     service.handle("CreateTrainingJob", request, "caller")
-    hanging(tmp_path, "open")
+    log = tmp_path / "sagemaker-jobs" / "training-open" / "log.txt"
+    # The script ignores SIGTERM once it has printed that it hangs.
+    until(lambda: log.exists() and log.read_text(), lambda text: text and "hanging" in text)
     running = ProcessRegistry(tmp_path).alive()
     service.close()
     assert (len(running), [started_at(pid) for pid in running]) == (1, [None])
