@@ -10,6 +10,7 @@ import yaml
 from shoal.settings.loading.loader import load
 from shoal.settings.loading.release_file import text_of
 from shoal.settings.parsing.errors import ConfigError
+from shoal.settings.settings import Environment
 from tests.repository import CHECKOUT, add_workload, copy_folder
 
 VALID: dict[str, Any] = {
@@ -45,6 +46,11 @@ def write_settings(folder: Path, settings: dict[str, Any], name: str = "test") -
             text_of({settings["workload"]: settings["release"]}), encoding="utf-8"
         )
     return write(folder, yaml.safe_dump(own, sort_keys=False), name)
+
+
+def loaded(folder: Path, **sections: Any) -> Environment:
+    """Return the environment of the valid file with these sections."""
+    return load(write(folder, yaml.safe_dump(VALID | sections)))
 
 
 def lines_of(folder: Path, text: str) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from shoal.settings.loading.loader import load, load_environment
+from shoal.settings.loading.loader import load_environment
 from shoal.settings.loading.workload import load_workload
 from shoal.settings.parsing.errors import ConfigError
 from shoal.settings.sections.network import InterfaceEndpoint
@@ -17,7 +17,7 @@ from shoal.settings.sections.secrets import variables
 from shoal.settings.settings import Environment
 from tests.letters import ENVIRONMENT, add_letters, write_environment
 from tests.repository import CHECKOUT, copy_folder
-from tests.settings.environment_file import VALID, lines_with, write
+from tests.settings.environment_file import lines_with, loaded
 from tests.tables import rows, table
 
 FILE = "training_code/letters/workload.yaml"
@@ -110,10 +110,6 @@ def test_a_wrong_map_is_one_line(tmp_path: Path, changes: dict[str, Any], line: 
 
 
 TOKEN = "hf_abcdefghijklmnopqrstuvwxyzABCDEF"
-
-
-def loaded(folder: Path, **sections: Any) -> Environment:
-    return load(write(folder, yaml.safe_dump(VALID | sections)))
 
 
 @pytest.mark.parametrize(("value", "mistake"), rows(__file__, "workloads.yaml", "no_secret_names"))

@@ -9,13 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from cfnlint.schema import PROVIDER_SCHEMA_MANAGER, ResourceNotFoundError
 
 from shoal.settings import regions
 from shoal.settings.frameworks import Framework
 from shoal.settings.loading.consumers import is_placeholder_account
-from shoal.settings.loading.loader import load
 from shoal.settings.loading.rules import EXECUTION_ID_SUFFIX, MAX_ENDPOINT_NAME, problems_between
 from shoal.settings.names import Names
 from shoal.settings.regions import az_id_prefixes, resource_types_not_in
@@ -23,7 +21,7 @@ from shoal.settings.sections.evaluation import Direction, Gate, bounds
 from shoal.settings.sections.network import divide
 from shoal.settings.sections.serving import Serving, timeout_s, waits_s
 from shoal.settings.settings import Environment
-from tests.settings.environment_file import VALID, lines_with, write
+from tests.settings.environment_file import VALID, lines_with, loaded
 from tests.settings.releases import CONTENT
 from tests.tables import rows, table
 
@@ -77,10 +75,6 @@ def test_a_mistake_is_one_line(tmp_path: Path, row: dict[str, Any]) -> None:
 )
 def test_what_is_right_is_accepted(tmp_path: Path, changes: dict[str, Any]) -> None:
     assert lines_with(tmp_path, changes) == []
-
-
-def loaded(folder: Path, **sections: Any) -> Environment:
-    return load(write(folder, yaml.safe_dump(VALID | sections)))
 
 
 def test_the_word_none_means_that_there_is_no_endpoint(tmp_path: Path) -> None:
@@ -215,8 +209,8 @@ def test_which_values_are_better_is_said_by_the_gate_or_its_metric(
         name: {"regex": "x=([0-9.]+)", "direction": direction}
         for name, direction in metrics.items()
     }
-    changes = {"evaluation": {"gates": [gate]}, "training": {"metrics": defined}}
-    environment = load(write(tmp_path, yaml.safe_dump(VALID | changes)))
+    sections = {"evaluation": {"gates": [gate]}, "training": {"metrics": defined}}
+    environment = loaded(tmp_path, **sections)
     assert environment.compared_metrics == {"rmse": Direction.LOWER}
 
 
