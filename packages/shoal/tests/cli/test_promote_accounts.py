@@ -101,18 +101,12 @@ def test_everything_that_a_promotion_asks_is_allowed(
     log = local_server.state / "requests.jsonl"
     before = log.stat().st_size
     promoted(released, good)
-    lines = [json.loads(line) for line in _from(log, before).splitlines()]
+    lines = [json.loads(line) for line in log.read_bytes()[before:].splitlines()]
     asked = [each for line in lines for each in line.get("questions", [])]
     questions = {json.dumps(each, sort_keys=True): question_of(each) for each in asked}.values()
     needed = {"sagemaker:DescribeModelPackage", "s3:GetObject", "ecr:BatchGetImage"}
     assert needed <= {each.action for each in questions}
     assert [each for each in questions if not allowed(evaluator, policies, each)] == []
-
-
-def _from(log: Path, offset: int) -> str:
-    with log.open("rb") as file:
-        file.seek(offset)
-        return file.read().decode()
 
 
 @pytest.mark.parametrize(
