@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from botocore.exceptions import ClientError
 
 from local_kit.control import trust
@@ -27,7 +26,7 @@ from shoal.verbs.prove.recording import MAX_ITEMS, Recorder, Redaction
 from shoal.verbs.workspace import Workspace
 from tests.docs.pages import text_of
 from tests.repository import ROOT, link_checkout
-from tests.tables import rows
+from tests.tables import rows, table
 from tests.verbs.conftest import ACCOUNT, REGION, delete_stack, make_stack, started
 from tests.verbs.test_doctor import quota
 
@@ -80,9 +79,7 @@ def test_what_was_not_proven_stays_as_it_is() -> None:
 
 
 REDACTION = Redaction("444455556666", "prove-ab12", Path("/work/somebody/shoal"))
-
-
-CASES = yaml.safe_load(Path(__file__).with_name("redaction.yaml").read_text())
+CASES = table(__file__, "redaction.yaml")
 
 
 @pytest.mark.parametrize(("value", "secret"), [*CASES["gone"], ({"Body": b"data"}, "data")])
