@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from common.options import differences_of
+from common.options import require_same
 from common.served import UNREADABLE
 
 FILE = "checkpoint.pt"
@@ -78,11 +78,7 @@ def read(
         done, saved = int(state["done"]), dict(state["settings"])
     except UNREADABLE as error:
         raise ValueError(f"{path} cannot be read, remove it to start again: {error}") from error
-    if differences := differences_of(saved, settings):
-        raise ValueError(
-            f"{path} is from a run with other settings: {differences}; use them or another"
-            " --checkpoint-dir"
-        )
+    require_same(path, saved, settings)
     network.load_state_dict(state["network"])
     # How a step is launched is not resumed: the rate of a step that was a graph is a tensor.
     for saved_group, group in zip(

@@ -1,4 +1,4 @@
-"""Types of a script's options, and how the settings of two runs differ."""
+"""Types of a script's options, and checks of what a run is given."""
 
 from __future__ import annotations
 
@@ -70,13 +70,18 @@ def parse_run(
     return options
 
 
-def differences_of(saved: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Return the settings of a saved run that are others now, as text; empty if all agree."""
-    return ", ".join(
-        f"{name} {saved.get(name)} (now {value})"
-        for name, value in now.items()
-        if saved.get(name) != value
+def require_same(path: Path | str, saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Raise ValueError with the settings of the run that wrote `path` that are others now."""
+    differences = ", ".join(
+        f"{name} {saved.get(name)} (now {now.get(name)})"
+        for name in {**now, **saved}
+        if saved.get(name) != now.get(name)
     )
+    if differences:
+        raise ValueError(
+            f"{path} is from a run with other settings: {differences}; use them or another"
+            " --checkpoint-dir"
+        )
 
 
 def global_batch(batch: int, per_rank: int | None, world_size: int, images: int) -> int:

@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 from common.archive import file_sha256
-from common.options import differences_of
+from common.options import require_same
 from common.ranks import Ranks
 from torch.distributed.checkpoint import (
     DefaultLoadPlanner,
@@ -228,13 +228,7 @@ class Store:
 
     def _load(self, folder: Path, trained: Stateful) -> Position:
         summary = json.loads((folder / SUMMARY_FILE).read_text())
-        saved = summary["run"]
-        gone = dict.fromkeys(sorted(saved.keys() - self.identity.keys()))
-        if differences := differences_of(saved, self.identity | gone):
-            raise ValueError(
-                f"{folder} is from a run with other settings: {differences}; use them or another"
-                " --checkpoint-dir"
-            )
+        require_same(folder, summary["run"], self.identity)
         state = trained.state_dict()
         _load(state, folder, self.ranks)
         trained.load_state_dict(state)

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from common import tracking
-from common.options import differences_of, global_batch, parse_run, positive
+from common.options import global_batch, parse_run, positive, require_same
 from common.stopping import EXIT_CODE, StopRequest
 from model import new_network, read, save
 
@@ -186,12 +186,7 @@ def restore(run: Alone) -> int:
         except (tf.errors.OpError, IndexError, ValueError, AssertionError) as error:
             advice = "cannot be read, empty its folder to start again"
             raise ValueError(f"{path} {advice}: {' '.join(str(error).split())}") from error
-        saved = json.loads(run.settings.numpy())
-        if differences := differences_of(saved, run.identity):
-            raise ValueError(
-                f"{path} is from a run with other settings: {differences}; use them or another"
-                " --checkpoint-dir"
-            )
+        require_same(path, json.loads(run.settings.numpy()), run.identity)
     done = int(run.optimizer.iterations.numpy())
     if run.mean(done) != done:
         raise ValueError(f"the ranks' checkpoints differ: this one has {done} steps")
