@@ -23,6 +23,7 @@ from common.archive import (
     s3_sha256,
     unpack,
 )
+from common.served import identity_of
 
 
 def evaluate(
@@ -46,20 +47,14 @@ def evaluate(
             _unpack(archive, folder)
         metrics = measure(folder, options.test_dir)
         is_large = is_packed and archive.stat().st_size > MAX_WHOLE_BYTES
+        archive_sha256 = file_sha256(archive) if is_packed else content_sha256(folder, s3_sha256)
         model = {
-            "training_job_name": json.loads((folder / METADATA_FILE).read_text()).get(
-                "training_job_name"
-            ),
-            "archive_sha256": (
-                file_sha256(archive) if is_packed else content_sha256(folder, s3_sha256)
-            ),
+            **identity_of(folder),
+            "archive_sha256": archive_sha256,
             "archive_composite_sha256": s3_sha256(archive) if is_large else "",
-            "content_sha256": content_sha256(folder),
         }
-    report = {
-        "metrics": {name: {"value": value} for name, value in metrics.items()},
-        "model": model,
-    }
+    values = {name: {"value": value} for name, value in metrics.items()}
+    report = {"metrics": values, "model": model}
     options.output_dir.mkdir(parents=True, exist_ok=True)
     partial = options.output_dir / "evaluation.partial"
     partial.write_text(json.dumps(report, indent=2) + "\n")

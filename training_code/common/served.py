@@ -1,4 +1,4 @@
-"""What code that serves a model has in common: it is copied beside the model, and reads requests.
+"""What code that serves a model has in common: it is copied into the model, and reads requests.
 
 What reads a request raises ValueError with what is wrong, which the containers answer with.
 """
@@ -8,9 +8,11 @@ from __future__ import annotations
 import json
 import pickle
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from common.archive import METADATA_FILE, content_sha256
 
 JSON, NPY = "application/json", "application/x-npy"
 UNREADABLE = (
@@ -22,17 +24,28 @@ SERVED = ("__init__.py", "archive.py", "served.py")
 """The modules of this package that a server imports."""
 
 
-def save_code(model_dir: Path, source_dir: Path, names: Sequence[str]) -> None:
-    """Copy files of `source_dir`, and of this package what they need, to `model_dir`/code.
+def complete_model(
+    model_dir: Path, metadata: Mapping[str, Any], source_dir: Path, names: Sequence[str]
+) -> None:
+    """Write where the weights in `model_dir` come from, and copy the code that serves them.
 
-    The endpoint runs them; `shoal promote` compares them with the commit.
+    That is the files of `source_dir`, and of this package what they need. The endpoint runs them;
+    `shoal promote` compares them with the commit.
     """
+    text = json.dumps(metadata, indent=2, sort_keys=True)
+    (model_dir / METADATA_FILE).write_text(f"{text}\n")
     common = Path(__file__).parent
     files = {name: source_dir / name for name in names}
     for name, file in (files | {f"{common.name}/{each}": common / each for each in SERVED}).items():
         copy = model_dir / "code" / name
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, copy)
+
+
+def identity_of(folder: Path) -> dict[str, Any]:
+    """Return the job that trained a model, and the digest of its content."""
+    job = json.loads((folder / METADATA_FILE).read_text()).get("training_job_name")
+    return {"training_job_name": job, "content_sha256": content_sha256(folder)}
 
 
 def body_type(header: str | None, allowed: Sequence[str]) -> str:

@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from common.archive import content_sha256
-from common.served import JSON, answer_type, body_type, json_of
+from common.served import JSON, answer_type, body_type, identity_of, json_of
 from config import END_OF_TEXT
-from model import METADATA_FILE, Transformer, continuation, load
+from model import Transformer, continuation, load
 
 JSON_LINES = "application/jsonlines"
 MAX_NEW_TOKENS = 1024
@@ -61,13 +60,7 @@ class Request:
 def model_fn(model_dir: str) -> Served:
     """Read the model that the archive was unpacked to."""
     folder = Path(model_dir)
-    model = on_its_device(load(folder))
-    metadata = json.loads((folder / METADATA_FILE).read_text())
-    identity = {
-        "training_job_name": metadata["training_job_name"],
-        "content_sha256": content_sha256(folder),
-    }
-    return Served(model, identity)
+    return Served(on_its_device(load(folder)), identity_of(folder))
 
 
 def on_its_device(model: Transformer) -> Transformer:
@@ -104,24 +97,20 @@ def predict_fn(request: Request, served: Served, context: Any = None) -> dict[st
 
     `context` is TorchServe's, by which parts are sent.
     """
-    # a byte of a character that is not whole yet becomes U+FFFD, in the end
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    text = ""
-    for token in continuation(
+    tokens = continuation(
         served.model,
         request.prompt.encode(),
         request.max_new_tokens,
         request.seed,
         request.temperature,
-    ):
-        piece = decoder.decode(bytes([token]))
+    )
+    # a byte of a character that is not whole yet becomes U+FFFD, in the end
+    pieces = codecs.iterdecode((bytes([token]) for token in tokens), "utf-8", "replace")
+    text = ""
+    for piece in pieces:
         text += piece
-        if request.stream and piece:
+        if request.stream:
             _send(piece, context)
-    rest = decoder.decode(b"", final=True)
-    if request.stream and rest:
-        _send(rest, context)
-    text += rest
     return {"generated_text": text, "model": served.identity}
 
 

@@ -24,7 +24,7 @@ from torch.utils.checkpoint import checkpoint
 MAX_LENGTH_OF_PRODUCTS = 1024
 HAS_GROUPED_QUERIES = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 5)
 
-CONFIG_FILE, WEIGHTS_FILE, METADATA_FILE = "config.json", "model.safetensors", "model.json"
+CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
 FUSED = {
     "self_attn.qkv_proj": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
     "mlp.gate_up_proj": ("mlp.gate_proj", "mlp.up_proj"),

@@ -11,7 +11,6 @@ and saves the model.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
 import sys
@@ -23,13 +22,14 @@ from typing import Any
 
 import torch
 from checkpoint import Position, Store
+from common.archive import METADATA_FILE
 from common.options import parse_run, positive, positive_number
 from common.ranks import Ranks, joined
-from common.served import save_code
+from common.served import complete_model
 from common.stopping import EXIT_CODE, StopRequest
 from config import MAX_DEPTH, Config
 from data import Corpus
-from model import CONFIG_FILE, METADATA_FILE, WEIGHTS_FILE, save
+from model import CONFIG_FILE, WEIGHTS_FILE, save
 from sharding import PRECISIONS, WAYS, Plan, Spread, Trained, bytes_of, spread
 from speed import Stopwatch, computes_bf16, flops_per_token, goodput, peak_flops
 
@@ -389,9 +389,7 @@ def save_model(run: Run) -> None:
         "plan": asdict(run.spread.plan),
         "torch": torch.__version__,
     }
-    text = json.dumps(metadata, indent=2, sort_keys=True)
-    (options.model_dir / METADATA_FILE).write_text(f"{text}\n")
-    save_code(options.model_dir, Path(__file__).parent, SERVED_FILES)
+    complete_model(options.model_dir, metadata, Path(__file__).parent, SERVED_FILES)
     ranks.say(f"saved the model in {options.model_dir}")
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from common.archive import METADATA_FILE, content_sha256
-from common.served import UNREADABLE
+from common.archive import METADATA_FILE
+from common.served import UNREADABLE, complete_model, identity_of
 from torch import nn
 from torch.nn import functional
 
@@ -24,6 +24,7 @@ NETWORK_VERSION = 2
 channels of a pixel side by side.
 """
 WEIGHTS_FILE = "model.pt"
+SERVED_FILES = ("inference.py", "model.py")
 
 
 class DigitNet(nn.Module):  # type: ignore[misc, unused-ignore] # untyped where torch is not installed
@@ -77,7 +78,7 @@ class SavedModel:
 
 
 def save(network: nn.Module, metadata: dict[str, Any], folder: Path) -> None:
-    """Write weights and metadata into `folder`, the weights whole or not at all.
+    """Write weights, metadata and the code that serves them, the weights whole or not at all.
 
     The weights are written from the CPU, so that any machine can read them. Raise ValueError if
     some are not numbers any more: the last step may have spoilt them, after the last loss.
@@ -93,8 +94,7 @@ def save(network: nn.Module, metadata: dict[str, Any], folder: Path) -> None:
     torch.save(weights, partial)
     # SageMaker may pack the folder of a job that is killed now.
     partial.replace(folder / WEIGHTS_FILE)
-    text = json.dumps({**metadata, "network_version": NETWORK_VERSION}, indent=2, sort_keys=True)
-    (folder / METADATA_FILE).write_text(text + "\n")
+    complete_model(folder, metadata, Path(__file__).parent, SERVED_FILES)
 
 
 def load(folder: Path, device: torch.device) -> SavedModel:
@@ -117,5 +117,4 @@ def load(folder: Path, device: torch.device) -> SavedModel:
             f"{folder} holds a model for version {version} of the network, this code has version"
             f" {NETWORK_VERSION}: train it again"
         )
-    job, digest = metadata.get("training_job_name"), content_sha256(folder)
-    return SavedModel(network.eval(), {"training_job_name": job, "content_sha256": digest})
+    return SavedModel(network.eval(), identity_of(folder))

@@ -19,7 +19,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import common.quick_torch  # noqa: F401 (before the others)
@@ -29,7 +28,6 @@ from common.averaging import averaged
 from common.graphed import graphed, new_rate, set_rate
 from common.options import global_batch, parse_run, positive, positive_number, share
 from common.ranks import Ranks, joined
-from common.served import save_code
 from common.stopping import EXIT_CODE, StopRequest
 from data import Digits
 from model import NETWORK_VERSION, new_network, prepare, save
@@ -43,7 +41,6 @@ BETAS = (0.8, 0.95)
 77a74b74, docs/lab/2026-11-performance.md).
 """
 EVALUATION_BATCH = 1000
-SERVED_FILES = ("inference.py", "model.py")
 
 
 def parse_options(arguments: Sequence[str], environ: Mapping[str, str]) -> argparse.Namespace:
@@ -335,7 +332,6 @@ def finish(run: Run, accuracy: float | None) -> None:
         "torch": torch.__version__,
     }
     save(run.network, metadata, run.options.model_dir)
-    save_code(run.options.model_dir, Path(__file__).parent, SERVED_FILES)
     run.ranks.say(f"saved the model in {run.options.model_dir}")
 
 

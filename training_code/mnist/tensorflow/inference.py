@@ -16,8 +16,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from common.archive import content_sha256
-from common.served import JSON, NPY, answer_type, body_type, json_of
+from common.served import JSON, NPY, answer_type, body_type, identity_of, json_of
 
 KINDS = (JSON, NPY)
 SIDE = 28
@@ -55,10 +54,7 @@ def output_handler(response: Any, context: Any) -> tuple[str | bytes, str]:
 
 @functools.cache
 def _identity() -> dict[str, Any]:
-    """Return the job that trained the model in this folder, and the digest of its content."""
-    folder = Path(__file__).resolve().parent.parent
-    job = json.loads((folder / "model.json").read_text()).get("training_job_name")
-    return {"training_job_name": job, "content_sha256": content_sha256(folder)}
+    return identity_of(Path(__file__).resolve().parent.parent)
 
 
 def _from_json(body: bytes) -> list[Any]:

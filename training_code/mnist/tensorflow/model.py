@@ -6,7 +6,6 @@ A saved model is a folder with `1/` (a SavedModel, where TensorFlow Serving look
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from pathlib import Path
@@ -14,9 +13,8 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from common.archive import METADATA_FILE
 from common.mnist_files import SIDE, read_digits
-from common.served import save_code
+from common.served import complete_model
 
 # Keras 3's optimizers have no variables() to broadcast; TensorFlow reads this when tf.keras is
 # first used.
@@ -80,6 +78,5 @@ def save(network: tf.keras.Sequential, metadata: dict[str, Any], folder: Path) -
     shutil.rmtree(folder / VERSION, ignore_errors=True)
     # Whole or not at all: SageMaker may pack the folder of a job that is killed now.
     partial.rename(folder / VERSION)
-    text = json.dumps({**metadata, "tensorflow": tf.__version__}, indent=2, sort_keys=True)
-    (folder / METADATA_FILE).write_text(text + "\n")
-    save_code(folder, Path(__file__).parent, ["inference.py"])
+    made_by = {**metadata, "tensorflow": tf.__version__}
+    complete_model(folder, made_by, Path(__file__).parent, ["inference.py"])
