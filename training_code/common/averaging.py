@@ -8,11 +8,6 @@ import torch
 
 from common.ranks import Ranks
 
-LARGE_BYTES = 1 << 18
-"""A gradient of so many is a message of its own: copying it into one costs more than the message's
-fixed part.
-"""
-
 
 def averaged(network: torch.nn.Module, ranks: Ranks, averaging: str) -> torch.nn.Module:
     """Return the network with its gradients averaged over the ranks in backward().
@@ -36,48 +31,30 @@ def averaged(network: torch.nn.Module, ranks: Ranks, averaging: str) -> torch.nn
 def average_gradients(
     network: torch.nn.Module, all_reduce: Callable[[torch.Tensor], None], world_size: int
 ) -> None:
-    """Average the gradients over the ranks at the end of each backward()."""
+    """Average the gradients over the ranks at the end of each backward(), in one message, of which
+    they become views.
+
+    A gradient fills one piece of memory, in the order of its parameter's strides or row by row, the
+    same on every rank ("Gradient Layout Contract" in
+    torch/csrc/autograd/functions/accumulate_grad.h): it is sent as it lies there.
+    """
     parameters = list(network.parameters())
     missing = len(parameters)
 
     def ready(_parameter: torch.Tensor) -> None:
         nonlocal missing
         missing -= 1
-        if not missing:
-            missing = len(parameters)
-            _average(parameters, all_reduce, world_size)
+        if missing:
+            return
+        missing = len(parameters)
+        gradients = [each.grad for each in parameters if each.grad is not None]
+        sizes = [each.numel() for each in gradients]
+        pairs = zip(gradients, sizes, strict=True)
+        message = torch.cat([each.as_strided((size,), (1,)) for each, size in pairs])
+        all_reduce(message)
+        means = message.div_(world_size).split(sizes)
+        for parameter, gradient, mean in zip(parameters, gradients, means, strict=True):
+            parameter.grad = mean.as_strided(gradient.shape, gradient.stride())
 
     for parameter in parameters:
         parameter.register_post_accumulate_grad_hook(ready)
-
-
-def _average(
-    parameters: list[torch.Tensor], all_reduce: Callable[[torch.Tensor], None], world_size: int
-) -> None:
-    """Average each large gradient as a message of its own, and the small ones as one, of which they
-    become views.
-
-    A gradient fills one piece of memory, in the order of its parameter's strides or row by row, the
-    same on every rank ("Gradient Layout Contract" in
-    torch/csrc/autograd/functions/accumulate_grad.h): it is sent as it lies there.
-    """
-    small = []
-    for parameter in parameters:
-        if parameter.grad is not None and parameter.grad.nbytes >= LARGE_BYTES:
-            all_reduce(_flat(parameter.grad))
-            parameter.grad /= world_size
-        elif parameter.grad is not None:
-            small.append(parameter)
-    if not small:
-        return
-    gradients = [parameter.grad for parameter in small]
-    message = torch.cat([_flat(gradient) for gradient in gradients])
-    all_reduce(message)
-    message /= world_size
-    means = message.split([gradient.numel() for gradient in gradients])
-    for parameter, gradient, mean in zip(small, gradients, means, strict=True):
-        parameter.grad = mean.as_strided(gradient.shape, gradient.stride())
-
-
-def _flat(gradient: torch.Tensor) -> torch.Tensor:
-    return gradient.as_strided((gradient.numel(),), (1,))
