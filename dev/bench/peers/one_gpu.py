@@ -23,9 +23,10 @@ sys.path[:0] = [str(CODE / "mnist" / "pytorch"), str(CODE)]  # the other has `co
 
 import gpu
 import torch
-from data import Digits
+from data import read
 from model import new_network, prepare
 from torch.nn import functional
+from torch.utils.data import TensorDataset
 from train import one_cycle
 
 PEAK_RATE, BATCH, SMOOTHING = 0.01, 256, 0.1
@@ -51,10 +52,10 @@ class Trainer:
     The step reads its batch and its rate from tensors with fixed addresses, which a graph needs.
     """
 
-    def __init__(self, train: Digits, seed: int, mode: str) -> None:
+    def __init__(self, train: TensorDataset, seed: int, mode: str) -> None:
         torch.manual_seed(seed)
         self._train = train
-        self._device = train.images.device
+        self._device = train.tensors[0].device
         self.network = new_network(self._device)
         self._rate = torch.zeros((), device=self._device)
         on_gpu = self._device.type == "cuda"
@@ -78,10 +79,10 @@ class Trainer:
     def _eager(self) -> None:
         self._optimizer.zero_grad(set_to_none=True)
         with torch.autocast(self._device.type, dtype=torch.bfloat16):
-            logits = self._forward(prepare(self._train.images[self._indices]))
-        functional.cross_entropy(
-            logits.float(), self._train.labels[self._indices], label_smoothing=SMOOTHING
-        ).backward()
+            images, labels = self._train[self._indices]
+            logits = self._forward(prepare(images))
+        loss = functional.cross_entropy(logits.float(), labels, label_smoothing=SMOOTHING)
+        loss.backward()
         self._optimizer.step()
 
     def _prepare(self, mode: str) -> Callable[[], None]:
@@ -104,20 +105,23 @@ class Trainer:
         return replay
 
 
-def measure(train: Digits, test: Digits, seed: int, mode: str, epochs: float) -> Outcome:
+def measure(
+    train: TensorDataset, test: TensorDataset, seed: int, mode: str, epochs: float
+) -> Outcome:
     """Train once and test once."""
-    started_at = gpu.now(train.images.device)
+    device = train.tensors[0].device
+    started_at = gpu.now(device)
     trainer = Trainer(train, seed, mode)
-    warm_at = gpu.now(train.images.device)
+    warm_at = gpu.now(device)
     per_epoch = len(train) // BATCH
     total = round(epochs * per_epoch)
-    generator = torch.Generator(device=train.images.device).manual_seed(seed)
+    generator = torch.Generator(device=device).manual_seed(seed)
     for step in range(total):
         if step % per_epoch == 0:
-            order = torch.randperm(len(train), generator=generator, device=train.images.device)
+            order = torch.randperm(len(train), generator=generator, device=device)
         start = step % per_epoch * BATCH
         trainer.step(order[start : start + BATCH], one_cycle(step / total, PEAK_RATE))
-    seconds = gpu.now(train.images.device) - warm_at
+    seconds = gpu.now(device) - warm_at
     return Outcome(
         mode,
         seed,
@@ -128,12 +132,12 @@ def measure(train: Digits, test: Digits, seed: int, mode: str, epochs: float) ->
     )
 
 
-def accuracy(network: torch.nn.Module, test: Digits) -> float:
+def accuracy(network: torch.nn.Module, test: TensorDataset) -> float:
     """Return the share of the test images that the network knows, in float32."""
     with torch.inference_mode():
         right = sum(
             int((network(prepare(images)).argmax(1) == labels).sum())
-            for images, labels in zip(test.images.split(1000), test.labels.split(1000), strict=True)
+            for images, labels in zip(*(each.split(1000) for each in test.tensors), strict=True)
         )
     return right / len(test)
 
@@ -149,7 +153,7 @@ def main() -> None:
     device = gpu.device_of(options)
     if not options.data.is_dir():
         raise SystemExit(f"bench-gpu: MNIST is not in {options.data}; `make install` puts it there")
-    train, test = (Digits.read(options.data, each).to(device) for each in ("train", "t10k"))
+    train, test = (read(options.data, each, device) for each in ("train", "t10k"))
     outcomes = [
         measure(train, test, seed, mode, options.epochs)
         for mode in options.modes

@@ -23,7 +23,6 @@ import torch
 import train
 from common.graphed import set_rate
 from common.ranks import joined
-from data import Digits
 from model import prepare
 from torch import nn
 from torch.nn import functional
@@ -102,13 +101,11 @@ def accuracy(run: train.Run, count: int) -> float:
     """Return the share of the first `count` test images that the network knows, in float32 as for
     the peers.
     """
-    test = Digits.read(run.options.test_dir, "t10k")
+    images, labels = (each[:count] for each in run.test.tensors)
     run.network.eval()
     with torch.inference_mode():
-        answers = torch.cat(
-            [run.network(prepare(images)).argmax(1) for images in test.images[:count].split(500)]
-        )
-    return float((answers == test.labels[:count]).float().mean())
+        answers = torch.cat([run.network(prepare(each)).argmax(1) for each in images.split(500)])
+    return float((answers == labels).float().mean())
 
 
 if __name__ == "__main__":

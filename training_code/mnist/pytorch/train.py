@@ -29,9 +29,10 @@ from common.graphed import graphed, new_rate, set_rate
 from common.options import global_batch, parse_run, positive, positive_number, share
 from common.ranks import Ranks, joined
 from common.stopping import EXIT_CODE, StopRequest
-from data import Digits
+from data import read
 from model import NETWORK_VERSION, new_network, prepare, save
 from torch.nn import functional
+from torch.utils.data import TensorDataset
 
 REFERENCE_BATCH = 256
 """The global batch for which the learning rate was chosen."""
@@ -68,8 +69,9 @@ class Run:
 
     options: argparse.Namespace
     ranks: Ranks
-    train: Digits
-    test: Digits
+    train: TensorDataset
+    test: TensorDataset
+    """Images and labels."""
     global_batch: int
     """Images per optimiser step over all ranks."""
     precision: str
@@ -146,7 +148,7 @@ def set_up(options: argparse.Namespace, ranks: Ranks) -> Run:
     """Read the data and make the network, the same on every rank because the seed is the same."""
     stop = StopRequest()
     torch.manual_seed(options.seed)
-    digits = Digits.read(options.train_dir, "train").to(ranks.device)
+    digits = read(options.train_dir, "train", ranks.device)
     batch = global_batch(
         options.batch_size, options.batch_size_per_rank, ranks.world_size, len(digits)
     )
@@ -163,7 +165,7 @@ def set_up(options: argparse.Namespace, ranks: Ranks) -> Run:
         options=options,
         ranks=ranks,
         train=digits,
-        test=Digits.read(options.test_dir, "t10k").to(ranks.device),
+        test=read(options.test_dir, "t10k", ranks.device),
         global_batch=batch,
         precision=chosen,
         network=network,
@@ -232,7 +234,7 @@ def train(run: Run, done: int) -> float | None:
     return evaluate(run, run.position(done)[0]) if accuracy is None else accuracy
 
 
-def batches(run: Run, done: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+def batches(run: Run, done: int) -> Iterator[tuple[torch.Tensor, ...]]:
     """Yield this rank's slice of each global batch after `done` steps.
 
     The order depends on seed and epoch only, so a run can be resumed.
@@ -245,8 +247,7 @@ def batches(run: Run, done: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
             order = torch.randperm(len(run.train), generator=torch.Generator().manual_seed(seed))
             order = order.to(run.ranks.device)
         start = step * run.global_batch + run.ranks.rank * count
-        rows = order[start : start + count]
-        yield run.train.images[rows], run.train.labels[rows]
+        yield run.train[order[start : start + count]]
 
 
 def train_step(run: Run, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -295,14 +296,14 @@ def report(run: Run, done: int, loss: torch.Tensor, images_per_second: float) ->
 def evaluate(run: Run, epoch: int) -> float:
     """Return the test accuracy: every rank tests its share, and the counts are added."""
     run.parallel.eval()
-    images = run.test.images[run.ranks.rank :: run.ranks.world_size].split(EVALUATION_BATCH)
-    labels = run.test.labels[run.ranks.rank :: run.ranks.world_size].split(EVALUATION_BATCH)
+    rank, world_size = run.ranks.rank, run.ranks.world_size
+    parts = (each[rank::world_size].split(EVALUATION_BATCH) for each in run.test.tensors)
     sums = torch.zeros(2, device=run.ranks.device)
     with torch.inference_mode(), run.autocast():
-        for some_images, some_labels in zip(images, labels, strict=True):
-            logits = run.network(prepare(some_images)).float()
-            sums[0] += functional.cross_entropy(logits, some_labels, reduction="sum")
-            sums[1] += (logits.argmax(1) == some_labels).sum()
+        for images, labels in zip(*parts, strict=True):
+            logits = run.network(prepare(images)).float()
+            sums[0] += functional.cross_entropy(logits, labels, reduction="sum")
+            sums[1] += (logits.argmax(1) == labels).sum()
     run.parallel.train()
     loss, accuracy = (total / len(run.test) for total in run.ranks.sum(*sums))
     run.ranks.say(
