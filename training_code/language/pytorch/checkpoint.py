@@ -31,7 +31,7 @@ from torch.distributed.checkpoint import (
     FileSystemReader,
     FileSystemWriter,
 )
-from torch.distributed.checkpoint.stateful import Stateful
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 
 SUMMARY_FILE, METADATA_FILE = "checkpoint.json", ".metadata"
 KEPT = 2
@@ -50,20 +50,22 @@ class Position:
     """Time spent in the steps up to here, without those that were lost and computed again."""
 
 
-class _Copies:
-    """A copy of what this rank writes, on the CPU: training changes the state meanwhile.
+class _Copies(DefaultSavePlanner):  # type: ignore[misc, unused-ignore] # untyped without torch
+    """Plans what this rank writes, and copies it to the CPU: training changes the state meanwhile.
 
-    It stands in for the planner, which a writer asks for one item after the other. The memory of
-    the copies is kept for the next checkpoint; a GPU writes into it by itself, for it is pinned.
+    The memory of the copies is kept for the next checkpoint; a GPU writes into it by itself, for it
+    is pinned.
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self._copies: dict[Any, Any] = {}
 
-    def take(self, plan: Any, planner: Any) -> None:
-        """Copy the items of a plan."""
+    def finish_plan(self, new_plan: Any) -> Any:
+        """Copy the items of the plan."""
+        plan = super().finish_plan(new_plan)
         for item in plan.items:
-            value = planner.resolve_data(item)
+            value = super().resolve_data(item)
             if isinstance(value, torch.Tensor):
                 copy = self._copies.get(item.index)
                 if copy is None:
@@ -73,10 +75,11 @@ class _Copies:
             self._copies[item.index] = value
         if torch.cuda.is_available():
             torch.cuda.synchronize()
+        return plan
 
-    def resolve_data(self, item: Any) -> Any:
-        """Return the tensor, or the bytes, of one item."""
-        return self._copies[item.index]
+    def resolve_data(self, write_item: Any) -> Any:
+        """Return the tensor, or the bytes, of one item, for which the writer asks."""
+        return self._copies[write_item.index]
 
 
 @dataclass(frozen=True)
@@ -85,28 +88,27 @@ class _Writing:
 
     position: Position
     final: Path
+    partial: Path
+    """The folder's name until all of it is on disk."""
     writer: Any
     metadata: Any
     """Where each part of each tensor belongs, by the plan of all ranks."""
     part: Future[Any]
     """What this rank's thread returns: results for `metadata`, and digests of its files."""
 
-    @property
-    def partial(self) -> Path:
-        """The folder's name until all of it is on disk."""
-        return self.final.with_name(self.final.name + _PARTIAL)
-
 
 @dataclass
 class Store:
-    """The folder of a job's checkpoints. A host may have one of its own: it needs no other's parts
-    until the job starts again, with what SageMaker has kept of all hosts.
+    """The checkpoints of a job's model and optimizer. A host may have a folder of its own: it needs
+    no other's parts until the job starts again, with what SageMaker has kept of all hosts.
     """
 
     folder: Path
     ranks: Ranks
     identity: dict[str, Any]
     """The settings that a run must share with the one it goes on from."""
+    model: torch.nn.Module
+    optimizer: torch.optim.Optimizer
     held_s: float = 0.0
     """The time for which training has waited here."""
 
@@ -115,26 +117,33 @@ class Store:
         self._writing: _Writing | None = None
         self._passed_over = set[str]()
 
-    def write(self, position: Position, trained: Stateful) -> None:
+    def write(self, position: Position) -> None:
         """Copy the state, and begin to write it. All ranks call `finish` some time later.
 
         Raise OSError on all ranks if one of them cannot write.
         """
         self.finish()
+        ranks, copies = self.ranks, self._copies
         with self._hold():
             final = self.folder / f"step-{position.step:08d}"
             partial = final.with_name(final.name + _PARTIAL)
-            leads = self.ranks.leads_host
-            self._together(final, (lambda: _make_empty(partial)) if leads else _nothing)
-            state = trained.state_dict()
+            self._together(final, lambda: _make_empty(partial), here=ranks.leads_host)
             # ahead of the writing, there is nothing left to copy from a GPU
             writer = FileSystemWriter(partial, per_thread_copy_ahead=0)
-            plan, planner, metadata = _plan(state, writer, self.ranks)
-            self._copies.take(plan, planner)
-            part = self._thread.submit(
-                _write_part, writer, plan, self._copies, partial, self.ranks.rank
-            )
-            self._writing = _Writing(position, final, writer, metadata, part)
+            # As torch.distributed.checkpoint.save plans it, which gathers to one rank and scatters
+            # from it: smddp has neither.
+            copies.set_up_planner(self._state(), writer.storage_meta(), ranks.is_first)
+            writer.set_up_storage_writer(ranks.is_first)
+            plans = ranks.gather(writer.prepare_local_plan(copies.create_local_plan()))
+            plans, metadata = copies.create_global_plan(plans)
+            plan = copies.finish_plan(writer.prepare_global_plan(plans)[ranks.rank])
+
+            def write_part() -> Any:  # in a thread: without a message to other ranks
+                results = writer.write_data(plan, copies).wait()
+                return results, _digests(partial.glob(f"__{ranks.rank}_*"))
+
+            part = self._thread.submit(write_part)
+            self._writing = _Writing(position, final, partial, writer, metadata, part)
 
     @property
     def is_written(self) -> bool:
@@ -153,11 +162,10 @@ class Store:
         final, partial = writing.final, writing.partial
         with self._hold():
             parts = self._together(final, writing.part.result)
-            first = self.ranks.is_first
-            self._together(final, (lambda: self._seal(writing, parts)) if first else _nothing)
+            self._together(final, lambda: self._seal(writing, parts), here=self.ranks.is_first)
             # not there any more where hosts share the folder
-            leads = self.ranks.leads_host and partial.exists()
-            self._together(final, (lambda: self._complete(partial, final)) if leads else _nothing)
+            is_left = self.ranks.leads_host and partial.exists()
+            self._together(final, lambda: self._complete(partial, final), here=is_left)
 
     @contextmanager
     def _hold(self) -> Iterator[None]:
@@ -165,15 +173,15 @@ class Store:
         yield
         self.held_s += time.monotonic() - started_at
 
-    def _together(self, final: Path, act: Callable[[], Any]) -> list[Any]:
-        """Return what `act` returned on each rank, or raise OSError on all if it failed on one.
+    def _together(self, final: Path, act: Callable[[], Any], *, here: bool = True) -> list[Any]:
+        """Return what `act` returned on each rank that acts, or raise OSError on all if one failed.
 
         The error refers to nothing: a rank could not leave its group while an error's frames hold
         what was made with it.
         """
         result, failure = None, ""
         try:
-            result = act()
+            result = act() if here else None
         except (OSError, RuntimeError) as error:
             # torch's writer raises RuntimeError ("unexpected pos") while it handles the disk's
             failure = f"rank {self.ranks.rank}: {_disk_error(error)}"
@@ -208,7 +216,7 @@ class Store:
         for old in {*older}.difference(whole[:KEPT]):
             shutil.rmtree(old)
 
-    def read(self, trained: Stateful) -> Position:
+    def read(self) -> Position:
         """Restore model and optimizer from the newest checkpoint that is whole.
 
         Return the start if there is none. Raise ValueError if it is of a run with other settings.
@@ -223,16 +231,32 @@ class Store:
                 self.ranks.say(f"passed over checkpoint {name}: {damage}")
                 self._passed_over.add(name)
                 continue
-            return self._load(self.folder / name, trained)
+            return self._load(self.folder / name)
         return Position()
 
-    def _load(self, folder: Path, trained: Stateful) -> Position:
+    def _load(self, folder: Path) -> Position:
         summary = json.loads((folder / SUMMARY_FILE).read_text())
         require_same(folder, summary["run"], self.identity)
-        state = trained.state_dict()
-        _load(state, folder, self.ranks)
-        trained.load_state_dict(state)
+        state, is_first = self._state(), self.ranks.is_first
+        reader, planner = FileSystemReader(folder), DefaultLoadPlanner()
+        metadata = reader.read_metadata()
+        planner.set_up_planner(state, metadata, is_first)
+        reader.set_up_storage_reader(metadata, is_first)
+        # each rank reads what it needs, whoever wrote it
+        plan = planner.finish_plan(reader.prepare_local_plan(planner.create_local_plan()))
+        reader.read_data(plan, planner).wait()
+        set_state_dict(
+            self.model,
+            self.optimizer,
+            model_state_dict=state["model"],
+            optim_state_dict=state["optimizer"],
+        )
         return Position(**{each.name: summary[each.name] for each in fields(Position)})
+
+    def _state(self) -> dict[str, Any]:
+        """Return this rank's parts, by the names of the weights."""
+        weights, moments = get_state_dict(self.model, self.optimizer)
+        return {"model": weights, "optimizer": moments}
 
     def _damage(self, folder: Path) -> str:
         """Return what is wrong with a checkpoint, "" if nothing is.
@@ -261,45 +285,11 @@ class Store:
         return sorted((each for each in folders if each.suffix != _PARTIAL), reverse=True)
 
 
-def _plan(state: dict[str, Any], writer: Any, ranks: Ranks) -> tuple[Any, Any, Any]:
-    """Return this rank's plan, its planner, and the metadata of all ranks. They are made as
-    `torch.distributed.checkpoint.save` makes them, which gathers to one rank and scatters from it:
-    smddp has neither.
-    """
-    planner = DefaultSavePlanner()
-    planner.set_up_planner(state, writer.storage_meta(), is_coordinator=ranks.is_first)
-    writer.set_up_storage_writer(ranks.is_first)
-    plans = ranks.gather(writer.prepare_local_plan(planner.create_local_plan()))
-    plans, metadata = planner.create_global_plan(plans)
-    return planner.finish_plan(writer.prepare_global_plan(plans)[ranks.rank]), planner, metadata
-
-
-def _write_part(writer: Any, plan: Any, copies: _Copies, folder: Path, rank: int) -> Any:
-    """Write a rank's files, in a thread: without a message to other ranks."""
-    results = writer.write_data(plan, copies).wait()
-    return results, _digests(folder.glob(f"__{rank}_*"))
-
-
-def _load(state: dict[str, Any], folder: Path, ranks: Ranks) -> None:
-    """Read what each rank needs into `state`, whoever wrote it."""
-    reader, planner = FileSystemReader(folder), DefaultLoadPlanner()
-    metadata = reader.read_metadata()
-    planner.set_up_planner(state, metadata, ranks.is_first)
-    reader.set_up_storage_reader(metadata, ranks.is_first)
-    plans = ranks.gather(reader.prepare_local_plan(planner.create_local_plan()))
-    plans = reader.prepare_global_plan(planner.create_global_plan(plans))
-    reader.read_data(planner.finish_plan(plans[ranks.rank]), planner).wait()
-
-
 def _disk_error(error: BaseException) -> BaseException:
     cause: BaseException | None = error
     while cause and not isinstance(cause, OSError):
         cause = cause.__context__
     return cause or error
-
-
-def _nothing() -> None:
-    """Do what a rank does while another one acts."""
 
 
 def _make_empty(folder: Path) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -24,12 +24,7 @@ from common.ranks import Ranks
 from config import Config
 from model import Transformer, parts_of
 from torch import Tensor, nn
-from torch.distributed.checkpoint.state_dict import (
-    StateDictOptions,
-    get_model_state_dict,
-    get_state_dict,
-    set_state_dict,
-)
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from torch.nn.parallel import DistributedDataParallel
 
@@ -61,40 +56,6 @@ class Plan:
     def dtype(self) -> torch.dtype:
         """Return the dtype of weights, gradients and optimizer: bf16 is only computed in."""
         return torch.float64 if self.precision == "float64" else torch.float32
-
-    def groups(self, ranks: Ranks) -> tuple[int, int]:
-        """Return the number of groups of hsdp, and the ranks in each.
-
-        Raise ValueError if the ranks do not divide into them.
-        """
-        size = self.shard_size or ranks.local_world_size
-        if ranks.world_size % size:
-            raise ValueError(f"{ranks.world_size} ranks do not divide into groups of {size}")
-        return ranks.world_size // size, size
-
-
-@dataclass(frozen=True)
-class Trained:
-    """What a checkpoint keeps of a model and its optimizer (a `Stateful` of
-    torch.distributed.checkpoint).
-    """
-
-    model: nn.Module
-    optimizer: torch.optim.Optimizer
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return this rank's parts, by the names of the weights."""
-        weights, moments = get_state_dict(self.model, self.optimizer)
-        return {"model": weights, "optimizer": moments}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over such parts."""
-        set_state_dict(
-            self.model,
-            self.optimizer,
-            model_state_dict=state["model"],
-            optim_state_dict=state["optimizer"],
-        )
 
 
 @dataclass
@@ -148,15 +109,6 @@ class Spread:
         """Return the weights on the CPU of rank 0, nothing on the others; all ranks call it."""
         options = StateDictOptions(full_state_dict=True, cpu_offload=True)
         return get_model_state_dict(self.model, options=options)  # type: ignore[no-any-return, unused-ignore]
-
-    def kept(self, optimizer: torch.optim.Optimizer) -> dict[str, Iterable[Any]]:
-        """Return the tensors of weights, gradients and Adam's two moments."""
-        weights = list(self.model.parameters())
-        return {
-            "weights": weights,
-            "gradients": [weight.grad for weight in weights if weight.grad is not None],
-            "optimizer": moments_of(optimizer),
-        }
 
 
 def spread(config: Config, seed: int, plan: Plan, ranks: Ranks) -> Spread:
@@ -222,8 +174,11 @@ def _mesh(plan: Plan, ranks: Ranks) -> Any:
         return init_device_mesh(ranks.device.type, (ranks.world_size,))
     if ranks.backend == "smddp":
         raise ValueError("--sharding hsdp needs groups of ranks, and smddp has none: take fsdp")
-    names = ("replicate", "shard")
-    return init_device_mesh(ranks.device.type, plan.groups(ranks), mesh_dim_names=names)
+    size = plan.shard_size or ranks.local_world_size
+    if ranks.world_size % size:
+        raise ValueError(f"{ranks.world_size} ranks do not divide into groups of {size}")
+    groups, names = (ranks.world_size // size, size), ("replicate", "shard")
+    return init_device_mesh(ranks.device.type, groups, mesh_dim_names=names)
 
 
 def _part(whole: Tensor, weight: Any) -> Tensor:
@@ -239,14 +194,3 @@ def _part(whole: Tensor, weight: Any) -> Tensor:
 def local(tensor: Any) -> Tensor:
     """Return this rank's part of a tensor that may be sharded."""
     return tensor.to_local() if hasattr(tensor, "to_local") else tensor
-
-
-def moments_of(optimizer: torch.optim.Optimizer) -> list[Tensor]:
-    """Return what Adam keeps of the gradients."""
-    states = optimizer.state.values()
-    return [value for state in states for name, value in state.items() if name != "step"]
-
-
-def bytes_of(tensors: Iterable[Any]) -> int:
-    """Return the bytes of this rank's parts."""
-    return sum(local(each).numel() * each.element_size() for each in tensors)

@@ -30,7 +30,7 @@ from common.stopping import EXIT_CODE, StopRequest
 from config import MAX_DEPTH, Config
 from data import Corpus
 from model import CONFIG_FILE, WEIGHTS_FILE, save
-from sharding import PRECISIONS, WAYS, Plan, Spread, Trained, bytes_of, spread
+from sharding import PRECISIONS, WAYS, Plan, Spread, local, spread
 from speed import Stopwatch, computes_bf16, flops_per_token, goodput, peak_flops
 
 BETAS = (0.9, 0.95)
@@ -112,8 +112,6 @@ class Run:
     config: Config
     spread: Spread
     optimizer: torch.optim.Optimizer
-    trained: Trained
-    """What a checkpoint keeps of model and optimizer."""
     store: Store
     stop: StopRequest
     stopwatch: Stopwatch
@@ -155,7 +153,7 @@ def learn(options: argparse.Namespace, ranks: Ranks, stop: StopRequest, started_
     What this makes is gone when it returns, as `joined` asks.
     """
     run = set_up(options, ranks, stop)
-    position = run.store.read(run.trained)
+    position = run.store.read()
     if position.step:
         ranks.say(f"resumed at step={position.step} from {options.checkpoint_dir}")
     else:
@@ -198,8 +196,9 @@ def set_up(options: argparse.Namespace, ranks: Ranks, stop: StopRequest) -> Run:
         config=config,
         spread=model,
         optimizer=optimizer,
-        trained=Trained(model.model, optimizer),
-        store=Store(options.checkpoint_dir, ranks, identity(options, corpus)),
+        store=Store(
+            options.checkpoint_dir, ranks, identity(options, corpus), model.model, optimizer
+        ),
         stop=stop,
         stopwatch=Stopwatch(ranks.device, options.profile_steps, ranks.say),
         peak_flops=peak,
@@ -252,7 +251,7 @@ def train(run: Run, position: Position) -> bool:
         # for it.
         stopped = report(run, step, loss, clock)
         if checkpoint_due or stopped:
-            run.store.write(clock.position, run.trained)
+            run.store.write(clock.position)
             run.stopwatch.mark("checkpoint")
         if stopped:
             run.store.finish()
@@ -361,10 +360,14 @@ def report(run: Run, step: int, loss: torch.Tensor, clock: Clock) -> bool:
 
 def say_bytes(run: Run) -> None:
     """Print what rank 0 keeps of the model, after a step."""
-    kept = run.spread.kept(run.optimizer)
-    run.ranks.say(
-        "kept by a rank: " + " ".join(f"{name}_bytes={bytes_of(kept[name])}" for name in kept)
-    )
+    weights, states = list(run.spread.model.parameters()), run.optimizer.state.values()
+    kept = {
+        "weights": weights,
+        "gradients": [weight.grad for weight in weights],
+        "optimizer": [state[name] for state in states for name in ("exp_avg", "exp_avg_sq")],
+    }
+    sizes = {name: sum(local(each).nbytes for each in tensors) for name, tensors in kept.items()}
+    run.ranks.say("kept by a rank: " + " ".join(f"{name}_bytes={sizes[name]}" for name in sizes))
 
 
 def save_model(run: Run) -> None:

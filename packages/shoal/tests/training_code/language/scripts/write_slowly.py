@@ -16,9 +16,7 @@ CODE = Path(__file__).parents[6] / "training_code" / "language" / "pytorch"
 sys.path.insert(0, str(CODE))
 import torch  # noqa: E402
 
-checkpoint, ranks_of, sharding = map(
-    importlib.import_module, ("checkpoint", "common.ranks", "sharding")
-)
+checkpoint, ranks_of = map(importlib.import_module, ("checkpoint", "common.ranks"))
 
 
 def main(folder: Path, file: Path) -> None:
@@ -44,8 +42,7 @@ def observe(folder: Path, ranks: Any, let_go_on: threading.Event) -> dict[str, A
     """Return the folder's content and the weight, at each moment."""
     model = torch.nn.Linear(1, 1, bias=False)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
-    trained = sharding.Trained(model, optimizer)
-    store = checkpoint.Store(folder, ranks, {})
+    store = checkpoint.Store(folder, ranks, {}, model, optimizer)
 
     def set_weight(value: float) -> None:
         model(torch.zeros(1)).sum().backward()
@@ -54,16 +51,16 @@ def observe(folder: Path, ranks: Any, let_go_on: threading.Event) -> dict[str, A
             model.weight.fill_(value)
 
     set_weight(1)
-    store.write(checkpoint.Position(1), trained)
+    store.write(checkpoint.Position(1))
     set_weight(2)
     seen = {"while it waits": content(folder), "written while it waits": store.is_written}
     let_go_on.set()
-    store.write(checkpoint.Position(2), trained)
+    store.write(checkpoint.Position(2))
     seen["when the second one begins"] = content(folder)
     store.finish()
     seen["at the end"] = content(folder)
     (folder / "step-00000002" / "checkpoint.json").unlink()
-    seen["step"] = store.read(trained).step
+    seen["step"] = store.read().step
     return seen | {"weight": float(model.weight)}
 
 
