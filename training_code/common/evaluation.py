@@ -44,7 +44,11 @@ def evaluate(
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) if is_packed else options.model_dir
         if is_packed:
-            _unpack(archive, folder)
+            try:
+                unpack(archive, folder)
+            except (tarfile.TarError, EOFError, OSError, ValueError) as error:
+                reason = " ".join(str(error).split())
+                raise ValueError(f"{archive} cannot be unpacked: {reason}") from error
         metrics = measure(folder, options.test_dir)
         is_large = is_packed and archive.stat().st_size > MAX_WHOLE_BYTES
         archive_sha256 = file_sha256(archive) if is_packed else content_sha256(folder, s3_sha256)
@@ -60,10 +64,3 @@ def evaluate(
     partial.write_text(json.dumps(report, indent=2) + "\n")
     partial.replace(options.output_dir / "evaluation.json")  # whole or not at all
     print(" ".join(f"{name}={value:.6g}" for name, value in metrics.items()), flush=True)
-
-
-def _unpack(archive: Path, folder: Path) -> None:
-    try:
-        unpack(archive, folder)
-    except (tarfile.TarError, EOFError, OSError, ValueError) as error:
-        raise ValueError(f"{archive} cannot be unpacked: {' '.join(str(error).split())}") from error

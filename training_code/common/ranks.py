@@ -14,7 +14,7 @@ import importlib.util
 import os
 import traceback
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -151,16 +151,11 @@ def choose_backend(backend: str, environ: Mapping[str, str]) -> str:
     """
     if backend != "auto":
         return backend
-    if any(flag in environ for flag in SMDDP_FLAGS) and _importable(SMDDP_MODULE):
-        return "smddp"
+    if any(flag in environ for flag in SMDDP_FLAGS):
+        with suppress(ModuleNotFoundError):  # of a package around the module
+            if importlib.util.find_spec(SMDDP_MODULE):
+                return "smddp"
     return "nccl" if torch.cuda.is_available() else "gloo"
-
-
-def _importable(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:
-        return False
 
 
 def _local(environ: Mapping[str, str]) -> tuple[int, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+import timeit
 from collections.abc import Callable
 from typing import Any
 
@@ -58,19 +59,11 @@ def peak_flops(device: torch.device, precision: str) -> tuple[float, str]:
         for model, flops in GPU_FLOPS.items():
             if model in name.replace("-", " ").split():
                 return flops, f"data sheet of {model}"
-    size = _SIZES[device.type]
-    return _measured(device, precision, size), f"measured with matrices of {size}"
-
-
-def _measured(device: torch.device, precision: str, size: int) -> float:
-    dtypes = {"bf16": torch.bfloat16, "float64": torch.float64}
+    size, dtypes = _SIZES[device.type], {"bf16": torch.bfloat16, "float64": torch.float64}
     matrix = torch.ones(size, size, dtype=dtypes.get(precision, torch.float32), device=device)
-    best_s = float("inf")
-    for _ in range(_ROUNDS):
-        started_at = time.perf_counter()
-        (matrix @ matrix)[0, 0].item()  # waits for the device
-        best_s = min(best_s, time.perf_counter() - started_at)
-    return 2 * size**3 / best_s
+    # .item() waits for the device
+    times_s = timeit.repeat(lambda: (matrix @ matrix)[0, 0].item(), number=1, repeat=_ROUNDS)
+    return 2 * size**3 / min(times_s), f"measured with matrices of {size}"
 
 
 def goodput(productive_s: float, first_started_at: float) -> float:
