@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import inspect
-from pathlib import Path
 
 import torch
 
@@ -54,29 +53,3 @@ class Adam(torch.optim.Adam):  # type: ignore[misc, unused-ignore] # untyped whe
     """
 
     step = torch.no_grad()(inspect.unwrap(torch.optim.Adam.step))
-
-
-def computes_bf16() -> bool:
-    """Return whether the CPU has instructions for bfloat16 (AVX512-BF16 or AMX).
-
-    Other CPUs emulate it, slowly.
-    """
-    has_avx = getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
-    has_amx = getattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
-    return bool(has_avx() or has_amx())
-
-
-def is_faster_in_bf16() -> bool:
-    """Return whether MNIST's network trains faster in bfloat16: with AMX, and with the AVX512-BF16
-    of AMD.
-
-    Images a second in bfloat16 and in float32: 5,361 and 2,860 on an AMD Zen 5 (at 77a74b74), but
-    13,900 and 20,600 on an Intel Xeon that has AVX512-BF16 and no AMX (2026-11).
-    """
-    if getattr(torch.cpu, "_is_amx_tile_supported", lambda: False)():
-        return True
-    try:
-        is_amd = "AuthenticAMD" in Path("/proc/cpuinfo").read_text()
-    except OSError:  # not on Linux
-        return False
-    return is_amd and computes_bf16()

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from common import cpu
 from config import Config
 
 GPU_FLOPS = {
@@ -26,13 +25,6 @@ _SIZES, _ROUNDS = {"cpu": 512, "cuda": 8192}, 4
 """Of the matrices that are multiplied: larger ones are not faster on one core of a CPU."""
 PARTS = ("data", "forward", "backward", "optimizer", "metrics", "checkpoint", "other")
 """The parts of a step; messages between ranks are in forward and backward."""
-
-
-def computes_bf16(device: torch.device) -> bool:
-    """Return whether the device has instructions for bfloat16; others emulate it, slowly."""
-    if device.type == "cuda":
-        return bool(torch.cuda.get_device_capability(device) >= (8, 0))
-    return cpu.computes_bf16()
 
 
 def flops_per_token(config: Config) -> float:

@@ -24,6 +24,7 @@ import torch
 from checkpoint import Position, Store
 from common.archive import METADATA_FILE
 from common.options import parse_run, positive, positive_number
+from common.precision import computes_bf16
 from common.ranks import Ranks, joined
 from common.served import complete_model
 from common.stopping import EXIT_CODE, StopRequest
@@ -31,7 +32,7 @@ from config import MAX_DEPTH, Config
 from data import Corpus
 from model import CONFIG_FILE, WEIGHTS_FILE, save
 from sharding import PRECISIONS, WAYS, Plan, Spread, local, spread
-from speed import Stopwatch, computes_bf16, flops_per_token, goodput, peak_flops
+from speed import Stopwatch, flops_per_token, goodput, peak_flops
 
 BETAS = (0.9, 0.95)
 WEIGHT_DECAY = 0.1

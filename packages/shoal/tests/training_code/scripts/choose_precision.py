@@ -21,6 +21,6 @@ FASTER = {"both are faster in bf16": (True, True), "the second rank is not": (Tr
 with joined("gloo", os.environ) as ranks:
     answers = {}
     for case, is_faster in FASTER.items():
-        with mock.patch("common.cpu.is_faster_in_bf16", return_value=is_faster[ranks.rank]):
+        with mock.patch("common.precision.is_faster_in_bf16", return_value=is_faster[ranks.rank]):
             answers[case] = precision.choose("auto", None, ranks)[0]
     Path(sys.argv[2], f"{ranks.rank}.json").write_text(json.dumps(answers))
