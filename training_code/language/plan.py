@@ -1,8 +1,6 @@
-"""What a rank of the training job needs of its GPU, without torch.
-
-`shoal plan` and `shoal check` ask it (`plan` in workload.yaml). Memory is counted, tensor by
-tensor, from what `pytorch/` keeps; no number here is fitted. Tokens are taken to be bytes. How long
-a step takes is not said: nobody has measured this model on AWS's GPUs.
+"""What a rank of the training job needs of its GPU, without torch: `shoal plan` and `shoal check`
+ask it (`plan` in workload.yaml). Memory is counted, tensor by tensor, from what `pytorch/` keeps;
+no number here is fitted. Tokens are taken to be bytes.
 """
 
 from __future__ import annotations
@@ -63,10 +61,9 @@ class Numbers:
     @classmethod
     def of(cls, precision: str, sharding: str, *, fused_norm: bool) -> Numbers:
         """Return them for two hyperparameters; `auto` is bf16 on every GPU that is asked for."""
-        if precision == "float64":
-            return cls(8, 8, 8, cast=False, fused_norm=fused_norm)
-        if precision == "float32":
-            return cls(4, 4, 4, cast=False, fused_norm=fused_norm)
+        if precision in ("float64", "float32"):
+            size = 8 if precision == "float64" else 4
+            return cls(size, size, size, cast=False, fused_norm=fused_norm)
         cast = sharding == "ddp"
         return cls(4, 2, 4 if cast else 2, cast=cast, fused_norm=fused_norm)
 
@@ -154,7 +151,11 @@ def plan(job: Mapping[str, Any]) -> dict[str, Any]:
         if options[name] not in allowed:
             raise ValueError(f"{name} {options[name]} is not one of {', '.join(allowed)}")
     options |= {name: str(options[name]).lower() in ("true", "1") for name in SWITCHES}
-    _require_possible(options, smddp=job["smddp"])
+    over_smddp = options["backend"] == "smddp" or (options["backend"] == "auto" and job["smddp"])
+    if options["sharding"] == "hsdp" and over_smddp:
+        raise ValueError(
+            "sharding hsdp does not go with smddp, which has no groups of ranks; take fsdp"
+        )
     passes = job["ranks"] * options["accumulation"]
     if options["batch-size"] % passes:
         raise ValueError(
@@ -167,16 +168,6 @@ def plan(job: Mapping[str, Any]) -> dict[str, Any]:
         "steps": options["steps"],
         "smaller": list(_smaller(options, job, sum(needed.values()))),
     }
-
-
-def _require_possible(options: Mapping[str, Any], *, smddp: bool) -> None:
-    """Raise ValueError for a combination that train.py refuses when its ranks have met."""
-    sharding, backend = options["sharding"], options["backend"]
-    over_smddp = backend == "smddp" or (backend == "auto" and smddp)
-    if sharding == "hsdp" and over_smddp:
-        raise ValueError(
-            "sharding hsdp does not go with smddp, which has no groups of ranks; take fsdp"
-        )
 
 
 def _needed(options: Mapping[str, Any], job: Mapping[str, Any]) -> dict[str, int]:

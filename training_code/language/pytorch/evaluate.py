@@ -55,22 +55,17 @@ def nats(model: Transformer, row: Tensor) -> Tensor:
     starts = [*range(0, count - length, max(1, length // 2)), count - length]
     costs, done = torch.empty(count, dtype=torch.float64), 0
     at_once = max(1, min(BATCH, MAX_LOGITS // (length * model.config.vocab_size)))
+    device = model.model.embed_tokens.weight.device
     for first in range(0, len(starts), at_once):
         batch = starts[first : first + at_once]
-        windows = torch.stack([tokens[start : start + length + 1] for start in batch])
-        for start, window in zip(batch, _window_costs(model, windows), strict=True):
+        windows = torch.stack([tokens[start : start + length + 1] for start in batch]).to(device)
+        with torch.inference_mode():
+            logits, targets = model(windows[:, :-1]).float(), windows[:, 1:]
+            losses = functional.cross_entropy(logits.transpose(1, 2), targets, reduction="none")
+        for start, window in zip(batch, losses.double().cpu(), strict=True):
             costs[done : start + length] = window[done - start :]
             done = start + length
     return costs
-
-
-def _window_costs(model: Transformer, windows: Tensor) -> Tensor:
-    """Return the costs (windows, length) of the tokens behind the first of each window."""
-    windows = windows.to(model.model.embed_tokens.weight.device)
-    with torch.inference_mode():
-        logits = model(windows[:, :-1]).float()
-        losses = functional.cross_entropy(logits.transpose(1, 2), windows[:, 1:], reduction="none")
-    return losses.double().cpu()
 
 
 if __name__ == "__main__":
