@@ -12,8 +12,9 @@ import job
 import no_gpu  # noqa: F401 - before torchtitan
 import torch
 from data import examples
-from saved_model import TINY, begin, save
+from saved_model import begin, save
 from torch.distributed.checkpoint import state_dict
+from torch.distributed.fsdp import FSDPModule
 from torchtitan.components.metrics import BaseLogger
 from torchtitan.components.optimizer import default_adamw
 from torchtitan.models import qwen3
@@ -49,15 +50,12 @@ class Lines(BaseLogger):  # type: ignore[misc, unused-ignore]
             print({"loss": loss, "learning_rate": metrics["lr/AdamW"], "step": step}, flush=True)
 
 
-def settings(options: Any, sizes: Any, tokenizer: Any) -> Any:
+def settings(options: Any, sizes: Any) -> Any:
     """Return torchtitan's settings for a model of the sizes in a config of transformers."""
     config = qwen3_debugmodel()
-    config.hf_assets_path, config.dump_folder = (
-        str(options.base_dir or TINY),
-        options.checkpoint_dir,
-    )
-    config.tokenizer = SimpleNamespace(build=lambda **_: tokenizer)
-    config.dataloader = SimpleNamespace(build=lambda **_: None)
+    config.hf_assets_path, config.dump_folder = "", options.checkpoint_dir
+    # main reads the tokenizer, JobTrainer the data
+    config.tokenizer = config.dataloader = SimpleNamespace(build=lambda **_: None)
     config.optimizer = default_adamw(lr=options.learning_rate)
     config.lr_scheduler.warmup_steps, config.lr_scheduler.decay_type = options.steps // 10, "cosine"
     training, checkpoint, metrics = config.training, config.checkpoint, config.metrics
@@ -102,10 +100,13 @@ def main(arguments: Sequence[str]) -> None:
     if network.config.model_type != "qwen3":
         parser.error(f"this template trains qwen3, not {network.config.model_type}")
     init_logger()
-    trainer = JobTrainer(settings(options, network.config, tokenizer))
+    trainer = JobTrainer(settings(options, network.config))
     trainer.sigterm, trainer.options = job.Sigterm(), options
     trainer.rows = examples(options.train_dir, tokenizer, options.context)
     model, adapter = trainer.model_parts[0], trainer.checkpointer.sd_adapter
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            module.set_force_sum_reduction_for_comms(True)  # gloo has no sum with a factor
     whole = state_dict.StateDictOptions(full_state_dict=True, cpu_offload=True)
     state_dict.set_model_state_dict(model, adapter.from_hf(network.state_dict()), options=whole)
     is_first = torch.distributed.get_rank() == 0
