@@ -1,12 +1,9 @@
 """Checkpoints that another number of ranks, and another way to shard, goes on from.
 
-A checkpoint is a folder `step-00000120` in which every rank writes its part
-(torch.distributed.checkpoint), and rank 0 `checkpoint.json`: the run's settings, how far it is, and
-size and digest of every file. The folder has this name once all of that is on disk. One that is
-damaged, or of which a part is missing, is passed over with one line.
-
-Training goes on while a checkpoint is written: it waits for a copy of the state, and later for the
-new name. Messages between ranks are sent by the main thread alone, as smddp's one group needs it.
+A checkpoint is a folder `step-00000120`, which has this name once all of it is on disk: the part of
+every rank (torch.distributed.checkpoint), and `checkpoint.json` of rank 0, with the run's settings,
+how far it is, and size and digest of every file. Training goes on while it is written; messages
+between ranks are sent by the main thread alone, as smddp's one group needs it.
 """
 
 from __future__ import annotations
