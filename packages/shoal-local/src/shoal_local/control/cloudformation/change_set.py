@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from shoal_local.control.cloudformation.plan import Plan, Tools
+from shoal_local.control.cloudformation.plan import Plan
 from shoal_local.control.cloudformation.stack import Resource, Stack, StackOptions
 from shoal_local.control.cloudformation.template import Template
 
@@ -28,7 +28,7 @@ class ChangeSet:
     stack: Stack
     template: Template
     options: StackOptions
-    parameters: dict[str, Any]
+    parameters: Mapping[str, Any]
     create: bool
     changes: list[dict[str, Any]]
     description: str = ""
@@ -72,25 +72,25 @@ class ChangeSet:
         }
 
 
-def plan_changes(
-    stack: Stack,
-    template: Template,
-    options: StackOptions,
-    parameters: Mapping[str, Any],
-    tools: Tools,
-) -> list[dict[str, Any]]:
-    """Return the changes that `template` would make to `stack`, as the API writes them.
+def plan_changes(planned: Plan, options: StackOptions) -> list[dict[str, Any]]:
+    """Return the changes that a plan would make to its stack, as the API writes them.
 
     Raise AwsError if it cannot be resolved.
     """
+    stack, template = planned.stack, planned.template
     sketch = copy(stack)
     sketch.resources, sketch.events, sketch.options = dict(stack.resources), [], options
-    plan = Plan(sketch, template, parameters, tools)
-    resolver = plan.resolver()
-    resolver.attribute = _attributes_after(sketch)
-    logical_ids, changes = plan.logical_ids(resolver), []
+
+    def attribute(logical_id: str, name: str) -> Any:
+        # of a resource to create it is known only later
+        resource = sketch.resources.get(logical_id)
+        return UNKNOWN if resource is None else resource.attributes.get(name, UNKNOWN)
+
+    plan = Plan(sketch, template, planned.parameters, planned.tools)
+    plan.resolve.attribute = attribute
+    logical_ids, changes = plan.logical_ids(), []
     for logical_id in logical_ids:
-        resource = plan.planned_resource(logical_id, resolver)
+        resource = plan.planned_resource(logical_id)
         before = stack.resources.get(logical_id)
         change = _change_of(plan, before, resource)
         changes += [change] if change else []
@@ -142,16 +142,6 @@ def _resource_change(
     if resource.physical_id:
         change["PhysicalResourceId"] = resource.physical_id
     return {"Type": "Resource", "ResourceChange": change}
-
-
-def _attributes_after(sketch: Stack) -> Any:
-    """Return a lookup of attributes; those of resources to create are known only later."""
-
-    def attribute(logical_id: str, name: str) -> Any:
-        resource = sketch.resources.get(logical_id)
-        return UNKNOWN if resource is None else resource.attributes.get(name, UNKNOWN)
-
-    return attribute
 
 
 def _outputs(template: Template | None) -> Mapping[str, Any]:

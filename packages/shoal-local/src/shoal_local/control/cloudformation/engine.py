@@ -8,23 +8,24 @@ anything is created.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from graphlib import TopologicalSorter
+from typing import Literal
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from shoal_local.control.cloudformation.plan import Plan, check_rules
-from shoal_local.control.cloudformation.resolver import Resolver
+from shoal_local.control.cloudformation.plan import Plan
 from shoal_local.control.cloudformation.resources.base import (
     Created,
-    Request,
     ResourceError,
     ResourceType,
     ignore_missing,
     reason_of,
 )
-from shoal_local.control.cloudformation.stack import Output, Resource, Stack
+from shoal_local.control.cloudformation.stack import Output, Resource, Stack, exports_of
 from shoal_local.errors import AwsError
 
 log = logging.getLogger(__name__)
@@ -60,7 +61,6 @@ def failure_reason(error: Exception) -> str:
     return error.message if isinstance(error, AwsError) else str(error)
 
 
-Act = Callable[[ResourceType, Request], Created]
 # Only the first keeps a resource of a stack that was never complete.
 RETAINED = frozenset({"Retain", "RetainExceptOnCreate"})
 
@@ -116,18 +116,19 @@ class Deployment(Plan):
     def delete(self) -> None:
         self.stack.record("DELETE_IN_PROGRESS", "User Initiated")
         self._finish_delete("DELETE_COMPLETE", "DELETE_FAILED", RETAINED)
+        if self.stack.status == "DELETE_COMPLETE":
+            self.stack.deleted_at = datetime.now(UTC)
 
     def _apply(self) -> None:
-        resolver = self.resolver()
         with template_errors(self.stack.name):
-            check_rules(self.template, resolver)
-            logical_ids = self.logical_ids(resolver)
+            self.check_rules()
+            logical_ids = self.logical_ids()
             self._check_types(logical_ids)
             for logical_id in logical_ids:
                 if self.tools.closing.is_set():
                     raise FailedError("the emulator is stopping")
-                self._apply_resource(logical_id, resolver)
-            outputs = self.outputs(resolver)
+                self._apply_resource(logical_id)
+            outputs = self.outputs()
             self._check_exports(outputs)
             self.stack.outputs = outputs
         self.stack.imports = self.imports
@@ -139,11 +140,10 @@ class Deployment(Plan):
         Source: user guide, "Fn::ImportValue".
         """
         exports = {output.export: output.value for output in outputs.values()}
-        for name in filter(None, exports):
-            exporter = self.tools.exporter(name)
-            if exporter not in {None, self.stack.name}:
+        for name, (exporter, _) in exports_of(self.tools.stacks()).items():
+            if name in exports and exporter is not self.stack:
                 raise FailedError(
-                    f"Export with name {name} is already exported by stack {exporter}."
+                    f"Export with name {name} is already exported by stack {exporter.name}."
                 )
         for old in self.stack.outputs.values():
             is_same = not old.export or exports.get(old.export) == old.value
@@ -165,8 +165,8 @@ class Deployment(Plan):
             listed = ", ".join(sorted(set(unknown.values())))
             raise FailedError(f"Resource types that Shoal's emulator does not support: {listed}")
 
-    def _apply_resource(self, logical_id: str, resolver: Resolver) -> None:
-        resource = self.planned_resource(logical_id, resolver)
+    def _apply_resource(self, logical_id: str) -> None:
+        resource = self.planned_resource(logical_id)
         before = self.stack.resources.get(logical_id)
         if before is not None and before.type_name != resource.type_name:
             raise FailedError(f"Update of resource type is not permitted: {logical_id}")
@@ -187,34 +187,30 @@ class Deployment(Plan):
         is_same = before.stack_tags == resource.stack_tags
         return not is_same and "Tags" in self._kind(resource).properties
 
-    def _create(self, resource: Resource) -> None:
-        self.stack.record_resource(resource, "CREATE_IN_PROGRESS")
-        created = self._act(resource, "CREATE_FAILED", _creating)
-        self._record_success(resource, created, "CREATE_COMPLETE")
-        self.steps.append(Step(None, resource))
+    def _create(self, resource: Resource, before: Resource | None = None) -> None:
+        """Create a resource: a new one, or one in the place of `before`."""
+        change = "UPDATE" if before else "CREATE"
+        reason = "Requested update requires the creation of a new physical resource"
+        self.stack.record_resource(resource, f"{change}_IN_PROGRESS", reason if before else "")
+        resource.physical_id, resource.attributes = "", {}
+        created = self._act(resource, f"{change}_FAILED", "create")
+        self._record_success(resource, created, f"{change}_COMPLETE")
+        self.steps.append(Step(before, resource, replaced=before is not None))
 
     def _update(self, before: Resource, resource: Resource) -> None:
         resource.physical_id, resource.attributes = before.physical_id, before.attributes
         kind = self._kind(resource)
         request = self.request(resource, before)
         if kind.needs_replacement(request):
-            self._replace(before, resource)
+            self._create(resource, before)
             return
         self.stack.record_resource(resource, "UPDATE_IN_PROGRESS")
         # Also when it fails: half an update must be rolled back.
         self.steps.append(Step(before, resource))
-        updated = self._act(resource, "UPDATE_FAILED", _updating, before)
+        updated = self._act(resource, "UPDATE_FAILED", "update", before)
         self._record_success(resource, updated, "UPDATE_COMPLETE")
         if kind.new_id_means_replaced and updated.physical_id != before.physical_id:
             self.steps[-1] = Step(before, resource, replaced=True)
-
-    def _replace(self, before: Resource, resource: Resource) -> None:
-        reason = "Requested update requires the creation of a new physical resource"
-        self.stack.record_resource(resource, "UPDATE_IN_PROGRESS", reason)
-        resource.physical_id, resource.attributes = "", {}
-        created = self._act(resource, "UPDATE_FAILED", _creating)
-        self._record_success(resource, created, "UPDATE_COMPLETE")
-        self.steps.append(Step(before, resource, replaced=True))
 
     def _record_success(self, resource: Resource, created: Created, status: str) -> None:
         resource.physical_id, resource.attributes = created.physical_id, created.attributes
@@ -222,7 +218,11 @@ class Deployment(Plan):
         self.stack.record_resource(resource, status)
 
     def _act(
-        self, resource: Resource, failed: str, act: Act, before: Resource | None = None
+        self,
+        resource: Resource,
+        failed: str,
+        action: Literal["create", "update", "delete"],
+        before: Resource | None = None,
     ) -> Created:
         """Check the resource and act on it.
 
@@ -232,7 +232,10 @@ class Deployment(Plan):
         request = self.request(resource, before)
         try:
             kind.check(request)
-            return act(kind, request)
+            if action == "delete":
+                ignore_missing(lambda: kind.delete(request))
+                return Created(request.physical_id)
+            return kind.create(request) if action == "create" else kind.update(request)
         except FAILURES as error:
             reason = failure_reason(error)
         # A template can hold anything. What a type did not expect fails the resource, not the
@@ -260,7 +263,7 @@ class Deployment(Plan):
         for step in sorted(latest_first, key=lambda each: each.creates):
             try:
                 if step.before is not None and not step.creates:
-                    self._act(step.before, "UPDATE_FAILED", _updating, step.after)
+                    self._act(step.before, "UPDATE_FAILED", "update", step.after)
                 elif not problems:
                     self._remove(step.after)
             except FailedError as error:
@@ -278,7 +281,7 @@ class Deployment(Plan):
 
         A failure is an event, but the update is complete, as on AWS.
         """
-        kept_ids = set(self.logical_ids(self.resolver()))
+        kept_ids = set(self.logical_ids())
         dropped = {name: each for name, each in before.resources.items() if name not in kept_ids}
         replaced = [step.before for step in self.steps if step.replaced and step.before is not None]
         for old in (*reversed(replaced), *reversed(by_dependency(dropped))):
@@ -317,7 +320,7 @@ class Deployment(Plan):
     def _remove(self, resource: Resource) -> None:
         removed = replace(resource)
         self.stack.record_resource(removed, "DELETE_IN_PROGRESS")
-        self._act(removed, "DELETE_FAILED", _deleting)
+        self._act(removed, "DELETE_FAILED", "delete")
         self.stack.record_resource(removed, "DELETE_COMPLETE")
 
     def _kind(self, resource: Resource) -> ResourceType:
@@ -331,27 +334,5 @@ class Deployment(Plan):
 
 def by_dependency(resources: Mapping[str, Resource]) -> list[Resource]:
     """Return the resources, dependencies first."""
-    ordered: dict[str, Resource] = {}
-
-    def visit(resource: Resource) -> None:
-        if resource.logical_id not in ordered:
-            for name in sorted(resource.depends_on & set(resources)):
-                visit(resources[name])
-            ordered[resource.logical_id] = resource
-
-    for resource in resources.values():
-        visit(resource)
-    return list(ordered.values())
-
-
-def _creating(kind: ResourceType, request: Request) -> Created:
-    return kind.create(request)
-
-
-def _updating(kind: ResourceType, request: Request) -> Created:
-    return kind.update(request)
-
-
-def _deleting(kind: ResourceType, request: Request) -> Created:
-    ignore_missing(lambda: kind.delete(request))
-    return Created(request.physical_id)
+    graph = {name: sorted(each.depends_on & set(resources)) for name, each in resources.items()}
+    return [resources[name] for name in TopologicalSorter(graph).static_order()]

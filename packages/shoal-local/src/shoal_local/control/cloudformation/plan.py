@@ -4,16 +4,17 @@ resolved properties, and its outputs.
 
 from __future__ import annotations
 
-import contextlib
 import re
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from botocore.exceptions import ClientError
+
 from shoal_local.control.cloudformation.resolver import NO_VALUE, UNRESOLVED, Resolver
 from shoal_local.control.cloudformation.resources.base import Request, ResourceType
-from shoal_local.control.cloudformation.stack import Output, Resource, Stack
+from shoal_local.control.cloudformation.stack import Output, Resource, Stack, exports_of
 from shoal_local.control.cloudformation.template import Template, invalid, references
 
 
@@ -23,19 +24,28 @@ class Tools:
 
     - `kind(type_name)` returns the resource type or None.
     - `client(service)` signs with the stack's role.
-    - `importers(export)` returns the names of the stacks that import an export, and
-      `exporter(export)` that of the stack that has it, or None.
+    - `stacks()` returns the stacks that exist.
     """
 
     account: str
     region: str
     kind: Callable[[str], ResourceType | None]
     client: Callable[[str], Any]
-    import_value: Callable[[str], str]
-    importers: Callable[[str], list[str]]
-    exporter: Callable[[str], str | None]
-    parameter_store: Callable[[str], str]
+    stacks: Callable[[], list[Stack]]
     closing: threading.Event
+
+    def importers(self, export: str) -> list[str]:
+        """Return the names of the stacks that import an export."""
+        return [stack.name for stack in self.stacks() if export in stack.imports]
+
+    def parameter_store(self, name: str) -> str:
+        ssm = self.client("ssm")
+        try:
+            return str(ssm.get_parameter(Name=name, WithDecryption=True)["Parameter"]["Value"])
+        except ClientError as error:
+            raise invalid(
+                f"Unable to fetch parameters [{name}] from parameter store for this account."
+            ) from error
 
 
 @dataclass
@@ -48,53 +58,64 @@ class Plan:
     tools: Tools
     imports: set[str] = field(default_factory=set)
 
-    def resolver(self) -> Resolver:
-        """Return a resolver of this template's values by the resources as they are now."""
-        return Resolver(
+    def __post_init__(self) -> None:
+        pseudo = {
+            "AWS::AccountId": self.tools.account,
+            "AWS::Region": self.tools.region,
+            "AWS::Partition": "aws",
+            "AWS::URLSuffix": "amazonaws.com",
+            "AWS::StackName": self.stack.name,
+            "AWS::StackId": self.stack.id,
+            "AWS::NotificationARNs": [],
+        }
+        self.resolve = Resolver(
             self.template,
-            self._pseudo_parameters(),
+            pseudo,
             self.parameters,
-            self._physical_id,
+            lambda logical_id: self._resource(logical_id).physical_id,
             self._attribute,
             self._import,
             self.tools.parameter_store,
         )
 
-    def outputs(self, resolver: Resolver) -> dict[str, Output]:
+    def outputs(self) -> dict[str, Output]:
         outputs = {}
-        for key, output in self._outputs(resolver).items():
+        for key, output in self._outputs().items():
             export = output.get("Export", {}).get("Name")
-            name = str(resolver(export)) if export else None
-            value, description = str(resolver(output["Value"])), str(output.get("Description", ""))
-            outputs[key] = Output(key, value, description, name)
+            name, value = export and str(self.resolve(export)), str(self.resolve(output["Value"]))
+            outputs[key] = Output(key, value, str(output.get("Description", "")), name)
         return outputs
 
-    def _outputs(self, resolver: Resolver) -> dict[str, Any]:
+    def _outputs(self) -> dict[str, Any]:
         outputs = self.template.section("Outputs")
-        return {key: each for key, each in outputs.items() if _is_kept(each, resolver)}
+        return {key: each for key, each in outputs.items() if self._is_kept(each)}
 
-    def logical_ids(self, resolver: Resolver) -> list[str]:
+    def _is_kept(self, definition: Mapping[str, Any]) -> bool:
+        """Return whether a resource or output has no condition, or one that holds."""
+        return "Condition" not in definition or self.resolve.condition(definition["Condition"])
+
+    def logical_ids(self) -> list[str]:
         """Return the ids of resources, dependencies first, without those with a false condition."""
         resources = self.template.resources
-        return [name for name in self.template.order() if _is_kept(resources[name], resolver)]
+        return [name for name in self.template.order() if self._is_kept(resources[name])]
 
     def check_references(self) -> None:
         """Raise AwsError if a resource or output names a resource whose condition is false.
 
         What cannot be resolved is left to the deployment.
         """
-        with contextlib.suppress(*UNRESOLVED):
-            self._check_references(self.resolver())
-
-    def _check_references(self, resolver: Resolver) -> None:
-        kept = self.logical_ids(resolver)
         resources = self.template.resources
-        blocks = {
-            "Resources": resolver.pruned([resources[name].get("Properties", {}) for name in kept]),
-            "Outputs": resolver.pruned(list(self._outputs(resolver).values())),
-        }
-        for block, values in blocks.items():
-            missing = sorted(set(references(values)) & (set(resources) - set(kept)))
+        try:
+            kept = self.logical_ids()
+            used = [resources[name].get("Properties", {}) for name in kept]
+            blocks = {
+                "Resources": set(references(self.resolve.pruned(used))),
+                "Outputs": set(references(self.resolve.pruned(list(self._outputs().values())))),
+            }
+        except UNRESOLVED:
+            return
+        for block, names in blocks.items():
+            missing = sorted(names & (set(resources) - set(kept)))
             if missing:
                 prefix = "Template format error: " if block == "Resources" else ""
                 raise invalid(
@@ -102,12 +123,22 @@ class Plan:
                     f" {block} block of the template"
                 )
 
-    def planned_resource(self, logical_id: str, resolver: Resolver) -> Resource:
+    def check_rules(self) -> None:
+        """Raise AwsError, in the rule's own words, if a rule of the template does not hold."""
+        for name, rule in self.template.section("Rules").items():
+            if "RuleCondition" in rule and not self.resolve.test(rule["RuleCondition"]):
+                continue
+            for assertion in rule["Assertions"]:
+                if not self.resolve.test(assertion["Assert"]):
+                    words = assertion.get("AssertDescription", assertion["Assert"])
+                    raise invalid(f"Rule {name} does not hold: {words}")
+
+    def planned_resource(self, logical_id: str) -> Resource:
         """Return the resource as the template describes it, without a physical id."""
         definition = self.template.resources[logical_id]
-        properties = resolver(definition.get("Properties") or {})
-        deletion = resolver(definition.get("DeletionPolicy") or "Delete")
-        replacing = resolver(definition.get("UpdateReplacePolicy") or "Delete")
+        properties = self.resolve(definition.get("Properties") or {})
+        deletion = self.resolve(definition.get("DeletionPolicy") or "Delete")
+        replacing = self.resolve(definition.get("UpdateReplacePolicy") or "Delete")
         if "Snapshot" in (deletion, replacing):
             raise invalid(
                 f"Shoal's emulator makes no snapshots of resources: {logical_id} has the policy"
@@ -144,17 +175,6 @@ class Plan:
             closing=self.tools.closing,
         )
 
-    def _pseudo_parameters(self) -> dict[str, Any]:
-        return {
-            "AWS::AccountId": self.tools.account,
-            "AWS::Region": self.tools.region,
-            "AWS::Partition": "aws",
-            "AWS::URLSuffix": "amazonaws.com",
-            "AWS::StackName": self.stack.name,
-            "AWS::StackId": self.stack.id,
-            "AWS::NotificationARNs": [],
-        }
-
     def _resource(self, logical_id: str) -> Resource:
         resource = self.stack.resources.get(logical_id)
         if resource is None:
@@ -163,9 +183,6 @@ class Plan:
                 " or the template has none)"
             )
         return resource
-
-    def _physical_id(self, logical_id: str) -> str:
-        return self._resource(logical_id).physical_id
 
     def _attribute(self, logical_id: str, name: str) -> Any:
         resource = self._resource(logical_id)
@@ -179,12 +196,10 @@ class Plan:
 
     def _import(self, name: str) -> str:
         self.imports.add(name)
-        return self.tools.import_value(name)
-
-
-def _is_kept(definition: Mapping[str, Any], resolver: Resolver) -> bool:
-    """Return whether a resource or output has no condition, or one that holds."""
-    return "Condition" not in definition or resolver.condition(definition["Condition"])
+        exports = exports_of(self.tools.stacks())
+        if name not in exports:
+            raise invalid(f"No export named {name} found.")
+        return exports[name][1]
 
 
 SSM_VALUE = "AWS::SSM::Parameter::Value<"
@@ -233,16 +248,3 @@ def _check(name: str, parameter: Mapping[str, Any], text: str) -> None:
         raise invalid(f"Parameter '{name}' must match pattern {pattern}")
     if parameter["Type"] == "Number" and not re.fullmatch(r"-?\d+(\.\d+)?", text):
         raise invalid(f"Parameter '{name}' must be a number, not '{text}'")
-
-
-def check_rules(template: Template, resolver: Resolver) -> None:
-    """Raise AwsError, in the rule's own words, if a rule of the template does not hold."""
-    for name, rule in template.section("Rules").items():
-        if "RuleCondition" in rule and not resolver.test(rule["RuleCondition"]):
-            continue
-        for assertion in rule["Assertions"]:
-            if not resolver.test(assertion["Assert"]):
-                raise invalid(
-                    f"Rule {name} does not hold:"
-                    f" {assertion.get('AssertDescription', assertion['Assert'])}"
-                )

@@ -136,14 +136,6 @@ class Resolver:
         return DYNAMIC.sub(value_of, text) if "{{resolve:" in text else text
 
 
-def _join(resolver: Resolver, argument: list[Any]) -> str:
-    return str(argument[0]).join(str(item) for item in resolver(argument[1]))
-
-
-def _if(resolver: Resolver, argument: list[Any]) -> Any:
-    return resolver(argument[1] if resolver.condition(argument[0]) else argument[2])
-
-
 def _zones(resolver: Resolver, argument: Any) -> list[str]:
     region = resolver(argument) or resolver.pseudo["AWS::Region"]
     return [f"{region}{zone}" for zone in ZONES]
@@ -153,10 +145,12 @@ FUNCTIONS: dict[str, Callable[[Resolver, Any], Any]] = {
     "Ref": lambda resolver, name: resolver.ref(name),
     "Fn::GetAtt": lambda resolver, argument: resolver.get_att(argument),
     "Fn::Sub": lambda resolver, argument: resolver.sub(argument),
-    "Fn::Join": _join,
+    "Fn::Join": lambda resolver, argument: str(argument[0]).join(map(str, resolver(argument[1]))),
     "Fn::Split": lambda resolver, argument: resolver(argument[1]).split(argument[0]),
     "Fn::Select": lambda resolver, argument: resolver(argument[1])[int(resolver(argument[0]))],
-    "Fn::If": _if,
+    "Fn::If": lambda resolver, argument: resolver(
+        argument[1] if resolver.condition(argument[0]) else argument[2]
+    ),
     "Fn::FindInMap": lambda resolver, argument: resolver.find_in_map(argument),
     "Fn::Base64": lambda resolver, argument: base64.b64encode(
         str(resolver(argument)).encode()

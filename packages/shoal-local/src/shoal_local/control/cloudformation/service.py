@@ -10,11 +10,10 @@ from urllib.parse import unquote, urlparse
 from botocore.exceptions import BotoCoreError, ClientError
 
 from shoal_local.control.cloudformation.change_set import ChangeSet, plan_changes
-from shoal_local.control.cloudformation.plan import Plan, resolved_parameters
 from shoal_local.control.cloudformation.resources import TYPES
 from shoal_local.control.cloudformation.resources.base import ResourceType
 from shoal_local.control.cloudformation.resources.custom import CustomResource, is_custom
-from shoal_local.control.cloudformation.stack import Stack, StackOptions
+from shoal_local.control.cloudformation.stack import Stack, StackOptions, exports_of
 from shoal_local.control.cloudformation.stacks import Stacks, check_capabilities, check_updatable
 from shoal_local.control.cloudformation.template import Template, invalid, parse
 from shoal_local.control.functions.service import Functions
@@ -59,7 +58,7 @@ class CloudFormation:
             "ListStackResources": self._list_resources,
             "GetTemplate": self._get_template,
             "UpdateTerminationProtection": self._update_termination_protection,
-            "ListExports": lambda _wanted: {"Exports": self.stacks.exports()},
+            "ListExports": self._list_exports,
             "CreateChangeSet": self._create_change_set,
             "DescribeChangeSet": lambda request: self._change_set(request).describe(),
             "DeleteChangeSet": self._delete_change_set,
@@ -110,7 +109,7 @@ class CloudFormation:
 
     def _describe_events(self, request: Request) -> Mapping[str, Any]:
         stack = self.stacks.find(request["StackName"])
-        return {"StackEvents": [event.shape(stack) for event in reversed(stack.events)]}
+        return {"StackEvents": stack.events[::-1]}
 
     def _describe_resources(self, request: Request) -> Mapping[str, Any]:
         stack = self.stacks.find(request.get("StackName") or "")
@@ -135,6 +134,13 @@ class CloudFormation:
         shapes = [resource.shape("LastUpdatedTimestamp") for resource in resources]
         return {"StackResourceSummaries": shapes}
 
+    def _list_exports(self, _request: Request) -> Mapping[str, Any]:
+        exports = [
+            {"ExportingStackId": stack.id, "Name": name, "Value": value}
+            for name, (stack, value) in exports_of(self.stacks.existing()).items()
+        ]
+        return {"Exports": exports}
+
     def _get_template(self, request: Request) -> Mapping[str, Any]:
         if request.get("ChangeSetName"):
             template: Template | None = self._change_set(request).template
@@ -156,14 +162,16 @@ class CloudFormation:
             raise invalid("Shoal's emulator cannot import resources into stacks")
         stack = self._stack_to_change(request["StackName"], kind, request["ChangeSetName"])
         template, options = self._template(request, stack), options_of(request, stack)
-        tools = self.stacks.tools(options.role_arn)
-        parameters = resolved_parameters(template, options.parameters, tools.parameter_store)
-        Plan(stack, template, parameters, tools).check_references()
-        changes = plan_changes(stack, template, options, parameters, tools)
-        creates_stack = stack.status == "REVIEW_IN_PROGRESS"
-        name, description = request["ChangeSetName"], request.get("Description") or ""
+        plan = self.stacks.plan(stack, template, options)
         change_set = ChangeSet(
-            name, stack, template, options, parameters, creates_stack, changes, description
+            request["ChangeSetName"],
+            stack,
+            template,
+            options,
+            plan.parameters,
+            create=stack.status == "REVIEW_IN_PROGRESS",
+            changes=plan_changes(plan, options),
+            description=request.get("Description") or "",
         )
         self._change_sets.append(change_set)
         return {"Id": change_set.id, "StackId": stack.id}

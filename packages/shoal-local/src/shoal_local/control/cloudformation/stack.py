@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -44,34 +44,6 @@ class Resource:
 
 
 @dataclass(frozen=True)
-class StackEvent:
-    """One line of a stack's history."""
-
-    logical_id: str
-    physical_id: str
-    type_name: str
-    status: str
-    reason: str
-    token: str | None
-    id: str = field(default_factory=lambda: str(uuid.uuid4()))
-    at: datetime = field(default_factory=lambda: datetime.now(UTC))
-
-    def shape(self, stack: Stack) -> dict[str, Any]:
-        """Return the StackEvent structure of the API."""
-        return {
-            **stack.names,
-            "EventId": self.id,
-            "LogicalResourceId": self.logical_id,
-            "PhysicalResourceId": self.physical_id,
-            "ResourceType": self.type_name,
-            "Timestamp": self.at,
-            "ResourceStatus": self.status,
-            **({"ResourceStatusReason": self.reason} if self.reason else {}),
-            **({"ClientRequestToken": self.token} if self.token else {}),
-        }
-
-
-@dataclass(frozen=True)
 class StackOptions:
     """The options of a deployment, without its template."""
 
@@ -107,7 +79,8 @@ class Stack:
     resources: dict[str, Resource] = field(default_factory=dict)
     outputs: dict[str, Output] = field(default_factory=dict)
     imports: set[str] = field(default_factory=set)
-    events: list[StackEvent] = field(default_factory=list)
+    events: list[dict[str, Any]] = field(default_factory=list)
+    """StackEvent structures of the API, in order of time."""
     protected: bool = False
     created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     updated_at: datetime | None = None
@@ -126,13 +99,20 @@ class Stack:
         """Set a new status of the stack."""
         self.status, self.reason = status, reason
         kind = "AWS::CloudFormation::Stack"
-        self.events.append(StackEvent(self.name, self.id, kind, status, reason, self.options.token))
+        itself = Resource(self.name, kind, self.id, {}, {}, frozenset())
+        self.record_resource(itself, status, reason)
 
     def record_resource(self, resource: Resource, status: str, reason: str = "") -> None:
         """Set a new status of a resource."""
         resource.status, resource.reason, resource.updated_at = status, reason, datetime.now(UTC)
-        ids = (resource.logical_id, resource.physical_id, resource.type_name)
-        self.events.append(StackEvent(*ids, status, reason, self.options.token))
+        token = self.options.token
+        event = {
+            **self.names,
+            "EventId": str(uuid.uuid4()),
+            **resource.shape("Timestamp"),
+            **({"ClientRequestToken": token} if token else {}),
+        }
+        self.events.append(event)
 
     def describe(self) -> dict[str, Any]:
         """Return the Stack structure of the API."""
@@ -186,3 +166,13 @@ def output_shape(output: Output) -> dict[str, str]:
         "ExportName": output.export or "",
     }
     return {key: value for key, value in shape.items() if value}
+
+
+def exports_of(stacks: Iterable[Stack]) -> dict[str, tuple[Stack, str]]:
+    """Return the stack and the value of each export, by its name."""
+    return {
+        output.export: (stack, output.value)
+        for stack in stacks
+        for output in stack.outputs.values()
+        if output.export
+    }

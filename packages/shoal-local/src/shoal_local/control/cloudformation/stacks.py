@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from botocore.exceptions import ClientError
-
 from shoal_local.context import RoleCredentials
 from shoal_local.control.cloudformation.engine import Deployment
-from shoal_local.control.cloudformation.plan import Plan, Tools, resolved_parameters
+from shoal_local.control.cloudformation.plan import Tools, resolved_parameters
 from shoal_local.control.cloudformation.resources.base import ResourceType
 from shoal_local.control.cloudformation.stack import Stack, StackOptions
 from shoal_local.control.cloudformation.template import Template, invalid
@@ -69,18 +67,31 @@ class Stacks:
         self, name: str, template: Template, options: StackOptions, protected: bool = False
     ) -> Stack:
         """Check the parameters and start to create a stack."""
-        tools = self.tools(options.role_arn)
-        parameters = resolved_parameters(template, options.parameters, tools.parameter_store)
-        check_capabilities(template, options)
         draft = Stack("", name, template, options, "")
-        Plan(draft, template, parameters, tools).check_references()
+        parameters = self.plan(draft, template, options).parameters
+        check_capabilities(template, options)
         stack = self.add(name, template, options, "CREATE_IN_PROGRESS")
         stack.protected = protected
         self.start(stack, template, options, parameters)
         return stack
 
+    def plan(self, stack: Stack, template: Template, options: StackOptions) -> Deployment:
+        """Return what would be deployed.
+
+        Raise AwsError if a parameter is wrong, or a resource has a reference to none.
+        """
+        tools = self.tools(options.role_arn)
+        parameters = resolved_parameters(template, options.parameters, tools.parameter_store)
+        deployment = Deployment(stack, template, parameters, tools)
+        deployment.check_references()
+        return deployment
+
     def start(
-        self, stack: Stack, template: Template, options: StackOptions, parameters: dict[str, object]
+        self,
+        stack: Stack,
+        template: Template,
+        options: StackOptions,
+        parameters: Mapping[str, object],
     ) -> None:
         """Start to create the resources of a stack that has none yet."""
         stack.template, stack.options, stack.resolved_parameters = template, options, parameters
@@ -93,10 +104,9 @@ class Stacks:
 
         Raise AwsError if there is nothing to change, or the stack cannot be updated now.
         """
-        tools = self.tools(options.role_arn)
-        parameters = resolved_parameters(template, options.parameters, tools.parameter_store)
+        deployment = self.plan(stack, template, options)
+        parameters = deployment.parameters
         check_capabilities(template, options)
-        Plan(stack, template, parameters, tools).check_references()
         with self._lock:
             check_updatable(stack)
             old_document = stack.template.document if stack.template else None
@@ -107,7 +117,6 @@ class Stacks:
             before.resources = dict(stack.resources)
             stack.template, stack.options, stack.resolved_parameters = template, options, parameters
             stack.status, stack.updated_at = "UPDATE_IN_PROGRESS", datetime.now(UTC)
-        deployment = Deployment(stack, template, parameters, tools)
         self._start_thread(stack, lambda: deployment.update(before))
 
     def delete(self, stack: Stack, role_arn: str | None, token: str | None) -> None:
@@ -124,32 +133,16 @@ class Stacks:
                 raise invalid(
                     f"Stack:{stack.id} is in {stack.status} state and can not be deleted."
                 )
-            self._check_unused(stack)
             role_arn = role_arn or stack.options.role_arn
             tools = self.tools(role_arn)  # may be refused, and then nothing has begun
+            for export in filter(None, (output.export for output in stack.outputs.values())):
+                if users := ", ".join(tools.importers(export)):
+                    raise invalid(f"Export {export} cannot be deleted as it is in use by {users}")
             stack.options = replace(stack.options, role_arn=role_arn, token=token)
             stack.status = "DELETE_IN_PROGRESS"
         template = stack.template or Template("", {"Resources": {}})
         deployment = Deployment(stack, template, stack.resolved_parameters, tools)
-        self._start_thread(stack, lambda: self._delete(stack, deployment))
-
-    def exports(self) -> list[dict[str, str]]:
-        return [
-            {"ExportingStackId": stack.id, "Name": output.export, "Value": output.value}
-            for stack in self.existing()
-            for output in stack.outputs.values()
-            if output.export
-        ]
-
-    def importers(self, export: str) -> list[str]:
-        """Return the names of the stacks that import an export."""
-        return [stack.name for stack in self.existing() if export in stack.imports]
-
-    def _exporter(self, export: str) -> str | None:
-        for stack in self.existing():
-            if any(output.export == export for output in stack.outputs.values()):
-                return stack.name
-        return None
+        self._start_thread(stack, deployment.delete)
 
     def tools(self, role_arn: str | None) -> Tools:
         """Return what a deployment uses.
@@ -166,10 +159,7 @@ class Stacks:
             region=self.identity.region,
             kind=self.kind,
             client=lambda service: self.clients(service, credentials),
-            import_value=self._import_value,
-            importers=self.importers,
-            exporter=self._exporter,
-            parameter_store=lambda name: self._parameter(name, credentials),
+            stacks=self.existing,
             closing=self._closing,
         )
 
@@ -179,35 +169,6 @@ class Stacks:
         for stack in self.all:
             if stack.worker is not None:
                 stack.worker.join(STOP_LIMIT_S)
-
-    def _delete(self, stack: Stack, deployment: Deployment) -> None:
-        deployment.delete()
-        if stack.status == "DELETE_COMPLETE":
-            stack.deleted_at = datetime.now(UTC)
-
-    def _check_unused(self, stack: Stack) -> None:
-        for output in stack.outputs.values():
-            users = self.importers(output.export) if output.export else []
-            if users:
-                raise invalid(
-                    f"Export {output.export} cannot be deleted as it is in use by"
-                    f" {', '.join(users)}"
-                )
-
-    def _parameter(self, name: str, credentials: RoleCredentials | None) -> str:
-        ssm = self.clients("ssm", credentials)
-        try:
-            return str(ssm.get_parameter(Name=name, WithDecryption=True)["Parameter"]["Value"])
-        except ClientError as error:
-            raise invalid(
-                f"Unable to fetch parameters [{name}] from parameter store for this account."
-            ) from error
-
-    def _import_value(self, name: str) -> str:
-        for exported in self.exports():
-            if exported["Name"] == name:
-                return exported["Value"]
-        raise invalid(f"No export named {name} found.")
 
     def _start_thread(self, stack: Stack, action: Callable[[], None]) -> None:
         stack.worker = threading.Thread(target=action, daemon=True, name=f"stack {stack.name}")

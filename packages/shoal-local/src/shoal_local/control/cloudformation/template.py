@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 import yaml
@@ -113,21 +114,12 @@ class Template:
 
         Raise AwsError for a circle.
         """
-        ordered: dict[str, None] = {}
-        for logical_id in self.resources:
-            self._visit(logical_id, ordered, ())
-        return list(ordered)
-
-    def _visit(self, logical_id: str, ordered: dict[str, None], path: tuple[str, ...]) -> None:
-        if logical_id in path:
-            raise invalid(
-                "Circular dependency between resources:"
-                f" [{', '.join(path[path.index(logical_id) :])}]"
-            )
-        if logical_id not in ordered:
-            for dependency in sorted(self.dependencies(logical_id)):
-                self._visit(dependency, ordered, (*path, logical_id))
-            ordered[logical_id] = None
+        graph = {name: sorted(self.dependencies(name)) for name in self.resources}
+        try:
+            return list(TopologicalSorter(graph).static_order())
+        except CycleError as error:
+            circle = ", ".join(error.args[1][:0:-1])
+            raise invalid(f"Circular dependency between resources: [{circle}]") from error
 
 
 def parse(body: str) -> Template:

@@ -7,13 +7,13 @@ timeout.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import secrets
-import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent import futures
-from dataclasses import dataclass, field
+from concurrent.futures import Future, InvalidStateError
 from typing import Any
 
 from shoal_local.control.cloudformation.resources.base import (
@@ -38,14 +38,6 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
 CUSTOM_PREFIXES = ("Custom::", "AWS::CloudFormation::CustomResource")
 
 
-@dataclass
-class PendingRequest:
-    """A request to a custom resource's function that is not answered yet."""
-
-    done: threading.Event = field(default_factory=threading.Event)
-    response: Mapping[str, Any] = field(default_factory=dict)
-
-
 class CustomResource(ResourceType):
     """All types that templates define (`Custom::*`); their functions check the properties."""
 
@@ -56,7 +48,8 @@ class CustomResource(ResourceType):
     def __init__(self, functions: Functions, endpoint_url: Callable[[], str]) -> None:
         self._functions = functions
         self._endpoint_url = endpoint_url
-        self._pending: dict[str, PendingRequest] = {}
+        self._pending: dict[str, Future[Mapping[str, Any]]] = {}
+        """What functions have not answered yet, by the end of the response URL."""
 
     def check(self, request: Request) -> None:
         if ":lambda:" not in str(request["ServiceToken"]):
@@ -92,16 +85,17 @@ class CustomResource(ResourceType):
             plain = {"Content-Type": "text/plain"}
             return Answer(403, plain, b"this response URL is not waited for")
         try:
-            pending.response = dict(json.loads(buffer_body(environ)))
+            response = dict(json.loads(buffer_body(environ)))
         except (ValueError, TypeError, RecursionError) as error:
             reason = f"the function's response is not JSON: {error}"
-            pending.response = {"Status": "FAILED", "Reason": reason}
-        pending.done.set()
+            response = {"Status": "FAILED", "Reason": reason}
+        with contextlib.suppress(InvalidStateError):  # the first answer counts
+            pending.set_result(response)
         return Answer(200, {}, b"")
 
     def _run(self, request: Request, details: Mapping[str, Any]) -> Created:
         token = secrets.token_urlsafe(24)
-        pending = self._pending[token] = PendingRequest()
+        pending = self._pending[token] = Future[Mapping[str, Any]]()
         event = {
             "ServiceToken": request["ServiceToken"],
             "ResponseURL": f"{self._endpoint_url()}{PATH}{token}",
@@ -122,7 +116,7 @@ class CustomResource(ResourceType):
         return self._outcome(request, response)
 
     def _wait(
-        self, request: Request, event: Mapping[str, Any], pending: PendingRequest
+        self, request: Request, event: Mapping[str, Any], pending: Future[Mapping[str, Any]]
     ) -> Mapping[str, Any]:
         try:
             invocation = self._functions.invoke_later(str(request["ServiceToken"]), event)
@@ -132,7 +126,7 @@ class CustomResource(ResourceType):
             ) from error
         timeout_s = float(request.get("ServiceTimeout", TIMEOUT_S))
         deadline = time.monotonic() + timeout_s
-        while not pending.done.wait(POLL_S):
+        while not futures.wait([pending], POLL_S).done:
             if invocation.done() and invocation.result():
                 return {"Status": "FAILED", "Reason": f"the function failed: {invocation.result()}"}
             if request.closing.is_set():
@@ -145,7 +139,7 @@ class CustomResource(ResourceType):
                 )
         # The log must be written before the function is deleted.
         futures.wait([invocation], LOG_LIMIT_S)
-        return pending.response
+        return pending.result()
 
     @staticmethod
     def _outcome(request: Request, response: Mapping[str, Any]) -> Created:
