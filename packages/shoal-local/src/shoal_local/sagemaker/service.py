@@ -57,8 +57,12 @@ class SageMakerService:
         self._endpoints, pipelines = Endpoints(core), Pipelines(core)
         self._executions = Executions(core, pipelines)
         self.invocations: Mapping[str, Invocation] = {
-            "InvokeEndpoint": self._endpoints.invoke,
-            "InvokeEndpointWithResponseStream": self._endpoints.invoke_with_stream,
+            "InvokeEndpoint": lambda name, body, headers: self._endpoints.traffic(
+                name, headers
+            ).invoke(body, headers),
+            "InvokeEndpointWithResponseStream": lambda name, body, headers: self._endpoints.traffic(
+                name, headers
+            ).stream(body, headers),
         }
         """The operations of the runtime API."""
         offers = Offers(core.settings.capacity, core.settings.hosting_speed)

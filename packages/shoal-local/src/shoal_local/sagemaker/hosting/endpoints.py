@@ -8,7 +8,7 @@ processes have ended.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -23,7 +23,7 @@ from shoal_local.sagemaker.errors import check_fields, invalid
 from shoal_local.sagemaker.hosting.deployment import ClosingError, Deployment, Plan, plan_of
 from shoal_local.sagemaker.hosting.fleet import Fleet
 from shoal_local.sagemaker.hosting.models import EndpointConfigs
-from shoal_local.sagemaker.hosting.traffic import Invocation, StreamedInvocation, Traffic
+from shoal_local.sagemaker.hosting.traffic import Traffic
 from shoal_local.sagemaker.resources import KINDS, Resources
 from shoal_local.sagemaker.shapes import Document, fitting
 
@@ -64,7 +64,7 @@ class Endpoints(Resources):
         members = {key: value for key, value in request.items() if key != "DeploymentConfig"}
         document = self.keep(members, EndpointStatus="Creating")
         name = document["EndpointName"]
-        self._hosted[name] = HostedEndpoint(Traffic(self._core.settings.invocation_s))
+        self._hosted[name] = HostedEndpoint(Traffic(self._core, name))
         self._tell(document)
         self._in_background(lambda: self._deploy(name, config, Plan()))
         return {"EndpointArn": document["EndpointArn"]}
@@ -167,25 +167,11 @@ class Endpoints(Resources):
         self._threads = [each for each in self._threads if each.is_alive()] + [thread]
         thread.start()
 
-    def invoke(
-        self, name: str, body: bytes, headers: Mapping[str, str]
-    ) -> tuple[int, dict[str, str], bytes]:
-        """Answer InvokeEndpoint with status, headers and body.
+    def traffic(self, name: str, headers: Mapping[str, str]) -> Traffic:
+        """Return what answers an invocation.
 
         Raise ValidationError for an endpoint that does not exist or does not serve.
         """
-        return Invocation(self._core, name, body, headers).send(self._traffic(name, headers))
-
-    def invoke_with_stream(
-        self, name: str, body: bytes, headers: Mapping[str, str]
-    ) -> tuple[int, dict[str, str], bytes | Iterator[bytes]]:
-        """Answer InvokeEndpointWithResponseStream with status, headers and a stream of events, or
-        the body of an error. Raises what `invoke` raises.
-        """
-        invocation = StreamedInvocation(self._core, name, body, headers)
-        return invocation.stream(self._traffic(name, headers))
-
-    def _traffic(self, name: str, headers: Mapping[str, str]) -> Traffic:
         hosted, target = self._hosted.get(name), headers.get(_TARGET_VARIANT)
         if hosted is None or not hosted.traffic.is_open:
             document = self._core.store.get(KIND, name)

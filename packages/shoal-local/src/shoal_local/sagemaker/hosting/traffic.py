@@ -17,9 +17,10 @@ import struct
 import threading
 import time
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+
+from werkzeug.wsgi import ClosingIterator
 
 from shoal_local.errors import AwsError
 from shoal_local.sagemaker import measurements
@@ -28,15 +29,20 @@ from shoal_local.sagemaker.hosting.fleet import Fleet
 from shoal_local.sagemaker.hosting.server import StreamedAnswer
 
 Reply = tuple[int, dict[str, str], bytes]
+StreamedReply = tuple[int, dict[str, str], Iterable[bytes]]
 _VARIANT = "x-Amzn-Invoked-Production-Variant"
+_ACCEPT = "x-amzn-sagemaker-accept"
+_TEXT = 7
+"""The type of a header whose value is a text."""
 _random = random.SystemRandom()
+_log = logging.getLogger(__name__)
 
 
 class Traffic:
-    """The routes of one endpoint."""
+    """The routes of one endpoint, and its invocations."""
 
-    def __init__(self, drain_s: float) -> None:
-        self._drain_s = drain_s
+    def __init__(self, core: Core, endpoint: str) -> None:
+        self._core, self._endpoint = core, endpoint
         self._routes: list[tuple[Fleet, float]] = []
         self._changed = threading.Condition()
 
@@ -72,39 +78,30 @@ class Traffic:
     def retire(self, fleet: Fleet) -> None:
         """End a fleet that has no route any more, after it has answered what it was sent."""
         with self._changed:
-            self._changed.wait_for(lambda: not fleet.busy, self._drain_s)
+            limit_s = self._core.settings.invocation_s
+            self._changed.wait_for(lambda: not fleet.busy, limit_s)
         fleet.server.close()
 
-
-@dataclass(frozen=True)
-class Invocation:
-    """One call of InvokeEndpoint."""
-
-    core: Core
-    endpoint: str
-    body: bytes
-    headers: Mapping[str, str]
-
-    def send(self, traffic: Traffic) -> Reply:
-        """Return status, headers and body of the answer. Raises what `Traffic.acquire` raises."""
-        with traffic.acquire() as fleet:
+    def invoke(self, body: bytes, headers: Mapping[str, str]) -> Reply:
+        """Answer InvokeEndpoint with status, headers and body. Raise what `acquire` raises."""
+        with self.acquire() as fleet:
             started_at = time.monotonic()
             try:
-                answer = fleet.server.invoke(self.body, self.headers)
+                answer = fleet.server.invoke(body, headers)
             except (OSError, http.client.HTTPException) as error:
-                self.measure(fleet, 500, started_at)
+                self._measure(fleet, 500, started_at)
                 return self._no_answer(fleet, error)
-            self.measure(fleet, answer.status, started_at)
+            self._measure(fleet, answer.status, started_at)
         if answer.status >= http.client.BAD_REQUEST:
             return self._model_error(fleet, answer.status, answer.body.decode(errors="replace"))
         return 200, {"Content-Type": answer.content_type, _VARIANT: fleet.name}, answer.body
 
-    def measure(self, fleet: Fleet, status: int, started_at: float) -> None:
+    def _measure(self, fleet: Fleet, status: int, started_at: float) -> None:
         """Publish an answer to InvokeEndpoint."""
         lasted_s = time.monotonic() - started_at
-        self.core.context.measure(
+        self._core.context.measure(
             measurements.of_invocation(
-                self.endpoint, fleet.config_name, fleet.name, status, lasted_s
+                self._endpoint, fleet.config_name, fleet.name, status, lasted_s
             )
         )
 
@@ -115,7 +112,7 @@ class Invocation:
 
     def _model_error(self, fleet: Fleet, status: int, text: str) -> Reply:
         """Return a ModelError, HTTP 424 (API_runtime_InvokeEndpoint)."""
-        context, group = self.core.context, f"/aws/sagemaker/Endpoints/{self.endpoint}"
+        context, group = self._core.context, f"/aws/sagemaker/Endpoints/{self._endpoint}"
         original = status or 500
         side = "server" if original >= 500 else "client"
         error = f'Received {side} error ({original}) from {fleet.name} with message "{text}".'
@@ -129,58 +126,31 @@ class Invocation:
         headers = {"Content-Type": "application/json", "x-amzn-ErrorType": "ModelError"}
         return 424, headers, json.dumps(document).encode()
 
-
-_ACCEPT = "x-amzn-sagemaker-accept"
-_TEXT = 7
-"""The type of a header whose value is a text."""
-
-_log = logging.getLogger(__name__)
-
-
-class EventStream(Iterator[bytes]):
-    """The events of an answer. `close()` ends the invocation wherever it is."""
-
-    def __init__(self, events: Iterator[bytes], invocation: ExitStack) -> None:
-        self._events, self._invocation = events, invocation
-
-    def __next__(self) -> bytes:
-        return next(self._events)
-
-    def close(self) -> None:
-        self._invocation.close()
-
-
-@dataclass(frozen=True)
-class StreamedInvocation(Invocation):
-    """One call of InvokeEndpointWithResponseStream."""
-
-    def stream(self, traffic: Traffic) -> tuple[int, dict[str, str], bytes | EventStream]:
-        """Return status, headers and events of the answer. Raises what `Traffic.acquire` raises."""
+    def stream(self, body: bytes, headers: Mapping[str, str]) -> Reply | StreamedReply:
+        """Answer InvokeEndpointWithResponseStream with status, headers and a stream of events, or
+        the body of an error. Raise what `acquire` raises.
+        """
         with ExitStack() as invocation:
-            return self._begin(traffic, invocation)
-
-    def _begin(
-        self, traffic: Traffic, invocation: ExitStack
-    ) -> tuple[int, dict[str, str], bytes | EventStream]:
-        fleet = invocation.enter_context(traffic.acquire())
-        began_at = time.monotonic()
-        headers = {**self.headers, "accept": self.headers.get(_ACCEPT, "*/*")}
-        try:
-            answer = invocation.enter_context(fleet.server.stream(self.body, headers))
-            if answer.status >= http.client.BAD_REQUEST:
-                text = b"".join(answer.parts).decode(errors="replace")
-                self.measure(fleet, answer.status, began_at)
-                return self._model_error(fleet, answer.status, text)
-        except (OSError, http.client.HTTPException) as error:
-            self.measure(fleet, 500, began_at)
-            return self._no_answer(fleet, error)
-        answer_headers = {
-            "Content-Type": "application/vnd.amazon.eventstream",
-            "X-Amzn-SageMaker-Content-Type": answer.content_type,
-            "x-Amzn-Invoked-Production-Variant": fleet.name,
-        }
-        events = self._events(answer, fleet, began_at)
-        return 200, answer_headers, EventStream(events, invocation.pop_all())
+            fleet = invocation.enter_context(self.acquire())
+            began_at = time.monotonic()
+            headers = {**headers, "accept": headers.get(_ACCEPT, "*/*")}
+            try:
+                answer = invocation.enter_context(fleet.server.stream(body, headers))
+                if answer.status >= http.client.BAD_REQUEST:
+                    text = b"".join(answer.parts).decode(errors="replace")
+                    self._measure(fleet, answer.status, began_at)
+                    return self._model_error(fleet, answer.status, text)
+            except (OSError, http.client.HTTPException) as error:
+                self._measure(fleet, 500, began_at)
+                return self._no_answer(fleet, error)
+            answer_headers = {
+                "Content-Type": "application/vnd.amazon.eventstream",
+                "X-Amzn-SageMaker-Content-Type": answer.content_type,
+                _VARIANT: fleet.name,
+            }
+            events = self._events(answer, fleet, began_at)
+            # whose `close()` ends the invocation wherever it is
+            return 200, answer_headers, ClosingIterator(events, invocation.pop_all().close)
 
     def _events(self, answer: StreamedAnswer, fleet: Fleet, began_at: float) -> Iterator[bytes]:
         status = 500
@@ -204,7 +174,7 @@ class StreamedInvocation(Invocation):
         except Exception as bug:  # noqa: BLE001 (a client must see the end of its stream)
             _log.exception("a stream failed")
             yield _failure("InternalStreamFailure", repr(bug))
-        self.measure(fleet, status, began_at)
+        self._measure(fleet, status, began_at)
 
 
 def _failure(kind: str, message: str, **members: str) -> bytes:
