@@ -33,7 +33,6 @@ from shoal_local.control.identity.clients import Clients, root_of
 from shoal_local.control.identity.identity import Identity
 from shoal_local.control.identity.policy_guards import PolicyGuards
 from shoal_local.control.routing.moto_patches import MotoApplication
-from shoal_local.control.routing.sagemaker import Gateway, SageMaker
 from shoal_local.control.routing.service_router import Service, ServiceRouter
 from shoal_local.control.s3.object_guards import ObjectGuards
 from shoal_local.control.scheduler.service import Scheduler
@@ -45,6 +44,7 @@ from shoal_local.control.tags import Tagging
 from shoal_local.faults import Faults
 from shoal_local.processes import ProcessRegistry
 from shoal_local.sagemaker.core import Settings
+from shoal_local.sagemaker.gateway import Gateway
 from shoal_local.sagemaker.service import SageMakerService
 
 SAGEMAKER = "sagemaker.amazonaws.com"
@@ -118,7 +118,7 @@ class Account:
         )
         self.autoscaling = AutoScaling(self.identity, self.clients)
         self.fsx = Fsx(self.identity, self.clients, folder / "fsx")
-        self.sagemaker: SageMaker = SageMakerService(self.context(), shared.settings)
+        self.sagemaker: SageMakerService = SageMakerService(self.context(), shared.settings)
         self.state = self._state()
         self.authorizer: Authorizer = Authorizer(
             self.identity, self.state, shared.evaluator, shared.requests, shared.enforce_iam

@@ -95,10 +95,6 @@ class SageMakerService:
         """Return the names of the operations that are emulated."""
         return self._operations.keys()
 
-    def check(self, operation: str, request: Document) -> None:
-        """Raise AwsError for a request that does not have the documented shape."""
-        check_request(operation, request)
-
     def handle(self, operation: str, request: Document, caller_arn: str) -> Document:
         """Return the response of `operation`, with instants as epoch seconds.
 

@@ -146,7 +146,7 @@ class Operation:
         the protocol.
         """
         if "json" in self.protocol:
-            _check_json(body)
+            parsed_json(body)
         return self._parsed(request, request.values, body)
 
     def parse_head(self, request: Request) -> dict[str, Any]:
@@ -246,12 +246,12 @@ def _without_nulls(value: Any) -> Any:
     return [_without_nulls(member) for member in value] if isinstance(value, list) else value
 
 
-def _check_json(body: bytes) -> None:
-    """Raise AwsError for a body that is not JSON, which moto's parser would take for an empty
-    request.
+def parsed_json(body: bytes) -> Any:
+    """Return a body's JSON; raise AwsError for one that is none, which moto's parser would take for
+    an empty request.
     """
     try:
-        json.loads(body or b"{}")
+        return json.loads(body or b"{}")
     except (ValueError, RecursionError) as error:
         raise AwsError(SERIALIZATION, f"the request is not JSON: {error}") from error
 

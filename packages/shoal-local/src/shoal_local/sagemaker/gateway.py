@@ -7,16 +7,18 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import Any, Protocol
 from urllib.parse import unquote
 
+from werkzeug.datastructures import EnvironHeaders
+
 from shoal_local.control.authorization.authorizer import Authorizer
-from shoal_local.control.http.protocol import Answer, buffer_body
+from shoal_local.control.http.protocol import SERIALIZATION, Answer, buffer_body, parsed_json
 from shoal_local.control.routing.service_router import Exchange, unknown
 from shoal_local.errors import AwsError
+from shoal_local.sagemaker.service import SageMakerService
+from shoal_local.sagemaker.shapes import check_request
 
 RUNTIME_OPERATIONS = {
     "invocations": "InvokeEndpoint",
@@ -26,28 +28,6 @@ INVOCATION = re.compile(rf"^/endpoints/([^/]+)/({'|'.join(RUNTIME_OPERATIONS)})$
 TARGET_PREFIX = "SageMaker."
 
 
-class SageMaker(Protocol):
-    """What the SageMaker side provides (`shoal_local.sagemaker.service.SageMakerService`)."""
-
-    @property
-    def operations(self) -> Collection[str]: ...
-
-    def check(self, operation: str, request: dict[str, Any]) -> None: ...
-
-    def handle(
-        self, operation: str, request: dict[str, Any], caller_arn: str
-    ) -> dict[str, Any]: ...
-
-    @property
-    def invocations(
-        self,
-    ) -> Mapping[
-        str, Callable[[str, bytes, Mapping[str, str]], tuple[int, Mapping[str, str], Any]]
-    ]: ...
-
-    def close(self) -> None: ...
-
-
 @dataclass(frozen=True)
 class Gateway:
     """Turns HTTP requests into calls of the service.
@@ -55,7 +35,7 @@ class Gateway:
     `service_of` returns the service of the account that a request is about.
     """
 
-    service_of: Callable[[str], SageMaker]
+    service_of: Callable[[str], SageMakerService]
     authorizer: Authorizer
 
     def __call__(self, exchange: Exchange) -> Answer:
@@ -78,28 +58,31 @@ class Gateway:
         return self._handle(exchange, body)
 
     def _handle(self, exchange: Exchange, body: bytes) -> Answer:
-        exchange.call = call = replace(exchange.call, parameters=parsed_body(body))
+        parameters = parsed_json(body)
+        if not isinstance(parameters, dict):
+            raise AwsError(SERIALIZATION, "the request is not a JSON object")
+        exchange.call = call = replace(exchange.call, parameters=parameters)
         # AWS looks at the shape of a request first, and asks IAM about what has one.
-        own_service = self.service_of(self.authorizer.identity.account)
-        own_service.check(call.operation, dict(call.parameters))
+        check_request(call.operation, parameters)
         service = self._authorized(exchange)
         result = service.handle(call.operation, dict(call.parameters), call.caller_arn)
         headers = {
             "Content-Type": "application/x-amz-json-1.1",
             "x-amzn-RequestId": str(uuid.uuid4()),
         }
-        return Answer(200, headers, json.dumps(result, default=as_timestamp).encode())
+        return Answer(200, headers, json.dumps(result).encode())
 
     def _invoke(self, exchange: Exchange, body: bytes) -> Answer:
         invoke = self._authorized(exchange).invocations[exchange.call.operation]
         name = exchange.call.parameters["EndpointName"]
-        status, headers, answer = invoke(name, body, request_headers(exchange.environ))
+        sent = {key.lower(): value for key, value in EnvironHeaders(exchange.environ)}
+        status, headers, answer = invoke(name, body, sent)
         headers = {"x-amzn-RequestId": str(uuid.uuid4()), **headers}
         if isinstance(answer, bytes):
             return Answer(status, headers, answer)
         return Answer(status, headers, b"", parts=answer)
 
-    def _authorized(self, exchange: Exchange) -> SageMaker:
+    def _authorized(self, exchange: Exchange) -> SageMakerService:
         """Return the service of the account that the request is about, if the caller may send
         it.
         """
@@ -107,32 +90,3 @@ class Gateway:
         self.authorizer.check(exchange.call)
         exchange.call = self.authorizer.in_owner_account(exchange.call)
         return self.service_of(exchange.call.account)
-
-
-def parsed_body(body: bytes) -> dict[str, Any]:
-    """Return the request's JSON object; raise AwsError SerializationException when it is none."""
-    try:
-        parsed = json.loads(body or b"{}")
-    except (ValueError, RecursionError) as error:
-        raise AwsError("SerializationException", f"the request is not JSON: {error}") from error
-    if not isinstance(parsed, dict):
-        raise AwsError("SerializationException", "the request is not a JSON object")
-    return parsed
-
-
-def request_headers(environ: Mapping[str, Any]) -> dict[str, str]:
-    """Return the HTTP headers of a WSGI request, in lower case."""
-    headers = {
-        key[5:].replace("_", "-").lower(): str(value)
-        for key, value in environ.items()
-        if key.startswith("HTTP_")
-    }
-    content_type = {"content-type": environ["CONTENT_TYPE"]} if environ.get("CONTENT_TYPE") else {}
-    return {**headers, **content_type}
-
-
-def as_timestamp(value: Any) -> float:
-    """Return a time as seconds since the epoch, as JSON 1.1 has it."""
-    if isinstance(value, datetime):
-        return value.timestamp()
-    raise TypeError(f"{type(value).__name__} has no JSON form")
