@@ -76,39 +76,35 @@ class ModelServer:
         server in the end.
         """
         self._check_capacity()
-        context = self._core.context
         container = resolve_container(
             self._core, self._model.get("PrimaryContainer") or self._model["Containers"][0]
         )
         image = containers.image_for(
-            container["Image"], "inference", self._core.settings.images, context.region
+            container["Image"], "inference", self._core.settings.images, self._core.context.region
         )
         kind, request = self._created_by()
         request = {**request, "PrimaryContainer": container}
         role = self._model["ExecutionRoleArn"]
         credentials = containers.act_as(self._core, role, kind, self._endpoint, request)
-        self._paths.make([self._host])
+        place = containers.Workplace(
+            self._core, image, self._paths, credentials, *self._log_place()
+        )
+        self._log = place.log
+        self._paths.renew([self._host])
         paths = self._paths.host(self._host)
         paths.model.mkdir(parents=True)
         if url := model_uri(container):
-            s3 = context.clients("s3", credentials)
-            fetch_model(s3, url, self._paths.upload, paths.model)
-        machine = containers.Machine.here(self._core.settings.accelerators)
+            fetch_model(place.s3, url, self._paths.upload, paths.model)
         variables = {
-            **containers.threads(machine, 1),
+            **containers.threads(place.machine, 1),
             "SAGEMAKER_BIND_TO_PORT": str(self._port),
             **container.get("Environment", {}),
             **self._variables(),
         }
-        environment = containers.environment(context, image, paths, credentials, variables)
-        program = self._program(image, paths)
-        command = [str(image.runtime.python()), "-P", program]
-        logs = context.clients("logs", credentials)
-        self._log = LogStreams(logs, *self._log_place(), self._paths.log)
-        uri, stopped = container["Image"], self._closing.is_set
-        containers.build_runtime(self._core, uri, image, self._log, stopped)
-        host = Host(self._host, paths.folder, command, environment)
-        self._pod = containers.start(self._core, image, self._paths.folder, [host], self._log.write)
+        command = [str(image.runtime.python()), "-P", self._program(image, paths)]
+        place.build_runtime(container["Image"], self._closing.is_set)
+        host = Host(self._host, paths.folder, command, place.environment(paths, variables))
+        self._pod = place.start([host], self._log.write)
         self._wait_for_ping(self._pod)
 
     def _program(self, image: Image, paths: HostPaths) -> str:

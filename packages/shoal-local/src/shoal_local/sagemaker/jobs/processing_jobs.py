@@ -25,7 +25,6 @@ from shoal_local.sagemaker.jobs.base.job import (
     supervise,
 )
 from shoal_local.sagemaker.jobs.base.jobs import JobRun, Jobs
-from shoal_local.sagemaker.jobs.base.logs import LogStreams
 from shoal_local.sagemaker.jobs.base.paths import HostPaths
 from shoal_local.sagemaker.jobs.training import capacity
 from shoal_local.sagemaker.references import assume, check_keys, check_network
@@ -79,22 +78,22 @@ class ProcessingRun(JobRun):
     def __init__(self, job: Job, image: Image) -> None:
         super().__init__(job, "processing")
         self._image = image
-        self._machine = containers.Machine.here(job.core.settings.accelerators)
         self._host = self._paths.host(_HOST)
         output_config = self._request.get("ProcessingOutputConfig", {})
         self._outputs: list[Document] = output_config.get("Outputs", [])
         self._key = output_config.get("KmsKeyId", "")
 
     def _lifecycle(self) -> tuple[str, str]:
-        context = self._job.core.context
         self._job.check_capacity()
         self._take_instances()
-        role, kind, name = self._request["RoleArn"], self._job.kind.store, self._job.name
-        self._credentials = containers.act_as(self._job.core, role, kind, name, self._request)
-        self._s3 = context.clients("s3", self._credentials)
-        self._paths.make([_HOST])
-        logs = context.clients("logs", self._credentials)
-        self._log = LogStreams(logs, self._job.kind.log_group, self._job.name, self._paths.log)
+        core, kind, name = self._job.core, self._job.kind, self._job.name
+        role = self._request["RoleArn"]
+        credentials = containers.act_as(core, role, kind.store, name, self._request)
+        self._place = containers.Workplace(
+            core, self._image, self._paths, credentials, kind.log_group, name
+        )
+        self._log, self._s3 = self._place.log, self._place.s3
+        self._paths.renew([_HOST])
         try:
             self._prepare()
             ending = self._process()
@@ -127,7 +126,7 @@ class ProcessingRun(JobRun):
     def _prepare(self) -> None:
         """Build the runtime where it is missing; fetch the inputs; write the configuration."""
         uri, stopped = self._request["AppSpecification"]["ImageUri"], self._job.orders.stop.is_set
-        containers.build_runtime(self._job.core, uri, self._image, self._log, stopped)
+        self._place.build_runtime(uri, stopped)
         for each in self._request.get("ProcessingInputs", []):
             self._job.check_not_stopped()
             source = each["S3Input"]
@@ -158,18 +157,15 @@ class ProcessingRun(JobRun):
         (config / "processingjobconfig.json").write_text(json.dumps(config_members))
         hosts = {"current_host": _HOST, "hosts": [_HOST]}
         (config / "resourceconfig.json").write_text(json.dumps(hosts))
-        accelerators = self._machine.accelerators(self._kind, 1)
+        accelerators = self._place.machine.accelerators(self._kind, 1)
         containers.write_nvidia_smi(self._host, accelerators)
 
     def _process(self) -> Ending:
-        core = self._job.core
         self._job.check_not_stopped()
         self._job.change(lambda document: document.update(ProcessingStartTime=names.now()))
-        pod = containers.start(
-            core, self._image, self._paths.folder, [self._container()], self._log.write
-        )
+        pod = self._place.start([self._container()], self._log.write)
         limit_s = self._request.get("StoppingCondition", {}).get("MaxRuntimeInSeconds", 86_400)
-        return supervise(pod, self._job.orders, limit_s, core.settings.stop_grace_s)
+        return supervise(pod, self._job.orders, limit_s, self._job.core.settings.stop_grace_s)
 
     def _local(self, output: Document) -> Path:
         return self._host.path_of(output["S3Output"]["LocalPath"])
@@ -179,12 +175,10 @@ class ProcessingRun(JobRun):
         variables = {
             "PROCESSING_JOB_NAME": self._job.name,
             "PROCESSING_JOB_ARN": self._request["ProcessingJobArn"],
-            **containers.threads(self._machine, 1),
+            **containers.threads(self._place.machine, 1),
             **self._request.get("Environment", {}),
         }
-        environment = containers.environment(
-            self._job.core.context, self._image, self._host, self._credentials, variables
-        )
+        environment = self._place.environment(self._host, variables)
         command = [*application["ContainerEntrypoint"], *application.get("ContainerArguments", [])]
         return Host(_HOST, self._host.folder, command, environment)
 

@@ -78,7 +78,7 @@ class TransformRun(JobRun):
         """Transform every object; one that fails keeps no other from its result."""
         context = self._job.core.context
         self._job.check_capacity()
-        self._paths.make([])
+        self._paths.make()
         role = self._model["ExecutionRoleArn"]
         credentials = context.role_credentials(role, f"SageMaker-{self._job.name}"[:64])
         s3 = context.clients("s3", credentials)

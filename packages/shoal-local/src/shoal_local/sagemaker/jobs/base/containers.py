@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from shoal_local.context import RoleCredentials, ServiceContext
+from shoal_local.context import RoleCredentials
 from shoal_local.processes import ProcessRegistry, end_group
 from shoal_local.runtimes.catalog import (
     Image,
@@ -36,7 +36,7 @@ from shoal_local.sagemaker.container.launch import (
 from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.errors import invalid, not_emulated
 from shoal_local.sagemaker.jobs.base.logs import LogStreams
-from shoal_local.sagemaker.jobs.base.paths import HostPaths
+from shoal_local.sagemaker.jobs.base.paths import HostPaths, JobPaths
 from shoal_local.sagemaker.shapes import Document
 
 _POLL_S = 0.1
@@ -274,69 +274,79 @@ def act_as(core: Core, role_arn: str, kind: str, name: str, request: Document) -
     return credentials
 
 
-def build_runtime(
-    core: Core, uri: str, entry: Image, log: LogStreams, stopped: Callable[[], bool]
-) -> None:
-    """Build the image's runtime where it is missing, and say in the log what stands for the image.
-
-    Raise RuntimeBuildError, or BuildStoppedError.
+class Workplace:
+    """Where the containers of one job or model work: a folder, which is emptied, a role's
+    credentials, a log, and an image's runtime.
     """
-    if notice := image_notice(uri, entry):
-        log.notice(notice)
-    ensure_built(entry.runtime, core.registry, log.notice, stopped)
 
+    def __init__(
+        self,
+        core: Core,
+        image_entry: Image,
+        paths: JobPaths,
+        credentials: RoleCredentials,
+        log_group: str,
+        log_prefix: str,
+    ) -> None:
+        self._core, self._image, self._paths = core, image_entry, paths
+        self._credentials, clients = credentials, core.context.clients
+        self.machine = Machine.here(core.settings.accelerators)
+        self.s3 = clients("s3", credentials)
+        paths.make()
+        self.log = LogStreams(clients("logs", credentials), log_group, log_prefix, paths.log)
 
-def environment(
-    context: ServiceContext,
-    image_entry: Image,
-    paths: HostPaths,
-    credentials: RoleCredentials,
-    variables: Mapping[str, str],
-) -> dict[str, str]:
-    """Return the container's whole environment: image, SageMaker's region and credentials, then
-    `variables`.
-    """
-    bin_folder = image_entry.runtime.folder() / "bin"
-    tools = "/opt/emulator-bin" if not isolation_refused() else str(paths.folder / "bin")
-    values = {
-        "PATH": f"{tools}:{bin_folder}:{_SYSTEM_PATH}",
-        "HOME": "/tmp",  # noqa: S108 (the container's own; the rest of its files are read-only)
-        "AWS_REGION": context.region,
-        "AWS_DEFAULT_REGION": context.region,
-        "AWS_ENDPOINT_URL": context.endpoint_url(),
-        "SAGEMAKER_MLFLOW_CUSTOM_ENDPOINT": context.endpoint_url(),  # no tracking ARN leads to AWS
-        "AWS_ACCESS_KEY_ID": credentials.access_key_id,
-        "AWS_SECRET_ACCESS_KEY": credentials.secret_access_key,
-        "AWS_SESSION_TOKEN": credentials.session_token,
-        **image_entry.environment,
-    }
-    if isolation_refused():
-        values |= {
-            "SAGEMAKER_BASE_DIR": str(paths.ml),
-            "TMPDIR": str(paths.folder / "tmp"),
-            "HOME": str(paths.folder / "tmp"),
+    def build_runtime(self, uri: str, stopped: Callable[[], bool]) -> None:
+        """Build the runtime where it is missing, and say in the log what stands for the image.
+
+        Raise RuntimeBuildError, or BuildStoppedError.
+        """
+        if notice := image_notice(uri, self._image):
+            self.log.notice(notice)
+        ensure_built(self._image.runtime, self._core.registry, self.log.notice, stopped)
+
+    def environment(self, paths: HostPaths, variables: Mapping[str, str]) -> dict[str, str]:
+        """Return a container's whole environment: image, SageMaker's region and credentials, then
+        `variables`.
+        """
+        context, credentials = self._core.context, self._credentials
+        bin_folder = self._image.runtime.folder() / "bin"
+        tools = "/opt/emulator-bin" if not isolation_refused() else str(paths.folder / "bin")
+        values = {
+            "PATH": f"{tools}:{bin_folder}:{_SYSTEM_PATH}",
+            "HOME": "/tmp",  # noqa: S108 (the container's own; the rest of its files are read-only)
+            "AWS_REGION": context.region,
+            "AWS_DEFAULT_REGION": context.region,
+            "AWS_ENDPOINT_URL": context.endpoint_url(),
+            "SAGEMAKER_MLFLOW_CUSTOM_ENDPOINT": context.endpoint_url(),  # no ARN leads to AWS
+            "AWS_ACCESS_KEY_ID": credentials.access_key_id,
+            "AWS_SECRET_ACCESS_KEY": credentials.secret_access_key,
+            "AWS_SESSION_TOKEN": credentials.session_token,
+            **self._image.environment,
         }
-    return values | dict(variables)
+        if isolation_refused():
+            values |= {
+                "SAGEMAKER_BASE_DIR": str(paths.ml),
+                "TMPDIR": str(paths.folder / "tmp"),
+                "HOME": str(paths.folder / "tmp"),
+            }
+        return values | dict(variables)
 
+    def start(
+        self,
+        hosts: Sequence[Host],
+        on_line: Callable[[str, str], None],
+        other_ports: Sequence[int] = (),
+    ) -> Pod:
+        """Start containers whose runtime and its Python stay readable, wherever these lie.
 
-def start(
-    core: Core,
-    image_entry: Image,
-    folder: Path,
-    hosts: Sequence[Host],
-    on_line: Callable[[str, str], None],
-    other_ports: Sequence[int] = (),
-) -> Pod:
-    """Start containers whose runtime and its Python stay readable, wherever these lie.
-
-    They reach shoal-local, and `other_ports` of this machine's loopback.
-    """
-    runtime = image_entry.runtime.folder()
-    interpreter = (runtime / "bin" / "python").resolve()
-    visible = [runtime, runtime.resolve(), interpreter.parent.parent]
-    port = int(core.context.endpoint_url().rpartition(":")[2].rstrip("/"))
-    ports = tuple(dict.fromkeys((port, *other_ports)))  # no port has two listeners
-    return Pod(folder, hosts, core.registry, visible, ports, on_line)
+        They reach shoal-local, and `other_ports` of this machine's loopback.
+        """
+        runtime = self._image.runtime.folder()
+        interpreter = (runtime / "bin" / "python").resolve()
+        visible = [runtime, runtime.resolve(), interpreter.parent.parent]
+        port = int(self._core.context.endpoint_url().rpartition(":")[2].rstrip("/"))
+        ports = tuple(dict.fromkeys((port, *other_ports)))  # no port has two listeners
+        return Pod(self._paths.folder, hosts, self._core.registry, visible, ports, on_line)
 
 
 def write_recipes_program(image_entry: Image, recipes: Path | None, paths: HostPaths) -> str:

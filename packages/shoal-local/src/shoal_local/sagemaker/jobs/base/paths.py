@@ -90,13 +90,10 @@ class JobPaths:
     def host(self, name: str) -> HostPaths:
         return HostPaths(self.folder / name)
 
-    def make(self, host_names: Sequence[str], addresses: Mapping[str, str] | None = None) -> None:
-        """Create the job's folder and its hosts; what an earlier job of this name left is
-        deleted.
-        """
+    def make(self) -> None:
+        """Create the job's folder; what an earlier job of this name left is deleted."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self.upload.mkdir(parents=True)
-        self.renew(host_names, addresses)
 
     def remove(self, host_names: Sequence[str]) -> None:
         """Delete hosts and archives, which may be large; the log and exit codes stay."""

@@ -19,7 +19,6 @@ from shoal_local.sagemaker.container.namespaces import INTERFACE
 from shoal_local.sagemaker.jobs.base import containers, storage
 from shoal_local.sagemaker.jobs.base.channels import Channels
 from shoal_local.sagemaker.jobs.base.job import Ending, Job
-from shoal_local.sagemaker.jobs.base.logs import LogStreams
 from shoal_local.sagemaker.jobs.base.paths import HostPaths, JobPaths
 from shoal_local.sagemaker.jobs.base.storage import FolderSync
 from shoal_local.sagemaker.jobs.training import warm_pools
@@ -47,12 +46,12 @@ class TrainingHosts:
         self._job, self._image, self._on_line = job, image, on_line
         self._request = request = job.document()
         role, context = request["RoleArn"], job.core.context
-        self._credentials = containers.act_as(job.core, role, job.kind.store, job.name, request)
+        credentials = containers.act_as(job.core, role, job.kind.store, job.name, request)
         self._paths = JobPaths.of(context.state_dir, "training", job.name)
-        self._paths.make([])
-        logs = context.clients("logs", self._credentials)
-        self._log = LogStreams(logs, job.kind.log_group, job.name, self._paths.log)
-        self._machine = containers.Machine.here(job.core.settings.accelerators)
+        self._place = place = containers.Workplace(
+            job.core, image, self._paths, credentials, job.kind.log_group, job.name
+        )
+        self._log, self._machine, self._s3 = place.log, place.machine, place.s3
         self._algorithm = self._request["AlgorithmSpecification"]
         self._instance_type, count = instances(request)
         # Without namespaces there is one host only, and no host name but this machine's.
@@ -60,8 +59,7 @@ class TrainingHosts:
         self._hosts = ["localhost"] if isolation_refused() else names
         self._accelerators = self._machine.accelerators(self._instance_type, len(self._hosts))
         self._addresses = containers.addresses(self._hosts)
-        self._s3 = context.clients("s3", self._credentials)
-        self._channels = Channels(request, context, self._credentials, self._hosts)
+        self._channels = Channels(request, context, credentials, self._hosts)
         self.replace()
 
     def close(self) -> None:
@@ -76,7 +74,7 @@ class TrainingHosts:
         uri, stopped = self._algorithm["TrainingImage"], self._job.orders.stop.is_set
         for notice in self._notices():
             self._log.notice(notice)
-        containers.build_runtime(self._job.core, uri, self._image, self._log, stopped)
+        self._place.build_runtime(uri, stopped)
         for position, host in enumerate(self._hosts):
             self._bring_data(self._paths.host(host), host, position)
         if self._addresses:
@@ -154,9 +152,7 @@ class TrainingHosts:
                 syncs.callback(sync.close)
             hosts = [self._host(name) for name in self._hosts]
             ports = named_ports(self._request)
-            yield containers.start(
-                self._job.core, self._image, self._paths.folder, hosts, self._write_line, ports
-            )
+            yield self._place.start(hosts, self._write_line, ports)
 
     def _write_line(self, host: str, line: str) -> None:
         self._log.write(host, line)
@@ -171,9 +167,7 @@ class TrainingHosts:
             **warm_pools.cache_variable(self._request, paths),
             **variables_of(self._request),
         }
-        environment = containers.environment(
-            self._job.core.context, self._image, paths, self._credentials, variables
-        )
+        environment = self._place.environment(paths, variables)
         environment |= pip_variables(self._request, environment["HOME"])
         toolkit = [str(self._image.runtime.python()), "-P", containers.tool(self._image.program)]
         entry_point = self._algorithm.get("ContainerEntrypoint", toolkit)
