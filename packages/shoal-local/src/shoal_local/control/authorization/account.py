@@ -48,10 +48,7 @@ class AccountState:
     is_scaled: Callable[[str], bool]
 
     def owner(self, resource: str) -> str:
-        """Return the account that owns the resource.
-
-        It is the account in the ARN, or the bucket's owner; without either, it is this account.
-        """
+        """Return the account in the ARN, or of the bucket; without either, this account."""
         if resource.startswith("arn:aws:s3:::"):
             return owner_of_bucket(resource.split(":")[5].partition("/")[0]) or self.account
         account = account_of(resource)
@@ -142,32 +139,26 @@ class AccountState:
         if owner != self.account:
             other = self.state_of(owner)
             return other.tags(arn) if other else {}
-        service = arn.split(":")[2] if arn.startswith("arn:") else ""
-        ec2 = _ec2(self.account, self.region)
-        readers: Mapping[str, Callable[[str], Tags]] = {
-            "sagemaker": self._sagemaker_tags,
-            "ec2": lambda arn: dict(ec2.tags.get(arn.rpartition("/")[2], {})),
-            "iam": self._role_tags,
-        }
+        service, name = (
+            (arn.split(":")[2] if arn.startswith("arn:") else ""),
+            arn.rpartition("/")[2],
+        )
+        tags: Any = []
         try:
-            return readers[service](arn) if service in readers else {}
+            if service == "ec2":
+                return dict(_ec2(self.account, self.region).tags.get(name, {}))
+            if service == "sagemaker":
+                tags = self.sagemaker("ListTags", {"ResourceArn": arn}).get("Tags", [])
+            elif service == "iam" and (role := self._role(name)):
+                tags = role.tags or ()
         except (AwsError, ServiceException, KeyError):
             return {}
-
-    def _sagemaker_tags(self, arn: str) -> Tags:
-        tags = self.sagemaker("ListTags", {"ResourceArn": arn}).get("Tags", [])
         return {str(tag["Key"]): str(tag["Value"]) for tag in tags}
-
-    def _role_tags(self, arn: str) -> Tags:
-        role = self._role(arn.rpartition("/")[2])
-        tags: Any = (role.tags if role else None) or []
-        pairs = tags.values() if isinstance(tags, Mapping) else tags
-        return {str(pair["Key"]): str(pair["Value"]) for pair in pairs}
 
     def policies(self, principal_arn: str, question: Question) -> Policies:
         """Return the policies for this role session or user and for the question's resource."""
-        identity, boundary = self._identity_policies(principal_arn)
-        return Policies(identity, boundary, self.policy_on(question))
+        entity = self._role_of_session(principal_arn) or self.entity(principal_arn)
+        return Policies(*self.policies_of(entity), self.policy_on(question))
 
     def policy_on(self, question: Question) -> Policy | None:
         """Return the policy on the question's resource, in the account that owns it.
@@ -181,12 +172,17 @@ class AccountState:
             return None
         policy = state.resource_policy(question)
         if policy is None and question.service == "ecr":
-            return _policy_of_account(owner)
+            own = {"Effect": "Allow", "Principal": {"AWS": owner}, "Action": "ecr:*"}
+            return {"Version": "2012-10-17", "Statement": [own]}
         return policy
 
     def _role(self, name: str) -> Any:
         roles = iam_backends[self.account][PARTITION].roles.values()
         return next((role for role in roles if role.name == name), None)
+
+    def _role_of_session(self, arn: str) -> Any:
+        kind, _, name = arn.split(":")[5].partition("/")
+        return self._role(name.partition("/")[0]) if kind == "assumed-role" else None
 
     def path_of_role(self, name: str) -> str:
         """Return the path in the role's ARN; / where there is no such role."""
@@ -194,12 +190,8 @@ class AccountState:
         return str(role.path) if role else "/"
 
     def caller_context(self, caller_arn: str) -> dict[str, ContextValue]:
-        """Return `aws:PrincipalArn` of a role session.
-
-        A role's ARN has the role's path, the ARN of its session does not.
-        """
-        kind, _, name = caller_arn.split(":")[5].partition("/")
-        role = self._role(name.partition("/")[0]) if kind == "assumed-role" else None
+        """Return `aws:PrincipalArn` of a role session, with the role's path."""
+        role = self._role_of_session(caller_arn)
         return {"aws:PrincipalArn": str(role.arn)} if role else {}
 
     def entity(self, arn: str) -> Any:
@@ -208,16 +200,8 @@ class AccountState:
         kinds = (backend.roles, backend.users, backend.groups)  # moto's names may be the same
         return next(filter(None, (_with_arn(kind, arn) for kind in kinds)), None)
 
-    def _identity_policies(self, principal_arn: str) -> tuple[Mapping[str, Policy], Policy | None]:
-        kind, _, name = principal_arn.split(":")[5].partition("/")
-        if kind == "assumed-role":
-            return self.policies_of(self._role(name.partition("/")[0]))
-        return self.policies_of(self.entity(principal_arn))
-
     def policies_of(self, entity: Any) -> tuple[Mapping[str, Policy], Policy | None]:
-        """Return the policies of a role, user or group by name, a user's groups' with them, and
-        its permissions boundary.
-        """
+        """Return the policies of a role, user (with groups') or group, and its boundary."""
         backend = iam_backends[self.account][PARTITION]
         groups = [group for group in backend.groups.values() if entity in group.users]
         holders = [entity, *groups] if entity else []
@@ -228,10 +212,7 @@ class AccountState:
         return identity, _default_version(backend.managed_policies[boundary])
 
     def resource_policy(self, question: Question) -> Policy | None:
-        """Return the policy on a resource of this account.
-
-        None when its service has no such policies, or the resource does not exist.
-        """
+        """Return the policy on a resource of this account, None if there is no such thing."""
         account, region, arn = self.account, self.region, question.resource
         holders: Mapping[str, Callable[[], Any]] = {
             "s3": lambda: self._bucket(arn.split(":")[5].partition("/")[0]),
@@ -281,14 +262,6 @@ def owner_of_bucket(name: str) -> str | None:
     """Return the account of a bucket; all accounts share one namespace of buckets."""
     partition_and_account = s3_backends.bucket_accounts.get(name)
     return partition_and_account[1] if partition_and_account else None
-
-
-def _policy_of_account(account: str) -> Policy:
-    """Return the policy of a repository that has none: its own account may do everything."""
-    return {
-        "Version": "2012-10-17",
-        "Statement": [{"Effect": "Allow", "Principal": {"AWS": account}, "Action": "ecr:*"}],
-    }
 
 
 def _named_policies(holder: Any) -> list[tuple[str, Policy]]:

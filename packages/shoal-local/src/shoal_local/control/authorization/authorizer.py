@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import jmespath
+
 from shoal_local.context import RoleCredentials
 from shoal_local.control.authorization.account import AccountState
 from shoal_local.control.authorization.evaluator import (
@@ -63,10 +65,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Authorizer:
-    """Authorizes the requests of one account.
-
-    The account's root may do everything, as on AWS without an organization.
-    """
+    """Authorizes the requests of one account, whose root may do everything."""
 
     identity: Identity
     state: AccountState
@@ -88,9 +87,7 @@ class Authorizer:
         return replace(call, questions=asked)
 
     def _with_owner(self, question: Question) -> Question:
-        """Return the question with the owner of its resource, if that is another account that the
-        ARN does not name.
-        """
+        """Return the question with its resource's owner, if a foreign one is not in the ARN."""
         owner = self.state.owner(question.resource)
         if owner == self.state.account or account_of(question.resource):
             return question
@@ -151,8 +148,9 @@ class Authorizer:
         """
         if (call.service, call.operation) != ("sagemaker", "CreateModel"):
             return
-        for arn in packages_in(call.parameters):
-            if self.state.owner(arn) == self.state.account:
+        path = "[PrimaryContainer, Containers][].ModelPackageName"
+        for arn in jmespath.search(path, call.parameters) or ():
+            if not arn.startswith("arn:") or self.state.owner(arn) == self.state.account:
                 continue
             question = Question("sagemaker:CreateModel", arn)
             policy = self.state.policy_on(question)
@@ -167,10 +165,7 @@ class Authorizer:
     def check_service_role(
         self, kind: str, name: str, request: Mapping[str, Any], credentials: RoleCredentials
     ) -> None:
-        """Record what SageMaker itself does with a role's credentials, each as a request.
-
-        Raise AwsError for the first that the role may not do.
-        """
+        """Record what SageMaker does as a role; raise AwsError for the first that it may not."""
         caller = self.identity.caller_arn(credentials.access_key_id)
         self._subnets[credentials.access_key_id] = subnets_of(kind, request)
         origin = ApiCall(
@@ -221,15 +216,6 @@ class Authorizer:
             )
         except EmulatorError as error:  # better a refusal by name than a permission by accident
             raise refusal(call.service, str(error)) from error
-
-
-def packages_in(request: Mapping[str, Any]) -> list[str]:
-    """Return the ARNs of the model packages that a CreateModel request names."""
-    more = request.get("Containers")
-    containers = [request.get("PrimaryContainer"), *(more if isinstance(more, list) else [])]
-    mappings = [each for each in containers if isinstance(each, Mapping)]
-    names = [str(each.get("ModelPackageName", "")) for each in mappings]
-    return [name for name in names if name.startswith("arn:")]
 
 
 def denial_message(caller_arn: str, question: Question, decision: Decision) -> str:

@@ -74,10 +74,7 @@ class Policies:
 
 @dataclass
 class Evaluator:
-    """Starts Node at the first question; `close` ends it.
-
-    Threads may share it. Decisions are cached.
-    """
+    """Starts Node at the first question and caches decisions; threads may share it."""
 
     registry: ProcessRegistry | None = None
     _node: subprocess.Popen[bytes] | None = None
@@ -195,8 +192,11 @@ def _simulation(question: Question, principal_arn: str, policies: Policies) -> d
         "request": {
             "principal": principal_arn,
             "action": question.action,
+            # `vpc/*` in AWS's questions is one resource of an unknown id, not every resource
             "resource": {
-                "resource": _as_one_resource(question.resource),
+                "resource": question.resource
+                if question.resource == ANY
+                else question.resource.replace(ANY, "_"),
                 "accountId": account or own_account,
             },
             "contextVariables": {**_principal_context(principal_arn), **owner, **question.context},
@@ -232,20 +232,8 @@ def _of_anybody(policy: Policy) -> Policy:
     }
 
 
-def _as_one_resource(arn: str) -> str:
-    """Return the ARN of one resource.
-
-    A resource that does not exist yet is `vpc/*` in AWS's questions. That is one resource of an
-    unknown id, not every resource.
-    """
-    return arn if arn == ANY else arn.replace(ANY, "_")
-
-
 def _principal_context(principal_arn: str) -> dict[str, str]:
-    """Return the condition keys that every signed request has.
-
-    `aws:PrincipalArn` of a session names its role.
-    """
+    """Return the keys that every signed request has; a session's ARN is its role's."""
     parts = principal_arn.split(":", 5)
     account, name = parts[4], parts[5]
     session = name.startswith("assumed-role/")

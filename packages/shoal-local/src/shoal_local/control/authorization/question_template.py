@@ -27,7 +27,8 @@ class Scope:
 
     def __init__(self, rule_input: RuleInput) -> None:
         self.input = rule_input
-        self.options = jmespath.Options(custom_functions=_Library(rule_input))
+        self._functions = RuleFunctions(rule_input)
+        self._options = jmespath.Options(custom_functions=self)
         self.variables: dict[str, Any] = {
             **rule_input.call.parameters,
             "account": rule_input.account,
@@ -36,25 +37,12 @@ class Scope:
             "request_tags": rule_input.request_tags(),
         }
 
-
-class _Library:
-    """The functions of an expression, as JMESPath calls them."""
-
-    def __init__(self, rule_input: RuleInput) -> None:
-        self._functions = RuleFunctions(rule_input)
+    def value(self, expression: ParsedResult) -> Any:
+        return expression.search(self.variables, self._options)
 
     def call_function(self, name: str, arguments: list[Any]) -> Any:
+        """Call a function of an expression; JMESPath does."""
         return FUNCTIONS[name](self._functions, *arguments)
-
-
-class Expression:
-    """A JMESPath expression over a scope."""
-
-    def __init__(self, text: str) -> None:
-        self._compiled: ParsedResult = jmespath.compile(text)
-
-    def value(self, scope: Scope) -> Any:
-        return self._compiled.search(scope.variables, scope.options)
 
 
 class Template:
@@ -62,8 +50,8 @@ class Template:
 
     def __init__(self, text: str) -> None:
         texts = FIELD.split(text)  # literal, expression, literal, ..., literal
-        self._parts: list[str | Expression] = [
-            Expression(part) if index % 2 else part for index, part in enumerate(texts)
+        self._parts: list[str | ParsedResult] = [
+            jmespath.compile(part) if index % 2 else part for index, part in enumerate(texts)
         ]
         self._is_expression = len(texts) == 3 and not texts[0] and not texts[2]
         self._ends_in_name = len(texts) > 2 and texts[-3].endswith("/") and not texts[-1]
@@ -88,9 +76,7 @@ class Template:
         return scope.input.arn(service, text)
 
     def _texts(self, scope: Scope) -> list[str]:
-        values = [
-            part.value(scope) if isinstance(part, Expression) else part for part in self._parts
-        ]
+        values = [part if isinstance(part, str) else scope.value(part) for part in self._parts]
         return [ANY if value is None else str(value) for value in values]
 
 
@@ -111,23 +97,18 @@ class QuestionTemplate:
     service: str
     resource: Template
     action: Template | None = None
-    for_each: Expression | None = None
-    only_if: Expression | None = None
-    conditions: Mapping[str, Expression] = field(default_factory=dict)
+    for_each: ParsedResult | None = None
+    only_if: ParsedResult | None = None
+    conditions: Mapping[str, ParsedResult] = field(default_factory=dict)
     tags: Tags = "both"
     source: str = ""
 
     def questions(self, scope: Scope) -> Iterator[Question]:
-        for item in self._items(scope):
+        items = scope.value(self.for_each) if self.for_each else ANY
+        for item in items if isinstance(items, list) else [] if items is None else [items]:
             scope.variables["each"] = item
-            if self.only_if is None or self.only_if.value(scope):
+            if self.only_if is None or scope.value(self.only_if):
                 yield self._question(scope)
-
-    def _items(self, scope: Scope) -> list[Any]:
-        value = self.for_each.value(scope) if self.for_each else ANY
-        if value is None:
-            return []
-        return value if isinstance(value, list) else [value]
 
     def _question(self, scope: Scope) -> Question:
         operation = scope.input.call.operation
@@ -139,7 +120,7 @@ class QuestionTemplate:
         if self.tags in {"both", "request"}:
             context |= scope.variables["request_tags"]
         for key, expression in self.conditions.items():
-            context |= _condition(key, expression.value(scope))
+            context |= _condition(key, scope.value(expression))
         whole_action = action if ":" in action else f"{self.service}:{action}"
         return Question(whole_action, resource, context, self.source)
 

@@ -87,10 +87,7 @@ EC2_KINDS = {
 
 
 class RuleFunctions:
-    """The functions for one call.
-
-    Arguments are of any type: the service refuses a malformed request later.
-    """
+    """The functions for one call, of any arguments: a service refuses malformed ones later."""
 
     def __init__(self, rule_input: RuleInput) -> None:
         self._input = rule_input
@@ -143,10 +140,7 @@ class RuleFunctions:
         return str(path or "").lstrip("/") or None
 
     def queue_arn(self) -> str:
-        """Return the ARN of the queue, which a request names or gives by its URL.
-
-        The URL ends in the queue's account and name.
-        """
+        """Return the ARN of a queue by its name, or its URL, which ends in account and name."""
         url_account = str(self._parameters.get("QueueUrl") or "").rpartition("/")[0]
         owner = self._parameters.get("QueueOwnerAWSAccountId") or url_account.rpartition("/")[2]
         account = owner if owner.isdigit() else self._input.account
@@ -197,10 +191,7 @@ class RuleFunctions:
         return {"Bucket": bucket, "Key": key} | ({"VersionId": version} if version else {})
 
     def sagemaker_arn(self, kind: Any, name: Any) -> str:
-        """Return the ARN of a resource by its name, which SageMaker lower-cases, or by its ARN.
-
-        Without a name it is that of any such resource.
-        """
+        """Return a resource's ARN by its name, which is lower-cased, or ARN; else of any."""
         text = str(name or ANY)
         if text.startswith("arn:"):
             return text

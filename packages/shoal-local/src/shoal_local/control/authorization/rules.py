@@ -26,7 +26,6 @@ import jmespath
 
 from shoal_local.control.authorization.account import AccountState
 from shoal_local.control.authorization.question_template import (
-    Expression,
     QuestionTemplate,
     Scope,
     Template,
@@ -91,9 +90,9 @@ def _question(
         service,
         Template(resource),
         action=Template(action) if action else None,
-        for_each=Expression(for_each) if for_each else None,
-        only_if=Expression(only_if) if only_if else None,
-        conditions={key: Expression(text) for key, text in (conditions or {}).items()},
+        for_each=jmespath.compile(for_each) if for_each else None,
+        only_if=jmespath.compile(only_if) if only_if else None,
+        conditions={key: jmespath.compile(text) for key, text in (conditions or {}).items()},
         **more,
     )
 
