@@ -293,9 +293,7 @@ def tell_what_is_missing() -> None:
 
 
 def share_service_models() -> None:
-    """Read botocore's tables once: each session has a loader of its own, which lists hundreds of
-    folders and reads what the others have read.
-    """
+    """Read botocore's tables once, not once for each session's loader."""
     import botocore.loaders
 
     botocore.loaders.create_loader = functools.cache(botocore.loaders.create_loader)
@@ -318,9 +316,7 @@ def on_signals(act: Callable[[], object]) -> None:
 
 
 def isolate() -> None:
-    """Forget the user's AWS settings and proxies and set moto's, so that nothing in this process
-    reaches AWS or reads its credentials.
-    """
+    """Forget the user's AWS settings and proxies, so that nothing here reaches AWS."""
     for name in list(os.environ):
         if name.startswith(("AWS_", "MOTO_")) or name.lower().endswith("_proxy"):
             del os.environ[name]

@@ -133,9 +133,7 @@ class Account:
 
     @property
     def closing(self) -> tuple[Callable[[], object], ...]:
-        """Return what stops the account, in the order in which parts use each other. The server
-        must answer meanwhile.
-        """
+        """Return what stops the account, in order of use. The server must answer meanwhile."""
         parts = (
             self.cloudformation,
             self.scheduler,
@@ -177,10 +175,7 @@ class Account:
         self.events.emit(entry)
 
     def _model_package(self, arn: str) -> Mapping[str, Any]:
-        """Return DescribeModelPackage of the account in the ARN.
-
-        A plain name, or the ARN of an account that is not emulated, is looked up in this account.
-        """
+        """Return DescribeModelPackage of the account in the ARN, of this one for a name."""
         owner = self._others.get(account_of(arn), self)
         return owner.sagemaker.handle(
             "DescribeModelPackage", {"ModelPackageName": arn}, self.identity.root_arn

@@ -30,9 +30,7 @@ _BLOCK = 1024 * 1024
 
 
 class BadArchiveError(Exception):
-    """An archive that is damaged, or has a member that is not unpacked; `str()` is part of an error
-    for a person.
-    """
+    """An archive is damaged, or has a member that is not unpacked; `str()` says which."""
 
 
 class TooLargeError(BadArchiveError):
@@ -62,9 +60,7 @@ def unpack_tar(path: Path, target: Path, max_bytes: int = MAX_UNPACKED_BYTES) ->
 
 
 def unpack_zip(archive: IO[bytes], target: Path, max_bytes: int) -> None:
-    """Unpack a zip into `target`, under the same rules; its members are stored or deflated, as
-    `zip` writes them.
-    """
+    """Unpack a zip into `target`; its members are stored or deflated, as `zip` writes them."""
     budget = Budget(max_bytes)
     try:
         with zipfile.ZipFile(archive) as archive_file:
@@ -131,9 +127,7 @@ class MeteredStream:
         return self._stream.tell()
 
     def read_to_the_end(self) -> None:
-        """Read what follows the last member, because gzip's checksum and length stand at
-        the end.
-        """
+        """Read what follows the last member: gzip's checksum and length stand at the end."""
         while self.read(_BLOCK):
             pass
 

@@ -16,10 +16,7 @@ from shoal_local.processes import ProcessRegistry
 
 @dataclass(frozen=True)
 class Measurement:
-    """A value of a metric, measured now.
-
-    `unit` is CloudWatch's word for it: Count, Milliseconds, Microseconds, None ...
-    """
+    """A value measured now; `unit` as CloudWatch writes it: Count, Milliseconds, None ..."""
 
     namespace: str
     name: str
@@ -44,9 +41,7 @@ Measure = Callable[[Iterable[Measurement]], None]
 
 @dataclass(frozen=True)
 class RoleCredentials:
-    """Temporary credentials of an assumed role; the emulator maps them back to the role session's
-    ARN.
-    """
+    """Temporary credentials of an assumed role; the emulator knows its session by them."""
 
     access_key_id: str
     secret_access_key: str

@@ -91,9 +91,7 @@ class Faults:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def began(self, display_name: str, execution_id: str) -> None:
-        """Note that an execution exists; rules that name it hit requests and events that carry its
-        id.
-        """
+        """Note an execution; rules that name it hit requests and events that carry its id."""
         with self._lock:
             self._executions[display_name] = execution_id
 

@@ -26,9 +26,7 @@ log = logging.getLogger(__name__)
 
 
 def started_at(pid: int) -> str | None:
-    """Return when the process `pid` began, as the system writes it; None when it does not exist or
-    is a zombie.
-    """
+    """Return when a process began, as the system writes it; None for none or a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except FileNotFoundError:
@@ -57,9 +55,7 @@ def group_exists(process_group: int) -> bool:
 
 
 def end_group(process_group: int, grace_s: float = GRACE_S) -> None:
-    """Send SIGTERM to the group, and SIGKILL after `grace_s`; return when the leader has ended and
-    the rest was killed.
-    """
+    """Send SIGTERM, and SIGKILL after `grace_s`; return when the leader has ended."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process_group, signal.SIGTERM)
         deadline = time.monotonic() + grace_s
@@ -69,10 +65,7 @@ def end_group(process_group: int, grace_s: float = GRACE_S) -> None:
 
 
 def end_processes_with(variable: str) -> None:
-    """Kill what was started with `NAME=VALUE` in its environment, also in a session of its own.
-
-    Where the system has no /proc, such processes are not found.
-    """
+    """Kill what has `NAME=VALUE` in its environment, in any session, if there is /proc."""
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if variable.encode() in (folder / "environ").read_bytes().split(b"\0"):
@@ -90,9 +83,7 @@ class ProcessRegistry:
         return self.state_dir / "processes"
 
     def register(self, pid: int, what: str) -> None:
-        """Write down that `pid` leads a process group of the emulator; `what` describes it for
-        people.
-        """
+        """Write down that `pid` leads a process group; `what` describes it for people."""
         self._folder.mkdir(parents=True, exist_ok=True)
         record = {"pid": pid, "started_at": started_at(pid), "what": what}
         temporary = self._folder / f".{pid}"

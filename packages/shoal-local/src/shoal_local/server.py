@@ -131,9 +131,7 @@ class Options:
         return (self.region, *self.other_regions)
 
     def folder(self, account: str, region: str) -> Path:
-        """Return the folder of the account's files in a region: the state directory itself while
-        there is one account and one region, else a folder of its own.
-        """
+        """Return an account's folder in a region: the state directory if there is one of each."""
         folder = self.state_dir / "accounts" / account if self.others else self.state_dir
         return folder / "regions" / region if self.other_regions else folder
 
@@ -156,10 +154,7 @@ def _check_known(option: str, kind: str, name: str, names: Iterable[str]) -> Non
 
 
 class Emulator:
-    """The accounts and the server in front of them.
-
-    `accounts` are those of the first region, `home` is the first of them.
-    """
+    """The server, and the accounts behind it; `home` is the first in the first region."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -188,9 +183,7 @@ class Emulator:
         self._port = int(self._servers[0].server_address[1])
 
     def _accounts(self, shared: Shared) -> dict[str, Account]:
-        """Return the accounts in a region. IAM and STS are global: an account's sessions are valid
-        in every region.
-        """
+        """Return the accounts in a region. Sessions are valid in each: IAM and STS are global."""
         accounts: dict[str, Account] = {}
         for number in self.options.accounts:
             folder = self.options.folder(number, shared.region)
@@ -204,9 +197,7 @@ class Emulator:
         return [each for accounts in self.regions.values() for each in accounts.values()]
 
     def _emit(self, number: str, region: str, entry: Mapping[str, Any]) -> None:
-        """Put an event on the default bus of a region; nobody listens in a region that is not
-        emulated.
-        """
+        """Put an event on a region's default bus; nobody listens in one that is not emulated."""
         if region in self.regions:
             self.regions[region][number].events.emit(entry)
 
@@ -235,9 +226,7 @@ class Emulator:
         )
 
     def _answer_path(self, environ: dict[str, Any]) -> Answer | None:
-        """Return the answer of the account that knows one of the emulator's own URLs; such URLs are
-        not signed.
-        """
+        """Return the answer of the account that knows one of our own, unsigned URLs."""
         refusal = None
         for account in self._all:
             answer = account.cloudformation.answer_path(environ)
@@ -267,9 +256,7 @@ class Emulator:
         return servers
 
     def endpoint_url(self) -> str:
-        """Return the URL with the name localhost, not the address: clients derive URLs of buckets
-        and queues from it.
-        """
+        """Return the URL by name, not address: clients derive URLs of buckets and queues."""
         return f"http://localhost:{self._port}"
 
     def start(self) -> None:
@@ -305,9 +292,7 @@ class Emulator:
         }
 
     def close(self) -> None:
-        """Stop the parts in the order in which they use each other; the server last, because the
-        others still call it.
-        """
+        """Stop the parts in order of use; the server last, because the others call it."""
         steps: Iterable[Callable[[], object]] = (
             *(step for account in self._all for step in account.closing),
             self._stop_server,

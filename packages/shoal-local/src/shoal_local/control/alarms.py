@@ -33,9 +33,7 @@ PERCENTILE = re.compile(r"^p(?P<percent>\d{1,2}(\.\d+)?)$")
 
 
 def keep(account: str, region: str, measurements: Iterable[Measurement]) -> None:
-    """Add a service's measurements to the account's metrics, without values that are infinite or
-    not a number.
-    """
+    """Add a service's measurements to the metrics, without infinite values and NaN."""
     backend = cloudwatch_backends[account][region]
     finite = (each for each in measurements if math.isfinite(each.value))
     for namespace, group in itertools.groupby(finite, lambda each: each.namespace):
@@ -124,9 +122,7 @@ class Alarms:
             alarm.update_state(reason, "{}", state)
 
     def _values(self, metric: Metric, count: int) -> Values:
-        """Return the metric in each of its last `count` periods, the latest first; None where it
-        has no data.
-        """
+        """Return the metric in its last `count` periods, the latest first; None without data."""
         now = utcnow()
         speed = self._hosting_speed if metric.namespace == ENDPOINTS else self._schedule_speed
         period = timedelta(seconds=max(MIN_PERIOD_S, metric.period_s / speed))

@@ -107,9 +107,7 @@ class State:
                 file.write_text(SDK_SETTINGS.format(account=account, region=region))
 
     def sdk_settings(self, account: str, region: str) -> Path:
-        """Return the file of settings for SageMaker's SDKs
-        (`SAGEMAKER_USER_CONFIG_OVERRIDE`).
-        """
+        """Return the settings file of SageMaker's SDKs (`SAGEMAKER_USER_CONFIG_OVERRIDE`)."""
         return self.folder / f"sagemaker-{region}-{account}.yaml"
 
     def withdraw(self) -> None:
@@ -117,10 +115,7 @@ class State:
         (self.folder / STATE_FILE).unlink(missing_ok=True)
 
     def running(self) -> dict[str, Any] | None:
-        """Return the description of the emulator that runs with this folder, or None.
-
-        Raises EmulatorError when the folder belongs to another user.
-        """
+        """Return the description of the running emulator, or None; raise as `description`."""
         description = self.description()
         if description is None:
             return None
@@ -176,10 +171,7 @@ class State:
                 path.unlink(missing_ok=True)
 
     def stop(self, limit_s: float) -> bool:
-        """Ask the emulator to stop, kill it when it does not within the limit, and clean up.
-
-        Returns False when none was running.
-        """
+        """Stop and clean up, kill it after the limit; return False if none was running."""
         running = self.running()
         if running:
             pid, start = int(running["pid"]), running["process_started_at"]

@@ -13,9 +13,7 @@ _random = random.SystemRandom()
 
 
 def now() -> float:
-    """Return the current epoch seconds with milliseconds, as JSON timestamps of the API have
-    them.
-    """
+    """Return the current epoch seconds with milliseconds, as the API's JSON has them."""
     return round(time.time(), 3)
 
 

@@ -50,10 +50,7 @@ class Anything:
 
 
 class ResponseMismatchError(Exception):
-    """A response of ours does not have the shape that AWS documents.
-
-    That is a bug of the emulator, answered as InternalFailure.
-    """
+    """A response does not have AWS's shape: a bug, answered as InternalFailure."""
 
 
 @functools.cache
@@ -87,9 +84,7 @@ def output_shape(operation: str) -> StructureShape | None:
 
 
 def check_request(operation: str, request: Document) -> None:
-    """Raise ValidationException, in AWS's words, when `request` breaks the documented shape of
-    `operation`.
-    """
+    """Raise ValidationException, in AWS's words, if the request breaks its shape."""
     errors = list(shape_errors(input_shape(operation), request, ""))
     if errors:
         count = f"{len(errors)} validation error{'s' if len(errors) > 1 else ''} detected: "
@@ -108,19 +103,13 @@ def check_response(operation: str, response: Document) -> Document:
 
 
 def only_members(shape_name: str, record: Document) -> Document:
-    """Return the members of `record` that the structure `shape_name` has.
-
-    That is how a list's summary is cut from a description.
-    """
+    """Return what a structure has of a record, as a summary is cut from a description."""
     shape = cast(StructureShape, shape_for(shape_name))
     return {key: value for key, value in record.items() if key in shape.members}
 
 
 def response_members(operation: str, record: Document) -> Document:
-    """Return the members of `record` that the response of `operation` has.
-
-    This leaves out what only the emulator needs to know.
-    """
+    """Return what the operation's response has of a record, without the emulator's own."""
     shape = output_shape(operation)
     return {key: value for key, value in record.items() if shape and key in shape.members}
 
@@ -151,10 +140,7 @@ _TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
 
 
 def shape_errors(shape: Shape, value: Any, path: str) -> Iterator[str]:
-    """Yield every way in which `value` breaks `shape`.
-
-    `path` names the place as AWS does (`algorithmSpecification.trainingImage`).
-    """
+    """Yield how `value` breaks `shape`; `path` as in AWS's words (`a.trainingImage`)."""
     if isinstance(value, Anything):
         return
     if value is None:

@@ -73,10 +73,7 @@ class ChangeSet:
 
 
 def plan_changes(planned: Plan, options: StackOptions) -> list[dict[str, Any]]:
-    """Return the changes that a plan would make to its stack, as the API writes them.
-
-    Raise AwsError if it cannot be resolved.
-    """
+    """Return a plan's changes as the API has them; raise AwsError if it cannot be resolved."""
     stack, template = planned.stack, planned.template
     sketch = copy(stack)
     sketch.resources, sketch.events, sketch.options = dict(stack.resources), [], options

@@ -36,10 +36,7 @@ class Stacks:
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def find(self, name_or_id: str) -> Stack:
-        """Return the stack with this id, or the existing stack with this name.
-
-        Raise AwsError (ValidationError) if there is no such stack.
-        """
+        """Return the existing stack of this name, or that with this id; raise AwsError for none."""
         for stack in reversed(self.all):
             if stack.id == name_or_id or (
                 stack.name == name_or_id and stack.status != "DELETE_COMPLETE"
@@ -76,10 +73,7 @@ class Stacks:
         return stack
 
     def plan(self, stack: Stack, template: Template, options: StackOptions) -> Deployment:
-        """Return what would be deployed.
-
-        Raise AwsError if a parameter is wrong, or a resource has a reference to none.
-        """
+        """Return what would be deployed; raise AwsError for a wrong parameter or reference."""
         tools = self.tools(options.role_arn)
         parameters = resolved_parameters(template, options.parameters, tools.parameter_store)
         deployment = Deployment(stack, template, parameters, tools)
@@ -100,10 +94,7 @@ class Stacks:
         self._start_thread(stack, deployment.create)
 
     def update(self, stack: Stack, template: Template, options: StackOptions) -> None:
-        """Start an update.
-
-        Raise AwsError if there is nothing to change, or the stack cannot be updated now.
-        """
+        """Start an update; raise AwsError if there is none, or the stack's status allows none."""
         deployment = self.plan(stack, template, options)
         parameters = deployment.parameters
         check_capabilities(template, options)
@@ -120,10 +111,7 @@ class Stacks:
         self._start_thread(stack, lambda: deployment.update(before))
 
     def delete(self, stack: Stack, role_arn: str | None, token: str | None) -> None:
-        """Start to delete a stack.
-
-        Raise AwsError if it is protected or busy, or another stack imports from it.
-        """
+        """Start to delete a stack; raise AwsError if it is protected, busy or imported from."""
         with self._lock:
             if stack.protected:
                 raise invalid(
@@ -145,10 +133,7 @@ class Stacks:
         self._start_thread(stack, deployment.delete)
 
     def tools(self, role_arn: str | None) -> Tools:
-        """Return what a deployment uses.
-
-        Without a role it acts as the account's root. AWS would use the caller's permissions.
-        """
+        """Return a deployment's tools; without a role it acts as root, on AWS as the caller."""
         credentials: RoleCredentials | None = None
         if role_arn:
             credentials = self.identity.service_credentials(

@@ -91,10 +91,7 @@ class Template:
 
     @property
     def capability(self) -> str:
-        """Return the capability that the template needs, "" if none.
-
-        Source: CloudFormation API reference, CreateStack, Capabilities.
-        """
+        """Return the capability that is needed, or "" (API reference, CreateStack)."""
         resources = self.resources.values()
         iam = [each for each in resources if str(each.get("Type")) in IAM_NAMES]
         is_named = any(
@@ -110,10 +107,7 @@ class Template:
         return (referenced | set(references(resource.get("Properties", {})))) & set(self.resources)
 
     def order(self) -> list[str]:
-        """Return the logical ids, dependencies first.
-
-        Raise AwsError for a circle.
-        """
+        """Return the logical ids, dependencies first; raise AwsError for a circle."""
         graph = {name: sorted(self.dependencies(name)) for name in self.resources}
         try:
             return list(TopologicalSorter(graph).static_order())
@@ -123,10 +117,7 @@ class Template:
 
 
 def parse(body: str) -> Template:
-    """Return the template.
-
-    Raise AwsError (ValidationError), with the mistake, if it is not one.
-    """
+    """Return the template; raise AwsError (ValidationError), with the mistake, if it is none."""
     try:
         document = json.loads(body) if body.lstrip().startswith("{") else yaml.load(body, _Loader)  # noqa: S506 - a subclass of SafeLoader
         if not isinstance(document, dict) or not document.get("Resources"):

@@ -117,9 +117,7 @@ class Events:
         return str(event["id"])
 
     def _submit_with_faults(self, event: dict[str, Any]) -> None:
-        """Deliver an event; where a fault asks for it: never, twice, late, or after the next event
-        of the execution.
-        """
+        """Deliver an event; by a fault: never, twice, late, or after the execution's next."""
         execution, kind = str(event["detail"].get("pipelineExecutionArn")), event["detail-type"]
         postponed = self._postponed.pop(execution, None)
         rule = self.faults.take("event", kind, event["detail"])
@@ -202,10 +200,7 @@ class Events:
             self._fire(rule)
 
     def _fire(self, rule: Rule) -> None:
-        """Deliver a scheduled rule's event to its own targets only.
-
-        Source: EventBridge user guide, "Scheduled events".
-        """
+        """Deliver an event to its rule's targets only (user guide, "Scheduled events")."""
         kind = {"source": "aws.events", "detail-type": "Scheduled Event"}
         entry = {**kind, "detail": {}, "resources": [rule.arn]}
         if not self._closing.is_set():

@@ -53,9 +53,7 @@ class RequestId(logging.Filter):
 
 
 def show_log_records(request_id: RequestId) -> None:
-    """Give the root logger a handler, as Lambda's runtime does, so that `logging.info` is
-    enough.
-    """
+    """Give the root logger a handler, as Lambda's runtime does, so that `logging.info` shows."""
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(
         logging.Formatter(
@@ -127,10 +125,7 @@ def run(handler: Callable[[Any, Context], Any], invocation: dict[str, Any]) -> d
 
 
 def max_memory_kib() -> int:
-    """Return the maximum resident memory of this program.
-
-    On Linux ru_maxrss also counts the emulator, from which the process was forked.
-    """
+    """Return the maximum resident memory; Linux's ru_maxrss has that of before the fork."""
     try:
         with open("/proc/self/status", encoding="ascii") as status:  # noqa: PTH123 - functions should not find pathlib imported
             return next(int(line.split()[1]) for line in status if line.startswith("VmHWM:"))

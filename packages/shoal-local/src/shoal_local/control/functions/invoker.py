@@ -61,9 +61,7 @@ class Environment:
 
 @dataclass
 class Invoker:
-    """The invocations of an account and their processes; `close` kills them all, and none is
-    begun after it.
-    """
+    """An account's invocations and their processes; `close` kills all and allows no more."""
 
     identity: Identity
     clients: Clients
@@ -80,9 +78,7 @@ class Invoker:
     )
 
     def invoke(self, function: Function, event: Any) -> Outcome:
-        """Run one synchronous invocation; raise AwsError when the function's role cannot be
-        assumed, or when the emulator is stopping.
-        """
+        """Run one invocation; raise AwsError for a wrong role, or if the emulator stops."""
         rule = self.faults.take("function", function.name, event)
         if rule is not None and rule.do == "refuse":
             self.faults.happened(rule, function.name)
@@ -101,9 +97,7 @@ class Invoker:
 
     @contextlib.contextmanager
     def _with_fault(self, name: str, environment: Environment, rule: Rule | None) -> Iterator[None]:
-        """Kill or freeze the process some time after the invocation began, where a fault asks for
-        it.
-        """
+        """Kill or freeze the process a while after the invocation began, if a fault says so."""
         if rule is None:
             yield
             return
@@ -121,10 +115,7 @@ class Invoker:
             timer.cancel()
 
     def invoke_later(self, function: Callable[[], Function], event: Any) -> Future[str]:
-        """Invoke asynchronously, with two retries.
-
-        The result is "" at the end, or the reason when all attempts failed.
-        """
+        """Invoke with two retries; the result is "", or the reason if all attempts failed."""
         return self._pool.submit(self._invoke_with_retries, function, event)
 
     def discard(self, name: str, deleted: bool = False) -> None:
@@ -250,10 +241,7 @@ class Invoker:
         }
 
     def _write_log(self, function: Function, environment: Environment, text: str) -> None:
-        """Write the log as the function's role.
-
-        As on AWS, a role that may not write logs leaves none, and the invocation succeeds.
-        """
+        """Write the log as the function's role; as on AWS, one that may not leaves none."""
         logs = self.clients("logs", environment.credentials)
         now_ms = int(time.time() * 1000)
         events = [{"timestamp": now_ms, "message": line} for line in text.splitlines() if line]
@@ -271,10 +259,7 @@ class Invoker:
 
 
 def make_stream(logs: Any, group: str, stream: str) -> None:
-    """Create the log stream, and the group only where it is missing.
-
-    A role needs no permission to create a group that exists.
-    """
+    """Create the log stream, and the group only if missing: a role may lack that right."""
     try:
         logs.create_log_stream(logGroupName=group, logStreamName=stream)
     except ClientError as error:

@@ -110,9 +110,7 @@ class EventSources:
         }
 
     def tags(self, arn: str) -> dict[str, str]:
-        """Return the tags of a mapping, which may be changed; raise AwsError when it does not
-        exist.
-        """
+        """Return a mapping's tags, which may be changed; raise AwsError if there is none."""
         for source in self._sources.values():
             if source.arn == arn:
                 return source.tags
@@ -177,9 +175,7 @@ class EventSources:
                 )
 
     def _check_visibility(self, queue_arn: str, timeout_s: int) -> None:
-        """Refuse a queue whose messages would reappear while the function still works on them, as
-        Lambda does.
-        """
+        """Refuse a queue whose messages reappear while the function works, as Lambda does."""
         sqs = self.clients("sqs")
         try:
             attributes = sqs.get_queue_attributes(
@@ -282,10 +278,7 @@ class EventSources:
 
 
 def settings_of(request: Mapping[str, Any], old: Mapping[str, Any] = DEFAULTS) -> dict[str, Any]:
-    """Return the settings of a request, over the old ones.
-
-    Raises AwsError for one that is not emulated, and for large batches that nothing would fill.
-    """
+    """Return a request's settings over the old ones; raise AwsError for one that cannot be."""
     for name in UNSUPPORTED:
         if request.get(name):
             raise invalid(f"Shoal's emulator has no event source mappings with {name}")
@@ -302,9 +295,7 @@ def settings_of(request: Mapping[str, Any], old: Mapping[str, Any] = DEFAULTS) -
 
 
 def receive(sqs: Any, url: str, batch_size: int) -> list[dict[str, Any]]:
-    """Return up to `batch_size` messages: the first receive waits for one, the others take what is
-    there.
-    """
+    """Return up to `batch_size` messages; the first receive waits for one."""
     messages: list[dict[str, Any]] = []
     while len(messages) < batch_size:
         batch = sqs.receive_message(

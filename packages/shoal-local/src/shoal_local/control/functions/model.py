@@ -136,9 +136,7 @@ def invalid(message: str) -> AwsError:
 
 
 def function_name(name_or_arn: str) -> str:
-    """Return the plain name; raise AwsError for another form, and for a version or alias other than
-    $LATEST.
-    """
+    """Return the plain name; raise AwsError for another form, version or alias."""
     match = NAME.match(name_or_arn)
     if not match:
         raise invalid(f"'{name_or_arn}' is not a function's name or ARN")
@@ -148,9 +146,7 @@ def function_name(name_or_arn: str) -> str:
 
 
 def checked_settings(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a create or update request; raise AwsError for one that is not
-    emulated.
-    """
+    """Return the settings of a request; raise AwsError for one that is not emulated."""
     for name in UNSUPPORTED:
         if request.get(name):
             raise invalid(f"Shoal's emulator does not run functions with {name}")

@@ -151,10 +151,7 @@ class Sandbox:
         self._started = False
 
     def invoke(self, invocation: dict[str, Any], timeout_s: float) -> Outcome:
-        """Run one event; a function that is late is killed.
-
-        The sandbox may be used again only while `alive()`.
-        """
+        """Run one event, and kill a late function; use it again only while `alive()`."""
         self._lines.clear()
         self._marked.clear()
         start = time.monotonic()
@@ -183,10 +180,7 @@ class Sandbox:
         return self.process.poll() is None
 
     def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
-        """Send a signal to the process and all that it started.
-
-        An invocation under way sees the process as lost.
-        """
+        """Signal the process and all that it started; a running invocation sees it as lost."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, number)
 

@@ -94,9 +94,7 @@ class Answer:
 
 
 def signature_of(environ: Mapping[str, Any]) -> Signature | None:
-    """Return the credential scope from the Authorization header or a presigned URL; None for an
-    unsigned request.
-    """
+    """Return the scope of a header or presigned URL; None for an unsigned request."""
     match = CREDENTIAL.search(environ.get("HTTP_AUTHORIZATION", ""))
     if not match:
         query = parse_qs(environ.get("QUERY_STRING", ""))
@@ -142,17 +140,13 @@ class Operation:
         return str(self.model.name)
 
     def parse(self, request: Request, body: bytes) -> dict[str, Any]:
-        """Return the parameters as boto3 takes them; raise AwsError when the body does not follow
-        the protocol.
-        """
+        """Return the parameters as boto3 takes them; raise AwsError for a malformed body."""
         if "json" in self.protocol:
             parsed_json(body)
         return self._parsed(request, request.values, body)
 
     def parse_head(self, request: Request) -> dict[str, Any]:
-        """Return the parameters in path, query and headers. The body, which may be large, is not
-        read.
-        """
+        """Return the parameters in path, query and headers; the body may be large."""
         return self._parsed(request, request.args, b"")
 
     def _parsed(self, request: Request, values: Any, body: bytes) -> dict[str, Any]:
@@ -203,9 +197,7 @@ class Operation:
             raise AwsError("ValidationException", message)
 
     def without_nulls(self, body: bytes) -> bytes:
-        """Return a body for moto, which takes a null in the place of a structure for a
-        structure.
-        """
+        """Return a body for moto, which takes a null in a structure's place for a structure."""
         return (
             json.dumps(_without_nulls(json.loads(body))).encode()
             if "json" in self.protocol and b"null" in body
@@ -213,9 +205,7 @@ class Operation:
         )
 
     def answer(self, result: Mapping[str, Any]) -> Answer:
-        """Return the result as the protocol writes it. A result that does not fit botocore's output
-        shape is our bug, a 500.
-        """
+        """Return the result as the protocol writes it; one of a wrong shape is our bug, a 500."""
         if self.model.output_shape is not None:
             report = ParamValidator().validate(dict(result), self.model.output_shape)
             if report.has_errors():
@@ -247,9 +237,7 @@ def _without_nulls(value: Any) -> Any:
 
 
 def parsed_json(body: bytes) -> Any:
-    """Return a body's JSON; raise AwsError for one that is none, which moto's parser would take for
-    an empty request.
-    """
+    """Return a body's JSON; raise AwsError for none, which moto would take for an empty one."""
     try:
         return json.loads(body or b"{}")
     except (ValueError, RecursionError) as error:
@@ -273,9 +261,7 @@ def match_operation(service: str, environ: dict[str, Any]) -> tuple[Operation | 
 
 
 def error_answer(error: AwsError, protocol: str = "json") -> Answer:
-    """Return the error in the form of the protocol: `__type` and message for JSON, an Error element
-    for XML.
-    """
+    """Return the error in the protocol's form: `__type` for JSON, an Error element for XML."""
     request_id = str(uuid.uuid4())
     headers = {"x-amzn-RequestId": request_id, "x-amzn-ErrorType": error.code}
     if protocol in {"json", "rest-json"}:

@@ -28,10 +28,7 @@ MAX_LINE_BYTES = 1024
 
 
 def decode_chunks(environ: dict[str, Any]) -> None:
-    """Replace the chunked body of a request by its bytes, in a file when they are many.
-
-    Raises AwsError IncompleteBody.
-    """
+    """Replace a chunked body by its bytes, many of them in a file; raise IncompleteBody."""
     if not environ.get(HASH_HEADER, "").startswith("STREAMING-"):
         return
     whole: io.RawIOBase = LimitedStream(
@@ -59,10 +56,7 @@ def decode_chunks(environ: dict[str, Any]) -> None:
 
 
 def blocks(source: IO[bytes]) -> Iterator[bytes]:
-    """Yield the content of the chunks; raise ValueError when they are malformed.
-
-    The trailers are left in `source`.
-    """
+    """Yield the chunks' content, but not the trailers; raise ValueError for malformed ones."""
     while remaining := _size(source.readline(MAX_LINE_BYTES)):
         while remaining:
             block = source.read(min(remaining, BLOCK))

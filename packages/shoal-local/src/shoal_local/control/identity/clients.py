@@ -53,9 +53,7 @@ class Clients:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __call__(self, service: str, credentials: RoleCredentials | None = None) -> Any:
-        """Return the client of `service` (boto3's name) that signs with `credentials`, by default
-        as the account's root.
-        """
+        """Return a client of `service` that signs with `credentials`, by default the root's."""
         signer = credentials or self.root
         key = (service, signer.access_key_id)
         with self._lock:

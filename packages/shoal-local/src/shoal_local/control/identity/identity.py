@@ -128,10 +128,7 @@ class Identity:
         )
 
     def caller_principal(self, caller_arn: str) -> Principal:
-        """Return the caller as principal.
-
-        A session also counts as its role, and every caller as their account.
-        """
+        """Return the caller as principal, who also counts as their role and account."""
         account = account_of(caller_arn)
         return Principal(
             "AWS",
@@ -151,9 +148,7 @@ class Identity:
 
     @property
     def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:
-        """Return the handlers of STS's operations. The others' credentials are refused, because
-        moto's are the same for everybody.
-        """
+        """Return STS's handlers; moto's credentials are the same for everybody."""
         return {"AssumeRole": self._assume_role_api, "GetCallerIdentity": self._get_caller_identity}
 
     @property
@@ -162,9 +157,7 @@ class Identity:
         return dict.fromkeys(TAKE_A_BOUNDARY, self._boundary)
 
     def _boundary(self, call: ApiCall) -> None:
-        """Refuse a boundary that does not exist. AWS's own policies pass, because moto has none of
-        them.
-        """
+        """Refuse a boundary that does not exist. AWS's own pass: moto has none of them."""
         arn = call.parameters.get(BOUNDARY)
         policies = iam_backends[self.account][PARTITION].managed_policies
         if arn and arn not in policies and not arn.startswith("arn:aws:iam::aws:policy/"):
@@ -210,9 +203,7 @@ def _aliases(caller_arn: str, account: str) -> tuple[str, ...]:
 
 
 def error_of(error: ClientError) -> AwsError:
-    """Return the error that a service met while it worked on a request, for that request's
-    caller.
-    """
+    """Return the error that a service met, for the caller whose request it worked on."""
     detail = error.response["Error"]
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400)
     code, message = detail.get("Code", "InternalFailure"), detail.get("Message", str(error))

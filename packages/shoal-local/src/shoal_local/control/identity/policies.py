@@ -46,9 +46,7 @@ def decision(
     resource: str,
     context: Mapping[str, str],
 ) -> Literal["Allow", "Deny"] | None:
-    """Return the effect of the document, where Deny wins over Allow; None when no statement
-    matches.
-    """
+    """Return the effect of the document, where Deny wins; None if no statement matches."""
     effects = {
         statement["Effect"]
         for statement in listed(policy.get("Statement", []))
@@ -76,10 +74,7 @@ def _matches(
 def _listing(
     statement: Mapping[str, Any], element: str, value: str, fold: Callable[[str], str]
 ) -> bool:
-    """Return whether Action (or NotAction, ...) covers the value.
-
-    A statement without Resource is about the resource that the policy is on.
-    """
+    """Return whether Action (or NotAction, ...) covers the value; no Resource is any."""
     is_negated = f"Not{element}" in statement
     patterns = listed(statement[f"Not{element}"] if is_negated else statement.get(element, "*"))
     return any(like(fold(pattern), value) for pattern in patterns) != is_negated
@@ -155,9 +150,7 @@ def _pattern(pattern: str) -> re.Pattern[str]:
 
 
 def like(pattern: str, value: str) -> bool:
-    """Return whether a value matches a pattern of AWS, where `*` is any run of characters and `?`
-    one character.
-    """
+    """Return whether a value matches AWS's pattern: `*` is any run, `?` one character."""
     return _pattern(pattern).fullmatch(value) is not None
 
 

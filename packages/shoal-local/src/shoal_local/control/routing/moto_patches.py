@@ -48,10 +48,7 @@ _statistic_of_moto = Statistics.get_statistics_for_type
 
 
 def bucket_permission(bucket: Any, action: str, resource: str) -> PermissionResult:
-    """Return what the bucket's policy says to anonymous callers.
-
-    moto denies whenever a statement has a condition that is not met.
-    """
+    """Return what the policy says to anonymous callers: moto cannot read conditions."""
     if not bucket.policy:
         return PermissionResult.NEUTRAL
     return RESULTS[decision(json.loads(bucket.policy), ANONYMOUS, action, resource, CONTEXT)]
@@ -62,18 +59,14 @@ def no_access_log(_backend: Any, _request: Any, _bucket_name: str) -> None:
 
 
 def statistic(statistics: Statistics, name: str) -> Any:
-    """Return a statistic of moto's, or a percentile (`p99`), which moto leaves out, as the nearest
-    rank.
-    """
+    """Return a statistic, or a percentile (`p99`), which moto lacks, as the nearest rank."""
     value = _statistic_of_moto(statistics, name)
     values = statistics.metric_single_values_list
     return nearest_rank(values, name) if value is None and values else value
 
 
 class ManagedPolicies:
-    """The attribute `managed_policies` of moto's IAM: policies by ARN, AWS's own from the first
-    look on.
-    """
+    """`managed_policies` of moto's IAM: policies by ARN, AWS's own from the first look on."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -135,10 +128,7 @@ class MotoApplication(DomainDispatcherApplication):
         self._backends: dict[str | None, Any] = {}
 
     def get_backend_for_host(self, host: str | None) -> Any:
-        """Return the name of the service whose address is `host`; None if no service has it.
-
-        moto calls it with its lock held.
-        """
+        """Return the service whose address is `host`, or None; called with moto's lock held."""
         if host not in self._backends:
             self._backends[host] = super().get_backend_for_host(host)
         return self._backends[host]

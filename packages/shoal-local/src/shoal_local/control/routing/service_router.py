@@ -175,10 +175,7 @@ class ServiceRouter:
     def _perform(
         self, exchange: Exchange, operation: Operation, request: Request, body: bytes
     ) -> Answer | None:
-        """Check a request for a known operation, and answer it here or prepare it for moto.
-
-        `body` is empty for S3, whose requests are read here.
-        """
+        """Check a request, and answer it here or prepare it for moto; S3's body is read here."""
         environ, exchange.protocol = exchange.environ, operation.protocol
         path_parameters = dict(operation.path_parameters)
         call = replace(exchange.call, operation=operation.name, parameters=path_parameters)
@@ -243,9 +240,7 @@ def unknown(reason: str) -> AwsError:
 
 
 def _check_headers(parameters: Mapping[str, Any]) -> None:
-    """Raise AwsError if a header that S3 is to answer with (`response-content-type`) has a line
-    break.
-    """
+    """Raise AwsError if a header that S3 is to answer with has a line break."""
     for name, value in parameters.items():
         if name.startswith("Response") and isinstance(value, str) and not value.isprintable():
             raise AwsError("InvalidArgument", f"{name} is no value of a header")
@@ -257,10 +252,7 @@ def is_own_path(environ: Mapping[str, Any]) -> bool:
 
 
 def _document(environ: dict[str, Any]) -> bytes:
-    """Return the body of a request to S3 that does not upload an object.
-
-    Raises AwsError when it is too large for memory.
-    """
+    """Return the body of a request that uploads no object; raise AwsError if too large."""
     if int(environ.get("CONTENT_LENGTH") or 0) > DEFAULT_MAX_BYTES:
         raise too_large("s3", DEFAULT_MAX_BYTES)
     return buffer_body(environ)

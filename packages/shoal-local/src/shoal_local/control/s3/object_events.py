@@ -41,9 +41,7 @@ def send_object_events(emit: Emit) -> None:
 
 
 def entry_of(account: str, bucket: str, event_name: str, key: Any) -> dict[str, Any] | None:
-    """Return the event for `s3:ObjectCreated:Put` and the like; None for kinds that are not
-    sent.
-    """
+    """Return the event for `s3:ObjectCreated:Put` and the like; None for kinds not sent."""
     kind, _, how = event_name.removeprefix("s3:").partition(":")
     if kind not in _DETAIL_TYPES:
         return None

@@ -38,9 +38,7 @@ def copy_part(response: S3Response) -> TYPE_RESPONSE:
 
 
 def named_parts(response: S3Response, body: bytes) -> Iterator[tuple[int, str]]:
-    """Return the parts that a completion names. Raises S3ClientError unless each is named with its
-    checksum.
-    """
+    """Return a completion's parts; raise S3ClientError unless each has its checksum."""
     if (upload := _upload(response)) is not None:
         named = xmltodict.parse(body, force_list=("Part",))["CompleteMultipartUpload"]
         for part in named.get("Part", []):

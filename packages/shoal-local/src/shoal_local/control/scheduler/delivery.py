@@ -44,9 +44,7 @@ class DueCall:
 
 
 class Deliveries:
-    """The deliveries of one account. `now` is the schedules' clock, which runs `speed` times as
-    fast as the machine's.
-    """
+    """An account's deliveries; `now` is the schedules' clock, `speed` times as fast."""
 
     def __init__(
         self,
@@ -140,16 +138,12 @@ class Deliveries:
 
 
 def is_retryable(error: AwsError) -> bool:
-    """Return whether the next attempt may succeed. Only errors of AWS pass; a wrong role or target
-    stays wrong.
-    """
+    """Return whether another attempt may succeed: a wrong role or target stays wrong."""
     return error.http_status >= 500 or error.http_status == THROTTLED
 
 
 def render_input(schedule: DueCall, attempt: int) -> str:
-    """Return the target's input with the context attributes filled in (user guide, "Adding context
-    attributes").
-    """
+    """Return the target's input with "context attributes" filled in (user guide)."""
     text = str(schedule.target.get("Input") or "{}")
     context = {
         "schedule-arn": schedule.arn,

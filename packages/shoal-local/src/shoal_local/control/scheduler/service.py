@@ -40,9 +40,7 @@ class Appointment:
 
 
 class Scheduler:
-    """The schedules of one account and region; `speed` is how many of their seconds pass in a
-    second of the clock.
-    """
+    """The schedules of an account and region; `speed` of their seconds pass in one."""
 
     def __init__(self, identity: Identity, clients: Clients, speed: float = 1.0) -> None:
         self._identity = identity
@@ -71,9 +69,7 @@ class Scheduler:
         return scheduler_backends[self._identity.account][self._identity.region]
 
     def _call_due(self, now: datetime) -> None:
-        """Start the calls that are due, and let each schedule wait for its next time. A disabled
-        schedule skips its times, and a late one those that have passed.
-        """
+        """Start the due calls. Disabled schedules skip times, late ones those that passed."""
         appointments = dict[str, Appointment]()
         groups = list(self._kept.schedule_groups.values())
         for schedule in [each for group in groups for each in list(group.schedules.values())]:

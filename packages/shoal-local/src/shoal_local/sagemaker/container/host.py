@@ -59,9 +59,7 @@ def _hold_signals() -> None:
 
 
 def _enter_network(host: Host, pod: socket.socket) -> None:
-    """Say that our network exists, wait for the link into it, and send the pod a listener for each
-    port.
-    """
+    """Wait for the link into our network, and send the pod a listener for each port."""
     with pod:
         pod.send(b"alone")
         if pod.recv(16) != b"joined":
@@ -134,9 +132,7 @@ def run_plain(host: Host, _visible: list[str]) -> int:
 
 
 def _signal_group(leader: int, number: signal.Signals) -> None:
-    """Signal a child that leads a process group, or will in a moment, and was not waited for
-    yet.
-    """
+    """Signal a child, not waited for yet, that leads a process group or will in a moment."""
     try:
         os.killpg(leader, number)
     # macOS refuses a group in which everything has ended
@@ -201,9 +197,7 @@ def _mount(host: Host, visible: list[Path]) -> None:
 
 
 def _mount_opt(folder: Path, read_only: Mapping[str, str]) -> None:
-    """Replace /opt by a copy made of mounts, so that /opt/ml needs no writing to the machine's own
-    /opt.
-    """
+    """Replace /opt by a copy of mounts: /opt/ml needs no writing to the machine's /opt."""
     copy = folder / "opt"
     namespaces.mount("none", copy, "tmpfs")
     for entry in _OPT.iterdir():

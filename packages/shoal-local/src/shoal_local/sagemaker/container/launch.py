@@ -25,10 +25,7 @@ _BLOCK = 256 * 1024
 
 
 class Relay:
-    """Accepts on `listener`, a socket of another network namespace, until closed.
-
-    Each direction of a connection has a thread.
-    """
+    """Accepts on `listener`, of another network, until closed; a thread per direction."""
 
     def __init__(self, listener: socket.socket, port: int) -> None:
         self._listener = listener
@@ -276,10 +273,7 @@ class Pod:
         return True
 
     def exit_codes(self) -> dict[str, int | None]:
-        """Return each host's exit code after the end.
-
-        None: it was ended because another failed, or it was killed with the pod.
-        """
+        """Return each host's exit code; None: ended since another failed, or killed."""
         if self._exit_codes.exists():
             return dict(json.loads(self._exit_codes.read_text()))
         return {host.name: None for host in self._hosts}
@@ -290,10 +284,7 @@ class Pod:
             self._control.send(b"terminate")
 
     def dial(self, port: int) -> socket.socket:
-        """Return a connection to `port` of the loopback interface that the hosts share.
-
-        Raise ConnectionError if nobody listens there.
-        """
+        """Connect to `port` of the hosts' loopback; raise ConnectionError if nobody listens."""
         with self._dialling:
             try:
                 self._control.send(f"dial {port}".encode())

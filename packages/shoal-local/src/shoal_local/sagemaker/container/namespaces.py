@@ -37,10 +37,7 @@ def _check(result: int, action: str) -> None:
 
 
 def unshare(namespaces: int) -> None:
-    """Leave the caller's namespaces that the flags name.
-
-    NEW_PIDS takes effect for the next child.
-    """
+    """Leave the namespaces that the flags name; NEW_PIDS takes effect for the next child."""
     _check(_libc.unshare(namespaces), "unshare")
 
 
@@ -140,9 +137,7 @@ def make_bridge() -> None:
 
 
 def join_bridge(name: str, pid: int) -> None:
-    """Lead a link called `name` from the bridge into the network of process `pid`, where it is
-    called eth0.
-    """
+    """Lead a link `name` from the bridge into the network of process `pid`, as its eth0."""
     _make_pair(name, pid)
     with _control() as control:
         request = struct.pack("16si20x", BRIDGE.encode(), socket.if_nametoindex(name))

@@ -52,9 +52,7 @@ def main(arguments: list[str]) -> int:
 
 
 def probe(attempt: Callable[[], int]) -> int:
-    """Return 0 if this machine permits `attempt`; otherwise 1, with what was refused as a line on
-    stderr.
-    """
+    """Return 0 if this machine permits `attempt`; else 1, and say on stderr what is refused."""
     try:
         return in_namespaces(attempt)
     except OSError as error:

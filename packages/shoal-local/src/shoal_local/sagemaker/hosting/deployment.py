@@ -43,9 +43,7 @@ _PERCENT = {"CanarySize": (1, 50), "LinearStepSize": (10, 50)}
 
 @dataclass(frozen=True)
 class Shift:
-    """Give the new fleet `share` of the traffic (0 to 1), then watch it for `bake_s` seconds of the
-    deployment's clock.
-    """
+    """The new fleet's share of the traffic (0 to 1), and how long it is watched with it."""
 
     share: float
     bake_s: float
@@ -61,10 +59,7 @@ class Plan:
 
 
 def plan_of(config: Document | None) -> Plan:
-    """Return the plan of a DeploymentConfig; without one the new fleet gets all traffic at once.
-
-    Raise AwsError for what is incomplete or not emulated.
-    """
+    """Return a DeploymentConfig's plan, by default all at once; raise AwsError for a wrong one."""
     if not config:
         return Plan()
     watched = config.get("AutoRollbackConfiguration", {}).get("Alarms", [])
@@ -120,10 +115,7 @@ class ClosingError(Exception):
 
 @dataclass
 class Deployment:
-    """`change_document(edit)` changes the endpoint's document and publishes an event.
-
-    `old` is None for a new endpoint.
-    """
+    """`change_document(edit)` also publishes an event; `old` is None for a new endpoint."""
 
     core: Core
     endpoint: str
@@ -138,9 +130,7 @@ class Deployment:
     _role: RoleCredentials | None = None
 
     def run(self) -> Fleet | None:
-        """Return the fleet that serves at the end; raise ClosingError if the emulator stops before
-        that.
-        """
+        """Return the fleet that serves in the end; raise ClosingError if the emulator stops."""
         try:
             self._proceed()
         except (RolledBackError, *FAILURES) as error:
@@ -198,10 +188,7 @@ class Deployment:
             )
 
     def _check_alarms(self, when: str) -> None:
-        """Raise RolledBackError if an alarm is in ALARM, cannot be read, or does not exist.
-
-        SageMaker reads alarms with the execution role.
-        """
+        """Raise RolledBackError for a bad, unreadable (by the role) or missing alarm."""
         if not self.plan.alarms:
             return
         self._role = self._role or assume(
@@ -229,9 +216,7 @@ class Deployment:
             raise RolledBackError(f"Alarm in state ALARM {when}: {', '.join(alarming)}")
 
     def _publish_stage(self, status: str, share: float, old_fleet: Fleet | None = None) -> None:
-        """Write the stage of the deployment into the endpoint's description, and publish an
-        event.
-        """
+        """Write the deployment's stage into the endpoint's description; publish an event."""
 
         summary = self.new.summary(share, "Baking" if old_fleet else status)
         if instance_type := self.new.variant.get("InstanceType"):
@@ -258,9 +243,7 @@ class Deployment:
         return self.old
 
     def _end_rolled_back(self, document: Document, reason: str) -> None:
-        """Describe the endpoint as before, with the reason. An endpoint that never served has
-        failed.
-        """
+        """Describe the endpoint as before, with the reason; one that never served has failed."""
         document.pop("PendingDeploymentSummary", None)
         rolled_back = (
             f"The deployment of {self.new.config_name} was rolled back. " if self.old else ""

@@ -54,10 +54,7 @@ class Endpoints(Resources):
         self._closing = threading.Event()
 
     def create(self, request: Document) -> Document:
-        """Create an endpoint.
-
-        Its DeploymentConfig is only checked: a new endpoint has no fleet to shift traffic from.
-        """
+        """Create an endpoint. A DeploymentConfig is only checked: no fleet has traffic yet."""
         check_fields("CreateEndpoint", request)
         config = EndpointConfigs(self._core).describe(request)
         plan_of(request.get("DeploymentConfig"))
@@ -168,10 +165,7 @@ class Endpoints(Resources):
         thread.start()
 
     def traffic(self, name: str, headers: Mapping[str, str]) -> Traffic:
-        """Return what answers an invocation.
-
-        Raise ValidationError for an endpoint that does not exist or does not serve.
-        """
+        """Return what answers invocations; raise ValidationError if the endpoint does not."""
         hosted, target = self._hosted.get(name), headers.get(_TARGET_VARIANT)
         if hosted is None or not hosted.traffic.is_open:
             document = self._core.store.get(KIND, name)

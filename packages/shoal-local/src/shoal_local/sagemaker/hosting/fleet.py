@@ -52,9 +52,7 @@ class Fleet:
         self.server.start()
 
     def summary(self, share: float = 1.0, status: str | None = None) -> Document:
-        """Return a ProductionVariantSummary of a fleet that gets `share` of the traffic; `status`
-        is its VariantStatus.
-        """
+        """Return a ProductionVariantSummary for this share of the traffic and VariantStatus."""
         weight = float(self.variant["InitialVariantWeight"])
         summary: Document = {
             "VariantName": self.name,
@@ -86,10 +84,7 @@ def deployed_image(core: Core, image_name: str, role_arn: str) -> Document:
 
 
 def _digest(core: Core, image: re.Match[str], role_arn: str) -> str | None:
-    """Return None if the image or the role does not exist, or the role may not pull.
-
-    Starting the container reports these better.
-    """
+    """Return the image's digest; None if it cannot be pulled, which the start reports better."""
     if image["region"] != core.context.region:
         return None
     request = {

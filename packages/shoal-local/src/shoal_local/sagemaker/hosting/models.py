@@ -54,10 +54,7 @@ class Models(Resources):
 
 
 def resolve_container(core: Core, container: Document) -> Document:
-    """Return Image, model data and Environment of a container definition.
-
-    A model package is looked up. Raise ValidationException for what is not emulated.
-    """
+    """Return image, model and environment, a package's too; raise ValidationException."""
     check_fields("ContainerDefinition", container)
     if "ModelPackageName" in container:
         container = _container_of_package(core, container)
@@ -100,10 +97,7 @@ def model_uri(container: Document) -> str:
 
 
 def fetch_model(s3: Any, url: str, folder: Path, target: Path) -> None:
-    """Download a model into `target`; an archive is unpacked there, by way of `folder`.
-
-    Raise DataError if that fails.
-    """
+    """Download a model into `target`, an archive by way of `folder`; raise DataError."""
     if url.endswith("/"):
         if not storage.fetch_prefix(s3, url, target):
             raise storage.DataError(f"Failed to download model data: nothing is below {url}")

@@ -172,18 +172,13 @@ class ModelServer:
     def invoke(
         self, body: bytes, headers: Mapping[str, str], timeout_s: float | None = None
     ) -> Answer:
-        """Send one POST /invocations; raise OSError or HTTPException if the container does not
-        answer.
-        """
+        """Send a POST /invocations; raise OSError or HTTPException if nobody answers."""
         timeout_s = timeout_s or self._core.settings.invocation_s
         return self._request("POST", "/invocations", body, _forwarded(headers), timeout_s)
 
     @contextmanager
     def stream(self, body: bytes, headers: Mapping[str, str]) -> Iterator[StreamedAnswer]:
-        """Send one POST /invocations, and yield the answer as soon as its head is there.
-
-        Raise what `invoke` raises.
-        """
+        """Yield the answer to a POST /invocations as its head is there; raise as `invoke`."""
         ends_at = time.monotonic() + self._core.settings.stream_s
         with self._connected(self._core.settings.stream_s) as connection:
             connection.request("POST", "/invocations", body, _forwarded(headers))
@@ -202,9 +197,7 @@ class ModelServer:
 
     @contextmanager
     def _connected(self, timeout_s: float) -> Iterator[http.client.HTTPConnection]:
-        """Yield a connection into the container for one request; raise ConnectionError if nobody
-        listens there.
-        """
+        """Yield a connection into the container; raise ConnectionError if nobody listens."""
         if self._pod is None:
             raise ConnectionError("the container has not been started")
         with closing(http.client.HTTPConnection("localhost")) as connection:

@@ -57,10 +57,7 @@ class Traffic:
 
     @contextmanager
     def acquire(self) -> Iterator[Fleet]:
-        """Yield a fleet for one invocation.
-
-        Raise ThrottlingException if a serverless fleet has its maximum of invocations.
-        """
+        """Yield a fleet; raise ThrottlingException if a serverless one has its maximum."""
         with self._changed:
             fleets, shares = zip(*self._routes, strict=True)
             fleet = _random.choices(fleets, shares)[0]
@@ -127,9 +124,7 @@ class Traffic:
         return 424, headers, json.dumps(document).encode()
 
     def stream(self, body: bytes, headers: Mapping[str, str]) -> Reply | StreamedReply:
-        """Answer InvokeEndpointWithResponseStream with status, headers and a stream of events, or
-        the body of an error. Raise what `acquire` raises.
-        """
+        """Answer with a stream of events, or an error's body; raise what `acquire` raises."""
         with ExitStack() as invocation:
             fleet = invocation.enter_context(self.acquire())
             began_at = time.monotonic()

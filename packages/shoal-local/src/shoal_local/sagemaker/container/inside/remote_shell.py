@@ -133,10 +133,7 @@ def _welcome(connection: socket.socket, key: Any) -> None:
 
 
 def destination(arguments: list[str]) -> tuple[str, str]:
-    """Return host and command of an `ssh` command line.
-
-    OpenSSH's options are skipped: what they change does not apply here.
-    """
+    """Return host and command of an `ssh` command line, whose options do not apply here."""
     words = list(arguments)
     while words and words[0].startswith("-"):
         option = words.pop(0)
@@ -150,9 +147,7 @@ def destination(arguments: list[str]) -> tuple[str, str]:
 
 
 def run(arguments: list[str]) -> int:
-    """Run a command on another host; return its exit code, or 255 if the host cannot be reached, as
-    ssh does.
-    """
+    """Run a command on another host; return its exit code, or ssh's 255 if unreachable."""
     host, command = destination(arguments)
     key = paramiko.Ed25519Key.from_private_key_file(str(write_key()))
     client = paramiko.SSHClient()

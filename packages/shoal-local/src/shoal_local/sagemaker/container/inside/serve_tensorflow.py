@@ -67,9 +67,7 @@ class RefusedError(Exception):
 
 
 def load_models(folder: Path) -> dict[str, Any]:
-    """Return the latest version of every SavedModel below a folder, by the name of the folder that
-    has its numbered versions.
-    """
+    """Return the latest version of each SavedModel by the name of the folder of versions."""
     versions = [
         file.parent
         for file in sorted(folder.rglob("saved_model.pb"))
@@ -119,9 +117,7 @@ def in_columns(instances: Any) -> Any:
 
 
 def call(signature: Any, values: Any) -> dict[str, np.ndarray[Any, Any]]:
-    """Return the signature's outputs for `values`: one per input by name, or a bare one for the
-    only input.
-    """
+    """Return the signature's outputs for `values`: by input's name, or a bare one."""
     inputs = dict(signature.structured_input_signature[1])  # the TensorSpec of each, by name
     if not isinstance(values, dict):
         if len(inputs) != 1:
@@ -142,10 +138,7 @@ def call(signature: Any, values: Any) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def encode(value: Any) -> Any:
-    """Return arrays as lists, and bytes as text where they are text.
-
-    TensorFlow Serving writes outputs that are not named `..._bytes` so.
-    """
+    """Return arrays as lists and bytes as text, as TensorFlow Serving writes outputs."""
     if isinstance(value, np.ndarray):
         return encode(value.tolist())
     if isinstance(value, bytes):
@@ -172,9 +165,7 @@ def serving_reply(models: dict[str, Any], name: str, body: bytes) -> Reply:
 
 
 class PythonService:
-    """`/invocations`: the user's handlers around TensorFlow Serving, or its own answer without
-    them.
-    """
+    """`/invocations`: the user's handlers around TensorFlow Serving, or its own answer."""
 
     def __init__(self, script: Path, rest_uri: str) -> None:
         self._rest_uri = rest_uri
@@ -203,10 +194,7 @@ class PythonService:
         return between
 
     def reply(self, headers: Any, body: bytes) -> Reply:
-        """Return status, content type and body.
-
-        What the user's code raises is a 500 with its message, as in AWS's service.
-        """
+        """Return status, content type and body; an error of the user's code is a 500."""
         context = self._context(headers, len(body))
         if self._handler is None:
             answer = requests.post(context.rest_uri, data=in_instances(body), timeout=60)

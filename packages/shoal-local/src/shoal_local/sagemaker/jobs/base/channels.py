@@ -49,10 +49,7 @@ def check_channel(channel: Document, request: Document) -> None:
 
 
 def check_objects(core: Core, request: Document, credentials: RoleCredentials) -> None:
-    """Raise ValidationException if a channel has no objects.
-
-    AWS looks for them when the job is created, with the job's role.
-    """
+    """Raise ValidationException for a channel without objects, looked for with the role."""
     s3 = core.context.clients("s3", credentials)
     for channel in request.get("InputDataConfig", []):
         if "S3DataSource" not in channel["DataSource"]:
@@ -111,9 +108,7 @@ class Channels:
         return {f"input/data/{name}": folder for name, folder in folders.items()}
 
     def configuration(self) -> dict[str, Document]:
-        """Return the content of inputdataconfig.json (dg
-        your-algorithms-training-algo-running-container).
-        """
+        """Return inputdataconfig.json (dg your-algorithms-training-algo-running-container)."""
         return {channel["ChannelName"]: self._description(channel) for channel in self}
 
     def _description(self, channel: Document) -> Document:
@@ -136,10 +131,7 @@ class Channels:
             paths.channel(name).symlink_to(self._mounted[name])
 
     def _directory(self, source: Document) -> Path:
-        """Return the folder of a directory of a file system.
-
-        How AWS words a failure is not documented; here it is a ClientError that names both.
-        """
+        """Return the folder of a file system's directory; AWS's words for a failure are unknown."""
         file_system_id, directory = source["FileSystemId"], source["DirectoryPath"]
         subnets = self._request["VpcConfig"]["Subnets"]
         fsx = self._context.clients("fsx", self._credentials)

@@ -57,10 +57,7 @@ def ensure_built(
     on_line: Callable[[str], None],
     stopped: Callable[[], bool],
 ) -> None:
-    """Build the runtime unless it is built.
-
-    If another process is building it, wait for that (see `runtimes.build`).
-    """
+    """Build the runtime unless it is built, or another process builds it (`runtimes.build`)."""
     if runtime.is_built():
         return
     on_line(
@@ -172,10 +169,7 @@ def image_notice(uri: str, entry: Image) -> str:
 
 @dataclass(frozen=True)
 class Machine:
-    """This machine's share for one emulated host.
-
-    `accelerators_override` is the number of devices that the user asked for.
-    """
+    """This machine's share for one emulated host; the user may override its devices."""
 
     cores: int
     accelerators_override: int | None
@@ -244,10 +238,7 @@ def addresses(hosts: Sequence[str]) -> dict[str, str]:
 
 
 def write_ssh_client(hosts: Sequence[HostPaths]) -> None:
-    """Give the hosts of one job a common secret, and an `ssh` that uses it.
-
-    Their SSH key is derived from the secret (see `inside/remote_shell.py`).
-    """
+    """Give a job's hosts an `ssh`, and the secret of its key (`inside/remote_shell.py`)."""
     secret = secrets.token_hex(32)
     for paths in hosts:
         file = paths.folder / "bin" / "cluster-secret"
@@ -275,9 +266,7 @@ def act_as(core: Core, role_arn: str, kind: str, name: str, request: Document) -
 
 
 class Workplace:
-    """Where the containers of one job or model work: a folder, which is emptied, a role's
-    credentials, a log, and an image's runtime.
-    """
+    """What a job's or model's containers work with: an emptied folder, role, log, runtime."""
 
     def __init__(
         self,
@@ -296,18 +285,13 @@ class Workplace:
         self.log = LogStreams(clients("logs", credentials), log_group, log_prefix, paths.log)
 
     def build_runtime(self, uri: str, stopped: Callable[[], bool]) -> None:
-        """Build the runtime where it is missing, and say in the log what stands for the image.
-
-        Raise RuntimeBuildError, or BuildStoppedError.
-        """
+        """Build the runtime; raise RuntimeBuildError, or BuildStoppedError."""
         if notice := image_notice(uri, self._image):
             self.log.notice(notice)
         ensure_built(self._image.runtime, self._core.registry, self.log.notice, stopped)
 
     def environment(self, paths: HostPaths, variables: Mapping[str, str]) -> dict[str, str]:
-        """Return a container's whole environment: image, SageMaker's region and credentials, then
-        `variables`.
-        """
+        """Return a container's environment: image, region, credentials, then `variables`."""
         context, credentials = self._core.context, self._credentials
         bin_folder = self._image.runtime.folder() / "bin"
         tools = "/opt/emulator-bin" if not isolation_refused() else str(paths.folder / "bin")
@@ -350,10 +334,7 @@ class Workplace:
 
 
 def write_recipes_program(image_entry: Image, recipes: Path | None, paths: HostPaths) -> str:
-    """Copy the program of an image's recipe into a container; return its path there.
-
-    Raise FileNotFoundError if the folder of recipes does not have it.
-    """
+    """Copy a recipe's program into a container; return its path, or raise FileNotFoundError."""
     if recipes is None:
         raise FileNotFoundError(f"{image_entry.recipe}/{image_entry.program}")
     text = (recipes / image_entry.recipe / image_entry.program).read_text(encoding="utf-8")

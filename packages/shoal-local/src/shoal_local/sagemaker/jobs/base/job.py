@@ -32,9 +32,7 @@ class JobStoppedError(Exception):
 
 @dataclass(frozen=True)
 class Orders:
-    """Orders from outside: `stop` (SIGTERM, then the grace) and `abandon` (SIGKILL at once, because
-    the emulator stops).
-    """
+    """Orders from outside: `stop` (SIGTERM, then the grace) and `abandon` (SIGKILL at once)."""
 
     stop: threading.Event = field(default_factory=threading.Event)
     abandon: threading.Event = field(default_factory=threading.Event)
@@ -105,10 +103,7 @@ class Ending:
 
     @property
     def exit_code(self) -> int:
-        """0 only if every host's command exited with 0.
-
-        Otherwise the first other code, or 137 if all that is known is the kill.
-        """
+        """0 if every host exited with 0, else the first other code, or 137 for a mere kill."""
         if any(code for code in self.exit_codes.values()):
             return next(code for code in self.exit_codes.values() if code)
         return 0 if self.exit_codes and all(code == 0 for code in self.exit_codes.values()) else 137
@@ -121,10 +116,7 @@ def supervise(
     grace_s: float,
     is_interrupted: Callable[[], bool] = lambda: False,
 ) -> Ending:
-    """Wait for the end of `pod`, and close it.
-
-    After a stop, an interruption or `deadline_s` it gets SIGTERM, and after `grace_s` SIGKILL.
-    """
+    """Wait for `pod` and close it: at a stop or `deadline_s` SIGTERM, SIGKILL after `grace_s`."""
     deadline = time.monotonic() + deadline_s
     reason = EndReason.EXITED
     try:

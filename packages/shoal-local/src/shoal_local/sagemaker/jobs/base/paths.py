@@ -44,19 +44,14 @@ class HostPaths:
         return self.ml / "input" / "data" / name
 
     def path_of(self, path_in_container: str) -> Path:
-        """Return the path here of a path below /opt/ml in the container; other paths are not
-        emulated.
-        """
+        """Return the path here of one below /opt/ml in the container; others are refused."""
         path = Path(path_in_container)
         if ".." in path.parts or not path.is_relative_to(_OPT_ML):
             raise not_emulated(f"the container path {path_in_container} (only paths below /opt/ml)")
         return self.ml / path.relative_to(_OPT_ML)
 
     def make(self, host_names: Sequence[str], addresses: Mapping[str, str] | None = None) -> None:
-        """Create the folders and the hosts file.
-
-        Hosts without an address share a loopback interface.
-        """
+        """Create the folders and the hosts file; hosts without an address share loopback."""
         mounted = (self.folder / name for name in ("tmp", "opt", "bin", "sbin"))
         for folder in (self.ml, *mounted):
             folder.mkdir(parents=True, exist_ok=True)

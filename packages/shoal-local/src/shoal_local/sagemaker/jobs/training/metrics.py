@@ -41,9 +41,7 @@ class Metrics:
                     self._publish(name, value)
 
     def final(self) -> list[Document]:
-        """Return the FinalMetricDataList: the last value of every metric, in the order of
-        definitions.
-        """
+        """Return the FinalMetricDataList: each metric's last value, in the definitions' order."""
         with self._lock:
             values = [(name, self._last[name]) for name, _ in self._patterns if name in self._last]
         return [

@@ -115,9 +115,7 @@ class TrainingHosts:
         return paths.path_of(config.get("LocalPath", "/opt/ml/checkpoints"))
 
     def _configuration(self, host: str) -> dict[str, Document]:
-        """Return the three files that the toolkit reads (dg
-        your-algorithms-training-algo-running-container).
-        """
+        """Return the toolkit's files (dg your-algorithms-training-algo-running-container)."""
         group = {
             "instance_group_name": "homogeneousCluster",
             "instance_type": self._instance_type,
@@ -181,10 +179,7 @@ class TrainingHosts:
         )
 
     def _processes_per_host(self) -> int:
-        """Count the processes as the toolkit does.
-
-        That is what MPI's hyperparameter says, else one for each accelerator, else one.
-        """
+        """Count processes as the toolkit does: MPI's hyperparameter, else accelerators, else 1."""
         count = str(
             self._request.get("HyperParameters", {}).get(
                 "sagemaker_mpi_num_of_processes_per_host", ""

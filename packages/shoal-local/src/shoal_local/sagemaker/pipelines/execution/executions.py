@@ -180,10 +180,7 @@ class Executions(Resources):
         return _PARAMETERS.page(entries, request, in_order=True)
 
     def close(self) -> None:
-        """Stop every execution.
-
-        `join` waits for them, but not for a function that a Lambda step has called.
-        """
+        """Stop every execution; `join` waits for all but a Lambda step's function."""
         self.callbacks.abandon()
         for execution in self._running.values():
             execution.stop()

@@ -31,10 +31,7 @@ _KEPT = ("PipelineDisplayName", "PipelineDescription", "RoleArn", "ParallelismCo
 
 
 class Pipelines(Resources):
-    """The pipelines of the account.
-
-    A definition that the emulator could not run is refused.
-    """
+    """The account's pipelines, without definitions that the emulator could not run."""
 
     kind = KINDS[KIND]
     verbs: ClassVar[tuple[str, ...]] = (*Resources.verbs, "update")

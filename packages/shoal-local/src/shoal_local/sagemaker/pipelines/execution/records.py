@@ -20,10 +20,7 @@ _STEP_EVENT = "SageMaker Model Building Pipeline Execution Step Status Change"
 
 @dataclass(frozen=True)
 class ExecutionRecord:
-    """Reads and writes the document `name` (`<pipeline>/<execution id>`).
-
-    Steps are listed from their start on.
-    """
+    """Reads and writes the document `<pipeline>/<execution id>`, with steps that have begun."""
 
     core: Core
     name: str
@@ -32,10 +29,7 @@ class ExecutionRecord:
         return self.core.store.read(KIND, self.name)
 
     def set_status(self, status: str, reason: str = "") -> str:
-        """Set the execution's status and publish an event; return the status that it has then.
-
-        An execution that has ended keeps its status.
-        """
+        """Set the status, unless it has ended; publish an event, and return the status now."""
         previous = {}
 
         def edit(document: Document) -> None:

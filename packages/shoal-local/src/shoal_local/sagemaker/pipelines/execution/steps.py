@@ -76,10 +76,7 @@ class StepResult:
 
 @dataclass(frozen=True)
 class Runner:
-    """Runs steps of one execution.
-
-    `report(metadata)` publishes what a step has created while it still runs.
-    """
+    """Runs an execution's steps; `report(metadata)` publishes what a running one created."""
 
     core: Core
     execution_arn: str
@@ -88,9 +85,7 @@ class Runner:
     stop: Event
 
     def run(self, step: Step, arguments: Document, report: Report, failures: int = 0) -> StepResult:
-        """Run a step after some failures and return its result; raise StepFailedError or
-        StepStoppedError.
-        """
+        """Run a step after `failures`; raise StepFailedError or StepStoppedError."""
         name = self._name(step, arguments, failures)
         match step.type:
             case "Training" | "Processing" | "Transform":
@@ -226,10 +221,7 @@ class Runner:
         return StepResult(endpoint, metadata)
 
     def _lambda(self, step: Step, arguments: Document) -> StepResult:
-        """Invoke the function and take its OutputParameters.
-
-        A stop does not interrupt a running function.
-        """
+        """Invoke the function, which no stop interrupts, and take its OutputParameters."""
         function = step.document["FunctionArn"]
         payload = self._invoke(function, arguments)
         outputs = [each["OutputName"] for each in step.document.get("OutputParameters", [])]
