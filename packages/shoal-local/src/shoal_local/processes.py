@@ -14,7 +14,9 @@ import logging
 import os
 import signal
 import subprocess
+import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,13 @@ GRACE_S = 2.0
 POLL_S = 0.02
 
 log = logging.getLogger(__name__)
+
+
+def in_thread(name: str, work: Callable[..., object], *arguments: Any) -> threading.Thread:
+    """Start work in a daemon thread, and return that."""
+    thread = threading.Thread(target=work, args=arguments, name=name, daemon=True)
+    thread.start()
+    return thread
 
 
 def started_at(pid: int) -> str | None:

@@ -32,7 +32,7 @@ from shoal_local.control.s3.object_events import send_object_events
 from shoal_local.control.state import State
 from shoal_local.errors import EmulatorError
 from shoal_local.faults import Faults
-from shoal_local.processes import ProcessRegistry, started_at
+from shoal_local.processes import ProcessRegistry, in_thread, started_at
 from shoal_local.runtimes.catalog import runtimes
 from shoal_local.sagemaker.core import Settings
 from shoal_local.sagemaker.jobs.base.containers import Machine
@@ -263,16 +263,9 @@ class Emulator:
         """Write the address into the state directory, and answer requests from a thread."""
         self.state.write({**self.description(), "secret_access_key": self.secret})
         self._threads = [
-            threading.Thread(
-                target=server.serve_forever,
-                kwargs={"poll_interval": 0.05},
-                daemon=True,
-                name=f"http at {server.host}",
-            )
+            in_thread(f"http at {server.host}", server.serve_forever, 0.05)
             for server in self._servers
         ]
-        for thread in self._threads:
-            thread.start()
 
     def description(self) -> dict[str, Any]:
         """Return the ready line; emulator.json, which only its owner reads, has the secret too."""

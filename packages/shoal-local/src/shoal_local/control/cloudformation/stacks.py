@@ -18,6 +18,7 @@ from shoal_local.control.cloudformation.template import Template, invalid
 from shoal_local.control.identity.clients import Clients
 from shoal_local.control.identity.identity import Identity
 from shoal_local.errors import AwsError
+from shoal_local.processes import in_thread
 
 CLOUDFORMATION = "cloudformation.amazonaws.com"
 UPDATABLE = frozenset({"CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE"})
@@ -91,7 +92,7 @@ class Stacks:
         stack.template, stack.options, stack.resolved_parameters = template, options, parameters
         stack.status = "CREATE_IN_PROGRESS"
         deployment = Deployment(stack, template, parameters, self.tools(options.role_arn))
-        self._start_thread(stack, deployment.create)
+        stack.worker = in_thread(f"stack {stack.name}", deployment.create)
 
     def update(self, stack: Stack, template: Template, options: StackOptions) -> None:
         """Start an update; raise AwsError if there is none, or the stack's status allows none."""
@@ -108,7 +109,7 @@ class Stacks:
             before.resources = dict(stack.resources)
             stack.template, stack.options, stack.resolved_parameters = template, options, parameters
             stack.status, stack.updated_at = "UPDATE_IN_PROGRESS", datetime.now(UTC)
-        self._start_thread(stack, lambda: deployment.update(before))
+        stack.worker = in_thread(f"stack {stack.name}", deployment.update, before)
 
     def delete(self, stack: Stack, role_arn: str | None, token: str | None) -> None:
         """Start to delete a stack; raise AwsError if it is protected, busy or imported from."""
@@ -130,7 +131,7 @@ class Stacks:
             stack.status = "DELETE_IN_PROGRESS"
         template = stack.template or Template("", {"Resources": {}})
         deployment = Deployment(stack, template, stack.resolved_parameters, tools)
-        self._start_thread(stack, deployment.delete)
+        stack.worker = in_thread(f"stack {stack.name}", deployment.delete)
 
     def tools(self, role_arn: str | None) -> Tools:
         """Return a deployment's tools; without a role it acts as root, on AWS as the caller."""
@@ -154,10 +155,6 @@ class Stacks:
         for stack in self.all:
             if stack.worker is not None:
                 stack.worker.join(STOP_LIMIT_S)
-
-    def _start_thread(self, stack: Stack, action: Callable[[], None]) -> None:
-        stack.worker = threading.Thread(target=action, daemon=True, name=f"stack {stack.name}")
-        stack.worker.start()
 
 
 def check_updatable(stack: Stack) -> None:

@@ -28,6 +28,7 @@ from shoal_local.control.http.protocol import ApiCall
 from shoal_local.control.identity.clients import Clients
 from shoal_local.control.identity.identity import Identity
 from shoal_local.errors import AwsError
+from shoal_local.processes import in_thread
 
 QUEUE_ARN = re.compile(r"^arn:aws:sqs:[\w-]+:\d{12}:([\w-]+)$")
 DEFAULTS: Mapping[str, Any] = {
@@ -220,13 +221,8 @@ class EventSources:
     def _run(self, source: EventSource) -> None:
         if source.settings["Enabled"]:
             source.stop = threading.Event()
-            source.thread = threading.Thread(
-                target=self._poll,
-                args=(source, source.stop),
-                daemon=True,
-                name=f"poll {source.queue_arn}",
-            )
-            source.thread.start()
+            name = f"poll {source.queue_arn}"
+            source.thread = in_thread(name, self._poll, source, source.stop)
 
     @staticmethod
     def _halt(source: EventSource) -> None:

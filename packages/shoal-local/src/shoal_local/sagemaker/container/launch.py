@@ -19,7 +19,7 @@ from itertools import cycle
 from pathlib import Path
 
 from shoal_local.control.state import STATE_FILE
-from shoal_local.processes import ProcessRegistry
+from shoal_local.processes import ProcessRegistry, in_thread
 
 _BLOCK = 256 * 1024
 
@@ -33,8 +33,7 @@ class Relay:
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
         self._closed = False
-        self._thread = threading.Thread(target=self._accept, name="relay", daemon=True)
-        self._thread.start()
+        self._thread = in_thread("relay", self._accept)
 
     def _accept(self) -> None:
         while not self._closed:
@@ -52,9 +51,7 @@ class Relay:
                 self._open |= {inner, outer}
             remaining = [2]
             for source, target in ((inner, outer), (outer, inner)):
-                threading.Thread(
-                    target=self._copy, args=(source, target, remaining), name="relay", daemon=True
-                ).start()
+                in_thread("relay", self._copy, source, target, remaining)
 
     def _copy(self, source: socket.socket, target: socket.socket, remaining: list[int]) -> None:
         with contextlib.suppress(OSError):
@@ -260,9 +257,7 @@ class Pod:
                             log.exception("a line of %s in %s failed", host, self._folder)
                         has_failed = True
 
-        reader = threading.Thread(target=pump, name=f"log of {host}", daemon=True)
-        reader.start()
-        self._readers.append(reader)
+        self._readers.append(in_thread(f"log of {host}", pump))
 
     def wait(self, timeout_s: float) -> bool:
         """Return whether every host has ended within `timeout_s`."""

@@ -12,14 +12,13 @@ import re
 import secrets
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from shoal_local.context import RoleCredentials
-from shoal_local.processes import ProcessRegistry, end_group
+from shoal_local.processes import ProcessRegistry, end_group, in_thread
 from shoal_local.runtimes.catalog import (
     Image,
     Runtime,
@@ -75,8 +74,7 @@ def ensure_built(
         errors="replace",
     ) as process:
         registry.register(process.pid, f"build of the runtime {runtime.name}")
-        watch = threading.Thread(target=_end_if_stopped, args=(process, stopped), daemon=True)
-        watch.start()
+        watch = in_thread(f"build of {runtime.name}", _end_if_stopped, process, stopped)
         try:
             for line in process.stdout or ():
                 lines.append(line.rstrip())

@@ -11,6 +11,8 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from shoal_local.processes import in_thread
+
 _BATCH_BYTES = 900_000
 _BATCH_EVENTS = 5_000
 _PAUSE_S = 0.3
@@ -31,8 +33,7 @@ class LogStreams:
         self._queue: queue.SimpleQueue[tuple[str, int, str] | None] = queue.SimpleQueue()
         self._file = file.open("a", encoding="utf-8", buffering=1)
         self._writing, self._closing = threading.Lock(), threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"logs of {prefix}", daemon=True)
-        self._thread.start()
+        self._thread = in_thread(f"logs of {prefix}", self._run)
 
     def write(self, host: str, line: str) -> None:
         """Write one line of a host; may be called from any thread."""

@@ -26,6 +26,7 @@ from shoal_local.archives import (
     TooLargeError,
     unpack_tar,
 )
+from shoal_local.processes import in_thread
 
 _TRANSFER = TransferConfig(use_threads=False)
 _SYNC_EVERY_S = 2.0
@@ -272,8 +273,7 @@ class FolderSync:
         # what is there at the start came from S3
         self._uploaded = {path: self._state(path) for path in files_in(folder)}
         self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"sync to {uri}", daemon=True)
-        self._thread.start()
+        self._thread = in_thread(f"sync to {uri}", self._run)
 
     def _run(self) -> None:
         while not self._closing.wait(_SYNC_EVERY_S):

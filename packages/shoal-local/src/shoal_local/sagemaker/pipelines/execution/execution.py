@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from shoal_local.context import RoleCredentials
+from shoal_local.processes import in_thread
 from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.jobs.base import storage
 from shoal_local.sagemaker.pipelines.definition.definition import Definition, Step
@@ -211,9 +212,7 @@ class Execution:
                 return
             self._statuses[name] = "Executing"
             step = self._definition.steps[name]
-            threading.Thread(
-                target=self._run_step, args=(step,), name=f"step {name}", daemon=True
-            ).start()
+            in_thread(f"step {name}", self._run_step, step)
 
     def _run_step(self, step: Step) -> None:
         status = "Failed"
