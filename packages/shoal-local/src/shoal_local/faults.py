@@ -114,6 +114,12 @@ class Faults:
                         return rule
         return None
 
+    def hit(self, seam: str, name: str, about: Any) -> Rule | None:
+        """Return the rule that hits this moment, as `take` does, and write down that it did."""
+        if rule := self.take(seam, name, about):
+            self.happened(rule, name)
+        return rule
+
     def happened(self, rule: Rule, name: str) -> None:
         """Write down that `rule` hit `name`."""
         line = {

@@ -112,10 +112,9 @@ class SageMakerService:
 
     def _answer(self, operation: str, request: Document) -> Document:
         """Return the operation's answer, after the fault that a test has ordered for it, if any."""
-        rule = self._faults.take("operation", operation, request)
+        rule = self._faults.hit("operation", operation, request)
         if rule is None:
             return self._operations[operation](request)
-        self._faults.happened(rule, operation)
         if rule.do == "refuse":
             raise rule.refusal()
         time.sleep(rule.seconds)

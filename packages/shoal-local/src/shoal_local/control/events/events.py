@@ -120,9 +120,7 @@ class Events:
         """Deliver an event; by a fault: never, twice, late, or after the execution's next."""
         execution, kind = str(event["detail"].get("pipelineExecutionArn")), event["detail-type"]
         postponed = self._postponed.pop(execution, None)
-        rule = self.faults.take("event", kind, event["detail"])
-        if rule is not None:
-            self.faults.happened(rule, str(kind))
+        rule = self.faults.hit("event", kind, event["detail"])
         do = rule.do if rule is not None else ""
         if do == "reorder":
             self._postponed[execution] = event
@@ -195,16 +193,12 @@ class Events:
                 log.exception("the rule %s", rule.arn)
 
     def _fire_due(self, now: datetime) -> None:
+        """Deliver events to their rules' targets only (user guide, "Scheduled events")."""
+        kind = {"source": "aws.events", "detail-type": "Scheduled Event", "detail": {}}
         due, self._due_at = due_rules(self._rules(), self._due_at, now)
-        for rule in due:
-            self._fire(rule)
-
-    def _fire(self, rule: Rule) -> None:
-        """Deliver an event to its rule's targets only (user guide, "Scheduled events")."""
-        kind = {"source": "aws.events", "detail-type": "Scheduled Event"}
-        entry = {**kind, "detail": {}, "resources": [rule.arn]}
-        if not self._closing.is_set():
-            self._pool.submit(self._to_targets, rule, self._event(entry))
+        for rule in due if not self._closing.is_set() else ():
+            event = self._event({**kind, "resources": [rule.arn]})
+            self._pool.submit(self._to_targets, rule, event)
 
     def _to_targets(self, rule: Rule, event: Mapping[str, Any]) -> None:
         for target in list(rule.targets):
@@ -219,15 +213,12 @@ class Events:
         try:
             if target["Arn"].startswith("arn:aws:sqs:"):
                 self._to_queue(target["Arn"], rule.arn, payload)
+            elif self.functions.service_may_invoke(target["Arn"], EVENTS, rule.arn):
+                self.functions.invoke_later(target["Arn"], payload)
             else:
-                self._to_function(target, rule.arn, payload)
+                raise _denied("function", "invoke it", rule.arn)
         except (AwsError, ClientError, BotoCoreError) as error:
             self._undelivered(target, rule.arn, payload, str(error))
-
-    def _to_function(self, target: Mapping[str, Any], rule_arn: str, payload: Any) -> None:
-        if not self.functions.service_may_invoke(target["Arn"], EVENTS, rule_arn):
-            raise _denied("function", "invoke it", rule_arn)
-        self.functions.invoke_later(target["Arn"], payload)
 
     def _to_queue(self, queue_arn: str, rule_arn: str, payload: Any) -> None:
         sqs, action = self.clients("sqs"), "sqs:SendMessage"

@@ -126,9 +126,7 @@ class Endpoints(Resources):
 
     def _remove(self, name: str) -> None:
         """End the processes, then delete the document: its absence proves that they have ended."""
-        faults = self._core.context.faults
-        if rule := faults.take("removal", name, name):
-            faults.happened(rule, name)
+        if rule := self._core.context.faults.hit("removal", name, name):
             self._closing.wait(rule.seconds)
         hosted = self._hosted.pop(name)
         hosted.traffic.route()

@@ -64,6 +64,11 @@ class ModelServer:
             core.context.state_dir, "endpoint", f"{endpoint}-{secrets.token_hex(6)}"
         )
         self._endpoint, self._host = endpoint, f"i-0{secrets.token_hex(8)}"
+        # the kind of resource and the request for which the role is used, the log group and what
+        # its streams begin with, and the container's variables besides the model's
+        self._created_by: tuple[str, Document] = ("model", model)
+        self._log_place = f"/aws/sagemaker/Endpoints/{endpoint}", str(variant["VariantName"])
+        self._variables: Mapping[str, str] = {}
         self._pod: Pod | None = None
         self._log: LogStreams | None = None
         self._port = free_port() if isolation_refused() else _PORT
@@ -75,20 +80,20 @@ class ModelServer:
         Raise ServerFailedError, DataError, RuntimeBuildError or BuildStoppedError if there is no
         server in the end.
         """
-        self._check_capacity()
+        # a test may want this instance to have no capacity
+        if rule := self._core.context.faults.hit("endpoint", self._endpoint, self._endpoint):
+            raise ServerFailedError(rule.message)
         container = resolve_container(
             self._core, self._model.get("PrimaryContainer") or self._model["Containers"][0]
         )
         image = containers.image_for(
             container["Image"], "inference", self._core.settings.images, self._core.context.region
         )
-        kind, request = self._created_by()
+        kind, request = self._created_by
         request = {**request, "PrimaryContainer": container}
         role = self._model["ExecutionRoleArn"]
         credentials = containers.act_as(self._core, role, kind, self._endpoint, request)
-        place = containers.Workplace(
-            self._core, image, self._paths, credentials, *self._log_place()
-        )
+        place = containers.Workplace(self._core, image, self._paths, credentials, *self._log_place)
         self._log = place.log
         self._paths.renew([self._host])
         paths = self._paths.host(self._host)
@@ -99,7 +104,7 @@ class ModelServer:
             **containers.threads(place.machine, 1),
             "SAGEMAKER_BIND_TO_PORT": str(self._port),
             **container.get("Environment", {}),
-            **self._variables(),
+            **self._variables,
         }
         command = [str(image.runtime.python()), "-P", self._program(image, paths)]
         place.build_runtime(container["Image"], self._closing.is_set)
@@ -118,25 +123,6 @@ class ModelServer:
                 f"The image's recipe has the program, and it is not here ({error}): start the"
                 " emulator with --recipes and the folder images/ of the checkout."
             ) from error
-
-    def _created_by(self) -> tuple[str, Document]:
-        """Return for what the role is used: a kind of resource, and the request that made it."""
-        return "model", self._model
-
-    def _log_place(self) -> tuple[str, str]:
-        """Return the log group, and what its streams begin with."""
-        return f"/aws/sagemaker/Endpoints/{self._endpoint}", self._variant["VariantName"]
-
-    def _variables(self) -> Mapping[str, str]:
-        """Return the container's variables beside those of the model."""
-        return {}
-
-    def _check_capacity(self) -> None:
-        """Raise ServerFailedError if a test wants this instance to have no capacity."""
-        faults = self._core.context.faults
-        if rule := faults.take("endpoint", self._endpoint, self._endpoint):
-            faults.happened(rule, self._endpoint)
-            raise ServerFailedError(rule.message)
 
     def _wait_for_ping(self, pod: Pod) -> None:
         allowed_s = self._variant.get(

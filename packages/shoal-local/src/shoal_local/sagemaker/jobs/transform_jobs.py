@@ -13,7 +13,7 @@ from __future__ import annotations
 import http.client
 import io
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
@@ -161,7 +161,9 @@ class _TransformServer(ModelServer):
 
     def __init__(self, job: Job, request: Document, model: Document) -> None:
         super().__init__(job.core, job.name, {"VariantName": "transform"}, model)
-        self._job, self._transform = job, request
+        self._created_by = "transform-job", {**model, **request}
+        self._log_place = job.kind.log_group, job.name
+        self._variables = _variables(request)
         self._closing = job.orders.stop  # a stop ends the wait for the container, too
 
     def log_data(self, line: str) -> None:
@@ -170,24 +172,19 @@ class _TransformServer(ModelServer):
         if self._log:
             self._log.write(f"{self._host}/data-log", f"{at}:[sagemaker logs]: {line}")
 
-    def _created_by(self) -> tuple[str, Document]:
-        return "transform-job", {**self._model, **self._transform}
 
-    def _log_place(self) -> tuple[str, str]:
-        return self._job.kind.log_group, self._job.name
-
-    def _variables(self) -> Mapping[str, str]:
-        """Return the job's own, and those of AWS; what the request leaves out is not passed."""
-        variables = {**self._transform.get("Environment", {}), "SAGEMAKER_BATCH": "true"}
-        for key, name in (
-            ("MaxPayloadInMB", "SAGEMAKER_MAX_PAYLOAD_IN_MB"),
-            ("MaxConcurrentTransforms", "SAGEMAKER_MAX_CONCURRENT_TRANSFORMS"),
-        ):
-            if key in self._transform:
-                variables[name] = str(self._transform[key])
-        if strategy := self._transform.get("BatchStrategy"):
-            variables["SAGEMAKER_BATCH_STRATEGY"] = _STRATEGIES[strategy]
-        return variables
+def _variables(request: Document) -> dict[str, str]:
+    """Return the job's own, and those of AWS; what the request leaves out is not passed."""
+    variables = {**request.get("Environment", {}), "SAGEMAKER_BATCH": "true"}
+    for key, name in (
+        ("MaxPayloadInMB", "SAGEMAKER_MAX_PAYLOAD_IN_MB"),
+        ("MaxConcurrentTransforms", "SAGEMAKER_MAX_CONCURRENT_TRANSFORMS"),
+    ):
+        if key in request:
+            variables[name] = str(request[key])
+    if strategy := request.get("BatchStrategy"):
+        variables["SAGEMAKER_BATCH_STRATEGY"] = _STRATEGIES[strategy]
+    return variables
 
 
 def _joins(request: Document) -> bool:

@@ -62,9 +62,8 @@ class Job:
 
     def check_capacity(self) -> None:
         """Raise JobFailedError if a test wants this job to have no capacity."""
-        faults = self.core.context.faults
-        if rule := faults.take("job", f"Create{self.kind.noun}", self.name):
-            faults.happened(rule, self.name)
+        operation = f"Create{self.kind.noun}"
+        if rule := self.core.context.faults.hit("job", operation, self.name):
             raise JobFailedError(rule.message)
 
     def check_not_stopped(self) -> None:
@@ -104,9 +103,9 @@ class Ending:
     @property
     def exit_code(self) -> int:
         """0 if every host exited with 0, else the first other code, or 137 for a mere kill."""
-        if any(code for code in self.exit_codes.values()):
-            return next(code for code in self.exit_codes.values() if code)
-        return 0 if self.exit_codes and all(code == 0 for code in self.exit_codes.values()) else 137
+        codes = self.exit_codes.values()
+        otherwise = 0 if codes and all(code == 0 for code in codes) else 137
+        return next(filter(None, codes), otherwise)
 
 
 def supervise(
@@ -121,29 +120,20 @@ def supervise(
     reason = EndReason.EXITED
     try:
         while not pod.wait(_POLL_S):
-            reason = _reason_to_end(orders, deadline, is_interrupted)
-            if reason is not EndReason.EXITED:
-                pod.terminate()
-                _wait_grace(pod, orders.abandon, grace_s)
-                break
+            if orders.stop.is_set():
+                reason = EndReason.STOPPED
+            elif time.monotonic() >= deadline:
+                reason = EndReason.TIMED_OUT
+            elif is_interrupted():
+                reason = EndReason.INTERRUPTED
+            else:
+                continue
+            pod.terminate()
+            deadline = time.monotonic() + grace_s
+            while not (orders.abandon.is_set() or pod.wait(_POLL_S)):
+                if time.monotonic() >= deadline:
+                    break
+            break
     finally:
         pod.close()
     return Ending(reason, pod.exit_codes())
-
-
-def _reason_to_end(
-    orders: Orders, deadline: float, is_interrupted: Callable[[], bool]
-) -> EndReason:
-    """Return why the pod must end now; EXITED if it need not."""
-    if orders.stop.is_set():
-        return EndReason.STOPPED
-    if time.monotonic() >= deadline:
-        return EndReason.TIMED_OUT
-    return EndReason.INTERRUPTED if is_interrupted() else EndReason.EXITED
-
-
-def _wait_grace(pod: Pod, abandon: threading.Event, grace_s: float) -> None:
-    deadline = time.monotonic() + grace_s
-    while not abandon.is_set() and time.monotonic() < deadline:
-        if pod.wait(_POLL_S):
-            return

@@ -200,7 +200,4 @@ class Allowance:
 def is_interrupted(request: Document, faults: Faults) -> bool:
     """Return whether a test takes the job's spot capacity away now; nothing else does."""
     name = request["TrainingJobName"]
-    rule = faults.take("spot", name, name) if is_spot(request) else None
-    if rule is not None:
-        faults.happened(rule, name)
-    return rule is not None
+    return is_spot(request) and faults.hit("spot", name, name) is not None
