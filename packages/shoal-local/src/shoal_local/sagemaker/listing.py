@@ -71,7 +71,9 @@ class Listing:
         entries = (each for each in map(entry, ordered) if each is not None)
         matches: Iterable[Document] = (each for each in entries if self._matches(each, request))
         if not by_creation:
-            matches = sorted(matches, key=self._sort_key(request), reverse=is_descending)
+            by = str(request.get("SortBy", "CreationTime"))
+            field = {"Name": self.name, "Status": self.status}.get(by, by)
+            matches = sorted(matches, key=lambda each: each.get(field, ""), reverse=is_descending)
         start = _position(request.get("NextToken"))
         size = request.get("MaxResults", DEFAULT_PAGE)
         found = list(islice(matches, start, start + size + 1))
@@ -79,11 +81,6 @@ class Listing:
             self.answer: [only_members(self.summary, document) for document in found[:size]]
         }
         return page | ({"NextToken": _token(start + size)} if len(found) > size else {})
-
-    def _sort_key(self, request: Document) -> Callable[[Document], str | float]:
-        by = str(request.get("SortBy", "CreationTime"))
-        field = {"Name": self.name, "Status": self.status}.get(by, by)
-        return lambda document: document.get(field, "")
 
     def _matches(self, document: Document, request: Document) -> bool:
         if request.get("NameContains", "").lower() not in str(document[self.name]).lower():

@@ -54,10 +54,6 @@ def bucket_permission(bucket: Any, action: str, resource: str) -> PermissionResu
     return RESULTS[decision(json.loads(bucket.policy), ANONYMOUS, action, resource, CONTEXT)]
 
 
-def no_access_log(_backend: Any, _request: Any, _bucket_name: str) -> None:
-    """Write none: AWS delivers access logs hours later, if at all."""
-
-
 def statistic(statistics: Statistics, name: str) -> Any:
     """Return a statistic, or a percentile (`p99`), which moto lacks, as the nearest rank."""
     value = _statistic_of_moto(statistics, name)
@@ -94,16 +90,13 @@ def digest_of_manifest(image: Image) -> None:
     )
 
 
-def no_aws_policies(_backend: IAMBackend) -> list[ManagedPolicy]:
-    """Read none of AWS's policies, 5 MB, before somebody asks for a managed policy."""
-    return []
-
-
 PATCHES: tuple[Patch, ...] = (
-    (S3Backend, "log_incoming_request", no_access_log),
+    # AWS delivers access logs hours later, if at all
+    (S3Backend, "log_incoming_request", lambda *_: None),
     (FakeBucket, "get_permission", bucket_permission),
     (Statistics, "get_statistics_for_type", statistic),
-    (IAMBackend, "_init_aws_policies", no_aws_policies),
+    # 5 MB, read when somebody asks for a managed policy
+    (IAMBackend, "_init_aws_policies", lambda _backend: []),
     (IAMBackend, "managed_policies", ManagedPolicies()),
     (Image, "_create_digest", digest_of_manifest),
     (responses, "method_names_from_class", cache(method_names_from_class)),

@@ -20,7 +20,7 @@ from shoal_local.control.identity.clients import Clients
 from shoal_local.control.identity.identity import Identity
 from shoal_local.control.scheduler.clock import Clock
 from shoal_local.control.scheduler.delivery import SCHEDULER, Deliveries, DueCall
-from shoal_local.control.scheduler.expressions import Cron, ExpressionError, Rate, parse
+from shoal_local.control.scheduler.expressions import ExpressionError, parse
 from shoal_local.errors import AwsError
 
 log = logging.getLogger(__name__)
@@ -84,25 +84,19 @@ class Scheduler:
 
     def _next(self, schedule: Schedule, now: datetime) -> tuple[Appointment, datetime | None]:
         """Return what the schedule waits for, and the time that has come, if one has."""
-        times, since = times_of(schedule), self._clock.of(schedule.creation_date)
-        appointment = self._appointment(schedule, times, since, now)
-        due_at = appointment.due_at
-        if due_at is None or due_at > now:
-            return appointment, None
-        return Appointment(appointment.key, times.next(since, now)), due_at
-
-    def _appointment(
-        self, schedule: Schedule, times: Rate | Cron, since: datetime, now: datetime
-    ) -> Appointment:
-        """Return when the schedule is due. A new rate is due at once, and a changed one still
-        counts from the creation (API reference, UpdateSchedule).
-        """
         expression, zone = schedule.schedule_expression, schedule.schedule_expression_timezone
+        times, since = parse(expression, zone), self._clock.of(schedule.creation_date)
         key, old = (schedule.creation_date, expression, zone), self._appointments.get(schedule.arn)
         if old is not None and old.key == key:
-            return old
-        is_new = old is None or old.key[0] != key[0]
-        return Appointment(key, times.next(since, since - datetime.resolution if is_new else now))
+            due_at = old.due_at
+        else:
+            # a new rate is due at once, a changed one still counts from the creation (API
+            # reference, UpdateSchedule)
+            is_new = old is None or old.key[0] != key[0]
+            due_at = times.next(since, since - datetime.resolution if is_new else now)
+        if due_at is None or due_at > now:
+            return Appointment(key, due_at), None
+        return Appointment(key, times.next(since, now)), due_at
 
     def _check_schedule(self, call: ApiCall) -> None:
         """Raise AwsError for a wrong expression, for what is not emulated, and for a role that
@@ -154,10 +148,6 @@ class Scheduler:
         if name == DEFAULT:
             raise _invalid("The default schedule group cannot be deleted.")
         self._kept.tagger.delete_all_tags_for_resource(arn)  # moto keeps them for a group to come
-
-
-def times_of(schedule: Schedule) -> Rate | Cron:
-    return parse(schedule.schedule_expression, schedule.schedule_expression_timezone)
 
 
 def _invalid(message: str) -> AwsError:

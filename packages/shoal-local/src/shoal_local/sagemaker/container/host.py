@@ -158,9 +158,14 @@ def _reap(child: int) -> int | None:
     while (result := os.waitpid(-1, os.WNOHANG))[0]:
         pid, status = result
         if pid == child:
-            code = os.waitstatus_to_exitcode(status)
-            return code if code >= 0 else 128 - code
+            return shell_code(status)
     return None
+
+
+def shell_code(status: int) -> int:
+    """Return a process's exit code as a shell has it: 128 + number after a signal."""
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code
 
 
 def _execute(host: Host) -> None:

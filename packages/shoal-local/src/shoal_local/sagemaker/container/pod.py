@@ -136,14 +136,9 @@ def run_hosts(spec: Spec, control: socket.socket) -> int:
     while hosts and (not any(codes.values()) or (terminating.is_set() and main in hosts.values())):
         pid, status = os.waitpid(-1, 0)
         if pid in hosts:
-            codes[hosts.pop(pid)] = _shell_code(status)
+            codes[hosts.pop(pid)] = host.shell_code(status)
     _write(Path(spec["exit_codes"]), codes)
     return 0
-
-
-def _shell_code(status: int) -> int:
-    code = os.waitstatus_to_exitcode(status)
-    return code if code >= 0 else 128 - code
 
 
 def _write(path: Path, codes: dict[str, int | None]) -> None:

@@ -247,17 +247,16 @@ class TuningRun(JobRun):
         while not self._job.orders.abandon.is_set():
             try:
                 return self._job.core.store.wait(
-                    TRAINING.store, name, _has_ended, timeout_s=_CHECK_STOP_S
+                    TRAINING.store,
+                    name,
+                    lambda job: job is None or job["TrainingJobStatus"] in END_STATUSES,
+                    timeout_s=_CHECK_STOP_S,
                 )
             except TimeoutError:
                 if self._is_over() and not is_stopped:
                     is_stopped = True
                     self._training.order_stop(name)
         return None
-
-
-def _has_ended(job: Document | None) -> bool:
-    return job is None or job["TrainingJobStatus"] in END_STATUSES
 
 
 Values = Mapping[str, str]

@@ -51,7 +51,8 @@ def application() -> Any:
     module = importlib.import_module(environment.module_name)
     functions = {name: getattr(module, name) for name in _FUNCTIONS if hasattr(module, name)}
     if "transform_fn" not in functions:
-        if is_xgboost() and (missing := set(_FUNCTIONS[:4]) - set(functions)):
+        is_xgboost = "xgboost" in os.environ.get("SAGEMAKER_SERVING_MODULE", "")
+        if is_xgboost and (missing := set(_FUNCTIONS[:4]) - set(functions)):
             raise NotImplementedError(
                 f"the emulator has no default of XGBoost's image for {', '.join(sorted(missing))}:"
                 f" write it into {environment.module_name}.py"
@@ -64,11 +65,6 @@ def application() -> Any:
         module_name=environment.module_name,
         execution_parameters_fn=getattr(module, "execution_parameters_fn", None),
     )
-
-
-def is_xgboost() -> bool:
-    """Return whether the image is XGBoost's."""
-    return "xgboost" in os.environ.get("SAGEMAKER_SERVING_MODULE", "")
 
 
 def defaults(framework: Any) -> dict[str, Any]:

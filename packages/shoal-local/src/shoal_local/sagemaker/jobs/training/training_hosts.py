@@ -72,21 +72,15 @@ class TrainingHosts:
     def prepare(self) -> None:
         """Build the image's runtime where it is missing, and bring each host its data."""
         uri, stopped = self._algorithm["TrainingImage"], self._job.orders.stop.is_set
-        for notice in self._notices():
+        # what differs here from the same job on AWS
+        differs = self._machine.notice(self._instance_type, len(self._hosts))
+        for notice in filter(None, (differs, kept_notice(self._request))):
             self._log.notice(notice)
         self._place.build_runtime(uri, stopped)
         for position, host in enumerate(self._hosts):
             self._bring_data(self._paths.host(host), host, position)
         if self._addresses:
             containers.write_ssh_client([self._paths.host(host) for host in self._hosts])
-
-    def _notices(self) -> Iterator[str]:
-        """Yield what differs here from the same job on AWS."""
-        may_differ = (
-            self._machine.notice(self._instance_type, len(self._hosts)),
-            kept_notice(self._request),
-        )
-        yield from filter(None, may_differ)
 
     def _bring_data(self, paths: HostPaths, host: str, position: int) -> None:
         for folder in (paths.model, paths.output_data, paths.config, paths.ml / "code"):
@@ -193,16 +187,13 @@ class TrainingHosts:
         A failure file fails the job even if every host has exited with 0.
         """
         if ending.exit_code != 0:
-            return self._algorithm_error(ending)
-        texts = [text for name in self._hosts if (text := self._failure_file(name))]
+            # of the host that failed first, with its name if there are several
+            host = next((name for name, code in ending.exit_codes.items() if code), self._hosts[0])
+            text = self._failure_file(host) or self._log.evidence(host)
+            where = f"{host}: " if len(self._hosts) > 1 else ""
+            return f"AlgorithmError: {where}{text}, exit code: {ending.exit_code}"
+        texts = [each for name in self._hosts if (each := self._failure_file(name))]
         return f"AlgorithmError: {texts[0]}, exit code: 0" if texts else None
-
-    def _algorithm_error(self, ending: Ending) -> str:
-        """Return the error of the host that failed first, with its name if there are several."""
-        host = next((name for name, code in ending.exit_codes.items() if code), self._hosts[0])
-        text = self._failure_file(host) or self._log.evidence(host)
-        where = f"{host}: " if len(self._hosts) > 1 else ""
-        return f"AlgorithmError: {where}{text}, exit code: {ending.exit_code}"
 
     def _failure_file(self, host: str) -> str | None:
         path = self._paths.host(host).failure
