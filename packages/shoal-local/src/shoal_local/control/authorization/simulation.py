@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from shoal_local.control.authorization.account import AccountState
@@ -17,6 +18,8 @@ from shoal_local.control.authorization.evaluator import Decision, Evaluator, Pol
 from shoal_local.control.http.iam_request import ANY, ContextValue, Question
 from shoal_local.control.http.protocol import ApiCall
 from shoal_local.errors import AwsError, EmulatorError
+
+_invalid = partial(AwsError, "InvalidInput")
 
 _TAKEN = {"PolicySourceArn", "ActionNames", "ResourceArns", "ContextEntries", "MaxItems"}
 _SEVERITY = ("allowed", "implicitDeny", "explicitDeny")
@@ -125,7 +128,3 @@ def _context(request: Mapping[str, Any]) -> dict[str, ContextValue]:
         )
         for each in request.get("ContextEntries", [])
     }
-
-
-def _invalid(message: str) -> AwsError:
-    return AwsError("InvalidInput", message)

@@ -55,8 +55,7 @@ class Stacks:
         with self._lock:
             if any(stack.name == name for stack in self.existing()):
                 raise AwsError("AlreadyExistsException", f"Stack [{name}] already exists")
-            where = f"{self.identity.region}:{self.identity.account}"
-            arn = f"arn:aws:cloudformation:{where}:stack/{name}/{uuid.uuid4()}"
+            arn = self.identity.arn("cloudformation", f"stack/{name}/{uuid.uuid4()}")
             stack = Stack(arn, name, template, options, status)
             self.all.append(stack)
             return stack

@@ -6,12 +6,16 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 import yaml
 
 from shoal_local.errors import AwsError
+
+invalid = partial(AwsError, "ValidationError")
+"""CloudFormation's error for a template or request with a mistake."""
 
 SUBSTITUTION = re.compile(r"\$\{([^!][^}]*)\}")
 PSEUDO = "AWS::"
@@ -33,11 +37,6 @@ SECTIONS = frozenset(
         *("Conditions", "Resources", "Outputs"),
     }
 )
-
-
-def invalid(message: str) -> AwsError:
-    """Return CloudFormation's error for a template or request with a mistake."""
-    return AwsError("ValidationError", message)
 
 
 class _Loader(yaml.SafeLoader):

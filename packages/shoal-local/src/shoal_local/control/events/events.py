@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -37,6 +37,8 @@ from shoal_local.control.scheduler.expressions import ExpressionError, parse
 from shoal_local.errors import AwsError
 from shoal_local.faults import Faults
 from shoal_local.tables import read_table
+
+_invalid = partial(AwsError, "ValidationException")
 
 
 def check_pattern(text: str) -> None:
@@ -317,7 +319,3 @@ def check_rule(call: ApiCall) -> None:
     bus = call.parameters.get("EventBusName") or DEFAULT_BUS
     if bus.rpartition("/")[2] != DEFAULT_BUS:
         raise _invalid(f"Shoal's emulator has the default event bus only, not {bus}")
-
-
-def _invalid(message: str) -> AwsError:
-    return AwsError("ValidationException", message)

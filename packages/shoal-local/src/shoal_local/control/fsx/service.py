@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from shoal_local.control.identity.clients import Clients
 from shoal_local.control.identity.identity import Identity, error_of
 from shoal_local.control.tags import Tagging, tag_list, tag_map
 from shoal_local.errors import AwsError
+
+_bad_request = partial(AwsError, "BadRequest")
 
 Document = dict[str, Any]
 _LUSTRE = {"DeploymentType", "PerUnitStorageThroughput", "DataCompressionType"}
@@ -92,7 +95,7 @@ class Fsx:
             "StorageType": "SSD",
             "VpcId": self._checked_vpc(request),
             "DNSName": f"{id_}.fsx.{self.identity.region}.amazonaws.com",
-            "ResourceARN": self._arn(f"file-system/{id_}"),
+            "ResourceARN": self.identity.arn("fsx", f"file-system/{id_}"),
             "Tags": tag_map(request.get("Tags")),
             "LustreConfiguration": {"MountName": secrets.token_hex(4), **lustre},
         }
@@ -178,7 +181,7 @@ class Fsx:
         file_system.association = {
             **{name: value for name, value in request.items() if name in _ASSOCIATION},
             "AssociationId": id_,
-            "ResourceARN": self._arn(f"association/{request['FileSystemId']}/{id_}"),
+            "ResourceARN": self.identity.arn("fsx", f"association/{request['FileSystemId']}/{id_}"),
             "Lifecycle": "AVAILABLE",
             "FileSystemPath": path,
             "Tags": tag_map(request.get("Tags")),
@@ -228,7 +231,10 @@ class Fsx:
         Raise AwsError, which says why the client cannot mount it.
         """
         file_system = self._get(file_system_id)
-        self._check_reachable(file_system, subnet_ids)
+        vpc = file_system.document["VpcId"]
+        subnets = self.clients("ec2").describe_subnets(SubnetIds=list(subnet_ids))["Subnets"]
+        if {subnet["VpcId"] for subnet in subnets} != {vpc}:
+            raise _bad_request(f"it is in {vpc}, and the client is not")
         start = f"/{file_system.document['LustreConfiguration']['MountName']}/"
         inside = _folder_of(directory)
         if not inside.startswith(start):
@@ -256,12 +262,6 @@ class Fsx:
                 repository = association["DataRepositoryPath"]
                 raise _bad_request(f"{repository} cannot be read: {error}") from error
 
-    def _check_reachable(self, file_system: FileSystem, subnet_ids: Sequence[str]) -> None:
-        vpc = file_system.document["VpcId"]
-        answer = self.clients("ec2").describe_subnets(SubnetIds=list(subnet_ids))
-        if {subnet["VpcId"] for subnet in answer["Subnets"]} != {vpc}:
-            raise _bad_request(f"it is in {vpc}, and the client is not")
-
     def _tags(self, arn: str) -> dict[str, str]:
         for file_system in self._all.values():
             for document in (file_system.document, file_system.association):
@@ -271,18 +271,11 @@ class Fsx:
         message = "The resource specified by the Amazon Resource Name (ARN) can't be found"
         raise AwsError("ResourceNotFound", f"{message}: {arn}")
 
-    def _arn(self, resource: str) -> str:
-        return f"arn:aws:fsx:{self.identity.region}:{self.identity.account}:{resource}"
-
 
 def _answer(document: Mapping[str, Any], **changes: Any) -> Document:
     """Return a description as the API has it."""
     others = {key: value for key, value in document.items() if key != "Tags"}
     return {**others, **tag_list(document.get("Tags", {})), **changes}
-
-
-def _bad_request(message: str) -> AwsError:
-    return AwsError("BadRequest", message)
 
 
 def _not_emulated(what: str) -> AwsError:

@@ -12,11 +12,15 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from shoal_local.archives import BadArchiveError, TooLargeError, unpack_zip
 from shoal_local.errors import AwsError
+
+invalid = partial(AwsError, "InvalidParameterValueException")
+"""Lambda's error for a parameter that it does not take."""
 
 RUNTIMES = (
     *(f"python3.{minor}" for minor in range(10, 16)),
@@ -128,11 +132,6 @@ class Function:
             names = ("SubnetIds", "SecurityGroupIds")
             configuration["VpcConfig"] = {name: vpc[name] for name in names if name in vpc}
         return {name: value for name, value in configuration.items() if value is not None}
-
-
-def invalid(message: str) -> AwsError:
-    """Return Lambda's error for a parameter that it does not take."""
-    return AwsError("InvalidParameterValueException", message)
 
 
 def function_name(name_or_arn: str) -> str:

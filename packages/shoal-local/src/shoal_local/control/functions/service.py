@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,8 @@ from shoal_local.control.identity.identity import Identity
 from shoal_local.control.identity.policies import allows
 from shoal_local.errors import AwsError
 
+_missing = partial(AwsError, "ResourceNotFoundException", http_status=404)
+
 TAIL_BYTES = 4096
 
 
@@ -60,7 +63,7 @@ class Functions:
         return function
 
     def arn(self, name: str) -> str:
-        return f"arn:aws:lambda:{self.identity.region}:{self.identity.account}:function:{name}"
+        return self.identity.arn("lambda", f"function:{name}")
 
     def invoke(self, name_or_arn: str, event: Any) -> Outcome:
         """Invoke the function and wait for its answer."""
@@ -163,7 +166,12 @@ class Functions:
 
     def _invoke(self, call: ApiCall) -> Mapping[str, Any]:
         function, payload = self._version(call), call.parameters.get("Payload") or b""
-        event = self._event(payload)
+        try:
+            event = json.loads(payload) if payload else {}
+        except (ValueError, RecursionError) as error:
+            raise AwsError(
+                "InvalidRequestContentException", f"Could not parse request body into json: {error}"
+            ) from error
         kind = call.parameters.get("InvocationType") or "RequestResponse"
         if kind == "DryRun":
             return {"StatusCode": 204}
@@ -181,15 +189,6 @@ class Functions:
         if outcome.error is not None:
             answer["FunctionError"] = "Unhandled"
         return answer
-
-    @staticmethod
-    def _event(payload: Any) -> Any:
-        try:
-            return json.loads(payload) if payload else {}
-        except (ValueError, RecursionError) as error:
-            raise AwsError(
-                "InvalidRequestContentException", f"Could not parse request body into json: {error}"
-            ) from error
 
     def _add_permission(self, call: ApiCall) -> Mapping[str, Any]:
         function, sid = self.get(call.parameters["FunctionName"]), call.parameters["StatementId"]
@@ -290,7 +289,3 @@ def permission(request: Mapping[str, Any], function_arn: str) -> dict[str, Any]:
         "Resource": function_arn,
         **({"Condition": conditions} if conditions else {}),
     }
-
-
-def _missing(message: str) -> AwsError:
-    return AwsError("ResourceNotFoundException", message, 404)

@@ -23,7 +23,6 @@ from shoal_local.control.identity.policies import Principal, allows
 from shoal_local.errors import AwsError
 
 PARTITION = "aws"
-ROLE_ARN = re.compile(r"^arn:aws:iam::(\d{12}):role/(?:.*/)?([\w+=,.@-]{1,64})$")
 BOUNDARY = "PermissionsBoundary"
 TAKE_A_BOUNDARY = ("CreateRole", "CreateUser", f"PutRole{BOUNDARY}", f"PutUser{BOUNDARY}")
 SESSION_NAME = re.compile(r"^[\w+=,.@-]{2,64}$")
@@ -41,6 +40,10 @@ class Identity:
     @property
     def root_arn(self) -> str:
         return f"arn:aws:iam::{self.account}:root"
+
+    def arn(self, service: str, resource: str) -> str:
+        """Return the ARN of a resource of this account and region."""
+        return f"arn:aws:{service}:{self.region}:{self.account}:{resource}"
 
     def credentials_of(self, access_key_id: str) -> RoleCredentials | None:
         """Return the secret and token of a key of this account; None for any other key."""
@@ -78,7 +81,9 @@ class Identity:
                 "ValidationError",
                 f"roleSessionName '{session_name}' must match {SESSION_NAME.pattern}",
             )
-        trust = self._trust_policy(role_arn)
+        roles = iam_backends[self.account][PARTITION].roles.values()
+        role = next((each for each in roles if each.arn == role_arn), None)
+        trust = json.loads(role.assume_role_policy_document) if role else None
         context = {"sts:ExternalId": external_id} if external_id else {}
         if trust is None or not allows(
             trust, principal, "sts:AssumeRole", role_arn, {**principal.context, **context}
@@ -136,15 +141,6 @@ class Identity:
             {"aws:PrincipalArn": caller_arn, "aws:PrincipalAccount": account},
             _aliases(caller_arn, account),
         )
-
-    def _trust_policy(self, role_arn: str) -> Mapping[str, Any] | None:
-        match = ROLE_ARN.match(role_arn)
-        if not match or match.group(1) != self.account:
-            return None
-        for role in iam_backends[self.account][PARTITION].roles.values():
-            if role.arn == role_arn:
-                return dict(json.loads(role.assume_role_policy_document))
-        return None
 
     @property
     def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:

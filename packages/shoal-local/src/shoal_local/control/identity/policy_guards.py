@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,8 @@ from shoal_local.control.identity.policy_documents import (
 )
 from shoal_local.errors import AwsError
 from shoal_local.tables import read_table
+
+_over = partial(AwsError, "LimitExceeded", http_status=409)
 
 Guard = Callable[[ApiCall], None]
 PARTITION = "aws"
@@ -84,7 +86,11 @@ class PolicyGuards:
             "kms": dict.fromkeys(("CreateKey", "PutKeyPolicy"), self._key),
             "sqs": dict.fromkeys(("CreateQueue", "SetQueueAttributes"), self._attributes),
             "sns": dict.fromkeys(("CreateTopic", "SetTopicAttributes"), self._attributes),
-            "ecr": {"SetRepositoryPolicy": self._repository},
+            "ecr": {
+                "SetRepositoryPolicy": lambda call: self._check(
+                    "ecr", call.parameters["policyText"]
+                )
+            },
         }
 
     def _trust(self, call: ApiCall, parameter: str) -> None:
@@ -120,9 +126,6 @@ class PolicyGuards:
         policy = (request.get("Attributes") or single).get("Policy")
         if policy:
             self._check(call.service, policy)
-
-    def _repository(self, call: ApiCall) -> None:
-        self._check("ecr", call.parameters["policyText"])
 
     def _check(self, service: str, text: str, bucket: str = "") -> None:
         """Raise the service's error for a policy that it does not take; `bucket` is S3's."""
@@ -201,10 +204,6 @@ def without_space(text: str) -> str:
 def _role(call: ApiCall) -> Any:
     roles = iam_backends[call.account][PARTITION].roles.values()
     return next((role for role in roles if role.name == call.parameters["RoleName"]), None)
-
-
-def _over(message: str) -> AwsError:
-    return AwsError("LimitExceeded", message, 409)
 
 
 def check_usable(key: str, account: str, region: str) -> None:

@@ -10,6 +10,7 @@ import logging
 import re
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from moto.scheduler.models import EventBridgeSchedulerBackend, Schedule, scheduler_backends
@@ -22,6 +23,8 @@ from shoal_local.control.scheduler.clock import Clock
 from shoal_local.control.scheduler.delivery import SCHEDULER, Deliveries, DueCall
 from shoal_local.control.scheduler.expressions import ExpressionError, parse
 from shoal_local.errors import AwsError
+
+_invalid = partial(AwsError, "ValidationException")
 
 log = logging.getLogger(__name__)
 
@@ -148,10 +151,6 @@ class Scheduler:
         if name == DEFAULT:
             raise _invalid("The default schedule group cannot be deleted.")
         self._kept.tagger.delete_all_tags_for_resource(arn)  # moto keeps them for a group to come
-
-
-def _invalid(message: str) -> AwsError:
-    return AwsError("ValidationException", message)
 
 
 _update_by_moto = Schedule.update

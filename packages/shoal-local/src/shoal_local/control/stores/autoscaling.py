@@ -1,10 +1,7 @@
 """Application Auto Scaling: targets and policies of endpoints' variants are kept, not done.
 
-The API registers, describes, tags and deletes them, so that stacks and teardown work as on AWS.
-Nothing scales by itself: no metric is watched, no alarm and no service-linked role is made.
-
-The store is ours, not moto's: moto lacks tags, keeps a target's policies after
-deregistration, and says ValidationException where AWS says ObjectNotFoundException.
+The store is ours: moto lacks tags, keeps a target's policies after deregistration, and says
+ValidationException where AWS says ObjectNotFoundException.
 """
 
 from __future__ import annotations
@@ -15,6 +12,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -24,6 +22,8 @@ from shoal_local.control.identity.clients import Clients
 from shoal_local.control.identity.identity import Identity
 from shoal_local.control.tags import Tagging
 from shoal_local.errors import AwsError
+
+_invalid = partial(AwsError, "ValidationException")
 
 NAMESPACE, DIMENSION = "sagemaker", "sagemaker:variant:DesiredInstanceCount"
 ROLE = (
@@ -108,14 +108,11 @@ class AutoScaling:
             "ScalableDimension": DIMENSION,
             "RoleARN": f"arn:aws:iam::{self._identity.account}:role/{ROLE}",
             "CreationTime": datetime.now(UTC),
-            "ScalableTargetARN": self._arn(
+            "ScalableTargetARN": self._identity.arn(
                 "application-autoscaling", f"scalable-target/{uuid.uuid4().hex[:24]}"
             ),
         }
         return Target(document, {})
-
-    def _arn(self, service: str, resource: str) -> str:
-        return f"arn:aws:{service}:{self._identity.region}:{self._identity.account}:{resource}"
 
     def _check_variant(self, resource_id: str) -> None:
         """Raise ValidationException unless the endpoint has the variant, with instances."""
@@ -164,7 +161,7 @@ class AutoScaling:
         with self._lock:
             policies = self._target(call).policies
             policies[name] = {
-                "PolicyARN": self._arn("autoscaling", f"scalingPolicy:{of}"),
+                "PolicyARN": self._identity.arn("autoscaling", f"scalingPolicy:{of}"),
                 "CreationTime": datetime.now(UTC),
                 **policies.get(name, {}),
                 "PolicyName": name,
@@ -212,10 +209,6 @@ def _selected(call: ApiCall, documents: list[Document], **filters: str) -> list[
 
 def _is_of(endpoint: str, resource_id: str) -> bool:
     return resource_id.lower().startswith(f"endpoint/{endpoint.lower()}/")
-
-
-def _invalid(message: str) -> AwsError:
-    return AwsError("ValidationException", message)
 
 
 def _check_scope(request: Mapping[str, Any]) -> None:

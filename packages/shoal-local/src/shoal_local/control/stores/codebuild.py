@@ -41,7 +41,7 @@ class BuildProjects:
         if name in self._projects:
             raise AwsError("ResourceAlreadyExistsException", f"Project already exists: {name}")
         now = datetime.now(UTC)
-        arn = f"arn:aws:codebuild:{self.identity.region}:{self.identity.account}:project/{name}"
+        arn = self.identity.arn("codebuild", f"project/{name}")
         self._projects[name] = {**call.parameters, "arn": arn, "created": now, "lastModified": now}
         return {"project": self._projects[name]}
 

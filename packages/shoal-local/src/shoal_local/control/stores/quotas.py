@@ -1,10 +1,7 @@
-"""Service Quotas for SageMaker, VPCs and CodeBuild: one per instance type and use, and those of the
-account.
+"""Service Quotas of instance types by use, and of the account.
 
-A quota is 20 at first, or what SHARED says, and limits no job: this machine does. A request for
-another value is granted at once, and that limits training jobs, as a capacity file does that has a
-`quota` of their type. Names are AWS's. The codes of instance types are derived from the
-names and differ from AWS's.
+A quota is 20 at first, or what SHARED says, and limits no job. A request for another value is
+granted at once, and that limits training jobs. Names are AWS's, codes of instance types are not.
 """
 
 from __future__ import annotations
@@ -130,7 +127,6 @@ class Quotas:
         raise AwsError("NoSuchResourceException", f"There is no quota {code_}")
 
     def _quota(self, service: str, name: str) -> dict[str, Any]:
-        where = f"{self.identity.region}:{self.identity.account}"
         code_, value = quotas_of(service)[name]
         limit = self.limit(name, service)
         return {
@@ -138,7 +134,7 @@ class Quotas:
             "ServiceName": NAMES[service],
             "QuotaName": name,
             "QuotaCode": code_,
-            "QuotaArn": f"arn:aws:servicequotas:{where}:{service}/{code_}",
+            "QuotaArn": self.identity.arn("servicequotas", f"{service}/{code_}"),
             "Value": value if limit is None else limit,
             "Unit": "None",
             "Adjustable": True,
