@@ -360,15 +360,9 @@ def env(options: argparse.Namespace) -> int:
     if account not in running["accounts"]:
         played = ", ".join(running["accounts"])
         raise EmulatorError(f"the emulator does not play account {account}; it plays {played}")
-    variables = {
-        "AWS_ENDPOINT_URL": running["endpoint"],
-        "AWS_ENDPOINT_URL_S3": running["endpoint"],
-        "SAGEMAKER_MLFLOW_CUSTOM_ENDPOINT": running["endpoint"],
-        "AWS_ACCESS_KEY_ID": f"AKIA{account}ROOT",
-        "AWS_SECRET_ACCESS_KEY": running["secret_access_key"],
-        "AWS_DEFAULT_REGION": running["region"],
-        "SAGEMAKER_USER_CONFIG_OVERRIDE": str(state.sdk_settings(account, running["region"])),
-    }
+    variables = state.variables(
+        running["endpoint"], account, running["region"], running["secret_access_key"]
+    )
     for name in sorted(os.environ.keys() - variables.keys()):
         if name in READ_FIRST or name.startswith("AWS_ENDPOINT_URL_"):
             print(f"unset {name}")

@@ -166,20 +166,13 @@ class LocalAccount:
 
     def variables(self) -> dict[str, str]:
         """Return the variables of AWS among them, which leave no setting to the user's files."""
+        state = State(self.state_dir)
         return {
-            "AWS_ENDPOINT_URL": self.endpoint,
-            "AWS_ENDPOINT_URL_S3": self.endpoint,
-            "SAGEMAKER_MLFLOW_CUSTOM_ENDPOINT": self.endpoint,
+            **state.variables(self.endpoint, self.number, self.region, self.secret),
             "AWS_REGION": self.region,
-            "AWS_DEFAULT_REGION": self.region,
-            "AWS_ACCESS_KEY_ID": self.key,
-            "AWS_SECRET_ACCESS_KEY": self.secret,
             "AWS_EC2_METADATA_DISABLED": "true",
             "AWS_CONFIG_FILE": os.devnull,
             "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
-            "SAGEMAKER_USER_CONFIG_OVERRIDE": str(
-                State(self.state_dir).sdk_settings(self.number, self.region)
-            ),
         }
 
 

@@ -62,7 +62,13 @@ class State:
                 " does not exist"
             )
         self._lock()
-        self._empty()
+        # end the children that a dead emulator left, and delete its files, but for the marker
+        ProcessRegistry(self.folder).sweep()
+        for path in self.folder.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            elif path.name != MARKER:
+                path.unlink(missing_ok=True)
         self.folder.chmod(0o700)  # credentials of roles, code and data of jobs lie here
         (self.folder / MARKER).write_text(
             "Everything in this folder belongs to Shoal's emulator and is deleted by it.\n"
@@ -109,6 +115,18 @@ class State:
     def sdk_settings(self, account: str, region: str) -> Path:
         """Return the settings file of SageMaker's SDKs (`SAGEMAKER_USER_CONFIG_OVERRIDE`)."""
         return self.folder / f"sagemaker-{region}-{account}.yaml"
+
+    def variables(self, endpoint: str, account: str, region: str, secret: str) -> dict[str, str]:
+        """Return the variables with which AWS clients use the emulator as an account's root."""
+        return {
+            "AWS_ENDPOINT_URL": endpoint,
+            "AWS_ENDPOINT_URL_S3": endpoint,
+            "SAGEMAKER_MLFLOW_CUSTOM_ENDPOINT": endpoint,
+            "AWS_ACCESS_KEY_ID": f"AKIA{account}ROOT",
+            "AWS_SECRET_ACCESS_KEY": secret,
+            "AWS_DEFAULT_REGION": region,
+            "SAGEMAKER_USER_CONFIG_OVERRIDE": str(self.sdk_settings(account, region)),
+        }
 
     def withdraw(self) -> None:
         """Note that the emulator has stopped."""
@@ -158,17 +176,6 @@ class State:
             return ended
         finally:
             os.close(marker)
-
-    def _empty(self) -> None:
-        """End the children that a dead emulator left, and delete its files, but for the marker."""
-        ProcessRegistry(self.folder).sweep()
-        for path in self.folder.iterdir():
-            if path.name == MARKER:
-                continue
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink(missing_ok=True)
 
     def stop(self, limit_s: float) -> bool:
         """Stop and clean up, kill it after the limit; return False if none was running."""
