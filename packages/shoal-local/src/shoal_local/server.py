@@ -89,18 +89,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Options:
-    """The options of `serve`.
+    """The options of `serve`, as its command line describes them.
 
-    - `account`, `others`: the accounts that there are.
-    - `region`, `other_regions`: the regions in which each of them has all services.
-    - `accelerators`: how many GPUs of this machine training jobs may use.
-    - `images`: runtimes by patterns of the user's own images.
-    - `recipes`: the folder with the recipes of images whose program is their own.
-    - `schedule_speed`, `hosting_speed`: how much faster than the clock schedules, and deployments
-      to endpoints, run.
-    - `enforce_iam`: whether callers' policies are applied.
-    - `faults`, `durations`: the file of faults, and seconds of `Settings` that differ from AWS's;
-      both for tests. `capacity`: the file that says which instances there are.
+    `others` and `other_regions` are the accounts and regions besides the first.
 
     Raises EmulatorError for a runtime or a duration that does not exist, and for an account that is
     named twice.

@@ -1,13 +1,8 @@
 """Alarms on the metrics of endpoints and on what programs publish, evaluated when DescribeAlarms
-asks.
+asks (user guide, "Using Amazon CloudWatch alarms").
 
-The rules are CloudWatch's (user guide, "Using Amazon CloudWatch alarms"): DatapointsToAlarm of the
-last EvaluationPeriods, each a statistic over a Period, with TreatMissingData for periods without
-data.
-
-A period is divided by the speed of what it watches: of hosting for endpoints, of schedules for
-programs, because schedules call those. It ends now, not at a full minute. Alarms on metrics of
-AWS's other services keep the state that was set. Nobody is notified of any alarm.
+A period ends now, and is divided by the speed of hosting for endpoints, of schedules for programs.
+Alarms on metrics of AWS's other services keep the state that was set; nobody is notified.
 """
 
 from __future__ import annotations

@@ -1,12 +1,5 @@
-"""Patch moto where it differs from AWS in a way that matters.
-
-- Bucket policies: moto cannot read their conditions.
-- Access logs: moto writes them at once, so that a bucket that was just emptied is not empty.
-- Metrics have no percentiles, and images no digest of their manifest.
-- IAM reads all of AWS's policies at its start, whether anybody asks for one or not.
-- Each request looks up the methods of a class again, lists moto's folder, and compares the host
-  with the addresses of all services.
-- S3's bodies, checksums and lists of versions: see `control.s3`.
+"""Patch moto where it differs from AWS in a way that matters, or is slow: it looks up the methods
+of a class for each request, and compares its host with the addresses of all services.
 """
 
 from __future__ import annotations
