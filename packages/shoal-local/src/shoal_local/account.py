@@ -7,12 +7,13 @@ allow it (see `authorization`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from shoal_local.context import Measurement, ServiceContext
+from shoal_local.context import ServiceContext
 from shoal_local.control import alarms
 from shoal_local.control.alarms import Alarms
 from shoal_local.control.authorization.account import AccountState
@@ -157,7 +158,7 @@ class Account:
             role_credentials=lambda role_arn, session_name: self.identity.service_credentials(
                 role_arn, session_name, SAGEMAKER
             ),
-            measure=self._measure,
+            measure=partial(alarms.keep, self.number, self._shared.region),
             mount=self.fsx.mount,
             on_behalf=lambda kind, name, request, credentials: self.authorizer.check_service_role(
                 kind, name, request, credentials
@@ -166,9 +167,6 @@ class Account:
             quota=lambda name: self.quotas.limit(name),
             faults=self._shared.faults,
         )
-
-    def _measure(self, measurements: Iterable[Measurement]) -> None:
-        alarms.keep(self.number, self._shared.region, measurements)
 
     def _emit(self, entry: Mapping[str, Any]) -> None:
         self.autoscaling.on_event(entry)

@@ -184,8 +184,6 @@ class RuleFunctions:
     def copy_source(self) -> Mapping[str, Any]:
         """Return `Bucket`, `Key` and perhaps `VersionId` of the object that the call copies."""
         source = self._parameters.get("CopySource") or ""
-        if isinstance(source, Mapping):
-            return source
         path, _, version = source.lstrip("/").partition("?versionId=")
         bucket, _, key = path.partition("/")
         return {"Bucket": bucket, "Key": key} | ({"VersionId": version} if version else {})

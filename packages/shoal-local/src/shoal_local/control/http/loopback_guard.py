@@ -1,10 +1,8 @@
 """The guard in front of the API: only programs of this machine get in, with requests of a sensible
 size.
 
-A page in a browser can send requests to loopback. With a name that an attacker's DNS server points
-at 127.0.0.1 it can even read the answers (DNS rebinding). So a request must name this emulator as
-its host, and must not come from another site. Every refusal is worded as AWS does it; the body of a
-refused request is not read into memory.
+A page in a browser can send requests to loopback, and with a name that points at 127.0.0.1 (DNS
+rebinding) even read the answers: so a request must name this emulator, and come from no other site.
 """
 
 from __future__ import annotations
@@ -57,7 +55,10 @@ class LoopbackGuard:
             self._check_host(environ)
             check_size(environ)
         except AwsError as refusal:
-            return self._refuse(environ, start_response, refusal)
+            answer = error_answer(refusal, protocol_of(environ))
+            headers = [*answer.headers.items(), ("Content-Length", str(len(answer.body)))]
+            start_response(status_line(answer.status), headers)
+            return [answer.body]
         response: Iterable[bytes] = self.app(environ, start_response)
         return response
 
@@ -109,15 +110,6 @@ class LoopbackGuard:
                 f" {asking[:200]}",
                 403,
             )
-
-    @staticmethod
-    def _refuse(
-        environ: Mapping[str, Any], start_response: Any, refusal: AwsError
-    ) -> Iterable[bytes]:
-        answer = error_answer(refusal, protocol_of(environ))
-        headers = [*answer.headers.items(), ("Content-Length", str(len(answer.body)))]
-        start_response(status_line(answer.status), headers)
-        return [answer.body]
 
 
 def check_size(environ: dict[str, Any]) -> None:

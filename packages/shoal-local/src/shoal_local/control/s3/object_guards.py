@@ -24,23 +24,6 @@ KMS = "aws:kms"  # and aws:kms:dsse
 
 
 @dataclass(frozen=True)
-class Source:
-    """The object that a copy reads."""
-
-    bucket: str
-    key: str
-    version: str | None
-
-    @classmethod
-    def of(cls, call: ApiCall) -> Source | None:
-        """Return the source of a copy, None where it is malformed."""
-        path, _, query = str(call.parameters["CopySource"]).partition("?")
-        bucket, _, key = unquote(path).lstrip("/").partition("/")
-        version = parse_qs(query).get("versionId", [None])[0]
-        return cls(bucket, key, version) if key else None
-
-
-@dataclass(frozen=True)
 class ObjectGuards:
     """The guards of one account's S3."""
 
@@ -64,10 +47,11 @@ class ObjectGuards:
         self._check_key_of(stored, request["Bucket"])
 
     def _check_source(self, call: ApiCall) -> None:
-        source = Source.of(call)
-        stored = _object(source.bucket, source.key, source.version) if source else None
-        if source is not None and stored is not None:
-            self._check_key_of(stored, source.bucket)
+        path, _, query = str(call.parameters["CopySource"]).partition("?")
+        bucket, _, key = unquote(path).lstrip("/").partition("/")
+        if key:
+            stored = _object(bucket, key, parse_qs(query).get("versionId", [None])[0])
+            self._check_key_of(stored, bucket)
 
     def _check_copy(self, call: ApiCall) -> None:
         self._check_source(call)

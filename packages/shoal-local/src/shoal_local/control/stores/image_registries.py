@@ -42,7 +42,15 @@ class Registries:
                 result = backend.batch_get_image(repository, registry, image_ids)
             except RepositoryNotFoundException as error:
                 raise AwsError("RepositoryNotFoundException", str(error.message)) from error
-            images = [{**names, **_own_image(each)} for each in result["images"]]
+            images = [
+                {
+                    **names,
+                    "imageId": {"imageDigest": each.get_image_digest()},
+                    "imageManifest": each.image_manifest,
+                    "imageManifestMediaType": each.image_manifest_media_type,
+                }
+                for each in result["images"]
+            ]
             return {"images": images, "failures": result["failures"]}
         host = f"{registry}.dkr.ecr.{call.region}.amazonaws.com/{repository}"
         standing_in = [(each, self._stand_in(host, each)) for each in image_ids]
@@ -69,11 +77,3 @@ class Registries:
         digest = f"sha256:{hashlib.sha256(f'{host}:{tag} {entry.runtime.base_version}'.encode()).hexdigest()}"  # noqa: E501
         self._digests.add(f"{host}@{digest}")
         return {"imageTag": tag, "imageDigest": digest}
-
-
-def _own_image(stored: Any) -> dict[str, Any]:
-    return {
-        "imageId": {"imageDigest": stored.get_image_digest()},
-        "imageManifest": stored.image_manifest,
-        "imageManifestMediaType": stored.image_manifest_media_type,
-    }

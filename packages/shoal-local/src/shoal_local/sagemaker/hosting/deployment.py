@@ -1,15 +1,9 @@
-"""One blue/green deployment to an endpoint.
+"""One blue/green deployment to an endpoint: a new fleet gets the traffic by the plan's shares while
+its alarms are watched, and takes over, or all traffic goes back to the old one.
 
-A new fleet is started next to the old one and gets the traffic by the plan's shares while its
-alarms are watched. Then it takes over; or all traffic goes back to the old fleet, with the reason.
-
-The deployment's clock runs `Settings.hosting_speed` times as fast as ours while it waits. Work,
-such as starting servers, takes the time it takes.
-
-Source: developer guide, "Deployment guardrails" (blue/green; all at once, canary and linear traffic
-shifting), and the API reference. After every shift but the last the new fleet bakes for
-WaitIntervalInSeconds. After the last it bakes for TerminationWaitInSeconds, while the old fleet can
-still take the traffic back.
+After a shift the new fleet bakes for WaitIntervalInSeconds, after the last for
+TerminationWaitInSeconds, by a clock `Settings.hosting_speed` times as fast as ours. Source:
+developer guide, "Deployment guardrails", and the API reference.
 """
 
 from __future__ import annotations
@@ -153,14 +147,11 @@ class Deployment:
         self._spend(time.monotonic() - started_at)
         for shift in self.plan.shifts:
             self._publish_stage("ActivatingTraffic", shift.share)
-            self._shift(shift.share)
+            if self.old:
+                self.traffic.route((self.old, ALL_TRAFFIC - shift.share), (self.new, shift.share))
+            else:
+                self.traffic.route((self.new, ALL_TRAFFIC))
             self._bake(shift)
-
-    def _shift(self, share: float) -> None:
-        if self.old:
-            self.traffic.route((self.old, ALL_TRAFFIC - share), (self.new, share))
-        else:
-            self.traffic.route((self.new, ALL_TRAFFIC))
 
     def _bake(self, shift: Shift) -> None:
         if not self.old or (shift.bake_s == 0 and not self.plan.alarms):

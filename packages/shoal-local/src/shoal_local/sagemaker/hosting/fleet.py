@@ -7,6 +7,7 @@ a serverless variant is limited where invocations come in.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 
 from botocore.exceptions import ClientError
 
@@ -77,24 +78,17 @@ def deployed_image(core: Core, image_name: str, role_arn: str) -> Document:
     or named by digest already) stays as specified. AWS refuses a missing image when the model is
     created; here it need not exist. Source: API reference, DeployedImage.
     """
-    match = _TAGGED.fullmatch(image_name)
-    digest = _digest(core, match, role_arn) if match else None
-    resolved = f"{match['host']}/{match['repository']}@{digest}" if match and digest else image_name
+    match, resolved = _TAGGED.fullmatch(image_name), image_name
+    if match and match["region"] == core.context.region:
+        request = {
+            "registryId": match["registry"],
+            "repositoryName": match["repository"],
+            "imageIds": [{"imageTag": match["tag"] or "latest"}],
+        }
+        with suppress(AwsError, ClientError):  # the container's start says better what is wrong
+            credentials = core.context.role_credentials(role_arn, "SageMaker-resolves-image")
+            ecr = core.context.clients("ecr", credentials)
+            for image in ecr.batch_get_image(**request)["images"]:
+                digest = image["imageId"]["imageDigest"]
+                resolved = f"{match['host']}/{match['repository']}@{digest}"
     return {"SpecifiedImage": image_name, "ResolvedImage": resolved, "ResolutionTime": names.now()}
-
-
-def _digest(core: Core, image: re.Match[str], role_arn: str) -> str | None:
-    """Return the image's digest; None if it cannot be pulled, which the start reports better."""
-    if image["region"] != core.context.region:
-        return None
-    request = {
-        "registryId": image["registry"],
-        "repositoryName": image["repository"],
-        "imageIds": [{"imageTag": image["tag"] or "latest"}],
-    }
-    try:
-        credentials = core.context.role_credentials(role_arn, "SageMaker-resolves-image")
-        images = core.context.clients("ecr", credentials).batch_get_image(**request)["images"]
-    except (AwsError, ClientError):
-        return None
-    return str(images[0]["imageId"]["imageDigest"]) if images else None

@@ -1,11 +1,8 @@
-"""Batch transform jobs: CreateTransformJob and the like, and the life of one job.
+"""Batch transform jobs: a request to the model's server per object or per batch of lines, one after
+the other, and the answers in S3 as `<object>.out`.
 
-A job starts the model's server and sends it a request per object or per batch of lines; the answers
-go to S3 as `<object>.out`. Completed means that the model answered every request with 200 and every
-result was uploaded. Sources: API reference, CreateTransformJob, TransformInput, TransformOutput and
-ModelClientConfig; developer guide, "Use your own inference code with batch transform" and batch
-transform's "Troubleshooting". A container is not asked for /execution-parameters, and gets one
-request after the other, however many MaxConcurrentTransforms allows.
+Sources: API reference, CreateTransformJob, TransformInput, TransformOutput and ModelClientConfig;
+developer guide, "Use your own inference code with batch transform" and "Troubleshooting".
 """
 
 from __future__ import annotations

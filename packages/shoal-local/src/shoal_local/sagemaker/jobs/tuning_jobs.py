@@ -229,11 +229,10 @@ class TuningRun(JobRun):
             return name, *self._search.next()
 
     def _run_trial(self, name: str, number: int, values: Values) -> None:
-        members = {
-            "TuningJobArn": self._request["HyperParameterTuningJobArn"],
-            "_tuned": dict(values),
-        }
-        self._training.create(training_request(self._request, name, values), members)
+        arn, request = self._request["HyperParameterTuningJobArn"], self._request
+        self._training.create(
+            training_request(request, name, values), TuningJobArn=arn, _tuned=dict(values)
+        )
         job = self._wait(name)
         value = objective_value(job, self._request) if job else None
         with self._lock:

@@ -18,10 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shoal_local.context import RoleCredentials
-from shoal_local.processes import ProcessRegistry, end_group, in_thread
+from shoal_local.processes import end_group, in_thread
 from shoal_local.runtimes.catalog import (
     Image,
-    Runtime,
     accelerators,
     image,
     image_patterns,
@@ -48,48 +47,6 @@ class RuntimeBuildError(Exception):
 
 class BuildStoppedError(Exception):
     """The job that needed the runtime was stopped."""
-
-
-def ensure_built(
-    runtime: Runtime,
-    registry: ProcessRegistry,
-    on_line: Callable[[str], None],
-    stopped: Callable[[], bool],
-) -> None:
-    """Build the runtime unless it is built, or another process builds it (`runtimes.build`)."""
-    if runtime.is_built():
-        return
-    on_line(
-        f"The runtime {runtime.name} stands for this image and is not built yet: building it, which"
-        " happens once."
-    )
-    lines: list[str] = []
-    with subprocess.Popen(
-        [sys.executable, "-m", "shoal_local", "runtime", "build", runtime.name],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-        text=True,
-        errors="replace",
-    ) as process:
-        registry.register(process.pid, f"build of the runtime {runtime.name}")
-        watch = in_thread(f"build of {runtime.name}", _end_if_stopped, process, stopped)
-        try:
-            for line in process.stdout or ():
-                lines.append(line.rstrip())
-                on_line(line.rstrip())
-            process.wait()
-            watch.join()
-        finally:
-            registry.forget(process.pid)
-    if process.returncode == 0:
-        return
-    if stopped():
-        raise BuildStoppedError("The build of the runtime was stopped.")
-    raise RuntimeBuildError(
-        f"The runtime {runtime.name} could not be built: " + "; ".join(lines[-_TAIL_LINES:])
-    )
 
 
 def _end_if_stopped(process: subprocess.Popen[str], stopped: Callable[[], bool]) -> None:
@@ -286,7 +243,39 @@ class Workplace:
         """Build the runtime; raise RuntimeBuildError, or BuildStoppedError."""
         if notice := image_notice(uri, self._image):
             self.log.notice(notice)
-        ensure_built(self._image.runtime, self._core.registry, self.log.notice, stopped)
+        runtime, registry, lines = self._image.runtime, self._core.registry, list[str]()
+        if runtime.is_built():
+            return
+        self.log.notice(
+            f"The runtime {runtime.name} stands for this image and is not built yet: building it,"
+            " which happens once."
+        )
+        with subprocess.Popen(
+            [sys.executable, "-m", "shoal_local", "runtime", "build", runtime.name],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            text=True,
+            errors="replace",
+        ) as process:
+            registry.register(process.pid, f"build of the runtime {runtime.name}")
+            watch = in_thread(f"build of {runtime.name}", _end_if_stopped, process, stopped)
+            try:
+                for line in process.stdout or ():
+                    lines.append(line.rstrip())
+                    self.log.notice(line.rstrip())
+                process.wait()
+                watch.join()
+            finally:
+                registry.forget(process.pid)
+        if process.returncode == 0:
+            return
+        if stopped():
+            raise BuildStoppedError("The build of the runtime was stopped.")
+        raise RuntimeBuildError(
+            f"The runtime {runtime.name} could not be built: " + "; ".join(lines[-_TAIL_LINES:])
+        )
 
     def environment(self, paths: HostPaths, variables: Mapping[str, str]) -> dict[str, str]:
         """Return a container's environment: image, region, credentials, then `variables`."""

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Mapping
 from contextlib import closing
 from functools import partial
-from types import MappingProxyType
 from typing import Any, ClassVar
 
 from shoal_local.context import Measurement
@@ -177,13 +175,6 @@ class TrainingRun(JobRun):
         )
 
 
-def begin() -> Document:
-    """Return what the description of a job that starts has of its secondary status."""
-    document: Document = {"SecondaryStatusTransitions": []}
-    _transition(document, "Starting", _MESSAGES["Starting"])
-    return document
-
-
 def _transition(document: Document, secondary: str, message: str) -> None:
     now = names.now()
     transitions = document["SecondaryStatusTransitions"]
@@ -191,9 +182,6 @@ def _transition(document: Document, secondary: str, message: str) -> None:
         transitions[-1]["EndTime"] = now
     transitions.append({"Status": secondary, "StartTime": now, "StatusMessage": message})
     document["SecondaryStatus"] = secondary
-
-
-EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
 class TrainingJobs(Jobs):
@@ -216,7 +204,7 @@ class TrainingJobs(Jobs):
         check_objects(core, request, credentials)
         return image
 
-    def create(self, request: Document, members: Mapping[str, Any] = EMPTY) -> Document:
+    def create(self, request: Document, **members: Any) -> Document:
         """Start a training job; `members` are added to its description."""
         image = self.check(request)
         job = self._keep_job(request, **self._members(request), **members)
@@ -233,8 +221,8 @@ class TrainingJobs(Jobs):
         last = "model" if output.get("CompressionType") == "NONE" else "model.tar.gz"
         model = storage.join_uri(output["S3OutputPath"], name, "output", last)
         traffic_encryption = request.get("EnableInterContainerTrafficEncryption", False)
-        return {
-            **begin(),
+        members = {
+            "SecondaryStatusTransitions": [],
             **({"ProfilingStatus": "Disabled"} if "ProfilerConfig" in request else {}),
             "OutputDataConfig": {"KmsKeyId": "", **output},
             "ModelArtifacts": {"S3ModelArtifacts": model},
@@ -242,6 +230,8 @@ class TrainingJobs(Jobs):
             "EnableInterContainerTrafficEncryption": traffic_encryption,
             "EnableManagedSpotTraining": request.get("EnableManagedSpotTraining", False),
         }
+        _transition(members, "Starting", _MESSAGES["Starting"])
+        return members
 
     def describe(self, request: Document) -> Document:
         return warm_pools.as_of_now(super().describe(request))

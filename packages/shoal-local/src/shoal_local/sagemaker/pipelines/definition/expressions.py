@@ -93,14 +93,21 @@ def _expression_references(expression: Document) -> Iterator[Reference]:
 
 def with_wildcards(value: Any, known: Callable[[Document], Any] = lambda _expression: None) -> Any:
     """Return the document with expressions replaced by `known` values, or by Anything."""
-    if is_expression(value):
-        known_value = known(value)
+
+    def wildcard(expression: Document) -> Any:
+        known_value = known(expression)
         return Anything() if known_value is None else known_value
+
+    return replaced(value, wildcard)
+
+
+def replaced(value: Any, replace: Callable[[Document], Any]) -> Any:
+    """Return a document with every expression replaced."""
+    if is_expression(value):
+        return replace(value)
     if isinstance(value, dict):
-        return {key: with_wildcards(member, known) for key, member in value.items()}
-    if isinstance(value, list):
-        return [with_wildcards(member, known) for member in value]
-    return value
+        return {key: replaced(member, replace) for key, member in value.items()}
+    return [replaced(member, replace) for member in value] if isinstance(value, list) else value
 
 
 @dataclass(frozen=True)
@@ -119,13 +126,10 @@ class Scope:
 
     def resolve(self, value: Any) -> Any:
         """Return `value` with every expression replaced by its value."""
-        if is_expression(value):
-            return self._value(*next(iter(value.items())))
-        if isinstance(value, dict):
-            return {key: self.resolve(member) for key, member in value.items()}
-        return [self.resolve(member) for member in value] if isinstance(value, list) else value
+        return replaced(value, self._value)
 
-    def _value(self, function: str, operand: Any) -> Any:
+    def _value(self, expression: Document) -> Any:
+        ((function, operand),) = expression.items()
         if function == "Get":
             return self._get(reference(operand))
         if function == "Std:Join":
