@@ -23,14 +23,11 @@ from shoal_local.control.cloudformation.resources.base import (
     ResourceError,
     ResourceType,
     ignore_missing,
-    reason_of,
 )
 from shoal_local.control.cloudformation.stack import Output, Resource, Stack, exports_of
 from shoal_local.errors import AwsError
 
 log = logging.getLogger(__name__)
-
-FAILURES = (ResourceError, AwsError, ClientError, BotoCoreError)
 
 
 class FailedError(Exception):
@@ -49,13 +46,6 @@ def template_errors(stack: str) -> Iterator[None]:
     except Exception as error:
         log.exception("the template of %s", stack)
         raise FailedError(f"{type(error).__name__}: {error}") from error
-
-
-def failure_reason(error: Exception) -> str:
-    """Return the reason of a failure, for a stack event."""
-    if isinstance(error, ClientError):
-        return reason_of(error)
-    return error.message if isinstance(error, AwsError) else str(error)
 
 
 # Only the first keeps a resource of a stack that was never complete.
@@ -227,8 +217,13 @@ class Deployment(Plan):
                 ignore_missing(lambda: kind.delete(request))
                 return Created(request.physical_id)
             return kind.create(request) if action == "create" else kind.update(request)
-        except FAILURES as error:
-            reason = failure_reason(error)
+        except ClientError as error:
+            detail = error.response["Error"]
+            reason = f"{detail.get('Message')} ({error.operation_name}: {detail.get('Code')})"
+        except AwsError as error:
+            reason = error.message
+        except (ResourceError, BotoCoreError) as error:
+            reason = str(error)
         # A template can hold anything. What a type did not expect fails the resource, not the
         # thread.
         except Exception as error:

@@ -224,21 +224,16 @@ def resolved_parameters(
 def _value(
     name: str, parameter: Mapping[str, Any], text: str, parameter_store: Callable[[str], str]
 ) -> Any:
-    kind = str(parameter["Type"])
-    _check(name, parameter, text)
-    if kind.startswith(SSM_VALUE):
-        text, kind = parameter_store(text), kind.removeprefix(SSM_VALUE).removesuffix(">")
-    if kind == "CommaDelimitedList" or kind.startswith("List<"):
-        return [item.strip() for item in text.split(",")] if text else []
-    return text
-
-
-def _check(name: str, parameter: Mapping[str, Any], text: str) -> None:
-    allowed = [str(value) for value in parameter.get("AllowedValues", [])]
+    kind, allowed = str(parameter["Type"]), list(map(str, parameter.get("AllowedValues", [])))
     if allowed and text not in allowed:
         raise invalid(f"Parameter '{name}' must be one of AllowedValues: {', '.join(allowed)}")
     pattern = parameter.get("AllowedPattern")
     if pattern and not re.fullmatch(pattern, text):
         raise invalid(f"Parameter '{name}' must match pattern {pattern}")
-    if parameter["Type"] == "Number" and not re.fullmatch(r"-?\d+(\.\d+)?", text):
+    if kind == "Number" and not re.fullmatch(r"-?\d+(\.\d+)?", text):
         raise invalid(f"Parameter '{name}' must be a number, not '{text}'")
+    if kind.startswith(SSM_VALUE):
+        text, kind = parameter_store(text), kind.removeprefix(SSM_VALUE).removesuffix(">")
+    if kind == "CommaDelimitedList" or kind.startswith("List<"):
+        return [item.strip() for item in text.split(",")] if text else []
+    return text

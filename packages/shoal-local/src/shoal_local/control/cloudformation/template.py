@@ -138,11 +138,13 @@ def _check(template: Template) -> None:
             " no transforms)"
         )
     for name, parameter in template.section("Parameters").items():
-        if not _is_pattern(parameter.get("AllowedPattern", "")):
+        try:
+            re.compile(parameter.get("AllowedPattern", ""))
+        except re.error:  # Python does not read the pattern; CloudFormation has Java's syntax
             raise invalid(
                 f"Template format error: [/Parameters/{name}] AllowedPattern must be a regular"
                 " expression."
-            )
+            ) from None
     for kind, section in (("Resource", "Resources"), ("Parameter", "Parameters")):
         for name in template.section(section):
             if not NAME.match(str(name)):
@@ -157,15 +159,6 @@ def _check(template: Template) -> None:
                 " the Resources block of the template"
             )
     template.order()
-
-
-def _is_pattern(text: str) -> bool:
-    """Return whether Python reads the pattern; CloudFormation has Java's syntax."""
-    try:
-        re.compile(text)
-    except re.error:
-        return False
-    return True
 
 
 def references(value: Any) -> Iterator[str]:

@@ -50,25 +50,15 @@ def decision(
     effects = {
         statement["Effect"]
         for statement in listed(policy.get("Statement", []))
-        if _matches(statement, principal, action, resource, context)
-    }
-    return "Deny" if "Deny" in effects else "Allow" if "Allow" in effects else None
-
-
-def _matches(
-    statement: Mapping[str, Any],
-    principal: Principal,
-    action: str,
-    resource: str,
-    context: Mapping[str, str],
-) -> bool:
-    conditions = statement.get("Condition", {}).items()
-    return (
-        _names(statement, principal)
+        if _names(statement, principal)
         and _listing(statement, "Action", action.lower(), str.lower)
         and _listing(statement, "Resource", resource, str)
-        and all(_condition(operator, keys, context) for operator, keys in conditions)
-    )
+        and all(
+            _condition(operator, keys, context)
+            for operator, keys in statement.get("Condition", {}).items()
+        )
+    }
+    return "Deny" if "Deny" in effects else "Allow" if "Allow" in effects else None
 
 
 def _listing(

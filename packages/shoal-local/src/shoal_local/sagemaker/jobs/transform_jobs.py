@@ -68,10 +68,6 @@ class TransformRun(JobRun):
         self._server = _TransformServer(job, self._request, model)
 
     def _lifecycle(self) -> tuple[str, str]:
-        with closing(self._server):
-            return self._transform_all()
-
-    def _transform_all(self) -> tuple[str, str]:
         """Transform every object; one that fails keeps no other from its result."""
         context = self._job.core.context
         self._job.check_capacity()
@@ -85,19 +81,17 @@ class TransformRun(JobRun):
             raise DataError(storage.no_objects_message(uri, context.region, role))
         # from here on AWS bills, also while the container starts (DescribeTransformJob)
         self._job.change(lambda document: document.update(TransformStartTime=names.now()))
-        self._start_server()
-        failures = [reason for key in keys if (reason := self._failure_of(s3, uri, key))]
+        with closing(self._server):
+            try:
+                self._server.start()
+            except ServerFailedError as error:
+                self._job.check_not_stopped()
+                raise JobFailedError(f"AlgorithmError: {error}") from error
+            failures = [reason for key in keys if (reason := self._failure_of(s3, uri, key))]
         if failures:
             count = f"{len(failures)} of {len(keys)} objects failed; the first"
             return "Failed", f"AlgorithmError: {count}: {failures[0]}"
         return "Completed", ""
-
-    def _start_server(self) -> None:
-        try:
-            self._server.start()
-        except ServerFailedError as error:
-            self._job.check_not_stopped()
-            raise JobFailedError(f"AlgorithmError: {error}") from error
 
     def _failure_of(self, s3: Any, uri: str, key: str) -> str:
         """Return why there is no result of this object; nothing if there is one."""

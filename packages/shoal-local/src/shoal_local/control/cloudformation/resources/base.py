@@ -279,9 +279,3 @@ def undo_on_failure(undo: Callable[[], object]) -> Iterator[None]:
         with contextlib.suppress(ClientError):
             undo()
         raise
-
-
-def reason_of(error: ClientError) -> str:
-    """Return the message, operation and code of an API error, as a stack event shows them."""
-    detail = error.response["Error"]
-    return f"{detail.get('Message')} ({error.operation_name}: {detail.get('Code')})"

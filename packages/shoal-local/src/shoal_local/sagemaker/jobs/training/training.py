@@ -16,7 +16,6 @@ from typing import Any, ClassVar
 from shoal_local.context import Measurement
 from shoal_local.runtimes.catalog import Image
 from shoal_local.sagemaker import measurements, names
-from shoal_local.sagemaker.container.launch import Pod
 from shoal_local.sagemaker.errors import check_fields
 from shoal_local.sagemaker.jobs.base import storage
 from shoal_local.sagemaker.jobs.base.channels import check_objects
@@ -90,7 +89,12 @@ class TrainingRun(JobRun):
                 self._enter("Downloading")
                 hosts.prepare()
                 ending = self._train(hosts)
-            return self._conclude(hosts, ending)
+            if ending.reason is EndReason.EXITED and (reason := hosts.failure(ending)):
+                raise JobFailedError(reason)
+            # A job that is stopped may save its model within the grace (API_StopTrainingJob).
+            self._enter("Uploading")
+            hosts.upload()
+            return "Completed" if ending.reason is EndReason.EXITED else "Stopped", ""
 
     def _take_instances(self) -> bool:
         """Wait for capacity, and return whether there is some before the request's limit. The guide
@@ -122,18 +126,14 @@ class TrainingRun(JobRun):
         self._enter("Training")
         # Leaving the block uploads the last checkpoint; the job fails where that is refused.
         with hosts.running() as pod:
-            ending = self._watch(pod)
+            started_at, settings = time.monotonic(), self._job.core.settings
+            limit_s, limit = self._allowance.remaining()
+            interrupted = partial(is_interrupted, self._request, self._job.core.context.faults)
+            ending = supervise(pod, self._job.orders, limit_s, settings.stop_grace_s, interrupted)
+            self._exceeded = limit if ending.reason is EndReason.TIMED_OUT else ""
+            self._allowance.trained_s += time.monotonic() - started_at
         if ending.reason is not EndReason.EXITED:
             hosts.note_signal()
-        return ending
-
-    def _watch(self, pod: Pod) -> Ending:
-        started_at, settings = time.monotonic(), self._job.core.settings
-        limit_s, limit = self._allowance.remaining()
-        interrupted = partial(is_interrupted, self._request, self._job.core.context.faults)
-        ending = supervise(pod, self._job.orders, limit_s, settings.stop_grace_s, interrupted)
-        self._exceeded = limit if ending.reason is EndReason.TIMED_OUT else ""
-        self._allowance.trained_s += time.monotonic() - started_at
         return ending
 
     def _publish(self, metric: str, value: float) -> None:
@@ -141,14 +141,6 @@ class TrainingRun(JobRun):
         self._job.core.context.measure(
             [Measurement(measurements.TRAINING, metric, value, "None", where)]
         )
-
-    def _conclude(self, hosts: TrainingHosts, ending: Ending) -> tuple[str, str]:
-        if ending.reason is EndReason.EXITED and (reason := hosts.failure(ending)):
-            raise JobFailedError(reason)
-        # A job that is stopped may save its model within the grace (API_StopTrainingJob).
-        self._enter("Uploading")
-        hosts.upload()
-        return "Completed" if ending.reason is EndReason.EXITED else "Stopped", ""
 
     def _enter(self, secondary: str, **members: float) -> None:
         """Begin a secondary status; the one before it ends."""
