@@ -208,13 +208,19 @@ def serve(options: argparse.Namespace) -> int:
     # not an Event: its lock may be held by the very wait that a signal interrupts, and set() would
     # wait for it for ever
     stop = queue.SimpleQueue[None]()
-    gc.disable()  # until moto is loaded, see keep_what_is_loaded
-    share_service_models()
+    gc.disable()  # until moto is loaded
+    import botocore.loaders
+
+    # Read botocore's tables once, not once for each session's loader.
+    botocore.loaders.create_loader = functools.cache(botocore.loaders.create_loader)
 
     # moto reads the environment when it is imported
     from shoal_local.server import Emulator, Options
 
-    keep_what_is_loaded()
+    # What is loaded stays to the end, and a collection through all of it took 0.4 s, in which no
+    # request was answered.
+    gc.collect()
+    gc.freeze()
     tell_what_is_missing()
     on_signals(lambda: stop.put(None))
     first, *others = options.account or [DEFAULT_ACCOUNT]
@@ -254,21 +260,15 @@ def prepare(options: argparse.Namespace) -> State:
     state = State(options.state_dir.resolve())
     state.claim()
     isolate()
-    allow_open_files()
+    # often 1024: each large object or part is one
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, MAX_OPEN_FILES)), hard))
     log = state.folder / "emulator.log"
     log.touch(mode=0o600)
     logging.basicConfig(filename=log, level=logging.INFO, format=LOG_FORMAT)
     # for large objects; the system's temporary folder may be in memory
     tempfile.tempdir = str(state.make("objects"))
     return state
-
-
-def allow_open_files() -> None:
-    """Raise the limit of open files, which is often 1024: each large object or part is one."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    limit = min(hard, MAX_OPEN_FILES)
-    if soft < limit:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
 
 
 def require_evaluator() -> None:
@@ -290,23 +290,6 @@ def tell_what_is_missing() -> None:
         )
         print(f"emulator: {notice}", file=sys.stderr, flush=True)
         logging.getLogger(__name__).warning(notice)
-
-
-def share_service_models() -> None:
-    """Read botocore's tables once, not once for each session's loader."""
-    import botocore.loaders
-
-    botocore.loaders.create_loader = functools.cache(botocore.loaders.create_loader)
-
-
-def keep_what_is_loaded() -> None:
-    """Collect the garbage of loading, and exclude the rest from every later collection.
-
-    What is loaded stays to the end, and a collection through all of it took 0.4 s, in which no
-    request was answered.
-    """
-    gc.collect()
-    gc.freeze()
 
 
 def on_signals(act: Callable[[], object]) -> None:

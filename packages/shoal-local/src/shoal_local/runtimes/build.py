@@ -94,7 +94,11 @@ def _install_local(runtime: Runtime, folder: Path, progress: Progress) -> None:
         progress(f"{runtime.name}: installing {package.name}")
         # setuptools writes next to the sources, so it gets a copy
         with tempfile.TemporaryDirectory(dir=folder) as temporary:
-            copy = shutil.copytree(package, Path(temporary) / package.name, ignore=_generated)
+            copy = shutil.copytree(
+                package,
+                Path(temporary) / package.name,
+                ignore=lambda _folder, names: [each for each in names if is_generated(each)],
+            )
             options = ["--no-deps", "--reinstall", "--no-build-isolation", "--no-cache"]
             _install(folder, [*options, str(copy)], progress)
     progress(f"{runtime.name}: checking that it imports")
@@ -114,10 +118,6 @@ def _install_local(runtime: Runtime, folder: Path, progress: Progress) -> None:
     partial = folder / f"{LOCAL_MARKER}.partial"
     partial.write_text(version)
     partial.replace(folder / LOCAL_MARKER)
-
-
-def _generated(_folder: str, entries: list[str]) -> list[str]:
-    return [entry for entry in entries if is_generated(entry)]
 
 
 def _install(folder: Path, arguments: list[str], progress: Progress) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -221,30 +222,21 @@ class AccountState:
             "sns": lambda: sns_backends[account][region].topics.get(arn),
             "ecr": lambda: _with_arn(ecr_backends[account][region].repositories, arn),
         }
-        readers: Mapping[str, Callable[[str], Any]] = {
-            "lambda": self._function_policy,
-            "sts": self._trust_policy,
-            "sagemaker": self._group_policy,
+        readers: Mapping[str, Callable[[], Any]] = {
+            "lambda": lambda: self.functions.get(arn).policy_document,
+            "sts": lambda: getattr(
+                self._role(arn.rpartition("/")[2]), "assume_role_policy_document", None
+            ),
+            "sagemaker": lambda: self._group_policy(arn),
         }
-        if arn == "*":
-            return None
-        if question.service in holders:
+        policy: Any = None
+        if arn != "*" and question.service in holders:
             policy = getattr(holders[question.service](), "policy", None)
-        else:
-            read = readers.get(question.service)
-            policy = read(arn) if read else None
+        elif arn != "*" and question.service in readers:
+            with suppress(AwsError):  # there is no such thing
+                policy = readers[question.service]()
         document = _document(policy) if policy else None
         return document if document and document.get("Statement") else None
-
-    def _function_policy(self, arn: str) -> Any:
-        try:
-            return self.functions.get(arn).policy_document
-        except AwsError:
-            return None
-
-    def _trust_policy(self, arn: str) -> Any:
-        role = self._role(arn.rpartition("/")[2])
-        return role.assume_role_policy_document if role else None
 
     def _group_policy(self, arn: str) -> Any:
         """Return the policy of a model package group, which is about the group and its versions."""
@@ -252,10 +244,7 @@ class AccountState:
         if kind not in {"model-package-group", "model-package"}:
             return None
         group = {"ModelPackageGroupName": path.partition("/")[0]}
-        try:
-            return self.sagemaker("GetModelPackageGroupPolicy", group)["ResourcePolicy"]
-        except AwsError:
-            return None
+        return self.sagemaker("GetModelPackageGroupPolicy", group)["ResourcePolicy"]
 
 
 def owner_of_bucket(name: str) -> str | None:
