@@ -13,7 +13,6 @@ import operator
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -66,17 +65,6 @@ class UnreadableError(Exception):
     """The alarm has a statistic or metric math, which is not emulated."""
 
 
-@dataclass(frozen=True)
-class Metric:
-    """A metric, and the statistic of it over each period."""
-
-    namespace: str
-    name: str
-    dimensions: frozenset[tuple[str, str]]
-    statistic: str
-    period_s: float
-
-
 class Alarms:
     """The alarms of the account in this region.
 
@@ -108,53 +96,47 @@ class Alarms:
         if alarm.comparison_operator not in COMPARISONS or is_aws:
             return
         try:
-            values = self._values(_metric(alarm), int(alarm.evaluation_periods))
-            state, reason = evaluate(alarm, values)
+            state, reason = evaluate(alarm, self._values(alarm))
         except UnreadableError as unreadable:
             reason = f"Shoal's emulator cannot evaluate this alarm: {unreadable}"
             state = "INSUFFICIENT_DATA"
         if state != alarm.state_value:
             alarm.update_state(reason, "{}", state)
 
-    def _values(self, metric: Metric, count: int) -> Values:
-        """Return the metric in its last `count` periods, the latest first; None without data."""
-        now = utcnow()
-        speed = self._hosting_speed if metric.namespace == ENDPOINTS else self._schedule_speed
-        period = timedelta(seconds=max(MIN_PERIOD_S, metric.period_s / speed))
+    def _values(self, alarm: Alarm) -> Values:
+        """Return the metric in the alarm's periods, the latest first; None without data."""
+        if not alarm.metric_name:
+            raise UnreadableError("it is on metric math")
+        now, count = utcnow(), int(alarm.evaluation_periods)
+        speed = self._hosting_speed if alarm.namespace == ENDPOINTS else self._schedule_speed
+        period = timedelta(seconds=max(MIN_PERIOD_S, float(alarm.period) / speed))
+        statistic = alarm.statistic or alarm.extended_statistic or "Average"
         buckets: list[list[float]] = [[] for _ in range(count)]
-        for measured_at, value in self._data(metric, now - period * count):
+        for measured_at, value in self._data(alarm, now - period * count):
             position = int((now - measured_at) / period)
             if 0 <= position < count:
                 buckets[position].append(value)
-        return [_statistic(metric.statistic, bucket) if bucket else None for bucket in buckets]
+        return [_statistic(statistic, bucket) if bucket else None for bucket in buckets]
 
-    def _data(self, metric: Metric, since: datetime) -> Iterator[tuple[datetime, float]]:
+    def _data(self, alarm: Alarm, since: datetime) -> Iterator[tuple[datetime, float]]:
         """Yield time and value of the metric's data, the latest first.
 
         The search ends at data of a service older than `since`: services measure in order of time,
         programs publish in any order.
         """
-        key = (metric.namespace, metric.name)
+        key, dimensions = (alarm.namespace, alarm.metric_name), _dimensions(alarm.dimensions)
         for datum in reversed(self._kept.metric_data):
             measured_at = datum.timestamp.replace(tzinfo=None)
-            if datum.namespace == metric.namespace == ENDPOINTS and measured_at < since:
+            if datum.namespace == alarm.namespace == ENDPOINTS and measured_at < since:
                 return
             same = (datum.namespace, datum.name) == key
-            same = same and _dimensions(datum.dimensions) == metric.dimensions
+            same = same and _dimensions(datum.dimensions) == dimensions
             if same and isinstance(datum, MetricDatum):
                 yield measured_at, float(datum.value)
 
 
 def _dimensions(dimensions: Any) -> frozenset[tuple[str, str]]:
     return frozenset((each.name, each.value) for each in dimensions)
-
-
-def _metric(alarm: Alarm) -> Metric:
-    if not alarm.metric_name:
-        raise UnreadableError("it is on metric math")
-    statistic = alarm.statistic or alarm.extended_statistic or "Average"
-    dimensions, period_s = _dimensions(alarm.dimensions), float(alarm.period)
-    return Metric(alarm.namespace, alarm.metric_name, dimensions, statistic, period_s)
 
 
 def _statistic(name: str, values: Sequence[float]) -> float:

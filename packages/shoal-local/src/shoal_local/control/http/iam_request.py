@@ -11,10 +11,7 @@ from typing import Any
 ContextValue = str | list[str]
 ANY = "*"
 OWNER = "aws:ResourceAccount"
-"""Condition key of the account that owns the resource.
-
-A question has it if the resource's ARN does not name that account.
-"""
+"""Condition key of the account that owns the resource, if its ARN does not name that."""
 
 
 def account_of(arn: str) -> str:
@@ -27,17 +24,15 @@ def account_of(arn: str) -> str:
 class Question:
     """One action on one resource.
 
-    `action` is written as in a policy (`s3:GetObject`). `resource` is an ARN or `*`. `context` has
-    condition keys and their values. `source` is empty for what the caller itself asked for. If AWS
-    acts on the caller's behalf (reads an encrypted object, attaches a job to a network), `source`
-    names the documentation of that.
+    `action` is written as in a policy (`s3:GetObject`), `resource` is an ARN or `*`, and `context`
+    has condition keys and their values.
     """
 
     action: str
     resource: str = ANY
     context: Mapping[str, ContextValue] = field(default_factory=dict)
     source: str = ""
-    """What AWS does itself in the caller's name, if it asks this for that."""
+    """The documentation of what AWS does on the caller's behalf, if it asks this for that."""
 
     @property
     def service(self) -> str:

@@ -182,9 +182,14 @@ class ServiceRouter:
         exchange.call = call
         streamed = call.service == "s3" and call.operation in STREAMED
         if call.service == "s3" and not streamed:
-            body = _document(environ)
+            if int(environ.get("CONTENT_LENGTH") or 0) > DEFAULT_MAX_BYTES:
+                raise too_large("s3", DEFAULT_MAX_BYTES)
+            body = buffer_body(environ)
         parameters = operation.parse_head(request) if streamed else operation.parse(request, body)
-        _check_headers(parameters)
+        # S3 is to answer with such a header (`response-content-type`)
+        for name, value in parameters.items():
+            if name.startswith("Response") and isinstance(value, str) and not value.isprintable():
+                raise AwsError("InvalidArgument", f"{name} is no value of a header")
         exchange.call = self.authorizer.with_questions(replace(call, parameters=parameters))
         self.authorizer.check(exchange.call)
         exchange.call = call = self.authorizer.in_owner_account(exchange.call)
@@ -239,23 +244,9 @@ def unknown(reason: str) -> AwsError:
     return AwsError("UnknownOperationException", reason)
 
 
-def _check_headers(parameters: Mapping[str, Any]) -> None:
-    """Raise AwsError if a header that S3 is to answer with has a line break."""
-    for name, value in parameters.items():
-        if name.startswith("Response") and isinstance(value, str) and not value.isprintable():
-            raise AwsError("InvalidArgument", f"{name} is no value of a header")
-
-
 def is_own_path(environ: Mapping[str, Any]) -> bool:
     """Return whether the URL is the emulator's or moto's own, and no part of the AWS API."""
     return str(environ.get("PATH_INFO", "")).startswith((OWN_PATH, *CLOSED_PATHS))
-
-
-def _document(environ: dict[str, Any]) -> bytes:
-    """Return the body of a request that uploads no object; raise AwsError if too large."""
-    if int(environ.get("CONTENT_LENGTH") or 0) > DEFAULT_MAX_BYTES:
-        raise too_large("s3", DEFAULT_MAX_BYTES)
-    return buffer_body(environ)
 
 
 def write(answer: Answer, start_response: StartResponse) -> Iterable[bytes]:
