@@ -21,7 +21,7 @@ from moto.secretsmanager.models import secretsmanager_backends
 from moto.sns.models import sns_backends
 from moto.sqs.models import sqs_backends
 
-from shoal_local.control.authorization.evaluator import Policies, Policy
+from shoal_local.control.authorization.evaluator import Policy
 from shoal_local.control.functions.service import Functions
 from shoal_local.control.http.iam_request import ContextValue, Question, account_of
 from shoal_local.control.identity.policy_guards import stored_key
@@ -156,10 +156,9 @@ class AccountState:
             return {}
         return {str(tag["Key"]): str(tag["Value"]) for tag in tags}
 
-    def policies(self, principal_arn: str, question: Question) -> Policies:
-        """Return the policies for this role session or user and for the question's resource."""
-        entity = self._role_of_session(principal_arn) or self.entity(principal_arn)
-        return Policies(*self.policies_of(entity), self.policy_on(question))
+    def policies_of_caller(self, arn: str) -> tuple[Mapping[str, Policy], Policy | None]:
+        """Return the policies of a role session or user by name, and their boundary."""
+        return self.policies_of(self._role_of_session(arn) or self.entity(arn))
 
     def policy_on(self, question: Question) -> Policy | None:
         """Return the policy on the question's resource, in the account that owns it.

@@ -21,7 +21,6 @@ from shoal_local.control.authorization.evaluator import (
     PACKAGE,
     Decision,
     Evaluator,
-    Policies,
     Policy,
     installed,
 )
@@ -198,10 +197,10 @@ class Authorizer:
         return self._decide(call, Question(action, resource), unlimited=False).allowed
 
     def _decide(self, call: ApiCall, question: Question, *, unlimited: bool) -> Decision:
-        if unlimited:
-            policies = Policies(ALLOW_ALL, resource=self.state.policy_on(question))
-        else:
-            policies = self.state.policies(call.caller_arn, question)
+        identity, boundary = (
+            (ALLOW_ALL, None) if unlimited else self.state.policies_of_caller(call.caller_arn)
+        )
+        on_resource = self.state.policy_on(question)
         subnets = self._subnets.get(call.access_key_id, ()) if question.service == "s3" else ()
         context = {**self.state.caller_context(call.caller_arn), **question.context}
         question = replace(question, context=context)
@@ -209,9 +208,9 @@ class Authorizer:
             return self.evaluator.decide(
                 question,
                 call.caller_arn,
-                policies.identity,
-                policies.boundary,
-                policies.resource,
+                identity,
+                boundary,
+                on_resource,
                 self.state.s3_gateway_policy(subnets),
             )
         except EmulatorError as error:  # better a refusal by name than a permission by accident

@@ -61,17 +61,6 @@ class Decision:
     ignored: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Policies:
-    """Every policy about one principal and one resource; identity policies by name."""
-
-    identity: Mapping[str, Policy]
-    boundary: Policy | None = None
-    resource: Policy | None = None
-    gateway: Policy | None = None
-    """Of the VPC endpoint through which the request travels."""
-
-
 @dataclass
 class Evaluator:
     """Starts Node at the first question and caches decisions; threads may share it."""
@@ -98,13 +87,19 @@ class Evaluator:
     ) -> Decision:
         """Return what IAM answers when `principal_arn` (a role session, role or user) asks.
 
-        The policy of a KMS key decides about the key: pass it as `resource_policy`.
+        The policy of a KMS key decides about the key: pass it as `resource_policy`. The request
+        travels through the VPC endpoint of `gateway_policy`.
 
         Raise EmulatorError for a question that IAM does not know: the action does not exist, it
         does not take such a resource, or a policy is not valid.
         """
-        policies = Policies(identity_policies, boundary, resource_policy, gateway_policy)
-        line = json.dumps(_simulation(question, principal_arn, policies), sort_keys=True)
+        simulation = _simulation(question, principal_arn, identity_policies, resource_policy)
+        if boundary:
+            simulation["permissionBoundaryPolicies"] = [{"name": "boundary", "policy": boundary}]
+        if gateway_policy:
+            gateway = {"name": "VPC endpoint", "policy": _of_anybody(gateway_policy)}
+            simulation["vpcEndpointPolicies"] = [gateway]
+        line = json.dumps(simulation, sort_keys=True)
         decision = self._decisions.get(line)
         if decision is None:
             decision = _decision(question, self._ask(line))
@@ -181,14 +176,18 @@ def installed() -> bool:
     return any((folder / "node_modules" / PACKAGE).is_dir() for folder in PROGRAM.parents)
 
 
-def _simulation(question: Question, principal_arn: str, policies: Policies) -> dict[str, Any]:
+def _simulation(
+    question: Question,
+    principal_arn: str,
+    identity_policies: Mapping[str, Policy],
+    resource: Policy | None,
+) -> dict[str, Any]:
     own_account = account_of(principal_arn)
     account = str(question.context.get(OWNER, "")) or account_of(question.resource)
-    resource = policies.resource
     if resource is None and question.service == "ecr" and account not in {"", own_account}:
         resource = OPEN_REPOSITORY
     owner = {} if question.resource == ANY else {OWNER: account or own_account}
-    simulation: dict[str, Any] = {
+    return {
         "request": {
             "principal": principal_arn,
             "action": question.action,
@@ -202,19 +201,12 @@ def _simulation(question: Question, principal_arn: str, policies: Policies) -> d
             "contextVariables": {**_principal_context(principal_arn), **owner, **question.context},
         },
         "identityPolicies": [
-            {"name": name, "policy": document} for name, document in policies.identity.items()
+            {"name": name, "policy": document} for name, document in identity_policies.items()
         ],
         "serviceControlPolicies": [],
         "resourceControlPolicies": [],
-        "resourcePolicy": resource,
+        **({} if resource is None else {"resourcePolicy": resource}),
     }
-    if policies.boundary:
-        boundary = {"name": "boundary", "policy": policies.boundary}
-        simulation["permissionBoundaryPolicies"] = [boundary]
-    if policies.gateway:
-        gateway = {"name": "VPC endpoint", "policy": _of_anybody(policies.gateway)}
-        simulation["vpcEndpointPolicies"] = [gateway]
-    return {key: value for key, value in simulation.items() if value is not None}
 
 
 def _of_anybody(policy: Policy) -> Policy:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from shoal_local.control.authorization.account import AccountState
-from shoal_local.control.authorization.evaluator import Decision, Evaluator, Policies, installed
+from shoal_local.control.authorization.evaluator import Decision, Evaluator, Policy, installed
 from shoal_local.control.http.iam_request import ANY, ContextValue, Question
 from shoal_local.control.http.protocol import ApiCall
 from shoal_local.errors import AwsError, EmulatorError
@@ -46,12 +46,12 @@ class Simulator:
         entity = self.state.entity(arn)
         if entity is None:
             raise AwsError("NoSuchEntity", f"The principal {arn} cannot be found.", 404)
-        policies = Policies(*self.state.policies_of(entity))
+        identity, boundary = self.state.policies_of(entity)
+        decide = partial(self._decide, arn, identity, boundary)
         resources = request.get("ResourceArns") or [ANY]
         context = _context(request)
         results = [
-            self._result(action, resources, context, arn, policies)
-            for action in request["ActionNames"]
+            self._result(action, resources, context, decide) for action in request["ActionNames"]
         ]
         return {"EvaluationResults": results, "IsTruncated": False}
 
@@ -60,8 +60,7 @@ class Simulator:
         action: str,
         resources: list[str],
         context: Mapping[str, ContextValue],
-        principal: str,
-        policies: Policies,
+        decide: Callable[[Question], Decision],
     ) -> dict[str, Any]:
         """Return the result of one action: the most restrictive of its resources'."""
         templates = self._templates(action)
@@ -70,7 +69,7 @@ class Simulator:
             # A policy about some resources does not allow an action on all: "*" is a resource that
             # no policy names.
             target = self._unnamed(templates[0]) if resource == ANY and templates else resource
-            decision = self._decide(Question(action, target, context), principal, policies)
+            decision = decide(Question(action, target, context))
             names = dict.fromkeys(name.partition("/")[0] for name in decision.statements)
             each.append(
                 {
@@ -88,13 +87,17 @@ class Simulator:
             **({} if resources == [ANY] else {"ResourceSpecificResults": each}),
         }
 
-    def _decide(self, question: Question, principal: str, policies: Policies) -> Decision:
+    def _decide(
+        self,
+        principal: str,
+        identity: Mapping[str, Policy],
+        boundary: Policy | None,
+        question: Question,
+    ) -> Decision:
         if not installed():
             return Decision(allowed=True, explicit=False)
         try:
-            return self.evaluator.decide(
-                question, principal, policies.identity, boundary=policies.boundary
-            )
+            return self.evaluator.decide(question, principal, identity, boundary)
         except EmulatorError as error:
             raise _invalid(str(error)) from error
 
