@@ -211,7 +211,8 @@ def serve(options: argparse.Namespace) -> int:
     gc.disable()  # until moto is loaded
     import botocore.loaders
 
-    # Read botocore's tables once, not once for each session's loader.
+    # Read botocore's tables once: each session has a loader of its own, which lists hundreds of
+    # folders and reads what the others have read.
     botocore.loaders.create_loader = functools.cache(botocore.loaders.create_loader)
 
     # moto reads the environment when it is imported
@@ -299,7 +300,9 @@ def on_signals(act: Callable[[], object]) -> None:
 
 
 def isolate() -> None:
-    """Forget the user's AWS settings and proxies, so that nothing here reaches AWS."""
+    """Forget the user's AWS settings and proxies and set moto's, so that nothing in this process
+    reaches AWS or reads its credentials.
+    """
     for name in list(os.environ):
         if name.startswith(("AWS_", "MOTO_")) or name.lower().endswith("_proxy"):
             del os.environ[name]

@@ -134,7 +134,9 @@ class Account:
 
     @property
     def closing(self) -> tuple[Callable[[], object], ...]:
-        """Return what stops the account, in order of use. The server must answer meanwhile."""
+        """Return what stops the account, in the order in which parts use each other. The server
+        must answer meanwhile.
+        """
         parts = (
             self.cloudformation,
             self.scheduler,
@@ -173,7 +175,10 @@ class Account:
         self.events.emit(entry)
 
     def _model_package(self, arn: str) -> Mapping[str, Any]:
-        """Return DescribeModelPackage of the account in the ARN, of this one for a name."""
+        """Return DescribeModelPackage of the account in the ARN.
+
+        A plain name, or the ARN of an account that is not emulated, is looked up in this account.
+        """
         owner = self._others.get(account_of(arn), self)
         return owner.sagemaker.handle(
             "DescribeModelPackage", {"ModelPackageName": arn}, self.identity.root_arn

@@ -30,7 +30,9 @@ _BLOCK = 1024 * 1024
 
 
 class BadArchiveError(Exception):
-    """An archive is damaged, or has a member that is not unpacked; `str()` says which."""
+    """An archive that is damaged, or has a member that is not unpacked; `str()` is part of an error
+    for a person.
+    """
 
 
 class TooLargeError(BadArchiveError):
@@ -60,7 +62,9 @@ def unpack_tar(path: Path, target: Path, max_bytes: int = MAX_UNPACKED_BYTES) ->
 
 
 def unpack_zip(archive: IO[bytes], target: Path, max_bytes: int) -> None:
-    """Unpack a zip into `target`; its members are stored or deflated, as `zip` writes them."""
+    """Unpack a zip into `target`, under the same rules; its members are stored or deflated, as
+    `zip` writes them.
+    """
     budget = Budget(max_bytes)
     try:
         with zipfile.ZipFile(archive) as archive_file:

@@ -16,7 +16,10 @@ from shoal_local.processes import ProcessRegistry
 
 @dataclass(frozen=True)
 class Measurement:
-    """A value measured now; `unit` as CloudWatch writes it: Count, Milliseconds, None ..."""
+    """A value of a metric, measured now.
+
+    `unit` is CloudWatch's word for it: Count, Milliseconds, Microseconds, None ...
+    """
 
     namespace: str
     name: str
@@ -41,7 +44,9 @@ Measure = Callable[[Iterable[Measurement]], None]
 
 @dataclass(frozen=True)
 class RoleCredentials:
-    """Temporary credentials of an assumed role; the emulator knows its session by them."""
+    """Temporary credentials of an assumed role; the emulator maps them back to the role session's
+    ARN.
+    """
 
     access_key_id: str
     secret_access_key: str
@@ -52,16 +57,24 @@ class RoleCredentials:
 class ServiceContext:
     """The control plane as a service sees it.
 
-    - `clients(service_name, credentials)`: a boto3 client; None means the account's root.
-    - `role_credentials(role_arn, session_name)`: AssumeRole as sagemaker.amazonaws.com.
-    - `emit_event(entry)`: put an event on the default bus; returns before delivery.
-    - `mount(file_system_id, directory, subnet_ids)`: the folder that shows a directory of FSx.
-    - `model_package(arn)`: DescribeModelPackage in any account, without asking IAM.
+    - `clients(service_name, credentials)`: a boto3 client of the emulator's endpoint; None means
+      the account's root.
+    - `role_credentials(role_arn, session_name)`: AssumeRole as sagemaker.amazonaws.com; raises
+      AwsError when the role is missing or its trust policy refuses.
+    - `emit_event(entry)`: put `{"source", "detail-type", "detail", "resources"?}` on the default
+      bus; returns before delivery.
+    - `measure(measurements)`: values for CloudWatch, as the service itself publishes them.
+    - `mount(file_system_id, directory, subnet_ids)`: the folder that shows a
+      directory of an FSx file system to a host in that network; raises AwsError with the reason
+      when the host could not mount it.
+    - `model_package(arn)`: DescribeModelPackage of a version in any account; raises AwsError when
+      it does not exist. Whether the caller may use it was checked with the request.
+    - `processes`: where a service registers every process group, so that a crash leaves none.
     - `on_behalf(kind, name, request, credentials)`: what AWS does with a role's credentials for the
-      resource `name` that `request` created (`training-job`, `model`, ...).
+      resource `name` that `request` created (`training-job`, `processing-job`,
+      `transform-job`, `model`); raises AwsError when the role may not.
     - `quota(name)`: the account's quota of SageMaker's with this name; None if none was set.
-
-    Each raises AwsError for what may not or cannot be.
+    - `faults`: faults on purpose; none unless the emulator was started with a file of them.
     """
 
     account: str

@@ -35,7 +35,9 @@ def in_thread(name: str, work: Callable[..., object], *arguments: Any) -> thread
 
 
 def started_at(pid: int) -> str | None:
-    """Return when a process began, as the system writes it; None for none or a zombie."""
+    """Return when the process `pid` began, as the system writes it; None when it does not exist or
+    is a zombie.
+    """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except FileNotFoundError:
@@ -64,7 +66,9 @@ def group_exists(process_group: int) -> bool:
 
 
 def end_group(process_group: int, grace_s: float = GRACE_S) -> None:
-    """Send SIGTERM, and SIGKILL after `grace_s`; return when the leader has ended."""
+    """Send SIGTERM to the group, and SIGKILL after `grace_s`; return when the leader has ended and
+    the rest was killed.
+    """
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process_group, signal.SIGTERM)
         deadline = time.monotonic() + grace_s
@@ -74,7 +78,10 @@ def end_group(process_group: int, grace_s: float = GRACE_S) -> None:
 
 
 def end_processes_with(variable: str) -> None:
-    """Kill what has `NAME=VALUE` in its environment, in any session, if there is /proc."""
+    """Kill what was started with `NAME=VALUE` in its environment, also in a session of its own.
+
+    Where the system has no /proc, such processes are not found.
+    """
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if variable.encode() in (folder / "environ").read_bytes().split(b"\0"):

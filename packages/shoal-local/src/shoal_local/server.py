@@ -89,9 +89,18 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Options:
-    """The options of `serve`, as its command line describes them.
+    """The options of `serve`.
 
-    `others` and `other_regions` are the accounts and regions besides the first.
+    - `account`, `others`: the accounts that there are.
+    - `region`, `other_regions`: the regions in which each of them has all services.
+    - `accelerators`: how many GPUs of this machine training jobs may use.
+    - `images`: runtimes by patterns of the user's own images.
+    - `recipes`: the folder with the recipes of images whose program is their own.
+    - `schedule_speed`, `hosting_speed`: how much faster than the clock schedules, and deployments
+      to endpoints, run.
+    - `enforce_iam`: whether callers' policies are applied.
+    - `faults`, `durations`: the file of faults, and seconds of `Settings` that differ from AWS's;
+      both for tests. `capacity`: the file that says which instances there are.
 
     Raises EmulatorError for a runtime or a duration that does not exist, and for an account that is
     named twice.
@@ -122,7 +131,9 @@ class Options:
         return (self.region, *self.other_regions)
 
     def folder(self, account: str, region: str) -> Path:
-        """Return an account's folder in a region: the state directory if there is one of each."""
+        """Return the folder of the account's files in a region: the state directory itself while
+        there is one account and one region, else a folder of its own.
+        """
         folder = self.state_dir / "accounts" / account if self.others else self.state_dir
         return folder / "regions" / region if self.other_regions else folder
 
@@ -145,7 +156,10 @@ def _check_known(option: str, kind: str, name: str, names: Iterable[str]) -> Non
 
 
 class Emulator:
-    """The server, and the accounts behind it; `home` is the first in the first region."""
+    """The accounts and the server in front of them.
+
+    `accounts` are those of the first region, `home` is the first of them.
+    """
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -174,7 +188,9 @@ class Emulator:
         self._port = int(self._servers[0].server_address[1])
 
     def _accounts(self, shared: Shared) -> dict[str, Account]:
-        """Return the accounts in a region. Sessions are valid in each: IAM and STS are global."""
+        """Return the accounts in a region. IAM and STS are global: an account's sessions are valid
+        in every region.
+        """
         accounts: dict[str, Account] = {}
         for number in self.options.accounts:
             folder = self.options.folder(number, shared.region)
@@ -247,7 +263,9 @@ class Emulator:
         return servers
 
     def endpoint_url(self) -> str:
-        """Return the URL by name, not address: clients derive URLs of buckets and queues."""
+        """Return the URL with the name localhost, not the address: clients derive URLs of buckets
+        and queues from it.
+        """
         return f"http://localhost:{self._port}"
 
     def start(self) -> None:
@@ -276,7 +294,9 @@ class Emulator:
         }
 
     def close(self) -> None:
-        """Stop the parts in order of use; the server last, because the others call it."""
+        """Stop the parts in the order in which they use each other; the server last, because the
+        others still call it.
+        """
         steps: Iterable[Callable[[], object]] = (
             *(step for account in self._all for step in account.closing),
             self._stop_server,

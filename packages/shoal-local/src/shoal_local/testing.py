@@ -102,7 +102,10 @@ class LocalAccount:
         return State(self.state_dir).secret()
 
     def client(self, service: str, config: Config | None = None) -> Any:
-        """Return the root's boto3 client, the same each time, a new one with a `config`."""
+        """Return a boto3 client of the account's root, the same one each time.
+
+        One with a `config` is new.
+        """
         if config is not None:
             return self.client_of(service, self.key, self.secret, config=config)
         with self._lock:
@@ -161,7 +164,9 @@ class LocalAccount:
         return self.client_of(service, *(answer["Credentials"][name] for name in names))
 
     def environment(self) -> dict[str, str]:
-        """Return the environment in which AWS programs act as this account's root."""
+        """Return the environment in which AWS programs speak to this emulator as the
+        account's root, with nothing else of AWS.
+        """
         return {"PATH": os.environ["PATH"], "HOME": str(self.state_dir), **self.variables()}
 
     def variables(self) -> dict[str, str]:
@@ -243,7 +248,9 @@ class LocalEmulator:
         self.process.wait()
 
     def leftovers(self) -> list[str]:
-        """Return what an emulator left that has ended: processes, port and locks."""
+        """Return the processes, the port and the locks that an emulator which has ended left,
+        once they have had a moment to go.
+        """
         state_dir = self.account.state_dir
         deadline = time.monotonic() + LEFTOVERS_LIMIT_S
         while (
@@ -264,7 +271,10 @@ def emulator(
     environment: Mapping[str, str] | None = None,
     python: str = sys.executable,
 ) -> Iterator[LocalEmulator]:
-    """An emulator for the time of a block; raise EmulatorError if it leaves anything behind."""
+    """An emulator for the time of a block; see `LocalEmulator.start` for the arguments.
+
+    Raises EmulatorError if it leaves anything behind.
+    """
     running = LocalEmulator.start(state_dir, *options, environment=environment, python=python)
     try:
         yield running
@@ -309,7 +319,9 @@ def in_process(
 
 
 def root_variables(endpoint: str) -> dict[str, str]:
-    """Return the first root's credentials for an emulator that this process started."""
+    """Return the variables with the credentials of the first account's root, for an emulator that
+    this process has started; none for another endpoint.
+    """
     if endpoint not in _state_dirs:
         return {}
     state = State(_state_dirs[endpoint])
@@ -327,7 +339,9 @@ def clean_up(state_dir: Path) -> None:
 
 
 def processes_with(text: str, without: Collection[int] = ()) -> list[str]:
-    """Return other processes with `text` in their command line or environment."""
+    """Return the processes on this machine that have `text` in their command line or environment,
+    other than this one and `without`.
+    """
     processes, pattern = [], re.compile(re.escape(text.encode()) + rb"(?!\w)")
     for folder in Path("/proc").glob("[0-9]*"):
         pid = int(folder.name)

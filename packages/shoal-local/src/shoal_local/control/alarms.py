@@ -1,8 +1,13 @@
 """Alarms on the metrics of endpoints and on what programs publish, evaluated when DescribeAlarms
-asks (user guide, "Using Amazon CloudWatch alarms").
+asks.
 
-A period ends now, and is divided by the speed of hosting for endpoints, of schedules for programs.
-Alarms on metrics of AWS's other services keep the state that was set; nobody is notified.
+The rules are CloudWatch's (user guide, "Using Amazon CloudWatch alarms"): DatapointsToAlarm of the
+last EvaluationPeriods, each a statistic over a Period, with TreatMissingData for periods without
+data.
+
+A period is divided by the speed of what it watches: of hosting for endpoints, of schedules for
+programs, because schedules call those. It ends now, not at a full minute. Alarms on metrics of
+AWS's other services keep the state that was set. Nobody is notified of any alarm.
 """
 
 from __future__ import annotations
@@ -104,7 +109,9 @@ class Alarms:
             alarm.update_state(reason, "{}", state)
 
     def _values(self, alarm: Alarm) -> Values:
-        """Return the metric in the alarm's periods, the latest first; None without data."""
+        """Return the metric in each of the alarm's periods, the latest first; None where it has no
+        data.
+        """
         if not alarm.metric_name:
             raise UnreadableError("it is on metric math")
         now, count = utcnow(), int(alarm.evaluation_periods)

@@ -133,7 +133,10 @@ class State:
         (self.folder / STATE_FILE).unlink(missing_ok=True)
 
     def running(self) -> dict[str, Any] | None:
-        """Return the description of the running emulator, or None; raise as `description`."""
+        """Return the description of the emulator that runs with this folder, or None.
+
+        Raises EmulatorError when the folder belongs to another user.
+        """
         description = self.description()
         if description is None:
             return None
@@ -178,7 +181,10 @@ class State:
             os.close(marker)
 
     def stop(self, limit_s: float) -> bool:
-        """Stop and clean up, kill it after the limit; return False if none was running."""
+        """Ask the emulator to stop, kill it when it does not within the limit, and clean up.
+
+        Returns False when none was running.
+        """
         running = self.running()
         if running:
             pid, start = int(running["pid"]), running["process_started_at"]

@@ -138,7 +138,9 @@ def _why_it_failed(output: str) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Run a command line without `runtime`; return 0, or 1 with one message on stderr."""
+    """Run the command line `arguments` (without `runtime`); return 0, or 1 with one message on
+    stderr.
+    """
     options = _parser().parse_args(arguments)
     cache = options.cache.resolve() if options.cache else None
     try:

@@ -58,7 +58,9 @@ class Runtime:
 
     @property
     def base_version(self) -> str:
-        """Return 12 hex digits that change with the lock, Python and the machine."""
+        """Return 12 hex digits that change with the locked packages, the Python version and the
+        machine; part of the folder's name.
+        """
         digest = hashlib.sha256(f"{sys.version_info[:2]} {platform.machine()}".encode())
         digest.update(self.lock.read_bytes())
         digest.update("\n".join(self.any_build).encode())
@@ -66,7 +68,9 @@ class Runtime:
 
     @property
     def local_version(self) -> str:
-        """Return 12 hex digits that change with the stand-ins' files."""
+        """Return 12 hex digits that change with the stand-ins' files, which are installed into the
+        same folder again.
+        """
         digest = hashlib.sha256()
         for name, path in self._local_files():
             digest.update(name.encode() + path.read_bytes())
@@ -79,7 +83,9 @@ class Runtime:
         return pin[1] if pin else ""
 
     def _local_files(self) -> Iterator[tuple[str, Path]]:
-        """Yield each file that counts and its path; generated files and pages do not."""
+        """Yield each file that counts, with its path below the stand-ins' folder; generated files
+        and documentation do not count.
+        """
         for package in self.stand_ins:
             for path in sorted(package.rglob("*")):
                 if (
@@ -139,7 +145,9 @@ def default_cache() -> Path:
 
 
 def stand_ins_folder() -> Path:
-    """Return the stand-ins' sources: beside the package in a checkout, inside in a wheel."""
+    """Return the folder of the stand-ins' sources: next to the package's sources in a checkout,
+    inside the package in a wheel.
+    """
     in_checkout = _SOURCE_TREE / "stand-ins"
     return in_checkout if in_checkout.is_dir() else PACKAGE / "stand_ins"
 

@@ -62,7 +62,9 @@ class Core:
         return names.arn(self.context, resource, name)
 
     def emit(self, detail_type: str, detail: Document, resource_arn: str) -> None:
-        """Put an `aws.sagemaker` event on the bus (dg automating-sagemaker-with-eventbridge)."""
+        """Put an `aws.sagemaker` event on the default bus (dg
+        automating-sagemaker-with-eventbridge).
+        """
         self.context.emit_event(
             {
                 "source": "aws.sagemaker",
@@ -74,7 +76,9 @@ class Core:
 
 
 def event_detail(document: Document) -> Document:
-    """Return a description as events have it: instants in milliseconds, no keys of ours."""
+    """Return a description as events carry it: instants in milliseconds, without the emulator's own
+    keys.
+    """
     return {
         key: _for_event(key, value) for key, value in document.items() if not key.startswith("_")
     }

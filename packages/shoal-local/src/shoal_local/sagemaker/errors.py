@@ -42,7 +42,10 @@ def not_emulated(what: str) -> AwsError:
 
 
 def check_fields(operation: str, request: Mapping[str, Any]) -> None:
-    """Raise AwsError for the first field that breaks a row; a value not known yet breaks none."""
+    """Raise AwsError for the first field that breaks a row of `fields.yaml`.
+
+    A value that only a pipeline's run knows breaks none.
+    """
     for row in _FIELDS[operation]:
         path, required, allowed = _ROW.fullmatch(row).groups()  # type: ignore[union-attr]
         for value in _values(request, path.split(".")):

@@ -30,7 +30,10 @@ TARGET_PREFIX = "SageMaker."
 
 @dataclass(frozen=True)
 class Gateway:
-    """Turns HTTP requests into calls of the service of the account that they are about."""
+    """Turns HTTP requests into calls of the service.
+
+    `service_of` returns the service of the account that a request is about.
+    """
 
     service_of: Callable[[str], SageMakerService]
     authorizer: Authorizer
@@ -80,7 +83,9 @@ class Gateway:
         return Answer(status, headers, b"", parts=answer)
 
     def _authorized(self, exchange: Exchange) -> SageMakerService:
-        """Return the service of the account that the request is about, if the caller may."""
+        """Return the service of the account that the request is about, if the caller may send
+        it.
+        """
         exchange.call = self.authorizer.with_questions(exchange.call)
         self.authorizer.check(exchange.call)
         exchange.call = self.authorizer.in_owner_account(exchange.call)

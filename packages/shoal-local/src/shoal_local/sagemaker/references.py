@@ -20,7 +20,9 @@ _MAX_SESSION_NAME = 64
 
 
 def assume(core: Core, role_arn: str, session_name: str) -> RoleCredentials:
-    """Return a role's credentials; raise ValidationException if it does not trust SageMaker."""
+    """Return credentials of a role that trusts SageMaker; raise ValidationException as AWS words
+    it.
+    """
     try:
         return core.context.role_credentials(role_arn, session_name[:_MAX_SESSION_NAME])
     except AwsError as error:

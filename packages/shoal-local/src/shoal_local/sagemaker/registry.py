@@ -71,7 +71,10 @@ def _check_policy(policy: str) -> None:
 
 
 class ModelPackages(Resources):
-    """The account's model package versions; no model is validated by running it."""
+    """The model package versions of the account.
+
+    No model is validated by running it; SkipModelValidation is only kept.
+    """
 
     kind = KINDS["model-package"]
     verbs: ClassVar[tuple[str, ...]] = (*Resources.verbs, "update")

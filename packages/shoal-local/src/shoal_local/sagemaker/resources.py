@@ -75,7 +75,10 @@ class Resources:
         self._core = core
 
     def keep(self, request: Document, **members: Any) -> Document:
-        """Add a resource and return its document; raise the kind's error for a name in use."""
+        """Add a resource with the request's members and others; return its document.
+
+        Raise the kind's error if the name is in use.
+        """
         name, now = request[self.kind.name_key], names.now()
         document = {
             **{key: value for key, value in request.items() if key != "Tags"},

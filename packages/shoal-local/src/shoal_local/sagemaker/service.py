@@ -43,7 +43,10 @@ Invocation = Callable[[str, bytes, Mapping[str, str]], tuple[int, Mapping[str, s
 
 
 class SageMakerService:
-    """The service of one account and region; `close()` stops all, and leaves no process."""
+    """The service of one account and region.
+
+    `close()` stops every execution, job and endpoint, and leaves no process.
+    """
 
     def __init__(self, context: ServiceContext, settings: Settings | None = None) -> None:
         core = Core(context, Store(), settings or Settings(), context.processes)
@@ -93,7 +96,10 @@ class SageMakerService:
         return self._operations.keys()
 
     def handle(self, operation: str, request: Document, caller_arn: str) -> Document:
-        """Return the response; raise AwsError for what AWS refuses or is not emulated."""
+        """Return the response of `operation`, with instants as epoch seconds.
+
+        Raise AwsError for what AWS would refuse, and for what is not emulated.
+        """
         input_shape(operation)
         if operation not in self._operations:
             raise not_emulated(f"the operation {operation} of SageMaker")

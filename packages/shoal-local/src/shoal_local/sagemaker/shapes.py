@@ -50,7 +50,10 @@ class Anything:
 
 
 class ResponseMismatchError(Exception):
-    """A response does not have AWS's shape: a bug, answered as InternalFailure."""
+    """A response of ours does not have the shape that AWS documents.
+
+    That is a bug of the emulator, answered as InternalFailure.
+    """
 
 
 @functools.cache
@@ -103,13 +106,19 @@ def check_response(operation: str, response: Document) -> Document:
 
 
 def only_members(shape_name: str, record: Document) -> Document:
-    """Return what a structure has of a record, as a summary is cut from a description."""
+    """Return the members of `record` that the structure `shape_name` has.
+
+    That is how a list's summary is cut from a description.
+    """
     shape = cast(StructureShape, shape_for(shape_name))
     return {key: value for key, value in record.items() if key in shape.members}
 
 
 def response_members(operation: str, record: Document) -> Document:
-    """Return what the operation's response has of a record, without the emulator's own."""
+    """Return the members of `record` that the response of `operation` has.
+
+    This leaves out what only the emulator needs to know.
+    """
     shape = output_shape(operation)
     return {key: value for key, value in record.items() if shape and key in shape.members}
 
@@ -140,7 +149,10 @@ _TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
 
 
 def shape_errors(shape: Shape, value: Any, path: str) -> Iterator[str]:
-    """Yield how `value` breaks `shape`; `path` as in AWS's words (`a.trainingImage`)."""
+    """Yield every way in which `value` breaks `shape`.
+
+    `path` names the place as AWS does (`algorithmSpecification.trainingImage`).
+    """
     if isinstance(value, Anything):
         return
     if value is None:

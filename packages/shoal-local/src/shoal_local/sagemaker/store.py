@@ -65,7 +65,10 @@ class Store:
             )
 
     def change(self, kind: str, name: str, edit: Callable[[Document], None]) -> Document:
-        """Apply `edit` in one step, or nothing if it raises; raise KeyError without a document."""
+        """Apply `edit` to the document in one step; raise KeyError if it does not exist.
+
+        An exception in `edit` changes nothing.
+        """
         with self._lock:
             document = copy.deepcopy(self._documents[kind][name.lower()])
             edit(document)

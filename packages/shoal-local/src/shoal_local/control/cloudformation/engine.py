@@ -36,7 +36,10 @@ class FailedError(Exception):
 
 @contextmanager
 def template_errors(stack: str) -> Iterator[None]:
-    """Turn each error into FailedError, else the stack would stay in progress for ever."""
+    """Turn every error of a template into FailedError.
+
+    A thread that ended otherwise would leave its stack in progress for ever.
+    """
     try:
         yield
     except FailedError:
@@ -72,7 +75,10 @@ class Deployment(Plan):
     steps: list[Step] = field(default_factory=list)
 
     def create(self) -> None:
-        """Create everything; on failure delete it, or leave it (CREATE_FAILED)."""
+        """Create everything.
+
+        On failure delete it (ROLLBACK_COMPLETE), or leave it (CREATE_FAILED).
+        """
         self.stack.record("CREATE_IN_PROGRESS", "User Initiated")
         try:
             self._apply()
@@ -208,7 +214,10 @@ class Deployment(Plan):
         action: Literal["create", "update", "delete"],
         before: Resource | None = None,
     ) -> Created:
-        """Act on a resource; a failure becomes an event, and the deployment's FailedError."""
+        """Check the resource and act on it.
+
+        Record a failure as an event with its reason, and end the deployment with FailedError.
+        """
         kind = self._kind(resource)
         request = self.request(resource, before)
         try:
@@ -263,7 +272,10 @@ class Deployment(Plan):
         self.stack.record(status, "; ".join(problems))
 
     def _clean_up(self, before: Stack) -> None:
-        """Delete what was replaced or dropped; as on AWS, a failure is only an event."""
+        """Delete what this update replaced or dropped.
+
+        A failure is an event, but the update is complete, as on AWS.
+        """
         kept_ids = set(self.logical_ids())
         dropped = {name: each for name, each in before.resources.items() if name not in kept_ids}
         replaced = [step.before for step in self.steps if step.replaced and step.before is not None]

@@ -100,7 +100,10 @@ class Plan:
         return [name for name in self.template.order() if self._is_kept(resources[name])]
 
     def check_references(self) -> None:
-        """Raise AwsError for a reference to a resource whose condition is false."""
+        """Raise AwsError if a resource or output names a resource whose condition is false.
+
+        What cannot be resolved is left to the deployment.
+        """
         resources = self.template.resources
         try:
             kept = self.logical_ids()
@@ -205,7 +208,10 @@ SSM_VALUE = "AWS::SSM::Parameter::Value<"
 def resolved_parameters(
     template: Template, values: Mapping[str, str], parameter_store: Callable[[str], str]
 ) -> dict[str, Any]:
-    """Return each parameter's value; raise AwsError for a missing, unknown or wrong one."""
+    """Return the value of every parameter.
+
+    Raise AwsError (ValidationError) for one that is missing, unknown or not allowed.
+    """
     declared = template.section("Parameters")
     unknown = sorted(set(values) - set(declared))
     if unknown:

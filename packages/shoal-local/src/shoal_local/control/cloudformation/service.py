@@ -92,7 +92,10 @@ class CloudFormation:
         return {}
 
     def _describe_stacks(self, request: Request) -> Mapping[str, Any]:
-        """Describe stacks, after a short wait for one: its client polls until it is done."""
+        """Describe stacks, after a short wait for one that is being deployed.
+
+        A client that asks for one stack polls until it is done.
+        """
         name = request.get("StackName")
         stacks = [self.stacks.find(name)] if name else self.stacks.existing()
         if name and stacks[0].worker is not None:
@@ -254,7 +257,10 @@ class CloudFormation:
         return parse(self._fetch(request["TemplateURL"]))
 
     def _fetch(self, url: str) -> str:
-        """Return a template in S3, by either form of URL (maximum size: user guide, quotas)."""
+        """Return a template in S3, by path-style or virtual-hosted URL.
+
+        Source of the maximum size: CloudFormation user guide, quotas.
+        """
         try:
             parsed = urlparse(url)
             host, path = parsed.hostname or "", unquote(parsed.path).lstrip("/")
@@ -279,7 +285,10 @@ def _handler(
 
 
 def options_of(request: Request, stack: Stack | None = None) -> StackOptions:
-    """Return a deployment's options; the stack has what a request leaves out or keeps."""
+    """Return the options of a deployment.
+
+    The stack has the values for `UsePreviousValue`, and the role and tags that a request omits.
+    """
     old_options = stack.options if stack else StackOptions()
     parameters = {}
     for item in request.get("Parameters") or []:

@@ -37,7 +37,10 @@ class Stacks:
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def find(self, name_or_id: str) -> Stack:
-        """Return the existing stack of this name, or that with this id; raise AwsError for none."""
+        """Return the stack with this id, or the existing stack with this name.
+
+        Raise AwsError (ValidationError) if there is no such stack.
+        """
         for stack in reversed(self.all):
             if stack.id == name_or_id or (
                 stack.name == name_or_id and stack.status != "DELETE_COMPLETE"
@@ -73,7 +76,10 @@ class Stacks:
         return stack
 
     def plan(self, stack: Stack, template: Template, options: StackOptions) -> Deployment:
-        """Return what would be deployed; raise AwsError for a wrong parameter or reference."""
+        """Return what would be deployed.
+
+        Raise AwsError if a parameter is wrong, or a resource has a reference to none.
+        """
         tools = self.tools(options.role_arn)
         parameters = resolved_parameters(template, options.parameters, tools.parameter_store)
         deployment = Deployment(stack, template, parameters, tools)
@@ -94,7 +100,10 @@ class Stacks:
         stack.worker = in_thread(f"stack {stack.name}", deployment.create)
 
     def update(self, stack: Stack, template: Template, options: StackOptions) -> None:
-        """Start an update; raise AwsError if there is none, or the stack's status allows none."""
+        """Start an update.
+
+        Raise AwsError if there is nothing to change, or the stack cannot be updated now.
+        """
         deployment = self.plan(stack, template, options)
         parameters = deployment.parameters
         check_capabilities(template, options)
@@ -133,7 +142,10 @@ class Stacks:
         stack.worker = in_thread(f"stack {stack.name}", deployment.delete)
 
     def tools(self, role_arn: str | None) -> Tools:
-        """Return a deployment's tools; without a role it acts as root, on AWS as the caller."""
+        """Return what a deployment uses.
+
+        Without a role it acts as the account's root. AWS would use the caller's permissions.
+        """
         credentials: RoleCredentials | None = None
         if role_arn:
             credentials = self.identity.service_credentials(

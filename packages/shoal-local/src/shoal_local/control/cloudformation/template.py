@@ -90,7 +90,10 @@ class Template:
 
     @property
     def capability(self) -> str:
-        """Return the capability that is needed, or "" (API reference, CreateStack)."""
+        """Return the capability that the template needs, "" if none.
+
+        Source: CloudFormation API reference, CreateStack, Capabilities.
+        """
         resources = self.resources.values()
         iam = [each for each in resources if str(each.get("Type")) in IAM_NAMES]
         is_named = any(

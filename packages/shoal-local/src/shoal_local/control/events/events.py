@@ -119,7 +119,9 @@ class Events:
         return str(event["id"])
 
     def _submit_with_faults(self, event: dict[str, Any]) -> None:
-        """Deliver an event; by a fault: never, twice, late, or after the execution's next."""
+        """Deliver an event; where a fault asks for it: never, twice, late, or after the next event
+        of the execution.
+        """
         execution, kind = str(event["detail"].get("pipelineExecutionArn")), event["detail-type"]
         postponed = self._postponed.pop(execution, None)
         rule = self.faults.hit("event", kind, event["detail"])
@@ -195,7 +197,10 @@ class Events:
                 log.exception("the rule %s", rule.arn)
 
     def _fire_due(self, now: datetime) -> None:
-        """Deliver events to their rules' targets only (user guide, "Scheduled events")."""
+        """Deliver the events of scheduled rules that are due, to these rules' own targets only.
+
+        Source: EventBridge user guide, "Scheduled events".
+        """
         kind = {"source": "aws.events", "detail-type": "Scheduled Event", "detail": {}}
         due, self._due_at = due_rules(self._rules(), self._due_at, now)
         for rule in due if not self._closing.is_set() else ():

@@ -125,7 +125,10 @@ def run(handler: Callable[[Any, Context], Any], invocation: dict[str, Any]) -> d
 
 
 def max_memory_kib() -> int:
-    """Return the maximum resident memory; Linux's ru_maxrss has that of before the fork."""
+    """Return the maximum resident memory of this program.
+
+    On Linux ru_maxrss also counts the emulator, from which the process was forked.
+    """
     try:
         with open("/proc/self/status", encoding="ascii") as status:  # noqa: PTH123 - functions should not find pathlib imported
             return next(int(line.split()[1]) for line in status if line.startswith("VmHWM:"))

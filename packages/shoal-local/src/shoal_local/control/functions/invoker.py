@@ -78,7 +78,9 @@ class Invoker:
     )
 
     def invoke(self, function: Function, event: Any) -> Outcome:
-        """Run one invocation; raise AwsError for a wrong role, or if the emulator stops."""
+        """Run one synchronous invocation; raise AwsError when the function's role cannot be
+        assumed, or when the emulator is stopping.
+        """
         rule = self.faults.take("function", function.name, event)
         if rule is not None and rule.do == "refuse":
             self.faults.happened(rule, function.name)
@@ -115,7 +117,10 @@ class Invoker:
             timer.cancel()
 
     def invoke_later(self, function: Callable[[], Function], event: Any) -> Future[str]:
-        """Invoke with two retries; the result is "", or the reason if all attempts failed."""
+        """Invoke asynchronously, with two retries.
+
+        The result is "" at the end, or the reason when all attempts failed.
+        """
         return self._pool.submit(self._invoke_with_retries, function, event)
 
     def discard(self, name: str, deleted: bool = False) -> None:
@@ -241,7 +246,10 @@ class Invoker:
         }
 
     def _write_log(self, function: Function, environment: Environment, text: str) -> None:
-        """Write the log as the function's role; as on AWS, one that may not leaves none."""
+        """Write the log as the function's role.
+
+        As on AWS, a role that may not write logs leaves none, and the invocation succeeds.
+        """
         logs = self.clients("logs", environment.credentials)
         now_ms = int(time.time() * 1000)
         events = [{"timestamp": now_ms, "message": line} for line in text.splitlines() if line]
@@ -259,7 +267,10 @@ class Invoker:
 
 
 def make_stream(logs: Any, group: str, stream: str) -> None:
-    """Create the log stream, and the group only if missing: a role may lack that right."""
+    """Create the log stream, and the group only where it is missing.
+
+    A role needs no permission to create a group that exists.
+    """
     try:
         logs.create_log_stream(logGroupName=group, logStreamName=stream)
     except ClientError as error:

@@ -111,7 +111,9 @@ class EventSources:
         }
 
     def tags(self, arn: str) -> dict[str, str]:
-        """Return a mapping's tags, which may be changed; raise AwsError if there is none."""
+        """Return the tags of a mapping, which may be changed; raise AwsError when it does not
+        exist.
+        """
         for source in self._sources.values():
             if source.arn == arn:
                 return source.tags
@@ -274,7 +276,10 @@ class EventSources:
 
 
 def settings_of(request: Mapping[str, Any], old: Mapping[str, Any] = DEFAULTS) -> dict[str, Any]:
-    """Return a request's settings over the old ones; raise AwsError for one that cannot be."""
+    """Return the settings of a request, over the old ones.
+
+    Raises AwsError for one that is not emulated, and for large batches that nothing would fill.
+    """
     for name in UNSUPPORTED:
         if request.get(name):
             raise invalid(f"Shoal's emulator has no event source mappings with {name}")
@@ -291,7 +296,9 @@ def settings_of(request: Mapping[str, Any], old: Mapping[str, Any] = DEFAULTS) -
 
 
 def receive(sqs: Any, url: str, batch_size: int) -> list[dict[str, Any]]:
-    """Return up to `batch_size` messages; the first receive waits for one."""
+    """Return up to `batch_size` messages: the first receive waits for one, the others take what is
+    there.
+    """
     messages: list[dict[str, Any]] = []
     while len(messages) < batch_size:
         batch = sqs.receive_message(

@@ -135,7 +135,9 @@ class Function:
 
 
 def function_name(name_or_arn: str) -> str:
-    """Return the plain name; raise AwsError for another form, version or alias."""
+    """Return the plain name; raise AwsError for another form, and for a version or alias other than
+    $LATEST.
+    """
     match = NAME.match(name_or_arn)
     if not match:
         raise invalid(f"'{name_or_arn}' is not a function's name or ARN")

@@ -145,7 +145,10 @@ class Sandbox:
         self._started = False
 
     def invoke(self, invocation: dict[str, Any], timeout_s: float) -> Outcome:
-        """Run one event, and kill a late function; use it again only while `alive()`."""
+        """Run one event; a function that is late is killed.
+
+        The sandbox may be used again only while `alive()`.
+        """
         self._lines.clear()
         self._marked.clear()
         start = time.monotonic()

@@ -70,12 +70,17 @@ class Functions:
         return self.invoker.invoke(self.get(name_or_arn), event)
 
     def invoke_later(self, name_or_arn: str, event: Any) -> Future[str]:
-        """Invoke with retries; the result is "", or the reason if all attempts failed."""
+        """Invoke the function asynchronously, with retries.
+
+        The result is "" at the end, or the reason when all attempts failed.
+        """
         self.get(name_or_arn)
         return self.invoker.invoke_later(lambda: self.get(name_or_arn), event)
 
     def service_may_invoke(self, name_or_arn: str, service: str, source_arn: str) -> bool:
-        """Return whether the function's policy lets an AWS service invoke it for `source_arn`."""
+        """Return whether the function's resource policy lets an AWS service invoke it for
+        `source_arn`.
+        """
         function = self.get(name_or_arn)
         principal = self.identity.service_principal(service)
         context = {**principal.context, "aws:SourceArn": source_arn}
@@ -124,7 +129,9 @@ class Functions:
         return function.configuration()
 
     def _version(self, call: ApiCall) -> Function:
-        """Return the function; raise AwsError for a version other than $LATEST."""
+        """Return the function; raise AwsError ResourceNotFoundException for other versions than
+        $LATEST, which there are not.
+        """
         function = self.get(call.parameters["FunctionName"])
         version = call.parameters.get("Qualifier")
         if version not in {None, "$LATEST"}:

@@ -74,7 +74,9 @@ def _subscription(call: ApiCall) -> None:
 
 
 def _notification(call: ApiCall) -> None:
-    """Refuse targets but EventBridge: moto would deliver to them itself, past policies."""
+    """Refuse targets other than EventBridge, because moto would deliver to them by itself, past
+    policies.
+    """
     configuration: Mapping[str, Any] = call.parameters.get("NotificationConfiguration") or {}
     for name in ("LambdaFunctionConfigurations", "QueueConfigurations", "TopicConfigurations"):
         if configuration.get(name) is not None and configuration.get(name) != []:

@@ -63,7 +63,10 @@ class LoopbackGuard:
         return response
 
     def _check_host(self, environ: dict[str, Any]) -> None:
-        """Raise AwsError for a foreign Host; `BUCKET.localhost` becomes a path, for moto."""
+        """Raise AwsError for a foreign Host header.
+
+        `BUCKET.localhost` becomes a path, because moto addresses S3 so.
+        """
         header = environ.get("HTTP_HOST", "")
         name, _, port = (
             header.rpartition(":") if re.search(r":\d*$", header) else (header, "", "80")
@@ -98,7 +101,9 @@ class LoopbackGuard:
         environ["HTTP_HOST"] = f"localhost:{self.port}"
 
     def _check_site(self, environ: Mapping[str, Any]) -> None:
-        """Refuse another site's page (Fetch standard: Origin; Fetch Metadata: Sec-Fetch-Site)."""
+        """Raise AwsError when a browser says that a page of another site asks (Fetch standard:
+        Origin; Fetch Metadata: Sec-Fetch-Site).
+        """
         origin, site = environ.get("HTTP_ORIGIN"), environ.get("HTTP_SEC_FETCH_SITE", "")
         own_origins = {f"http://{host}:{self.port}" for host in HOSTS}
         is_foreign = origin is not None and origin.lower() not in own_origins
@@ -113,7 +118,10 @@ class LoopbackGuard:
 
 
 def check_size(environ: dict[str, Any]) -> None:
-    """Raise AwsError for a wrong or too large length; spool a chunked body to know it."""
+    """Raise AwsError for a length that is no number or too large.
+
+    A chunked body is spooled first, so that its length is known.
+    """
     signature = signature_of(environ)
     service = signature.service if signature else "s3"
     max_bytes = MAX_BYTES.get(service, DEFAULT_MAX_BYTES)
@@ -135,7 +143,10 @@ def check_size(environ: dict[str, Any]) -> None:
 
 
 def spool(source: IO[bytes], max_bytes: int, service: str) -> tuple[IO[bytes], int]:
-    """Return a chunked body and its length; raise AwsError if it is too long or broken off."""
+    """Return a chunked body as a file, in memory while it is small, and its length.
+
+    Raises AwsError as soon as it is too long or broken off.
+    """
     spooled = tempfile.SpooledTemporaryFile(max_size=MAX_IN_MEMORY_BYTES)  # noqa: SIM115 (read by the handler, collected with the request)
     try:
         while block := source.read(BLOCK):

@@ -94,7 +94,9 @@ class Answer:
 
 
 def signature_of(environ: Mapping[str, Any]) -> Signature | None:
-    """Return the scope of a header or presigned URL; None for an unsigned request."""
+    """Return the credential scope from the Authorization header or a presigned URL; None for an
+    unsigned request.
+    """
     match = CREDENTIAL.search(environ.get("HTTP_AUTHORIZATION", ""))
     if not match:
         query = parse_qs(environ.get("QUERY_STRING", ""))
@@ -146,7 +148,9 @@ class Operation:
         return self._parsed(request, request.values, body)
 
     def parse_head(self, request: Request) -> dict[str, Any]:
-        """Return the parameters in path, query and headers; the body may be large."""
+        """Return the parameters in path, query and headers. The body, which may be large, is not
+        read.
+        """
         return self._parsed(request, request.args, b"")
 
     def _parsed(self, request: Request, values: Any, body: bytes) -> dict[str, Any]:
@@ -205,7 +209,9 @@ class Operation:
         )
 
     def answer(self, result: Mapping[str, Any]) -> Answer:
-        """Return the result as the protocol writes it; one of a wrong shape is our bug, a 500."""
+        """Return the result as the protocol writes it. A result that does not fit botocore's output
+        shape is our bug, a 500.
+        """
         if self.model.output_shape is not None:
             report = ParamValidator().validate(dict(result), self.model.output_shape)
             if report.has_errors():
@@ -237,7 +243,9 @@ def _without_nulls(value: Any) -> Any:
 
 
 def parsed_json(body: bytes) -> Any:
-    """Return a body's JSON; raise AwsError for none, which moto would take for an empty one."""
+    """Return a body's JSON; raise AwsError for one that is none, which moto's parser would take for
+    an empty request.
+    """
     try:
         return json.loads(body or b"{}")
     except (ValueError, RecursionError) as error:

@@ -205,7 +205,9 @@ def _is_version_2(environ: Mapping[str, Any]) -> bool:
 
 
 def _check_version_2(environ: Mapping[str, Any], credentials: RoleCredentials) -> None:
-    """Check a URL of S3 presigned with version 2 ("Signing and authenticating REST requests")."""
+    """Raise AwsError unless a URL of S3 is presigned with version 2 (S3 user guide, "Signing and
+    authenticating REST requests").
+    """
     query = _query(environ)
     token, expires = query.get("x-amz-security-token", ""), query.get("Expires", "")
     if not _equal(token, credentials.session_token):

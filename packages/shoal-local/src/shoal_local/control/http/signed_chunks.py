@@ -28,7 +28,10 @@ MAX_LINE_BYTES = 1024
 
 
 def decode_chunks(environ: dict[str, Any]) -> None:
-    """Replace a chunked body by its bytes, many of them in a file; raise IncompleteBody."""
+    """Replace the chunked body of a request by its bytes, in a file when they are many.
+
+    Raises AwsError IncompleteBody.
+    """
     if not environ.get(HASH_HEADER, "").startswith("STREAMING-"):
         return
     whole: io.RawIOBase = LimitedStream(
@@ -56,7 +59,10 @@ def decode_chunks(environ: dict[str, Any]) -> None:
 
 
 def blocks(source: IO[bytes]) -> Iterator[bytes]:
-    """Yield the chunks' content, but not the trailers; raise ValueError for malformed ones."""
+    """Yield the content of the chunks; raise ValueError when they are malformed.
+
+    The trailers are left in `source`.
+    """
     while remaining := _size(source.readline(MAX_LINE_BYTES)):
         while remaining:
             block = source.read(min(remaining, BLOCK))

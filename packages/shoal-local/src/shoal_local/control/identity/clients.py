@@ -53,7 +53,9 @@ class Clients:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __call__(self, service: str, credentials: RoleCredentials | None = None) -> Any:
-        """Return a client of `service` that signs with `credentials`, by default the root's."""
+        """Return the client of `service` (boto3's name) that signs with `credentials`, by default
+        as the account's root.
+        """
         signer = credentials or self.root
         key = (service, signer.access_key_id)
         with self._lock:

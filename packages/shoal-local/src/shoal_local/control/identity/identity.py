@@ -133,7 +133,10 @@ class Identity:
         )
 
     def caller_principal(self, caller_arn: str) -> Principal:
-        """Return the caller as principal, who also counts as their role and account."""
+        """Return the caller as principal.
+
+        A session also counts as its role, and every caller as their account.
+        """
         account = account_of(caller_arn)
         return Principal(
             "AWS",
@@ -144,7 +147,9 @@ class Identity:
 
     @property
     def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:
-        """Return STS's handlers; moto's credentials are the same for everybody."""
+        """Return the handlers of STS's operations. The others' credentials are refused, because
+        moto's are the same for everybody.
+        """
         return {"AssumeRole": self._assume_role_api, "GetCallerIdentity": self._get_caller_identity}
 
     @property
@@ -153,7 +158,9 @@ class Identity:
         return dict.fromkeys(TAKE_A_BOUNDARY, self._boundary)
 
     def _boundary(self, call: ApiCall) -> None:
-        """Refuse a boundary that does not exist. AWS's own pass: moto has none of them."""
+        """Refuse a boundary that does not exist. AWS's own policies pass, because moto has none of
+        them.
+        """
         arn = call.parameters.get(BOUNDARY)
         policies = iam_backends[self.account][PARTITION].managed_policies
         if arn and arn not in policies and not arn.startswith("arn:aws:iam::aws:policy/"):

@@ -64,7 +64,10 @@ def decision(
 def _listing(
     statement: Mapping[str, Any], element: str, value: str, fold: Callable[[str], str]
 ) -> bool:
-    """Return whether Action (or NotAction, ...) covers the value; no Resource is any."""
+    """Return whether Action (or NotAction, ...) covers the value.
+
+    A statement without Resource is about the resource that the policy is on.
+    """
     is_negated = f"Not{element}" in statement
     patterns = listed(statement[f"Not{element}"] if is_negated else statement.get(element, "*"))
     return any(like(fold(pattern), value) for pattern in patterns) != is_negated

@@ -52,7 +52,10 @@ class PolicyError(Exception):
 
 
 def parsed(text: str, required: Iterable[str]) -> list[Statement]:
-    """Return the statements, each with the `required` elements; raise PolicyError."""
+    """Return the statements of a policy, each of which has the `required` elements.
+
+    `Action` and `Resource` may be negated. Raises PolicyError.
+    """
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -148,7 +151,9 @@ def check_actions(statements: Iterable[Statement], service: str) -> None:
 
 
 def check_bucket_resources(statements: Iterable[Statement], bucket: str) -> None:
-    """Raise PolicyError for a resource outside the bucket, or an action that none can have."""
+    """Raise PolicyError for a resource that is not the bucket nor in it, and for an action that
+    none of the statement's resources can have.
+    """
     bucket_actions, object_actions = actions_of("s3")
     for statement in statements:
         resources = [arn.removeprefix("arn:aws:s3:::") for arn in _named(statement, "Resource")]
@@ -175,7 +180,10 @@ def matching(pattern: str, service: str, names: Iterable[str]) -> bool:
 
 @cache
 def actions_of(service: str) -> tuple[frozenset[str], ...]:
-    """Return the service's actions: for s3 those on a bucket and those on an object."""
+    """Return the names of the service's actions: for s3 those on a bucket and those on an object.
+
+    A policy on a bucket cannot have others.
+    """
     path = Path(__file__).with_name("policy_actions.yaml")
     names: Mapping[str, str] = read_table(path)
     keys = ("s3 bucket", "s3 object") if service == "s3" else (service,)

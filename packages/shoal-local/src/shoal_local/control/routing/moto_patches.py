@@ -1,5 +1,12 @@
-"""Patch moto where it differs from AWS in a way that matters, or is slow: it looks up the methods
-of a class for each request, and compares its host with the addresses of all services.
+"""Patch moto where it differs from AWS in a way that matters.
+
+- Bucket policies: moto cannot read their conditions.
+- Access logs: moto writes them at once, so that a bucket that was just emptied is not empty.
+- Metrics have no percentiles, and images no digest of their manifest.
+- IAM reads all of AWS's policies at its start, whether anybody asks for one or not.
+- Each request looks up the methods of a class again, lists moto's folder, and compares the host
+  with the addresses of all services.
+- S3's bodies, checksums and lists of versions: see `control.s3`.
 """
 
 from __future__ import annotations
@@ -41,7 +48,10 @@ _statistic_of_moto = Statistics.get_statistics_for_type
 
 
 def bucket_permission(bucket: Any, action: str, resource: str) -> PermissionResult:
-    """Return what the policy says to anonymous callers: moto cannot read conditions."""
+    """Return what the bucket's policy says to anonymous callers.
+
+    moto denies whenever a statement has a condition that is not met.
+    """
     if not bucket.policy:
         return PermissionResult.NEUTRAL
     return RESULTS[decision(json.loads(bucket.policy), ANONYMOUS, action, resource, CONTEXT)]

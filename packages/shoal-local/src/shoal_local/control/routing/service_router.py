@@ -175,7 +175,10 @@ class ServiceRouter:
     def _perform(
         self, exchange: Exchange, operation: Operation, request: Request, body: bytes
     ) -> Answer | None:
-        """Check a request, and answer it here or prepare it for moto; S3's body is read here."""
+        """Check a request for a known operation, and answer it here or prepare it for moto.
+
+        `body` is empty for S3, whose requests are read here.
+        """
         environ, exchange.protocol = exchange.environ, operation.protocol
         path_parameters = dict(operation.path_parameters)
         call = replace(exchange.call, operation=operation.name, parameters=path_parameters)
@@ -186,7 +189,7 @@ class ServiceRouter:
                 raise too_large("s3", DEFAULT_MAX_BYTES)
             body = buffer_body(environ)
         parameters = operation.parse_head(request) if streamed else operation.parse(request, body)
-        # S3 is to answer with such a header (`response-content-type`)
+        # a header that S3 is to answer with (`response-content-type`) must have no line break
         for name, value in parameters.items():
             if name.startswith("Response") and isinstance(value, str) and not value.isprintable():
                 raise AwsError("InvalidArgument", f"{name} is no value of a header")

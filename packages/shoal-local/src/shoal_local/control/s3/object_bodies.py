@@ -69,7 +69,9 @@ class Body:
         return Body(self._file, self._start + start, max(0, stop - start))
 
     def __iter__(self) -> Iterator[bytes]:
-        """Yield blocks; raise OSError if the file became shorter: it must not look ended."""
+        """Yield blocks; raise OSError when the file became shorter, which must not look like the
+        end.
+        """
         position = 0
         while position < self._length:
             block = os.pread(
@@ -122,7 +124,10 @@ def keep(key: FakeKey, value: str | bytes | Body | Concatenation) -> None:
 def complete(
     upload: FakeMultipart, chosen_parts: Iterator[tuple[int, str]]
 ) -> tuple[Concatenation, str, Checksum | None]:
-    """Return object, ETag and checksum (S3 API reference, CompleteMultipartUpload)."""
+    """Return the object, its ETag and its checksum.
+
+    Source of the errors: S3 API reference, CompleteMultipartUpload.
+    """
     parts: list[FakeKey] = []
     for number, etag in chosen_parts:
         part = upload.parts.get(number)
@@ -143,7 +148,9 @@ def complete(
 
 
 def _checksum(values: Sequence[bytes | Body], algorithm: str, kind: str) -> Checksum | None:
-    """Return the checksum; None for an algorithm that Python lacks, and moto replaces."""
+    """Return the checksum; None for an algorithm that Python lacks, where moto would answer with
+    another one's result.
+    """
     compute = _ALGORITHMS.get(algorithm)
     if compute is None:
         return None

@@ -45,7 +45,9 @@ def list_object_versions(
 def _entries(
     keys: Any, prefix: str, delimiter: str, key_marker: str, version_marker: str
 ) -> Iterator[tuple[str, Any]]:
-    """Yield names behind the markers with their versions, newest first; prefixes have none."""
+    """Yield, behind the markers, names with their versions, the newest first; common prefixes have
+    none.
+    """
     group = key_marker
     for name in sorted(name for name in keys if name.startswith(prefix)):
         head, found, _ = name[len(prefix) :].partition(delimiter) if delimiter else ("", "", "")

@@ -11,7 +11,9 @@ POLL_S = 0.25
 
 
 class Clock:
-    """A clock, `speed` times as fast, whose thread calls `look(now)` until it is closed."""
+    """A clock that runs `speed` times as fast as the machine's, with a thread that calls
+    `look(now)` again and again until it is closed.
+    """
 
     def __init__(self, look: Callable[[datetime], object], speed: float, name: str) -> None:
         self._look, self._speed = look, speed

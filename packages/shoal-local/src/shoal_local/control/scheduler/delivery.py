@@ -44,7 +44,9 @@ class DueCall:
 
 
 class Deliveries:
-    """An account's deliveries; `now` is the schedules' clock, `speed` times as fast."""
+    """The deliveries of one account. `now` is the schedules' clock, which runs `speed` times as
+    fast as the machine's.
+    """
 
     def __init__(
         self,
@@ -138,12 +140,16 @@ class Deliveries:
 
 
 def is_retryable(error: AwsError) -> bool:
-    """Return whether another attempt may succeed: a wrong role or target stays wrong."""
+    """Return whether the next attempt may succeed. Only errors of AWS pass; a wrong role or target
+    stays wrong.
+    """
     return error.http_status >= 500 or error.http_status == THROTTLED
 
 
 def render_input(schedule: DueCall, attempt: int) -> str:
-    """Return the target's input with "context attributes" filled in (user guide)."""
+    """Return the target's input with the context attributes filled in (user guide, "Adding context
+    attributes").
+    """
     text = str(schedule.target.get("Input") or "{}")
     context = {
         "schedule-arn": schedule.arn,

@@ -78,7 +78,9 @@ class Cron:
 
 
 def parse(expression: str, time_zone: str) -> Rate | Cron:
-    """Return an expression's times; ExpressionError says what is wrong or not emulated."""
+    """Return the times of an expression; raise ExpressionError, which says what is wrong or not
+    emulated.
+    """
     zone = _zone(time_zone)
     rate = RATE.fullmatch(expression)
     # as on AWS, the unit is singular with 1 and plural otherwise

@@ -43,7 +43,9 @@ class Appointment:
 
 
 class Scheduler:
-    """The schedules of an account and region; `speed` of their seconds pass in one."""
+    """The schedules of one account and region; `speed` is how many of their seconds pass in a
+    second of the clock.
+    """
 
     def __init__(self, identity: Identity, clients: Clients, speed: float = 1.0) -> None:
         self._identity = identity
@@ -72,7 +74,9 @@ class Scheduler:
         return scheduler_backends[self._identity.account][self._identity.region]
 
     def _call_due(self, now: datetime) -> None:
-        """Start the due calls. Disabled schedules skip times, late ones those that passed."""
+        """Start the calls that are due, and let each schedule wait for its next time. A disabled
+        schedule skips its times, and a late one those that have passed.
+        """
         appointments = dict[str, Appointment]()
         groups = list(self._kept.schedule_groups.values())
         for schedule in [each for group in groups for each in list(group.schedules.values())]:

@@ -67,7 +67,10 @@ class AutoScaling:
         }
 
     def has_target(self, endpoint: str) -> bool:
-        """Return whether a variant of the endpoint, in any case, is a scalable target."""
+        """Return whether a variant of the endpoint is a scalable target.
+
+        SageMaker's names are the same in any case.
+        """
         return any(_is_of(endpoint, resource_id) for resource_id in self._targets.copy())
 
     def on_event(self, entry: Mapping[str, Any]) -> None:

@@ -31,7 +31,9 @@ class Registries:
     """Shared by all accounts: AWS's registries are the same for every caller."""
 
     def get_images(self, call: ApiCall) -> Mapping[str, Any]:
-        """Answer BatchGetImage; images of other registries have no manifest to pull."""
+        """Answer BatchGetImage. Images of other registries have no manifest, because nothing here
+        could pull them.
+        """
         request = call.parameters
         repository, image_ids = request["repositoryName"], request["imageIds"]
         registry = request.get("registryId") or self.identity.account

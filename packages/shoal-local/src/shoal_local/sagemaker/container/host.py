@@ -59,7 +59,9 @@ def _hold_signals() -> None:
 
 
 def _enter_network(host: Host, pod: socket.socket) -> None:
-    """Wait for the link into our network, and send the pod a listener for each port."""
+    """Say that our network exists, wait for the link into it, and send the pod a listener for each
+    port.
+    """
     with pod:
         pod.send(b"alone")
         if pod.recv(16) != b"joined":
@@ -202,7 +204,9 @@ def _mount(host: Host, visible: list[Path]) -> None:
 
 
 def _mount_opt(folder: Path, read_only: Mapping[str, str]) -> None:
-    """Replace /opt by a copy of mounts: /opt/ml needs no writing to the machine's /opt."""
+    """Replace /opt by a copy made of mounts, so that /opt/ml needs no writing to the machine's own
+    /opt.
+    """
     copy = folder / "opt"
     namespaces.mount("none", copy, "tmpfs")
     for entry in _OPT.iterdir():

@@ -2,13 +2,20 @@
 
 `python -m shoal_local.sagemaker.container.pod SPEC CONTROL_FD`.
 
-- SPEC is the JSON that `launch.Pod` writes, with files for output and exit codes. With addresses
-  each host has a network of its own on the pod's bridge; else all share the pod's loopback. Nothing
-  else can be reached but SPEC's ports, which are relayed.
-- CONTROL_FD carries `terminate` (SIGTERM to every process) and `dial PORT` (answered with a
-  connected socket). When the other end is closed, the pod ends.
-- Nothing survives the pod: its first process ends with its parent, and the kernel ends every
-  process whose namespace lost its first process.
+SPEC is the JSON that `launch.Pod` writes. Each host's output goes to its `output_fd`, exit codes go
+to SPEC's `exit_codes` file.
+
+A pod has its own network, so two jobs may both use torchrun's fixed port. With addresses in SPEC
+each host has a network with that address, and the pod a bridge between them. Otherwise all hosts
+share one with nothing but a loopback interface. In each of these networks SPEC's ports, of which
+the emulator's is the first, are relayed, and nothing else can be reached. Each host has its own
+mounts, hostname and process numbers.
+
+Nothing survives the pod: its first process ends with its parent, and the kernel ends every process
+whose namespace lost its first process.
+
+CONTROL_FD carries `terminate` (SIGTERM to every process of every host) and `dial PORT` (answered
+with a connected socket). When the other end is closed, the pod ends.
 """
 
 from __future__ import annotations

@@ -37,7 +37,9 @@ _PERCENT = {"CanarySize": (1, 50), "LinearStepSize": (10, 50)}
 
 @dataclass(frozen=True)
 class Shift:
-    """The new fleet's share of the traffic (0 to 1), and how long it is watched with it."""
+    """Give the new fleet `share` of the traffic (0 to 1), then watch it for `bake_s` seconds of the
+    deployment's clock.
+    """
 
     share: float
     bake_s: float
@@ -53,7 +55,10 @@ class Plan:
 
 
 def plan_of(config: Document | None) -> Plan:
-    """Return a DeploymentConfig's plan, by default all at once; raise AwsError for a wrong one."""
+    """Return the plan of a DeploymentConfig; without one the new fleet gets all traffic at once.
+
+    Raise AwsError for what is incomplete or not emulated.
+    """
     if not config:
         return Plan()
     watched = config.get("AutoRollbackConfiguration", {}).get("Alarms", [])
@@ -109,7 +114,10 @@ class ClosingError(Exception):
 
 @dataclass
 class Deployment:
-    """`change_document(edit)` also publishes an event; `old` is None for a new endpoint."""
+    """`change_document(edit)` changes the endpoint's document and publishes an event.
+
+    `old` is None for a new endpoint.
+    """
 
     core: Core
     endpoint: str
@@ -179,7 +187,10 @@ class Deployment:
             )
 
     def _check_alarms(self, when: str) -> None:
-        """Raise RolledBackError for a bad, unreadable (by the role) or missing alarm."""
+        """Raise RolledBackError if an alarm is in ALARM, cannot be read, or does not exist.
+
+        SageMaker reads alarms with the execution role.
+        """
         if not self.plan.alarms:
             return
         self._role = self._role or assume(

@@ -54,7 +54,10 @@ class Endpoints(Resources):
         self._closing = threading.Event()
 
     def create(self, request: Document) -> Document:
-        """Create an endpoint. A DeploymentConfig is only checked: no fleet has traffic yet."""
+        """Create an endpoint.
+
+        Its DeploymentConfig is only checked: a new endpoint has no fleet to shift traffic from.
+        """
         check_fields("CreateEndpoint", request)
         config = EndpointConfigs(self._core).describe(request)
         plan_of(request.get("DeploymentConfig"))
@@ -163,7 +166,10 @@ class Endpoints(Resources):
         thread.start()
 
     def traffic(self, name: str, headers: Mapping[str, str]) -> Traffic:
-        """Return what answers invocations; raise ValidationError if the endpoint does not."""
+        """Return what answers an invocation.
+
+        Raise ValidationError for an endpoint that does not exist or does not serve.
+        """
         hosted, target = self._hosted.get(name), headers.get(_TARGET_VARIANT)
         if hosted is None or not hosted.traffic.is_open:
             document = self._core.store.get(KIND, name)

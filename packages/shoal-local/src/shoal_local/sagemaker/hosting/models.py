@@ -54,7 +54,10 @@ class Models(Resources):
 
 
 def resolve_container(core: Core, container: Document) -> Document:
-    """Return image, model and environment, a package's too; raise ValidationException."""
+    """Return Image, model data and Environment of a container definition.
+
+    A model package is looked up. Raise ValidationException for what is not emulated.
+    """
     check_fields("ContainerDefinition", container)
     if "ModelPackageName" in container:
         container = _container_of_package(core, container)
@@ -97,7 +100,10 @@ def model_uri(container: Document) -> str:
 
 
 def fetch_model(s3: Any, url: str, folder: Path, target: Path) -> None:
-    """Download a model into `target`, an archive by way of `folder`; raise DataError."""
+    """Download a model into `target`; an archive is unpacked there, by way of `folder`.
+
+    Raise DataError if that fails.
+    """
     if url.endswith("/"):
         if not storage.fetch_prefix(s3, url, target):
             raise storage.DataError(f"Failed to download model data: nothing is below {url}")

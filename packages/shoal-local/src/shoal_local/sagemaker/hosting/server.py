@@ -164,7 +164,10 @@ class ModelServer:
 
     @contextmanager
     def stream(self, body: bytes, headers: Mapping[str, str]) -> Iterator[StreamedAnswer]:
-        """Yield the answer to a POST /invocations once its head is there; raise as `invoke`."""
+        """Send one POST /invocations, and yield the answer as soon as its head is there.
+
+        Raise what `invoke` raises.
+        """
         ends_at = time.monotonic() + self._core.settings.stream_s
         with self._connected(self._core.settings.stream_s) as connection:
             connection.request("POST", "/invocations", body, _forwarded(headers))

@@ -57,7 +57,10 @@ class Traffic:
 
     @contextmanager
     def acquire(self) -> Iterator[Fleet]:
-        """Yield a fleet; raise ThrottlingException if a serverless one has its maximum."""
+        """Yield a fleet for one invocation.
+
+        Raise ThrottlingException if a serverless fleet has its maximum of invocations.
+        """
         with self._changed:
             fleets, shares = zip(*self._routes, strict=True)
             fleet = _random.choices(fleets, shares)[0]
@@ -124,7 +127,9 @@ class Traffic:
         return 424, headers, json.dumps(document).encode()
 
     def stream(self, body: bytes, headers: Mapping[str, str]) -> Reply | StreamedReply:
-        """Answer with a stream of events, or an error's body; raise what `acquire` raises."""
+        """Answer InvokeEndpointWithResponseStream with status, headers and a stream of events, or
+        the body of an error. Raise what `acquire` raises.
+        """
         with ExitStack() as invocation:
             fleet = invocation.enter_context(self.acquire())
             began_at = time.monotonic()

@@ -141,7 +141,9 @@ class ProcessingRun(JobRun):
         self._configure()
 
     def _configure(self) -> None:
-        """Write folders and configuration (dg build-your-own-processing-container)."""
+        """Create the folders of outputs and write the configuration files (dg
+        build-your-own-processing-container).
+        """
         for each in self._outputs:
             self._local(each).mkdir(parents=True, exist_ok=True)
         config = self._host.ml / "config"

@@ -117,7 +117,10 @@ NOT_FOUND = re.compile(
 
 
 class ResourceError(Exception):
-    """The resource cannot be created, updated or deleted; `str()` is the event's reason."""
+    """The resource cannot be created, updated or deleted.
+
+    `str()` is the reason in the stack event.
+    """
 
 
 @dataclass(frozen=True)
@@ -130,7 +133,10 @@ class Created:
 
 @dataclass(frozen=True)
 class Request:
-    """One step on one resource, with clients of the stack's role, and the `old` properties."""
+    """One step on one resource.
+
+    `client(service)` signs with the stack's role. `old` has the properties before an update.
+    """
 
     stack_name: str
     stack_id: str
@@ -198,7 +204,10 @@ class Request:
         return call(self.client(service), operation, arguments)
 
     def changed(self, *names: str) -> bool:
-        """Return whether any of the properties differs; `A.B` is the member B of A."""
+        """Return whether any of the properties differs from its old value.
+
+        `A.B` is the member B of the property A.
+        """
         return any(_member(self.properties, name) != _member(self.old, name) for name in names)
 
 
@@ -210,7 +219,10 @@ def _member(properties: Mapping[str, Any], path: str) -> Any:
 
 
 def _tag_map(stack_tags: Mapping[str, str], own: Any) -> dict[str, str]:
-    """Return a resource's tags, a list of Key and Value or a map, over its stack's."""
+    """Return the tags of a resource over those of its stack.
+
+    Types write them as a list of Key and Value, or as a map.
+    """
     pairs = (
         dict(own or {})
         if isinstance(own, Mapping)
@@ -261,7 +273,10 @@ def names(text: str) -> frozenset[str]:
 
 
 def ignore_missing(delete: Callable[[], object]) -> None:
-    """Call `delete`, and ignore that the resource does not exist, in any service's words."""
+    """Call `delete`, and ignore that the resource does not exist.
+
+    Every service has its own words for that.
+    """
     try:
         delete()
     except ClientError as error:

@@ -126,7 +126,10 @@ def _logging(configuration: Properties) -> Any:
 
 
 def _notifications(configuration: Properties) -> Any:
-    """Turn EventBridge on or off; to other targets nothing would be delivered."""
+    """Turn EventBridge on or off.
+
+    Queues, topics and functions are refused, because nothing would be delivered to them.
+    """
     unknown = sorted(set(configuration) - {"EventBridgeConfiguration"})
     if unknown:
         raise ResourceError(

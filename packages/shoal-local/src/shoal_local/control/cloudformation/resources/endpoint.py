@@ -1,7 +1,11 @@
-"""AWS::SageMaker::Endpoint, as its published schema says (createOnlyProperties, primaryIdentifier).
+"""AWS::SageMaker::Endpoint.
 
-It is complete when it is InService with the template's configuration. If SageMaker rolled it back
-to the old one, the resource fails with the endpoint's FailureReason.
+The published schema says which changes need a new resource (createOnlyProperties) and that `Ref`
+returns an ARN (primaryIdentifier).
+
+An endpoint is complete when it is InService with the configuration in the template. If SageMaker
+rolls an update back, the endpoint is InService with its old configuration: the resource then fails
+with the endpoint's FailureReason.
 """
 
 from __future__ import annotations

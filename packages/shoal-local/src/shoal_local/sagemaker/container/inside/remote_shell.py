@@ -133,7 +133,10 @@ def _welcome(connection: socket.socket, key: Any) -> None:
 
 
 def destination(arguments: list[str]) -> tuple[str, str]:
-    """Return host and command of an `ssh` command line, whose options do not apply here."""
+    """Return host and command of an `ssh` command line.
+
+    OpenSSH's options are skipped: what they change does not apply here.
+    """
     words = list(arguments)
     while words and words[0].startswith("-"):
         option = words.pop(0)

@@ -28,7 +28,10 @@ imported_later = runpy.run_path(str(Path(__file__).with_name("later.py")))["impo
 
 
 class Context:
-    """The part of TorchServe's context that AWS's handler uses, one for all requests."""
+    """The part of TorchServe's context that AWS's handler uses.
+
+    There is one for all requests, as in TorchServe (ts/service.py).
+    """
 
     def __init__(self, model_dir: str) -> None:
         # as AWS's torchserve.py names it (DEFAULT_TS_MODEL_NAME); the wheel of sagemaker-inference

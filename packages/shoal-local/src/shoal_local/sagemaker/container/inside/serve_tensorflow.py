@@ -67,7 +67,9 @@ class RefusedError(Exception):
 
 
 def load_models(folder: Path) -> dict[str, Any]:
-    """Return the latest version of each SavedModel by the name of the folder of versions."""
+    """Return the latest version of every SavedModel below a folder, by the name of the folder that
+    has its numbered versions.
+    """
     versions = [
         file.parent
         for file in sorted(folder.rglob("saved_model.pb"))
@@ -117,7 +119,9 @@ def in_columns(instances: Any) -> Any:
 
 
 def call(signature: Any, values: Any) -> dict[str, np.ndarray[Any, Any]]:
-    """Return the signature's outputs for `values`: by input's name, or a bare one."""
+    """Return the signature's outputs for `values`: one per input by name, or a bare one for the
+    only input.
+    """
     inputs = dict(signature.structured_input_signature[1])  # the TensorSpec of each, by name
     if not isinstance(values, dict):
         if len(inputs) != 1:
@@ -138,7 +142,10 @@ def call(signature: Any, values: Any) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def encode(value: Any) -> Any:
-    """Return arrays as lists and bytes as text, as TensorFlow Serving writes outputs."""
+    """Return arrays as lists, and bytes as text where they are text.
+
+    TensorFlow Serving writes outputs that are not named `..._bytes` so.
+    """
     if isinstance(value, np.ndarray):
         return encode(value.tolist())
     if isinstance(value, bytes):
@@ -165,7 +172,9 @@ def serving_reply(models: dict[str, Any], name: str, body: bytes) -> Reply:
 
 
 class PythonService:
-    """`/invocations`: the user's handlers around TensorFlow Serving, or its own answer."""
+    """`/invocations`: the user's handlers around TensorFlow Serving, or its own answer without
+    them.
+    """
 
     def __init__(self, script: Path, rest_uri: str) -> None:
         self._rest_uri = rest_uri
@@ -194,7 +203,10 @@ class PythonService:
         return between
 
     def reply(self, headers: Any, body: bytes) -> Reply:
-        """Return status, content type and body; an error of the user's code is a 500."""
+        """Return status, content type and body.
+
+        What the user's code raises is a 500 with its message, as in AWS's service.
+        """
         context = self._context(headers, len(body))
         if self._handler is None:
             answer = requests.post(context.rest_uri, data=in_instances(body), timeout=60)

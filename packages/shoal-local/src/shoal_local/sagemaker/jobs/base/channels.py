@@ -49,7 +49,10 @@ def check_channel(channel: Document, request: Document) -> None:
 
 
 def check_objects(core: Core, request: Document, credentials: RoleCredentials) -> None:
-    """Raise ValidationException for a channel without objects, looked for with the role."""
+    """Raise ValidationException if a channel has no objects.
+
+    AWS looks for them when the job is created, with the job's role.
+    """
     s3 = core.context.clients("s3", credentials)
     for channel in request.get("InputDataConfig", []):
         if "S3DataSource" not in channel["DataSource"]:
@@ -131,7 +134,10 @@ class Channels:
             paths.channel(name).symlink_to(self._mounted[name])
 
     def _directory(self, source: Document) -> Path:
-        """Return the folder of a file system's directory; AWS's words for a failure are unknown."""
+        """Return the folder of a directory of a file system.
+
+        How AWS words a failure is not documented; here it is a ClientError that names both.
+        """
         file_system_id, directory = source["FileSystemId"], source["DirectoryPath"]
         subnets = self._request["VpcConfig"]["Subnets"]
         fsx = self._context.clients("fsx", self._credentials)

@@ -124,7 +124,10 @@ def image_notice(uri: str, entry: Image) -> str:
 
 @dataclass(frozen=True)
 class Machine:
-    """This machine's share for one emulated host; the user may override its devices."""
+    """This machine's share for one emulated host.
+
+    `accelerators_override` is the number of devices that the user asked for.
+    """
 
     cores: int
     accelerators_override: int | None
@@ -193,7 +196,10 @@ def addresses(hosts: Sequence[str]) -> dict[str, str]:
 
 
 def write_ssh_client(hosts: Sequence[HostPaths]) -> None:
-    """Give a job's hosts an `ssh`, and the secret of its key (`inside/remote_shell.py`)."""
+    """Give the hosts of one job a common secret, and an `ssh` that uses it.
+
+    Their SSH key is derived from the secret (see `inside/remote_shell.py`).
+    """
     secret = secrets.token_hex(32)
     for paths in hosts:
         file = paths.folder / "bin" / "cluster-secret"
@@ -221,7 +227,9 @@ def act_as(core: Core, role_arn: str, kind: str, name: str, request: Document) -
 
 
 class Workplace:
-    """What a job's or model's containers work with: an emptied folder, role, log, runtime."""
+    """Where the containers of one job or model work: a folder, which is emptied, a role's
+    credentials, a log, and an image's runtime.
+    """
 
     def __init__(
         self,
@@ -240,7 +248,11 @@ class Workplace:
         self.log = LogStreams(clients("logs", credentials), log_group, log_prefix, paths.log)
 
     def build_runtime(self, uri: str, stopped: Callable[[], bool]) -> None:
-        """Build the runtime; raise RuntimeBuildError, or BuildStoppedError."""
+        """Build the runtime where it is missing, and say in the log what stands for the image.
+
+        If another process is building it, wait for that (see `runtimes.build`). Raise
+        RuntimeBuildError, or BuildStoppedError.
+        """
         if notice := image_notice(uri, self._image):
             self.log.notice(notice)
         runtime, registry, lines = self._image.runtime, self._core.registry, list[str]()
@@ -321,7 +333,10 @@ class Workplace:
 
 
 def write_recipes_program(image_entry: Image, recipes: Path | None, paths: HostPaths) -> str:
-    """Copy a recipe's program into a container; return its path, or raise FileNotFoundError."""
+    """Copy the program of an image's recipe into a container; return its path there.
+
+    Raise FileNotFoundError if the folder of recipes does not have it.
+    """
     if recipes is None:
         raise FileNotFoundError(f"{image_entry.recipe}/{image_entry.program}")
     text = (recipes / image_entry.recipe / image_entry.program).read_text(encoding="utf-8")

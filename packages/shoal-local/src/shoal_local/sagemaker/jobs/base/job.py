@@ -32,7 +32,9 @@ class JobStoppedError(Exception):
 
 @dataclass(frozen=True)
 class Orders:
-    """Orders from outside: `stop` (SIGTERM, then the grace) and `abandon` (SIGKILL at once)."""
+    """Orders from outside: `stop` (SIGTERM, then the grace) and `abandon` (SIGKILL at once, because
+    the emulator stops).
+    """
 
     stop: threading.Event = field(default_factory=threading.Event)
     abandon: threading.Event = field(default_factory=threading.Event)
@@ -102,7 +104,10 @@ class Ending:
 
     @property
     def exit_code(self) -> int:
-        """0 if every host exited with 0, else the first other code, or 137 for a mere kill."""
+        """0 only if every host's command exited with 0.
+
+        Otherwise the first other code, or 137 if all that is known is the kill.
+        """
         codes = self.exit_codes.values()
         otherwise = 0 if codes and all(code == 0 for code in codes) else 137
         return next(filter(None, codes), otherwise)
@@ -115,7 +120,10 @@ def supervise(
     grace_s: float,
     is_interrupted: Callable[[], bool] = lambda: False,
 ) -> Ending:
-    """Wait for `pod` and close it: at a stop or `deadline_s` SIGTERM, SIGKILL after `grace_s`."""
+    """Wait for the end of `pod`, and close it.
+
+    After a stop, an interruption or `deadline_s` it gets SIGTERM, and after `grace_s` SIGKILL.
+    """
     deadline = time.monotonic() + deadline_s
     reason = EndReason.EXITED
     try:

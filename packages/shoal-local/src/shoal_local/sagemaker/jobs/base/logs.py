@@ -21,7 +21,9 @@ _MAX_EVENT_BYTES = 250_000
 
 
 class LogStreams:
-    """Writes a stream per host, `PREFIX/HOST-EPOCH[/data-log]`; `close()` flushes."""
+    """Writes one log stream per host, `PREFIX/HOST-EPOCH` in the group; `HOST/data-log` goes behind
+    it. `close()` flushes; what comes after it is not the job's.
+    """
 
     def __init__(
         self, logs: Any, group: str, prefix: str, file: Path, now: Callable[[], float] = time.time

@@ -44,7 +44,9 @@ class HostPaths:
         return self.ml / "input" / "data" / name
 
     def path_of(self, path_in_container: str) -> Path:
-        """Return the path here of one below /opt/ml in the container; others are refused."""
+        """Return the path here of a path below /opt/ml in the container; other paths are not
+        emulated.
+        """
         path = Path(path_in_container)
         if ".." in path.parts or not path.is_relative_to(_OPT_ML):
             raise not_emulated(f"the container path {path_in_container} (only paths below /opt/ml)")

@@ -66,7 +66,10 @@ def keys_below(s3: Any, uri: str) -> list[str]:
 
 
 def no_objects_message(uri: str, region: str, role_arn: str) -> str:
-    """Return AWS's words for a prefix without objects, as users report them."""
+    """Return what AWS says about a prefix without objects.
+
+    It is CreateTrainingJob's ValidationException, as users report it.
+    """
     return (
         f'No S3 objects found under S3 URL "{uri}" given in input data source. Please ensure that'
         f" the bucket exists in the selected region ({region}), that objects exist under that S3"
@@ -101,7 +104,10 @@ def fetch_prefix(
 def fetch_input(
     s3: Any, uri: str, target: Path, region: str, role_arn: str, **options: Any
 ) -> None:
-    """Download a job's input; raise DataError, worded as AWS does, also if there is nothing."""
+    """Download a job's input; `options` are those of `fetch_prefix`.
+
+    Raise DataError, worded as AWS does, if that fails or there is nothing.
+    """
     try:
         count = fetch_prefix(s3, uri, target, **options)
     except DataError as error:
@@ -206,7 +212,9 @@ def archive(folder: Path, target: Path) -> bool:
 
 
 def merge(folder: Path, other: Path) -> Iterator[str]:
-    """Move the content of `other` into `folder`; yield paths that differ there, and stay."""
+    """Move the content of `other` into `folder`, and yield what stays: paths that have another
+    content there.
+    """
     for each in (folder, other):
         _require_own(each)
         each.mkdir(exist_ok=True)
@@ -258,7 +266,10 @@ def _link_target(path: Path, above: tuple[Path, ...]) -> Path | None:
 
 
 def unpack(path: Path, target: Path) -> None:
-    """Unpack a .tar.gz; raise DataError if it is damaged, too large, or not of plain files."""
+    """Unpack a .tar.gz.
+
+    Raise DataError if it is damaged, too large, or holds more than plain files inside `target`.
+    """
     try:
         unpack_tar(path, target)
     except BadArchiveError as error:

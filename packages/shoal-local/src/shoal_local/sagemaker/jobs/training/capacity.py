@@ -51,7 +51,9 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Offers:
-    """What a capacity file offers, by a clock `speed` times as fast; without one, everything."""
+    """What a capacity file says, whose clock runs `speed` times as fast; without one there is
+    enough of everything.
+    """
 
     file: Path | None = None
     speed: float = 1.0
@@ -97,7 +99,9 @@ class Offers:
 
 
 def candidates(request: Document) -> list[Candidate]:
-    """Return the accepted instances, in order; raise ValidationException if there are none."""
+    """Return the instances that a request accepts, in its order. Raise ValidationException for a
+    request that says none.
+    """
     place, resources = _resources(request)
     count, plan = resources.get("InstanceCount"), resources.get("TrainingPlanArn")
     found = []

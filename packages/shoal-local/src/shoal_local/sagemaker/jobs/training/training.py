@@ -183,7 +183,10 @@ class TrainingJobs(Jobs):
     verbs: ClassVar[tuple[str, ...]] = (*Jobs.verbs, "update")
 
     def check(self, request: Document) -> Image:
-        """Return the image's entry; raise AwsError if the request, or what it names, is wrong."""
+        """Return the image's entry; raise AwsError for a request that cannot run.
+
+        Role, network, keys and the channels' objects must exist.
+        """
         check_training(request)
         uri, core = request["AlgorithmSpecification"]["TrainingImage"], self._core
         check_quotas(request, core.context.quota, self.holding())

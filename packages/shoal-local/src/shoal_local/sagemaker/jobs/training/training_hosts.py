@@ -109,7 +109,9 @@ class TrainingHosts:
         return paths.path_of(config.get("LocalPath", "/opt/ml/checkpoints"))
 
     def _configuration(self, host: str) -> dict[str, Document]:
-        """Return the toolkit's files (dg your-algorithms-training-algo-running-container)."""
+        """Return the three files that the toolkit reads (dg
+        your-algorithms-training-algo-running-container).
+        """
         group = {
             "instance_group_name": "homogeneousCluster",
             "instance_type": self._instance_type,
@@ -173,7 +175,10 @@ class TrainingHosts:
         )
 
     def _processes_per_host(self) -> int:
-        """Count processes as the toolkit does: MPI's hyperparameter, else accelerators, else 1."""
+        """Count the processes as the toolkit does.
+
+        That is what MPI's hyperparameter says, else one for each accelerator, else one.
+        """
         count = str(
             self._request.get("HyperParameters", {}).get(
                 "sagemaker_mpi_num_of_processes_per_host", ""

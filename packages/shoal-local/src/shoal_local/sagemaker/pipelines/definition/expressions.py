@@ -34,7 +34,9 @@ class ExpressionError(Exception):
 
 @dataclass(frozen=True)
 class Reference:
-    """The parts of a `Get`: Parameters, Execution or Steps; a name; and the path after it."""
+    """The parts of a `Get`: kind is Parameters, Execution or Steps; path is what follows the
+    name.
+    """
 
     kind: str
     name: str
@@ -92,7 +94,9 @@ def _expression_references(expression: Document) -> Iterator[Reference]:
 
 
 def with_wildcards(value: Any, known: Callable[[Document], Any] = lambda _expression: None) -> Any:
-    """Return the document with expressions replaced by `known` values, or by Anything."""
+    """Return the document with every expression replaced: by its value if that is `known`, and else
+    by one that fits any shape.
+    """
 
     def wildcard(expression: Document) -> Any:
         known_value = known(expression)
@@ -155,7 +159,9 @@ class Scope:
 
 
 def walk(document: Any, path: str, where: str) -> Any:
-    """Return the value at `path`: `.a.b`, `[0]`, `['name']` (a member, or a list's entry)."""
+    """Return the value at `path`: `.a.b`, `[0]`, `['name']` (a member, or the entry of a list with
+    that name).
+    """
     position, value = 0, document
     while position < len(path):
         match = _PART.match(path, position)
@@ -201,7 +207,10 @@ def check_condition(condition: Document, step: str) -> None:
 
 
 def holds(condition: Document, resolve: Callable[[Any], Any]) -> bool:
-    """Return whether a condition is true; raise ExpressionError if it cannot be compared."""
+    """Return whether a condition is true.
+
+    Raise ExpressionError if its values cannot be compared or read.
+    """
     kind = condition["Type"]
     if kind == "Not":
         return not holds(condition["Expression"], resolve)

@@ -40,7 +40,9 @@ class Parameter:
         return value
 
     def from_text(self, text: str) -> Any:
-        """Return the value of a text, which is not empty (sagemaker-python-sdk, issue 4016)."""
+        """Return the value that the API carries as text, which a start may not leave empty
+        (sagemaker-python-sdk, issue 4016).
+        """
         if not text:
             raise invalid('[string "" is too short (length: 0, required minimum: 1)]')
         try:

@@ -115,7 +115,9 @@ class Retries:
         self.attempts = 1
 
     def pause_s(self, cause: str) -> float | None:
-        """Return the seconds until another attempt after a `cause`; None if there is none."""
+        """Return the seconds until the next attempt after a failure with `cause`; None if no policy
+        allows one.
+        """
         for position, policy in enumerate(self._policies):
             if cause and cause in policy["ExceptionType"] and self._is_left(position):
                 pause_s = (
@@ -139,7 +141,10 @@ _FAILED = "Step failure: One or multiple steps failed."
 
 
 class Execution:
-    """Drives one execution in its own thread, with a thread for each running step."""
+    """Drives one execution in a thread of its own, with a thread for each running step.
+
+    It shares nothing with other executions.
+    """
 
     def __init__(
         self,

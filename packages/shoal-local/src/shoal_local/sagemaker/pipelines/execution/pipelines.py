@@ -31,7 +31,10 @@ _KEPT = ("PipelineDisplayName", "PipelineDescription", "RoleArn", "ParallelismCo
 
 
 class Pipelines(Resources):
-    """The account's pipelines, without definitions that the emulator could not run."""
+    """The pipelines of the account.
+
+    A definition that the emulator could not run is refused.
+    """
 
     kind = KINDS[KIND]
     verbs: ClassVar[tuple[str, ...]] = (*Resources.verbs, "update")

@@ -20,7 +20,10 @@ _STEP_EVENT = "SageMaker Model Building Pipeline Execution Step Status Change"
 
 @dataclass(frozen=True)
 class ExecutionRecord:
-    """Reads and writes the document `<pipeline>/<execution id>`, with steps that have begun."""
+    """Reads and writes the document `name` (`<pipeline>/<execution id>`).
+
+    Steps are listed from their start on.
+    """
 
     core: Core
     name: str
@@ -29,7 +32,10 @@ class ExecutionRecord:
         return self.core.store.read(KIND, self.name)
 
     def set_status(self, status: str, reason: str = "") -> str:
-        """Set the status, unless it has ended; publish an event, and return the status now."""
+        """Set the execution's status and publish an event; return the status that it has then.
+
+        An execution that has ended keeps its status.
+        """
         previous = {}
 
         def edit(document: Document) -> None:

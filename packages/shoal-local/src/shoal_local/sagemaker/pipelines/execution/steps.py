@@ -76,7 +76,10 @@ class StepResult:
 
 @dataclass(frozen=True)
 class Runner:
-    """Runs an execution's steps; `report(metadata)` publishes what a running one created."""
+    """Runs steps of one execution.
+
+    `report(metadata)` publishes what a step has created while it still runs.
+    """
 
     core: Core
     execution_arn: str
@@ -85,7 +88,9 @@ class Runner:
     stop: Event
 
     def run(self, step: Step, arguments: Document, report: Report, failures: int = 0) -> StepResult:
-        """Run a step after `failures`; raise StepFailedError or StepStoppedError."""
+        """Run a step after some failures and return its result; raise StepFailedError or
+        StepStoppedError.
+        """
         name = self._name(step, arguments, failures)
         match step.type:
             case "Training" | "Processing" | "Transform":
