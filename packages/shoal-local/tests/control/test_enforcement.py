@@ -69,6 +69,16 @@ def test_a_role_reads_the_secrets_that_its_policy_names_and_no_others(strict: Ac
     assert "value of" not in (strict.state_dir / "requests.jsonl").read_text()
 
 
+def test_a_roles_tags_decide(strict: Account) -> None:
+    own = {"StringEquals": {"aws:ResourceTag/team": "blue"}}
+    iam = strict.as_role("iam", role(strict, allow("iam:DeleteRole", Condition=own)))
+    names = {team: role(strict).rpartition("/")[2] for team in ("blue", "red")}
+    for team, name in names.items():
+        strict.client("iam").tag_role(RoleName=name, Tags=[{"Key": "team", "Value": team}])
+    assert refused(iam.delete_role, RoleName=names["red"])[0] == "AccessDenied"
+    iam.delete_role(RoleName=names["blue"])
+
+
 @pytest.mark.parametrize(
     ("service", "query", "operation", "body"),
     [
