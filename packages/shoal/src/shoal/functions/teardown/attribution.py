@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -98,14 +98,10 @@ class Search:
             raise ValueError(
                 f"{execution_arn!r} does not end in an execution's id, twelve letters and digits"
             )
-        named = set(self._list(NAMES, execution_id))
-        names = {(resource.kind, resource.name.lower()) for resource in named}
-        reported = {
-            resource
-            for resource in self._reported_by_steps(execution_arn)
-            if (resource.kind, resource.name.lower()) not in names
-        }
-        return self.with_referred(named | reported, execution_arn)
+        made = {(each.kind, each.name.lower()): each for each in self._list(NAMES, execution_id)}
+        for each in self._reported_by_steps(execution_arn):
+            made.setdefault((each.kind, each.name.lower()), each)
+        return self.with_referred(made.values(), execution_arn)
 
     def of_pipeline(self, pipeline_arn: str, execution_ids: Iterable[str]) -> set[Resource]:
         """Return what the executions made: those of `execution_ids`, and those without a record,
@@ -182,13 +178,13 @@ class Search:
         these configurations.
         """
         kept = set(resources)
-        for endpoint in _of_kind("endpoint", kept):
+        for endpoint in [each for each in kept if each.kind == "endpoint"]:
             with self.attempt(REFERENCES, str(endpoint)):
                 call = self._sagemaker.describe_endpoint
                 answer = unless_missing(call, EndpointName=endpoint.name) or {}
                 configs = filter(None, [answer.get("EndpointConfigName")])
                 kept |= self._ours("endpoint config", configs, execution_arn)
-        for config in _of_kind("endpoint config", kept):
+        for config in [each for each in kept if each.kind == "endpoint config"]:
             with self.attempt(REFERENCES, str(config)):
                 call = self._sagemaker.describe_endpoint_config
                 answer = unless_missing(call, EndpointConfigName=config.name) or {}
@@ -216,16 +212,14 @@ class Search:
             try:
                 for page in pages.paginate(PipelineExecutionArn=execution_arn):
                     for step in page["PipelineExecutionSteps"]:
-                        yield from self._made_by(step.get("Metadata", {}))
+                        for kind, shape in KINDS.items():
+                            arn = step.get("Metadata", {}).get(shape, {}).get("Arn", "")
+                            name = arn.rpartition("/")[2]
+                            if self._is_our_name(name):
+                                yield Resource(kind, name)
             except ClientError as error:
                 if error.response["Error"]["Code"] != "ResourceNotFound":
                     raise
-
-    def _made_by(self, metadata: dict[str, Any]) -> Iterator[Resource]:
-        for kind, shape in KINDS.items():
-            name = metadata.get(shape, {}).get("Arn", "").rpartition("/")[2]
-            if self._is_our_name(name):
-                yield Resource(kind, name)
 
     def _by_name(self, prefix: str, kinds: Iterable[str]) -> dict[str, set[Resource]]:
         resources = defaultdict(set)
@@ -318,10 +312,6 @@ def unless_missing(call: Any, **arguments: str) -> dict[str, Any] | None:
             raise
         return None
     return answer
-
-
-def _of_kind(kind: str, resources: Collection[Resource]) -> list[Resource]:
-    return [resource for resource in resources if resource.kind == kind]
 
 
 def is_refusal(error: Exception) -> bool:

@@ -8,13 +8,13 @@ import logging
 import os
 import time
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Literal
 
 import boto3
 from attribution import GENERATED, KINDS, Resource, Search, is_refusal, status_of, unless_missing
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
-from scaling import stop_scaling
 
 # In these states SageMaker refuses DeleteEndpoint, or is deleting already.
 _IN_PROGRESS = ("Creating", "Updating", "SystemUpdating", "RollingBack", "Deleting")
@@ -34,6 +34,8 @@ SPARE_S = 20.0
 """What the last call may take that began before the deadline, with its pause."""
 RUNNING = ("Executing", "Stopping")
 _DELETION = "deletion"
+_TARGET = ("ServiceNamespace", "ResourceId", "ScalableDimension")
+"""What identifies a scalable target."""
 _LOG_DAYS = "90"
 """As `observability.log_retention_days` has it."""
 
@@ -124,7 +126,7 @@ def _delete(
         sorted(resource.name for resource in resources if resource.kind == kind) for kind in KINDS
     )
     scaling = client_until(deadline, "application-autoscaling", ASIDE)
-    unscaled = not endpoints or stop_scaling(scaling, endpoints, deleted)
+    unscaled = not endpoints or _stop_scaling(scaling, endpoints, deleted)
     # No short circuit: every endpoint gets its DeleteEndpoint before the first one is waited for
     # again.
     missing = 0
@@ -155,6 +157,29 @@ def _delete(
     return unscaled
 
 
+def _stop_scaling(scaling: Any, endpoints: Collection[str], deleted: list[str]) -> bool:
+    """Return whether Application Auto Scaling neither changes nor keeps the endpoints any more.
+
+    DeleteEndpoint does the same for a caller with the permission (SageMaker developer guide,
+    "Delete endpoints configured for auto scaling"). Here it happens first: an endpoint that is
+    being scaled is Updating, and cannot be deleted. An error keeps nothing else from being deleted.
+    """
+    variants = tuple(f"endpoint/{name}/variant/".lower() for name in endpoints)
+    pages = scaling.get_paginator("describe_scalable_targets")
+    try:
+        # all are listed: a target may outlive the variant that it is named after
+        for page in pages.paginate(ServiceNamespace="sagemaker"):
+            for target in page["ScalableTargets"]:
+                if target["ResourceId"].lower().startswith(variants):
+                    with suppress(scaling.exceptions.ObjectNotFoundException):
+                        scaling.deregister_scalable_target(**{key: target[key] for key in _TARGET})
+                        deleted.append(f"scalable-target/{target['ResourceId']}")
+    except (ClientError, BotoCoreError):
+        log.exception("scalable targets of %s", sorted(endpoints))
+        return False
+    return True
+
+
 def _end_pools(sagemaker: Any, search: Search, execution_id: str, deleted: list[str]) -> bool:
     """Return whether the execution keeps no instances warm, which are billed until then; one of a
     job that still runs comes later. Where no job keeps one the role may not look.
@@ -177,10 +202,8 @@ def _end_pools(sagemaker: Any, search: Search, execution_id: str, deleted: list[
 
 
 def _limit_logs(logs: Any, endpoints: Iterable[str]) -> None:
-    """Give the log group of each endpoint an end: SageMaker makes them without retention, so every
-    execution would leave what its container said for ever.
-
-    Nothing costs money by the hour here, so a refusal is written down and stops no teardown.
+    """Give the log group of each endpoint an end, which SageMaker gives it none; a refusal stops no
+    teardown, because no log costs money by the hour.
     """
     days = int(os.environ.get("LOG_RETENTION_DAYS", _LOG_DAYS))
     for name in endpoints:

@@ -8,25 +8,31 @@ and no queue: it looks at what exists.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import time
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import boto3
 from attribution import NAMES, STEPS, Resource, Search, status_of
 from botocore.exceptions import BotoCoreError, ClientError
 from deletion import CLIENT, RUNNING, client_until, deadline_of, tear_down
-from overdue import measure_overdue
 
 # How long one execution's endpoint is waited for; the next sweep comes anyway.
 _PATIENCE_S = 60.0
 _MODELS_S = 2 * 24 * 3600.0
 """For how long models that SageMaker named are looked at after their time to live."""
+
+_NAMESPACE = "Shoal"
+_PERIOD_S = 3600
+"""CloudWatch keeps values of an hour for 455 days, of a minute for 15 (API reference,
+GetMetricData).
+"""
 
 log = logging.getLogger()
 log.setLevel(logging.INFO)
@@ -66,7 +72,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         return vars(report)
     # Last: whatever keeps it from looking at schedules, endpoints cost more.
     now = datetime.fromisoformat(event["time"]) if "time" in event else datetime.now(UTC)
-    report.overdue = measure_overdue(now)
+    report.overdue = _measure_overdue(now)
     if not report.complete:
         # An alarm watches failures.
         raise RuntimeError(
@@ -182,4 +188,61 @@ def _publish(cloudwatch: Any, report: Report) -> None:
         {"MetricName": name, "Value": value, "Unit": "Count", "Dimensions": dimensions}
         for name, value in values.items()
     ]
-    cloudwatch.put_metric_data(Namespace="Shoal", MetricData=data)
+    cloudwatch.put_metric_data(Namespace=_NAMESPACE, MetricData=data)
+
+
+def _measure_overdue(now: datetime) -> dict[str, int]:
+    """Return 1 for each schedule that is overdue, 0 for others, and publish the same: of those that
+    are rarer than an alarm of CloudWatch's can look back, and not paused.
+
+    A schedule that does not exist is overdue at once. One that was created, changed or resumed
+    after its limit has had no time to be. A refusal of AWS is raised: an alarm that gets no value
+    rings, too.
+    """
+    silent_hours = json.loads(os.environ.get("SILENT_HOURS", "{}"))
+    if not silent_hours:
+        return {}
+    limits = {name: now - timedelta(hours=hours) for name, hours in silent_hours.items()}
+    cloudwatch, scheduler = boto3.client("cloudwatch"), boto3.client("scheduler")
+    signs, overdue = _last_signs(cloudwatch, limits, now), {}
+    for name, limit in limits.items():
+        try:
+            live = scheduler.get_schedule(GroupName=os.environ["SCHEDULE_GROUP"], Name=name)
+        except scheduler.exceptions.ResourceNotFoundException:
+            overdue[name] = 1
+            continue
+        if live["State"] == "ENABLED":
+            since = max(live["CreationDate"], live["LastModificationDate"], signs.get(name, limit))
+            overdue[name] = int(since <= limit)
+    log.info("overdue: %s; last signs: %s", overdue, {name: str(at) for name, at in signs.items()})
+    data = [
+        {"MetricName": "ScheduleOverdue", "Value": value, "Unit": "Count", **_dimensions(name)}
+        for name, value in overdue.items()
+    ]
+    if data:
+        cloudwatch.put_metric_data(Namespace=_NAMESPACE, MetricData=data)
+    return overdue
+
+
+def _last_signs(cloudwatch: Any, limits: dict[str, datetime], now: datetime) -> dict[str, datetime]:
+    """Return, by schedule, when the last hour began in which it called the function `start`."""
+    names = list(limits)
+    queries = []
+    for index, name in enumerate(names):
+        metric = {"Namespace": _NAMESPACE, "MetricName": "ScheduledStarts", **_dimensions(name)}
+        count = {"Metric": metric, "Period": _PERIOD_S, "Stat": "SampleCount"}
+        queries.append({"Id": f"s{index}", "MetricStat": count})
+    pages = cloudwatch.get_paginator("get_metric_data").paginate(
+        MetricDataQueries=queries, StartTime=min(limits.values()), EndTime=now
+    )
+    signs: dict[str, datetime] = {}
+    for result in (each for page in pages for each in page["MetricDataResults"]):
+        name = names[int(result["Id"][1:])]
+        if result["Timestamps"]:
+            signs[name] = max(*result["Timestamps"], signs.get(name, limits[name]))
+    return signs
+
+
+def _dimensions(schedule: str) -> dict[str, list[dict[str, str]]]:
+    pipeline = {"Name": "Pipeline", "Value": os.environ["PIPELINE_NAME"]}
+    return {"Dimensions": [pipeline, {"Name": "Schedule", "Value": schedule}]}
