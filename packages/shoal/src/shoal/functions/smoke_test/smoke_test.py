@@ -4,6 +4,11 @@
 `content_type`, `accept`, `expect`), `must_pass`, `every_answer` and `show`. It is written from the
 workload's file by `packages/shoal/src/shoal/constructs/pipeline/smoke_test_file.py`, and so is
 `workload_smoke_test.py`, the workload's own function, if it has one.
+
+The keys of an expectation are `equals`; `near` with `within` or `within_percent`; `at_least` and
+`at_most`. jmespath comes with boto3: "The Lambda Python runtimes include the AWS SDK for Python
+(Boto3) and its dependencies" (Lambda developer guide, "Working with .zip file archives for Python
+Lambda functions"; read).
 """
 
 from __future__ import annotations
@@ -14,7 +19,7 @@ import importlib
 import io
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,12 +27,11 @@ from typing import Any
 import jmespath
 from botocore.config import Config
 from botocore.exceptions import ClientError
-from expectations import violations
 from jmespath.exceptions import JMESPathError
 
 # No retries: a retried request would hide the latency and the error that this is for.
 CLIENT = Config(retries={"total_max_attempts": 1}, connect_timeout=5, read_timeout=65)
-_NAMED_FAILURES = 3
+_NAMED_FAILURES, _MAX_VALUE = 3, 60
 _OWN = "workload_smoke_test"
 
 
@@ -146,13 +150,15 @@ def _ask(runtime: Any, endpoint_name: str, request: dict[str, Any], test: dict[s
             f" ({error!r}): {body[:500]!r}"
         ) from error
     expected = request["expect"] if is_json else _cells(request["expect"])
+    model = answer.get("model") if isinstance(answer, dict) else None
+    said = model if isinstance(model, dict) else {}
     shown = ((name, _value(expression, answer)) for name, expression in test["show"].items())
     return Answer(
         request["name"],
-        tuple(violations(test["every_answer"], answer)),
-        tuple(violations(expected, answer)),
+        tuple(_violations(test["every_answer"], answer)),
+        tuple(_violations(expected, answer)),
         {name: value for name, value in shown if value is not None},
-        _source(answer) if is_json else None,
+        Source(said.get("training_job_name"), said.get("content_sha256")) if is_json else None,
         latency_ms,
     )
 
@@ -198,10 +204,52 @@ def _value(expression: str, answer: Any) -> Any:
     return round(value, 4) if isinstance(value, float) else value
 
 
-def _source(answer: Any) -> Source:
-    model = answer.get("model") if isinstance(answer, dict) else None
-    said = model if isinstance(model, dict) else {}
-    return Source(said.get("training_job_name"), said.get("content_sha256"))
+def _violations(expectations: Mapping[str, Mapping[str, Any]], answer: Any) -> Iterator[str]:
+    """Yield a sentence for each expectation that does not hold of the answer."""
+    for expression, expected in expectations.items():
+        try:
+            value = jmespath.search(expression, answer)
+        except JMESPathError as error:
+            yield f"{expression} has no value: {_short(str(error))}"
+            continue
+        if not _holds(value, expected):
+            yield f"{expression} is {_short(json.dumps(value))}, must be {_in_words(expected)}"
+
+
+def _holds(value: Any, expected: Mapping[str, Any]) -> bool:
+    if "equals" in expected:
+        return json.dumps(_plain(value)) == json.dumps(_plain(expected["equals"]))
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    if "near" in expected:
+        share = abs(expected["near"]) * expected.get("within_percent", 0) / 100
+        return bool(abs(value - expected["near"]) <= expected.get("within", share))
+    return bool(
+        expected.get("at_least", float("-inf")) <= value <= expected.get("at_most", float("inf"))
+    )
+
+
+def _plain(value: Any) -> Any:
+    """Return the value with 7 and 7.0 as one number, and the keys of objects in order."""
+    if isinstance(value, dict):
+        return {key: _plain(value[key]) for key in sorted(value)}
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _in_words(expected: Mapping[str, Any]) -> str:
+    if "equals" in expected:
+        return _short(json.dumps(expected["equals"]))
+    if "near" in expected:
+        by = f"{expected['within_percent']:g}%" if "within_percent" in expected else None
+        return f"within {by or format(expected['within'], 'g')} of {expected['near']:g}"
+    words = {"at_least": "at least", "at_most": "at most"}
+    return " and ".join(f"{words[key]} {expected[key]:g}" for key in words if key in expected)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _MAX_VALUE else f"{text[: _MAX_VALUE - 3]}..."
 
 
 def _some(sentences: list[str]) -> str:

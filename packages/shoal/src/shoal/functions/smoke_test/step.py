@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import logging
 import re
-from dataclasses import dataclass
 from typing import Any
 
 import boto3
@@ -29,89 +28,49 @@ log = logging.getLogger()
 log.setLevel(logging.INFO)
 
 
-@dataclass(frozen=True)
-class Expected:
-    """Which model must answer, and how fast."""
-
-    training_job_name: str
-    content_sha256: str
-    max_latency_ms: float
-    sealed_archive: str | None = None
-    """Its URL, where no answer says which model gave it."""
-
-    @classmethod
-    def of(cls, event: dict[str, Any]) -> Expected:
-        """Read the step's arguments.
-
-        Raises SmokeTestError without a hash: nothing could be proven then.
-        """
-        content = event.get("content_sha256")
-        if not isinstance(content, str) or not _SHA256.fullmatch(content):
-            wrong = f"content_sha256 is {content!r}, not the sha256 of a model's content"
-            raise SmokeTestError(f"{wrong}: what does evaluation.json say at model.content_sha256?")
-        return cls(
-            event["training_job_name"],
-            content,
-            float(event["max_latency_ms"]),
-            event.get("sealed_archive"),
-        )
-
-
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """Run the test against one endpoint; unknown arguments of the step are ignored."""
-    expected = Expected.of(event)
+    content, sealed = event.get("content_sha256"), event.get("sealed_archive")
+    if not isinstance(content, str) or not _SHA256.fullmatch(content):
+        wrong = f"content_sha256 is {content!r}, not the sha256 of a model's content"
+        raise SmokeTestError(f"{wrong}: what does evaluation.json say at model.content_sha256?")
     runtime = boto3.client("sagemaker-runtime", config=CLIENT)
     answers = ask_all(runtime, event["endpoint_name"])
     log.info("answers: %s", answers)
     failures = own_failures(runtime, event["endpoint_name"])
-    if expected.sealed_archive:
-        failures += _wrong_archive(event["endpoint_name"], expected.sealed_archive)
-    judge(answers, expected, failures)
-    slowest_ms = round(max(answer.latency_ms for answer in answers), 1)
+    if sealed:
+        failures += _wrong_archive(event["endpoint_name"], sealed)
+    problems = [] if sealed else _wrong_source(answers, event["training_job_name"], content)
+    problems += [*wrong_answers(answers), *failures]
+    slowest_ms, max_ms = max(each.latency_ms for each in answers), float(event["max_latency_ms"])
+    if slowest_ms > max_ms:
+        problems.append(f"the slowest answer took {slowest_ms:.0f} ms, {max_ms:.0f} ms allowed")
+    if problems:
+        raise SmokeTestError("; ".join(problems))
     return {
         "status": "Passed",
         "answers": _report(answers),
-        "slowest_ms": slowest_ms,
-        "content_sha256": "" if expected.sealed_archive else _contents(answers).pop(),
+        "slowest_ms": round(slowest_ms, 1),
+        "content_sha256": "" if sealed else content,
     }
 
 
-def judge(answers: list[Answer], expected: Expected, failures: list[str]) -> None:
-    """Raise SmokeTestError with everything that is wrong, the `failures` of the workload's own
-    function included.
-    """
-    problems = [] if expected.sealed_archive else _wrong_source(answers, expected)
-    problems += [*wrong_answers(answers), *failures]
-    slowest_ms = max(answer.latency_ms for answer in answers)
-    if slowest_ms > expected.max_latency_ms:
-        problems.append(
-            f"the slowest answer took {slowest_ms:.0f} ms, {expected.max_latency_ms:.0f} ms allowed"
-        )
-    if problems:
-        raise SmokeTestError("; ".join(problems))
-
-
-def _wrong_source(answers: list[Answer], expected: Expected) -> list[str]:
+def _wrong_source(answers: list[Answer], training_job_name: str, evaluated: str) -> list[str]:
     """Return what the answers say of their model that is not so."""
     problems = []
     models = {str(source.training_job_name) for source in sources(answers)}
-    if models != {expected.training_job_name}:
+    if models != {training_job_name}:
         problems.append(
             f"the model comes from training job {sorted(models)}, not from this execution's"
-            f" {expected.training_job_name}"
+            f" {training_job_name}"
         )
-    content = _contents(answers)
-    if content != {expected.content_sha256}:
+    contents = {str(source.content_sha256) for source in sources(answers)}
+    if contents != {evaluated}:
         problems.append(
-            f"the container serves a model with the content {sorted(content)}, evaluated was"
-            f" {expected.content_sha256}"
+            f"the container serves a model with the content {sorted(contents)}, evaluated was"
+            f" {evaluated}"
         )
     return problems
-
-
-def _contents(answers: list[Answer]) -> set[str]:
-    """Return the digests that the answers name."""
-    return {str(source.content_sha256) for source in sources(answers)}
 
 
 def _wrong_archive(endpoint_name: str, expected: str) -> list[str]:
