@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import logging
 import math
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -33,23 +32,11 @@ class CompareError(Exception):
     """What was measured cannot be compared."""
 
 
-@dataclass(frozen=True)
-class Approved:
-    """The newest approved version."""
-
-    version: str
-    metadata: dict[str, str]
-    """CustomerMetadataProperties of its entry."""
-
-    def value(self, metric: str) -> Decimal | None:
-        """Return the number that it has for a metric, None if it has none."""
-        return _number(self.metadata.get(f"{_VALUE}{metric}"))
-
-
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """Compare each metric that the step sends."""
     approved = newest_approved(event["model_package_group_name"])
-    result = {"status": "Compared", "version": approved.version if approved else "none"}
+    version = str(approved["ModelPackageVersion"]) if approved else "none"
+    result = {"status": "Compared", "version": version}
     for key in event:
         if key.startswith(_VALUE):
             result |= compare(key.removeprefix(_VALUE), event, approved)
@@ -57,8 +44,11 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     return result
 
 
-def compare(metric: str, event: dict[str, Any], approved: Approved | None) -> dict[str, Any]:
-    """Return the outputs for one metric. Raises CompareError if its value is no number."""
+def compare(metric: str, event: dict[str, Any], approved: Any) -> dict[str, Any]:
+    """Return the outputs for one metric; `approved` is the entry of a version, None without one.
+
+    Raises CompareError if its value is no number.
+    """
     value, tolerance = (_number(event[f"{part}_of_{metric}"]) for part in ("value", "tolerance"))
     if value is None or tolerance is None:
         raise CompareError(
@@ -67,12 +57,11 @@ def compare(metric: str, event: dict[str, Any], approved: Approved | None) -> di
         )
     if approved is None:
         return _outputs(metric, value, 0.0, "any number", "no version is approved yet")
-    best = approved.value(metric)
+    best = _number(approved.get("CustomerMetadataProperties", {}).get(f"{_VALUE}{metric}"))
+    version = f"version {approved['ModelPackageVersion']}, approved,"
     if best is None:
-        reason = (
-            f"version {approved.version}, approved, has no {metric} in its registry entry; approve"
-            " one that has, and it counts"
-        )
+        reason = f"{version} has no {metric} in its registry entry; approve one that has, and it"
+        reason += " counts"
         return _outputs(metric, value, 0.0, "any number", reason)
     higher = event[f"direction_of_{metric}"] == "higher"
     # Decimal: 0.3 - 0.1 is 0.2 then, and a value on the limit passes.
@@ -83,12 +72,12 @@ def compare(metric: str, event: dict[str, Any], approved: Approved | None) -> di
         value,
         float(margin),
         f"at {'least' if higher else 'most'} {float(limit):.6g}",
-        f"version {approved.version}, approved, has {float(best):.6g}",
+        f"{version} has {float(best):.6g}",
     )
 
 
-def newest_approved(group: str) -> Approved | None:
-    """Return the newest approved version of the group, None if there is none."""
+def newest_approved(group: str) -> dict[str, Any] | None:
+    """Return the registry's entry of the newest approved version, None if there is none."""
     sagemaker = boto3.client("sagemaker")
     entries = sagemaker.list_model_packages(
         ModelPackageGroupName=group,
@@ -99,9 +88,7 @@ def newest_approved(group: str) -> Approved | None:
     if not entries:
         return None
     newest = max(entries, key=lambda entry: int(entry["ModelPackageVersion"]))
-    package = sagemaker.describe_model_package(ModelPackageName=newest["ModelPackageArn"])
-    metadata = package.get("CustomerMetadataProperties", {})
-    return Approved(str(newest["ModelPackageVersion"]), metadata)
+    return dict(sagemaker.describe_model_package(ModelPackageName=newest["ModelPackageArn"]))
 
 
 def _number(value: Any) -> Decimal | None:
