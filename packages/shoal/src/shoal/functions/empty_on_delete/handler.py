@@ -74,7 +74,12 @@ def empty_bucket(bucket: str, context: Any) -> None:
         log.info("%s does not carry the tag: left alone", bucket)
         return
     _close(s3, bucket)
-    while objects := _first_versions(s3, bucket):
+    # one page has at most 1,000, which is what one request may delete
+    while objects := [
+        {key: each[key] for key in ("Key", "VersionId")}
+        for page in [s3.list_object_versions(Bucket=bucket)]
+        for each in (*page.get("Versions", []), *page.get("DeleteMarkers", []))
+    ]:
         _leave_time(context)
         answer = s3.delete_objects(Bucket=bucket, Delete={"Objects": objects, "Quiet": True})
         errors = answer.get("Errors", [])
@@ -84,24 +89,11 @@ def empty_bucket(bucket: str, context: Any) -> None:
         time.sleep(_PAUSE_S if errors else 0)
 
 
-def _first_versions(s3: Any, bucket: str) -> list[dict[str, str]]:
-    """Return at most 1,000 versions and delete markers, which is what one request may delete."""
-    page = s3.list_object_versions(Bucket=bucket)
-    return [
-        {"Key": version["Key"], "VersionId": version["VersionId"]}
-        for version in (*page.get("Versions", []), *page.get("DeleteMarkers", []))
-    ]
-
-
 def empty_group(group: str, group_arn: str, context: Any) -> None:
     """Delete every model package of the group."""
     sagemaker = boto3.client("sagemaker")
-    tags = [
-        tag
-        for page in sagemaker.get_paginator("list_tags").paginate(ResourceArn=group_arn)
-        for tag in page["Tags"]
-    ]
-    if EMPTY_TAG not in tags:
+    tags = sagemaker.get_paginator("list_tags").paginate(ResourceArn=group_arn)
+    if EMPTY_TAG not in [tag for page in tags for tag in page["Tags"]]:
         log.info("%s does not carry the tag: left alone", group)
         return
     pages = sagemaker.get_paginator("list_model_packages").paginate(ModelPackageGroupName=group)

@@ -69,8 +69,11 @@ def own_place() -> Place:
     if known.pop("target") == "aws" and is_local:
         known["arguments"] += " --local"
     target = Target(known.pop("account"), known.pop("region"))
-    prices = {name: _like(**each) for name, each in known.pop("prices").items()}
-    metrics = {name: _like(**each) for name, each in known.pop("metrics").items()}
+    like: Any = SimpleNamespace  # has the attributes of Metric and Price, which need pydantic
+    prices, metrics = (
+        {name: like(**each) for name, each in known.pop(key).items()}
+        for key in ("prices", "metrics")
+    )
     pipeline = Pipeline(target, known.pop("pipeline"))
     return Place(
         **known,
@@ -81,8 +84,3 @@ def own_place() -> Place:
         price_of=prices.get,
         commit_of=lambda _: None,
     )
-
-
-def _like(**values: Any) -> Any:
-    """Return what has these attributes, as Metric and Price have: their modules need pydantic."""
-    return SimpleNamespace(**values)

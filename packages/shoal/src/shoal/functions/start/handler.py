@@ -68,17 +68,11 @@ def _publish(cloudwatch: Any, origin: str, outcome: Outcome) -> None:
         "SkippedOverlap": "overlap",
         "SkippedDuplicate": "duplicate",
     }
-    dimensions = [
-        {"Name": "Pipeline", "Value": os.environ["PIPELINE_NAME"]},
-        {"Name": "Schedule", "Value": origin},
-    ]
+    of = {"Pipeline": os.environ["PIPELINE_NAME"], "Schedule": origin}
+    dimensions = [{"Name": name, "Value": value} for name, value in of.items()]
+    counted = {"Unit": "Count", "Dimensions": dimensions}
     data = [
-        {
-            "MetricName": name,
-            "Value": float(outcome.status == status),
-            "Unit": "Count",
-            "Dimensions": dimensions,
-        }
+        {"MetricName": name, "Value": float(outcome.status == status), **counted}
         for name, status in names.items()
     ]
     cloudwatch.put_metric_data(Namespace="Shoal", MetricData=data)

@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator
 from typing import Any
 
 from start import StartRequest
@@ -42,7 +41,14 @@ def request_of(s3: Any, event: dict[str, Any]) -> StartRequest:
             f"{uri} is no manifest: they are s3://{os.environ['DATA_BUCKET']}/datasets/NAME/{os.environ['MANIFEST_FILE']}"
         )
     folder = key.rpartition("/")[0]
-    _require_files(s3, bucket, folder, _files(s3, bucket, key, arrived, uri), uri)
+    files = _files(s3, bucket, key, arrived, uri)
+    sizes, pages = dict[str, int](), s3.get_paginator("list_objects_v2")
+    for page in pages.paginate(Bucket=bucket, Prefix=f"{folder}/"):
+        sizes |= {each["Key"]: each["Size"] for each in page.get("Contents", [])}
+    if missing := sorted(file for file in files if not sizes.get(f"{folder}/{file}")):
+        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        missing_files = ", ".join(missing[:3]) + more
+        raise ManifestError(f"{uri} names files that are not there or empty: {missing_files}")
     places = {"{manifest}": uri, "{folder}": f"s3://{bucket}/{folder}"}
     identity = hashlib.sha256(f"{uri} {version}".encode()).hexdigest()
     return StartRequest(
@@ -87,19 +93,3 @@ def _is_path(value: Any) -> bool:
         and not value.startswith("/")
         and ".." not in value.split("/")
     )
-
-
-def _require_files(s3: Any, bucket: str, folder: str, files: list[str], uri: str) -> None:
-    sizes = dict(_sizes(s3, bucket, folder))
-    missing = sorted(file for file in files if not sizes.get(file))
-    if missing:
-        shown = ", ".join(missing[:3]) + (
-            f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-        )
-        raise ManifestError(f"{uri} names files that are not there or empty: {shown}")
-
-
-def _sizes(s3: Any, bucket: str, folder: str) -> Iterator[tuple[str, int]]:
-    for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=f"{folder}/"):
-        for each in page.get("Contents", []):
-            yield each["Key"].removeprefix(f"{folder}/"), each["Size"]
