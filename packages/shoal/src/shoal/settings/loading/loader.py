@@ -35,11 +35,6 @@ def environment_file(name: str) -> str:
     return f"{FOLDER}/{name}.yaml"
 
 
-def strategy_file(name: str) -> str:
-    """Return the path of the overlay `name`, relative to the repository root."""
-    return f"{FOLDER}/{OVERLAYS}/{name}.yaml"
-
-
 def environment_names(root: Path) -> list[str]:
     """Return the names of the environments under `root`, sorted; files of pins, and files that
     are there to be extended, are none.
@@ -158,10 +153,6 @@ class _Files:
         return [*self._common_parts, *([self.overlay] if self.overlay else [])]
 
     @property
-    def problems(self) -> list[Problem]:
-        return [problem for part in self._parts for problem in part.document.problems]
-
-    @property
     def common(self) -> dict[str, Any]:
         """What the file and the one that it extends say together."""
         return _merged([part.document.data for part in self._common_parts])
@@ -238,8 +229,11 @@ class _Files:
             places |= self.overlay.places()
         return places | self.pins.places(workload)
 
-    def in_file_order(self, problems: list[Problem], workload: str) -> list[Problem]:
-        """Sort by the line in the file that has the last word on a key; overlays come last."""
+    def with_own(self, problems: list[Problem], workload: str) -> list[Problem]:
+        """Return the problems and those of the text, each with its key as it stands in the
+        workload's section, if it does, and sorted by the line in the file that has the last word on
+        it; overlays come last.
+        """
         files = [*(part.file for part in self._parts), *self.pins.files]
         order = {
             key: (files.index(file), int(line or 0))
@@ -247,13 +241,13 @@ class _Files:
             for file, _, line in [place.rpartition(":")]
             if file
         }
-        return sorted(problems, key=lambda problem: place_of(problem.key, order, (0, 0)))
-
-    def in_section(self, problem: Problem, workload: str) -> Problem:
-        """Return the problem with its key as it stands in the workload's section, if it does."""
-        key = f"workloads.{workload}.{problem.key}"
-        stands = self._part_with(key.partition("[")[0]) is not None
-        return replace(problem, key=key) if stands else problem
+        own = [problem for part in self._parts for problem in part.document.problems]
+        ordered = sorted([*own, *problems], key=lambda each: place_of(each.key, order, (0, 0)))
+        keys = [f"workloads.{workload}.{each.key}" for each in ordered]
+        return [
+            replace(each, key=key) if self._part_with(key.partition("[")[0]) else each
+            for each, key in zip(ordered, keys, strict=True)
+        ]
 
     def _part_with(self, key: str) -> ParsedFile | None:
         parts = reversed(self._common_parts)
@@ -265,16 +259,13 @@ class _Files:
 
 
 def _read(name: str, root: Path, strategy: str | None) -> _Files:
-    """Return the environment's file with the one that it extends, and the overlay's.
-
-    Raises ConfigError with the names that exist.
-    """
+    """Return the environment's file with those beside it, or raise ConfigError with what exists."""
     own = _named("environment", name, environment_file(name), environment_names(root), root)
-    base = overlay = None
-    if extended := own.document.data.get("extends"):
-        base = _base(own, extended, root)
+    extended, overlay = own.document.data.get("extends"), None
+    base = _base(own, extended, root) if extended else None
     if strategy is not None:
-        overlay = _named("strategy", strategy, strategy_file(strategy), strategy_names(root), root)
+        file = f"{FOLDER}/{OVERLAYS}/{strategy}.yaml"
+        overlay = _named("strategy", strategy, file, strategy_names(root), root)
     return _Files(own, Pins.beside(root / own.file, own.file), base, overlay)
 
 
@@ -347,11 +338,7 @@ def _path(name: str, source: str | None, names: list[str], root: Path) -> list[s
 
 
 def _environment(files: _Files, workload: str, stem: str, root: Path | None = None) -> Environment:
-    """Return the environment as one workload has it, over what the workload's own file in the
-    repository at `root` says.
-
-    Raises ConfigError with all mistakes.
-    """
+    """Return the environment as one workload has it; raise ConfigError with all mistakes."""
     document = files.view(workload)
     of_workload = list(workload_problems(document, root)) if root else []
     layer = named_after(document)
@@ -360,11 +347,9 @@ def _environment(files: _Files, workload: str, stem: str, root: Path | None = No
     environment, problems = _validate(_merged([layer, document]), stem)
     known = {problem.key for problem in of_workload}
     problems = [each for each in problems if each.key not in known]
-    problems = [*files.problems, *problems, *of_workload]
+    problems = files.with_own([*problems, *of_workload], workload)
     if environment is None or problems:
-        ordered = files.in_file_order(problems, workload)
-        named = [files.in_section(problem, workload) for problem in ordered]
-        raise ConfigError(files.own.file, named, files.places(workload))
+        raise ConfigError(files.own.file, problems, files.places(workload))
     return environment
 
 
@@ -379,10 +364,7 @@ def _merged(layers: list[Any]) -> dict[str, Any]:
 
 
 def _validate(data: dict[str, Any], stem: str) -> tuple[Environment | None, list[Problem]]:
-    """Return all problems and, if types and limits are right, the environment.
-
-    The rules between keys are checked on the part that is right.
-    """
+    """Return all problems and, if types and limits are right, the environment."""
     environment, problems = typed(Environment, data)
     if environment is not None:
         return environment, problems_between(environment, stem)
@@ -390,11 +372,9 @@ def _validate(data: dict[str, Any], stem: str) -> tuple[Environment | None, list
     # so that a missing name does not hide what the other rules find
     substitutes = {"name": stem, "workload": stem, "account": "111122223333"}
     rest, _ = typed(Environment, substitutes | without_keys(data, wrong))
-    between = problems_between(rest, stem) if rest else []
-    return None, problems + [problem for problem in between if not _is_about(problem, wrong)]
-
-
-def _is_about(problem: Problem, wrong: list[str]) -> bool:
-    """Return whether a rule's problem rests on a key that is itself wrong."""
-    keys = (problem.key, *problem.related)
-    return any(f"{key}.".startswith(f"{bad}.") for key in keys for bad in wrong)
+    bad = tuple(f"{key}." for key in wrong)
+    for each in problems_between(rest, stem) if rest else []:
+        # none that rests on a key which is itself wrong
+        if not any(f"{key}.".startswith(bad) for key in (each.key, *each.related)):
+            problems.append(each)
+    return None, problems

@@ -55,20 +55,16 @@ class Pins:
 
     def places(self, workload: str) -> dict[str, str]:
         """Return where each key of that section stands."""
-        part = self.part
-        keys = part.document.lines if part else ()
         return {
-            f"{SECTION}{key.removeprefix(workload)}": part.place(key)
-            for key in keys
-            if part and key.partition(".")[0] == workload
+            f"{SECTION}{key.removeprefix(workload)}": place
+            for key, place in (self.part.places() if self.part else {}).items()
+            if key.partition(".")[0] == workload
         }
 
     def require_known(self, workloads: Collection[str], file: str) -> None:
         """Raise ConfigError for a pin of a workload that the environment's `file` does not have."""
-        if self.part is None:
-            return
-        for name in self.part.document.data:
-            if name not in workloads:
+        for name in self.part.document.data if self.part else ():
+            if self.part and name not in workloads:
                 message = f"{file} has no such workload; there are: {', '.join(workloads)}"
                 problem = Problem(name, message, "remove it here, or add it there")
                 raise ConfigError(self.part.file, [problem], self.part.places())
@@ -113,8 +109,6 @@ def _lines(values: Mapping[str, Any], indent: str = "") -> Iterator[str]:
 
 
 def _scalar(value: object) -> str:
-    """Return a value on one line; what is neither ASCII nor a letter is escaped, because YAML
-    would fold or refuse some of it.
-    """
+    """Return a value on one line, with escapes for what YAML would fold or refuse."""
     text = json.dumps(value, ensure_ascii=False)
     return re.sub(r"[^ -~\w]", lambda match: f"\\U{ord(match[0]):08x}", text)
