@@ -67,15 +67,10 @@ def typed(model: type[Model], data: dict[str, Any]) -> tuple[Model | None, list[
     try:
         return model.model_validate_json(json.dumps(data), strict=True), []
     except ValidationError as error:
-        return None, _problems(error, data, model)
-
-
-def _problems(
-    error: ValidationError, data: dict[str, Any], model: type[BaseModel]
-) -> list[Problem]:
-    """Return one problem per wrong key; a union that matches none of its types counts once."""
+        mistakes = error.errors()
+    # a union that matches none of its types counts once
     grouped: dict[str, list[tuple[Place, Details]]] = {}
-    for details in error.errors():
+    for details in mistakes:
         # a default that rests on another key, which is wrong itself
         if details["type"] == "default_factory_not_called":
             continue
@@ -83,7 +78,7 @@ def _problems(
         grouped.setdefault(_path(place), []).append((place, details))
     # A list with a wrong item also counts as too short; the item is what to correct.
     inner = {key[: mark.start()] for key in grouped for mark in re.finditer(r"\[", key)}
-    return [_problem(key, errors, model) for key, errors in grouped.items() if key not in inner]
+    return None, [_problem(*each, model) for each in grouped.items() if each[0] not in inner]
 
 
 def without_keys(data: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:
@@ -100,9 +95,8 @@ def _prune(data: dict[str, Any], prefix: str, keys: set[str]) -> dict[str, Any]:
 
 
 def _place(details: Details, data: Any) -> Place:
-    """Return the part of pydantic's location that exists in the file, plus the missing key.
-
-    What follows in the location are branches of a union.
+    """Return the part of pydantic's location that exists in the file, plus the missing key: what
+    follows are branches of a union.
     """
     place: list[int | str] = []
     for step in details["loc"]:
@@ -129,37 +123,27 @@ def _problem(key: str, errors: list[tuple[Place, Details]], model: type[BaseMode
     kind, value = details["type"], details["input"]
     if known := _former_key_problem(key, kind, value) or refusal_of(key, kind, value):
         return known
-    if details["type"] == "extra_forbidden":
+    if kind == "extra_forbidden":
         return _unknown_key(key, place, model)
-    if details["type"] == "missing":
+    if kind == "missing":
         return Problem(key, "the key is missing", f"add it: {_description(place, model)}")
-    if SECRETS in place:
-        return _secret_problem(key, details)
+    if SECRETS in place:  # whose value may be the secret itself
+        advice = "give the name of a secret in Secrets Manager, as in HF_TOKEN: team/hf-token"
+        if details["loc"][-1] == "[key]":
+            return Problem(key, "is no name of a variable, as in HF_TOKEN", advice)
+        message = "must be a mapping" if kind == "dict_type" else "is no name of a secret"
+        return Problem(key, message, f"{advice}; never a value or an ARN")
     message, advice = _rule(details), _description(place, model)
-    if details["type"] == "enum":
-        advice = _nearest(details) or advice
+    if kind == "enum":
+        expected, word = str(details["ctx"]["expected"]).replace("'", ""), str(value).lower()
+        allowed = expected.replace(" or ", ", ").split(", ")
+        near = [_MEANT[word]] if _MEANT.get(word) in allowed else []
+        near = near or difflib.get_close_matches(word, allowed, n=1)
+        advice = f"did you mean `{near[0]}`?" if near else advice
     if len(errors) > 1:
         message = "must be text, a number, true or false"
         advice = "give one value, not a list or a mapping"
     return Problem(key, message, advice, details["input"])
-
-
-def _nearest(details: Details) -> str:
-    """Return a question after the value that was meant, of those that are allowed."""
-    allowed = str(details["ctx"]["expected"]).replace("'", "").replace(" or ", ", ").split(", ")
-    value = str(details["input"]).lower()
-    near = [_MEANT[value]] if _MEANT.get(value) in allowed else []
-    near = near or difflib.get_close_matches(value, allowed, n=1)
-    return f"did you mean `{near[0]}`?" if near else ""
-
-
-def _secret_problem(key: str, details: Details) -> Problem:
-    """Return a problem that does not show the value, which may be the secret itself."""
-    advice = "give the name of a secret in Secrets Manager, as in HF_TOKEN: team/hf-token"
-    if details["loc"][-1] == "[key]":
-        return Problem(key, "is no name of a variable, as in HF_TOKEN", advice)
-    message = "must be a mapping" if details["type"] == "dict_type" else "is no name of a secret"
-    return Problem(key, message, f"{advice}; never a value or an ARN")
 
 
 def _unknown_key(key: str, place: Place, model: type[BaseModel]) -> Problem:
@@ -199,10 +183,7 @@ def _description(place: Sequence[int | str], model: type[BaseModel]) -> str:
 def _walk(
     place: Sequence[int | str], model: type[BaseModel]
 ) -> tuple[type[BaseModel] | None, FieldInfo | None]:
-    """Return the section and the last known key on the way along `place`.
-
-    There is no section where the way ends at a value.
-    """
+    """Return the section, if the way along `place` ends at one, and the last known key on it."""
     section: type[BaseModel] | None = model
     info: FieldInfo | None = None
     is_name = False  # whether the next step is a name that the user chose
@@ -219,10 +200,7 @@ def _walk(
 
 
 def _section_type(info: FieldInfo | None) -> type[BaseModel] | None:
-    """Return the section that a key holds; an optional one is annotated `Section | None`.
-
-    A list or a map holds sections.
-    """
+    """Return the section that a key holds, optional or several in a list or a map."""
     kind = info.annotation if info else None
     inner = get_args(kind)
     kinds = [kind, *inner, *(each for annotated in inner for each in get_args(annotated))]
