@@ -21,7 +21,7 @@ from shoal.settings.loading.loader import (
 )
 from shoal.settings.names import BRING, Names
 from shoal.settings.parsing.errors import ConfigError, Problem
-from shoal.settings.sections.release import Release, foreign_code_variable
+from shoal.settings.sections.release import foreign_code_variable
 from shoal.settings.settings import Environment
 
 _PLACEHOLDER_ACCOUNT = re.compile(r"^(\d)\1{3}(\d)\2{3}(\d)\3{3}$|^123456789012$")
@@ -130,12 +130,8 @@ def pin_problems(environment: Environment, root: Path | None) -> Iterator[Proble
     if variable := foreign_code_variable(release.environment):
         message = f"{variable} makes the container take code from elsewhere than its archive"
         yield Problem("release.environment", message, _PROMOTE)
-    if root is not None:
-        yield from _pin_place(environment, release, root)
-
-
-def _pin_place(environment: Environment, release: Release, root: Path) -> Iterator[Problem]:
-    """Yield what is not in the registry and the bucket of the environment that trains."""
+    if root is None:
+        return
     origin = path_of(environment, lambda each: load_source(each, root))[-1]
     names = Names(origin)
     group = names.arn("sagemaker", f"model-package/{names.model_package_group}")

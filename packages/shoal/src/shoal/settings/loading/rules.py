@@ -66,7 +66,15 @@ def problems_between(environment: Environment, stem: str) -> list[Problem]:
 def _sections(environment: Environment) -> Iterator[Problem]:
     """Yield what each section finds wrong with itself, and with the keys that it reads besides."""
     of, names, training = environment, Names(environment), environment.training
-    yield from regions.problems(of.region, _asks_of_regions(of))
+    asks_of_region = {
+        "region": True,
+        "observability.monthly_budget_usd": bool(of.observability.monthly_budget_usd),
+        "training.build_image": "training" in of.built_images,
+        "endpoint.build_image": "endpoint" in of.built_images,
+        "serving": of.serving is not None,
+        "file_system": of.file_system is not None,
+    }
+    yield from regions.problems(of.region, asks_of_region)
     yield from network.problems(of.network, of.region)
     yield from mlflow.problems(of.mlflow, of.network, of.region, of.account)
     yield from organisation.problems(of.organisation, of.region, of.account, of.file_system)
@@ -117,18 +125,6 @@ def _guard_rails(environment: Environment) -> Iterator[Problem]:
         yield Problem("guard_rails", message, advice, related=("protect",))
 
 
-def _asks_of_regions(environment: Environment) -> dict[str, bool]:
-    """Return whether the keys are used that ask for what not every region has."""
-    return {
-        "region": True,
-        "observability.monthly_budget_usd": bool(environment.observability.monthly_budget_usd),
-        "training.build_image": "training" in environment.built_images,
-        "endpoint.build_image": "endpoint" in environment.built_images,
-        "serving": environment.serving is not None,
-        "file_system": environment.file_system is not None,
-    }
-
-
 def _name_lengths(environment: Environment) -> Iterator[Problem]:
     """Check the longest name of each kind, and say how many characters to take away."""
     names = Names(environment)
@@ -156,10 +152,8 @@ def _word_of(environment: Environment, name: str) -> tuple[str, str]:
 
 
 def _execution_ids(environment: Environment) -> Iterator[Problem]:
-    """Refuse names that look like an execution's.
-
-    `shoal-churn-dev-experimental` reads like what execution `experimental` of `shoal-churn-dev`
-    left: the sweeper of that environment would delete it.
+    """Refuse names that look like an execution's: `shoal-churn-dev-experimental` reads like what
+    `experimental` of `shoal-churn-dev` left, and its sweeper would delete it.
     """
     prefix = Names(environment).prefix
     words = prefix.split("-")
@@ -177,28 +171,21 @@ def _execution_ids(environment: Environment) -> Iterator[Problem]:
         yield Problem(key, message, advice, value, ("name", "project"))
 
 
-def _without_endpoint(environment: Environment) -> Iterator[Problem]:
-    """What only trains serves nothing: no release is pinned for it."""
-    if environment.endpoint is None and (environment.serving or environment.release):
-        keys = ("serving", "release") if environment.serving else ("release",)
-        message = "its models are trained and registered only: `endpoint` is none"
-        yield Problem(keys[0], message, f"remove {' and '.join(keys)}", related=keys[1:])
-
-
-def _endpoint_environment(environment: Environment) -> Iterator[Problem]:
+def _endpoint(environment: Environment) -> Iterator[Problem]:
     endpoint, section = environment.endpoint, "endpoint.environment"
-    if endpoint is None or not endpoint.environment:
+    if endpoint is None:
+        if environment.serving or environment.release:
+            keys = ("serving", "release") if environment.serving else ("release",)
+            message = "its models are trained and registered only: `endpoint` is none"
+            yield Problem(keys[0], message, f"remove {' and '.join(keys)}", related=keys[1:])
         return
-    if endpoint.image_uri is None and "endpoint" not in environment.built_images:
+    has_own_image = endpoint.image_uri is not None or "endpoint" in environment.built_images
+    if endpoint.environment and not has_own_image:
         message = "is for a container of your own, and AWS's image of the framework answers"
         yield Problem(section, message, "remove it, or name the container's endpoint.image_uri")
     yield from _variables(section, endpoint.environment, release.MAX_ENVIRONMENT_VALUE)
-
-
-def _endpoint_start(environment: Environment) -> Iterator[Problem]:
-    """An endpoint that is older than its time to live is removed, whether it has started or not."""
-    endpoint = environment.endpoint
-    if endpoint and endpoint.start_s >= 60 * endpoint.ttl_minutes:
+    # it is removed then, whether it has started or not
+    if endpoint.start_s >= 60 * endpoint.ttl_minutes:
         message = f"is over before the {endpoint.start_s} s that the endpoint may take to start"
         advice = f"use more than {endpoint.start_s // 60}"
         related = ("endpoint.container_startup_timeout_s", "endpoint.model_download_timeout_s")
@@ -335,10 +322,8 @@ def _mistakes_of(name: str, text: str) -> Iterator[tuple[str, str]]:
 def _container_environment(environment: Environment) -> Iterator[Problem]:
     section, variables = "training.environment", environment.training.environment
     yield from _variables(section, variables, MAX_ENVIRONMENT_VALUE)
-    message = (
-        "variables that start with SM_, SAGEMAKER_ and AWS_ are the platform's, those with SHOAL_"
-        " Shoal's own"
-    )
+    message = "variables that start with SM_, SAGEMAKER_ and AWS_ are the platform's, those with"
+    message += " SHOAL_ Shoal's own"
     for name in variables:
         if name.startswith(_RESERVED_VARIABLES):
             yield Problem(f"{section}.{name}", message, "remove it, or rename it")
@@ -381,9 +366,7 @@ _RULES = (
     _execution_ids,
     _sections,
     _release,
-    _without_endpoint,
-    _endpoint_environment,
-    _endpoint_start,
+    _endpoint,
     _guard_rails,
     _files,
     _spot,

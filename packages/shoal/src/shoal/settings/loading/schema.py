@@ -28,7 +28,12 @@ def schema(model: type[Settings] = Environment) -> dict[str, Any]:
             if isinstance(described.get("default"), dict):
                 del described["default"]  # the section's own keys carry theirs
     if model is Environment:
-        _require_keys(generated)
+        # of a file that is extended, or extends one, nothing is asked: the keys of both count
+        generated["if"] = {"required": ["name"], "not": {"required": ["extends"]}}
+        generated["then"] = {
+            "required": [key for key in generated.pop("required") if key != "workload"],
+            "anyOf": [{"required": [key]} for key in ("workload", "workloads")],
+        }
         del generated["properties"]["release"], generated["$defs"]["Release"]  # another file's
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -39,22 +44,11 @@ def schema(model: type[Settings] = Environment) -> dict[str, Any]:
 
 def schema_texts() -> dict[str, str]:
     """Return the content of each schema by its file."""
-    return {FILE: _text(Environment), WORKLOAD_FILE: _text(Workload)}
-
-
-def _require_keys(generated: dict[str, Any]) -> None:
-    """Ask for what has no default, and for one workload or several: not of a file that extends
-    another, whose keys count too, nor of that one, which has no name.
-    """
-    generated["if"] = {"required": ["name"], "not": {"required": ["extends"]}}
-    generated["then"] = {
-        "required": [key for key in generated.pop("required") if key != "workload"],
-        "anyOf": [{"required": [key]} for key in ("workload", "workloads")],
+    models: dict[str, type[Settings]] = {FILE: Environment, WORKLOAD_FILE: Workload}
+    return {
+        file: json.dumps(schema(model), indent=2, ensure_ascii=False) + "\n"
+        for file, model in models.items()
     }
-
-
-def _text(model: type[Settings]) -> str:
-    return json.dumps(schema(model), indent=2, ensure_ascii=False) + "\n"
 
 
 def _in_one_line(described: dict[str, Any]) -> None:
