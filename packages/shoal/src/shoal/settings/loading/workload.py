@@ -192,29 +192,23 @@ def workload_problems(document: dict[str, Any], root: Path) -> Iterator[Problem]
     """Yield a problem if an environment's `document` names no workload, or one that there is
     not.
     """
-    name = document.get("workload")
-    if "workload" not in document:
-        yield _unnamed(workload_names(root))
+    name, names = document.get("workload"), workload_names(root)
+    if "workload" not in document and not names:
+        message = f"the key is missing, and no folder in {FOLDER}/ has a {FILE}"
+        advice = "`shoal new NAME` writes one: then `workload: NAME`"
+        yield Problem("workload", message, advice)
+    elif "workload" not in document:
+        message = f"the key is missing; {FOLDER}/ has: {', '.join(names)}"
+        some = names if len(names) <= 3 else ["NAME"]
+        lines = " or ".join(f"`workload: {name}`" for name in some)
+        yield Problem("workload", message, f"write {lines}, or `workloads` for several")
     elif isinstance(name, str) and not (root / workload_file(name)).is_file():
-        message = (
-            f"there is no such workload; there are: {', '.join(workload_names(root)) or 'none'}"
-        )
+        message = f"there is no such workload; there are: {', '.join(names) or 'none'}"
         advice = "name one of them, or write its workload.yaml"
         if document.get("workloads"):
             yield Problem(f"workloads.{name}", message, advice)
         else:
             yield Problem("workload", message, advice, name)
-
-
-def _unnamed(names: list[str]) -> Problem:
-    """Return the problem of a file that does not say which of the workloads `names` it is for."""
-    if not names:
-        message = f"the key is missing, and no folder in {FOLDER}/ has a {FILE}"
-        return Problem("workload", message, "`shoal new NAME` writes one: then `workload: NAME`")
-    message = f"the key is missing; {FOLDER}/ has: {', '.join(names)}"
-    some = names if len(names) <= 3 else ["NAME"]
-    lines = " or ".join(f"`workload: {name}`" for name in some)
-    return Problem("workload", message, f"write {lines}, or `workloads` for several")
 
 
 def named_after(document: dict[str, Any]) -> dict[str, Any]:
@@ -241,20 +235,24 @@ def beneath(document: dict[str, Any], root: Path) -> tuple[dict[str, Any], list[
     source = _source(workload, training.get("framework"))
     if "source_dir" in training:  # other scripts, which may run with older ones
         source = {key: value for key, value in source.items() if key not in _OLDEST}
+    stated = workload.model_dump(exclude_unset=True, include={"metrics", "gates"})
+    named = _named_channels(document)
+    given = {
+        name: channel.model_dump(exclude_unset=True)
+        for name, channel in workload.channels.items()
+        if not channel.optional or name in named
+    }
+    endpoint: dict[str, Any] = {"content_types": list(workload.content_types)}
+    if workload.smoke_test and workload.smoke_test.max_latency_ms:
+        endpoint["max_latency_ms"] = workload.smoke_test.max_latency_ms
+    kept = {"metrics": stated.get("metrics", {}), "secrets": dict(workload.secrets)}
     layer = {
         "project": workload.name,
-        "data": {"dataset": workload.name, "channels": _given_channels(workload, document)},
-        "training": source
-        | {
-            "metrics": {
-                name: metric.model_dump(exclude_unset=True)
-                for name, metric in workload.metrics.items()
-            },
-            "secrets": dict(workload.secrets),
-        },
-        "endpoint": workload.endpoint or _endpoint(workload),
+        "data": {"dataset": workload.name, "channels": given},
+        "training": source | kept,
+        "endpoint": workload.endpoint or endpoint,
         "evaluation": workload.evaluation.model_dump(exclude_none=True)
-        | {"gates": [gate.model_dump(exclude_unset=True) for gate in workload.gates]},
+        | {"gates": list(stated["gates"])},
     }
     if workload.tags:
         own = {"tags": dict(workload.tags)}
@@ -275,51 +273,25 @@ def _misfits(workload: Workload, document: dict[str, Any]) -> Iterator[Problem]:
             yield Problem(f"data.channels.{name}", message, advice)
 
 
-def _given_channels(workload: Workload, document: dict[str, Any]) -> dict[str, Any]:
-    """Return the channels that the jobs get: all that are not optional, and what is named."""
-    named = _named_channels(document)
-    return {
-        name: channel.model_dump(exclude_unset=True)
-        for name, channel in workload.channels.items()
-        if not channel.optional or name in named
-    }
-
-
 def _named_channels(document: dict[str, Any]) -> list[str]:
     data = document.get("data")
     channels = data.get("channels") if isinstance(data, dict) else None
     return [str(name) for name in channels] if isinstance(channels, dict) else []
 
 
-def _endpoint(workload: Workload) -> dict[str, Any]:
-    """Return the keys of the endpoint section."""
-    latency = workload.smoke_test.max_latency_ms if workload.smoke_test else None
-    return {"content_types": list(workload.content_types)} | (
-        {"max_latency_ms": latency} if latency else {}
-    )
-
-
 def _source(workload: Workload, framework: str | None) -> dict[str, str]:
-    """Return the keys of the training section; none for a framework that it has no scripts for."""
+    """Return the keys of the training section, or raise ConfigError for lack of scripts."""
     known = {str(each): source for each, source in workload.frameworks.items()}
     name = framework or next(iter(known))
     if name not in known:
-        return _unknown_framework(workload, name)
+        if name not in set(Framework):  # a mistake of the environment's file
+            return {}
+        message = f"have no {name}, which an environment names at training.framework"
+        advice = f"name one that is here ({', '.join(workload.frameworks)}), or write its scripts"
+        raise ConfigError(workload_file(workload.name), [Problem("frameworks", message, advice)])
     folder = f"{FOLDER}/{workload.name}/{known[name].source_dir or name}"
     own = known[name].model_dump(include={"entry_point", *_OLDEST}, exclude_none=True)
     return {"framework": name, "source_dir": folder} | own
-
-
-def _unknown_framework(workload: Workload, name: str) -> dict[str, str]:
-    """Raise ConfigError for a framework that the workload has no scripts for.
-
-    What is no framework at all is a mistake of the environment's file.
-    """
-    if name not in {str(each) for each in Framework}:
-        return {}
-    message = f"have no {name}, which an environment names at training.framework"
-    advice = f"name one that is here ({', '.join(workload.frameworks)}), or write its scripts"
-    raise ConfigError(workload_file(workload.name), [Problem("frameworks", message, advice)])
 
 
 def _rule_problems(workload: Workload, name: str, folder: Path) -> list[Problem]:
@@ -328,7 +300,6 @@ def _rule_problems(workload: Workload, name: str, folder: Path) -> list[Problem]
         return links
     problems = [
         *_missing_files(workload, folder),
-        *_missing_evaluation(workload, folder),
         *_channel_problems(workload),
         *evaluation.problems_of(workload.gates, "gates", workload.metrics),
         *evaluation.metric_problems(workload.metrics, "metrics"),
@@ -370,21 +341,15 @@ def _missing_files(workload: Workload, folder: Path) -> Iterator[Problem]:
         if script and not (folder / script).is_file():
             message = f"there is no such file in {folder.name}"
             yield Problem(key, message, "write it, or remove the key")
+    key, script = "evaluation.entry_point", workload.evaluation.entry_point or ""
+    if script and not script.endswith(".py"):
+        yield Problem(key, "must be a .py file", "give its path, as in measure.py")
+        script = ""
     for framework, source in workload.frameworks.items():
         name = source.source_dir or str(framework)
         if not (folder / name).is_dir():
             message = f"there is no folder {name} in {folder.name}"
             yield Problem(f"frameworks.{framework}", message, "write it, or set `source_dir`")
-
-
-def _missing_evaluation(workload: Workload, folder: Path) -> Iterator[Problem]:
-    """Yield the source directories that lack the script which the file names."""
-    key, script = "evaluation.entry_point", workload.evaluation.entry_point
-    if script and not script.endswith(".py"):
-        yield Problem(key, "must be a .py file", "give its path, as in measure.py")
-        return
-    for framework, source in workload.frameworks.items() if script else ():
-        name = source.source_dir or str(framework)
-        if (folder / name).is_dir() and not (folder / name / str(script)).is_file():
+        elif script and not (folder / name / script).is_file():
             message = f"there is no such file in {folder.name}/{name}"
             yield Problem(key, message, "write it, or name one that is there")
