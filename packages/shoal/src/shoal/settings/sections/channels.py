@@ -75,10 +75,6 @@ def default_channels() -> dict[str, Channel]:
     return {"train": Channel(), EVALUATED: Channel()}
 
 
-def default_placed_channels() -> dict[str, PlacedChannel]:
-    return {name: PlacedChannel() for name in default_channels()}
-
-
 class InputMode(StrEnum):
     """How SageMaker brings a channel to the container: S3 copied, S3 streamed, or a file system
     mounted.
@@ -118,7 +114,7 @@ class Data(Settings):
     or mounted (FSx; see file_system).
     """
     channels: Annotated[dict[ChannelName, PlacedChannel], Field(min_length=1)] = Field(
-        default_factory=default_placed_channels
+        default_factory=lambda: {name: PlacedChannel() for name in default_channels()}
     )
     """The channels that the jobs get: those of the workload's file, and of its optional ones those
     that are named here. Left out, all that are not optional.

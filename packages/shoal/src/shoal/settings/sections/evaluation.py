@@ -173,15 +173,20 @@ def problems_of(
     """Yield what is wrong between the keys of gates, which stand at the key `where`."""
     for index, gate in enumerate(gates):
         key = f"{where}[{index}]"
-        yield from _comparison_problems(gate, key, metrics)
+        if gate.not_worse_than and not _direction(gate, metrics):
+            message = f"does not say whether a higher or a lower {gate.metric} is better"
+            advice = "add `direction: higher` or `direction: lower`, here or in `metrics`"
+            yield Problem(key, message, advice)
+        for name, value in (("by", gate.by), ("direction", gate.direction)):
+            if value is not None and not gate.not_worse_than:
+                message = "is only read with `not_worse_than`"
+                advice = "add `not_worse_than: approved`, or remove it"
+                yield Problem(f"{key}.{name}", message, advice)
         if gate.at_least is None and gate.at_most is None and not gate.not_worse_than:
             advice = "give it `at_least`, `at_most`, or `not_worse_than: approved`"
             yield Problem(key, "lets everything pass", advice)
-        elif (
-            gate.at_least is not None and gate.at_most is not None and gate.at_least > gate.at_most
-        ):
-            message = f"no number is at least {gate.at_least:g} and at most {gate.at_most:g}"
-            yield Problem(key, message, "correct one of the two")
+        else:
+            yield from empty_range(key, gate.at_least, gate.at_most)
     sides = [(bound.metric, bound.kind) for bound in bounds(gates)]
     if len(sides) > MAX_BOUNDS:
         message = f"have {len(sides)} limits; the registry's entry has room for {MAX_BOUNDS}"
@@ -192,16 +197,11 @@ def problems_of(
             yield Problem(where, message, "keep one of them")
 
 
-def _comparison_problems(gate: Gate, key: str, metrics: Mapping[str, Metric]) -> Iterator[Problem]:
-    if gate.not_worse_than and not _direction(gate, metrics):
-        message = f"does not say whether a higher or a lower {gate.metric} is better"
-        advice = "add `direction: higher` or `direction: lower`, here or in `metrics`"
-        yield Problem(key, message, advice)
-    for name, value in (("by", gate.by), ("direction", gate.direction)):
-        if value is not None and not gate.not_worse_than:
-            message = "is only read with `not_worse_than`"
-            advice = "add `not_worse_than: approved`, or remove it"
-            yield Problem(f"{key}.{name}", message, advice)
+def empty_range(key: str, at_least: float | None, at_most: float | None) -> Iterator[Problem]:
+    """Yield a problem if no number is in the range."""
+    if at_least is not None and at_most is not None and at_least > at_most:
+        message = f"no number is at least {at_least:g} and at most {at_most:g}"
+        yield Problem(key, message, "correct one of the two")
 
 
 class Evaluation(Settings):

@@ -59,13 +59,6 @@ class FileSystem(Settings):
 
 def problems(file_system: FileSystem | None, data: Data) -> Iterator[Problem]:
     """Yield what is wrong with the section beside the section `data`."""
-    yield from _presence(file_system, data)
-    if file_system is not None:
-        yield from _capacity(file_system)
-        yield from _throughput(file_system)
-
-
-def _presence(file_system: FileSystem | None, data: Data) -> Iterator[Problem]:
     mounted, key = data.input_mode is InputMode.FSX, "data.input_mode"
     if mounted and file_system is None:
         advice = (
@@ -75,13 +68,13 @@ def _presence(file_system: FileSystem | None, data: Data) -> Iterator[Problem]:
     if mounted and not data.in_dataset:
         message = "nothing is read from the file system: every channel has a uri of its own"
         yield Problem(key, message, "use File or FastFile")
-    if file_system is not None and not mounted:
+    if file_system is None:
+        return
+    if not mounted:
         message = f"nothing would read it, and it costs money: data.input_mode is {data.input_mode}"
         advice = "set data.input_mode to FSx, or remove the section"
         yield Problem("file_system", message, advice, related=(key,))
-
-
-def _capacity(file_system: FileSystem) -> Iterator[Problem]:
+    yield from _throughput(file_system)
     key, capacity = "file_system.storage_capacity_gib", file_system.storage_capacity_gib
     below = capacity - capacity % STEP_GIB
     if capacity > LARGEST_GIB:

@@ -172,8 +172,16 @@ def training_ranges(cidr: str) -> tuple[str, str]:
 def problems(network: Network, region: str) -> Iterator[Problem]:
     """Yield what is wrong with the section of an environment in `region`."""
     yield from _zones(network, region)
-    for rule in (_addresses, _endpoints, _existing):
-        yield from rule(network)
+    key, advice = "network.cidr", "use one inside 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16"
+    try:
+        addresses = IPv4Network(network.cidr)
+        if not any(addresses.subnet_of(private) for private in _PRIVATE):
+            yield Problem(key, "is not a private range", advice)
+    except ValueError as error:
+        yield Problem(key, f"is not an address range: {error}", "write it as in 10.20.0.0/16")
+    for message in repeated(network.interface_endpoints):
+        yield Problem("network.interface_endpoints", message, "name each service once")
+    yield from _existing(network)
 
 
 def _zones(network: Network, region: str) -> Iterator[Problem]:
@@ -183,31 +191,12 @@ def _zones(network: Network, region: str) -> Iterator[Problem]:
     for key, zone in zones.items():
         if prefix and zone.split("-")[0] != prefix:
             place = region_of_az_id(zone) or "no region this project knows"
-            message, advice = (
-                f"lies in {place}, not in {region}",
-                f"use an id that starts with {prefix}-az",
-            )
+            message = f"lies in {place}, not in {region}"
+            advice = f"use an id that starts with {prefix}-az"
             yield Problem(key, message, advice, related=("region",))
     for message in repeated(network.hosting_az_ids):
         advice = "name two or three different zones"
         yield Problem(hosting, f"{message}; the zones must differ", advice)
-
-
-def _addresses(network: Network) -> Iterator[Problem]:
-    key = "network.cidr"
-    try:
-        addresses = IPv4Network(network.cidr)
-    except ValueError as error:
-        yield Problem(key, f"is not an address range: {error}", "write it as in 10.20.0.0/16")
-        return
-    if not any(addresses.subnet_of(private) for private in _PRIVATE):
-        advice = "use one inside 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16"
-        yield Problem(key, "is not a private range", advice)
-
-
-def _endpoints(network: Network) -> Iterator[Problem]:
-    for message in repeated(network.interface_endpoints):
-        yield Problem("network.interface_endpoints", message, "name each service once")
 
 
 def _existing(network: Network) -> Iterator[Problem]:

@@ -72,7 +72,7 @@ def silent_hours(schedule: Schedule) -> int | None:
 def rare(schedules: Iterable[Schedule]) -> dict[str, int]:
     """Return the silent hours of the schedules that are too rare for an alarm, by name.
 
-    The sweeper watches them (packages/shoal/src/shoal/functions/teardown/overdue.py).
+    The sweeper watches them (packages/shoal/src/shoal/functions/teardown/sweep.py).
     """
     silent = {schedule.name: silent_hours(schedule) or 0 for schedule in schedules}
     return {name: hours for name, hours in silent.items() if hours > MAX_ALARM_HOURS}
@@ -81,29 +81,40 @@ def rare(schedules: Iterable[Schedule]) -> dict[str, int]:
 def problems(schedules: Sequence[Schedule], data: Data) -> Iterator[Problem]:
     """Yield what is wrong with the sections `schedules` and `data.on_manifest`."""
     yield from expression_problems(schedules, "schedules")
-    yield from _values(schedules, data)
-    yield from _manifest(data)
+    for where, parameters in execution_parameters(schedules, data):
+        for name, value in parameters.items():
+            key = f"{where}.parameters.{name}"
+            if not 0 < len(str(value)) <= MAX_VALUE:
+                message = f"has {len(str(value))} characters; 1 to {MAX_VALUE} are allowed"
+                yield Problem(key, message, "give another value, or none", value)
+    if data.on_manifest is None:
+        return
+    if data.input_mode is InputMode.FSX:
+        message = (
+            "needs data that is read from S3: a file system shows what the bucket has only some"
+            " time after the manifest came"
+        )
+        advice = "remove it, or use data.input_mode: File or FastFile"
+        yield Problem("data.on_manifest", message, advice, related=("data.input_mode",))
+    decided = {MANIFEST_PARAMETER, *map(uri_parameter, data.in_dataset)}
+    for name in sorted(decided & data.on_manifest.parameters.keys()):
+        message = "is what the manifest itself decides"
+        yield Problem(f"data.on_manifest.parameters.{name}", message, "remove it")
 
 
 def expression_problems(schedules: Sequence[Schedule], where: str) -> Iterator[Problem]:
     """Yield what is wrong with names and times of schedules, which stand at the key `where`."""
-    yield from _names(schedules, where)
-    for index, schedule in enumerate(schedules):
-        yield from _times(schedule, f"{where}[{index}]")
-
-
-def _names(schedules: Sequence[Schedule], where: str) -> Iterator[Problem]:
     if len(schedules) > MAX_SCHEDULES:
         message = f"has {len(schedules)} entries; at most {MAX_SCHEDULES} are allowed"
         yield Problem(where, message, "remove some")
     for message in repeated(schedule.name for schedule in schedules):
         yield Problem(where, f"{message}; the names must differ", "rename one")
+    for index, schedule in enumerate(schedules):
+        yield from _times(schedule, f"{where}[{index}]")
 
 
 def _times(schedule: Schedule, key: str) -> Iterator[Problem]:
-    """Yield what is wrong with the expression, and with what rests on it: the time zone, the
-    window, within which a start may not come after the next one.
-    """
+    """Yield what is wrong with the expression, the time zone, and the window."""
     expression, is_rate = f"{key}.expression", schedule.expression.startswith("rate(")
     mistakes = list(mistakes_in(schedule.expression))
     for mistake in mistakes:
@@ -127,15 +138,6 @@ def _times(schedule: Schedule, key: str) -> Iterator[Problem]:
         yield Problem(f"{key}.window_minutes", message, advice, related=(expression,))
 
 
-def _values(schedules: Sequence[Schedule], data: Data) -> Iterator[Problem]:
-    for where, parameters in execution_parameters(schedules, data):
-        for name, value in parameters.items():
-            key = f"{where}.parameters.{name}"
-            if not 0 < len(str(value)) <= MAX_VALUE:
-                message = f"has {len(str(value))} characters; 1 to {MAX_VALUE} are allowed"
-                yield Problem(key, message, "give another value, or none", value)
-
-
 def execution_parameters(
     schedules: Sequence[Schedule], data: Data
 ) -> Iterator[tuple[str, Mapping[str, str | int | float | bool]]]:
@@ -144,20 +146,3 @@ def execution_parameters(
         yield f"schedules[{index}]", schedule.parameters
     if data.on_manifest:
         yield "data.on_manifest", data.on_manifest.parameters
-
-
-def _manifest(data: Data) -> Iterator[Problem]:
-    on_manifest = data.on_manifest
-    if on_manifest is None:
-        return
-    if data.input_mode is InputMode.FSX:
-        message = (
-            "needs data that is read from S3: a file system shows what the bucket has only some"
-            " time after the manifest came"
-        )
-        advice = "remove it, or use data.input_mode: File or FastFile"
-        yield Problem("data.on_manifest", message, advice, related=("data.input_mode",))
-    decided = {MANIFEST_PARAMETER, *map(uri_parameter, data.in_dataset)}
-    for name in sorted(decided & on_manifest.parameters.keys()):
-        message = "is what the manifest itself decides"
-        yield Problem(f"data.on_manifest.parameters.{name}", message, "remove it")

@@ -280,11 +280,8 @@ def timeout_s(serving: Serving) -> int:
 
     Source: SageMaker API reference, BlueGreenUpdatePolicy.
     """
-    return serving.timeout_s or max(MIN_TIMEOUT_S, waits_s(serving) + _provisioning_s(serving))
-
-
-def _provisioning_s(serving: Serving) -> int:
-    return PROVISIONING_S + serving.start_s
+    needed = waits_s(serving) + PROVISIONING_S + serving.start_s
+    return serving.timeout_s or max(MIN_TIMEOUT_S, needed)
 
 
 def problems(
@@ -293,10 +290,15 @@ def problems(
     """Yield what is wrong with the section of an environment in `region`."""
     if serving is None:
         return
-    for rule in (_serverless, _traffic, _timeout, _bake, _scaling):
+    for rule in (_serverless, _traffic, _timeout, _scaling):
         yield from rule(serving)
     yield from _zones(serving, protect)
-    yield from _region(release, region)
+    if release and release.region != region:
+        # of the archive and the model: SageMaker API reference, ContainerDefinition.ModelDataUrl
+        message = f"is in {release.region}, and SageMaker serves what lies in its own region,"
+        advice = f"serve in {release.region}, or train in {region}"
+        key, related = "release.model_package_arn", ("region", "serving")
+        yield Problem(key, f"{message} {region}", advice, related=related)
 
 
 def _serverless(serving: Serving) -> Iterator[Problem]:
@@ -330,8 +332,8 @@ def _traffic(serving: Serving) -> Iterator[Problem]:
 
 
 def _timeout(serving: Serving) -> Iterator[Problem]:
-    waits, related = waits_s(serving), ("serving.traffic", "serving.bake_s")
-    starting = _provisioning_s(serving)
+    waits, starting = waits_s(serving), PROVISIONING_S + serving.start_s
+    related: tuple[str, ...] = ("serving.traffic", "serving.bake_s")
     if serving.timeout_s is not None and serving.timeout_s <= waits:
         message = f"is not more than the {waits} s that traffic and bake_s wait together"
         yield Problem("serving.timeout_s", message, "remove it, or wait less", related=related)
@@ -342,12 +344,8 @@ def _timeout(serving: Serving) -> Iterator[Problem]:
         )
         advice = "wait less, or take larger steps"
         yield Problem("serving.traffic.wait_s", message, advice, related=related)
-
-
-def _bake(serving: Serving) -> Iterator[Problem]:
-    """A measurement arrives within a minute. An alarm that cannot ring while the old fleet is there
-    rolls nothing back.
-    """
+    # A measurement arrives within a minute. An alarm that cannot ring while the old fleet is there
+    # rolls nothing back.
     minutes = serving.alarms.minutes
     needed, related = 60 * (minutes + 1), ("serving.alarms.minutes",)
     if serving.bake_s < needed:
@@ -369,10 +367,7 @@ def _scaling(serving: Serving) -> Iterator[Problem]:
 
 
 def _zones(serving: Serving, protect: bool) -> Iterator[Problem]:
-    """SageMaker spreads instances over the zones of a model's subnets, from two instances on.
-
-    Source: SageMaker developer guide, "Best practices".
-    """
+    """SageMaker spreads two instances or more over zones (developer guide, "Best practices")."""
     if not protect or serving.serverless is not None:
         return
     counts = {"serving.instance_count": serving.instance_count}

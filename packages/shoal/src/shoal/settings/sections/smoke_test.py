@@ -1,7 +1,7 @@
 """The section `smoke_test` of a workload file: requests in files, and what must hold of answers.
 
 What a key of `expect` and `every_answer` means is in
-`packages/shoal/src/shoal/functions/smoke_test/expectations.py`.
+`packages/shoal/src/shoal/functions/smoke_test/smoke_test.py`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from pydantic_core import CoreSchema
 from shoal.settings.parsing.base import MediaType, Settings
 from shoal.settings.parsing.errors import Problem
 from shoal.settings.parsing.shared_code import mistake_in_python, tree_of
+from shoal.settings.sections.evaluation import empty_range
 
 RelativePath = Annotated[
     str,
@@ -36,7 +37,6 @@ MAX_BODY_BYTES = 6 * 1024 * 1024
 MAX_BYTES = 32 * 1024 * 1024
 """Of all bodies. They travel in the function's package, which may have 250 MB unpacked."""
 _FORMS = "give a value alone, `near` with `within` or `within_percent`, or `at_least`, `at_most`"
-FUNCTION_KEY = "smoke_test.function"
 FUNCTION = "check"
 MAX_FUNCTION_BYTES = 256 * 1024
 MODULES = frozenset({*sys.stdlib_module_names, "boto3", "botocore", "jmespath"})
@@ -120,28 +120,20 @@ class SmokeTest(Settings):
     """Name to JMESPath expression: what of an answer the step reports."""
 
 
-def problems_of_smoke_test(test: SmokeTest, folder: Path) -> list[Problem]:
-    """Return every problem; `folder` is the workload's."""
-    return [
-        *_number(test),
-        *_expectations("smoke_test.every_answer", test.every_answer),
-        *_requests(test.requests, folder),
-        *(problems_of_function(folder / test.function, test.function) if test.function else ()),
-        *(
-            problem
-            for name, expression in test.show.items()
-            for problem in _expression(f"smoke_test.show.{name}", expression)
-        ),
-    ]
-
-
-def _number(test: SmokeTest) -> Iterator[Problem]:
+def problems_of_smoke_test(test: SmokeTest, folder: Path) -> Iterator[Problem]:
+    """Yield every problem; `folder` is the workload's."""
     if test.must_pass and test.must_pass > len(test.requests):
         message = f"is more than the {len(test.requests)} requests that there are"
         yield Problem("smoke_test.must_pass", message, "lower it")
     if all(request.accept is not Accept.JSON for request in test.requests):
         message = "no request accepts application/json, whose answer says which model gave it"
         yield Problem("smoke_test.requests", message, "let at least one accept it")
+    yield from _expectations("smoke_test.every_answer", test.every_answer)
+    yield from _requests(test.requests, folder)
+    if test.function:
+        yield from problems_of_function(folder / test.function, test.function)
+    for name, expression in test.show.items():
+        yield from _expression(f"smoke_test.show.{name}", expression)
 
 
 def _requests(requests: tuple[Request, ...], folder: Path) -> Iterator[Problem]:
@@ -189,13 +181,8 @@ def _form(key: str, expected: Expectation) -> Iterator[Problem]:
         yield Problem(key, "needs `near`, and one of `within` and `within_percent`", _FORMS)
     elif expected.within_percent and not expected.near:
         yield Problem(key, "a percentage of 0 is 0", "write `within`")
-    elif (
-        expected.at_least is not None
-        and expected.at_most is not None
-        and expected.at_least > expected.at_most
-    ):
-        message = f"no number is at least {expected.at_least:g} and at most {expected.at_most:g}"
-        yield Problem(key, message, "correct one of the two")
+    else:
+        yield from empty_range(key, expected.at_least, expected.at_most)
 
 
 def _expression(key: str, expression: str) -> Iterator[Problem]:
@@ -230,7 +217,7 @@ def _is_json(content: bytes) -> bool:
 def problems_of_function(file: Path, shown: str) -> Iterator[Problem]:
     """Yield what is wrong with the file, which the workload's file calls `shown`."""
     for message, advice in _mistakes_in_function(file):
-        yield Problem(FUNCTION_KEY, message, advice, shown)
+        yield Problem("smoke_test.function", message, advice, shown)
 
 
 def _mistakes_in_function(file: Path) -> Iterator[tuple[str, str]]:
