@@ -11,7 +11,7 @@ to use a KMS key"). Run against shoal-local; only read for AWS.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -98,33 +98,23 @@ def grants(views: Sequence[Environment]) -> list[Grant]:
                 continue
             empty = Grant(here[0].account, bucket, {"Version": _VERSION, "Statement": []})
             grant = found.setdefault(bucket, empty)
-            grant.bucket_policy["Statement"] += _bucket_statements(arn, here)
+            prefixes = {"StringLike": {"s3:prefix": [each.keys for each in here]}}
+            objects = [each.arns[1] for each in here]
+            grant.bucket_policy["Statement"] += [
+                _statement("List", arn, "s3:ListBucket", here[0].arns[0], prefixes),
+                _statement("Read", arn, "s3:GetObject", objects, {}),
+            ]
             for key in sorted(keys):
                 policy = grant.key_policies.setdefault(key, {"Version": _VERSION, "Statement": []})
-                under = [each for each in here if each.kms_key_arn == key]
-                policy["Statement"].append(_key_statement(arn, under, views[0].region))
+                # S3 names the bucket, not the object, to KMS where bucket keys are on
+                contexts = {arn for each in here if each.kms_key_arn == key for arn in each.arns}
+                conditions = {
+                    "StringEquals": {"kms:ViaService": f"s3.{views[0].region}.amazonaws.com"},
+                    "StringLike": {"kms:EncryptionContext:aws:s3:arn": sorted(contexts)},
+                }
+                decrypts = _statement("Decrypt", arn, "kms:Decrypt", "*", conditions)
+                policy["Statement"].append(decrypts)
     return list(found.values())
-
-
-def _bucket_statements(role: str, folders: Sequence[ExternalFolder]) -> Iterator[dict[str, Any]]:
-    """Yield statements that let a role list and read folders of one bucket."""
-    bucket = folders[0].arns[0]
-    prefixes = {"StringLike": {"s3:prefix": [each.keys for each in folders]}}
-    yield _statement("List", role, "s3:ListBucket", bucket, prefixes)
-    yield _statement("Read", role, "s3:GetObject", [each.arns[1] for each in folders], {})
-
-
-def _key_statement(role: str, folders: Sequence[ExternalFolder], region: str) -> dict[str, Any]:
-    """Return the statement that lets a role decrypt through S3 what lies in folders of a bucket.
-
-    S3 names the bucket, not the object, to KMS where bucket keys are on.
-    """
-    contexts = sorted({arn for each in folders for arn in each.arns})
-    conditions = {
-        "StringEquals": {"kms:ViaService": f"s3.{region}.amazonaws.com"},
-        "StringLike": {"kms:EncryptionContext:aws:s3:arn": contexts},
-    }
-    return _statement("Decrypt", role, "kms:Decrypt", "*", conditions)
 
 
 def _statement(

@@ -66,7 +66,15 @@ def key_statements(names: Names, consumers: Sequence[Consumer]) -> list[Statemen
             _allow("DecryptSealedArchives", {"AWS": accounts}, ["kms:Decrypt"], conditions)
         )
     if file_system:
-        statements.append(_file_systems_through_s3(names, through_s3))
+        # The role that FSx makes for each file system is named after its id, which is not known
+        # before, and a principal cannot have a wildcard: hence the condition.
+        conditions = {
+            "StringEquals": {"kms:CallerAccount": environment.account} | through_s3,
+            "StringLike": _objects(*_arns(names.bucket("data"))),
+            "ArnLike": {"aws:PrincipalArn": f"arn:aws:iam::{environment.account}:{_FSX_ROLES}"},
+        }
+        uses = [f"kms:{each}" for each in _FSX_USES]
+        statements.append(_allow("FileSystemsThroughS3", {"AWS": "*"}, uses, conditions))
     return [*statements, *_for_services(names)]
 
 
@@ -100,22 +108,6 @@ def organisation_key_policy(names: Names, consumers: Sequence[Consumer]) -> list
     look = _allow("SeeKey", account, ["kms:DescribeKey"], {})
     every = [look, *key_statements(names.shared, consumers), *images]
     return [each for number, each in enumerate(every) if each not in every[:number]]
-
-
-def _file_systems_through_s3(names: Names, through_s3: Statement) -> Statement:
-    """Let the role that FSx creates for each file system use the key for the bucket's objects.
-
-    The role's name ends in the file system's id, which is not known before, and a principal cannot
-    have a wildcard: hence the condition.
-    """
-    account = names.environment.account
-    conditions = {
-        "StringEquals": {"kms:CallerAccount": account} | through_s3,
-        "StringLike": _objects(*_arns(names.bucket("data"))),
-        "ArnLike": {"aws:PrincipalArn": f"arn:aws:iam::{account}:{_FSX_ROLES}"},
-    }
-    uses = [f"kms:{each}" for each in _FSX_USES]
-    return _allow("FileSystemsThroughS3", {"AWS": "*"}, uses, conditions)
 
 
 def _for_services(names: Names) -> Iterator[Statement]:
