@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import cache
 from itertools import pairwise, takewhile
@@ -43,13 +44,17 @@ _MAX_RATE_DAYS = 3650
 def mistakes_in(expression: str) -> Iterator[str]:
     """Yield what is wrong with `cron(...)` or `rate(...)`."""
     if rate := _RATE.fullmatch(expression):
-        yield from _rate_mistakes(int(rate[1]), rate[2], rate[3] == "s")
-        return
-    call = _CRON.fullmatch(expression)
-    if call is None:
-        yield "write cron(minutes hours day-of-month month day-of-week year) or rate(value unit)"
-    else:
+        value, plural = int(rate[1]), rate[3] == "s"
+        if value == 0:
+            yield "the value must be positive"
+        elif (value == 1) == plural:
+            yield f"write {'one unit without' if value == 1 else 'several units with'} s"
+        elif value * _MINUTES[rate[2]] > _MAX_RATE_DAYS * 1440:
+            yield f"is more than {_MAX_RATE_DAYS} days, the most that is allowed here"
+    elif call := _CRON.fullmatch(expression):
         yield from _cron_mistakes(call[1].split())
+    else:
+        yield "write cron(minutes hours day-of-month month day-of-week year) or rate(value unit)"
 
 
 @cache
@@ -84,18 +89,12 @@ def max_gap_minutes(expression: str) -> int | None:
 
 def last_year(expression: str) -> int | None:
     """Return the last year in which a right cron expression names a time; None for a rate."""
-    return (
-        max(_years(expression.removesuffix(")").split()[5]))
-        if expression.startswith("cron(")
-        else None
-    )
+    call = _CRON.fullmatch(expression)
+    return max(_years(call[1].split()[5])) if call else None
 
 
 def _times(fields: list[str], years: Iterable[int]) -> Iterator[datetime]:
-    """Yield the times, without a zone, that the first five fields mean in each of the years.
-
-    Raises CronSimError for fields that it cannot read, or that name a day which no month has.
-    """
+    """Yield the times, without a zone, that five fields mean in each year; raise CronSimError."""
     for year in years:
         since = datetime(year, 1, 1) - timedelta(seconds=1)  # noqa: DTZ001 - the clock of any zone
         for moment in CronSim(_crontab(fields), since):
@@ -130,15 +129,6 @@ def _years(text: str) -> set[int]:
     return years
 
 
-def _rate_mistakes(value: int, unit: str, plural: bool) -> Iterator[str]:
-    if value == 0:
-        yield "the value must be positive"
-    elif (value == 1) == plural:
-        yield f"write {'one unit without' if value == 1 else 'several units with'} s"
-    elif value * _MINUTES[unit] > _MAX_RATE_DAYS * 1440:
-        yield f"is more than {_MAX_RATE_DAYS} days, the most that is allowed here"
-
-
 def _cron_mistakes(fields: list[str]) -> Iterator[str]:
     if len(fields) != len(_FIELDS):
         yield f"has {len(fields)} fields; six are needed: {', '.join(name for name, *_ in _FIELDS)}"
@@ -155,7 +145,10 @@ def _cron_mistakes(fields: list[str]) -> Iterator[str]:
     if "#" in weekdays and "," in weekdays:  # EventBridge user guide: "3#1,6#3" is not valid
         right = False
         yield "day of week with # has one expression only"
-    if right and not _ever_starts(fields):
+    starts = False
+    with suppress(CronSimError):  # a year without a time costs some milliseconds
+        starts = right and any(_times(["0", "0", *fields[2:5]], sorted(_years(years))))
+    if right and not starts:
         of_years = "" if years == "*" else f" of {years}"
         yield (
             f"no month in {months}{of_years} has a day in {weekdays if days == '?' else days}, so"
@@ -184,11 +177,3 @@ def _is_part(part: str, place: int) -> bool:
     except (CronSimError, ValueError):
         return False
     return True
-
-
-def _ever_starts(fields: list[str]) -> bool:
-    """Return whether right fields mean any time; a year without one costs some milliseconds."""
-    try:
-        return any(_times(["0", "0", *fields[2:5]], sorted(_years(fields[5]))))
-    except CronSimError:
-        return False

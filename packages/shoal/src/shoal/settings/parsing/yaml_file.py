@@ -108,7 +108,14 @@ def parse(text: str) -> Document:
         message = f"contains a character that YAML does not allow, U+{error.character:04X}"
         document.problems.append(Problem("", message, "remove it"))
     except yaml.YAMLError as error:
-        document.problems.append(_syntax_problem(error, document))
+        mark = getattr(error, "problem_mark", None)
+        what = getattr(error, "problem", None) or str(error).splitlines()[0]
+        if mark is not None:
+            document.lines[""] = mark.line + 1
+            what = f"{what} (column {mark.column + 1})"
+        message = f"not valid YAML: {shorten(what, 160).strip(chr(34))}"
+        advice = "correct the line, or the one above it"
+        document.problems.append(Problem("", message, advice))
     return document
 
 
@@ -140,14 +147,21 @@ class _Reader:
                 return [
                     self.read(item, f"{path}[{index}]") for index, item in enumerate(node.value)
                 ]
-            return _scalar(node)
+            if not _is_text(node.value):
+                raise _refusal("half of a surrogate pair is no character", node.start_mark)
+            return _SCALARS[node.tag](node.value)
+        except (KeyError, ValueError) as error:
+            kind = node.tag.removeprefix("tag:yaml.org,2002:")
+            raise _refusal(f"cannot be read as {kind}", node.start_mark) from error
         finally:
             self.open_nodes.pop()
 
     def _mapping(self, node: yaml.MappingNode, path: str) -> dict[str, Any]:
         data: dict[str, Any] = {}
         for key_node, value_node in node.value:
-            key = self._key(key_node)
+            if not isinstance(key_node, yaml.ScalarNode) or not _is_text(key_node.value):
+                raise _refusal("a key must be a word", key_node.start_mark)
+            key = str(key_node.value)
             key_path = f"{path}.{key}" if path else key
             line = key_node.start_mark.line + 1
             if key in data:
@@ -159,11 +173,6 @@ class _Reader:
             data[key] = self.read(value_node, key_path)
         return data
 
-    def _key(self, node: yaml.Node) -> str:
-        if not isinstance(node, yaml.ScalarNode) or not _is_text(node.value):
-            raise _refusal("a key must be a word", node.start_mark)
-        return str(node.value)
-
 
 def _refuse_above(limit: int, number: int, what: str, mark: yaml.Mark) -> None:
     if number > limit:
@@ -173,27 +182,6 @@ def _refuse_above(limit: int, number: int, what: str, mark: yaml.Mark) -> None:
 def _is_text(value: str) -> bool:
     """Return whether the value can be written as UTF-8: an escape such as "\\ud800" cannot."""
     return not any("\ud800" <= character <= "\udfff" for character in value)
-
-
-def _scalar(node: yaml.Node) -> Any:
-    if not _is_text(node.value):
-        raise _refusal("half of a surrogate pair is no character", node.start_mark)
-    try:
-        return _SCALARS[node.tag](node.value)
-    except (KeyError, ValueError) as error:
-        kind = node.tag.removeprefix("tag:yaml.org,2002:")
-        raise _refusal(f"cannot be read as {kind}", node.start_mark) from error
-
-
-def _syntax_problem(error: yaml.YAMLError, document: Document) -> Problem:
-    """Return the parser's complaint on one line, placed at its own line number."""
-    mark = getattr(error, "problem_mark", None)
-    what = getattr(error, "problem", None) or str(error).splitlines()[0]
-    if mark is not None:
-        document.lines[""] = mark.line + 1
-        what = f"{what} (column {mark.column + 1})"
-    message = f"not valid YAML: {shorten(what, 160).strip(chr(34))}"
-    return Problem("", message, "correct the line, or the one above it")
 
 
 @dataclass(frozen=True)
@@ -224,23 +212,20 @@ def parse_file(path: Path, shown_as: str) -> ParsedFile:
     root = path.parents[len(shown.parts) - 1] if is_below else path.parent
     if problems := list(problems_in("", path, root)):
         raise ConfigError(shown_as, problems)
-    return ParsedFile(shown_as, parse(_read(path, shown_as)))
-
-
-def _read(path: Path, file: str) -> str:
     try:
         with path.open("rb") as opened:
             content = opened.read(MAX_BYTES + 1)
         if len(content) > MAX_BYTES:
             message = f"has more than the {MAX_BYTES} bytes that are read"
-            raise ConfigError(file, [Problem("", message, "keep in it what the schema names")])
-        return io.TextIOWrapper(io.BytesIO(content), encoding="utf-8").read()
+            raise ConfigError(shown_as, [Problem("", message, "keep in it what the schema names")])
+        text = io.TextIOWrapper(io.BytesIO(content), encoding="utf-8").read()
     except OSError as error:
         problem = Problem("", f"cannot be read: {error.strerror}", "check the path")
-        raise ConfigError(file, [problem]) from error
+        raise ConfigError(shown_as, [problem]) from error
     except UnicodeDecodeError as error:
         problem = Problem("", f"is not UTF-8 text: {error.reason}", "save it as UTF-8")
-        raise ConfigError(file, [problem]) from error
+        raise ConfigError(shown_as, [problem]) from error
+    return ParsedFile(shown_as, parse(text))
 
 
 def read_table(module: str, name: str) -> Any:
