@@ -98,9 +98,7 @@ class Launcher(StrEnum):
 
 
 def _defaults(keys: Mapping[str, Any]) -> Defaults:
-    """Return the defaults that follow from the keys before one that is left out; `keys` lacks those
-    that are wrong.
-    """
+    """Return the defaults that follow from the keys before; `keys` lacks those that are wrong."""
     return defaults(keys.get("framework", Framework.PYTORCH), keys.get("strategy", Strategy.SMDDP))
 
 
@@ -349,23 +347,15 @@ class Environment(WorkloadSettings):
     @property
     def built_images(self) -> dict[str, str]:
         """Return the recipes that the environment builds, by what their images are for."""
-        recipes = {
-            "training": self.training.build_image,
-            "endpoint": self._endpoint_recipe,
-        }
-        return {use: recipe for use, recipe in recipes.items() if recipe}
-
-    @property
-    def _endpoint_recipe(self) -> str | None:
-        """Return the recipe of the endpoint's image; None where none is built for it."""
-        endpoint = self.endpoint
-        if endpoint is None or endpoint.build_image == NO_RECIPE:
-            return None
-        if endpoint.build_image or endpoint.image_uri:
-            return endpoint.build_image
+        recipes, endpoint = {"training": self.training.build_image}, self.endpoint
         is_pytorch = self.training.framework is Framework.PYTORCH
         can_build = "AWS::CodeBuild::Project" not in resource_types_not_in(self.region)
-        return default_recipe(endpoint.instance_type) if is_pytorch and can_build else None
+        if endpoint and (endpoint.build_image or endpoint.image_uri):
+            own = endpoint.build_image != NO_RECIPE
+            recipes["endpoint"] = endpoint.build_image if own else None
+        elif endpoint and is_pytorch and can_build:
+            recipes["endpoint"] = default_recipe(endpoint.instance_type)
+        return {use: recipe for use, recipe in recipes.items() if recipe}
 
     @property
     def compared_metrics(self) -> dict[str, Direction]:
