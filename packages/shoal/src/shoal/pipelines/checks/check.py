@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,9 +66,6 @@ def check(
         if each := list(problems):
             raise ConfigError(file, each, where)
 
-    def definition_with(other: Environment) -> dict[str, Any]:
-        return check(other, root).definition
-
     refuse(_before_launch(environment, root))
     try:
         launch = launch_of(environment, root)
@@ -91,7 +89,7 @@ def check(
     script = scripts.script_at(training, launch.entry_point, root)
     refuse(schedules.problems(environment, definition, script))
     if environment.pipeline is None:
-        refuse(instances.other_types(environment, definition, definition_with))
+        refuse(instances.other_types(environment, definition, partial(check, root=root)))
     own = list(_notices(environment, launch))
     own += map(Risk, scripts.risks(environment, launch.entry_point, root, steps))
     own += map(Risk, evaluation.risks(environment.evaluation.gates))
@@ -128,13 +126,7 @@ def _before_launch(environment: Environment, root: Path | None) -> Iterator[Prob
         keeps_files=training.keeps_files,
     )
     yield from scripts.missing(environment, training.entry_point, root)
-    yield from _isolated(environment)
-
-
-def _isolated(environment: Environment) -> Iterator[Problem]:
-    """Yield what a model without a network cannot do (SageMaker developer guide, "Serverless
-    Inference", feature exclusions; where a container would download its model).
-    """
+    # a model without a network: developer guide, "Serverless Inference", feature exclusions
     endpoint, serving = environment.endpoint, environment.serving
     if serving and serving.serverless and serving.network_isolation:
         message = "is no feature of serverless endpoints"
@@ -200,25 +192,19 @@ def _notices(environment: Environment, launch: Launch) -> Iterator[str]:
         )
     yield from fabric.notices(training)
     yield from schedules.notices(environment)
-    yield from _serving_notices(environment)
-    yield from instances.notices(environment, launch)
-    yield from demand.quota_notices(environment)
-
-
-def _serving_notices(environment: Environment) -> Iterator[str]:
-    """Yield what an owner should know of `serving` although it can be deployed."""
     serving, release = environment.serving, environment.release
     if serving is None and release is not None:
         yield "a release is pinned, and nothing serves it: there is no section `serving`"
-    if serving is None:
-        return
-    if release is None:
+    if serving and release is None:
         yield "serving: nothing is served before a release is pinned; `shoal promote` pins one"
-    if serving.serverless is None and serving.traffic.type is TrafficType.ALL_AT_ONCE:
+    is_at_once = serving and serving.traffic.type is TrafficType.ALL_AT_ONCE
+    if serving and serving.serverless is None and is_at_once:
         yield (
             "serving.traffic: all traffic moves at once, so a bad release is seen by every caller"
             " until the alarms ring"
         )
+    yield from instances.notices(environment, launch)
+    yield from demand.quota_notices(environment)
 
 
 def _index(environment: Environment, launch: Launch) -> Iterator[Problem]:

@@ -61,7 +61,10 @@ def problems(environment: Environment) -> Iterator[Problem]:
             advice = "write registry/repository:tag or registry/repository@sha256:..."
             yield Problem(f"{section}.image_uri", message, advice, uri)
     yield from _serving_recipe(environment)
-    yield from _borrowed_image(environment)
+    use, built = environment.evaluation.image_of, environment.built_images
+    if use and (use not in built or environment.evaluation.image_uri):
+        message = f"takes the image of {use}.build_image, which must be set, and no image_uri here"
+        yield Problem("evaluation.image_of", message, f"set {use}.build_image, or remove it", use)
     yield from _unreadable_pickles(environment)
 
 
@@ -89,7 +92,9 @@ def _unfit(key: str, kind: str, allowed: Sequence[str], on_aws_image: bool) -> I
         near = difflib.get_close_matches(kind, allowed, n=5, cutoff=0.5) or allowed[:5]
         message = f"is not one of the {len(allowed)} instance types that SageMaker has for this"
         yield Problem(key, message, f"choose one, such as {', '.join(near)}", kind)
-    elif on_aws_image and (other := _other_architecture(kind)):
+    elif on_aws_image and (tables.is_arm(kind) or tables.has_other_accelerators(kind)):
+        # where images built for x86 and for GPUs would not start, or not see the accelerator
+        other = "an Arm processor" if tables.is_arm(kind) else "accelerators that are no GPUs"
         message = f"has {other}, for which the images in Shoal's launch/images.yaml are not made"
         yield Problem(
             key, message, "choose one such as ml.m5.xlarge, or with GPUs for training", kind
@@ -112,14 +117,6 @@ def _evaluation_list(evaluation: Evaluation, key: str) -> Iterator[Problem]:
             yield Problem(key, message, "leave it out", kind)
 
 
-def _borrowed_image(environment: Environment) -> Iterator[Problem]:
-    """Yield why the evaluation cannot run in an image that is built for another job."""
-    use, built = environment.evaluation.image_of, environment.built_images
-    if use and (use not in built or environment.evaluation.image_uri):
-        message = f"takes the image of {use}.build_image, which must be set, and no image_uri here"
-        yield Problem("evaluation.image_of", message, f"set {use}.build_image, or remove it", use)
-
-
 def _serving_recipe(environment: Environment) -> Iterator[Problem]:
     """Yield what is wrong with the recipe that is to answer at the endpoint."""
     endpoint, key = environment.endpoint, "endpoint.build_image"
@@ -135,16 +132,6 @@ def _serving_recipe(environment: Environment) -> Iterator[Problem]:
     if endpoint.image_uri is not None:
         message = "names one image, and endpoint.image_uri another"
         yield Problem(key, message, "remove one of them", name)
-
-
-def _other_architecture(instance_type: str) -> str:
-    """Return why AWS's images, built for x86 and for GPUs, would not start there, or not see the
-    accelerator; empty if they would.
-    """
-    if tables.is_arm(instance_type):
-        return "an Arm processor"
-    has_others = tables.has_other_accelerators(instance_type)
-    return "accelerators that are no GPUs" if has_others else ""
 
 
 def notices(environment: Environment, launch: Launch) -> Iterator[str]:
@@ -208,14 +195,14 @@ def _on_aws_images(environment: Environment) -> Iterator[tuple[str, str]]:
 def other_types(
     environment: Environment,
     definition: Mapping[str, Any],
-    build: Callable[[Environment], dict[str, Any]],
+    check: Callable[[Environment], Any],
 ) -> Iterator[Problem]:
     """Yield a problem for each of `training.other_instance_types`, or of the preferences, that
     needs another request, or cannot run at all.
 
     The launcher's hyperparameters, EFA's variables and the image are fixed when the definition is
-    made, from `training.instance_type`. `build` returns the definition of an environment, or raises
-    ConfigError.
+    made, from `training.instance_type`. `check` returns what has an environment's `definition`, or
+    raises ConfigError.
     """
     training = environment.training
     alone = training.capacity.model_copy(update={"preferences": (), "max_pending_s": None})
@@ -228,7 +215,7 @@ def other_types(
         changes = {"instance_type": instance_type, "instance_count": count, **only}
         section = training.model_copy(update=changes)
         try:
-            other = build(environment.model_copy(update={"training": section}))
+            other = check(environment.model_copy(update={"training": section})).definition
         except ConfigError as error:
             message = f"cannot run there: {error.problems[0].message}"
             yield Problem(key, message, "leave it out", instance_type)

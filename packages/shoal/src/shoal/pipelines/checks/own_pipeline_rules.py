@@ -86,9 +86,7 @@ class _Fit:
         return Names(self.environment)
 
     def _text_of(self, value: Any) -> str:
-        """Return what is known of a text before the execution, with `*` for what SageMaker
-        computes.
-        """
+        """Return what is known of a text before the execution, `*` for what SageMaker computes."""
         if isinstance(value, str):
             return value
         if "Std:Join" in value:
@@ -130,13 +128,17 @@ class _Fit:
                 yield from self._model_mistakes("ModelName", arguments["ModelName"])
                 yield from self._transform_mistakes(arguments)
             case "Callback":
-                yield from self._queue_mistakes(str(step.get("SqsQueueUrl", "")))
+                url, own = str(step.get("SqsQueueUrl", "")), self.environment
+                queue, here = _QUEUE.fullmatch(url), (own.region, own.account)
+                if not queue or (queue["region"], queue["account"]) != here:
+                    yield (
+                        "SqsQueueUrl",
+                        f"{url!r} must be the URL of a standard queue in the environment's account"
+                        f" and region, as in https://sqs.{here[0]}.amazonaws.com/{here[1]}/NAME",
+                    )
 
     def _name_mistake(self, kind: str, name: str) -> str:
-        """The guard finds what an execution left by ARNs, which are lower case.
-
-        It touches only names of this pipeline.
-        """
+        """The guard finds by ARNs, in lower case, and touches names of this pipeline only."""
         prefix = self._names.pipeline + ("" if kind == "EndpointConfig" else "-")
         if name != name.lower():
             return f"{name!r} must be lower case, as ARNs are: the teardown guard would not find it"
@@ -180,25 +182,12 @@ class _Fit:
                 )
                 yield ".".join(path), message
 
-    def _queue_mistakes(self, url: str) -> Iterator[tuple[str, str]]:
-        queue, own = _QUEUE.fullmatch(url), (self.environment.region, self.environment.account)
-        if not queue or (queue["region"], queue["account"]) != own:
-            yield (
-                "SqsQueueUrl",
-                f"{url!r} must be the URL of a standard queue in the environment's account and"
-                f" region, as in https://sqs.{own[0]}.amazonaws.com/{own[1]}/NAME",
-            )
-
     def _of_job(self, step: StepJson) -> Iterator[str]:
-        """Yield what the pipeline's role, which allows what the definition asks for, would refuse
-        in the request of a job or in the call of a function.
-        """
+        """Yield what the pipeline's role would refuse in a job's request or a function's call."""
         name, kind, arguments = step["Name"], step["Type"], step["Arguments"]
         values = parameter_values(self.definition)
-        roles, functions = (
-            self._existing("role_arn", _JOBS),
-            self._existing("function_arn", _FUNCTIONS),
-        )
+        roles = self._existing("role_arn", _JOBS)
+        functions = self._existing("function_arn", _FUNCTIONS)
         for key in ("RoleArn", "ExecutionRoleArn"):
             if key in arguments and arguments[key] not in roles:
                 yield (

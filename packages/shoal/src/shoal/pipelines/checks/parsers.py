@@ -111,9 +111,8 @@ class Script:
                 what = "is on whatever its value" if is_ignored else "takes no value"
                 return f"is for a flag (action {option.action}), which {what}, and gets one"
             return _mistaken(text, value)
-        return self._unknown() if self.knows_all and self.options else None
-
-    def _unknown(self) -> str:
+        if not (self.knows_all and self.options):
+            return None
         known = [each for option in self.options for each in option.names if each[:1] == "-"]
         names = ", ".join(each.lstrip("-") for each in known if not each.endswith(_OF_JOB))
         return f"is not an option of {self.name}, which has: {names}"
@@ -201,7 +200,10 @@ class _File:
         """
         judge, groups, is_whole = self.script.judge, dict[int, Any](), True
         for call in self.calls if self.has_only_parser else ():
-            required = self._is_required(call)
+            required = id(call) not in self._unsure and any(
+                each.arg == "required" and self._literal(each.value) is True
+                for each in call.keywords
+            )
             if _last(call.func) == _EXCLUSIVE and not self._is_of_command(call):
                 groups[id(call)] = judge.add_mutually_exclusive_group(required=required)
             elif _last(call.func) == "add_subparsers" and required:
@@ -226,12 +228,6 @@ class _File:
             is_known = bool(actions) and all(each.option_strings for each in actions)
             groups[key].required = groups[key].required and is_known
         return is_whole
-
-    def _is_required(self, call: ast.Call) -> bool:
-        is_needed = self.has_only_parser and id(call) not in self._unsure
-        return is_needed and any(
-            each.arg == "required" and self._literal(each.value) is True for each in call.keywords
-        )
 
     def _is_of_command(self, call: ast.Call) -> bool:
         return any(_last(owner.func) == "add_parser" for owner in self._owners(call.func))
