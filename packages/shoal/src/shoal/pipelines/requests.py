@@ -136,11 +136,13 @@ class Requests:
         training = self.environment.training  # a model of its files fits where it was trained
         size = max(30, training.volume_size_gb) if training.keeps_files else 30
         cluster = training_request.evaluation_cluster(settings, size, built.kms_key_arn)
+        command = f"mkdir -p {_CODE} && tar -xzf {_INPUT}/code/*.gz -C {_CODE}"
+        command += f' && exec python3 {_CODE}/{settings.entry_point} "$@"'
         return {
             "RoleArn": self.infrastructure.evaluation_role_arn,
             "AppSpecification": {
                 "ImageUri": own_image or self.launch.evaluation_image_uri,
-                "ContainerEntrypoint": ["/bin/bash", "-c", self._evaluation_command(), "evaluate"],
+                "ContainerEntrypoint": ["/bin/bash", "-c", command, "evaluate"],
                 "ContainerArguments": [
                     *("--model-dir", f"{_INPUT}/model"),
                     *("--test-dir", f"{_INPUT}/{settings.channel}"),
@@ -276,9 +278,7 @@ class Requests:
         return Join("", tuple(parts[:-1]))
 
     def _hyperparameters(self) -> dict[str, Any]:
-        """Return the launch's hyperparameters and the script's, with the pipeline's parameters in
-        them.
-        """
+        """Return the launch's hyperparameters and the script's, with the pipeline's parameters."""
         contract: dict[str, Any] = dict(self.launch.hyperparameters)
         if self.parameters.instance_type is None:  # the toolkit reads which one the job has
             contract.pop("sagemaker_instance_type", None)
@@ -296,26 +296,20 @@ class Requests:
 
     def _channel(self, name: str, data: Parameter) -> dict[str, Any]:
         settings = self.environment.data.channels[name]
-        kind = {"ContentType": settings.content_type} if settings.content_type else {}
-        return {
-            "ChannelName": name,
-            "DataSource": self._source(data, in_dataset=settings.uri is None),
-            "InputMode": self._input_mode(),
-            **kind,
-        }
-
-    def _source(self, data: Parameter, *, in_dataset: bool) -> dict[str, Any]:
         mounted = self.infrastructure.file_system
-        if mounted and in_dataset:
-            source = {
+        location: dict[str, Any] = {"S3DataType": "S3Prefix", "S3Uri": data}
+        source = {"S3DataSource": location | {"S3DataDistributionType": "FullyReplicated"}}
+        if mounted and settings.uri is None:
+            lustre = {
                 "FileSystemId": mounted.file_system_id,
                 "FileSystemType": "FSxLustre",
                 "FileSystemAccessMode": "ro",
                 "DirectoryPath": data,
             }
-            return {"FileSystemDataSource": source}
-        location = {"S3DataType": "S3Prefix", "S3Uri": data}
-        return {"S3DataSource": location | {"S3DataDistributionType": "FullyReplicated"}}
+            source = {"FileSystemDataSource": lustre}
+        kind = {"ContentType": settings.content_type} if settings.content_type else {}
+        channel = {"ChannelName": name, "DataSource": source, "InputMode": self._input_mode()}
+        return channel | kind
 
     def _input_mode(self) -> str:
         """Return the mode as the API knows it: a file system is mounted in the mode File."""
@@ -334,10 +328,8 @@ class Requests:
         }
 
     def _serving_environment(self) -> dict[str, str]:
-        """Return what SDK v2 sets for a model of the framework, or what the endpoint's own
-        container is told.
-
-        TensorFlow Serving's container finds code/inference.py by itself.
+        """Return what SDK v2 sets for the framework, or what the endpoint's own container is told;
+        TensorFlow Serving's finds code/inference.py by itself.
         """
         endpoint = self.environment.endpoint
         if endpoint and endpoint.has_own_server:
@@ -360,10 +352,6 @@ class Requests:
     def _training_vpc(self) -> dict[str, Any]:
         stacks = self.infrastructure
         return _vpc(stacks.training_subnet_ids, stacks.training_security_group_ids)
-
-    def _evaluation_command(self) -> str:
-        unpack = f"mkdir -p {_CODE} && tar -xzf {_INPUT}/code/*.gz -C {_CODE}"
-        return f'{unpack} && exec python3 {_CODE}/{self.environment.evaluation.entry_point} "$@"'
 
 
 def limit_of(bound: Bound, parameters: Parameters) -> tuple[str, Expression]:

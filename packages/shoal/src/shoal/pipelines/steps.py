@@ -65,10 +65,6 @@ class Step:
         if not hasattr(cls, "type") and not cls.__name__.startswith("_"):
             cls.type = cls.__name__
 
-    def dependencies(self) -> Iterator[After]:
-        """Return the steps in `depends_on`, without those that the arguments refer to."""
-        return (item if isinstance(item, After) else After(step=item) for item in self.depends_on)
-
     def branches(self) -> Iterator[tuple[Step, ...]]:
         """Return the steps inside this one, one tuple per branch."""
         return iter(())
@@ -76,7 +72,9 @@ class Step:
     def to_json(self) -> dict[str, Any]:
         step = {"Name": self.name, "Type": self.type, "Arguments": self.arguments_json()}
         if self.depends_on:
-            step["DependsOn"] = [item.to_json() for item in self.dependencies()]
+            step["DependsOn"] = [
+                each.to_json() if isinstance(each, After) else each for each in self.depends_on
+            ]
         if self.retries:
             step["RetryPolicies"] = [policy.to_json() for policy in self.retries]
         return step

@@ -61,15 +61,14 @@ def resource_config(training: Training, parameters: Parameters) -> dict[str, Any
         {to_pascal(key): value for key, value in each.model_dump(exclude_none=True).items()}
         for each in capacity.preferences
     ]
-    values = {
-        "InstancePreferences": preferences or None,
-        "InstanceType": parameters.instance_type,
-        "InstanceCount": parameters.instance_count,
-        "VolumeSizeInGB": training.volume_size_gb,
-        "TrainingPlanArn": capacity.training_plan_arn,
-        "KeepAlivePeriodInSeconds": capacity.keep_alive_s,
-    }
-    return _given(values)
+    return _given(
+        InstancePreferences=preferences or None,
+        InstanceType=parameters.instance_type,
+        InstanceCount=parameters.instance_count,
+        VolumeSizeInGB=training.volume_size_gb,
+        TrainingPlanArn=capacity.training_plan_arn,
+        KeepAlivePeriodInSeconds=capacity.keep_alive_s,
+    )
 
 
 def evaluation_cluster(evaluation: Evaluation, size_gb: int, key_arn: str) -> dict[str, Any]:
@@ -83,26 +82,23 @@ def evaluation_cluster(evaluation: Evaluation, size_gb: int, key_arn: str) -> di
 
 def stopping_condition(training: Training) -> dict[str, Any]:
     """Return `StoppingCondition`."""
-    values = {
-        "MaxRuntimeInSeconds": training.max_runtime_s,
-        "MaxWaitTimeInSeconds": training.max_wait_s if training.spot else None,
-        "MaxPendingTimeInSeconds": training.capacity.max_pending_s,
-    }
-    return _given(values)
+    return _given(
+        MaxRuntimeInSeconds=training.max_runtime_s,
+        MaxWaitTimeInSeconds=training.max_wait_s if training.spot else None,
+        MaxPendingTimeInSeconds=training.capacity.max_pending_s,
+    )
 
 
 def switches(training: Training) -> dict[str, Any]:
     """Return what is on: health checks, a shell for people, spot capacity, encryption."""
-    values = {
-        "InfraCheckConfig": {"EnableInfraCheck": True} if training.capacity.infra_check else None,
-        "RemoteDebugConfig": {"EnableRemoteDebug": True}
-        if training.capacity.remote_debug
-        else None,
-        "EnableManagedSpotTraining": training.spot or None,
-        "EnableInterContainerTrafficEncryption": training.encrypt_between_containers or None,
-    }
-    return _given(values)
+    capacity = training.capacity
+    return _given(
+        InfraCheckConfig={"EnableInfraCheck": True} if capacity.infra_check else None,
+        RemoteDebugConfig={"EnableRemoteDebug": True} if capacity.remote_debug else None,
+        EnableManagedSpotTraining=training.spot or None,
+        EnableInterContainerTrafficEncryption=training.encrypt_between_containers or None,
+    )
 
 
-def _given(values: dict[str, Any]) -> dict[str, Any]:
+def _given(**values: Any) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value is not None}

@@ -120,10 +120,9 @@ def _graph_mistakes(definition: Mapping[str, Any]) -> Iterator[str]:
     by_name = {each.step["Name"]: each for each in placed}
     declared = {each["Name"] for each in parameters}
     for each in placed:
-        opening = f"step {each.step['Name']}:"
-        yield from (f"{opening} {mistake}" for mistake in _order_mistakes(each, by_name))
-        yield from (f"{opening} {mistake}" for mistake in _value_mistakes(each, by_name, declared))
-        yield from (f"{opening} {mistake}" for mistake in _retry_mistakes(each.step))
+        mistakes = [*_order_mistakes(each, by_name), *_value_mistakes(each, by_name, declared)]
+        for mistake in (*mistakes, *_retry_mistakes(each.step)):
+            yield f"step {each.step['Name']}: {mistake}"
     # a step inside a branch waits for the condition, and so for all that the condition waits for
     graph = {
         name: each.needed | {branch.rsplit("/", 1)[0] for branch in each.path}

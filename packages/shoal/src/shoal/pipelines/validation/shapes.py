@@ -135,9 +135,7 @@ def _flat_mistakes(kind: str, name: str, arguments: Mapping[str, Any]) -> Iterat
 
 @cache
 def _service_model() -> ServiceModel:
-    """Return SageMaker's model from botocore's own data, without the models of the user's account
-    settings.
-    """
+    """Return SageMaker's model from botocore's own data, without models of the user's."""
     from botocore.loaders import Loader  # 0.2 s, so only where a definition is checked
     from botocore.model import ServiceModel
 
@@ -160,10 +158,6 @@ def is_expression(value: Any) -> bool:
     return isinstance(value, Mapping) and len(value) == 1 and next(iter(value)) in _EXPRESSIONS
 
 
-def _is_token(value: Any) -> bool:
-    return isinstance(value, str) and _TOKEN.search(value) is not None
-
-
 @dataclass(frozen=True)
 class _Checker:
     """A walk through a request and its shape together."""
@@ -173,11 +167,12 @@ class _Checker:
     def value(self, shape: Any, value: Any, path: str) -> Iterator[str]:
         value = self._default_of(value)
         types, words = _TYPES.get(shape.type_name, ((), ""))
-        if is_expression(value) or _is_token(value) or not types:
+        is_token = isinstance(value, str) and _TOKEN.search(value) is not None
+        if is_expression(value) or is_token or not types:
             return
         is_right = isinstance(value, types) and (bool in types or not isinstance(value, bool))
         if not is_right:
-            yield f"{path}: must be {words}, not {_kind_of(value)}"
+            yield f"{path}: must be {words}, not {type(value).__name__}"
         elif shape.type_name == "structure":
             yield from self._structure(shape, value, path)
         elif shape.type_name == "list":
@@ -250,10 +245,6 @@ def _compiled(pattern: str) -> re.Pattern[str] | None:
         return re.compile(pattern) if pattern else None
     except re.error:
         return None
-
-
-def _kind_of(value: Any) -> str:
-    return "an expression" if is_expression(value) else type(value).__name__
 
 
 def _some(names: Sequence[str], name: str) -> str:
