@@ -19,7 +19,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from shoal.launch import Launch
@@ -140,28 +139,32 @@ def _importing_from(root: Path | None) -> Iterator[None]:
 
 def _function(name: str, root: Path | None) -> Function:
     """Return the function `module:function`, imported from `root`, or from where it is installed
-    for Shoal's own pipeline alone.
-
-    Whoever may change an environment file chooses the name, and what it names is called.
+    for Shoal's own pipeline alone. What an environment file names is called.
     """
     module_name, attribute = _module_of(name), name.partition(":")[2]
     importlib.invalidate_caches()
     if root is not None and not _is_in(root, module_name):
         raise _no_module(module_name)
-    if root is not None:
-        for link in _links(root, module_name):
+    if root is not None:  # a link at the module, or in its folder
+        *folders, last = module_name.split(".")
+        for link in problems_in(KEY, root.joinpath(*folders or [f"{last}.py"]), root):
             raise _UnusableError(link.message, link.advice)
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        raise _not_found(module_name, error) from error
+        if error.name and f"{module_name}.".startswith(f"{error.name}."):
+            raise _no_module(module_name) from error
+        message = f"{module_name} imports {error.name}, which is not installed"
+        raise _UnusableError(message, "install it into .venv, or remove the import") from error
     except Exception as error:
         raise _UnusableError(
             f"importing {module_name} failed: {_one_line(error)}", "correct the module"
         ) from error
     function = getattr(module, attribute, None)
     if function is None:
-        known = ", ".join(_functions_of(module)) or "none"
+        places = {key: getattr(each, "__module__", "") for key, each in vars(module).items()}
+        own = (key for key in sorted(places) if places[key] == module.__name__)
+        known = ", ".join(key for key in own if callable(vars(module)[key])) or "none"
         message = f"{module_name} has no {attribute}; its functions: {known}"
         raise _UnusableError(message, "name one of its functions")
     if not callable(function):
@@ -187,22 +190,6 @@ def _is_in(root: Path, module_name: str) -> bool:
     return path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()
 
 
-def _links(root: Path, module_name: str) -> Iterator[Problem]:
-    """Yield a problem if the module, or something in its folder, is a link."""
-    *folders, module = module_name.split(".")
-    yield from problems_in(KEY, root.joinpath(*folders or [f"{module}.py"]), root)
-
-
-def _not_found(module_name: str, error: ModuleNotFoundError) -> _UnusableError:
-    """Return what is missing: the module itself, or something that it imports."""
-    if error.name and (module_name == error.name or module_name.startswith(f"{error.name}.")):
-        return _no_module(module_name)
-    return _UnusableError(
-        f"{module_name} imports {error.name}, which is not installed",
-        "install it into .venv, or remove the import",
-    )
-
-
 def _no_module(module_name: str) -> _UnusableError:
     path = module_name.replace(".", "/")
     advice = (
@@ -211,14 +198,6 @@ def _no_module(module_name: str) -> _UnusableError:
         else f"write {path}.py, its path from the repository root"
     )
     return _UnusableError(f"the checkout has no module {module_name}", advice)
-
-
-def _functions_of(module: ModuleType) -> list[str]:
-    return sorted(
-        key
-        for key, value in vars(module).items()
-        if callable(value) and getattr(value, "__module__", "") == module.__name__
-    )
 
 
 def _call(what: str, call: Callable[[], Any]) -> Any:
