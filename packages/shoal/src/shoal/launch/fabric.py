@@ -33,10 +33,7 @@ def addresses_per_node(instance_type: str) -> int:
 
 
 def variables(instance_type: str) -> dict[str, str]:
-    """Return the environment variables that EFA needs in the training container.
-
-    None without EFA.
-    """
+    """Return the environment variables that EFA, if it is there, needs in the container."""
     if not has_efa(instance_type):
         return {}
     family = instance_type.split(".")[1]
@@ -48,10 +45,7 @@ def variables(instance_type: str) -> dict[str, str]:
 
 
 def environment(training: Training) -> dict[str, str]:
-    """Return the training container's environment.
-
-    What EFA needs comes first, the environment file over it, and last what is required.
-    """
+    """Return the container's environment: over what EFA needs the file's, and what is required."""
     required = {REQUIRE: "1"} if training.require_efa else {}
     return variables(training.instance_type) | training.environment | required
 
@@ -93,9 +87,7 @@ def _no_proof(key: str, message: str, advice: str) -> Problem:
 
 
 def _opposing(environment: Mapping[str, str]) -> Iterator[tuple[str, str, str, str]]:
-    """Yield the variables with which no job could prove that it uses EFA: name, value, why, what
-    to do.
-    """
+    """Yield the variables with which no job could prove EFA: name, value, why, what to do."""
     off = "keeps the traffic off EFA, so the job would always fail"
     networks = (*map(str.lower, _NETWORKS),)
     if (provider := environment.get(PROVIDER, "efa")) != "efa":

@@ -79,22 +79,16 @@ def _split(options: str) -> Iterator[tuple[str, list[str], int]]:
     words = options.split()
     while words:
         option = words.pop(0)
-        count = _words_of(option)
+        name, equals, _ = option.partition("=")
+        count: int = tables.mpirun()["words"].get(_bare(option), 0 if equals else _UNKNOWN)
+        if name == _TOOLKIT_OPTION:
+            count = 0 if equals else 1
+        elif not option.startswith("-"):
+            count = 0
         values = [
             words.pop(0) for _ in range(min(count, len(words))) if not words[0].startswith("-")
         ]
         yield option, values, count
-
-
-def _words_of(option: str) -> int:
-    """Return how many words after `option` belong to it."""
-    name, equals, _ = option.partition("=")
-    if name == _TOOLKIT_OPTION:
-        return 0 if equals else 1
-    if not option.startswith("-"):
-        return 0
-    words: int = tables.mpirun()["words"].get(_bare(option), 0 if equals else _UNKNOWN)
-    return words
 
 
 def _mistakes_of(

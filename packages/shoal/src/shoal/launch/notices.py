@@ -29,19 +29,14 @@ def notices_of(case: Case, *, serves: bool) -> Iterator[str]:
     is_shared = gpus is not None and (training.processes_per_host or 0) > gpus
     if case.contract.launcher in STARTS_RANKS and is_shared:
         yield _notice(case, "ranks share GPUs", gpus=gpus)
-    yield from _strategy(case)
-    if serves and case.tags and case.tags.notice:
-        yield Risk(f"training.framework_version: {case.tags.notice}")
-
-
-def _strategy(case: Case) -> Iterator[str]:
-    """What the strategy that runs does not have, or does not use."""
     if case.strategy in SMDDP:
         yield from _smddp(case)
     elif case.strategy is Strategy.HOROVOD and not case.may_have_horovod:
         yield _notice(case, "Horovod is compiled")
     elif case.strategy is Strategy.PARAMETER_SERVER and case.has_gpus:
         yield _notice(case, "one GPU of several")
+    if serves and case.tags and case.tags.notice:
+        yield Risk(f"training.framework_version: {case.tags.notice}")
 
 
 def _image_uri(case: Case) -> Iterator[str]:

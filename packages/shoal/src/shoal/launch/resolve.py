@@ -118,7 +118,10 @@ def resolve(
     case = Case.of(training, region, source_code.read(root, training))
     if problems := problems_of(case):
         raise LaunchError(file, problems)
-    version, tags = _cpu_images(case)
+    version, tags = case.version, case.tags
+    if tags is None:  # only `image_uri` has that version: the nearest evaluates and serves
+        oldest = training.min_python or "0"
+        version, tags = tables.nearest_images(case.framework, case.version, oldest)
     # whoever writes a pickle reads it, too
     only = training.image_uri if training.framework in CLASSICAL else None
     notices = []
@@ -185,16 +188,6 @@ def _hyperparameters(case: Case) -> dict[str, str]:
     switches = {case.shell_switch: "true"} if case.shell_switch and has_spaces else {}
     encoded |= {"sagemaker_container_log_level": "20", **switches}
     return {**encoded, **case.contract.hyperparameters()}
-
-
-def _cpu_images(case: Case) -> tuple[str, tables.ImageTags]:
-    """Return the version whose images evaluate and serve: the training's own or, where only
-    `image_uri` has that one, the nearest.
-    """
-    if case.tags is not None:
-        return case.version, case.tags
-    python = case.training.min_python or "0"
-    return tables.nearest_images(case.framework, case.version, python)
 
 
 def problems_of(case: Case) -> list[Problem]:

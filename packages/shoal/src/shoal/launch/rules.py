@@ -103,13 +103,12 @@ def _horovod_image(case: Case) -> Iterator[Problem]:
     yield problem(case, "the image has no Horovod", **facts)
 
 
-def _first_version(case: Case) -> Iterator[Problem]:
-    first = tables.first_version(case.strategy, case.framework)
+def _start(case: Case) -> Iterator[Problem]:
+    """Refuse a strategy that SDK v2 knows later, and a package, which torchrun cannot start."""
+    row = tables.table_of("strategies")["strategies"][case.strategy]
+    first = row.get("since", {}).get(case.framework)
     if first and not case.has_unknown_image and tables.is_older(case.version, first):
         yield problem(case, "SDK v2 knows it later", first=first)
-
-
-def _torchrun_package(case: Case) -> Iterator[Problem]:
     if case.code.is_package and case.contract.launcher == "torchrun":
         yield problem(case, "torchrun starts no package")
 
@@ -199,15 +198,12 @@ def _region(case: Case) -> Iterator[Problem]:
         yield problem_at("region", case.region, case, "no registry")
 
 
-def _image_purpose(case: Case) -> Iterator[Problem]:
-    if purpose := image_uri.other_purpose(case.training.image_uri):
-        yield problem(case, "the image does not train", purpose=purpose)
-
-
 def _image_contents(case: Case) -> Iterator[Problem]:
     """What AWS's image says of itself must be what the other keys say."""
     image = case.aws_image
-    if image is None or image_uri.other_purpose(case.training.image_uri):
+    if purpose := image_uri.other_purpose(case.training.image_uri):
+        yield problem(case, "the image does not train", purpose=purpose)
+    if image is None or purpose:
         return
     facts = {"image": image, "title": TITLES[image.framework]}
     if image.framework != case.framework:
@@ -252,8 +248,8 @@ def _recipe(case: Case) -> Iterator[Problem]:
         yield problem(case, "the recipe's version", recipe=recipe)
 
 
-def _mpi_options(case: Case) -> Iterator[Problem]:
-    """Options that do not do what they look like, or that nothing reads."""
+def _launcher(case: Case) -> Iterator[Problem]:
+    """Options that do not do what they look like, or that the launcher does not read."""
     options, contract = case.training.custom_mpi_options, case.contract
     if contract.launcher == "mpirun":
         for mistake, instead in mistakes_in(
@@ -265,15 +261,9 @@ def _mpi_options(case: Case) -> Iterator[Problem]:
     size = max((len(value) for value in contract.hyperparameters().values()), default=0)
     if size > MAX_VALUE:
         yield problem(case, "the options are too long", size=size, limit=MAX_VALUE)
-
-
-def _ranks(case: Case) -> Iterator[Problem]:
-    is_read = case.contract.launcher in STARTS_RANKS
+    is_read = contract.launcher in STARTS_RANKS
     if case.training.processes_per_host is not None and not is_read:
         yield problem(case, "no ranks")
-
-
-def _hidden_allgather(case: Case) -> Iterator[Problem]:
     if (value := case.training.environment.get(OPTIMIZE_SDP)) is not None:
         yield problem_at(f"training.environment.{OPTIMIZE_SDP}", value, case, "hidden AllGather")
 
@@ -320,8 +310,7 @@ _OF_ONE: dict[Check, Collection[Strategy]] = {
     _smddp_allgather: SMDDP,
     _horovod_recipe: (Strategy.HOROVOD,),
     _horovod_image: (Strategy.HOROVOD,),
-    _first_version: _ANY,
-    _torchrun_package: _ANY,
+    _start: _ANY,
 }
 """Rules of one strategy, and the strategies that each is about."""
 _OTHERS: dict[Check, Collection[Strategy] | None] = {
@@ -333,13 +322,10 @@ _OTHERS: dict[Check, Collection[Strategy] | None] = {
     _requirement: None,
     _gpus: None,
     _region: None,
-    _image_purpose: None,
     _image_contents: None,
     _image_python: None,
     _recipe: None,
-    _mpi_options: None,
-    _ranks: None,
-    _hidden_allgather: None,
+    _launcher: None,
     _backend: None,
     _sharding: SMDDP,
     _words: None,

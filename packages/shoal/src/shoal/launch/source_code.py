@@ -54,9 +54,18 @@ def read(root: Path | None, training: Training) -> SourceCode:
     text = (
         requirements.read_text(encoding="utf-8", errors="replace") if requirements.is_file() else ""
     )
+    lines = [line.strip() for line in text.splitlines()]
+    # neither a comment nor a path of the folder
+    needed = [
+        line
+        for line in lines
+        if line
+        and not line.startswith(("#", "./", "--find-links", "-f"))
+        and ("://" in line or not line.endswith(".whl"))
+    ]
     return SourceCode(
         _names(text),
-        _needs_index(text),
+        bool(needed) and "--no-index" not in lines,
         (folder / SETUP).is_file(),
         _recipe(root, training),
         folder,
@@ -79,22 +88,7 @@ def _recipe(root: Path, training: Training) -> str | None:
     )
 
 
-def _needs_index(text: str) -> bool:
-    """Return whether a line is neither a comment nor a path of the folder, without --no-index."""
-    lines = [line.strip() for line in text.splitlines()]
-    requirements = [
-        line
-        for line in lines
-        if line
-        and not line.startswith(("#", "./", "--find-links", "-f"))
-        and ("://" in line or not line.endswith(".whl"))
-    ]
-    return bool(requirements) and "--no-index" not in lines
-
-
 def _names(text: str) -> frozenset[str]:
-    """Return the packages that a requirements file names; options, such as `-r other.txt`, name
-    none.
-    """
+    """Return the packages that a requirements file names; options name none."""
     matches = (_NAME.match(line.strip()) for line in text.splitlines())
     return frozenset(re.sub(r"[-_.]+", "-", match[1]).lower() for match in matches if match)

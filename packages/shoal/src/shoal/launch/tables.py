@@ -78,10 +78,8 @@ def smddp_releases(framework: str) -> dict[str, SmddpRelease]:
 
 
 def former_smddp_releases(framework: str) -> dict[str, str]:
-    """Return, for framework versions older than those of `smddp_releases`, what AWS's pages once
-    said.
-
-    The text names the last page and the version of smddp.
+    """Return what AWS's pages once said of older framework versions: the last page, and smddp's
+    version.
     """
     rows = table_of("smddp")["former_releases"].get(framework, {}).items()
     return {version: f"{row['until']}: version {row['smddp_version']}" for version, row in rows}
@@ -151,14 +149,6 @@ def hosts(strategy: str) -> tuple[int, int | None]:
     return row.get("min", 1), row.get("max")
 
 
-def first_version(strategy: str, framework: str) -> str | None:
-    """Return the first version of the framework that SDK v2 starts the strategy with."""
-    first: str | None = (
-        table_of("strategies")["strategies"][strategy].get("since", {}).get(framework)
-    )
-    return first
-
-
 def without_shell(framework: str, version: str) -> str | None:
     """Return the hyperparameter by which the toolkit starts the script without a shell, if any."""
     row = table_of("strategies")["without_shell"].get(framework)
@@ -181,10 +171,7 @@ def mpirun() -> dict[str, Any]:
 
 
 def passed_by_toolkit(runner: str, instance_type: str) -> tuple[str, ...]:
-    """Return the environment variables that the toolkit's `runner` (smddp, horovod) gives mpirun.
-
-    They are shell patterns.
-    """
+    """Return patterns of the variables that the toolkit's `runner` (smddp, horovod) sets."""
     table = mpirun()
     rows = (row for row in table["instance_variables"] if instance_type in row["types"].split())
     return (
