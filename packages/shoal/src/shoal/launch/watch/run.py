@@ -87,17 +87,14 @@ class Rank:
         def see(text: str) -> None:
             *lines, begun[0] = re.split("[\r\n]", begun[0][:MAX_LINE] + text)
             for line in filter(None, lines):
-                self._see(line[:MAX_LINE])
+                self._line_at, line = time.monotonic(), line[:MAX_LINE]
+                if any(each.search(line) for each in self._progress):
+                    self._tick()
+                else:
+                    self._seen["names_phase"] = _PHASE.search(line) is not None
 
         watched.see = see
         return watched
-
-    def _see(self, line: str) -> None:
-        self._line_at = time.monotonic()
-        if any(each.search(line) for each in self._progress):
-            self._tick()
-        else:
-            self._seen["names_phase"] = _PHASE.search(line) is not None
 
     def _tick(self) -> None:
         """Note progress; lines that come together, as at an epoch's end, are one tick."""
@@ -130,9 +127,7 @@ class Rank:
                     self._end(order["end"])
 
     def _without_judge(self) -> dict[str, Any]:
-        """Return the order to end where the host of judge.py was heard, is lost, and nothing goes
-        on here either.
-        """
+        """Return the order to end where judge.py's host is lost, and nothing goes on here."""
         quiet_s = time.monotonic() - max(self._tick_at, self._collective_at, self._answer_at)
         budget_s = max(self._config["stall_s"], 3 * self._seen["slowest_s"])
         lost = f"the host of rank 0 ({self._config['meet'][0]}) does not answer"
