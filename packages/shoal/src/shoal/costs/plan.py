@@ -215,10 +215,7 @@ def _shared_stacks(environment: Environment) -> Iterator[Stack]:
 
 
 def _stacks(environment: Environment) -> Iterator[Stack]:
-    """Yield each stack after those it needs.
-
-    The network comes after data, whose key encrypts the flow logs.
-    """
+    """Yield each stack after those it needs; the network needs data's key, for the flow logs."""
     network, images = environment.network, environment.built_images
     vpc = ["VPC", "subnets", "S3 gateway endpoint", "security groups", "flow logs"]
     vpc += ["NAT gateway"] if network.nat else []
@@ -246,7 +243,13 @@ def _at_rest(environment: Environment) -> Iterator[Line]:
         yield from _shared_at_rest(environment, keys=1 + images)
     elif images and not key:
         yield Line("KMS key of the image", images, prices.kms_key(environment.region))
-    yield from _serving_instances(environment)
+    serving = environment.serving
+    # the fewest instances; serverless inference costs nothing without requests
+    if serving and environment.release and serving.serverless is None:
+        scaling = serving.autoscaling
+        count = scaling.min if scaling else serving.instance_count
+        line = _instances("serving", serving.instance_type, count, environment)
+        yield replace(line, what=f"{line.what}, at least") if scaling else line
 
 
 def _shared_at_rest(environment: Environment, keys: int = 1) -> Iterator[Line]:
@@ -266,19 +269,6 @@ def _shared_at_rest(environment: Environment, keys: int = 1) -> Iterator[Line]:
         yield Line("NAT gateway", 1, prices.hourly("nat_gateway", region))
         address = prices.hourly("public_ipv4_address", region)
         yield Line("public address of the NAT gateway", 1, address)
-
-
-def _serving_instances(environment: Environment) -> Iterator[Line]:
-    """Yield the smallest number of instances that serve.
-
-    Serverless inference costs nothing without requests.
-    """
-    serving = environment.serving
-    if serving and environment.release and serving.serverless is None:
-        scaling = serving.autoscaling
-        count = scaling.min if scaling else serving.instance_count
-        line = _instances("serving", serving.instance_type, count, environment)
-        yield replace(line, what=f"{line.what}, at least") if scaling else line
 
 
 def _notes(environment: Environment) -> Iterator[str]:

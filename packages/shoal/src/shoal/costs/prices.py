@@ -60,13 +60,8 @@ def instance(instance_type: str, region: str) -> Price | None:
 def file_system(settings: FileSystem, region: str) -> Price | None:
     """Return the price of an FSx for Lustre file system of this kind and size."""
     throughput = settings.throughput_mbps_per_tib
-    price = _by_month(
-        "file_systems",
-        f"{settings.deployment_type}-{throughput}"
-        if throughput
-        else settings.deployment_type.value,
-        region,
-    )
+    name = f"{settings.deployment_type}-{throughput}" if throughput else settings.deployment_type
+    price = _by_month("file_systems", name, region)
     return price.times(settings.storage_capacity_gib) if price else None
 
 
