@@ -77,21 +77,18 @@ def bring(pinned: dict[str, Any], pauses_s: Iterable[float] = ()) -> str:
         if metadata is None:
             raise SealError(f"{own} is not there with the pinned sha256")
         return own
-    approved, release = (metadata or {}).get(_APPROVED, "").split(), release_sha256(pinned)
+    # of what the model is made of, as canonical JSON
+    parts = {key: pinned[key] for key in ("ModelPackageArn", "ModelDataUrl", "ImageUri")}
+    parts["Environment"] = pinned.get("Environment") or {}
+    text = json.dumps(parts, sort_keys=True, separators=(",", ":"))
+    release = hashlib.sha256(text.encode()).hexdigest()
+    approved = (metadata or {}).get(_APPROVED, "").split()
     if release not in approved:
         _require_approved(pinned, pauses_s)
         noted = {_APPROVED: " ".join([release, *approved][:_MAX_APPROVED])}
         copy(s3, source, bucket, digests, sha256, noted)
         log.info("%s is here as %s", source, own)
     return own
-
-
-def release_sha256(pinned: dict[str, Any]) -> str:
-    """Return the SHA-256 of what the model is made of, as canonical JSON."""
-    parts = {key: pinned[key] for key in ("ModelPackageArn", "ModelDataUrl", "ImageUri")}
-    parts["Environment"] = pinned.get("Environment") or {}
-    text = json.dumps(parts, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _require_approved(pinned: dict[str, Any], pauses_s: Iterable[float]) -> None:
@@ -138,9 +135,7 @@ def _describe(arn: str, pauses_s: Iterable[float]) -> dict[str, Any]:
 
 
 def _answer(event: dict[str, Any], url: str, reason: str) -> None:
-    """PUT the outcome to CloudFormation's presigned URL, which is signed for an empty content
-    type.
-    """
+    """PUT the outcome to CloudFormation's URL, which is signed for an empty content type."""
     same = {key: event[key] for key in ("StackId", "RequestId", "LogicalResourceId")}
     # The id never changes: another one would make CloudFormation replace the resource.
     identity = event.get("PhysicalResourceId") or f"{event['ResourceProperties']['Bucket']}-brought"

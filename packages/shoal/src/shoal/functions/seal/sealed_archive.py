@@ -137,11 +137,12 @@ def copy(
     def try_out(name: str) -> tuple[str, str]:
         size = heads[name]["ContentLength"]
         source = {"Bucket": place, "Key": key + name, "VersionId": str(heads[name]["VersionId"])}
-        return _copy(s3, source, size, (bucket, candidate + name), digests.of(size), {})
+        target = {"Bucket": bucket, "Key": candidate + name}
+        return _copy(s3, source, size, target, digests.of(size), {})
 
     def keep(name: str, tried: tuple[str, str]) -> None:
         source = {"Bucket": bucket, "Key": candidate + name, "VersionId": tried[0]}
-        target = bucket, digests.key + name
+        target = {"Bucket": bucket, "Key": digests.key + name}
         _copy(s3, source, heads[name]["ContentLength"], target, tried[1], metadata)
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -178,7 +179,7 @@ def _copy(
     s3: Any,
     copied: dict[str, str],
     size: int,
-    target: tuple[str, str],
+    target: dict[str, str],
     expected: str,
     metadata: Mapping[str, str],
 ) -> tuple[str, str]:
@@ -191,8 +192,7 @@ def _copy(
     if size > MAX_BYTES:
         return _copy_in_parts(s3, copied, size, target, expected, metadata)
     answer = s3.copy_object(
-        Bucket=target[0],
-        Key=target[1],
+        **target,
         CopySource=copied,
         ChecksumAlgorithm="SHA256",
         Metadata=metadata,
@@ -208,14 +208,13 @@ def _copy_in_parts(
     s3: Any,
     copied: dict[str, str],
     size: int,
-    target: tuple[str, str],
+    target: dict[str, str],
     expected: str,
     metadata: Mapping[str, str],
 ) -> tuple[str, str]:
     """Copy as `_copy` does; nothing is under the name before S3 has hashed every part."""
-    place = {"Bucket": target[0], "Key": target[1]}
-    upload = s3.create_multipart_upload(**place, ChecksumAlgorithm="SHA256", Metadata=metadata)
-    place["UploadId"] = upload["UploadId"]
+    upload = s3.create_multipart_upload(**target, ChecksumAlgorithm="SHA256", Metadata=metadata)
+    place = target | {"UploadId": upload["UploadId"]}
 
     def copy_part(number: int) -> dict[str, Any]:
         first, end = (number - 1) * PART_BYTES, min(number * PART_BYTES, size)

@@ -116,10 +116,7 @@ def _wrong_image(live: dict[str, Any], expected: dict[str, str]) -> Iterator[str
 
 
 def _wrong_archive(s3: Any, expected: dict[str, str], deadline: float) -> Iterator[str]:
-    """Compare the hash of the newest object with the pinned one.
-
-    The model names a URL without a version, so SageMaker loads the newest object, code and all.
-    """
+    """Compare the hash of the newest object, which SageMaker loads, with the pinned one."""
     url, pinned = expected["ModelDataUrl"], expected["ModelDataSha256"]
     bucket, _, key = url.removeprefix("s3://").partition("/")
     digest = hashlib.sha256()
@@ -173,9 +170,7 @@ def _wrong_answers(runtime: Any, expected: dict[str, str]) -> Iterator[str]:
 
 
 def _answer(event: dict[str, Any], reason: str) -> None:
-    """PUT the outcome to CloudFormation's presigned URL, which is signed for an empty content
-    type.
-    """
+    """PUT the outcome to CloudFormation's URL, which is signed for an empty content type."""
     same = {key: event[key] for key in ("StackId", "RequestId", "LogicalResourceId")}
     # The id never changes: another one would make CloudFormation replace the resource.
     identity = (
