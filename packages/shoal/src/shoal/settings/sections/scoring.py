@@ -54,10 +54,11 @@ def problems(
     if scoring is None:
         return
     if not serves:
-        yield Problem("scoring", "needs a model that serves", "remove it, or `endpoint: none`")
+        advice = "remove it, or remove `endpoint: none`"
+        yield Problem("scoring", "needs a model that serves", advice)
     if keeps_files:  # SageMaker API reference, ContainerDefinition.ModelDataSource
         message = "needs models kept as archives"
-        yield Problem("scoring", message, "remove it, or training.output_compression: none")
+        yield Problem("scoring", message, "remove it, or write training.output_compression: gzip")
     if FOLDER in channels:
         message = "is the folder that `scoring` reads, and no training may"
         yield Problem(f"data.channels.{FOLDER}", message, "rename the channel")
