@@ -142,7 +142,10 @@ class Pipeline:
 
     def look(self, arn: str) -> Execution:
         """Return the execution and its steps as they are now."""
-        types = self._types_of(arn)
+        if arn not in self._types:  # ListPipelineExecutionSteps tells no type
+            steps = walk(definition_of(self._client, arn).get("Steps", []))
+            self._types[arn] = {each["Name"]: each["Type"] for each, _ in steps}
+        types = self._types[arn]
         description = self._client.describe_pipeline_execution(PipelineExecutionArn=arn)
         request = {"PipelineExecutionArn": arn, "SortOrder": "Ascending"}
         listing = ("list_pipeline_execution_steps", "PipelineExecutionSteps")
@@ -151,19 +154,20 @@ class Pipeline:
             status=description["PipelineExecutionStatus"],
             failure_reason=description.get("FailureReason", ""),
             started_at=description.get("CreationTime"),
-            steps=tuple(_step(item, types) for item in items(self._client, *listing, **request)),
+            steps=tuple(
+                Step(
+                    name=item["StepName"],
+                    type=types.get(item["StepName"], ""),
+                    status=item["StepStatus"],
+                    started_at=item.get("StartTime"),
+                    ended_at=item.get("EndTime"),
+                    failure_reason=item.get("FailureReason", ""),
+                    metadata=item.get("Metadata", {}),
+                    attempts=item.get("AttemptCount", 1),
+                )
+                for item in items(self._client, *listing, **request)
+            ),
         )
-
-    def _types_of(self, arn: str) -> dict[str, str]:
-        """Return the type of each step by name, from the definition that the execution runs.
-
-        ListPipelineExecutionSteps does not tell it.
-        """
-        if arn not in self._types:
-            definition = definition_of(self._client, arn)
-            steps = walk(definition.get("Steps", []))
-            self._types[arn] = {each["Name"]: each["Type"] for each, _ in steps}
-        return self._types[arn]
 
     def executions(self) -> list[dict[str, Any]]:
         """Return summaries of all executions, newest first; none if there is no pipeline."""
@@ -251,19 +255,6 @@ def check_parameters(declared: list[dict[str, Any]], parameters: Mapping[str, st
             )
         if mistake := mistake_in_type(value, types[name]):
             raise ParameterError(f"parameter {name!r}: {value!r} {mistake}")
-
-
-def _step(item: Mapping[str, Any], types: Mapping[str, str]) -> Step:
-    return Step(
-        name=item["StepName"],
-        type=types.get(item["StepName"], ""),
-        status=item["StepStatus"],
-        started_at=item.get("StartTime"),
-        ended_at=item.get("EndTime"),
-        failure_reason=item.get("FailureReason", ""),
-        metadata=item.get("Metadata", {}),
-        attempts=item.get("AttemptCount", 1),
-    )
 
 
 def walk(

@@ -111,7 +111,9 @@ class LogTail:
             )
             for event in response["events"]:
                 at = datetime.fromtimestamp(event["timestamp"] / 1000, UTC)
-                for text in _lines_of(event["message"]):
+                # Lambda's Python runtime puts a traceback into one event, with no-break spaces
+                for line in event["message"].splitlines() or [""]:
+                    text = one_line(line.replace("\t", "    ").replace("\xa0", " "))
                     yield LogLine(stream, at, text)
             self._tokens[stream] = response["nextForwardToken"]
             # A page may be empty before the end, which is where the token repeats (CloudWatch Logs
@@ -143,15 +145,6 @@ def location_of(target: Target, step: Step) -> LogLocation | None:
     if arn := step.resource("Endpoint"):
         return LogLocation(f"/aws/sagemaker/Endpoints/{arn.rpartition('/')[2]}")
     return None
-
-
-def _lines_of(message: str) -> Iterator[str]:
-    """Yield the lines of an event, with escapes for what steers a terminal.
-
-    Lambda's Python runtime puts a traceback into one event, indented with no-break spaces.
-    """
-    for line in message.splitlines() or [""]:
-        yield one_line(line.replace("\t", "    ").replace("\xa0", " "))
 
 
 def _may_have_lines(stream: Mapping[str, Any], bounds: Mapping[str, int]) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
 
 from botocore.exceptions import ClientError
 
@@ -57,7 +56,34 @@ def describe(target: Target, arn: str) -> Package:
                 f"there is no model package {arn} in {target.description}"
             ) from error
         raise
-    return _package(description)
+    containers = description.get("InferenceSpecification", {}).get("Containers", [])
+    container = containers[0] if len(containers) == 1 else {}
+    url = model_data_of(container)
+    if url is None or "Image" not in container:
+        raise NotFoundError(
+            f"{arn} is not one container with one archive of model data; only such versions can be"
+            " promoted"
+        )
+    image, _, digest = str(container["Image"]).partition("@")
+    changed_by = description.get("LastModifiedBy") or description.get("CreatedBy") or {}
+    changed_at = description.get("LastModifiedTime") or description["CreationTime"]
+    quality = description.get("ModelMetrics", {}).get("ModelQuality", {})
+    identity = changed_by.get("IamIdentity", {}).get("Arn") or changed_by.get("UserProfileName")
+    return Package(
+        arn=arn,
+        version=version_of(arn),
+        status=str(description["ModelPackageStatus"]),
+        approval=str(description["ModelApprovalStatus"]),
+        image_uri=image,
+        model_data_url=url,
+        image_digest=digest or container.get("ImageDigest"),
+        statistics_url=quality.get("Statistics", {}).get("S3Uri"),
+        environment=container.get("Environment", {}),
+        metadata=description.get("CustomerMetadataProperties", {}),
+        changed_by=identity or UNNAMED,
+        changed_at=changed_at.astimezone(UTC),
+        comment=description.get("ApprovalDescription"),
+    )
 
 
 def versions(target: Target, group: str) -> list[tuple[str, str]]:
@@ -111,35 +137,3 @@ def approve(target: Target, arn: str, comment: str | None) -> Package:
 def version_of(arn: str) -> int:
     """Return the number at the end of a version's ARN."""
     return int(arn.rpartition("/")[2])
-
-
-def _package(description: Mapping[str, Any]) -> Package:
-    arn = str(description["ModelPackageArn"])
-    containers = description.get("InferenceSpecification", {}).get("Containers", [])
-    container = containers[0] if len(containers) == 1 else {}
-    url = model_data_of(container)
-    if url is None or "Image" not in container:
-        raise NotFoundError(
-            f"{arn} is not one container with one archive of model data; only such versions can be"
-            " promoted"
-        )
-    image, _, digest = str(container["Image"]).partition("@")
-    changed_by = description.get("LastModifiedBy") or description.get("CreatedBy") or {}
-    changed_at = description.get("LastModifiedTime") or description["CreationTime"]
-    quality = description.get("ModelMetrics", {}).get("ModelQuality", {})
-    identity = changed_by.get("IamIdentity", {}).get("Arn") or changed_by.get("UserProfileName")
-    return Package(
-        arn=arn,
-        version=version_of(arn),
-        status=str(description["ModelPackageStatus"]),
-        approval=str(description["ModelApprovalStatus"]),
-        image_uri=image,
-        model_data_url=url,
-        image_digest=digest or container.get("ImageDigest"),
-        statistics_url=quality.get("Statistics", {}).get("S3Uri"),
-        environment=container.get("Environment", {}),
-        metadata=description.get("CustomerMetadataProperties", {}),
-        changed_by=identity or UNNAMED,
-        changed_at=changed_at.astimezone(UTC),
-        comment=description.get("ApprovalDescription"),
-    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,32 +43,20 @@ def live_endpoint(target: Target, endpoint: str) -> LiveEndpoint | None:
         if _NOT_FOUND in str(error):
             return None
         raise
-    counts = [
-        variant["CurrentInstanceCount"]
-        for variant in description.get("ProductionVariants", ())
-        if "CurrentInstanceCount" in variant
-    ]
+    variants = description.get("ProductionVariants", ())
+    counts = [each["CurrentInstanceCount"] for each in variants if "CurrentInstanceCount" in each]
+    # SageMaker resolves a tag when it deploys; this is then `registry/repository@digest` (API
+    # reference, DeployedImage), also for serverless variants.
+    images = [image for each in variants for image in each.get("DeployedImages", ())]
+    digests = {image.get("ResolvedImage", "").partition("@")[2] for image in images} - {""}
     return LiveEndpoint(
         endpoint,
         description["EndpointStatus"],
         tuple(sorted(_archives(client, description["EndpointConfigName"]))),
         sum(counts) if counts else None,
         description.get("FailureReason", ""),
-        _image_digests(description),
+        tuple(sorted(digests)),
     )
-
-
-def _image_digests(endpoint: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the digests of the images behind an endpoint, each once, sorted.
-
-    SageMaker resolves a tag when it deploys; `ResolvedImage` is then `registry/repository@digest`
-    (API reference, DeployedImage), also for serverless variants. An image without a digest is left
-    out.
-    """
-    variants = endpoint.get("ProductionVariants", ())
-    images = [image for variant in variants for image in variant.get("DeployedImages", ())]
-    resolved = {str(image.get("ResolvedImage", "")).partition("@")[2] for image in images}
-    return tuple(sorted(resolved - {""}))
 
 
 def _archives(client: Any, config: str) -> set[str]:

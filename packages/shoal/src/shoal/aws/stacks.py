@@ -233,10 +233,7 @@ class Stacks:
                 yield resource, policy if policy in _RETAINED else None
 
     def _interfaces(self) -> str:
-        """Return the ids of the interfaces of jobs and endpoints.
-
-        Those of VPC endpoints, NAT gateways and file systems go with their stacks.
-        """
+        """Return the ids of the interfaces that no stack takes along, as those of NAT gateways."""
         ids: dict[str, list[str]] = {}
         for resource, _ in self._resources_of(self.names.stack("network")):
             if name := _INTERFACE_FILTERS.get(resource["ResourceType"]):

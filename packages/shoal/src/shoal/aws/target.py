@@ -14,11 +14,12 @@ from urllib.parse import urlsplit
 import botocore.session
 from boto3 import Session
 from botocore.config import Config
-from botocore.loaders import Loader, create_loader
+from botocore.loaders import create_loader
 
 from shoal.errors import UsageError, WrongAccountError
 
 _NO_PROXY = "localhost,127.0.0.1"
+_loader = cache(create_loader)
 _ISOLATION = {
     "AWS_EC2_METADATA_DISABLED": "true",
     "AWS_CONFIG_FILE": os.devnull,
@@ -46,15 +47,20 @@ class Target:
             raise UsageError(
                 f"a local target must be on this machine: {url!r} is not http://localhost:PORT"
             )
-        core = self._loopback_core() if self.is_local else botocore.session.Session()
-        object.__setattr__(self, "_session", _session(core, self.region))
-
-    def _loopback_core(self) -> botocore.session.Session:
-        core = botocore.session.Session(session_vars={"profile": (None, None, None, None)})
-        core.set_config_variable("config_file", os.devnull)
-        core.set_config_variable("credentials_file", os.devnull)
-        core.set_credentials(local_access_key(self.account), self.secret)
-        return core
+        core = botocore.session.Session()
+        if self.is_local:
+            core = botocore.session.Session(session_vars={"profile": (None, None, None, None)})
+            core.set_config_variable("config_file", os.devnull)
+            core.set_config_variable("credentials_file", os.devnull)
+            core.set_credentials(local_access_key(self.account), self.secret)
+        # The models of services are read once: botocore would parse them for each session, which
+        # takes longer than most verbs' requests.
+        loader = _loader(core.get_config_variable("data_path"))
+        core.register_component("data_loader", loader)
+        session = Session(region_name=self.region, botocore_session=core)
+        # each session appends boto3's own
+        loader.search_paths[:] = dict.fromkeys(loader.search_paths)
+        object.__setattr__(self, "_session", session)
 
     @property
     def is_local(self) -> bool:
@@ -78,18 +84,16 @@ class Target:
         repeated.
         """
         if (service, patience_s) not in self._clients:
-            self._clients[service, patience_s] = self._new_client(service, patience_s)
+            attempts = 5 if patience_s is None else 1
+            config = Config(
+                retries={"mode": "standard", "total_max_attempts": attempts},
+                read_timeout=patience_s or 60,
+            )
+            if self.is_local:
+                config = config.merge(Config(proxies={}, s3={"addressing_style": "path"}))
+            client = self._session.client(service, endpoint_url=self.endpoint_url, config=config)  # type: ignore[call-overload]
+            self._clients[service, patience_s] = client
         return self._clients[service, patience_s]
-
-    def _new_client(self, service: str, patience_s: float | None) -> Any:
-        attempts = 5 if patience_s is None else 1
-        config = Config(
-            retries={"mode": "standard", "total_max_attempts": attempts},
-            read_timeout=patience_s or 60,
-        )
-        if self.is_local:
-            config = config.merge(Config(proxies={}, s3={"addressing_style": "path"}))
-        return self._session.client(service, endpoint_url=self.endpoint_url, config=config)  # type: ignore[call-overload]
 
     def child_environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """Return the environment variables of a child process for this target.
@@ -149,20 +153,3 @@ def loopback_variables(endpoint_url: str, account: str, secret: str) -> dict[str
         "NO_PROXY": _NO_PROXY,
         "no_proxy": _NO_PROXY,
     } | _ISOLATION
-
-
-def _session(core: botocore.session.Session, region: str) -> Session:
-    """Return a session that reads the models of services once in this process.
-
-    botocore parses them for each session, which takes longer than most verbs' requests.
-    """
-    loader = _loader(core.get_config_variable("data_path"))
-    core.register_component("data_loader", loader)
-    session = Session(region_name=region, botocore_session=core)
-    loader.search_paths[:] = dict.fromkeys(loader.search_paths)  # each session appends boto3's own
-    return session
-
-
-@cache
-def _loader(data_path: str | None) -> Loader:
-    return create_loader(data_path)
