@@ -101,10 +101,7 @@ class Doctor:
             yield from self._answers(question, check)
 
     def _answers(self, question: str, check: Callable[[], Iterator[Finding]]) -> list[Finding]:
-        """Return the findings, by default about `question`, or one that says why there are none.
-
-        A missing permission is no reason to stop.
-        """
+        """Return the findings, by default about `question`, or one that says why AWS refused."""
         try:
             return [replace(each, question=each.question or question) for each in check()]
         except (ClientError, BotoCoreError) as error:
@@ -112,10 +109,7 @@ class Doctor:
             return [Finding(question, state, refusal(error), self._login_advice(error))]
 
     def _login_advice(self, error: ClientError | BotoCoreError) -> str:
-        """Return advice for when AWS did not answer.
-
-        Good credentials are refused too, in a region that is not enabled.
-        """
+        """Return advice for when AWS did not answer, or refused good credentials in a region."""
         region, log_in = self.environment.region, "log in to the account, with a role that may read"
         if isinstance(error, ClientError) and error_code(error) in _REGION_OFF_CODES:
             return (
@@ -223,8 +217,15 @@ class Doctor:
     def _images(self) -> Iterator[Finding]:
         for built in self.built:
             yield from self._answers(f"image for {built.use}", partial(self._built_image, built))
-        for use, uri in _images_of(self.environment, self.launch):
-            yield from self._answers(f"image for {use}", partial(self._image, uri))
+        environment, launch = self.environment, self.launch
+        images = {"training": launch.image_uri}
+        images["evaluation"] = environment.evaluation.image_uri or launch.evaluation_image_uri
+        if environment.endpoint:
+            images["endpoint"] = launch.inference_image_uri
+        for use, uri in images.items():
+            # a pipeline of the user's own names its images itself
+            if not environment.pipeline and use not in environment.built_images:
+                yield from self._answers(f"image for {use}", partial(self._image, uri))
 
     def _built_image(self, image: Image) -> Iterator[Finding]:
         if uri := image.uri():
@@ -302,18 +303,6 @@ class Doctor:
             yield failed("it is about to be deleted", advice)
         else:
             yield ok("it is there; nobody looked into it")
-
-
-def _images_of(environment: Environment, launch: Launch) -> Iterator[tuple[str, str]]:
-    """Yield use and URI of each image that is pulled and not built; a pipeline of the user's own
-    names its images itself.
-    """
-    images = {"training": launch.image_uri}
-    images["evaluation"] = environment.evaluation.image_uri or launch.evaluation_image_uri
-    if environment.endpoint:
-        images["endpoint"] = launch.inference_image_uri
-    if not environment.pipeline:
-        yield from ((use, images[use]) for use in images if use not in environment.built_images)
 
 
 def external_findings(target: Target, environment: Environment) -> Iterator[Finding]:

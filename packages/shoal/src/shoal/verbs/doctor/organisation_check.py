@@ -10,7 +10,6 @@ everybody in the account through S3. Source: aws-cdk 2, lib/api/bootstrap/bootst
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from botocore.exceptions import ClientError
 
@@ -150,23 +149,20 @@ def bucket_findings(target: Target, environment: Environment) -> Iterator[Findin
         return
     region = answer["ResponseMetadata"]["HTTPHeaders"].get("x-amz-bucket-region", target.region)
     elsewhere = (f"{bucket} is in {region}", "name one in the environment's region")
-    mistakes = [
-        *([elsewhere] if region != target.region else []),
-        *_encryption_mistakes(target, environment, bucket),
-        *_event_mistakes(s3, environment, bucket),
-    ]
-    yield from (failed(*each) for each in mistakes) if mistakes else [ok(f"{bucket} can be used")]
-
-
-def _encryption_mistakes(
-    target: Target, environment: Environment, bucket: str
-) -> Iterator[Mistake]:
+    mistakes = [elsewhere] if region != target.region else []
+    ours = environment.organisation.kms_key_arn
     for default in _encryptions(target, bucket):
-        ours = environment.organisation.kms_key_arn
         key = default.get("KMSMasterKeyID", "aws/s3")
         if default["SSEAlgorithm"] != "AES256" and (not ours or _arn_of(target, key) != ours):
             message = f"{bucket} is encrypted with {key}, which no job may use"
-            yield message, "set organisation.kms_key_arn to its key, or encrypt it with AES256"
+            advice = "set organisation.kms_key_arn to its key, or encrypt it with AES256"
+            mistakes.append((message, advice))
+    if any(each.data.on_manifest for each in (environment, *environment.workloads.values())):
+        events = s3.get_bucket_notification_configuration(Bucket=bucket)
+        if "EventBridgeConfiguration" not in events:
+            message = f"{bucket} sends no events to EventBridge, which data.on_manifest waits for"
+            mistakes.append((message, "let its owner enable them"))
+    yield from (failed(*each) for each in mistakes) if mistakes else [ok(f"{bucket} can be used")]
 
 
 def _arn_of(target: Target, key: str) -> str:
@@ -176,18 +172,6 @@ def _arn_of(target: Target, key: str) -> str:
         return str(kms.describe_key(KeyId=key)["KeyMetadata"]["Arn"])
     except kms.exceptions.ClientError:
         return key
-
-
-def _event_mistakes(s3: Any, environment: Environment, bucket: str) -> Iterator[Mistake]:
-    every = (environment, *environment.workloads.values())
-    if any(each.data.on_manifest for each in every):
-        events = s3.get_bucket_notification_configuration(Bucket=bucket)
-        if "EventBridgeConfiguration" not in events:
-            message = f"{bucket} sends no events to EventBridge, which data.on_manifest waits for"
-            yield message, "let its owner enable them"
-
-
-_READERS = ("training", "evaluation")
 
 
 def other_qualifiers(target: Target, qualifier: str) -> list[str]:
@@ -212,9 +196,21 @@ def asset_mistakes(target: Target, environment: Environment) -> Iterator[Mistake
         message = f"its bucket {bucket} is not there, and the jobs may read their code there only"
         yield message, "bootstrap without --bootstrap-bucket-name"
         return
-    for each in encryptions:
-        if key := each.get("KMSMasterKeyID"):
-            yield from _key_mistakes(target, environment, key)
+    kms, names = target.client("kms"), Names(environment)
+    # That the account is admitted is not enough: the roles have no statement for this key.
+    readers = [names.role_arn(actor) for actor in ("training", "evaluation")]
+    for key in filter(None, (each.get("KMSMasterKeyID") for each in encryptions)):
+        arn = kms.describe_key(KeyId=key)["KeyMetadata"]["Arn"]  # `key` may be an alias
+        policy = KeyPolicy.of(kms, arn)
+        missing = [each for each in readers if not policy.allows(Use("AWS", each, "kms:Decrypt"))]
+        if missing:
+            yield (
+                f"its bucket is encrypted with {key}, whose policy does not let"
+                f" {', '.join(missing)} decrypt: no job could read its code",
+                "let the key's policy allow kms:Decrypt to everybody in the account through S3, as"
+                " that of `cdk bootstrap --bootstrap-customer-key` does, or to these roles after"
+                " the first deployment",
+            )
 
 
 def _encryptions(target: Target, bucket: str) -> list[dict[str, str]]:
@@ -227,20 +223,3 @@ def _encryptions(target: Target, bucket: str) -> list[dict[str, str]]:
         return []
     rules = answer["ServerSideEncryptionConfiguration"]["Rules"]
     return [rule["ApplyServerSideEncryptionByDefault"] for rule in rules]
-
-
-def _key_mistakes(target: Target, environment: Environment, key: str) -> Iterator[Mistake]:
-    kms = target.client("kms")
-    arn = kms.describe_key(KeyId=key)["KeyMetadata"]["Arn"]  # `key` may be an alias
-    policy = KeyPolicy.of(kms, arn)
-    # That the account is admitted is not enough: the roles have no statement for this key.
-    readers = [Names(environment).role_arn(actor) for actor in _READERS]
-    missing = [each for each in readers if not policy.allows(Use("AWS", each, "kms:Decrypt"))]
-    if missing:
-        yield (
-            f"its bucket is encrypted with {key}, whose policy does not let {', '.join(missing)}"
-            " decrypt: no job could read its code",
-            "let the key's policy allow kms:Decrypt to everybody in the account through S3, as"
-            " that of `cdk bootstrap --bootstrap-customer-key` does, or to these roles after the"
-            " first deployment",
-        )
