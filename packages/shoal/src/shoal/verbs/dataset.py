@@ -64,10 +64,29 @@ def upload_workload(
 def prepare(environment: Environment, root: Path, folder: Path, report: Report) -> None:
     """Let the workload's script write the dataset into a folder; raise DatasetError if it fails."""
     script, channels = require(environment, root), _channels(environment)
-    if channels:
-        report(Note(f"{script.relative_to(root)} writes the dataset, which may take a minute"))
-        folder.mkdir(exist_ok=True)
-        _prepare(script, folder, channels)
+    if not channels:
+        return
+    report(Note(f"{script.relative_to(root)} writes the dataset, which may take a minute"))
+    folder.mkdir(exist_ok=True)
+    command = [sys.executable, script.name, "--out", str(folder)]
+    try:
+        finished = subprocess.run(
+            command,
+            cwd=script.parent,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_PREPARE_S,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise DatasetError(f"{script} did not end within {_PREPARE_S} s") from error
+    if finished.returncode:
+        lines = finished.stderr.strip().splitlines() or ["it said nothing"]
+        raise DatasetError(f"{script} failed: {lines[-1]}")
+    needed = [name for name, channel in channels.items() if not channel.optional]
+    if empty := [name for name in needed if not any(_files(folder / name))]:
+        names = " and ".join(f"{each}/" for each in empty)
+        raise DatasetError(f"{script} ended well, but wrote no files into {names} of its --out")
 
 
 def _channels(environment: Environment) -> dict[str, Channel]:
@@ -185,7 +204,8 @@ def upload_folder(
     if litter:
         more = f" and {len(litter) - 1} more" if litter[1:] else ""
         report(Note(f"left out, because it is hidden or a system's: {litter[0]}{more}"))
-    if left_out := sorted(set(_folders(folder)) - channels.keys()):
+    folders = {path.name for path in folder.glob("[!.]*") if path.is_dir()}
+    if left_out := sorted(folders - channels.keys()):
         which = f"{len(left_out)} folders were" if left_out[1:] else "1 folder was"
         why = f"left out, because no channel of the environment names it: {', '.join(left_out)}"
         report(Note(f"{which} {why}"))
@@ -213,10 +233,6 @@ def upload_folder(
                 )
             )
     return count
-
-
-def _folders(folder: Path) -> Iterator[str]:
-    return (path.name for path in folder.glob("[!.]*") if path.is_dir())
 
 
 def _files(folder: Path) -> Iterator[str]:
@@ -287,12 +303,8 @@ def _upload(
 
 
 def _is_uploaded(s3: Any, uri: str, listed: Mapping[str, Any], size: int, md5: str) -> bool:
-    """Return whether a listed object has the content with this hash.
-
-    Its ETag says so unless KMS encrypts it (S3 API reference, Object); then a request is sent, and
-    only for an object of the same size.
-    """
-    if listed["ETag"].strip('"') == md5:
+    """Return whether a listed object has the content with this hash, also one that KMS encrypts."""
+    if listed["ETag"].strip('"') == md5:  # never of what KMS encrypts (S3 API reference, Object)
         return True
     if listed["Size"] != size:
         return False
@@ -308,26 +320,3 @@ def _require_bucket(target: Target, bucket: str) -> None:
                 f"there is no bucket {bucket} in {target.description}; `shoal deploy` makes it"
             ) from error
         raise
-
-
-def _prepare(script: Path, folder: Path, channels: Mapping[str, Channel]) -> None:
-    """Run the script as its own user would; raise DatasetError with its last line if it fails."""
-    command = [sys.executable, script.name, "--out", str(folder)]
-    try:
-        finished = subprocess.run(
-            command,
-            cwd=script.parent,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=_PREPARE_S,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise DatasetError(f"{script} did not end within {_PREPARE_S} s") from error
-    if finished.returncode:
-        lines = finished.stderr.strip().splitlines() or ["it said nothing"]
-        raise DatasetError(f"{script} failed: {lines[-1]}")
-    needed = [name for name, channel in channels.items() if not channel.optional]
-    if empty := [name for name in needed if not any(_files(folder / name))]:
-        names = " and ".join(f"{each}/" for each in empty)
-        raise DatasetError(f"{script} ended well, but wrote no files into {names} of its --out")

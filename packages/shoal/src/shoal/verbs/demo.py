@@ -76,7 +76,11 @@ class Demo:
         check_declared(environment, self.parameters, root)
         check_values(environment, self.parameters, root)
         with exclusive(self.folder):
-            self._clear()
+            self.output.mkdir(parents=True, exist_ok=True)
+            for name in (SUMMARY, RUN, PAGE):  # of an earlier demo; nothing else in the folder
+                (self.output / name).unlink(missing_ok=True)
+            shutil.rmtree(self.logs, ignore_errors=True)
+            self.logs.mkdir()
             started_at = time.monotonic()
             outcome = run_phases(self._phases(), self.report, shield)
             outcome.seconds["total"] = time.monotonic() - started_at
@@ -84,18 +88,19 @@ class Demo:
         return outcome
 
     def _phases(self) -> tuple[Phase, ...]:
-        """Return the order of the demo.
-
-        Begun phases are undone in reverse order: report, destroy, remove bootstrap, look after,
-        stop emulator.
-        """
+        """Return the order of the demo; begun phases are undone in reverse order."""
         return (
             Phase("data", self._prepare),
             Phase("runtimes", self._build_runtimes),
             Phase("emulator", self._start_local_server, self._stop_local_server, "stop emulator"),
             Phase("look", None, self._look_after, "look after"),
-            Phase("bootstrap", self._bootstrap, self._remove_bootstrap, "remove bootstrap"),
-            Phase("synth", self._synth),
+            Phase(
+                "bootstrap",
+                lambda: self.cdk.bootstrap(self.session.target, self.all_names.qualifier),
+                lambda: remove_bootstrap(self.session.target, self.all_names.qualifier),
+                "remove bootstrap",
+            ),
+            Phase("synth", lambda: self.cdk.synth(self.environment.name, self.strategy)),
             Phase("deploy", self._deploy, self._destroy, "destroy"),
             Phase("upload", self._upload),
             Phase("execute", self._execute, self._report, "report"),
@@ -146,14 +151,6 @@ class Demo:
         own, names = inventory.of_environment(target, owner), self.all_names
         return (*own, *inventory.of_bootstrap(target, names.qualifier))
 
-    def _clear(self) -> None:
-        """Remove what an earlier demo wrote, and nothing else in the folder."""
-        self.output.mkdir(parents=True, exist_ok=True)
-        for name in (SUMMARY, RUN, PAGE):
-            (self.output / name).unlink(missing_ok=True)
-        shutil.rmtree(self.logs, ignore_errors=True)
-        self.logs.mkdir()
-
     def _write_summary(self, outcome: Outcome) -> None:
         """Write summary.json; Succeeded means that all phases and clean-ups went well."""
         status = "Failed" if outcome.failures else "Succeeded"
@@ -174,14 +171,11 @@ class Demo:
         dataset.prepare(self.environment, self.workspace.root, self._dataset, self.report)
 
     def _build_runtimes(self) -> None:
-        def on_line(line: str) -> None:
-            self.report(Detail(line))
-
         training = self.environment.training
         built = training.build_image and recipes.recipe(training.build_image).runtime
         runtime = built or training.framework.runtime
-        workspace, log = self.workspace, self.logs / "runtimes.log"
-        build_runtimes(workspace.root, workspace.environ, runtime, log, on_line)
+        place, log = (self.workspace.root, self.workspace.environ), self.logs / "runtimes.log"
+        build_runtimes(*place, runtime, log, lambda line: self.report(Detail(line)))
 
     def _start_local_server(self) -> None:
         environment = self.environment
@@ -207,15 +201,6 @@ class Demo:
         if self.left_behind:
             names = ", ".join(map(str, self.left_behind))
             raise LeftBehindError(f"still there after everything was removed: {names}")
-
-    def _bootstrap(self) -> None:
-        self.cdk.bootstrap(self.session.target, self.all_names.qualifier)
-
-    def _remove_bootstrap(self) -> None:
-        remove_bootstrap(self.session.target, self.all_names.qualifier)
-
-    def _synth(self) -> None:
-        self.cdk.synth(self.environment.name, self.strategy)
 
     def _deploy(self) -> None:
         session = self.session

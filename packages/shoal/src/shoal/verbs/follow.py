@@ -132,19 +132,16 @@ class Follower:
             self._last.pop(step.name, None)
             self._causes.pop(step.name, None)
         for line in tail.read() if tail else ():
-            self._keep(step.name, line.text)
+            self._last.setdefault(step.name, LastLines()).add(line.text)
+            if self.log_folder:
+                self.log_folder.mkdir(parents=True, exist_ok=True)
+                with (self.log_folder / f"{step.name}.log").open("a", encoding="utf-8") as log:
+                    log.write(f"{line.text}\n")
             if step.type != "Lambda":  # whose log is of all runs
                 self._causes.setdefault(step.name, CauseSearch()).add(line)
             self.report(Detail(line.text))
             if metrics := parse(line.text, self._progress):
                 self.report(Trained(step.name, metrics))
-
-    def _keep(self, step: str, line: str) -> None:
-        self._last.setdefault(step, LastLines()).add(line)
-        if self.log_folder:
-            self.log_folder.mkdir(parents=True, exist_ok=True)
-            with (self.log_folder / f"{step}.log").open("a", encoding="utf-8") as log:
-                log.write(line + "\n")
 
     def _where(self, step: Step) -> str | None:
         if self.log_folder and step.name in self._last:

@@ -146,7 +146,12 @@ class LocalServer:
         if self.state.exists():
             down, log = ("down", "--state-dir", str(self.state)), self.log.with_name(_DOWN_LOG)
             run_command(self._command("emulator down", down, _STOP_TIMEOUT_S, log))
-        remains = self._remains(running, processes)
+        deadline = time.monotonic() + _EXIT_TIMEOUT_S
+        while any(map(is_alive, processes)) and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+        remains = [f"process {pid}" for pid in sorted(processes) if is_alive(pid)]
+        if running and port_answers(running.endpoint):
+            remains.append(f"port of {running.endpoint}")
         shutil.rmtree(self.state, ignore_errors=True)
         if self.state.exists():
             remains.append(f"directory {self.state}")
@@ -157,15 +162,6 @@ class LocalServer:
         """Remove what an earlier server that crashed left in the state directory."""
         if self.state.exists():
             self.shut_down()
-
-    def _remains(self, running: RunningServer | None, processes: set[int]) -> list[str]:
-        deadline = time.monotonic() + _EXIT_TIMEOUT_S
-        while any(map(is_alive, processes)) and time.monotonic() < deadline:
-            time.sleep(_POLL_S)
-        remains = [f"process {pid}" for pid in sorted(processes) if is_alive(pid)]
-        if running and port_answers(running.endpoint):
-            remains.append(f"port of {running.endpoint}")
-        return remains
 
     def _command(
         self, what: str, arguments: Sequence[str], timeout_s: float, log: Path | None = None

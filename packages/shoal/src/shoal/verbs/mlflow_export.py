@@ -61,10 +61,7 @@ class Mlflow:
     """A tracking server; `connected` gives it the environment of a target."""
 
     def __init__(self, uri: str) -> None:
-        """`uri` is its address, or an ARN of SageMaker's.
-
-        Raises ToolMissingError without MLflow's client.
-        """
+        """`uri` is its address, or an ARN of SageMaker's. Raises ToolMissingError."""
         is_sagemakers = uri.startswith("arn:")
         module, package = (
             ("sagemaker_mlflow", "sagemaker-mlflow")
@@ -112,10 +109,7 @@ class Mlflow:
         return f"{record['run']['pipeline']}/{run_id} ({status_of(record)}){model}"
 
     def _write(self, record: Record) -> str:
-        """Write the run but for its files, and return its id.
-
-        A database keeps a point that it has already once (MLflow's SqlAlchemyStore).
-        """
+        """Write the run but for its files, no point of it twice (MLflow's SqlAlchemyStore)."""
         existing, tags = self._find(record["run"]), tags_of(record)
         run_id: str = existing.info.run_id
         for key in existing.data.tags:
@@ -149,10 +143,7 @@ class Mlflow:
         return self._client.create_run(number, began_ms, tags, run["id"])
 
     def _write_model(self, record: Record, run_id: str) -> str:
-        """Write the version of the registry with the run's model; return what to say of it.
-
-        Its source is the sealed archive in S3.
-        """
+        """Write the registry's version with the sealed archive; return what to say of it."""
         if (package := record["package"]) is None:
             return ""
         name, arn = package["arn"].split("/")[-2], package["arn"]
@@ -219,14 +210,12 @@ def metrics_of(record: Record) -> Iterator[Point]:
         for x, value, seconds in curve["points"]:
             yield name, value, began + round(seconds * 1000), round(x)
     if ended_at := record["run"]["ended_at"]:
-        yield from ((name, value, _ms(ended_at), 0) for name, value in _results(record))
-
-
-def _results(record: Record) -> Iterator[tuple[str, float]]:
-    values = {"seconds": record["run"]["seconds"], "usd": record["money"]["usd"]}
-    measured = record["metrics"]["values"] if record["metrics"] else {}
-    values |= {_key(f"evaluation/{name}"): value for name, value in measured.items()}
-    yield from ((name, value) for name, value in values.items() if value is not None)
+        values = {"seconds": record["run"]["seconds"], "usd": record["money"]["usd"]}
+        measured = record["metrics"]["values"] if record["metrics"] else {}
+        values |= {_key(f"evaluation/{name}"): value for name, value in measured.items()}
+        for name, value in values.items():
+            if value is not None:
+                yield name, value, _ms(ended_at), 0
 
 
 def _tags(record: Record) -> Iterator[tuple[str, Any]]:

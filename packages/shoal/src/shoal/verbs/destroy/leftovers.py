@@ -130,10 +130,7 @@ class Leftovers:
         return False
 
     def _scalable_targets(self, endpoints: set[str]) -> list[inventory.Resource]:
-        """Return the targets of these endpoints and of those that no longer exist.
-
-        Their ids are endpoint/NAME/variant/NAME. Names read from ARNs are in lower case.
-        """
+        """Return the targets of these endpoints, in lower case, and of those that are gone."""
         owner, pipeline = inventory.Owner.of(self.names), self.names.pipeline
         targets = inventory.of_environment(self.target, owner, ["scalable target"])
         by_endpoint = [(each.name.split("/")[1], each) for each in targets]
@@ -239,7 +236,11 @@ class ServingRemoval:
         kept = list(stacks.kept_of(self.stack))
         if description := stacks.wait_until_settled(self.stack):
             self._delete(stacks, description)
-        return (*kept, *self._logs())
+        name = f"{_LOG_GROUPS}{self.names.serving_endpoint}"  # SageMaker made it, no stack owns it
+        answer = self.target.client("logs").describe_log_groups(logGroupNamePrefix=name)
+        if name in {group["logGroupName"] for group in answer["logGroups"]}:
+            kept.append(f"log group {name}: what the containers said")
+        return tuple(kept)
 
     def require_no_endpoint(self) -> None:
         """Raise LeftBehindError if an endpoint of that name exists without a stack."""
@@ -261,11 +262,3 @@ class ServingRemoval:
         if reason := stacks.delete(self.stack):
             again = "run it again, it goes on where it was"
             raise LeftBehindError(f"stack {self.stack} could not be deleted: {reason}; {again}")
-
-    def _logs(self) -> list[str]:
-        """Return the endpoint's log group, which SageMaker made and no stack owns."""
-        name = f"{_LOG_GROUPS}{self.names.serving_endpoint}"
-        answer = self.target.client("logs").describe_log_groups(logGroupNamePrefix=name)
-        if name not in {group["logGroupName"] for group in answer["logGroups"]}:
-            return []
-        return [f"log group {name}: what the containers said"]

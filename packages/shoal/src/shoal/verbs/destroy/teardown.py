@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from botocore.exceptions import ClientError
 
@@ -157,11 +156,9 @@ class Teardown:
     def _delete_stacks(
         self, delete_described: Callable[[], None], stacks: Stacks
     ) -> ShoalError | None:
-        """How `cdk destroy` failed, if that still matters: what it left is tried once more, one by
-        one.
+        """Return how `cdk destroy` failed, if a stack is left when all were tried one by one.
 
-        The stacks of one of several workloads are deleted one by one: the checkout may not describe
-        them any more. What it shares stays, with the interfaces of the others' jobs.
+        Those of one of several workloads may not be in the checkout any more. What it shares stays.
         """
         failure = None
         if not self.names.is_one_of_several:
@@ -213,14 +210,11 @@ class Teardown:
             self.report(Note(f"stopping execution {arn.rpartition('/')[2]}"))
             pipeline.stop(arn)
         stopped |= running
-        return not [arn for arn in running if not self._has_stopped(arn)]
-
-    def _has_stopped(self, arn: str) -> bool:
-        execution = self._pipeline.look(arn)
-        if not execution.has_ended:
+        going = [each for each in map(pipeline.look, running) if not each.has_ended]
+        for execution in going:
             reason = f"The environment {self.names.environment.name} is being destroyed."
-            self._pipeline.answer_callbacks(execution, reason)
-        return execution.has_ended
+            pipeline.answer_callbacks(execution, reason)
+        return not going
 
     def remove_endpoints(self) -> None:
         """Removes scalable targets, endpoints, endpoint configs and models of executions: by the
@@ -306,7 +300,9 @@ def remove_bootstrap(
         [each.name for each in resources if each.kind == kind] for kind in ("stack", "bucket")
     )
     for bucket in buckets:
-        _empty_bucket(s3, bucket)
+        for page in s3.get_paginator("list_object_versions").paginate(Bucket=bucket):
+            for each in (*page.get("Versions", ()), *page.get("DeleteMarkers", ())):
+                s3.delete_object(Bucket=bucket, Key=each["Key"], VersionId=each["VersionId"])
     for stack in stacks:
         cloudformation.delete_stack(StackName=stack)
         waiter = cloudformation.get_waiter("stack_delete_complete")
@@ -322,9 +318,3 @@ def is_bootstrapped(target: Target, qualifier: str = DEFAULT_QUALIFIER) -> bool:
     ROLLBACK_COMPLETE, and has no version.
     """
     return parameter(target, bootstrap_version(qualifier)) is not None
-
-
-def _empty_bucket(s3: Any, bucket: str) -> None:
-    for page in s3.get_paginator("list_object_versions").paginate(Bucket=bucket):
-        for version in (*page.get("Versions", ()), *page.get("DeleteMarkers", ())):
-            s3.delete_object(Bucket=bucket, Key=version["Key"], VersionId=version["VersionId"])
