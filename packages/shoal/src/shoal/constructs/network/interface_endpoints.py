@@ -9,7 +9,6 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from shoal.settings.names import Names
-from shoal.settings.sections.network import InterfaceEndpoint
 
 
 class InterfaceEndpoints(Construct):
@@ -28,8 +27,7 @@ class InterfaceEndpoints(Construct):
         callers: Sequence[ec2.ISecurityGroup],
     ) -> None:
         super().__init__(scope, construct_id)
-        self._names, self._vpc, self._subnet = names, vpc, subnet
-        self._group = ec2.SecurityGroup(
+        group = ec2.SecurityGroup(
             self,
             "Endpoints",
             vpc=vpc,
@@ -37,32 +35,27 @@ class InterfaceEndpoints(Construct):
             description="Interface endpoints: HTTPS from our own instances",
         )
         for caller in callers:
-            self._group.add_ingress_rule(caller, ec2.Port.tcp(443), "Calls from our own instances")
-        for service in names.environment.interface_endpoints:
-            self._endpoint(service)
-
-    def _endpoint(self, service: InterfaceEndpoint) -> None:
-        construct_id = "".join(word.capitalize() for word in service.value.split("."))
-        endpoint = ec2.InterfaceVpcEndpoint(
-            self,
-            construct_id,
-            vpc=self._vpc,
-            service=ec2.InterfaceVpcEndpointService(
-                service.service_name(self._names.environment.region)
-            ),
-            subnets=ec2.SubnetSelection(subnets=[self._subnet]),
-            security_groups=[self._group],
-            private_dns_enabled=True,
-            open=False,
-        )
-        endpoint.add_to_policy(
-            iam.PolicyStatement(
-                sid="OwnAccountOnly",
-                principals=[iam.AnyPrincipal()],
-                actions=["*"],
-                resources=["*"],
-                conditions={
-                    "StringEquals": {"aws:PrincipalAccount": self._names.environment.account}
-                },
+            group.add_ingress_rule(caller, ec2.Port.tcp(443), "Calls from our own instances")
+        own_account = {"StringEquals": {"aws:PrincipalAccount": names.environment.account}}
+        for each in names.environment.interface_endpoints:
+            endpoint = ec2.InterfaceVpcEndpoint(
+                self,
+                "".join(word.capitalize() for word in each.value.split(".")),
+                vpc=vpc,
+                service=ec2.InterfaceVpcEndpointService(
+                    each.service_name(names.environment.region)
+                ),
+                subnets=ec2.SubnetSelection(subnets=[subnet]),
+                security_groups=[group],
+                private_dns_enabled=True,
+                open=False,
             )
-        )
+            endpoint.add_to_policy(
+                iam.PolicyStatement(
+                    sid="OwnAccountOnly",
+                    principals=[iam.AnyPrincipal()],
+                    actions=["*"],
+                    resources=["*"],
+                    conditions=own_account,
+                )
+            )

@@ -71,10 +71,7 @@ class PrivateNetwork(Construct):
         return self._placed(subnet, subnet_id, az_id)
 
     def _placed(self, subnet: _OneSubnet, subnet_id: str, az_id: str) -> _OneSubnet:
-        """Place the subnet by its zone's id.
-
-        The L2 construct only knows zone names, which mean different places in different accounts.
-        """
+        """Place the subnet by its zone's id: zones' names differ from account to account."""
         resource = cast(ec2.CfnSubnet, subnet.node.default_child)
         resource.add_property_deletion_override("AvailabilityZone")
         resource.add_property_override("AvailabilityZoneId", az_id)
@@ -120,22 +117,17 @@ class PrivateNetwork(Construct):
                 )
             )
         if InterfaceEndpoint.ECR_DOCKER in self._names.environment.network.interface_endpoints:
-            endpoint.add_to_policy(self._image_layers())
-
-    def _image_layers(self) -> iam.PolicyStatement:
-        """Allow reading image layers.
-
-        ECR keeps layers in its own bucket and hands out signed URLs, so the caller is not of this
-        account. Source: Amazon ECR user guide, "Amazon ECR interface VPC endpoints", minimum Amazon
-        S3 bucket permissions.
-        """
-        bucket = f"prod-{self._names.environment.region}-starport-layer-bucket"
-        return iam.PolicyStatement(
-            sid="ImageLayers",
-            principals=[iam.AnyPrincipal()],
-            actions=["s3:GetObject"],
-            resources=[f"arn:aws:s3:::{bucket}/*"],
-        )
+            # ECR keeps layers in its own bucket and hands out signed URLs, so the caller is not of
+            # this account (Amazon ECR user guide, "Amazon ECR interface VPC endpoints").
+            layers = f"prod-{self._names.environment.region}-starport-layer-bucket"
+            endpoint.add_to_policy(
+                iam.PolicyStatement(
+                    sid="ImageLayers",
+                    principals=[iam.AnyPrincipal()],
+                    actions=["s3:GetObject"],
+                    resources=[f"arn:aws:s3:::{layers}/*"],
+                )
+            )
 
     def _add_internet_access(self, cidr: str, az_id: str) -> None:
         """Let the private subnets open connections to the internet, through one NAT gateway in a

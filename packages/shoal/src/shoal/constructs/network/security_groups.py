@@ -31,26 +31,25 @@ class SecurityGroups(Construct):
         several: bool = False,
     ) -> None:
         super().__init__(scope, construct_id)
-        self._vpc, self._several = vpc, several
-        existing = settings.existing
+        self._vpc, existing = vpc, settings.existing
+        self.training: ec2.ISecurityGroup
         self._https = (
             "HTTPS to the internet and S3"
             if settings.nat or existing
             else "S3 through the gateway endpoint"
         )
-        self.training = self._training(existing.training_security_group_id if existing else None)
-        self.hosting = self._group("Hosting", "Endpoint instances: HTTPS out")
-
-    def _training(self, group_id: str | None) -> ec2.ISecurityGroup:
-        if group_id:
-            return ec2.SecurityGroup.from_security_group_id(
+        if existing and (group_id := existing.training_security_group_id):
+            self.training = ec2.SecurityGroup.from_security_group_id(
                 self, "Training", group_id, mutable=False
             )
-        if self._several:
-            return self._group("Training", "Training nodes of all workloads: HTTPS out")
-        group = self._group("Training", "Training nodes: everything among themselves, HTTPS out")
-        _allow_internally(group)
-        return group
+        elif several:
+            text = "Training nodes of all workloads: HTTPS out"
+            self.training = self._group("Training", text)
+        else:
+            text = "Training nodes: everything among themselves, HTTPS out"
+            group = self.training = self._group("Training", text)
+            _allow_internally(group)
+        self.hosting = self._group("Hosting", "Endpoint instances: HTTPS out")
 
     def _group(self, construct_id: str, description: str) -> ec2.SecurityGroup:
         group = ec2.SecurityGroup(
