@@ -49,7 +49,12 @@ class Alarms(Construct):
         self._names = names
         self.topic = topic or self._own_topic(key)
         self.alarms: dict[str, Alarm] = {}
-        self._watch_executions()
+        self._add(
+            "execution-failed",
+            f"An execution of {names.pipeline} has failed: `shoal status {names.environment.name}"
+            f" {'ID' if names.part else 'latest'}` says at which step.",
+            metric(PIPELINES, "ExecutionFailed", {"PipelineName": names.pipeline}, _SUM, minutes=5),
+        )
         self._watch_sweeps()
 
     def _own_topic(self, key: kms.Key | kms.IKey) -> sns.Topic:
@@ -85,16 +90,6 @@ class Alarms(Construct):
                 f"The function {function} has failed; its log says why.",
                 metric("AWS/Lambda", "Errors", {"FunctionName": function}, _SUM, minutes=15),
             )
-
-    def _watch_executions(self) -> None:
-        ours = {"PipelineName": self._names.pipeline}
-        self._add(
-            "execution-failed",
-            f"An execution of {self._names.pipeline} has failed: `shoal status"
-            f" {self._names.environment.name} {'ID' if self._names.part else 'latest'}` says at"
-            " which step.",
-            metric(PIPELINES, "ExecutionFailed", ours, _SUM, minutes=5),
-        )
 
     def _watch_sweeps(self) -> None:
         pipeline, every = self._names.pipeline, EVERY.to_minutes()

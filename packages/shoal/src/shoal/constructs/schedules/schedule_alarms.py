@@ -40,14 +40,22 @@ class ScheduleAlarms(Construct):
                 alarms.add(names.missed_schedule(schedule.name), self._missed(schedule, hours))
 
     def _missed(self, schedule: Schedule, hours: int) -> Alarm:
-        """Return an alarm that rings when no start was delivered for longer than the schedule's
-        times are apart.
+        """Return an alarm on starts that were not delivered; for a rare schedule the sweeper looks.
 
-        For a rare schedule the sweeper measures that. Either way missing values ring: without one
-        nobody knows that the schedule is on time.
+        Either way missing values ring: without one nobody knows that the schedule is on time.
         """
         ours = {"Pipeline": self._names.pipeline, "Schedule": schedule.name}
-        is_rare = hours > MAX_ALARM_HOURS
+        statistics, is_rare = cloudwatch.Stats, hours > MAX_ALARM_HOURS
+        if is_rare:  # overdue in the last three hours; no value for one that is paused
+            late = metric(NAMESPACE, "ScheduleOverdue", ours, statistics.MAXIMUM, minutes=180)
+            options: dict[str, Any] = {"metric": late}
+        else:  # a start that was skipped because an execution ran has not been missed
+            count = statistics.SAMPLE_COUNT
+            options = {
+                "metric": metric(NAMESPACE, "ScheduledStarts", ours, count, minutes=60),
+                "periods": hours,
+                "comparison": cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
+            }
         return Alarm(
             self,
             f"Missed-{schedule.name}",
@@ -59,26 +67,5 @@ class ScheduleAlarms(Construct):
             ),
             rings_without_values=True,
             enabled=not schedule.paused,
-            **(_overdue(ours) if is_rare else _silent(ours, hours)),
+            **options,
         )
-
-
-def _overdue(schedule: dict[str, str]) -> dict[str, Any]:
-    """Ring when the sweeper found the schedule overdue in the last three hours.
-
-    There is no value for a schedule that is paused.
-    """
-    maximum = cloudwatch.Stats.MAXIMUM
-    return {"metric": metric(NAMESPACE, "ScheduleOverdue", schedule, maximum, minutes=180)}
-
-
-def _silent(schedule: dict[str, str], hours: int) -> dict[str, Any]:
-    """Ring without a delivery for so long, whether one starts something or not: a start that was
-    skipped because an execution ran has not been missed.
-    """
-    count = cloudwatch.Stats.SAMPLE_COUNT
-    return {
-        "metric": metric(NAMESPACE, "ScheduledStarts", schedule, count, minutes=60),
-        "periods": hours,
-        "comparison": cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
-    }

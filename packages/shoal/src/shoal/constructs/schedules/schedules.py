@@ -87,6 +87,13 @@ class Schedules(Construct):
 
     def _add(self, schedule: Schedule) -> None:
         window = schedule.window_minutes
+        event = {
+            "schedule": schedule.name,
+            "schedule_arn": self._names.schedule_arn(schedule.name),
+            # filled in by Scheduler (user guide, "Adding context attributes")
+            "scheduled_time": "<aws.scheduler.scheduled-time>",
+            "parameters": {name: as_text(value) for name, value in schedule.parameters.items()},
+        }
         resource = scheduler.CfnSchedule(
             self,
             f"Schedule-{schedule.name}",
@@ -102,7 +109,7 @@ class Schedules(Construct):
             target=scheduler.CfnSchedule.TargetProperty(
                 arn=self.starter.function.function_arn,
                 role_arn=self._role.role_arn,
-                input=self._input(schedule),
+                input=json.dumps(event),
                 # The defaults are 185 attempts within a day: a start that comes hours late would
                 # run into the next one.
                 retry_policy=scheduler.CfnSchedule.RetryPolicyProperty(
@@ -117,29 +124,13 @@ class Schedules(Construct):
         # With the role's policy: a rate calls as soon as it exists.
         resource.node.add_dependency(self._role, self.starter)
 
-    def _input(self, schedule: Schedule) -> str:
-        """Return the function's event.
-
-        Scheduler fills in the time (user guide, "Adding context attributes").
-        """
-        parameters = {name: as_text(value) for name, value in schedule.parameters.items()}
-        event = {
-            "schedule": schedule.name,
-            "schedule_arn": self._names.schedule_arn(schedule.name),
-            "scheduled_time": "<aws.scheduler.scheduled-time>",
-            "parameters": parameters,
-        }
-        return json.dumps(event)
-
     def _start_on(self, manifest: OnManifest) -> None:
-        """Call the function when S3 sends `Object Created` of a manifest.
-
-        What cannot be delivered within an hour goes to the dead-letter queue.
-        """
-        names = self._names
-        self.starter.role.allow_part(
-            "manifests", manifests=_manifests(names, manifest.file), datasets=names.dataset_folders
-        )
+        """Call the function when S3 sends `Object Created` of a manifest."""
+        names, keys = self._names, _manifests(self._names, manifest.file)
+        self.starter.role.allow_part("manifests", manifests=keys, datasets=names.dataset_folders)
+        patterns: list[Any] = [{"wildcard": key} if "*" in key else key for key in keys]
+        if not names.environment.workloads:
+            patterns = [{"suffix": f"/{manifest.file}"}]
         events.Rule(
             self,
             "ManifestArrived",
@@ -149,7 +140,7 @@ class Schedules(Construct):
                 detail_type=["Object Created"],
                 detail={
                     "bucket": {"name": [names.bucket("data")]},
-                    "object": {"key": _keys(names, manifest.file)},
+                    "object": {"key": patterns},
                 },
             ),
             targets=[
@@ -186,13 +177,6 @@ def manifest_variables(names: Names, declared: Collection[str]) -> dict[str, str
         "MANIFEST_FILE": manifest.file,
         "MANIFEST_PARAMETERS": json.dumps(parameters, sort_keys=True),
     }
-
-
-def _keys(names: Names, file: str) -> list[Any]:
-    """Return what EventBridge matches with the keys of manifests of this workload's datasets."""
-    if not names.environment.workloads:
-        return [{"suffix": f"/{file}"}]
-    return [{"wildcard": key} if "*" in key else key for key in _manifests(names, file)]
 
 
 def _manifests(names: Names, file: str) -> list[str]:
