@@ -19,7 +19,7 @@ import jsii
 from constructs import Construct
 
 from shoal.constructs.roles.acknowledge import RAW_FINDINGS
-from shoal.constructs.template_rules import Finding, findings
+from shoal.constructs.template_rules import findings
 from shoal.launch import Launch
 from shoal.pipelines.checks.check import check
 from shoal.settings.loading.consumers import Consumer, consumers_of, left_out_of, require_own_names
@@ -87,22 +87,20 @@ class OwnRules:
             path: json.loads(Path(path).read_text(encoding="utf-8"))
             for path in context.template_paths
         }
-        broken = list(findings(templates))
-        return cdk.PolicyValidationPluginReport(
-            success=not broken, violations=[_violation(path, each) for path, each in broken]
-        )
-
-
-def _violation(path: str, finding: Finding) -> cdk.PolicyViolation:
-    resource = cdk.PolicyViolatingResource(
-        resource_logical_id=finding.logical_id, locations=[], template_path=path
-    )
-    return cdk.PolicyViolation(
-        rule_name=finding.rule,
-        description=finding.text,
-        severity="error",
-        violating_resources=[resource],
-    )
+        violations = [
+            cdk.PolicyViolation(
+                rule_name=finding.rule,
+                description=finding.text,
+                severity="error",
+                violating_resources=[
+                    cdk.PolicyViolatingResource(
+                        resource_logical_id=finding.logical_id, locations=[], template_path=path
+                    )
+                ],
+            )
+            for path, finding in findings(templates)
+        ]
+        return cdk.PolicyValidationPluginReport(success=not violations, violations=violations)
 
 
 class ShoalApp(cdk.App):

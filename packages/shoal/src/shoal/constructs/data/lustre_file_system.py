@@ -111,11 +111,7 @@ class LustreFileSystem(Construct):
         association.apply_removal_policy(cdk.RemovalPolicy.DESTROY)
 
     def _servers(self, place: Place) -> tuple[ec2.SecurityGroup, list[Construct]]:
-        """Return the servers' group and all rules: Lustre's ports are open between the servers,
-        and between them and clients, both ways.
-
-        Rules on the clients' group are resources of this stack too: they come and go with it.
-        """
+        """Return the servers' group, and all rules, which come and go with this stack."""
         servers = ec2.SecurityGroup(
             self,
             "Servers",
@@ -132,26 +128,19 @@ class LustreFileSystem(Construct):
             ("ClientsWithServers", clients, own),
         ):
             for first, last in LUSTRE_PORTS:
-                rules += _both_ways(self, name, group, peer, first, last)
+                same: dict[str, Any] = {
+                    "description": "Lustre",
+                    "group_id": group,
+                    "ip_protocol": "tcp",
+                    "from_port": first,
+                    "to_port": last,
+                }
+                rules += [
+                    ec2.CfnSecurityGroupIngress(
+                        self, f"{name}In{first}", source_security_group_id=peer, **same
+                    ),
+                    ec2.CfnSecurityGroupEgress(
+                        self, f"{name}Out{first}", destination_security_group_id=peer, **same
+                    ),
+                ]
         return servers, rules
-
-
-def _both_ways(
-    scope: Construct, name: str, group: str, peer: str, first: int, last: int
-) -> list[Construct]:
-    """Let the group reach its peer, and be reached from it, on these ports; return the rules."""
-    same: dict[str, Any] = {
-        "description": "Lustre",
-        "group_id": group,
-        "ip_protocol": "tcp",
-        "from_port": first,
-        "to_port": last,
-    }
-    return [
-        ec2.CfnSecurityGroupIngress(
-            scope, f"{name}In{first}", source_security_group_id=peer, **same
-        ),
-        ec2.CfnSecurityGroupEgress(
-            scope, f"{name}Out{first}", destination_security_group_id=peer, **same
-        ),
-    ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import aws_cdk as cdk
 from aws_cdk import aws_s3 as s3
@@ -59,8 +59,14 @@ class Storage(Construct):
         else:
             self.data = self.own["data"] = self._encrypted("data", [_clean_up(after_days=90)])
             # Always: CloudFormation writes a bucket's notifications whole, so a later change would
-            # take away those of FSx for Lustre (github.com/aws/aws-cdk/issues/29653; read).
-            _enable_events(self.own["data"])
+            # take away those of FSx for Lustre (github.com/aws/aws-cdk/issues/29653; read). By the
+            # bucket's own property: the L2 option would bring a function and a role for it.
+            resource = cast(s3.CfnBucket, self.own["data"].node.default_child)
+            resource.notification_configuration = s3.CfnBucket.NotificationConfigurationProperty(
+                event_bridge_configuration=s3.CfnBucket.EventBridgeConfigurationProperty(
+                    event_bridge_enabled=True
+                )
+            )
         self.artifacts = self._encrypted(
             "artifacts",
             [
@@ -109,20 +115,6 @@ class Storage(Construct):
         )
 
 
-def _enable_events(bucket: s3.Bucket) -> None:
-    """Let S3 send EventBridge an event for every object.
-
-    It sets the bucket's own property: the L2 option would bring a function and a role for it.
-    """
-    event_bridge = s3.CfnBucket.EventBridgeConfigurationProperty(event_bridge_enabled=True)
-    resource = bucket.node.default_child
-    if not isinstance(resource, s3.CfnBucket):
-        raise TypeError(f"{bucket.node.path} has no bucket in it")
-    resource.notification_configuration = s3.CfnBucket.NotificationConfigurationProperty(
-        event_bridge_configuration=event_bridge
-    )
-
-
 def _expire(prefix: str, *, days: int) -> s3.LifecycleRule:
     return s3.LifecycleRule(
         id=f"expire-{prefix.rstrip('/') or 'all'}",
@@ -132,9 +124,7 @@ def _expire(prefix: str, *, days: int) -> s3.LifecycleRule:
 
 
 def _clean_up(*, after_days: int) -> s3.LifecycleRule:
-    """Return a rule that deletes what nobody sees and everybody pays for: old versions, delete
-    markers of objects without versions, parts of broken uploads.
-    """
+    """Return a rule that deletes what nobody sees and everybody pays for."""
     return s3.LifecycleRule(
         id="clean-up",
         noncurrent_version_expiration=cdk.Duration.days(after_days),

@@ -116,35 +116,30 @@ class ImageBuild(Construct):
         index = self._names.environment.organisation.package_index
         build = [shlex.join([*_BUILD, *options]), *([BUILD_OPTION] if index else [])]
         lines = _SCRIPT.read_text(encoding="utf-8").splitlines(keepends=True)
+        registries = {uri.partition("/")[0]}
+        if recipes.recipe(self._image).base_repository:  # Docker Hub needs no login
+            own = tables.registry(self._region)
+            registries.add(f"{own}.dkr.ecr.{self._region}.amazonaws.com")
         return "".join(line for line in lines if not line.startswith("#")).format(
             repository=self._names.repository(self._image),
             tag=tag,
             uri=uri,
             parameter=self.parameter,
             tagged=self._tagged(f'{uri}@"$found"'),
-            registries=shlex.join(sorted({uri.partition("/")[0], *self._base_registries()})),
+            registries=shlex.join(sorted(registries)),
             index=index_login(index),
             build=" ".join([*build, shlex.join(["--tag", f"{uri}:{tag}", "."])]),
         )
 
     def _tagged(self, value: str) -> str:
-        """Return the start of a command that makes the parameter with the tags, unless it is there:
-        PutParameter takes no tags when it may overwrite (Systems Manager API reference).
-        """
+        """Return the start of a command that makes the parameter with its tags, once."""
+        # PutParameter takes no tags when it may overwrite (Systems Manager API reference)
         if not (tags := self._names.environment.workload_tags):
             return ""
         options = ("--name", self.parameter, "--type", "String", "--tags")
         pairs = [f'Key="{key}",Value="{each}"' for key, each in tags.items()]
         made = shlex.join(["aws", "ssm", "put-parameter", *options, *pairs])
         return f"{made} --value {value} || "
-
-    def _base_registries(self) -> list[str]:
-        """Return the registry to log in to for the image that the recipe extends. An image from
-        Docker Hub needs none.
-        """
-        if recipes.recipe(self._image).base_repository is None:
-            return []
-        return [f"{tables.registry(self._region)}.dkr.ecr.{self._region}.amazonaws.com"]
 
     def _role(self) -> ActorRole:
         names = self._names

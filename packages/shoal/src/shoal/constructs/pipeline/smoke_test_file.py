@@ -9,7 +9,6 @@ import json
 from pathlib import Path
 
 from shoal.settings.loading.workload import load_workload, workload_folder
-from shoal.settings.sections.smoke_test import Request
 
 REQUESTS = "smoke_test.json"
 """Name of the file, which packages/shoal/src/shoal/functions/smoke_test/smoke_test.py reads."""
@@ -27,7 +26,19 @@ def smoke_test_file(workload: str, root: Path) -> bytes:
     if test is None:
         raise ValueError(f"workload {workload} has no smoke test")
     document = test.model_dump(mode="json", exclude_unset=True) | {
-        "requests": [_request(request, folder) for request in test.requests],
+        "requests": [
+            {
+                "name": Path(request.body).name,
+                "body": base64.b64encode((folder / request.body).read_bytes()).decode(),
+                "content_type": request.content_type,
+                "accept": request.accept,
+                "expect": {
+                    expression: expected.model_dump(exclude_unset=True)
+                    for expression, expected in request.expect.items()
+                },
+            }
+            for request in test.requests
+        ],
         "must_pass": test.must_pass or len(test.requests),
     }
     if test.function:
@@ -44,17 +55,3 @@ def packed_files(content: bytes) -> dict[str, bytes]:
     if function is None:
         return {REQUESTS: content}
     return {REQUESTS: json.dumps(document, sort_keys=True).encode(), FUNCTION: function.encode()}
-
-
-def _request(request: Request, folder: Path) -> dict[str, object]:
-    file = folder / request.body
-    return {
-        "name": file.name,
-        "body": base64.b64encode(file.read_bytes()).decode(),
-        "content_type": request.content_type,
-        "accept": request.accept,
-        "expect": {
-            expression: expected.model_dump(exclude_unset=True)
-            for expression, expected in request.expect.items()
-        },
-    }

@@ -54,6 +54,9 @@ class ServedModel(Construct):
         files = sagemaker.CfnModel.S3DataSourceProperty(
             s3_uri=archive.url, s3_data_type="S3Prefix", compression_type="None"
         )
+        vpc = sagemaker.CfnModel.VpcConfigProperty(
+            subnets=[*place.subnet_ids], security_group_ids=[*place.security_group_ids]
+        )
         self.model = sagemaker.CfnModel(
             self,
             "Model",
@@ -67,7 +70,7 @@ class ServedModel(Construct):
                     environment=dict(release.environment),
                 )
             ],
-            vpc_config=None if settings.serverless else _vpc(place),
+            vpc_config=None if settings.serverless else vpc,
         )
         # With the role's policies: SageMaker looks for the archive when the model is made.
         self.model.node.add_dependency(role, archive.resource)
@@ -123,9 +126,3 @@ class ServedModel(Construct):
             capture_options=[option(capture_mode="Input"), option(capture_mode="Output")],
             capture_content_type_header=header(json_content_types=_CONTENT_TYPES),
         )
-
-
-def _vpc(place: Place) -> sagemaker.CfnModel.VpcConfigProperty:
-    return sagemaker.CfnModel.VpcConfigProperty(
-        subnets=[*place.subnet_ids], security_group_ids=[*place.security_group_ids]
-    )

@@ -32,12 +32,9 @@ class ServingRole(SageMakerRole):
     def __init__(
         self, scope: Construct, construct_id: str, *, names: Names, release: Release, key: kms.IKey
     ) -> None:
-        """`key` is the environment's own.
-
-        The logical id contains `construct_id` and a digest of what is served: another archive or
-        image gets another role.
-        """
-        digest = _digest(release)
+        """`key` is the environment's own; another archive or image gets another logical id."""
+        served = f"{release.model_data_sha256} {release.image_uri}"
+        digest = hashlib.sha256(served.encode()).hexdigest()[:SERVED_CHARACTERS]
         super().__init__(
             scope,
             f"{construct_id}{digest}",
@@ -70,13 +67,3 @@ def allow_archive(role: ActorRole, names: Names, release: Release, key: kms.IKey
         role.allow_list({bucket}, {folder})
     else:
         role.allow_part("archive", archive=archive, key=key.key_arn)
-
-
-def _digest(release: Release) -> str:
-    """Return a digest of what the role may read: the archive and the image.
-
-    It is short because role names are.
-    """
-    return hashlib.sha256(f"{release.model_data_sha256} {release.image_uri}".encode()).hexdigest()[
-        :SERVED_CHARACTERS
-    ]

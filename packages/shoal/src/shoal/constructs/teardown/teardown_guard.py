@@ -43,7 +43,6 @@ class TeardownGuard(Construct):
 
     def __init__(self, scope: Construct, construct_id: str, *, names: Names) -> None:
         super().__init__(scope, construct_id)
-        self._names = names
         self.deleter = PythonFunction(
             self,
             "Deleter",
@@ -78,14 +77,11 @@ class TeardownGuard(Construct):
                 queue=self.dead_letters, max_receive_count=_TRIES
             ),
         )
-        self._connect()
-
-    def _connect(self) -> None:
         events.Rule(
             self,
             "ExecutionEnded",
-            description=f"Every end of an execution of {self._names.pipeline}",
-            event_pattern=execution_ended(self._names),
+            description=f"Every end of an execution of {names.pipeline}",
+            event_pattern=execution_ended(names),
             targets=[targets.SqsQueue(self.queue, dead_letter_queue=self.dead_letters)],
         )
         self.deleter.function.add_event_source(
