@@ -63,20 +63,14 @@ def files_of(archive: IO[bytes], key: str, like: str) -> Files:
 
 def newest_commit(repository: Repository, folder: str, files: Files) -> str | None:
     """Return the newest commit whose `folder` has just these files, if one has."""
+    prefix = f"{PACKAGE}/"
+    has_shared = any(path.startswith(prefix) for path, _ in files)  # not each workload imports them
     for commit in repository.commits_of([folder, SHARED], MAX_COMMITS):
         with suppress(AnswerError):  # a link: nothing was ever packed from there
-            if files == _archived_like(files, archived_files(repository, commit, folder)):
+            archived = archived_files(repository, commit, folder).items()
+            if files == {each for each in archived if has_shared or not each[0].startswith(prefix)}:
                 return commit
     return None
-
-
-def _archived_like(files: Files, archived: dict[str, str]) -> Files:
-    """Return the files of a commit without the shared ones, if an archive's `files` have none: not
-    each workload imports them.
-    """
-    prefix = f"{PACKAGE}/"
-    carries = any(path.startswith(prefix) for path, _ in files)
-    return frozenset(each for each in archived.items() if carries or not each[0].startswith(prefix))
 
 
 def archived_files(repository: Repository, commit: str, folder: str) -> dict[str, str]:

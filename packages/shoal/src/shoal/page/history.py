@@ -24,19 +24,18 @@ def rows(place: Place, limit: int, *, with_results: bool) -> tuple[list[dict[str
     """
     place.pipeline.definition()
     summaries = place.pipeline.executions()
-    listed = [_row(place, each, with_results=with_results) for each in summaries[:limit]]
+    listed = []
+    for each in summaries[:limit]:
+        arn = str(each["PipelineExecutionArn"])
+        row = {
+            "run": arn.rpartition("/")[2],
+            "name": each.get("PipelineExecutionDisplayName", ""),
+            "status": each["PipelineExecutionStatus"],
+            "started_at": time_text(each["StartTime"]),
+        }
+        results = _results(record(place, arn, with_logs=False)) if with_results else {}
+        listed.append(row | results)
     return listed, len(summaries) - len(listed)
-
-
-def _row(place: Place, summary: Mapping[str, Any], *, with_results: bool) -> dict[str, Any]:
-    arn = str(summary["PipelineExecutionArn"])
-    return {
-        "run": arn.rpartition("/")[2],
-        "name": summary.get("PipelineExecutionDisplayName", ""),
-        "status": summary["PipelineExecutionStatus"],
-        "started_at": time_text(summary["StartTime"]),
-        **(_results(record(place, arn, with_logs=False)) if with_results else {}),
-    }
 
 
 def _results(run: Record) -> dict[str, Any]:

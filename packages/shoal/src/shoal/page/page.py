@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import html
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -45,16 +44,12 @@ def page(record: Mapping[str, Any], root: Path) -> str:
     policy = f"default-src 'none'; script-src {_digest(script)}; style-src {_digest(style)}"
     data = json_text(record, separators=(",", ":")).replace("<", "\\u003c")
     body = f'<script type="application/json" id="run">{data}</script>\n<script>{script}</script>'
-    return _document("run", style, policy, f"<main></main>\n{body}")
-
-
-def _document(title: str, style: str, policy: str, body: str) -> str:
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{html.escape(title)}</title>\n<style>{style}</style>\n</head>\n"
-        f"<body>\n{body}\n</body>\n</html>\n"
+        f"<title>run</title>\n<style>{style}</style>\n</head>\n"
+        f"<body>\n<main></main>\n{body}\n</body>\n</html>\n"
     )
 
 

@@ -143,9 +143,11 @@ def verdict_of(
     if step:
         if any(step.resource(kind) for kind in (*JOBS, "Lambda", "Endpoint")):
             command = f"logs {arguments} {execution.id} {step.name}"
-        missed = [str(each) for each in gates if each.passed is False]
-        if missed and step.name in _steps_of_the_gate(look):
-            reason = "; ".join(missed)
+        if missed := [str(each) for each in gates if each.passed is False]:
+            steps = {each["Name"]: each for each in look.definition["Steps"]}
+            otherwise = steps[step_names.GATE]["Arguments"].get("ElseSteps", ())
+            if step.name in {each["Name"] for each in otherwise}:
+                reason = "; ".join(missed)
         log = logs.get(step.name)
         cause = (log and log.causes and log.causes.cause) or cause
     return {
@@ -157,12 +159,6 @@ def verdict_of(
         "line": cause.line or None,
         "next": f"shoal {command}",
     }
-
-
-def _steps_of_the_gate(look: Look) -> set[str]:
-    """Return the steps that run where a gate was missed."""
-    gate = next(each for each in look.definition["Steps"] if each["Name"] == step_names.GATE)
-    return {each["Name"] for each in gate["Arguments"].get("ElseSteps", ())}
 
 
 def training_of(look: Look, job: Mapping[str, Any] | None, logs: Logs) -> dict[str, Any] | None:
@@ -222,20 +218,17 @@ def _step(
         "attempts": step.attempts,
         "reason": step.failure_reason or None,
         "job": job and job["name"],
-        "phases": list(_phases(job)) if job else [],
-    }
-
-
-def _phases(job: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the secondary statuses of a training job: Starting, Downloading, Training, ..."""
-    for each in job.get("SecondaryStatusTransitions", ()):
-        if each["Status"] not in _OVER:
-            yield {
+        "phases": [
+            {
                 "name": each["Status"],
                 "started_at": time_text(each["StartTime"]),
                 "ended_at": time_text(each.get("EndTime")),
                 "message": each.get("StatusMessage", ""),
             }
+            for each in (job or {}).get("SecondaryStatusTransitions", ())
+            if each["Status"] not in _OVER
+        ],
+    }
 
 
 def _log(look: Look, step: Step) -> StepLog | None:

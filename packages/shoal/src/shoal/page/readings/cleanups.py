@@ -107,22 +107,16 @@ def calls_in(log: Path, prefix: str, since: datetime, until: datetime) -> list[d
     The log is requests.jsonl of a shoal-local; on AWS calls are in CloudTrail, which is not read.
     """
     counts: Counter[tuple[bool, str, str]] = Counter()
-    for entry in _between(log, since, until):
-        _, _, role = entry["caller"].partition(":assumed-role/")
-        role = role.partition("/")[0]
-        if prefix in role:
-            call = f"{entry['service']}:{entry['operation']}"
-            counts[str(entry.get("error")).startswith(_DENIED), role, call] += 1
+    with log.open(encoding="utf-8") as lines:
+        for entry in map(json.loads, lines):
+            if not since <= datetime.fromisoformat(entry["time"]) <= until:
+                continue
+            role = entry["caller"].partition(":assumed-role/")[2].partition("/")[0]
+            if prefix in role:
+                call = f"{entry['service']}:{entry['operation']}"
+                counts[str(entry.get("error")).startswith(_DENIED), role, call] += 1
     rows = sorted(counts.items(), key=lambda item: (not item[0][0], item[0][1], -item[1]))
     return [
         {"role": role, "call": call, "count": count, "denied": denied}
         for (denied, role, call), count in rows
     ]
-
-
-def _between(log: Path, since: datetime, until: datetime) -> Iterator[dict[str, Any]]:
-    with log.open(encoding="utf-8") as lines:
-        for line in lines:
-            entry: dict[str, Any] = json.loads(line)
-            if since <= datetime.fromisoformat(entry["time"]) <= until:
-                yield entry

@@ -52,12 +52,14 @@ class Evaluation:
             raise ValueError("is not JSON") from error
         if not isinstance(report, dict):
             raise ValueError("is no JSON object")  # noqa: TRY004 - of the text, not of an argument
-        model = _object(report, "model")
+        model, composite = _object(report, "model"), "archive_composite_sha256"
         return cls(
             _numbers(_object(report, "metrics")),
-            _sha256(model, "content_sha256"),
-            _sha256(model, "archive_sha256"),
-            _composite_sha256(model),
+            _hash(model, "content_sha256"),
+            _hash(model, "archive_sha256"),
+            _hash(model, composite, _COMPOSITE_SHA256, "composite ")
+            if model.get(composite)
+            else None,
         )
 
 
@@ -68,10 +70,13 @@ def _object(report: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     return value
 
 
-def _sha256(model: Mapping[str, Any], key: str) -> str:
+def _hash(
+    model: Mapping[str, Any], key: str, form: re.Pattern[str] = _SHA256, kind: str = ""
+) -> str:
     value = model.get(key)
-    if not isinstance(value, str) or not _SHA256.fullmatch(value):
-        raise ValueError(f"has {json.dumps(value)[:40]} as `model.{key}`, where a sha256 belongs")
+    if not isinstance(value, str) or not form.fullmatch(value):
+        shown = json.dumps(value)[:40]
+        raise ValueError(f"has {shown} as `model.{key}`, where a {kind}sha256 belongs")
     return value
 
 
@@ -88,18 +93,6 @@ def _numbers(metrics: Mapping[str, Any]) -> dict[str, int | float]:
         if not abs(value) <= sys.float_info.max:  # of NaN too, which is neither less nor more
             raise ValueError(f"has no finite number as the metric {json.dumps(name)}")
     return numbers
-
-
-def _composite_sha256(model: Mapping[str, Any]) -> str | None:
-    key = "archive_composite_sha256"
-    value = model.get(key) or None
-    if value is None:
-        return None
-    if not isinstance(value, str) or not _COMPOSITE_SHA256.fullmatch(value):
-        raise ValueError(
-            f"has {json.dumps(value)[:40]} as `model.{key}`, where a composite sha256 belongs"
-        )
-    return value
 
 
 def evaluation_of(target: Target, execution: Execution) -> Evaluation:
@@ -194,7 +187,10 @@ def gates_of(target: Target, execution: Execution) -> tuple[GateResult, ...]:
         if "DefaultValue" in each
     }
     parameters |= given_parameters(client, execution.arn)
-    metrics = _metrics(target, execution)
+    metrics: Mapping[str, int | float] = {}
+    # the status of an execution is more than its gates
+    with suppress(ClientError, ShoalError, ValueError):
+        metrics = evaluation_of(target, execution).metrics
     return tuple(
         _fixed(metric, word, parameters.get(parameter), metrics.get(metric))
         if word
@@ -221,16 +217,6 @@ def _compared(execution: Execution, metric: str, value: float | None) -> GateRes
     )
     passed = None if margin is None else float(margin) >= 0
     return GateResult(metric, f"{limit} ({reason})", value, passed)
-
-
-def _metrics(target: Target, execution: Execution) -> Mapping[str, int | float]:
-    """Return nothing where the report is gone, malformed, or not to be read by these credentials:
-    the status of an execution is more than its gates.
-    """
-    try:
-        return evaluation_of(target, execution).metrics
-    except (ClientError, ShoalError, ValueError):
-        return {}
 
 
 def conditions(definition: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:

@@ -107,11 +107,11 @@ class Curves:
                 "unit": self._metrics[name].unit,
                 "direction": str(self._metrics[name].direction or "") or None,
                 "cut": lane.count - len(points),
-                "points": [[self._x(at), value, seconds] for at, value, seconds in points],
+                "points": [
+                    [float(at if isinstance(at, int) else at.steps_at(self._per_epoch)), *rest]
+                    for at, *rest in points
+                ],
             }
-
-    def _x(self, at: Position | int) -> float:
-        return float(at if isinstance(at, int) else at.steps_at(self._per_epoch))
 
 
 class StepLog:
