@@ -11,7 +11,7 @@ import subprocess
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -45,10 +45,12 @@ def run(command: Command, on_line: Callable[[str], None] | None = None) -> None:
     """
     tail: deque[str] = deque(maxlen=TAIL_LINES)
     expired = threading.Event()
-    with _logged(command) as (process, log):
+    command.log.parent.mkdir(parents=True, exist_ok=True)
+    with command.log.open("w", encoding="utf-8", buffering=1) as log:
+        process = _start(command, subprocess.PIPE)
         timer = threading.Timer(command.timeout_s, _expire, (process, expired))
-        timer.start()
         try:
+            timer.start()
             for each in process.stdout or ():
                 line = each.decode("utf-8", errors="replace").rstrip()
                 log.write(line + "\n")
@@ -59,6 +61,8 @@ def run(command: Command, on_line: Callable[[str], None] | None = None) -> None:
         finally:
             timer.cancel()
             stop(process)
+            if process.stdout:
+                process.stdout.close()
     if expired.is_set() or code:
         raise CommandError(
             command.what, None if expired.is_set() else code, tuple(tail), command.log
@@ -167,32 +171,14 @@ def descendants(ancestor: int) -> tuple[int, ...]:
 
 def _parents() -> Iterator[tuple[int, int]]:
     """Yield every process's id and its parent's."""
-    listing = (
-        subprocess.run(
-            ["ps", "-axo", "pid=,ppid="], check=True, capture_output=True, text=True
-        ).stdout
-        if not _PROC.exists()
-        else ""
-    )
-    yield from (
-        (int(pid), int(parent)) for pid, parent in (line.split() for line in listing.splitlines())
-    )
+    if not _PROC.exists():
+        listing = subprocess.check_output(["ps", "-axo", "pid=,ppid="], text=True)
+        for line in listing.splitlines():
+            pid, parent = map(int, line.split())
+            yield pid, parent
     for status in _PROC.glob("[0-9]*/stat"):
         with suppress(OSError):
             yield int(status.parent.name), int(status.read_text().rpartition(")")[2].split()[1])
-
-
-@contextmanager
-def _logged(command: Command) -> Iterator[tuple[subprocess.Popen[bytes], IO[str]]]:
-    command.log.parent.mkdir(parents=True, exist_ok=True)
-    with command.log.open("w", encoding="utf-8", buffering=1) as log:
-        process = _start(command, subprocess.PIPE)
-        try:
-            yield process, log
-        finally:
-            stop(process)
-            if process.stdout:
-                process.stdout.close()
 
 
 def _expire(process: subprocess.Popen[bytes], expired: threading.Event) -> None:
