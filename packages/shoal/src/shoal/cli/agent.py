@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from inspect import Parameter, Signature
+from itertools import islice
 from subprocess import DEVNULL
 from typing import Annotated, Any
 
@@ -152,7 +153,10 @@ def quoted(value: Any, name: str = "") -> Any:
     `name` is the key that has it.
     """
     if isinstance(value, dict):
-        shown = {_key(each): quoted(value[each], each) for each in [*value][:_MAX_ITEMS]}
+        shown = {
+            key if _WORD.fullmatch(key) else f"untrusted: {one_line(key)[:256]}": quoted(each, key)
+            for key, each in islice(value.items(), _MAX_ITEMS)
+        }
         left_out = len(value) - _MAX_ITEMS
         return shown | ({"left_out": left_out} if left_out > 0 else {})
     if isinstance(value, list):
@@ -166,7 +170,3 @@ def quoted(value: Any, name: str = "") -> Any:
     text = one_line(value)
     cut = f"{text[:_MAX_TEXT]}... ({len(text) - _MAX_TEXT} more)"
     return {"untrusted": text if len(text) <= _MAX_TEXT else cut}
-
-
-def _key(name: str) -> str:
-    return name if _WORD.fullmatch(name) else f"untrusted: {one_line(name)[:256]}"

@@ -65,24 +65,12 @@ _MOVED = {
 """Names of commands until November 2026: click would propose others that are like them."""
 _CODE = Path(__file__).resolve().parents[1]
 _SOURCES = Path("packages/shoal/src/shoal")
-_READING = frozenset(
-    {
-        "check",
-        "docs",
-        "doctor",
-        "logs",
-        "plan",
-        "release",
-        "status",
-    }
-)
+_READING = frozenset(["check", "docs", "doctor", "logs", "plan", "release", "status"])
 """Commands that change nothing, but for `release approve` and `plan --templates`."""
 
 
 def _checkout() -> Path:
-    """Return the repository to work in: the nearest one around the working directory, or else the
-    one that this program is part of.
-    """
+    """Return the nearest repository around the working directory, else around this program."""
     folders = (Path.cwd(), *Path.cwd().parents, *_CODE.parents)
     return next((each for each in folders if (each / "cdk.json").is_file()), Path.cwd())
 
@@ -106,11 +94,7 @@ def require_own_code(root: Path) -> None:
 
 
 def _other_code(root: Path) -> str:
-    """Return whose code this program is, where it is not that of `root`.
-
-    The program of an environment that was copied, or is linked, names the path where it was made.
-    A repository without sources of its own, or a wheel, has no such code.
-    """
+    """Return whose code this program is, where `root` has another: as in a copied environment."""
     others = root / _SOURCES
     if not _is_checkouts() or not others.is_dir() or others.samefile(_CODE):
         return ""

@@ -91,7 +91,10 @@ def check(workspace: Workspace, is_all: bool, environment: str | None) -> None:
         raise UsageError(f"there are no environment files in {root / 'environments'}")
     for name in () if environment else workload_names(root):
         with findings.told():
-            _check_workload(root, name)
+            test = load_workload(name, root).smoke_test
+            count = len(test.requests) if test else 0
+            asked = f"{count} request{'s' if count > 1 else ''}" if count else "no endpoint"
+            _tell_right(workload_file(name), name, asked)
     for name in names:
         with findings.told():
             for workload in workloads_of(name, root):
@@ -110,13 +113,6 @@ def check(workspace: Workspace, is_all: bool, environment: str | None) -> None:
         tell(mistake, err=True, mistakes=[mistake])
     if findings.mistakes:
         raise click.exceptions.Exit(USAGE)
-
-
-def _check_workload(root: Path, name: str) -> None:
-    workload = load_workload(name, root)
-    count = len(workload.smoke_test.requests) if workload.smoke_test else 0
-    asked = f"{count} request{'s' if count > 1 else ''}" if count else "no endpoint"
-    _tell_right(workload_file(name), name, asked)
 
 
 def _tell_right(file: str, workload: str, summary: str, start: str = "") -> None:

@@ -86,10 +86,7 @@ def up(
 
 
 def _one_region(environments: Sequence[Environment]) -> str:
-    """Return the region that all of them have.
-
-    Raises UsageError if they have several: one server plays one region.
-    """
+    """Return the region that all of them have. Raises UsageError if they have several."""
     regions = {each.region: each.name for each in environments}
     if len(regions) > 1:
         which = ", ".join(f"{each.name} is for {each.region}" for each in environments)
@@ -98,10 +95,7 @@ def _one_region(environments: Sequence[Environment]) -> str:
 
 
 def _images(environments: Sequence[Environment]) -> dict[str, str]:
-    """Return runtimes by patterns of images.
-
-    Raises UsageError where two environments use the same pattern for different runtimes.
-    """
+    """Return runtimes by patterns of images. Raises UsageError where two environments disagree."""
     images: dict[str, str] = {}
     for environment in environments:
         for pattern, runtime in environment.local.runtimes.items():

@@ -37,7 +37,12 @@ def docs(page: str | None) -> None:
         tell(f"{_SCHEMAS:40} What verbs print with --json", pages=[_SCHEMAS])
         return
     if page == _SCHEMAS:
-        schemas = _schemas()
+        schemas = {
+            name: command.callback.schema(name)  # type: ignore[union-attr]
+            for name, command in verbs(group_of_all())
+            if hasattr(command.callback, "schema")
+        }
+        schemas["error"] = schema_of(1, {"error": dict[str, str | int]}, False, "error")
         text = json.dumps(schemas, indent=2)
         tell(text, text=text, schemas=schemas)
         return
@@ -46,16 +51,6 @@ def docs(page: str | None) -> None:
         raise click.UsageError(f"there is no page {page}; `shoal docs` lists all")
     text = files[name].read_text(encoding="utf-8")
     tell(text.rstrip(), text=text)
-
-
-def _schemas() -> dict[str, dict[str, Any]]:
-    """Return the schema of each verb's document, and that of an error."""
-    declared = {
-        name: command.callback.schema(name)  # type: ignore[union-attr]
-        for name, command in verbs(group_of_all())
-        if hasattr(command.callback, "schema")
-    }
-    return declared | {"error": schema_of(1, {"error": dict[str, str | int]}, False, "error")}
 
 
 @click.command()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -169,8 +169,13 @@ def status(workspace: Workspace, environments: tuple[str, ...], asks: bool, loca
     for name in environments or environment_names(workspace.root):
         for view in load_workloads(name, workspace.root):
             ask = partial(_ask, view, workspace.root) if asks else None
-            found = list(release_answers(workspace, view, local, ask))
-            _print(view, found)
+            pinned, found = view.release, list(release_answers(workspace, view, local, ask))
+            pin = f"pins {pinned.model_package_arn}" if pinned else "pins no release"
+            tell(f"{view.title}: {pin}")
+            for each in found:
+                told = _Answer(**asdict(each), environment=view.name, workload=view.workload)
+                line = f"  {_MARKS[each.agrees]}{each.question}: {each.message}"
+                tell(line, answers=[told])
             if not all(answer.agrees for answer in found):
                 disagreeing.append(view.title)
     if disagreeing:
@@ -211,17 +216,6 @@ def _ask(environment: Environment, root: Path, target: Target, endpoint: str) ->
     if (request := next(requests, None)) is None:
         raise UsageError(f"the smoke test of {workload} asks for no JSON, so nothing is asked")
     return invoke.model_of(target, endpoint, request, workload_folder(workload, root))
-
-
-def _print(environment: Environment, found: Sequence[Answer]) -> None:
-    pinned = environment.release
-    pin = f"pins {pinned.model_package_arn}" if pinned else "pins no release"
-    tell(f"{environment.title}: {pin}")
-    for answer in found:
-        told = _Answer(
-            **asdict(answer), environment=environment.name, workload=environment.workload
-        )
-        tell(f"  {_MARKS[answer.agrees]}{answer.question}: {answer.message}", answers=[told])
 
 
 def message_of(release: Release, source: str, destination: str) -> str:

@@ -52,9 +52,7 @@ def print_runs(session: Session, title: str, limit: int, *, with_results: bool) 
 def _table_of_results(
     rows: Sequence[Mapping[str, Any]],
 ) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return heads and cells. Of the parameters only those that differ among these runs are shown;
-    `--json` has them all.
-    """
+    """Return heads and cells, with those parameters that differ; `--json` has them all."""
     metrics = list(dict.fromkeys(name for row in rows for name in row["metrics"]))
     parameters = history.differing_parameters(rows)
     heads = ("took", *metrics, "gate", "version", "commit", "cost", *parameters)
@@ -118,7 +116,12 @@ def report(session: Session, run: str, output: Path | None, is_kept: bool, uri: 
     It is one file that needs no network.
     """
     if uri:
-        _export(session, run, uri)
+        executions = reversed(session.pipeline.executions()) if run == "all" else ()
+        arns = [str(each["PipelineExecutionArn"]) for each in executions]
+        with connected(session, uri) as mlflow:
+            for arn in arns if run == "all" else [session.pipeline.find(run)]:
+                name, place = arn.rpartition("/")[2], mlflow.export(session, arn)
+                tell(f"run {name}: {place}", exported={name: place})
         return
     session, arn = session.find(run)
     file = output if output or is_json() else Path("run.html")
@@ -132,19 +135,6 @@ def report(session: Session, run: str, output: Path | None, is_kept: bool, uri: 
     if is_kept:
         kept = keep(session.place, shown, session.workspace.root)
         tell(f"kept: {kept}", kept=kept)
-
-
-def _export(session: Session, run: str, uri: str) -> None:
-    """Write a run, or all of them, to MLflow; one that is there already is brought up to date."""
-    arns = (
-        [str(each["PipelineExecutionArn"]) for each in session.pipeline.executions()][::-1]
-        if run == "all"
-        else [session.pipeline.find(run)]
-    )
-    with connected(session, uri) as mlflow:
-        for arn in arns:
-            run, place = arn.rpartition("/")[2], mlflow.export(session, arn)
-            tell(f"run {run}: {place}", exported={run: place})
 
 
 def _number(value: Any) -> str:
@@ -218,11 +208,7 @@ def _change(session: Session, name: str, paused: bool) -> None:
 
 
 def _warn(session: Session, differing: list[LiveSchedule]) -> None:
-    """Say where live schedules differ from the file.
-
-    CloudFormation compares templates, so neither `shoal diff` nor a deployment sees what changed
-    outside it.
-    """
+    """Say where live schedules differ from the file, which CloudFormation does not see."""
     for each in differing:
         file = environment_file(session.environment.name)
         says = (
