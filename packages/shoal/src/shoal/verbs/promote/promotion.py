@@ -107,10 +107,7 @@ class Verification:
             raise self._refusal(what, f"an approver runs `{command}`")
 
     def _definition(self, pinned: Release | None) -> str:
-        """Return the hash of the definition that the execution ran.
-
-        It must be the deployed one or, with `pinned`, the pinned one.
-        """
+        """Return the hash of the definition that ran, which must be the deployed or pinned one."""
         execution, pipeline = self._metadata_value("execution_id"), self.names.pipeline
         try:
             actual = executed_definition(self.target, self.names.pipeline_arn, execution)
@@ -156,19 +153,6 @@ class Verification:
             f" trained it ({archive})",
             "commit the code, deploy it and train again",
         )
-
-    def _committed(self, commit: str) -> CommittedCode:
-        """Return the files of source_dir that go into the code archive, as of a commit."""
-        folder = self.names.environment.training.source_dir.rstrip("/")
-        try:
-            files = archived_files(self.repository, commit, folder)
-        except AnswerError as error:
-            raise self._refusal(
-                f"its code cannot be compared: the commit {commit}, which is pinned, is not in this"
-                f" repository ({error})",
-                "fetch the whole history",
-            ) from error
-        return CommittedCode(folder, commit, files)
 
     def require_scan(self, limit: Severity | None, digest: str) -> None:
         """Raise PromotionError if the scan of the image with this digest found something as bad as
@@ -232,8 +216,18 @@ class Verification:
         ModelPackageContainerDefinition), so a deployment brings the newest object there.
         """
         url, s3 = self.package.model_data_url, self.target.client("s3")
-        self._require_report(report, pinned)
-        self._require_sealed(url)
+        evaluated = report.archive_sha256, report.content_sha256
+        if pinned and evaluated != (pinned.model_data_sha256, pinned.content_sha256):
+            raise self._refusal(
+                f"hash mismatch: the evaluation now says {evaluated[0]} with the content"
+                f" {evaluated[1]}, pinned is {pinned.model_data_sha256} with"
+                f" {pinned.content_sha256}",
+                _ASK,
+            )
+        sealed = f"s3://{self.names.bucket('artifacts')}/{self.names.folder(SEALED)}/"
+        if not url.startswith(sealed):
+            what = f"{url} is not sealed, so a job may write it again"
+            raise self._refusal(what, "register what the step Seal returns")
         if url.endswith("/"):
             if mistake := mistake_in_files(s3, url, report):
                 raise self._refusal(mistake, _ASK)
@@ -255,28 +249,8 @@ class Verification:
             raise self._refusal(what, "turn on the versions of its bucket, and train again")
         return version_id
 
-    def _require_sealed(self, url: str) -> None:
-        """Raise PromotionError for a model that is not sealed, which a job may write again."""
-        sealed = f"s3://{self.names.bucket('artifacts')}/{self.names.folder(SEALED)}/"
-        if not url.startswith(sealed):
-            what = f"{url} is not sealed, so a job may write it again"
-            raise self._refusal(what, "register what the step Seal returns")
-
-    def _require_report(self, report: Evaluation, pinned: Release | None) -> None:
-        """Raise PromotionError unless the report says what it said when it was `pinned`."""
-        evaluated = report.archive_sha256, report.content_sha256
-        if pinned and evaluated != (pinned.model_data_sha256, pinned.content_sha256):
-            raise self._refusal(
-                f"hash mismatch: the evaluation now says {evaluated[0]} with the content"
-                f" {evaluated[1]}, pinned is {pinned.model_data_sha256} with"
-                f" {pinned.content_sha256}",
-                _ASK,
-            )
-
     def _require_evaluated(self, archive: IO[bytes], report: Evaluation) -> None:
-        """Raise PromotionError unless the archive is the evaluated one, byte by byte, with the
-        content that its container will answer.
-        """
+        """Raise PromotionError unless it is the evaluated archive, with the evaluated content."""
         url, evaluated = self.package.model_data_url, report.archive_sha256
         if (actual := sha256(archive)) != evaluated:
             what = f"hash mismatch: the sha256 of {url} is {actual}, evaluated was {evaluated}"
@@ -289,17 +263,23 @@ class Verification:
             raise self._refusal(f"hash mismatch in {url}: {mistake}", _ASK)
 
     def _require_code(self, members: Members, commit: str) -> None:
-        """Raise PromotionError unless the code that serves is in the commit.
-
-        It runs with the project's rights, and only git was reviewed.
-        """
+        """Raise PromotionError unless the code that serves is in the commit, which was reviewed."""
         if variable := foreign_code_variable(self.package.environment):
             raise self._refusal(
                 "its container takes its code from elsewhere than code/ of the archive:"
                 f" {variable}",
                 _AS_SHOAL,
             )
-        if difference := self._committed(commit).difference(members):
+        folder = self.names.environment.training.source_dir.rstrip("/")
+        try:
+            files = archived_files(self.repository, commit, folder)
+        except AnswerError as error:
+            raise self._refusal(
+                f"its code cannot be compared: the commit {commit}, which is pinned, is not in this"
+                f" repository ({error})",
+                "fetch the whole history",
+            ) from error
+        if difference := CommittedCode(folder, commit, files).difference(members):
             raise self._refusal(
                 f"hash mismatch in {self.package.model_data_url}: {difference}",
                 "find out who wrote it; promote a version whose train.py copied it from the commit",

@@ -68,7 +68,13 @@ class PromotionStep:
         Raises ConfigError if there is no such environment or workload.
         """
         workloads_of(source, workspace.root)
-        end = _destination(workspace.root, destination, workload)
+        workloads = workloads_of(destination, workspace.root)
+        if workload is None and len(workloads) > 1:
+            raise PromotionError(
+                f"{destination} has several workloads ({', '.join(workloads)}); nothing was"
+                f" promoted; name one with `--workload {workloads[0]}`"
+            )
+        end = load_environment(destination, workspace.root, workload=workload)
         before = end.promoted_from
         if before is None:
             raise PromotionError(
@@ -167,19 +173,6 @@ class PromotionStep:
     def _pins(self, commit: str, file: str) -> dict[str, Any]:
         """Return what a commit's file pins, by workload: nothing where it has no such file."""
         return pins_in(self.repository.text(commit, file) or "")
-
-
-def _destination(root: Path, name: str, workload: str | None) -> Environment:
-    """Return the environment as the workload has it; raise PromotionError where it has several and
-    none is named.
-    """
-    workloads = workloads_of(name, root)
-    if workload is None and len(workloads) > 1:
-        raise PromotionError(
-            f"{name} has several workloads ({', '.join(workloads)}); nothing was promoted; name one"
-            f" with `--workload {workloads[0]}`"
-        )
-    return load_environment(name, root, workload=workload)
 
 
 def release_answers(

@@ -144,10 +144,7 @@ def _image(target: Target, release: Release) -> tuple[str, bool]:
 
 
 def _serving(target: Target, names: Names) -> tuple[str, bool]:
-    """Return what the endpoint serves, and whether that is as pinned.
-
-    A missing endpoint is a disagreement only if its stack exists.
-    """
+    """Return what is served, and whether as pinned; none agrees unless there is a stack for it."""
     endpoint, release = names.serving_endpoint, names.environment.release
     served = live_endpoint(target, endpoint)
     if served is None:
@@ -187,10 +184,7 @@ def _content(target: Target, release: Release, endpoint: str, ask: Ask) -> tuple
 
 
 def _remark(served: LiveEndpoint, environment: Environment) -> str:
-    """Return a remark if nothing should be served, or if the running image is not the pinned one.
-
-    Empty if SageMaker tells no digest.
-    """
+    """Return a remark if nothing should be served, or another image than SageMaker tells."""
     release = environment.release
     if release is None or not environment.serves:
         reason = "nothing is pinned" if release is None else "the file has no section `serving`"
@@ -208,11 +202,8 @@ class _UnreadError(Exception):
 def _differences(
     target: Target, package: Package, release: Release, pipeline_arn: str
 ) -> tuple[list[str], list[str]]:
-    """Return a phrase for each key of `release` that differs from what registry, execution and
-    report say, and one for each that could not be compared.
-
-    `pipeline_arn` is of the environment that trained the version. Raises ClientError where a
-    service fails otherwise than by refusing.
+    """Return a phrase for each key of `release` that differs from registry, execution and report,
+    and one for each that could not be compared.
     """
     values: dict[str, Any] = {
         "model_package_version": package.version,
@@ -225,13 +216,13 @@ def _differences(
         values["approved_at"] = f"{package.changed_at:%Y-%m-%dT%H:%M:%SZ}"
     execution = package.metadata.get("execution_id")
     definition = f"{pipeline_arn}/execution/{execution}"
-
-    def read_definition() -> dict[str, Any]:
-        return {"definition_sha256": executed_definition(target, pipeline_arn, execution)}
-
     unread = []
     for key, what, read in (
-        ("definition_sha256", definition, read_definition),
+        (
+            "definition_sha256",
+            definition,
+            lambda: {"definition_sha256": executed_definition(target, pipeline_arn, execution)},
+        ),
         ("metrics", package.statistics_url, lambda: _evaluation(target, package)),
     ):
         try:

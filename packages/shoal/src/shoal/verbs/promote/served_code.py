@@ -62,9 +62,14 @@ class CommittedCode:
         """
         seen: set[str] = set()
         try:
-            return next(self._differences(members, seen), None) or self._missing(seen)
+            if difference := next(self._differences(members, seen), None):
+                return difference
         except ArchiveError as error:
             return f"the archive cannot be read ({error})"
+        if ENTRY_POINT in seen or ENTRY_POINT not in self.files:
+            return None
+        missing = f"{CODE}{ENTRY_POINT} is missing"
+        return f"{missing}, which the commit {self.commit} has in {self.folder}"
 
     def _differences(self, members: Members, seen: set[str]) -> Iterator[str]:
         for member, file in members:
@@ -93,13 +98,6 @@ class CommittedCode:
         if file is None or hash_as(committed_hash, read(file)) != committed_hash:
             return f"is not {self.folder}/{path} of the commit {self.commit}"
         return None
-
-    def _missing(self, seen: set[str]) -> str | None:
-        if ENTRY_POINT in seen or ENTRY_POINT not in self.files:
-            return None
-        return (
-            f"{CODE}{ENTRY_POINT} is missing, which the commit {self.commit} has in {self.folder}"
-        )
 
 
 def mistake_in_files(s3: Any, url: str, report: Evaluation) -> str | None:

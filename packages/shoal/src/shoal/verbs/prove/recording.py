@@ -98,10 +98,12 @@ class Redaction:
         if isinstance(value, Mapping):
             kept = {key: each for key, each in value.items() if key not in _DROPPED}
             named = next((str(value[name]) for name in _NAMES if name in value), "")
-            return {
-                self.text(str(key)): self._member(named if key in _VALUES else str(key), each)
-                for key, each in kept.items()
-            }
+            redacted = {}
+            for key, each in kept.items():
+                is_secret = _SECRET.search(named if key in _VALUES else str(key))
+                is_text = isinstance(each, str | bytes)
+                redacted[self.text(str(key))] = _GONE if is_secret and is_text else self.value(each)
+            return redacted
         if isinstance(value, list | tuple):
             return [self.value(each) for each in value[:MAX_ITEMS]]
         if isinstance(value, str):
@@ -110,7 +112,3 @@ class Redaction:
             return value.isoformat()
         is_plain = value is None or isinstance(value, int | float)
         return value if is_plain else f"<{type(value).__name__}>"
-
-    def _member(self, name: str, value: Any) -> Any:
-        is_secret = _SECRET.search(name) and isinstance(value, str | bytes)
-        return _GONE if is_secret else self.value(value)
