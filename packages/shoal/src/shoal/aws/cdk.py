@@ -26,7 +26,7 @@ TOOLKIT_STACK = toolkit_stack(DEFAULT_QUALIFIER)
 _SYNTH_TIMEOUT_S = 300.0
 _DEPLOY_TIMEOUT_S = 3600.0
 _NO_DIFFERENCES = re.compile(r"^\S+ +Number of stacks with differences: 0$", re.MULTILINE)
-_FLAGS = ("--ci", "--no-color", "--no-notices")
+FLAGS = ("--ci", "--no-color", "--no-notices")
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Cdk:
         timeout_s: float,
         cwd: Path | None = None,
     ) -> None:
-        program = (str(node()), str(cli(self.root)), verb, *arguments, *_FLAGS)
+        program = (str(node()), str(cli(self.root)), verb, *arguments, *FLAGS)
         environment = variables | {
             "JSII_NODE": str(node()),
             # by default in the user's home, which may be read-only

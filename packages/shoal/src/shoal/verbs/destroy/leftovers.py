@@ -69,9 +69,15 @@ class Leftovers:
         with search.attempt(_SCALING, "scalable targets"):
             endpoints = {each.name.lower() for each in resources if each.kind == "endpoint"}
             left += self._scalable_targets(endpoints)
-        for failure in search.failures:
-            if (text := _text(failure)) not in self._failures:
-                self._failures[text] = failure
+        for each in search.failures:
+            error = each.error
+            code = error_code(error) if isinstance(error, ClientError) else type(error).__name__
+            text = f"the search by {each.search} failed for {each.subject} ({code}); the other"
+            text += " searches count"
+            if each.search == attribution.TAGS:
+                text = f"the tags of {each.subject} cannot be read ({code}); only its name counts"
+            if text not in self._failures:
+                self._failures[text] = each
                 self.report(Note(text))
         return sorted(left)
 
@@ -148,17 +154,6 @@ class Leftovers:
             keys = ("ServiceNamespace", "ResourceId", "ScalableDimension")
             with suppress(scaling.exceptions.ObjectNotFoundException):
                 scaling.deregister_scalable_target(**{key: target[key] for key in keys})
-
-
-def _text(failure: attribution.Failure) -> str:
-    error = failure.error
-    code = error_code(error) if isinstance(error, ClientError) else type(error).__name__
-    if failure.search == attribution.TAGS:
-        return f"the tags of {failure.subject} cannot be read ({code}); only its name counts"
-    return (
-        f"the search by {failure.search} failed for {failure.subject} ({code}); the other searches"
-        " count"
-    )
 
 
 def sweep(target: Target, function: str, *, dry_run: bool) -> dict[str, Any]:

@@ -144,8 +144,23 @@ class Doctor:
 
     def _bootstrap(self) -> Iterator[Finding]:
         version = parameter(self.target, bootstrap_version(self._qualifier))
+        others = other_qualifiers(self.target, self._qualifier) if version is None else []
+        if others:
+            place = f"aws://{self.environment.account}/{self.environment.region}"
+            yield failed(
+                f"the CDK is bootstrapped with the qualifier {', '.join(others)} only, not with"
+                f" {self._qualifier}",
+                f"set organisation.bootstrap_qualifier to {others[0]}, or bootstrap a second time:"
+                f" .venv/bin/cdk bootstrap {place} --toolkit-stack-name CDKToolkit-shoal"
+                f" --qualifier {self._qualifier}",
+            )
+            return
         if version is None:
-            yield self._not_bootstrapped()
+            advice = (
+                "`shoal deploy` bootstraps it; `shoal docs operate` shows how to do it with"
+                " restricted policies"
+            )
+            yield Finding("", State.WARNING, "the CDK is not bootstrapped here yet", advice)
             return
         if int(version) < MIN_BOOTSTRAP_VERSION:
             yield failed(
@@ -162,22 +177,6 @@ class Doctor:
     @property
     def _qualifier(self) -> str:
         return self.environment.organisation.bootstrap_qualifier
-
-    def _not_bootstrapped(self) -> Finding:
-        if others := other_qualifiers(self.target, self._qualifier):
-            place = f"aws://{self.environment.account}/{self.environment.region}"
-            return failed(
-                f"the CDK is bootstrapped with the qualifier {', '.join(others)} only, not with"
-                f" {self._qualifier}",
-                f"set organisation.bootstrap_qualifier to {others[0]}, or bootstrap a second time:"
-                f" .venv/bin/cdk bootstrap {place} --toolkit-stack-name CDKToolkit-shoal"
-                f" --qualifier {self._qualifier}",
-            )
-        advice = (
-            "`shoal deploy` bootstraps it; `shoal docs operate` shows how to do it with restricted"
-            " policies"
-        )
-        return Finding("", State.WARNING, "the CDK is not bootstrapped here yet", advice)
 
     def _network(self) -> Iterator[Finding]:
         problems = check_network(self.target, self.environment)

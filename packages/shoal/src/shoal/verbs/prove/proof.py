@@ -97,18 +97,6 @@ def open_session(
     return Session(Workspace(folder, workspace.environ), environment, target)
 
 
-def require_no_stack(target: Target) -> None:
-    """Raise UsageError if the account has a stack that is neither the CDK's nor a proof's."""
-    stacks = items(target.client("cloudformation"), "describe_stacks", "Stacks")
-    names = [stack["StackName"] for stack in stacks]
-    others = [each for each in names if each != TOOLKIT_STACK and not _NAMES.match(each)]
-    if others:
-        raise UsageError(
-            f"{target.description} has other stacks ({', '.join(others)}): nothing was made; prove"
-            " it in an account that is there for nothing else"
-        )
-
-
 def leftovers(target: Target) -> list[str]:
     """Return the names of the proofs' environments of which something is in the account; last the
     one that made the bootstrap, whose roles delete stacks.
@@ -168,7 +156,13 @@ class Proof:
         if earlier:
             names = ", ".join(earlier)
             raise UsageError(f"{names} of an earlier proof, or of one that runs: see --clean-up")
-        require_no_stack(target)
+        stacks = items(target.client("cloudformation"), "describe_stacks", "Stacks")
+        strange = [stack["StackName"] for stack in stacks if not _NAMES.match(stack["StackName"])]
+        if others := [each for each in strange if each != TOOLKIT_STACK]:
+            raise UsageError(
+                f"{target.description} has other stacks ({', '.join(others)}): nothing was made;"
+                " prove it in an account that is there for nothing else"
+            )
         bootstrap = inventory.of_bootstrap(target)
         self._has_toolkit = describe_stack(target, TOOLKIT_STACK) is not None
         if bootstrap and not self._has_toolkit:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from shoal.aws.cdk import cli
+from shoal.aws.cdk import FLAGS, cli
 from shoal.aws.target import offline_environment
 from shoal.node_packages import node
 from shoal.processes import output_of
@@ -78,14 +78,7 @@ def _stack_changes(
     if before[name].read_bytes() == after[name].read_bytes():
         return ""
     command = (str(node()), str(cli(root)), "diff", name.split(" ")[0], "--app", str(head))
-    options = (
-        "--exclusively",
-        "--template",
-        str(before[name]),
-        "--ci",
-        "--no-color",
-        "--no-notices",
-    )
+    options = ("--exclusively", "--template", str(before[name]), *FLAGS)
     said = output_of((*command, *options), head, offline_environment(os.environ), 300.0)
     return f"**{name}**\n\n```\n{said.strip()}\n```"
 
