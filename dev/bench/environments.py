@@ -29,18 +29,12 @@ def peers() -> Path:
     with PEERS.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # one test installs, the others wait
         if not stamp.exists() or stamp.read_text() != identity:
-            _install(python)
+            print(f"installing {LOCK.name} into {PEERS.relative_to(REPOSITORY)} ...", flush=True)
+            subprocess.run([sys.executable, "-m", "venv", "--clear", PEERS], check=True)
+            options = ("-qq", "--disable-pip-version-check", "-r", LOCK)
+            subprocess.run([python, "-m", "pip", "install", *options], check=True)
             stamp.write_text(identity)
     return python
-
-
-def _install(python: Path) -> None:
-    print(f"installing {LOCK.name} into {PEERS.relative_to(REPOSITORY)} ...", flush=True)
-    subprocess.run([sys.executable, "-m", "venv", "--clear", PEERS], check=True)
-    subprocess.run(
-        [python, "-m", "pip", "install", "-qq", "--disable-pip-version-check", "-r", LOCK],
-        check=True,
-    )
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from dev.bench.processes import RunFailedError, ServerProcess, plain_environment
+from dev.bench.processes import RunFailedError, plain_environment, tree_cpu_s
 from dev.bench.rounds import Column, Comparison, Contender, Metrics, compare
 from local_kit.runtime import find_runtime
 from local_kit.sagemaker_account import Account, archive
@@ -38,7 +38,7 @@ def _measure() -> Metrics:
             )
             try:
                 emulator.account.client("sts").get_caller_identity()
-                first_answer_s = ServerProcess(emulator.process.pid).tree_cpu_s()
+                first_answer_s = tree_cpu_s(emulator.process.pid)
                 account = Account.at(emulator.account)
                 account.put("code/first.py.tar.gz", archive({"first.py": FIRST_LINE.encode()}))
                 _launch(account, "warm-up")

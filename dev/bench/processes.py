@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,19 +35,10 @@ class Finished:
     """The last line of stdout that is a JSON object, which is how contenders report; else empty."""
 
 
-class ServerProcess:
-    """What a server's process has used."""
-
-    def __init__(self, pid: int) -> None:
-        self._pid = pid
-
-    def tree_cpu_s(self) -> float:
-        """Return the CPU seconds of the process and of those of its children that have ended."""
-        return self._ticks(11, 15) / TICKS
-
-    def _ticks(self, first: int, end: int) -> int:
-        fields = Path(f"/proc/{self._pid}/stat").read_text().rpartition(")")[2].split()
-        return sum(map(int, fields[first:end]))
+def tree_cpu_s(pid: int) -> float:
+    """Return the CPU seconds of the process and of those of its children that have ended."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / TICKS
 
 
 def run(
@@ -78,7 +70,9 @@ def run(
         raise RunFailedError(f"{_words(command)} did not end within {timeout_s:.0f} s") from error
     finally:
         wall_s = time.perf_counter() - started_at
-        _kill_group(process)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
     if process.returncode:
         tail = "\n".join((stdout + stderr).strip().splitlines()[-TAIL_LINES:])
         raise RunFailedError(
@@ -103,14 +97,6 @@ def plain_environment(**variables: str) -> dict[str, str]:
         if name in os.environ
     }
     return {**inherited, "PYTHONDONTWRITEBYTECODE": "1", **variables}
-
-
-def _kill_group(process: subprocess.Popen[str]) -> None:
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
-    process.wait()
 
 
 def _last_json(text: str) -> dict[str, Any]:

@@ -62,13 +62,13 @@ def tables() -> str:
 def coverage(emulator: Emulator) -> Iterator[Coverage]:
     """Yield the services of an emulator by name."""
     account = emulator.home
-    own = account.router.services
+    own, session = account.router.services, botocore.session.get_session()
     complete = {
         "sagemaker": account.sagemaker.operations,
         "sagemaker-runtime": RUNTIME_OPERATIONS.values(),
     }
     for name in sorted({*own, *MOTO_SERVICES, *complete}):
-        service = _session().get_service_model(name)
+        service = session.get_service_model(name)
         title = service.metadata.get("serviceAbbreviation") or service.metadata["serviceFullName"]
         effects = {
             each: (RUNS if each in complete[name] else REFUSED)
@@ -114,11 +114,6 @@ def _responses(service: str) -> type:
 def _lacks_body(method: Callable[..., Any]) -> bool:
     code = inspect.unwrap(method).__code__
     return "NotImplementedError" in code.co_names and "return" not in inspect.getsource(method)
-
-
-@cache
-def _session() -> Any:
-    return botocore.session.get_session()
 
 
 if __name__ == "__main__":

@@ -21,7 +21,6 @@ from shoal.errors import PromotionError
 from shoal.settings.loading.loader import load_environment, load_workloads, workloads_of
 from shoal.settings.names import Names
 from shoal.settings.parsing.errors import ConfigError, shorten
-from shoal.settings.settings import Environment
 from shoal.verbs.promote.promotion_path import Link, PromotionStep, chain
 from shoal.verbs.workspace import Workspace
 
@@ -83,8 +82,9 @@ def promotable(root: Path, source: str, destination: str, workload: str, package
     names = [view.workload for view in views if view.endpoint is not None]
     if not package:
         return names
-    if _is_of(package, load_workloads(source, root), names):
-        return []
+    others = (each for each in load_workloads(source, root) if each.workload not in names)
+    if any(f":model-package/{Names(each).model_package_group}/" in package for each in others):
+        return []  # of a workload that only the source has, or that serves nothing here
     if len(views) == 1:
         return names
     steps = (PromotionStep.of(Workspace(root, {}), source, destination, name) for name in names)
@@ -96,12 +96,6 @@ def promotable(root: Path, source: str, destination: str, workload: str, package
         f"{shorten(package)} is no ARN of a version in one of these registries:"
         f" {', '.join(groups.values())}; nothing was promoted; name the workload"
     )
-
-
-def _is_of(package: str, views: Sequence[Environment], names: Sequence[str]) -> bool:
-    """Whether the version is in a registry of the environment, of a workload not in `names`."""
-    others = [Names(view).model_package_group for view in views if view.workload not in names]
-    return any(f":model-package/{group}/" in package for group in others)
 
 
 if __name__ == "__main__":

@@ -54,16 +54,11 @@ class Mnist(Dataset[tuple[torch.Tensor, int]]):  # type: ignore[misc, unused-ign
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
         image = Image.fromarray(self.data[index].numpy(), mode="L")
-        tensor = _to_tensor(image)
+        values = torch.frombuffer(bytearray(image.tobytes()), dtype=torch.uint8)
+        shaped = values.view(image.size[1], image.size[0], 1).permute(2, 0, 1).contiguous()
+        tensor = shaped.to(torch.float32).div(255)
         tensor.sub_(torch.tensor(MEAN).view(-1, 1, 1)).div_(torch.tensor(STD).view(-1, 1, 1))
         return tensor, int(self.targets[index])
-
-
-def _to_tensor(image: Any) -> torch.Tensor:
-    values = torch.frombuffer(bytearray(image.tobytes()), dtype=torch.uint8).view(
-        image.size[1], image.size[0], 1
-    )
-    return values.permute(2, 0, 1).contiguous().to(torch.float32).div(255)
 
 
 def endless(loader: Any) -> Any:

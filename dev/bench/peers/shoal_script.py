@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from setting import Clock, Setting, parse, pin, report
+from setting import Clock, parse, pin, report
 
 pin()
 sys.path.insert(0, os.environ["BENCH_TRAINING_CODE"])
@@ -54,37 +54,25 @@ def main() -> None:
     """Run one rank."""
     setting = parse()
     train.new_network = new_network  # type: ignore[attr-defined, assignment, unused-ignore]
-    folders = [
-        "--train-dir",
-        str(setting.data),
-        "--test-dir",
-        str(setting.data),
-        "--model-dir",
-        str(Path.cwd() / "model"),
-    ]
-    hyperparameters = [
-        "--batch-size-per-rank",
-        str(setting.batch),
-        "--epochs",
-        "1",
-        "--seed",
-        str(setting.seed),
-    ]
-    options = train.parse_options([*folders, *hyperparameters], os.environ)
+    given = {
+        "--train-dir": setting.data,
+        "--test-dir": setting.data,
+        "--model-dir": Path.cwd() / "model",
+        "--batch-size-per-rank": setting.batch,
+        "--epochs": 1,
+        "--seed": setting.seed,
+    }
+    words = [str(word) for option in given.items() for word in option]
+    options = train.parse_options(words, os.environ)
     with joined(options.backend, os.environ) as ranks:
         run = train.set_up(options, ranks)
         run.parallel.train()
-        figures = in_one_go(run, setting)
+        clock, steps = Clock(setting, ranks.world_size), training(run)
+        for _ in clock.steps():
+            next(steps)
+        share = accuracy(run, setting.tested)
         if ranks.is_first:
-            report(**figures)
-
-
-def in_one_go(run: train.Run, setting: Setting) -> dict[str, float]:
-    """Return images/s of all ranks, and the accuracy after that."""
-    clock, steps = Clock(setting, run.ranks.world_size), training(run)
-    for _ in clock.steps():
-        next(steps)
-    return {"images_per_s": clock.images_per_s, "accuracy": accuracy(run, setting.tested)}
+            report(images_per_s=clock.images_per_s, accuracy=share)
 
 
 def training(run: train.Run) -> Iterator[None]:
