@@ -79,10 +79,7 @@ class PythonFunction(Construct):
 
 @contextmanager
 def _code(folder: Path, files: Mapping[str, bytes]) -> Iterator[lambda_.AssetCode]:
-    """Yield the folder's code with `files` in it.
-
-    The CDK copies it into the cloud assembly inside the function's constructor.
-    """
+    """Yield the folder's code with `files` in it, which the function's constructor copies."""
     require_plain(folder)
     ignored = ["__pycache__", "*.pyc"]
     if not files:

@@ -250,13 +250,7 @@ def findings(templates: Mapping[str, Template]) -> Iterator[tuple[str, Finding]]
     stages: dict[Path, dict[str, Template]] = defaultdict(dict)
     for path, template in templates.items():
         stages[Path(path).parent][path] = template
-        for rule in _RULES:
+        for rule in (check_security_groups, check_roles):
             yield from ((path, finding) for finding in rule(template))
     for stage in stages.values():
         yield from check_network(stage)
-
-
-_RULES: tuple[Rule, ...] = (
-    check_security_groups,
-    check_roles,
-)

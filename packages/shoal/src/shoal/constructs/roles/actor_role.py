@@ -53,7 +53,18 @@ class StatedRole(iam.Role):
         statements = _parts()[part]
         if unused := values.keys() - set(re.findall(r"\{(\w+)\}", str(statements))):
             raise ValueError(f"{part} in statements.yaml does not name {', '.join(sorted(unused))}")
-        values = _common(self._names) | values
+        names = self._names
+        common = {
+            "region": names.environment.region,
+            "account": names.environment.account,
+            "pipeline": names.pipeline,
+            "group": names.model_package_group,
+            "data": names.bucket("data"),
+            "artifacts": names.bucket("artifacts"),
+            "ours": ours(names),
+            "ours_or_missing": ours_or_missing(names),
+        }
+        values = common | values
         for sid, row in statements.items():
             self.allow(
                 sid.format_map(values),
@@ -106,19 +117,6 @@ class StatedRole(iam.Role):
                 conditions=dict(when) if when else None,
             )
         )
-
-
-def _common(names: Names) -> dict[str, Any]:
-    return {
-        "region": names.environment.region,
-        "account": names.environment.account,
-        "pipeline": names.pipeline,
-        "group": names.model_package_group,
-        "data": names.bucket("data"),
-        "artifacts": names.bucket("artifacts"),
-        "ours": ours(names),
-        "ours_or_missing": ours_or_missing(names),
-    }
 
 
 @cache
@@ -191,9 +189,7 @@ class ActorRole(StatedRole):
 
 
 def _trust(service: str, account: str, source: str | None) -> dict[str, dict[str, str]]:
-    """Return on whose behalf the service must act: else another account could make it use our
-    role.
-    """
+    """Return for whom the service must act: else another account could make it use our role."""
     # SageMaker, CodeBuild and VPC flow logs document that they send the account. Lambda does not
     # document it for execution roles: there the condition holds only if the key is present.
     operator = "StringEqualsIfExists" if service == "lambda" else "StringEquals"

@@ -31,19 +31,12 @@ class DeliveryRoles:
         the builds of images, and nothing else.
         """
         role = self._add_assuming_role(DEPLOY, "Deploy", "", _BOOTSTRAP_ROLES)
-        role.allow_part(
-            "build-images",
-            projects=[names.build_project(use) for names in self._names.each for use in BUILDERS],
-            parameters=[names.image_parameters for names in self._names.each],
-        )
+        each, version = self._names.each, bootstrap_version(self._names.qualifier)
+        projects = [names.build_project(use) for names in each for use in BUILDERS]
+        parameters = [names.image_parameters for names in each]
+        role.allow_part("build-images", projects=projects, parameters=parameters)
         if (delivery := self._names.environment.delivery) and delivery.gitlab:
-            role.allow_part(
-                "follow-builds",
-                parameter=bootstrap_version(self._names.qualifier),
-                projects=[
-                    names.build_project(use) for names in self._names.each for use in BUILDERS
-                ],
-            )
+            role.allow_part("follow-builds", parameter=version, projects=projects)
 
     def add_look_role(self) -> None:
         """Add a role that may assume the bootstrap's read-only role: for the nightly drift check,
@@ -75,10 +68,7 @@ class DeliveryRoles:
         return role
 
     def _role(self, actor: str, prefix: str, suffix: str) -> WorkflowRole:
-        """Return the actor's role, whose ARN is an output of the stack.
-
-        `suffix` follows the environment's name in that of the workflow's environment.
-        """
+        """Return the actor's role in the workflow's environment NAME`suffix`; output its ARN."""
         name = self._names.environment.name
         role = WorkflowRole(
             self._stack,

@@ -15,7 +15,7 @@ from constructs import Construct
 
 from shoal.constructs.serving.served_model import VARIANT
 from shoal.settings.names import Names
-from shoal.settings.sections.serving import Autoscaling, Serving, Traffic, TrafficType, timeout_s
+from shoal.settings.sections.serving import Autoscaling, Serving, TrafficType, timeout_s
 
 # With autoscaling a deployment keeps the number of instances, and takes the rest from the new
 # configuration.
@@ -87,25 +87,21 @@ class ServingEndpoint(Construct):
 def _deployment(
     settings: Serving, alarms: Sequence[str]
 ) -> sagemaker.CfnEndpoint.DeploymentConfigProperty:
-    properties = sagemaker.CfnEndpoint
+    properties, traffic = sagemaker.CfnEndpoint, settings.traffic
+    size = properties.CapacitySizeProperty(type="CAPACITY_PERCENT", value=traffic.percent)
+    at_once = traffic.type is TrafficType.ALL_AT_ONCE
     return properties.DeploymentConfigProperty(
         blue_green_update_policy=properties.BlueGreenUpdatePolicyProperty(
-            traffic_routing_configuration=_routing(settings.traffic),
+            traffic_routing_configuration=properties.TrafficRoutingConfigProperty(
+                type=traffic.type.name,
+                wait_interval_in_seconds=0 if at_once else traffic.wait_s,
+                canary_size=size if traffic.type is TrafficType.CANARY else None,
+                linear_step_size=size if traffic.type is TrafficType.LINEAR else None,
+            ),
             termination_wait_in_seconds=settings.bake_s,
             maximum_execution_timeout_in_seconds=timeout_s(settings),
         ),
         auto_rollback_configuration=properties.AutoRollbackConfigProperty(
             alarms=[properties.AlarmProperty(alarm_name=name) for name in alarms]
         ),
-    )
-
-
-def _routing(traffic: Traffic) -> sagemaker.CfnEndpoint.TrafficRoutingConfigProperty:
-    properties = sagemaker.CfnEndpoint
-    size = properties.CapacitySizeProperty(type="CAPACITY_PERCENT", value=traffic.percent)
-    return properties.TrafficRoutingConfigProperty(
-        type=traffic.type.name,
-        wait_interval_in_seconds=0 if traffic.type is TrafficType.ALL_AT_ONCE else traffic.wait_s,
-        canary_size=size if traffic.type is TrafficType.CANARY else None,
-        linear_step_size=size if traffic.type is TrafficType.LINEAR else None,
     )

@@ -1,10 +1,8 @@
 """The role of the containers that serve a pinned release: it reads one archive and pulls one image.
 
-Every archive and image has a role of its own. With one role for all, an update would take the old
-archive away from a fleet that still serves, may scale out, and is the target of a rollback.
-CloudFormation deletes the old role last, with the old model.
-
-The archive is the environment's own copy, under its own key. See docs/decisions/serving.md.
+Every archive and image has a role of its own: with one for all, an update would take the old
+archive away from a fleet that still serves. The archive is the environment's own copy, under its
+own key (docs/decisions/serving.md).
 """
 
 from __future__ import annotations
