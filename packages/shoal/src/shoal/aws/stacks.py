@@ -92,9 +92,7 @@ class Stacks:
         return {name: status for name, status in statuses.items() if status}
 
     def _busy_status(self, name: str) -> str | None:
-        """Return the status of a stack on which CloudFormation works: not of a change set that
-        nobody executed.
-        """
+        """Return the status of a stack on which CloudFormation works."""
         status = status_of_stack(self.target, name)
         return status if status and status.endswith("IN_PROGRESS") else None
 
@@ -121,9 +119,7 @@ class Stacks:
         return describe_stack(self.target, name)
 
     def _watch(self, look: Callable[[], str | None], waiting: str, timeout_s: float) -> str | None:
-        """Look until there is nothing more to wait for, or until the deadline, and return what
-        there is then; `waiting` is reported once.
-        """
+        """Look until there is nothing to wait for, or the deadline; return what there is then."""
         deadline, is_announced = time.monotonic() + timeout_s, False
         while (state := look()) and time.monotonic() < deadline:
             if not is_announced:

@@ -110,9 +110,8 @@ def upload_notices(environment: Environment, root: Path) -> Iterator[str]:
 def require_uploaded(session: Session, parameters: Mapping[str, str]) -> str:
     """Raise DatasetError if a channel of an execution with `parameters` has no object in S3.
 
-    CreateTrainingJob would refuse it (shoal-local's `no_objects_message` has the words), when the
-    pipeline runs already. Returns a notice if the question is not allowed, else an empty text.
-    Raises ParameterError for parameters that the deployed definition does not declare.
+    CreateTrainingJob would refuse it later. Returns a notice if the question is not allowed, else
+    an empty text. Raises ParameterError for parameters that are not declared.
     """
     try:
         places = _places(session, parameters)
@@ -128,10 +127,7 @@ def require_uploaded(session: Session, parameters: Mapping[str, str]) -> str:
 
 
 def _places(session: Session, parameters: Mapping[str, str]) -> dict[str, str]:
-    """Return the prefix of each channel that the deployed pipeline has a parameter for.
-
-    A file system shows what is below the dataset in the bucket, unless it is another directory.
-    """
+    """Return the prefix of each channel that the deployed pipeline has a parameter for."""
     declared = session.pipeline.definition().get("Parameters", [])
     check_parameters(declared, parameters)
     values = {each["Name"]: each.get("DefaultValue", "") for each in declared} | dict(parameters)

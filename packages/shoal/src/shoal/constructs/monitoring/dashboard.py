@@ -72,7 +72,12 @@ class Dashboard(Construct):
         self._pipeline = ["PipelineName", names.pipeline]
         self._train = [*self._pipeline, "StepName", step_names.TRAIN]
         widgets = [*self._executions(steps), *self._training(), *self._serving(), *self._costs()]
-        widgets += self._scoring() if names.environment.scoring else []
+        if names.environment.scoring:
+            own = ["PipelineName", names.scoring.pipeline]
+            ends: list[Series] = [[PIPELINES, name, *own] for name in _ENDS]
+            runs = _in_seconds("ExecutionDuration", {"scoring": own}, "Average")
+            widgets.append(self._graph("Ends of scoring", ends, "Sum"))
+            widgets.append(self._graph("Duration of scoring (s)", runs, "Average"))
         self.body = {
             "start": "-PT3H",
             "periodOverride": "inherit",
@@ -188,15 +193,6 @@ class Dashboard(Construct):
             self._graph("Endpoints that exist", self._own(_LEFT), "Maximum"),
             training,
             self._graph("Sweeps", [*self._own({"Sweeps": "sweeps"}), failed], "Sum"),
-        ]
-
-    def _scoring(self) -> list[dict[str, Any]]:
-        own = ["PipelineName", self._names.scoring.pipeline]
-        ends: list[Series] = [[PIPELINES, name, *own] for name in _ENDS]
-        runs = _in_seconds("ExecutionDuration", {"scoring": own}, "Average")
-        return [
-            self._graph("Ends of scoring", ends, "Sum"),
-            self._graph("Duration of scoring (s)", runs, "Average"),
         ]
 
     def _graph(

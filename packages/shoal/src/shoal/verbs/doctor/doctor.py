@@ -194,24 +194,21 @@ class Doctor:
         for use in uses_of(self.environment):
             for zone in use.zones:
                 by_place.setdefault((use.instance_type, zone), []).append(use)
-        for place, uses in by_place.items():
-            yield only_for(uses, self._offering(*place))
-
-    def _offering(self, instance_type: str, zone: str) -> Finding:
-        filters = [{"Name": "instance-type", "Values": [instance_type.removeprefix("ml.")]}]
         listing = ("describe_instance_type_offerings", "InstanceTypeOfferings")
         zoned = {"LocationType": "availability-zone-id"}
-        offerings = items(self.target.client("ec2"), *listing, Filters=filters, **zoned)
-        zones = sorted(each["Location"] for each in offerings)
-        question = f"{instance_type} in {zone}"
-        if zone in zones:
-            return ok("EC2 offers it there", question)
-        message = (
-            f"EC2 offers it in {', '.join(zones)} only"
-            if zones
-            else f"EC2 does not offer it in {self.environment.region}"
-        )
-        return failed(message, "choose one of those zones, or another instance type", question)
+        for (instance_type, zone), uses in by_place.items():
+            filters = [{"Name": "instance-type", "Values": [instance_type.removeprefix("ml.")]}]
+            offerings = items(self.target.client("ec2"), *listing, Filters=filters, **zoned)
+            zones = sorted(each["Location"] for each in offerings)
+            message = f"EC2 does not offer it in {self.environment.region}"
+            if zones:
+                message = f"EC2 offers it in {', '.join(zones)} only"
+            question = f"{instance_type} in {zone}"
+            advice = "choose one of those zones, or another instance type"
+            if zone in zones:
+                yield only_for(uses, ok("EC2 offers it there", question))
+            else:
+                yield only_for(uses, failed(message, advice, question))
 
     def _images(self) -> Iterator[Finding]:
         for built in self.built:
