@@ -39,7 +39,16 @@ def deploy(session: Session, check: bool, images: bool) -> None:
     serves, and refuses others.
     """
     if images:
-        _build(session)
+        if not any(each.environment.built_images for each in session.each):
+            raise UsageError(
+                f"environment {session.title} builds no image; name a recipe in"
+                f" training.build_image ({', '.join(recipes.names(serves=False))}) or"
+                f" endpoint.build_image ({', '.join(recipes.names(serves=True))})"
+            )
+        with open_view() as view:
+            uris = build_missing(session, session.prepared(view), view)
+        for uri in uris:
+            tell(f"built: {uri}", images=[uri])
         return
     in_file = places(session.environment.name, session.workspace.root)
     if notice := require_fit(session.target, session.environment, in_file):
@@ -59,20 +68,6 @@ def deploy(session: Session, check: bool, images: bool) -> None:
         tell(f"deployed: pipeline {each.names.pipeline}", pipelines=[each.names.pipeline])
         report_serving(each)
     _report_unlisted(session)
-
-
-def _build(session: Session) -> None:
-    """Build the images with CodeBuild, nothing twice, and wait."""
-    if not any(each.environment.built_images for each in session.each):
-        raise UsageError(
-            f"environment {session.title} builds no image; name a recipe in training.build_image"
-            f" ({', '.join(recipes.names(serves=False))}) or endpoint.build_image"
-            f" ({', '.join(recipes.names(serves=True))})"
-        )
-    with open_view() as view:
-        uris = build_missing(session, session.prepared(view), view)
-    for uri in uris:
-        tell(f"built: {uri}", images=[uri])
 
 
 def _report_unlisted(session: Session) -> None:

@@ -56,12 +56,14 @@ def up(
     environments = [load_workloads(name, workspace.root)[0] for name in names or ("dev",)]
     owners = (folder.account for each in environments for folder in every_external_folder(each))
     accounts = tuple(dict.fromkeys([*(each.account for each in environments), *owners]))
-    region = _one_region(environments)
+    if len({each.region for each in environments}) > 1:
+        which = ", ".join(f"{each.name} is for {each.region}" for each in environments)
+        raise UsageError(f"one emulator plays one region: {which}; name environments of one region")
     running = workspace.local_server.find()
     if running is None:
         running = workspace.local_server.start(
             accounts[0],
-            region,
+            environments[0].region,
             _images(environments),
             enforce_iam=enforce_iam,
             hosting_speed=hosting_speed or 1.0,
@@ -83,15 +85,6 @@ def up(
         users = ", ".join(each.name for each in environments if each.account == account)
         users = users or "the owner of data in other buckets"
         tell(f"for {users} instead: export AWS_ACCESS_KEY_ID={local_access_key(account)}")
-
-
-def _one_region(environments: Sequence[Environment]) -> str:
-    """Return the region that all of them have. Raises UsageError if they have several."""
-    regions = {each.region: each.name for each in environments}
-    if len(regions) > 1:
-        which = ", ".join(f"{each.name} is for {each.region}" for each in environments)
-        raise UsageError(f"one emulator plays one region: {which}; name environments of one region")
-    return environments[0].region
 
 
 def _images(environments: Sequence[Environment]) -> dict[str, str]:
