@@ -2,9 +2,11 @@
 
 `python -m dev.tools.loopback COMMAND ...`
 
-The tests run like this: what reaches out by mistake fails, and servers that listen on every
-interface (TensorFlow's, Open MPI's, torchrun's) are not reachable from outside. Where Linux refuses
-it, the command runs plainly. Manual pages: unshare(2), user_namespaces(7), netdevice(7).
+The tests run like this, for two reasons: what reaches out by mistake fails, and servers of
+libraries that listen on every interface (TensorFlow's, Open MPI's, torchrun's) are not reachable
+from outside. Where Linux refuses a network of its own, the command runs plainly.
+
+Manual pages: unshare(2), user_namespaces(7), netdevice(7).
 """
 
 from __future__ import annotations

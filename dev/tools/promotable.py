@@ -84,7 +84,8 @@ def promotable(root: Path, source: str, destination: str, workload: str, package
         return names
     others = (each for each in load_workloads(source, root) if each.workload not in names)
     if any(f":model-package/{Names(each).model_package_group}/" in package for each in others):
-        return []  # of a workload that only the source has, or that serves nothing here
+        # It is in a registry of a workload that only the source has, or that serves nothing here.
+        return []
     if len(views) == 1:
         return names
     steps = (PromotionStep.of(Workspace(root, {}), source, destination, name) for name in names)

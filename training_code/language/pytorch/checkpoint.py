@@ -1,9 +1,12 @@
 """Checkpoints that another number of ranks, and another way to shard, goes on from.
 
-A checkpoint is a folder `step-00000120`, which has this name once all of it is on disk: the part of
-every rank (torch.distributed.checkpoint), and `checkpoint.json` of rank 0, with the run's settings,
-how far it is, and size and digest of every file. Training goes on while it is written; messages
-between ranks are sent by the main thread alone, as smddp's one group needs it.
+A checkpoint is a folder `step-00000120` in which every rank writes its part
+(torch.distributed.checkpoint), and rank 0 `checkpoint.json`: the run's settings, how far it is, and
+size and digest of every file. The folder has this name once all of that is on disk. One that is
+damaged, or of which a part is missing, is passed over with one line.
+
+Training goes on while a checkpoint is written: it waits for a copy of the state, and later for the
+new name. Messages between ranks are sent by the main thread alone, as smddp's one group needs it.
 """
 
 from __future__ import annotations
@@ -96,8 +99,8 @@ class _Writing:
 
 @dataclass
 class Store:
-    """The checkpoints of a job's model and optimizer. A host may have a folder of its own: it needs
-    no other's parts until the job starts again, with what SageMaker has kept of all hosts.
+    """The folder of the checkpoints of a job's model and optimizer. A host may have one of its own:
+    it needs no other's parts until the job starts again, with what SageMaker has kept of all hosts.
     """
 
     folder: Path
@@ -127,8 +130,8 @@ class Store:
             self._together(final, lambda: _make_empty(partial), here=ranks.leads_host)
             # ahead of the writing, there is nothing left to copy from a GPU
             writer = FileSystemWriter(partial, per_thread_copy_ahead=0)
-            # As torch.distributed.checkpoint.save plans it, which gathers to one rank and scatters
-            # from it: smddp has neither.
+            # Planned as `torch.distributed.checkpoint.save` does, which gathers to one rank and
+            # scatters from it: smddp has neither.
             copies.set_up_planner(self._state(), writer.storage_meta(), ranks.is_first)
             writer.set_up_storage_writer(ranks.is_first)
             plans = ranks.gather(writer.prepare_local_plan(copies.create_local_plan()))

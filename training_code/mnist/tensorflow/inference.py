@@ -54,6 +54,7 @@ def output_handler(response: Any, context: Any) -> tuple[str | bytes, str]:
 
 @functools.cache
 def _identity() -> dict[str, Any]:
+    """Return the job that trained the model in this folder, and the digest of its content."""
     return identity_of(Path(__file__).resolve().parent.parent)
 
 

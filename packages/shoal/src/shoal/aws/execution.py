@@ -142,7 +142,7 @@ class Pipeline:
 
     def look(self, arn: str) -> Execution:
         """Return the execution and its steps as they are now."""
-        if arn not in self._types:  # ListPipelineExecutionSteps tells no type
+        if arn not in self._types:  # from the definition: ListPipelineExecutionSteps tells none
             steps = walk(definition_of(self._client, arn).get("Steps", []))
             self._types[arn] = {each["Name"]: each["Type"] for each, _ in steps}
         types = self._types[arn]

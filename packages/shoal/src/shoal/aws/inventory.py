@@ -153,8 +153,10 @@ def owner_in(target: Target, names: Names, workloads: Collection[Names] = ()) ->
 
 
 def _shared(target: Target, names: Names) -> Iterator[str]:
-    """Yield the names of shared stacks and of what they consist of that begin as the workload's do:
-    it may be called like the project, or have been its environment's only one.
+    """Yield the names of stacks with network, data or file system, and of what they consist of, as
+    far as they begin as the workload's do.
+
+    They do if it is called like the project, and where its environment had one workload before.
     """
     stacks = {f"{names.prefix}-{part}" for part in SHARED_PARTS}
     listing = ("cloudformation", "list_stack_resources", "StackResourceSummaries")

@@ -111,7 +111,8 @@ class LogTail:
             )
             for event in response["events"]:
                 at = datetime.fromtimestamp(event["timestamp"] / 1000, UTC)
-                # Lambda's Python runtime puts a traceback into one event, with no-break spaces
+                # Lambda's Python runtime puts a traceback into one event, indented with no-break
+                # spaces. What steers a terminal is escaped.
                 for line in event["message"].splitlines() or [""]:
                     text = one_line(line.replace("\t", "    ").replace("\xa0", " "))
                     yield LogLine(stream, at, text)

@@ -45,8 +45,9 @@ def live_endpoint(target: Target, endpoint: str) -> LiveEndpoint | None:
         raise
     variants = description.get("ProductionVariants", ())
     counts = [each["CurrentInstanceCount"] for each in variants if "CurrentInstanceCount" in each]
-    # SageMaker resolves a tag when it deploys; this is then `registry/repository@digest` (API
-    # reference, DeployedImage), also for serverless variants.
+    # SageMaker resolves a tag when it deploys; `ResolvedImage` is then `registry/repository@digest`
+    # (API reference, DeployedImage), also for serverless variants. An image without a digest is
+    # left out.
     images = [image for each in variants for image in each.get("DeployedImages", ())]
     digests = {image.get("ResolvedImage", "").partition("@")[2] for image in images} - {""}
     return LiveEndpoint(

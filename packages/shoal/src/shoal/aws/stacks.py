@@ -92,7 +92,9 @@ class Stacks:
         return {name: status for name, status in statuses.items() if status}
 
     def _busy_status(self, name: str) -> str | None:
-        """Return the status of a stack on which CloudFormation works."""
+        """Return the status of a stack on which CloudFormation works: not of a change set that
+        nobody executed.
+        """
         status = status_of_stack(self.target, name)
         return status if status and status.endswith("IN_PROGRESS") else None
 
@@ -119,7 +121,9 @@ class Stacks:
         return describe_stack(self.target, name)
 
     def _watch(self, look: Callable[[], str | None], waiting: str, timeout_s: float) -> str | None:
-        """Look until there is nothing to wait for, or the deadline; return what there is then."""
+        """Look until there is nothing more to wait for, or until the deadline, and return what
+        there is then; `waiting` is reported once.
+        """
         deadline, is_announced = time.monotonic() + timeout_s, False
         while (state := look()) and time.monotonic() < deadline:
             if not is_announced:
@@ -229,7 +233,10 @@ class Stacks:
                 yield resource, policy if policy in _RETAINED else None
 
     def _interfaces(self) -> str:
-        """Return the ids of the interfaces that no stack takes along, as those of NAT gateways."""
+        """Return the ids of the interfaces of jobs and endpoints.
+
+        Those of VPC endpoints, NAT gateways and file systems go with their stacks.
+        """
         ids: dict[str, list[str]] = {}
         for resource, _ in self._resources_of(self.names.stack("network")):
             if name := _INTERFACE_FILTERS.get(resource["ResourceType"]):

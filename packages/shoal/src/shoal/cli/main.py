@@ -70,7 +70,9 @@ _READING = frozenset(["check", "docs", "doctor", "logs", "plan", "release", "sta
 
 
 def _checkout() -> Path:
-    """Return the nearest repository around the working directory, else around this program."""
+    """Return the repository to work in: the nearest one around the working directory, or else the
+    one that this program is part of.
+    """
     folders = (Path.cwd(), *Path.cwd().parents, *_CODE.parents)
     return next((each for each in folders if (each / "cdk.json").is_file()), Path.cwd())
 
@@ -94,7 +96,11 @@ def require_own_code(root: Path) -> None:
 
 
 def _other_code(root: Path) -> str:
-    """Return whose code this program is, where `root` has another: as in a copied environment."""
+    """Return whose code this program is, where it is not that of `root`.
+
+    The program of an environment that was copied, or is linked, names the path where it was made.
+    A repository without sources of its own, or a wheel, has no such code.
+    """
     others = root / _SOURCES
     if not _is_checkouts() or not others.is_dir() or others.samefile(_CODE):
         return ""

@@ -50,8 +50,12 @@ class _Workload(click.Argument):
 
 
 def _is_workload(ctx: click.Context, words: list[str], following: list[click.Argument]) -> bool:
-    """Return whether the first of the words is the workload, which one alone need not name."""
-    if ctx.obj is None:  # without a checkout, as when a command in a page is checked
+    """Return whether the first of the words is the workload.
+
+    It need not be named where there is only one, so arguments that are required go first there.
+    Without a checkout, as when a command in a page is checked, the number of words decides.
+    """
+    if ctx.obj is None:
         return len(words) > len(following)
     from shoal.settings.loading.loader import workloads_of  # help can do without
 

@@ -79,7 +79,10 @@ class PythonFunction(Construct):
 
 @contextmanager
 def _code(folder: Path, files: Mapping[str, bytes]) -> Iterator[lambda_.AssetCode]:
-    """Yield the folder's code with `files` in it, which the function's constructor copies."""
+    """Yield the folder's code with `files` in it.
+
+    The CDK copies it into the cloud assembly inside the function's constructor.
+    """
     require_plain(folder)
     ignored = ["__pycache__", "*.pyc"]
     if not files:

@@ -215,7 +215,10 @@ def _shared_stacks(environment: Environment) -> Iterator[Stack]:
 
 
 def _stacks(environment: Environment) -> Iterator[Stack]:
-    """Yield each stack after those it needs; the network needs data's key, for the flow logs."""
+    """Yield each stack after those it needs.
+
+    The network comes after data, whose key encrypts the flow logs.
+    """
     network, images = environment.network, environment.built_images
     vpc = ["VPC", "subnets", "S3 gateway endpoint", "security groups", "flow logs"]
     vpc += ["NAT gateway"] if network.nat else []

@@ -33,7 +33,10 @@ def addresses_per_node(instance_type: str) -> int:
 
 
 def variables(instance_type: str) -> dict[str, str]:
-    """Return the environment variables that EFA, if it is there, needs in the container."""
+    """Return the environment variables that EFA needs in the training container.
+
+    None without EFA.
+    """
     if not has_efa(instance_type):
         return {}
     family = instance_type.split(".")[1]
@@ -45,7 +48,10 @@ def variables(instance_type: str) -> dict[str, str]:
 
 
 def environment(training: Training) -> dict[str, str]:
-    """Return the container's environment: over what EFA needs the file's, and what is required."""
+    """Return the training container's environment.
+
+    What EFA needs comes first, the environment file over it, and last what is required.
+    """
     required = {REQUIRE: "1"} if training.require_efa else {}
     return variables(training.instance_type) | training.environment | required
 
@@ -87,7 +93,9 @@ def _no_proof(key: str, message: str, advice: str) -> Problem:
 
 
 def _opposing(environment: Mapping[str, str]) -> Iterator[tuple[str, str, str, str]]:
-    """Yield the variables with which no job could prove EFA: name, value, why, what to do."""
+    """Yield the variables with which no job could prove that it uses EFA: name, value, why, what
+    to do.
+    """
     off = "keeps the traffic off EFA, so the job would always fail"
     networks = (*map(str.lower, _NETWORKS),)
     if (provider := environment.get(PROVIDER, "efa")) != "efa":

@@ -79,6 +79,7 @@ def _split(options: str) -> Iterator[tuple[str, list[str], int]]:
     words = options.split()
     while words:
         option = words.pop(0)
+        # how many words after `option` belong to it
         name, equals, _ = option.partition("=")
         count: int = tables.mpirun()["words"].get(_bare(option), 0 if equals else _UNKNOWN)
         if name == _TOOLKIT_OPTION:

@@ -119,7 +119,8 @@ def resolve(
     if problems := problems_of(case):
         raise LaunchError(file, problems)
     version, tags = case.version, case.tags
-    if tags is None:  # only `image_uri` has that version: the nearest evaluates and serves
+    # Where only `image_uri` has that version, the images of the nearest one evaluate and serve.
+    if tags is None:
         oldest = training.min_python or "0"
         version, tags = tables.nearest_images(case.framework, case.version, oldest)
     # whoever writes a pickle reads it, too

@@ -104,7 +104,9 @@ def _horovod_image(case: Case) -> Iterator[Problem]:
 
 
 def _start(case: Case) -> Iterator[Problem]:
-    """Refuse a strategy that SDK v2 knows later, and a package, which torchrun cannot start."""
+    """Refuse a framework older than the first version with which SDK v2 starts the strategy, and a
+    package, which torchrun does not start.
+    """
     row = tables.table_of("strategies")["strategies"][case.strategy]
     first = row.get("since", {}).get(case.framework)
     if first and not case.has_unknown_image and tables.is_older(case.version, first):

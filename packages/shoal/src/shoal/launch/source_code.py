@@ -55,7 +55,7 @@ def read(root: Path | None, training: Training) -> SourceCode:
         requirements.read_text(encoding="utf-8", errors="replace") if requirements.is_file() else ""
     )
     lines = [line.strip() for line in text.splitlines()]
-    # neither a comment nor a path of the folder
+    # An index is needed for lines that are neither a comment nor a path of the folder.
     needed = [
         line
         for line in lines
@@ -89,6 +89,8 @@ def _recipe(root: Path, training: Training) -> str | None:
 
 
 def _names(text: str) -> frozenset[str]:
-    """Return the packages that a requirements file names; options name none."""
+    """Return the packages that a requirements file names; options, such as `-r other.txt`, name
+    none.
+    """
     matches = (_NAME.match(line.strip()) for line in text.splitlines())
     return frozenset(re.sub(r"[-_.]+", "-", match[1]).lower() for match in matches if match)

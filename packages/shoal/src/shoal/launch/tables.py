@@ -78,8 +78,10 @@ def smddp_releases(framework: str) -> dict[str, SmddpRelease]:
 
 
 def former_smddp_releases(framework: str) -> dict[str, str]:
-    """Return what AWS's pages once said of older framework versions: the last page, and smddp's
-    version.
+    """Return, for framework versions older than those of `smddp_releases`, what AWS's pages once
+    said.
+
+    The text names the last page and the version of smddp.
     """
     rows = table_of("smddp")["former_releases"].get(framework, {}).items()
     return {version: f"{row['until']}: version {row['smddp_version']}" for version, row in rows}
@@ -171,7 +173,10 @@ def mpirun() -> dict[str, Any]:
 
 
 def passed_by_toolkit(runner: str, instance_type: str) -> tuple[str, ...]:
-    """Return patterns of the variables that the toolkit's `runner` (smddp, horovod) sets."""
+    """Return the environment variables that the toolkit's `runner` (smddp, horovod) gives mpirun.
+
+    They are shell patterns.
+    """
     table = mpirun()
     rows = (row for row in table["instance_variables"] if instance_type in row["types"].split())
     return (

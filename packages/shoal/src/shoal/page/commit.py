@@ -64,7 +64,9 @@ def files_of(archive: IO[bytes], key: str, like: str) -> Files:
 def newest_commit(repository: Repository, folder: str, files: Files) -> str | None:
     """Return the newest commit whose `folder` has just these files, if one has."""
     prefix = f"{PACKAGE}/"
-    has_shared = any(path.startswith(prefix) for path, _ in files)  # not each workload imports them
+    # The shared files of a commit do not count if the archive has none: not each workload imports
+    # them.
+    has_shared = any(path.startswith(prefix) for path, _ in files)
     for commit in repository.commits_of([folder, SHARED], MAX_COMMITS):
         with suppress(AnswerError):  # a link: nothing was ever packed from there
             archived = archived_files(repository, commit, folder).items()

@@ -139,13 +139,15 @@ def _importing_from(root: Path | None) -> Iterator[None]:
 
 def _function(name: str, root: Path | None) -> Function:
     """Return the function `module:function`, imported from `root`, or from where it is installed
-    for Shoal's own pipeline alone. What an environment file names is called.
+    for Shoal's own pipeline alone.
+
+    Everybody who may change an environment file chooses the name, and what it names is called.
     """
     module_name, attribute = _module_of(name), name.partition(":")[2]
     importlib.invalidate_caches()
     if root is not None and not _is_in(root, module_name):
         raise _no_module(module_name)
-    if root is not None:  # a link at the module, or in its folder
+    if root is not None:  # neither the module nor anything in its folder may be a link
         *folders, last = module_name.split(".")
         for link in problems_in(KEY, root.joinpath(*folders or [f"{last}.py"]), root):
             raise _UnusableError(link.message, link.advice)

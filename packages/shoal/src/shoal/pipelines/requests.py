@@ -278,7 +278,9 @@ class Requests:
         return Join("", tuple(parts[:-1]))
 
     def _hyperparameters(self) -> dict[str, Any]:
-        """Return the launch's hyperparameters and the script's, with the pipeline's parameters."""
+        """Return the launch's hyperparameters and the script's, with the pipeline's parameters in
+        them.
+        """
         contract: dict[str, Any] = dict(self.launch.hyperparameters)
         if self.parameters.instance_type is None:  # the toolkit reads which one the job has
             contract.pop("sagemaker_instance_type", None)
@@ -328,8 +330,10 @@ class Requests:
         }
 
     def _serving_environment(self) -> dict[str, str]:
-        """Return what SDK v2 sets for the framework, or what the endpoint's own container is told;
-        TensorFlow Serving's finds code/inference.py by itself.
+        """Return what SDK v2 sets for a model of the framework, or what the endpoint's own
+        container is told.
+
+        TensorFlow Serving's container finds code/inference.py by itself.
         """
         endpoint = self.environment.endpoint
         if endpoint and endpoint.has_own_server:

@@ -98,7 +98,9 @@ class Launcher(StrEnum):
 
 
 def _defaults(keys: Mapping[str, Any]) -> Defaults:
-    """Return the defaults that follow from the keys before; `keys` lacks those that are wrong."""
+    """Return the defaults that follow from the keys before one that is left out; `keys` lacks those
+    that are wrong.
+    """
     return defaults(keys.get("framework", Framework.PYTORCH), keys.get("strategy", Strategy.SMDDP))
 
 

@@ -68,6 +68,7 @@ def prepare(environment: Environment, root: Path, folder: Path, report: Report) 
         return
     report(Note(f"{script.relative_to(root)} writes the dataset, which may take a minute"))
     folder.mkdir(exist_ok=True)
+    # as its own user would run it
     command = [sys.executable, script.name, "--out", str(folder)]
     try:
         finished = subprocess.run(
@@ -110,8 +111,9 @@ def upload_notices(environment: Environment, root: Path) -> Iterator[str]:
 def require_uploaded(session: Session, parameters: Mapping[str, str]) -> str:
     """Raise DatasetError if a channel of an execution with `parameters` has no object in S3.
 
-    CreateTrainingJob would refuse it later. Returns a notice if the question is not allowed, else
-    an empty text. Raises ParameterError for parameters that are not declared.
+    CreateTrainingJob would refuse it (shoal-local's `no_objects_message` has the words), when the
+    pipeline runs already. Returns a notice if the question is not allowed, else an empty text.
+    Raises ParameterError for parameters that the deployed definition does not declare.
     """
     try:
         places = _places(session, parameters)
@@ -127,7 +129,10 @@ def require_uploaded(session: Session, parameters: Mapping[str, str]) -> str:
 
 
 def _places(session: Session, parameters: Mapping[str, str]) -> dict[str, str]:
-    """Return the prefix of each channel that the deployed pipeline has a parameter for."""
+    """Return the prefix of each channel that the deployed pipeline has a parameter for.
+
+    A file system shows what is below the dataset in the bucket, unless it is another directory.
+    """
     declared = session.pipeline.definition().get("Parameters", [])
     check_parameters(declared, parameters)
     values = {each["Name"]: each.get("DefaultValue", "") for each in declared} | dict(parameters)
@@ -299,8 +304,12 @@ def _upload(
 
 
 def _is_uploaded(s3: Any, uri: str, listed: Mapping[str, Any], size: int, md5: str) -> bool:
-    """Return whether a listed object has the content with this hash, also one that KMS encrypts."""
-    if listed["ETag"].strip('"') == md5:  # never of what KMS encrypts (S3 API reference, Object)
+    """Return whether a listed object has the content with this hash.
+
+    Its ETag says so unless KMS encrypts it (S3 API reference, Object); then a request is sent, and
+    only for an object of the same size.
+    """
+    if listed["ETag"].strip('"') == md5:
         return True
     if listed["Size"] != size:
         return False

@@ -88,7 +88,11 @@ class Demo:
         return outcome
 
     def _phases(self) -> tuple[Phase, ...]:
-        """Return the order of the demo; begun phases are undone in reverse order."""
+        """Return the order of the demo.
+
+        Begun phases are undone in reverse order: report, destroy, remove bootstrap, look after,
+        stop emulator.
+        """
         return (
             Phase("data", self._prepare),
             Phase("runtimes", self._build_runtimes),

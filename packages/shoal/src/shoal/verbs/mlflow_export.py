@@ -61,7 +61,10 @@ class Mlflow:
     """A tracking server; `connected` gives it the environment of a target."""
 
     def __init__(self, uri: str) -> None:
-        """`uri` is its address, or an ARN of SageMaker's. Raises ToolMissingError."""
+        """`uri` is its address, or an ARN of SageMaker's.
+
+        Raises ToolMissingError without MLflow's client.
+        """
         is_sagemakers = uri.startswith("arn:")
         module, package = (
             ("sagemaker_mlflow", "sagemaker-mlflow")
@@ -109,7 +112,10 @@ class Mlflow:
         return f"{record['run']['pipeline']}/{run_id} ({status_of(record)}){model}"
 
     def _write(self, record: Record) -> str:
-        """Write the run but for its files, no point of it twice (MLflow's SqlAlchemyStore)."""
+        """Write the run but for its files, and return its id.
+
+        A database keeps a point that it has already once (MLflow's SqlAlchemyStore).
+        """
         existing, tags = self._find(record["run"]), tags_of(record)
         run_id: str = existing.info.run_id
         for key in existing.data.tags:
@@ -143,7 +149,10 @@ class Mlflow:
         return self._client.create_run(number, began_ms, tags, run["id"])
 
     def _write_model(self, record: Record, run_id: str) -> str:
-        """Write the registry's version with the sealed archive; return what to say of it."""
+        """Write the version of the registry with the run's model; return what to say of it.
+
+        Its source is the sealed archive in S3.
+        """
         if (package := record["package"]) is None:
             return ""
         name, arn = package["arn"].split("/")[-2], package["arn"]

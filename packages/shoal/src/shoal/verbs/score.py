@@ -142,7 +142,10 @@ def require_rows(folder: Path, files: Iterable[str], scoring: Scoring) -> None:
 
 
 def _columns(head: bytes, scoring: Scoring) -> str:
-    """Return how many columns the first row has, or "". Raises ValueError for no such row."""
+    """Return how many columns the first row has, in words; "" where that cannot be told.
+
+    Raises ValueError for what is no such row.
+    """
     kind, by_line = scoring.content_type.partition(";")[0], scoring.split == "line"
     is_csv = kind == "text/csv"
     if not head.strip():

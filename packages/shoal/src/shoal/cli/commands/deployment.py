@@ -96,7 +96,10 @@ def deploying(session: Session) -> Iterator[View]:
 
 @contextmanager
 def reporting_unfinished_work(session: Session) -> Iterator[None]:
-    """Report what CloudFormation goes on doing after an interruption or a deadline."""
+    """Report what CloudFormation goes on doing after an interruption or a deadline.
+
+    Then only the CLI has ended: CloudFormation ends what it has begun.
+    """
     try:
         yield
     except (KeyboardInterrupt, CommandError) as error:
@@ -134,7 +137,10 @@ def _rollout_s(session: Session) -> float:
 
 
 def report_serving(session: Session) -> None:
-    """Print the endpoint, and the stack of a release that is no longer pinned."""
+    """Print the endpoint, and the stack of a release that is no longer pinned.
+
+    The CLI deletes no stack that has left the checkout.
+    """
     if endpoint := serving.live_endpoint(session.target, session.names.serving_endpoint):
         tell(f"serving: {endpoint}", serving=[str(endpoint)])
     stack = session.names.stack("serving")

@@ -88,7 +88,10 @@ def up(
 
 
 def _images(environments: Sequence[Environment]) -> dict[str, str]:
-    """Return runtimes by patterns of images. Raises UsageError where two environments disagree."""
+    """Return runtimes by patterns of images.
+
+    Raises UsageError where two environments use the same pattern for different runtimes.
+    """
     images: dict[str, str] = {}
     for environment in environments:
         for pattern, runtime in environment.local.runtimes.items():

@@ -52,7 +52,9 @@ def print_runs(session: Session, title: str, limit: int, *, with_results: bool) 
 def _table_of_results(
     rows: Sequence[Mapping[str, Any]],
 ) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return heads and cells, with those parameters that differ; `--json` has them all."""
+    """Return heads and cells. Of the parameters only those that differ among these runs are shown;
+    `--json` has them all.
+    """
     metrics = list(dict.fromkeys(name for row in rows for name in row["metrics"]))
     parameters = history.differing_parameters(rows)
     heads = ("took", *metrics, "gate", "version", "commit", "cost", *parameters)
@@ -208,7 +210,11 @@ def _change(session: Session, name: str, paused: bool) -> None:
 
 
 def _warn(session: Session, differing: list[LiveSchedule]) -> None:
-    """Say where live schedules differ from the file, which CloudFormation does not see."""
+    """Say where live schedules differ from the file.
+
+    CloudFormation compares templates, so neither `shoal diff` nor a deployment sees what changed
+    outside it.
+    """
     for each in differing:
         file = environment_file(session.environment.name)
         says = (

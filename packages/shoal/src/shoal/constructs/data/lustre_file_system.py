@@ -111,7 +111,11 @@ class LustreFileSystem(Construct):
         association.apply_removal_policy(cdk.RemovalPolicy.DESTROY)
 
     def _servers(self, place: Place) -> tuple[ec2.SecurityGroup, list[Construct]]:
-        """Return the servers' group, and all rules, which come and go with this stack."""
+        """Return the servers' group and all rules: Lustre's ports are open between the servers,
+        and between them and clients, both ways.
+
+        Rules on the clients' group are resources of this stack too: they come and go with it.
+        """
         servers = ec2.SecurityGroup(
             self,
             "Servers",

@@ -124,7 +124,9 @@ def _expire(prefix: str, *, days: int) -> s3.LifecycleRule:
 
 
 def _clean_up(*, after_days: int) -> s3.LifecycleRule:
-    """Return a rule that deletes what nobody sees and everybody pays for."""
+    """Return a rule that deletes what nobody sees and everybody pays for: old versions, delete
+    markers of objects without versions, parts of broken uploads.
+    """
     return s3.LifecycleRule(
         id="clean-up",
         noncurrent_version_expiration=cdk.Duration.days(after_days),

@@ -117,7 +117,8 @@ class ImageBuild(Construct):
         build = [shlex.join([*_BUILD, *options]), *([BUILD_OPTION] if index else [])]
         lines = _SCRIPT.read_text(encoding="utf-8").splitlines(keepends=True)
         registries = {uri.partition("/")[0]}
-        if recipes.recipe(self._image).base_repository:  # Docker Hub needs no login
+        # The image that the recipe extends needs a login, too, unless it is from Docker Hub.
+        if recipes.recipe(self._image).base_repository:
             own = tables.registry(self._region)
             registries.add(f"{own}.dkr.ecr.{self._region}.amazonaws.com")
         return "".join(line for line in lines if not line.startswith("#")).format(
@@ -132,8 +133,9 @@ class ImageBuild(Construct):
         )
 
     def _tagged(self, value: str) -> str:
-        """Return the start of a command that makes the parameter with its tags, once."""
-        # PutParameter takes no tags when it may overwrite (Systems Manager API reference)
+        """Return the start of a command that makes the parameter with the tags, unless it is there:
+        PutParameter takes no tags when it may overwrite (Systems Manager API reference).
+        """
         if not (tags := self._names.environment.workload_tags):
             return ""
         options = ("--name", self.parameter, "--type", "String", "--tags")

@@ -1,8 +1,11 @@
-"""The CloudWatch dashboard of one environment: alarms, numbers, and graphs from health to costs.
+"""The CloudWatch dashboard of one environment: alarms, numbers, and graphs from its health to its
+costs.
 
 Namespaces, metrics and dimensions: SageMaker developer guide, "Amazon SageMaker AI metrics in
-Amazon CloudWatch". SageMaker names the jobs, so their metrics are found by SEARCH, which shows
-every pipeline job of this account and region that has such metrics.
+Amazon CloudWatch". Training's metrics are those of the workload and
+`shoal.pipelines.requests.FABRIC_METRICS`, the sweeper's are our own. The definition leaves the
+names of jobs to SageMaker, so their metrics are found by SEARCH: it shows every pipeline job of
+this account and region that has such metrics. A line says so.
 """
 
 from __future__ import annotations
@@ -161,7 +164,9 @@ class Dashboard(Construct):
         yield self._graph("Calls of functions", calls, "Sum")
 
     def _workload(self) -> Iterator[dict[str, Any]]:
-        """Yield a graph for each number of the workload: train:loss and test:loss are in one."""
+        """Yield a graph for each number that the workload's log lines carry; train:loss and
+        test:loss are two lines of one.
+        """
         graphs: dict[tuple[str, str], list[Series]] = {}
         for name, metric in self._names.environment.training.metrics.items():
             key = (name.rpartition(":")[2], metric.unit)
@@ -227,7 +232,10 @@ class Dashboard(Construct):
 
 
 def _in_seconds(name: str, dimensions: Mapping[str, list[str]], statistic: str) -> list[Series]:
-    """Return a line for each label, of a hidden metric of pipelines in milliseconds."""
+    """Return a line for each label, of a metric of pipelines that CloudWatch has in milliseconds.
+
+    An expression divides it; what it reads is hidden.
+    """
     series: list[Series] = []
     for number, (label, each) in enumerate(dimensions.items()):
         identity = f"{name[0].lower()}{name[1:]}{number}"
@@ -244,7 +252,10 @@ def _job_metric(name: str, statistic: str) -> Series:
 
 
 def _search(query: str, statistic: str) -> Series:
-    """Return an expression that matches parts of values, as terms in quotes would not."""
+    """Return an expression that matches parts of values.
+
+    In quotes a term would have to match a whole value (CloudWatch user guide).
+    """
     return [{"expression": f"SEARCH('{query}', '{statistic}', {_MINUTE})"}]
 
 

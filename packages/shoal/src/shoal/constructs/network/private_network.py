@@ -71,7 +71,10 @@ class PrivateNetwork(Construct):
         return self._placed(subnet, subnet_id, az_id)
 
     def _placed(self, subnet: _OneSubnet, subnet_id: str, az_id: str) -> _OneSubnet:
-        """Place the subnet by its zone's id: zones' names differ from account to account."""
+        """Place the subnet by its zone's id.
+
+        The L2 construct only knows zone names, which mean different places in different accounts.
+        """
         resource = cast(ec2.CfnSubnet, subnet.node.default_child)
         resource.add_property_deletion_override("AvailabilityZone")
         resource.add_property_override("AvailabilityZoneId", az_id)
@@ -118,7 +121,8 @@ class PrivateNetwork(Construct):
             )
         if InterfaceEndpoint.ECR_DOCKER in self._names.environment.network.interface_endpoints:
             # ECR keeps layers in its own bucket and hands out signed URLs, so the caller is not of
-            # this account (Amazon ECR user guide, "Amazon ECR interface VPC endpoints").
+            # this account. Source: Amazon ECR user guide, "Amazon ECR interface VPC endpoints",
+            # minimum Amazon S3 bucket permissions.
             layers = f"prod-{self._names.environment.region}-starport-layer-bucket"
             endpoint.add_to_policy(
                 iam.PolicyStatement(

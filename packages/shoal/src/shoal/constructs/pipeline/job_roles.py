@@ -168,7 +168,11 @@ class JobRoles(Construct):
             role.allow_list({self._names.bucket("artifacts")}, {sealed})
 
     def _allow_transform(self, role: SageMakerRole) -> None:
-        """Let transform jobs work, which use their model's role (developer guide; read)."""
+        """Let transform jobs, which run under the role of their model, read, write and log.
+
+        Source: SageMaker developer guide, "SageMaker roles": CreateModel, whose role a transform
+        job uses. Read only: no transform job ran on AWS.
+        """
         role.allow_part("job-logs", Sid="Transform", purpose="TransformJobs", streams=_STREAMS)
         role.allow_part("transform", key=self._key.key_arn)
         self._read(role, "data", self._names.dataset_folders)

@@ -132,7 +132,9 @@ class PipelineRole(ActorRole):
         )
 
     def _allow_hosting(self, definition: Mapping[str, Any], place: Place) -> None:
-        """Let the pipeline create models here, and endpoints of the definition's types for them."""
+        """Let the pipeline create models, but only here, and endpoints, but only of the
+        definition's instance types, with names of its own, for models that its steps may make.
+        """
         names = self._names
         if limits(definition, "Model"):
             tagging = self._unless_off(tagging_new(names, "CreateModel"))

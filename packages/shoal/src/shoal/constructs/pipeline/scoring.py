@@ -109,7 +109,9 @@ def add_scoring(
 
 
 def _model_role(scope: Construct, names: Names, place: Place, key: kms.IKey) -> SageMakerRole:
-    """Return a transform job's role. Source: SageMaker developer guide, "SageMaker roles"; read."""
+    """Return the role under which a transform job runs: it reads sealed models and the rows to
+    score, and writes results. Source: SageMaker developer guide, "SageMaker roles"; read.
+    """
     role = SageMakerRole(
         scope,
         "Model",

@@ -189,7 +189,9 @@ class ActorRole(StatedRole):
 
 
 def _trust(service: str, account: str, source: str | None) -> dict[str, dict[str, str]]:
-    """Return for whom the service must act: else another account could make it use our role."""
+    """Return on whose behalf the service must act: else another account could make it use our
+    role.
+    """
     # SageMaker, CodeBuild and VPC flow logs document that they send the account. Lambda does not
     # document it for execution roles: there the condition holds only if the key is present.
     operator = "StringEqualsIfExists" if service == "lambda" else "StringEquals"

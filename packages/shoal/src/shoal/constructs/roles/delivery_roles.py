@@ -68,7 +68,10 @@ class DeliveryRoles:
         return role
 
     def _role(self, actor: str, prefix: str, suffix: str) -> WorkflowRole:
-        """Return the actor's role in the workflow's environment NAME`suffix`; output its ARN."""
+        """Return the actor's role, whose ARN is an output of the stack.
+
+        `suffix` follows the environment's name in that of the workflow's environment.
+        """
         name = self._names.environment.name
         role = WorkflowRole(
             self._stack,

@@ -1,10 +1,11 @@
 """The role that a repository's workflow may assume in one of its environments on GitHub, or a
 project's pipeline on one branch on GitLab.
 
-The subject of a job's token names the repository and the environment, whose rules GitHub applies
-before it signs; on GitLab the project and the branch. Sources: GitHub's reference of OpenID Connect
-(docs.github.com/en/actions/reference/security/oidc), the IAM user guide, "Configuring a role for
-GitHub OIDC identity provider", and GitLab's "Configure OpenID Connect in AWS".
+The host signs a token for each job. The token's subject names the repository and, where the job
+names one, the environment, whose rules (reviewers, branches) GitHub applies before it signs. On
+GitLab it names the project and the branch. Sources:
+https://docs.github.com/en/actions/reference/security/oidc, the IAM user guide, "Configuring a role
+for GitHub OIDC identity provider", and GitLab's "Configure OpenID Connect in AWS".
 """
 
 from __future__ import annotations

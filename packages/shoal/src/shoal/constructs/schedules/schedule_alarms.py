@@ -40,16 +40,21 @@ class ScheduleAlarms(Construct):
                 alarms.add(names.missed_schedule(schedule.name), self._missed(schedule, hours))
 
     def _missed(self, schedule: Schedule, hours: int) -> Alarm:
-        """Return an alarm on starts that were not delivered; for a rare schedule the sweeper looks.
+        """Return an alarm that rings when no start was delivered for longer than the schedule's
+        times are apart.
 
-        Either way missing values ring: without one nobody knows that the schedule is on time.
+        For a rare schedule the sweeper measures that. Either way missing values ring: without one
+        nobody knows that the schedule is on time.
         """
         ours = {"Pipeline": self._names.pipeline, "Schedule": schedule.name}
         statistics, is_rare = cloudwatch.Stats, hours > MAX_ALARM_HOURS
-        if is_rare:  # overdue in the last three hours; no value for one that is paused
+        if is_rare:
+            # The sweeper found it overdue in the last three hours. A paused one has no value.
             late = metric(NAMESPACE, "ScheduleOverdue", ours, statistics.MAXIMUM, minutes=180)
             options: dict[str, Any] = {"metric": late}
-        else:  # a start that was skipped because an execution ran has not been missed
+        else:
+            # No delivery for so long, whether one starts something or not: a start that was skipped
+            # because an execution ran has not been missed.
             count = statistics.SAMPLE_COUNT
             options = {
                 "metric": metric(NAMESPACE, "ScheduledStarts", ours, count, minutes=60),

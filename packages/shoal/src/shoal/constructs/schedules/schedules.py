@@ -125,7 +125,10 @@ class Schedules(Construct):
         resource.node.add_dependency(self._role, self.starter)
 
     def _start_on(self, manifest: OnManifest) -> None:
-        """Call the function when S3 sends `Object Created` of a manifest."""
+        """Call the function when S3 sends `Object Created` of a manifest.
+
+        What cannot be delivered within an hour goes to the dead-letter queue.
+        """
         names, keys = self._names, _manifests(self._names, manifest.file)
         self.starter.role.allow_part("manifests", manifests=keys, datasets=names.dataset_folders)
         patterns: list[Any] = [{"wildcard": key} if "*" in key else key for key in keys]

@@ -1,8 +1,9 @@
 """Alarms that roll back a deployment of the serving endpoint, and that ring at any other time.
 
-They watch only the new fleet, by the dimension EndpointConfigName: a release that repairs what is
-live would else be rolled back by what it repairs (SageMaker developer guide, "Auto-Rollback
-Configuration and Monitoring"). For errors each request sends 1 or 0, so their average is a rate.
+They watch only the new fleet, by the dimension EndpointConfigName. If they watched the old one as
+well, a release that repairs what is live would be rolled back by what it repairs (SageMaker
+developer guide, "Auto-Rollback Configuration and Monitoring"). Metrics and units: "Amazon SageMaker
+AI metrics in Amazon CloudWatch". For errors each request sends 1 or 0, so their average is a rate.
 """
 
 from __future__ import annotations

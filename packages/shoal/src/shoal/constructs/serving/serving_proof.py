@@ -41,7 +41,9 @@ class ServingProof(Construct):
         served: ServedModel,
         key: kms.IKey,
     ) -> None:
-        """`key` is the environment's own, `requests` what `smoke_test_file` returns."""
+        """`key` is the environment's own; `requests` is what
+        shoal.constructs.pipeline.smoke_test_file returns.
+        """
         super().__init__(scope, construct_id)
         self._names = names
         self.prover = PythonFunction(

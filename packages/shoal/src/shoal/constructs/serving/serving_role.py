@@ -1,8 +1,10 @@
 """The role of the containers that serve a pinned release: it reads one archive and pulls one image.
 
-Every archive and image has a role of its own: with one for all, an update would take the old
-archive away from a fleet that still serves. The archive is the environment's own copy, under its
-own key (docs/decisions/serving.md).
+Every archive and image has a role of its own. With one role for all, an update would take the old
+archive away from a fleet that still serves, may scale out, and is the target of a rollback.
+CloudFormation deletes the old role last, with the old model.
+
+The archive is the environment's own copy, under its own key. See docs/decisions/serving.md.
 """
 
 from __future__ import annotations
@@ -30,7 +32,12 @@ class ServingRole(SageMakerRole):
     def __init__(
         self, scope: Construct, construct_id: str, *, names: Names, release: Release, key: kms.IKey
     ) -> None:
-        """`key` is the environment's own; another archive or image gets another logical id."""
+        """`key` is the environment's own.
+
+        The logical id contains `construct_id` and a digest of what is served: another archive or
+        image gets another role.
+        """
+        # of what the role may read: the archive and the image; it is short because role names are
         served = f"{release.model_data_sha256} {release.image_uri}"
         digest = hashlib.sha256(served.encode()).hexdigest()[:SERVED_CHARACTERS]
         super().__init__(

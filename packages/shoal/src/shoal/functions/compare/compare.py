@@ -45,9 +45,10 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
 
 
 def compare(metric: str, event: dict[str, Any], approved: Any) -> dict[str, Any]:
-    """Return the outputs for one metric; `approved` is the entry of a version, None without one.
+    """Return the outputs for one metric.
 
-    Raises CompareError if its value is no number.
+    `approved` is the registry's entry of the newest approved version, None if there is none. Raises
+    CompareError if the metric's value is no number.
     """
     value, tolerance = (_number(event[f"{part}_of_{metric}"]) for part in ("value", "tolerance"))
     if value is None or tolerance is None:

@@ -69,7 +69,7 @@ def own_place() -> Place:
     if known.pop("target") == "aws" and is_local:
         known["arguments"] += " --local"
     target = Target(known.pop("account"), known.pop("region"))
-    like: Any = SimpleNamespace  # has the attributes of Metric and Price, which need pydantic
+    like: Any = SimpleNamespace  # instead of Metric and Price, whose modules need pydantic
     prices, metrics = (
         {name: like(**each) for name, each in known.pop(key).items()}
         for key in ("prices", "metrics")

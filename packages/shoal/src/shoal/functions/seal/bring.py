@@ -77,7 +77,7 @@ def bring(pinned: dict[str, Any], pauses_s: Iterable[float] = ()) -> str:
         if metadata is None:
             raise SealError(f"{own} is not there with the pinned sha256")
         return own
-    # of what the model is made of, as canonical JSON
+    # the SHA-256 of what the model is made of, as canonical JSON
     parts = {key: pinned[key] for key in ("ModelPackageArn", "ModelDataUrl", "ImageUri")}
     parts["Environment"] = pinned.get("Environment") or {}
     text = json.dumps(parts, sort_keys=True, separators=(",", ":"))
@@ -135,7 +135,9 @@ def _describe(arn: str, pauses_s: Iterable[float]) -> dict[str, Any]:
 
 
 def _answer(event: dict[str, Any], url: str, reason: str) -> None:
-    """PUT the outcome to CloudFormation's URL, which is signed for an empty content type."""
+    """PUT the outcome to CloudFormation's presigned URL, which is signed for an empty content
+    type.
+    """
     same = {key: event[key] for key in ("StackId", "RequestId", "LogicalResourceId")}
     # The id never changes: another one would make CloudFormation replace the resource.
     identity = event.get("PhysicalResourceId") or f"{event['ResourceProperties']['Bucket']}-brought"

@@ -105,8 +105,10 @@ def _wrong_model(sagemaker: Any, expected: dict[str, str]) -> Iterator[str]:
 
 
 def _wrong_image(live: dict[str, Any], expected: dict[str, str]) -> Iterator[str]:
-    """Compare the digests of the images that run, where SageMaker resolves them to one (API
-    reference, DeployedImage: "registry/repository[@digest]").
+    """Compare the digests of the images that run.
+
+    An image that SageMaker does not resolve to a digest is not compared (API reference,
+    DeployedImage: "registry/repository[@digest]").
     """
     variants = live["ProductionVariants"]
     for image in (each for variant in variants for each in variant.get("DeployedImages", [])):
@@ -116,7 +118,10 @@ def _wrong_image(live: dict[str, Any], expected: dict[str, str]) -> Iterator[str
 
 
 def _wrong_archive(s3: Any, expected: dict[str, str], deadline: float) -> Iterator[str]:
-    """Compare the hash of the newest object, which SageMaker loads, with the pinned one."""
+    """Compare the hash of the newest object with the pinned one.
+
+    The model names a URL without a version, so SageMaker loads the newest object, code and all.
+    """
     url, pinned = expected["ModelDataUrl"], expected["ModelDataSha256"]
     bucket, _, key = url.removeprefix("s3://").partition("/")
     digest = hashlib.sha256()
@@ -170,7 +175,9 @@ def _wrong_answers(runtime: Any, expected: dict[str, str]) -> Iterator[str]:
 
 
 def _answer(event: dict[str, Any], reason: str) -> None:
-    """PUT the outcome to CloudFormation's URL, which is signed for an empty content type."""
+    """PUT the outcome to CloudFormation's presigned URL, which is signed for an empty content
+    type.
+    """
     same = {key: event[key] for key in ("StackId", "RequestId", "LogicalResourceId")}
     # The id never changes: another one would make CloudFormation replace the resource.
     identity = (

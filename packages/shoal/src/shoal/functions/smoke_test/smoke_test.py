@@ -5,10 +5,11 @@
 workload's file by `packages/shoal/src/shoal/constructs/pipeline/smoke_test_file.py`, and so is
 `workload_smoke_test.py`, the workload's own function, if it has one.
 
-The keys of an expectation are `equals`; `near` with `within` or `within_percent`; `at_least` and
-`at_most`. jmespath comes with boto3: "The Lambda Python runtimes include the AWS SDK for Python
-(Boto3) and its dependencies" (Lambda developer guide, "Working with .zip file archives for Python
-Lambda functions"; read).
+What must hold of an answer are JMESPath expressions, each with what its value must be. The keys of
+such an expectation are `equals`; `near` with `within` or `within_percent`; `at_least` and
+`at_most`. jmespath comes with boto3, which needs it; "The Lambda Python runtimes include the AWS
+SDK for Python (Boto3) and its dependencies" (Lambda developer guide, "Working with .zip file
+archives for Python Lambda functions"; read).
 """
 
 from __future__ import annotations

@@ -29,7 +29,12 @@ log.setLevel(logging.INFO)
 
 
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    """Run the test against one endpoint; unknown arguments of the step are ignored."""
+    """Run the test against one endpoint; unknown arguments of the step are ignored.
+
+    Raises SmokeTestError with everything that is wrong, and without a hash: nothing could be proven
+    then.
+    """
+    # `sealed_archive` is a URL, where no answer says which model gave it
     content, sealed = event.get("content_sha256"), event.get("sealed_archive")
     if not isinstance(content, str) or not _SHA256.fullmatch(content):
         wrong = f"content_sha256 is {content!r}, not the sha256 of a model's content"

@@ -2,11 +2,13 @@
 runs: no two use the same GPUs at once.
 
 EventBridge Scheduler sends `schedule`, `schedule_arn`, `scheduled_time` and `parameters` (name ->
-text); S3 sends its event `Object Created` of a manifest. That is `datasets/NAME/<file>` in the data
-bucket: JSON with `files`, paths relative to its own folder, which is uploaded last and so says that
-the dataset is complete. The answer is `status` (started, overlap or duplicate) and the `execution`
-that was started or is in the way. Safe to run twice for the same scheduled time, and for the same
-version of a manifest.
+text); S3 sends its event `Object Created` of a manifest. The answer is `status` (started, overlap
+or duplicate) and the `execution` that was started or is in the way. Safe to run twice for the same
+scheduled time, and for the same version of a manifest.
+
+A manifest is `datasets/NAME/<file>` in the data bucket: JSON with `files`, paths relative to its
+own folder. It is uploaded last, so it says that the dataset is complete. That is verified here: a
+missing or empty file makes the manifest wrong.
 """
 
 from __future__ import annotations
@@ -225,7 +227,9 @@ def _oldest_running(executions: list[dict[str, Any]]) -> str | None:
 
 
 def _executions(sagemaker: Any, pipeline: str) -> list[dict[str, Any]]:
-    """Return summaries of all executions: the API filters by time only, and one may run long."""
+    """Return summaries of all executions: the API filters by time only, and one may run for
+    weeks.
+    """
     pages = sagemaker.get_paginator("list_pipeline_executions").paginate(
         PipelineName=pipeline, SortOrder="Descending"
     )
@@ -233,7 +237,9 @@ def _executions(sagemaker: Any, pipeline: str) -> list[dict[str, Any]]:
 
 
 def _publish(cloudwatch: Any, origin: str, outcome: Outcome) -> None:
-    """Publish all three metrics every time: their numbers of values are that of deliveries."""
+    """Publish all three metrics every time: the number of values of each is the number of
+    deliveries.
+    """
     names = {
         "ScheduledStarts": "started",
         "SkippedOverlap": "overlap",

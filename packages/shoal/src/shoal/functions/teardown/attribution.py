@@ -154,7 +154,9 @@ class Search:
         return dict(resources)
 
     def by_tags(self) -> dict[str, set[Resource]]:
-        """Return what has the pipeline's name, and an execution's id in its tags only, by id."""
+        """Return what is named after the pipeline, and after an execution in its tags only, by the
+        execution's id.
+        """
         resources = defaultdict(set)
         for resource in self._list(TAGS, f"{self._pipeline}-"):
             if named_execution(self._pipeline, resource.name) is not None:
@@ -262,7 +264,9 @@ class Search:
         return name.startswith((f"{self._pipeline}-", f"{GENERATED}-"))
 
     def _is_of_another(self, execution_arn: str, name: str) -> bool:
-        """Return whether `name` has the id of another known execution, which may use it."""
+        """Return whether `name` contains the id of another known execution of the pipeline, which
+        may use the resource.
+        """
         executions, _, ours = execution_arn.rpartition("/")
         others = {named_execution(prefix, name) for prefix in (self._pipeline, GENERATED)}
         return any(

@@ -158,11 +158,14 @@ def _delete(
 
 
 def _stop_scaling(scaling: Any, endpoints: Collection[str], deleted: list[str]) -> bool:
-    """Return whether Application Auto Scaling neither changes nor keeps the endpoints any more.
+    """Deregister the endpoints' scalable targets, whose names may be in lower case; return whether
+    Application Auto Scaling neither changes nor keeps the endpoints any more.
 
     DeleteEndpoint does the same for a caller with the permission (SageMaker developer guide,
-    "Delete endpoints configured for auto scaling"). Here it happens first: an endpoint that is
-    being scaled is Updating, and cannot be deleted. An error keeps nothing else from being deleted.
+    "Delete endpoints configured for auto scaling"). Here it happens first, and explicitly: an
+    endpoint that is being scaled is Updating, and cannot be deleted. An error is logged and keeps
+    nothing else from being deleted: endpoints cost more than their targets. `deleted` gets what was
+    deregistered now, as scalable-target/ID.
     """
     variants = tuple(f"endpoint/{name}/variant/".lower() for name in endpoints)
     pages = scaling.get_paginator("describe_scalable_targets")
@@ -171,6 +174,8 @@ def _stop_scaling(scaling: Any, endpoints: Collection[str], deleted: list[str]) 
         for page in pages.paginate(ServiceNamespace="sagemaker"):
             for target in page["ScalableTargets"]:
                 if target["ResourceId"].lower().startswith(variants):
+                    # with its policies and scheduled actions (API reference,
+                    # DeregisterScalableTarget)
                     with suppress(scaling.exceptions.ObjectNotFoundException):
                         scaling.deregister_scalable_target(**{key: target[key] for key in _TARGET})
                         deleted.append(f"scalable-target/{target['ResourceId']}")
@@ -202,8 +207,10 @@ def _end_pools(sagemaker: Any, search: Search, execution_id: str, deleted: list[
 
 
 def _limit_logs(logs: Any, endpoints: Iterable[str]) -> None:
-    """Give the log group of each endpoint an end, which SageMaker gives it none; a refusal stops no
-    teardown, because no log costs money by the hour.
+    """Give the log group of each endpoint an end: SageMaker makes them without retention, so every
+    execution would leave what its container said for ever.
+
+    Nothing costs money by the hour here, so a refusal is written down and stops no teardown.
     """
     days = int(os.environ.get("LOG_RETENTION_DAYS", _LOG_DAYS))
     for name in endpoints:

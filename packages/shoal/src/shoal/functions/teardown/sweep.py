@@ -192,8 +192,11 @@ def _publish(cloudwatch: Any, report: Report) -> None:
 
 
 def _measure_overdue(now: datetime) -> dict[str, int]:
-    """Return 1 for each schedule that is overdue, 0 for others, and publish the same: of those that
-    are rarer than an alarm of CloudWatch's can look back, and not paused.
+    """Return 1 for each schedule that is overdue, 0 for others, and publish the same as
+    ScheduleOverdue, which their alarms watch.
+
+    They are the schedules that are rarer than a CloudWatch alarm can look back. Paused ones are in
+    neither.
 
     A schedule that does not exist is overdue at once. One that was created, changed or resumed
     after its limit has had no time to be. A refusal of AWS is raised: an alarm that gets no value
@@ -225,7 +228,9 @@ def _measure_overdue(now: datetime) -> dict[str, int]:
 
 
 def _last_signs(cloudwatch: Any, limits: dict[str, datetime], now: datetime) -> dict[str, datetime]:
-    """Return, by schedule, when the last hour began in which it called the function `start`."""
+    """Return, by schedule, the beginning of the last hour in which the function `start` was called
+    for it, whether that started something or not.
+    """
     names = list(limits)
     queries = []
     for index, name in enumerate(names):

@@ -127,7 +127,9 @@ class Rank:
                     self._end(order["end"])
 
     def _without_judge(self) -> dict[str, Any]:
-        """Return the order to end where judge.py's host is lost, and nothing goes on here."""
+        """Return the order to end where the host of judge.py was heard, is lost, and nothing goes
+        on here either.
+        """
         quiet_s = time.monotonic() - max(self._tick_at, self._collective_at, self._answer_at)
         budget_s = max(self._config["stall_s"], 3 * self._seen["slowest_s"])
         lost = f"the host of rank 0 ({self._config['meet'][0]}) does not answer"

@@ -188,7 +188,8 @@ def gates_of(target: Target, execution: Execution) -> tuple[GateResult, ...]:
     }
     parameters |= given_parameters(client, execution.arn)
     metrics: Mapping[str, int | float] = {}
-    # the status of an execution is more than its gates
+    # There are none where the report is gone, malformed, or not to be read by these credentials:
+    # the status of an execution is more than its gates.
     with suppress(ClientError, ShoalError, ValueError):
         metrics = evaluation_of(target, execution).metrics
     return tuple(

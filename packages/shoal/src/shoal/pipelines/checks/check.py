@@ -126,7 +126,8 @@ def _before_launch(environment: Environment, root: Path | None) -> Iterator[Prob
         keeps_files=training.keeps_files,
     )
     yield from scripts.missing(environment, training.entry_point, root)
-    # a model without a network: developer guide, "Serverless Inference", feature exclusions
+    # What a model without a network cannot do (SageMaker developer guide, "Serverless Inference",
+    # feature exclusions; where a container would download its model).
     endpoint, serving = environment.endpoint, environment.serving
     if serving and serving.serverless and serving.network_isolation:
         message = "is no feature of serverless endpoints"

@@ -93,7 +93,8 @@ def _unfit(key: str, kind: str, allowed: Sequence[str], on_aws_image: bool) -> I
         message = f"is not one of the {len(allowed)} instance types that SageMaker has for this"
         yield Problem(key, message, f"choose one, such as {', '.join(near)}", kind)
     elif on_aws_image and (tables.is_arm(kind) or tables.has_other_accelerators(kind)):
-        # where images built for x86 and for GPUs would not start, or not see the accelerator
+        # AWS's images are built for x86 and for GPUs: they would not start there, or not see the
+        # accelerator.
         other = "an Arm processor" if tables.is_arm(kind) else "accelerators that are no GPUs"
         message = f"has {other}, for which the images in Shoal's launch/images.yaml are not made"
         yield Problem(
@@ -201,8 +202,8 @@ def other_types(
     needs another request, or cannot run at all.
 
     The launcher's hyperparameters, EFA's variables and the image are fixed when the definition is
-    made, from `training.instance_type`. `check` returns what has an environment's `definition`, or
-    raises ConfigError.
+    made, from `training.instance_type`. `check` returns an object with the environment's
+    `definition`, or raises ConfigError.
     """
     training = environment.training
     alone = training.capacity.model_copy(update={"preferences": (), "max_pending_s": None})

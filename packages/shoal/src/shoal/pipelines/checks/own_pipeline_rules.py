@@ -86,7 +86,9 @@ class _Fit:
         return Names(self.environment)
 
     def _text_of(self, value: Any) -> str:
-        """Return what is known of a text before the execution, `*` for what SageMaker computes."""
+        """Return what is known of a text before the execution, with `*` for what SageMaker
+        computes.
+        """
         if isinstance(value, str):
             return value
         if "Std:Join" in value:
@@ -138,7 +140,11 @@ class _Fit:
                     )
 
     def _name_mistake(self, kind: str, name: str) -> str:
-        """The guard finds by ARNs, in lower case, and touches names of this pipeline only."""
+        """Return why the guard would not remove it; "" if it would.
+
+        The guard finds what an execution left by ARNs, which are lower case. It touches only names
+        of this pipeline.
+        """
         prefix = self._names.pipeline + ("" if kind == "EndpointConfig" else "-")
         if name != name.lower():
             return f"{name!r} must be lower case, as ARNs are: the teardown guard would not find it"
@@ -183,7 +189,9 @@ class _Fit:
                 yield ".".join(path), message
 
     def _of_job(self, step: StepJson) -> Iterator[str]:
-        """Yield what the pipeline's role would refuse in a job's request or a function's call."""
+        """Yield what the pipeline's role, which allows what the definition asks for, would refuse
+        in the request of a job or in the call of a function.
+        """
         name, kind, arguments = step["Name"], step["Type"], step["Arguments"]
         values = parameter_values(self.definition)
         roles = self._existing("role_arn", _JOBS)

@@ -174,9 +174,11 @@ def _unsaid(words: Iterable[str], text: str) -> list[str]:
 
 
 def _text_with_modules(folder: Path, script: str) -> str:
-    """Return the text of a script and of every file of its folder that one of them may import."""
+    """Return the text of a script and of every file of its folder that one of them may import:
+    that says the file's name, or its package's. Comments count: a script may put a name together
+    when it runs.
+    """
     text, rest = _text(folder / script), python_files(folder)
-    # what says a file's name, or its package's; comments count: names may be put together
     parts = {name: name.removesuffix(".py").split("/") for name in rest}
     while used := [name for name in rest if {*re.findall(r"\w+", text)} & {*parts[name]}]:
         text = "\n".join((text, *(_text(rest.pop(name)) for name in sorted(used))))
@@ -198,7 +200,9 @@ def _unreadable(key: str, folder: Path, script: str) -> Iterator[Problem]:
 
 
 def _starts_something(folder: Path, script: str) -> bool:
-    """Return whether a script does more than to import and define, or only imports a module."""
+    """Return whether a script does more than to import and define; one that only imports a module
+    of its folder may start it so.
+    """
     body = tree_of((folder / script).read_text(encoding="utf-8")).body
     defines = any(isinstance(node, _DEFINITIONS) for node in body)
     return any(map(_does_something, body)) or (not defines and bool(modules_of(folder, script)))
@@ -211,7 +215,9 @@ def _does_something(node: ast.stmt) -> bool:
 
 
 def _missing_options(folder: Path, script: str) -> list[str]:
-    """Return the pipeline's options that an evaluation with a parser of its own does not take."""
+    """Return the options that the pipeline gives to an evaluation that reads its own by argparse,
+    and takes no others.
+    """
     files = (folder / script, *modules_of(folder, script))
     own, *others = (file.read_text(encoding="utf-8") for file in files)
     if "ArgumentParser(" not in own or "parse_known_args" in own:

@@ -135,7 +135,9 @@ def _flat_mistakes(kind: str, name: str, arguments: Mapping[str, Any]) -> Iterat
 
 @cache
 def _service_model() -> ServiceModel:
-    """Return SageMaker's model from botocore's own data, without models of the user's."""
+    """Return SageMaker's model from botocore's own data, without the models of the user's account
+    settings.
+    """
     from botocore.loaders import Loader  # 0.2 s, so only where a definition is checked
     from botocore.model import ServiceModel
 

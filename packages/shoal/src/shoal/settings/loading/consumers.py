@@ -132,6 +132,7 @@ def pin_problems(environment: Environment, root: Path | None) -> Iterator[Proble
         yield Problem("release.environment", message, _PROMOTE)
     if root is None:
         return
+    # The version and its archive must be in the registry and the bucket of the one that trains.
     origin = path_of(environment, lambda each: load_source(each, root))[-1]
     names = Names(origin)
     group = names.arn("sagemaker", f"model-package/{names.model_package_group}")

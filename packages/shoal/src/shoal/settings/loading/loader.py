@@ -259,7 +259,10 @@ class _Files:
 
 
 def _read(name: str, root: Path, strategy: str | None) -> _Files:
-    """Return the environment's file with those beside it, or raise ConfigError with what exists."""
+    """Return the environment's file with the one that it extends, and the overlay's.
+
+    Raises ConfigError with the names that exist.
+    """
     own = _named("environment", name, environment_file(name), environment_names(root), root)
     extended, overlay = own.document.data.get("extends"), None
     base = _base(own, extended, root) if extended else None
@@ -338,7 +341,11 @@ def _path(name: str, source: str | None, names: list[str], root: Path) -> list[s
 
 
 def _environment(files: _Files, workload: str, stem: str, root: Path | None = None) -> Environment:
-    """Return the environment as one workload has it; raise ConfigError with all mistakes."""
+    """Return the environment as one workload has it, over what the workload's own file in the
+    repository at `root` says.
+
+    Raises ConfigError with all mistakes.
+    """
     document = files.view(workload)
     of_workload = list(workload_problems(document, root)) if root else []
     layer = named_after(document)
@@ -364,7 +371,10 @@ def _merged(layers: list[Any]) -> dict[str, Any]:
 
 
 def _validate(data: dict[str, Any], stem: str) -> tuple[Environment | None, list[Problem]]:
-    """Return all problems and, if types and limits are right, the environment."""
+    """Return all problems and, if types and limits are right, the environment.
+
+    The rules between keys are checked on the part that is right.
+    """
     environment, problems = typed(Environment, data)
     if environment is not None:
         return environment, problems_between(environment, stem)
@@ -374,7 +384,7 @@ def _validate(data: dict[str, Any], stem: str) -> tuple[Environment | None, list
     rest, _ = typed(Environment, substitutes | without_keys(data, wrong))
     bad = tuple(f"{key}." for key in wrong)
     for each in problems_between(rest, stem) if rest else []:
-        # none that rests on a key which is itself wrong
+        # no problem that rests on a key which is itself wrong
         if not any(f"{key}.".startswith(bad) for key in (each.key, *each.related)):
             problems.append(each)
     return None, problems

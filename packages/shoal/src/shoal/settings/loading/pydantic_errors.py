@@ -68,7 +68,7 @@ def typed(model: type[Model], data: dict[str, Any]) -> tuple[Model | None, list[
         return model.model_validate_json(json.dumps(data), strict=True), []
     except ValidationError as error:
         mistakes = error.errors()
-    # a union that matches none of its types counts once
+    # one problem per wrong key: a union that matches none of its types counts once
     grouped: dict[str, list[tuple[Place, Details]]] = {}
     for details in mistakes:
         # a default that rests on another key, which is wrong itself
@@ -95,8 +95,9 @@ def _prune(data: dict[str, Any], prefix: str, keys: set[str]) -> dict[str, Any]:
 
 
 def _place(details: Details, data: Any) -> Place:
-    """Return the part of pydantic's location that exists in the file, plus the missing key: what
-    follows are branches of a union.
+    """Return the part of pydantic's location that exists in the file, plus the missing key.
+
+    What follows in the location are branches of a union.
     """
     place: list[int | str] = []
     for step in details["loc"]:
@@ -127,7 +128,7 @@ def _problem(key: str, errors: list[tuple[Place, Details]], model: type[BaseMode
         return _unknown_key(key, place, model)
     if kind == "missing":
         return Problem(key, "the key is missing", f"add it: {_description(place, model)}")
-    if SECRETS in place:  # whose value may be the secret itself
+    if SECRETS in place:  # the value is not shown: it may be the secret itself
         advice = "give the name of a secret in Secrets Manager, as in HF_TOKEN: team/hf-token"
         if details["loc"][-1] == "[key]":
             return Problem(key, "is no name of a variable, as in HF_TOKEN", advice)
@@ -183,7 +184,10 @@ def _description(place: Sequence[int | str], model: type[BaseModel]) -> str:
 def _walk(
     place: Sequence[int | str], model: type[BaseModel]
 ) -> tuple[type[BaseModel] | None, FieldInfo | None]:
-    """Return the section, if the way along `place` ends at one, and the last known key on it."""
+    """Return the section and the last known key on the way along `place`.
+
+    There is no section where the way ends at a value.
+    """
     section: type[BaseModel] | None = model
     info: FieldInfo | None = None
     is_name = False  # whether the next step is a name that the user chose
@@ -200,7 +204,10 @@ def _walk(
 
 
 def _section_type(info: FieldInfo | None) -> type[BaseModel] | None:
-    """Return the section that a key holds, optional or several in a list or a map."""
+    """Return the section that a key holds; an optional one is annotated `Section | None`.
+
+    A list or a map holds sections.
+    """
     kind = info.annotation if info else None
     inner = get_args(kind)
     kinds = [kind, *inner, *(each for annotated in inner for each in get_args(annotated))]

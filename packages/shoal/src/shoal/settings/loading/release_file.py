@@ -109,6 +109,8 @@ def _lines(values: Mapping[str, Any], indent: str = "") -> Iterator[str]:
 
 
 def _scalar(value: object) -> str:
-    """Return a value on one line, with escapes for what YAML would fold or refuse."""
+    """Return a value on one line; what is neither ASCII nor a letter is escaped, because YAML
+    would fold or refuse some of it.
+    """
     text = json.dumps(value, ensure_ascii=False)
     return re.sub(r"[^ -~\w]", lambda match: f"\\U{ord(match[0]):08x}", text)

@@ -66,6 +66,7 @@ def problems_between(environment: Environment, stem: str) -> list[Problem]:
 def _sections(environment: Environment) -> Iterator[Problem]:
     """Yield what each section finds wrong with itself, and with the keys that it reads besides."""
     of, names, training = environment, Names(environment), environment.training
+    # whether the keys are used that ask for what not every region has
     asks_of_region = {
         "region": True,
         "observability.monthly_budget_usd": bool(of.observability.monthly_budget_usd),
@@ -152,8 +153,10 @@ def _word_of(environment: Environment, name: str) -> tuple[str, str]:
 
 
 def _execution_ids(environment: Environment) -> Iterator[Problem]:
-    """Refuse names that look like an execution's: `shoal-churn-dev-experimental` reads like what
-    `experimental` of `shoal-churn-dev` left, and its sweeper would delete it.
+    """Refuse names that look like an execution's.
+
+    `shoal-churn-dev-experimental` reads like what execution `experimental` of `shoal-churn-dev`
+    left: the sweeper of that environment would delete it.
     """
     prefix = Names(environment).prefix
     words = prefix.split("-")
@@ -173,7 +176,7 @@ def _execution_ids(environment: Environment) -> Iterator[Problem]:
 
 def _endpoint(environment: Environment) -> Iterator[Problem]:
     endpoint, section = environment.endpoint, "endpoint.environment"
-    if endpoint is None:
+    if endpoint is None:  # what only trains serves nothing: no release is pinned for it
         if environment.serving or environment.release:
             keys = ("serving", "release") if environment.serving else ("release",)
             message = "its models are trained and registered only: `endpoint` is none"
@@ -184,7 +187,7 @@ def _endpoint(environment: Environment) -> Iterator[Problem]:
         message = "is for a container of your own, and AWS's image of the framework answers"
         yield Problem(section, message, "remove it, or name the container's endpoint.image_uri")
     yield from _variables(section, endpoint.environment, release.MAX_ENVIRONMENT_VALUE)
-    # it is removed then, whether it has started or not
+    # An endpoint that is older than its time to live is removed, whether it has started or not.
     if endpoint.start_s >= 60 * endpoint.ttl_minutes:
         message = f"is over before the {endpoint.start_s} s that the endpoint may take to start"
         advice = f"use more than {endpoint.start_s // 60}"

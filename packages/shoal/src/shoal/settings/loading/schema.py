@@ -28,7 +28,8 @@ def schema(model: type[Settings] = Environment) -> dict[str, Any]:
             if isinstance(described.get("default"), dict):
                 del described["default"]  # the section's own keys carry theirs
     if model is Environment:
-        # of a file that is extended, or extends one, nothing is asked: the keys of both count
+        # What has no default is required, and one workload or several: not of a file that extends
+        # another, whose keys count too, nor of that one, which has no name.
         generated["if"] = {"required": ["name"], "not": {"required": ["extends"]}}
         generated["then"] = {
             "required": [key for key in generated.pop("required") if key != "workload"],

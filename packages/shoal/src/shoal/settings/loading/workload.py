@@ -236,6 +236,7 @@ def beneath(document: dict[str, Any], root: Path) -> tuple[dict[str, Any], list[
     if "source_dir" in training:  # other scripts, which may run with older ones
         source = {key: value for key, value in source.items() if key not in _OLDEST}
     stated = workload.model_dump(exclude_unset=True, include={"metrics", "gates"})
+    # the jobs get all channels that are not optional, and those that are named
     named = _named_channels(document)
     given = {
         name: channel.model_dump(exclude_unset=True)
@@ -280,11 +281,15 @@ def _named_channels(document: dict[str, Any]) -> list[str]:
 
 
 def _source(workload: Workload, framework: str | None) -> dict[str, str]:
-    """Return the keys of the training section, or raise ConfigError for lack of scripts."""
+    """Return the keys of the training section.
+
+    Raises ConfigError for a framework that the workload has no scripts for.
+    """
     known = {str(each): source for each, source in workload.frameworks.items()}
     name = framework or next(iter(known))
     if name not in known:
-        if name not in set(Framework):  # a mistake of the environment's file
+        # What is no framework at all is a mistake of the environment's file.
+        if name not in set(Framework):
             return {}
         message = f"have no {name}, which an environment names at training.framework"
         advice = f"name one that is here ({', '.join(workload.frameworks)}), or write its scripts"

@@ -94,7 +94,10 @@ def last_year(expression: str) -> int | None:
 
 
 def _times(fields: list[str], years: Iterable[int]) -> Iterator[datetime]:
-    """Yield the times, without a zone, that five fields mean in each year; raise CronSimError."""
+    """Yield the times, without a zone, that the first five fields mean in each of the years.
+
+    Raises CronSimError for fields that it cannot read, or that name a day which no month has.
+    """
     for year in years:
         since = datetime(year, 1, 1) - timedelta(seconds=1)  # noqa: DTZ001 - the clock of any zone
         for moment in CronSim(_crontab(fields), since):
@@ -145,8 +148,9 @@ def _cron_mistakes(fields: list[str]) -> Iterator[str]:
     if "#" in weekdays and "," in weekdays:  # EventBridge user guide: "3#1,6#3" is not valid
         right = False
         yield "day of week with # has one expression only"
+    # whether right fields mean any time; a year without one costs some milliseconds
     starts = False
-    with suppress(CronSimError):  # a year without a time costs some milliseconds
+    with suppress(CronSimError):
         starts = right and any(_times(["0", "0", *fields[2:5]], sorted(_years(years))))
     if right and not starts:
         of_years = "" if years == "*" else f" of {years}"

@@ -108,6 +108,7 @@ def parse(text: str) -> Document:
         message = f"contains a character that YAML does not allow, U+{error.character:04X}"
         document.problems.append(Problem("", message, "remove it"))
     except yaml.YAMLError as error:
+        # the parser's complaint on one line, placed at its own line number
         mark = getattr(error, "problem_mark", None)
         what = getattr(error, "problem", None) or str(error).splitlines()[0]
         if mark is not None:

@@ -114,7 +114,9 @@ def expression_problems(schedules: Sequence[Schedule], where: str) -> Iterator[P
 
 
 def _times(schedule: Schedule, key: str) -> Iterator[Problem]:
-    """Yield what is wrong with the expression, the time zone, and the window."""
+    """Yield what is wrong with the expression, and with what rests on it: the time zone, the
+    window, within which a start may not come after the next one.
+    """
     expression, is_rate = f"{key}.expression", schedule.expression.startswith("rate(")
     mistakes = list(mistakes_in(schedule.expression))
     for mistake in mistakes:

@@ -294,7 +294,8 @@ def problems(
         yield from rule(serving)
     yield from _zones(serving, protect)
     if release and release.region != region:
-        # of the archive and the model: SageMaker API reference, ContainerDefinition.ModelDataUrl
+        # The archive must be in the region of the model that is made of it (SageMaker API
+        # reference, ContainerDefinition.ModelDataUrl).
         message = f"is in {release.region}, and SageMaker serves what lies in its own region,"
         advice = f"serve in {release.region}, or train in {region}"
         key, related = "release.model_package_arn", ("region", "serving")
@@ -367,7 +368,11 @@ def _scaling(serving: Serving) -> Iterator[Problem]:
 
 
 def _zones(serving: Serving, protect: bool) -> Iterator[Problem]:
-    """SageMaker spreads two instances or more over zones (developer guide, "Best practices")."""
+    """Refuse a protected environment that serves with fewer than two instances: SageMaker spreads
+    instances over the zones of a model's subnets, from two instances on.
+
+    Source: SageMaker developer guide, "Best practices".
+    """
     if not protect or serving.serverless is not None:
         return
     counts = {"serving.instance_count": serving.instance_count}

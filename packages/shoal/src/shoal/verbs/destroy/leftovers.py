@@ -136,7 +136,10 @@ class Leftovers:
         return False
 
     def _scalable_targets(self, endpoints: set[str]) -> list[inventory.Resource]:
-        """Return the targets of these endpoints, in lower case, and of those that are gone."""
+        """Return the targets of these endpoints and of those that no longer exist.
+
+        Their ids are endpoint/NAME/variant/NAME. Names read from ARNs are in lower case.
+        """
         owner, pipeline = inventory.Owner.of(self.names), self.names.pipeline
         targets = inventory.of_environment(self.target, owner, ["scalable target"])
         by_endpoint = [(each.name.split("/")[1], each) for each in targets]

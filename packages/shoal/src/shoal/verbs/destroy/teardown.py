@@ -156,9 +156,11 @@ class Teardown:
     def _delete_stacks(
         self, delete_described: Callable[[], None], stacks: Stacks
     ) -> ShoalError | None:
-        """Return how `cdk destroy` failed, if a stack is left when all were tried one by one.
+        """Return how `cdk destroy` failed, if that still matters: what it left is tried once more,
+        one by one.
 
-        Those of one of several workloads may not be in the checkout any more. What it shares stays.
+        The stacks of one of several workloads are deleted one by one: the checkout may not describe
+        them any more. What it shares stays, with the interfaces of the others' jobs.
         """
         failure = None
         if not self.names.is_one_of_several:

@@ -101,7 +101,10 @@ class Doctor:
             yield from self._answers(question, check)
 
     def _answers(self, question: str, check: Callable[[], Iterator[Finding]]) -> list[Finding]:
-        """Return the findings, by default about `question`, or one that says why AWS refused."""
+        """Return the findings, by default about `question`, or one that says why there are none.
+
+        A missing permission is no reason to stop.
+        """
         try:
             return [replace(each, question=each.question or question) for each in check()]
         except (ClientError, BotoCoreError) as error:
@@ -109,7 +112,10 @@ class Doctor:
             return [Finding(question, state, refusal(error), self._login_advice(error))]
 
     def _login_advice(self, error: ClientError | BotoCoreError) -> str:
-        """Return advice for when AWS did not answer, or refused good credentials in a region."""
+        """Return advice for when AWS did not answer.
+
+        Good credentials are refused too, in a region that is not enabled.
+        """
         region, log_in = self.environment.region, "log in to the account, with a role that may read"
         if isinstance(error, ClientError) and error_code(error) in _REGION_OFF_CODES:
             return (
@@ -219,7 +225,8 @@ class Doctor:
         if environment.endpoint:
             images["endpoint"] = launch.inference_image_uri
         for use, uri in images.items():
-            # a pipeline of the user's own names its images itself
+            # those that are pulled and not built; a pipeline of the user's own names its images
+            # itself
             if not environment.pipeline and use not in environment.built_images:
                 yield from self._answers(f"image for {use}", partial(self._image, uri))
 

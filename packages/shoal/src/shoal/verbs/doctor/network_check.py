@@ -201,14 +201,21 @@ def _filters(**values: str) -> list[dict[str, Any]]:
 
 
 def _serves(endpoint: Item, table_id: str) -> bool:
-    """Return whether an endpoint serves a route table; one with private names serves the VPC."""
+    """Return whether an endpoint serves a route table.
+
+    A gateway endpoint serves by route tables, an interface endpoint with private names the whole
+    VPC.
+    """
     return table_id in endpoint.get("RouteTableIds", ()) or bool(
         endpoint.get("SubnetIds") and endpoint.get("PrivateDnsEnabled")
     )
 
 
 def _leads_out(table: Item) -> bool:
-    """Return whether it leads out; SageMaker's interfaces have no address for internet gateways."""
+    """Return whether a route table has a way out, such as a NAT or transit gateway.
+
+    An internet gateway is none: SageMaker's interfaces have no public address.
+    """
     routes = [
         route
         for route in table["Routes"]

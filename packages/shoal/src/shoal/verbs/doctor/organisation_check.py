@@ -1,9 +1,10 @@
 """Ask AWS whether the account's CDK bootstrap, and what the section `organisation` names, is there,
 and lets itself be used.
 
-No role of a job has a statement for a key of the bootstrap's bucket, in which its code lies: so the
-key's own policy must admit it, as that of `cdk bootstrap --bootstrap-customer-key` does. Source:
-aws-cdk 2, lib/api/bootstrap/bootstrap-template.yaml.
+Training and evaluation read the code archive in the bootstrap's bucket of file assets. Its name has
+the qualifier in it, and no role has a statement for a key of that bucket. So the key's own
+policy must admit them, as the policy of `cdk bootstrap --bootstrap-customer-key` does: it admits
+everybody in the account through S3. Source: aws-cdk 2, lib/api/bootstrap/bootstrap-template.yaml.
 """
 
 from __future__ import annotations

@@ -107,7 +107,10 @@ class Verification:
             raise self._refusal(what, f"an approver runs `{command}`")
 
     def _definition(self, pinned: Release | None) -> str:
-        """Return the hash of the definition that ran, which must be the deployed or pinned one."""
+        """Return the hash of the definition that the execution ran.
+
+        It must be the deployed one or, with `pinned`, the pinned one.
+        """
         execution, pipeline = self._metadata_value("execution_id"), self.names.pipeline
         try:
             actual = executed_definition(self.target, self.names.pipeline_arn, execution)
@@ -224,6 +227,7 @@ class Verification:
                 f" {pinned.content_sha256}",
                 _ASK,
             )
+        # A job may write again what is not sealed.
         sealed = f"s3://{self.names.bucket('artifacts')}/{self.names.folder(SEALED)}/"
         if not url.startswith(sealed):
             what = f"{url} is not sealed, so a job may write it again"
@@ -250,7 +254,9 @@ class Verification:
         return version_id
 
     def _require_evaluated(self, archive: IO[bytes], report: Evaluation) -> None:
-        """Raise PromotionError unless it is the evaluated archive, with the evaluated content."""
+        """Raise PromotionError unless the archive is the evaluated one, byte by byte, with the
+        content that its container will answer.
+        """
         url, evaluated = self.package.model_data_url, report.archive_sha256
         if (actual := sha256(archive)) != evaluated:
             what = f"hash mismatch: the sha256 of {url} is {actual}, evaluated was {evaluated}"
@@ -263,7 +269,10 @@ class Verification:
             raise self._refusal(f"hash mismatch in {url}: {mistake}", _ASK)
 
     def _require_code(self, members: Members, commit: str) -> None:
-        """Raise PromotionError unless the code that serves is in the commit, which was reviewed."""
+        """Raise PromotionError unless the code that serves is in the commit.
+
+        It runs with the project's rights, and only git was reviewed.
+        """
         if variable := foreign_code_variable(self.package.environment):
             raise self._refusal(
                 "its container takes its code from elsewhere than code/ of the archive:"

@@ -144,7 +144,10 @@ def _image(target: Target, release: Release) -> tuple[str, bool]:
 
 
 def _serving(target: Target, names: Names) -> tuple[str, bool]:
-    """Return what is served, and whether as pinned; none agrees unless there is a stack for it."""
+    """Return what the endpoint serves, and whether that is as pinned.
+
+    A missing endpoint is a disagreement only if its stack exists.
+    """
     endpoint, release = names.serving_endpoint, names.environment.release
     served = live_endpoint(target, endpoint)
     if served is None:
@@ -184,7 +187,10 @@ def _content(target: Target, release: Release, endpoint: str, ask: Ask) -> tuple
 
 
 def _remark(served: LiveEndpoint, environment: Environment) -> str:
-    """Return a remark if nothing should be served, or another image than SageMaker tells."""
+    """Return a remark if nothing should be served, or if the running image is not the pinned one.
+
+    Empty if SageMaker tells no digest.
+    """
     release = environment.release
     if release is None or not environment.serves:
         reason = "nothing is pinned" if release is None else "the file has no section `serving`"
@@ -202,8 +208,11 @@ class _UnreadError(Exception):
 def _differences(
     target: Target, package: Package, release: Release, pipeline_arn: str
 ) -> tuple[list[str], list[str]]:
-    """Return a phrase for each key of `release` that differs from registry, execution and report,
-    and one for each that could not be compared.
+    """Return a phrase for each key of `release` that differs from what registry, execution and
+    report say, and one for each that could not be compared.
+
+    `pipeline_arn` is of the environment that trained the version. Raises ClientError where a
+    service fails otherwise than by refusing.
     """
     values: dict[str, Any] = {
         "model_package_version": package.version,

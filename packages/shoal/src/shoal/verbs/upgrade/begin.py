@@ -123,7 +123,11 @@ def upgrade(place: Workplace, to: str | None, wheels: str | None) -> bool:
 
 
 def _lock(place: Workplace, old: str, to: str | None, wheels: str | None) -> str:
-    """Lock the new version in the worktree, and return it; the rendering gets its line, too."""
+    """Write the new version into the worktree's requirements, and lock them; return it.
+
+    What was rendered gets it, too: so this line is none that the template changes. Other packages
+    stay as they were locked, where the new version can do with them.
+    """
     locked = place.team / LOCK
     for pin in (f"=={to}",) if to else (f">={old}", None):
         for file in (place.was / SOURCE, place.team / SOURCE):

@@ -106,7 +106,8 @@ def main(arguments: Sequence[str]) -> None:
     model, adapter = trainer.model_parts[0], trainer.checkpointer.sd_adapter
     for module in model.modules():
         if isinstance(module, FSDPModule):
-            module.set_force_sum_reduction_for_comms(True)  # gloo has no sum with a factor
+            # FSDP divides what it has summed: gloo has no sum with a factor
+            module.set_force_sum_reduction_for_comms(True)
     whole = state_dict.StateDictOptions(full_state_dict=True, cpu_offload=True)
     state_dict.set_model_state_dict(model, adapter.from_hf(network.state_dict()), options=whole)
     is_first = torch.distributed.get_rank() == 0
