@@ -383,16 +383,3 @@ def _zones(serving: Serving, protect: bool) -> Iterator[Problem]:
     for key, count in counts.items():
         if count < _ZONES:
             yield Problem(key, message, advice, related=("protect",))
-
-
-def _region(release: Release | None, region: str) -> Iterator[Problem]:
-    """The archive must be in the region of the model that is made of it.
-
-    Source: SageMaker API reference, ContainerDefinition.ModelDataUrl.
-    """
-    if release and release.region != region:
-        message = (
-            f"is in {release.region}, and SageMaker serves what lies in its own region, {region}"
-        )
-        advice = f"serve in {release.region}, or train in {region}"
-        yield Problem("release.model_package_arn", message, advice, related=("region", "serving"))
