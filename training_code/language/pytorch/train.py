@@ -256,9 +256,8 @@ def train(run: Run, position: Position) -> bool:
             run.stopwatch.mark("checkpoint")
         if stopped:
             run.store.finish()
-            run.ranks.say(
-                f"stopped on SIGTERM at step={step}; the checkpoint is in {options.checkpoint_dir}"
-            )
+            folder = options.checkpoint_dir
+            run.ranks.say(f"stopped on SIGTERM at step={step}; the checkpoint is in {folder}")
             return False
     run.stopwatch.begin_step()
     run.store.finish()
