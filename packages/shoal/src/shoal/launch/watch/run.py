@@ -74,6 +74,8 @@ class Rank:
         # a forked child has no thread of faulthandler, and waits for it at its end; `_report` sets
         # the timer again
         os.register_at_fork(before=faulthandler.cancel_dump_traceback_later)
+        for stream in (sys.stdout, sys.stderr):  # what is begun of a line is the parent's
+            os.register_at_fork(before=stream.flush)
         threading.Thread(target=self._report, name="shoal-watch", daemon=True).start()
 
     def _watched(self, stream: Any) -> Lines:
