@@ -179,10 +179,14 @@ def _text_with_modules(folder: Path, script: str) -> str:
     when it runs.
     """
     text, rest = _text(folder / script), python_files(folder)
-    parts = {name: name.removesuffix(".py").split("/") for name in rest}
-    while used := [name for name in rest if {*re.findall(r"\w+", text)} & {*parts[name]}]:
+    while used := _named_in(text, rest):
         text = "\n".join((text, *(_text(rest.pop(name)) for name in sorted(used))))
     return text
+
+
+def _named_in(text: str, names: Iterable[str]) -> set[str]:
+    words = set(re.findall(r"\w+", text))
+    return {each for each in names if not words.isdisjoint(each.removesuffix(".py").split("/"))}
 
 
 def _text(file: Path) -> str:
