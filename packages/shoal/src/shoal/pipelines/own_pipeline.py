@@ -164,10 +164,10 @@ def _function(name: str, root: Path | None) -> Function:
         ) from error
     function = getattr(module, attribute, None)
     if function is None:
-        places = {key: getattr(each, "__module__", "") for key, each in vars(module).items()}
-        own = (key for key in sorted(places) if places[key] == module.__name__)
-        known = ", ".join(key for key in own if callable(vars(module)[key])) or "none"
-        message = f"{module_name} has no {attribute}; its functions: {known}"
+        values = vars(module).items()
+        functions = {key: each.__module__ for key, each in values if inspect.isroutine(each)}
+        own = sorted(key for key, place in functions.items() if place == module.__name__)
+        message = f"{module_name} has no {attribute}; its functions: {', '.join(own) or 'none'}"
         raise _UnusableError(message, "name one of its functions")
     if not callable(function):
         message = f"{attribute} is not a function but {_kind(function)}"
