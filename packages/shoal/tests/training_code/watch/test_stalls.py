@@ -179,10 +179,11 @@ def test_one_rank_that_does_nothing_is_ended(tmp_path: Path) -> None:
     assert "StallError: no progress for 1 s" in (tmp_path / "failure").read_text()
 
 
-def test_a_line_is_one_write(tmp_path: Path) -> None:
+def test_a_line_is_one_write_of_one_process(tmp_path: Path) -> None:
     reader, writer = os.pipe2(os.O_DIRECT)  # a read returns what one write wrote
     with os.fdopen(reader, "rb", 0) as written:
-        _alone(tmp_path, "print('loss', 1)\nprint('loss', 2, end='')", 60, writer)
+        script = "import os\nprint('loss', 1)\nprint('loss', 2, end='')\nos.fork() and os.wait()"
+        _alone(tmp_path, script, 60, writer)
         os.close(writer)
         assert [*iter(partial(written.read, 99), b"")] == [b"loss 1\n", b"loss 2"]
 
