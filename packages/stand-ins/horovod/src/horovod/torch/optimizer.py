@@ -17,43 +17,21 @@ from .collectives import reduce_all
 from .compression import Compression
 
 
-class _Gradients:
-    """The gradients of an optimizer's parameters.
+class _Distributed(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore] # untyped where torch is not installed
+    """The methods that stand in front of those of an optimizer's own class.
 
-    It counts how often backward() has filled each since the last reduction.
+    It counts how often backward() has filled each gradient since the last reduction.
     """
 
-    def __init__(
+    def begin(
         self, parameters: list[Any], compression: Any, passes_per_step: int, op: ReduceOp
     ) -> None:
-        self.parameters = parameters
-        self.synchronize_in_step = True
-        self._compression = compression
-        self._passes_per_step = passes_per_step
-        self._op = op
-        self._passes: dict[Any, int] = {}
+        """Count and reduce the gradients of these parameters from now on."""
+        self._parameters, self._compression, self._op = parameters, compression, op
+        self._passes_per_step, self._passes = passes_per_step, dict[Any, int]()
+        self._synchronizes_in_step = True
         for parameter in parameters if size() > 1 else ():
             parameter.register_post_accumulate_grad_hook(self._count)
-
-    @property
-    def pending(self) -> bool:
-        """True if backward() ran and nothing was reduced since."""
-        return bool(self._passes)
-
-    def reduce(self) -> None:
-        """Replace every gradient by its reduction.
-
-        A parameter without a gradient on this rank may have one on another.
-        """
-        for parameter in self.parameters:
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
-        gradients = [parameter.grad for parameter in self.parameters]
-        for gradient, reduced in zip(
-            gradients, reduce_all(gradients, self._op, self._compression), strict=True
-        ):
-            gradient.copy_(reduced)
-        self._passes.clear()
 
     def _count(self, parameter: Any) -> None:
         self._passes[parameter] = self._passes.get(parameter, 0) + 1
@@ -62,6 +40,44 @@ class _Gradients:
                 "Gradients were computed more than backward_passes_per_step times before call to"
                 " step(). Increase backward_passes_per_step to accumulate gradients locally."
             )
+
+    def synchronize(self) -> None:
+        """Reduce now, for example to clip.
+
+        Then step inside `with optimizer.skip_synchronize():`.
+        """
+        for parameter in self._parameters:
+            if parameter.grad is None:  # another rank may have one
+                parameter.grad = torch.zeros_like(parameter)
+        gradients = [parameter.grad for parameter in self._parameters]
+        for gradient, reduced in zip(
+            gradients, reduce_all(gradients, self._op, self._compression), strict=True
+        ):
+            gradient.copy_(reduced)
+        self._passes.clear()
+
+    @contextmanager
+    def skip_synchronize(self) -> Iterator[None]:
+        """Keep step() from reducing again in this block."""
+        self._synchronizes_in_step = False
+        try:
+            yield
+        finally:
+            self._synchronizes_in_step = True
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        if self._synchronizes_in_step:
+            self.synchronize()
+        return super().step(closure)
+
+    def zero_grad(self) -> None:
+        if self._passes:
+            raise AssertionError(
+                "optimizer.zero_grad() was called after loss.backward() but before optimizer.step()"
+                " or optimizer.synchronize(): Horovod prohibits it, because it is reducing these"
+                " gradients"
+            )
+        super().zero_grad()
 
 
 def DistributedOptimizer(  # noqa: N802 - Horovod's name
@@ -84,10 +100,11 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
     ]
     if named_parameters is not None:
         _check_names(list(named_parameters), parameters)
-    gradients = _Gradients(parameters, compression, backward_passes_per_step, choose(op))
-    own = type(optimizer)
-    members = {"__module__": own.__module__, **_methods(own, gradients)}
-    return type(own.__name__, (own,), members)(optimizer.param_groups)
+    op, own = choose(op), type(optimizer)
+    kind = type(own.__name__, (_Distributed, own), {"__module__": own.__module__})
+    distributed = kind(optimizer.param_groups)
+    distributed.begin(parameters, compression, backward_passes_per_step, op)
+    return distributed
 
 
 def _check_names(named_parameters: list[tuple[str, Any]], parameters: list[Any]) -> None:
@@ -100,42 +117,3 @@ def _check_names(named_parameters: list[tuple[str, Any]], parameters: list[Any])
         raise ValueError(
             "named_parameters was specified, but one or more model parameters were not named."
         )
-
-
-def _methods(own: Any, gradients: _Gradients) -> dict[str, Callable[..., Any]]:
-    def synchronize(_self: Any) -> None:
-        """Reduce now, for example to clip.
-
-        Then step inside `with optimizer.skip_synchronize():`.
-        """
-        gradients.reduce()
-
-    @contextmanager
-    def skip_synchronize(_self: Any) -> Iterator[None]:
-        """Keep step() from reducing again in this block."""
-        gradients.synchronize_in_step = False
-        try:
-            yield
-        finally:
-            gradients.synchronize_in_step = True
-
-    def step(self: Any, closure: Callable[[], Any] | None = None) -> Any:
-        if gradients.synchronize_in_step:
-            gradients.reduce()
-        return own.step(self, closure)
-
-    def zero_grad(self: Any) -> None:
-        if gradients.pending:
-            raise AssertionError(
-                "optimizer.zero_grad() was called after loss.backward() but before optimizer.step()"
-                " or optimizer.synchronize(): Horovod prohibits it, because it is reducing these"
-                " gradients"
-            )
-        own.zero_grad(self)
-
-    return {
-        "synchronize": synchronize,
-        "skip_synchronize": skip_synchronize,
-        "step": step,
-        "zero_grad": zero_grad,
-    }
