@@ -32,9 +32,21 @@ SETTLE_S = 0.2
 _groups: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
+def _create(store: Any, rank: int, world_size: int, timeout: timedelta) -> Any:
+    """Create a group for torch.distributed: the default one, and again for each new_group()."""
+    environment = launch.read(os.environ)
+    if environment.strict:
+        _check_launcher(environment)
+        group: Any = StrictProcessGroup(store, rank, world_size, timeout, environment)
+    elif environment.launcher is launch.Launcher.MPIRUN and not dist.is_initialized():
+        group = PlainProcessGroup(store, rank, world_size, timeout, environment)
+    else:  # only the default group has MPI, under mpirun; every other one is gloo alone
+        group = gloo(store, rank, world_size, timeout, loopback=environment.single_host)
+    _groups.add(group)
+    return group
+
+
 def _check_launcher(environment: launch.LaunchEnvironment) -> None:
-    if not environment.strict:
-        return
     if environment.launcher is launch.Launcher.NONE:
         raise SMDDPConfigurationError(
             "smddp needs a launcher: start the script with mpirun and smddprun, or with torchrun"
@@ -44,15 +56,6 @@ def _check_launcher(environment: launch.LaunchEnvironment) -> None:
             "SMDATAPARALLEL_OPTIMIZE_SDP=true is for mpirun; under torchrun smddp accelerates"
             " AllGather anyway"
         )
-
-
-def _create(store: Any, rank: int, world_size: int, timeout: timedelta) -> Any:
-    """Create a group for torch.distributed: the default one, and again for each new_group()."""
-    environment = launch.read(os.environ)
-    if not environment.strict:
-        return _create_plain(store, rank, world_size, timeout, environment)
-    _check_launcher(environment)
-    return _remember(StrictProcessGroup(store, rank, world_size, timeout, environment))
 
 
 def _refuse_other_groups() -> None:
@@ -73,24 +76,6 @@ def _refuse_other_groups() -> None:
         return make_group(*arguments, **named)
 
     dist.distributed_c10d._new_group_with_tag = new_group
-
-
-def _create_plain(
-    store: Any,
-    rank: int,
-    world_size: int,
-    timeout: timedelta,
-    environment: launch.LaunchEnvironment,
-) -> Any:
-    """Return the default group with MPI under mpirun; every other one is gloo alone."""
-    if environment.launcher is launch.Launcher.MPIRUN and not dist.is_initialized():
-        return _remember(PlainProcessGroup(store, rank, world_size, timeout, environment))
-    return _remember(gloo(store, rank, world_size, timeout, loopback=environment.single_host))
-
-
-def _remember(group: Any) -> Any:
-    _groups.add(group)
-    return group
 
 
 def _leave() -> None:
