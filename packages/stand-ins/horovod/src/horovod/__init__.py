@@ -13,13 +13,8 @@ __version__ = VERSION
 IS_LOCAL = True
 """Horovod has no such attribute: `getattr(horovod, "IS_LOCAL", False)` tells the two apart."""
 
-
-def _refuse_to_shadow_horovod() -> None:
-    if any(metadata.distributions(name="horovod")):
-        raise HorovodConflictError(
-            "horovod-local is installed next to the real horovod and has overwritten some of its"
-            " files: run `pip uninstall horovod-local`, then reinstall horovod"
-        )
-
-
-_refuse_to_shadow_horovod()
+if any(metadata.distributions(name="horovod")):
+    raise HorovodConflictError(
+        "horovod-local is installed next to the real horovod and has overwritten some of its files:"
+        " run `pip uninstall horovod-local`, then reinstall horovod"
+    )

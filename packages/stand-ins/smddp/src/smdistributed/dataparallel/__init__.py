@@ -15,14 +15,8 @@ IS_LOCAL = True
 tells the two apart.
 """
 
-
-def _refuse_to_shadow_aws() -> None:
-    if any(metadata.distributions(name="smdistributed-dataparallel")):
-        raise SMDDPLocalConflictError(
-            "smddp-local is installed next to AWS's smdistributed-dataparallel and has overwritten"
-            " some of its files: run `pip uninstall smddp-local`, then reinstall"
-            " smdistributed-dataparallel"
-        )
-
-
-_refuse_to_shadow_aws()
+if any(metadata.distributions(name="smdistributed-dataparallel")):
+    raise SMDDPLocalConflictError(
+        "smddp-local is installed next to AWS's smdistributed-dataparallel and has overwritten some"
+        " of its files: run `pip uninstall smddp-local`, then reinstall smdistributed-dataparallel"
+    )
