@@ -33,12 +33,12 @@ def meet(communicator: Any) -> None:
             time.sleep(NAP_S)
 
 
-def allreduce(communicator: Any, op: Enum, arrays: Sequence[Any]) -> list[Any]:
+def allreduce(communicator: Any, op: Enum, *tensors: Any) -> list[Any]:
     """Reduce the arrays element by element; all ranks get the same bits.
 
     `op` is a library's member AVERAGE, SUM, MIN or MAX. Integers average downwards.
     """
-    arrays = [np.asarray(array) for array in arrays]
+    arrays = [np.asarray(tensor) for tensor in tensors]
     results: list[Any] = [None] * len(arrays)
     meet(communicator)
     for message in _messages(arrays):  # the same ones in the same order on every rank
@@ -49,9 +49,9 @@ def allreduce(communicator: Any, op: Enum, arrays: Sequence[Any]) -> list[Any]:
     return results
 
 
-def broadcast(communicator: Any, root: int, arrays: Sequence[Any]) -> list[Any]:
+def broadcast(communicator: Any, root: int, *tensors: Any) -> list[Any]:
     """Return rank `root`'s arrays on every rank; they travel as one message of bytes."""
-    arrays = [np.asarray(array) for array in arrays]
+    arrays = [np.asarray(tensor) for tensor in tensors]
     parts = [np.array(array, order="C").reshape(-1).view(np.uint8) for array in arrays]
     fused = np.concatenate(parts)
     communicator.Bcast(fused, root=root)

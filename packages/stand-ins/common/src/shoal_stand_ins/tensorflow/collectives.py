@@ -25,7 +25,7 @@ def reduce_all(job: Job, tensors: Sequence[Any], op: Enum, compression: Any) -> 
         return tensors
     sent = [compression.compress(tensor) for tensor in tensors]
     received = _as_one_operation(
-        functools.partial(_call, transport.allreduce, communicator, op),
+        functools.partial(transport.allreduce, communicator, op),
         [tensor for tensor, _ in sent],
     )
     return [
@@ -40,7 +40,7 @@ def broadcast_all(job: Job, tensors: list[Any], root_rank: int) -> list[Any]:
     if job.communicator is None or not tensors:
         return tensors
     return _as_one_operation(
-        functools.partial(_call, transport.broadcast, job.communicator, root_rank), tensors
+        functools.partial(transport.broadcast, job.communicator, root_rank), tensors
     )
 
 
@@ -64,9 +64,3 @@ def _as_one_operation(function: Callable[..., Any], tensors: list[Any]) -> list[
     for result, tensor in zip(results, tensors, strict=True):
         result.set_shape(tensor.shape)  # numpy_function forgets it
     return results
-
-
-def _call(
-    collective: Callable[..., list[Any]], communicator: Any, option: Any, *arrays: Any
-) -> list[Any]:
-    return collective(communicator, option, arrays)

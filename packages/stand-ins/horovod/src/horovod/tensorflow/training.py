@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
 from typing import Any
 
 from shoal_stand_ins.tensorflow.collectives import reduce_all
@@ -44,9 +44,4 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
 
 
 def _reduction(op: ReduceOp, compression: Any) -> Reduce:
-    op = choose(op)
-
-    def reduce(tensors: Sequence[Any]) -> Any:
-        return reduce_all(JOB, tensors, op, compression)
-
-    return reduce
+    return functools.partial(reduce_all, JOB, op=choose(op), compression=compression)

@@ -91,7 +91,7 @@ def reduce_all(tensors: Sequence[Any], op: ReduceOp, compression: Any) -> list[A
     if communicator is None or not tensors:
         return [tensor.detach().clone() for tensor in tensors]
     sent = [compression.compress(tensor.detach()) for tensor in tensors]
-    received = transport.allreduce(communicator, op, [_as_array(tensor) for tensor, _ in sent])
+    received = transport.allreduce(communicator, op, *(_as_array(tensor) for tensor, _ in sent))
     return [
         compression.decompress(torch.from_numpy(array).to(wire.dtype), context).to(tensor.device)
         for array, (wire, context), tensor in zip(received, sent, tensors, strict=True)
@@ -110,7 +110,7 @@ def broadcast_all(tensors: Iterable[Any], root_rank: int) -> None:
     ]
     with torch.no_grad():
         for tensor, array in zip(
-            tensors, transport.broadcast(communicator, root_rank, arrays), strict=True
+            tensors, transport.broadcast(communicator, root_rank, *arrays), strict=True
         ):
             tensor.copy_(torch.from_numpy(array).view(tensor.dtype).reshape(tensor.shape))
 
