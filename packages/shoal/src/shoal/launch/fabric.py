@@ -78,30 +78,26 @@ def problems(training: Training, *, is_looked_at: bool) -> Iterator[Problem]:
         related = ("training.source_dir", "training.framework")
         yield Problem(key, message, advice, True, related)
     else:
-        exported = variables_in(training.custom_mpi_options)
-        for name, value, message, advice in _opposing(training.environment):
-            where = f"training.environment.{name}"
-            yield _no_proof(where, f"{where} = {value} {message}", advice)
-        for name, value, message, advice in _opposing(exported):
-            where = "training.custom_mpi_options"
-            yield _no_proof(where, f"{where} -x {name}={value} {message}", advice)
+        places = [
+            (f"training.environment.{name}", name, f"= {value}")
+            for name, value in _opposing(training.environment)
+        ]
+        places += [
+            ("training.custom_mpi_options", name, f"-x {name}={value}")
+            for name, value in _opposing(variables_in(training.custom_mpi_options))
+        ]
+        for where, name, setting in places:
+            message = f"{where} {setting} keeps the traffic off EFA, so the job would always fail"
+            advice = f"remove {name}, or leave require_efa out"
+            yield Problem(key, message, advice, True, (where,))
 
 
-def _no_proof(key: str, message: str, advice: str) -> Problem:
-    advice = f"{advice}, or leave require_efa out"
-    return Problem("training.require_efa", message, advice, True, (key,))
-
-
-def _opposing(environment: Mapping[str, str]) -> Iterator[tuple[str, str, str, str]]:
-    """Yield the variables with which no job could prove that it uses EFA: name, value, why, what
-    to do.
-    """
-    off = "keeps the traffic off EFA, so the job would always fail"
-    networks = (*map(str.lower, _NETWORKS),)
+def _opposing(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield name and value of each variable with which no job could prove that it uses EFA."""
     if (provider := environment.get(PROVIDER, "efa")) != "efa":
-        yield PROVIDER, provider, off, f"remove {PROVIDER}"
-    if (network := environment.get(_NETWORK, "OFI")).lower() not in networks:
-        yield _NETWORK, network, off, f"remove {_NETWORK}"
+        yield PROVIDER, provider
+    if (network := environment.get(_NETWORK, "OFI")).lower() not in map(str.lower, _NETWORKS):
+        yield _NETWORK, network
 
 
 def notices(training: Training) -> Iterator[str]:
