@@ -51,8 +51,6 @@ class Case:
     """The Python of AWS's images of `framework_version`, if a table says it."""
     smddp_releases: Mapping[str, tables.SmddpRelease]
     """Framework version to the smddp release in AWS's image."""
-    former_smddp_releases: Mapping[str, str]
-    """Framework version to what AWS's pages said of smddp in its image, and no longer say."""
     last_horovod: str
     """The last framework version whose image for `device` contains Horovod."""
     package_index: PackageIndex | None = None
@@ -79,7 +77,6 @@ class Case:
             device=device,
             python=tables.python_of(framework, version),
             smddp_releases=tables.smddp_releases(framework),
-            former_smddp_releases=tables.former_smddp_releases(framework),
             last_horovod=tables.last_horovod(framework, device),
         )
 
@@ -116,11 +113,6 @@ class Case:
         return self.training.image_uri is not None or self.tags is not None
 
     @property
-    def lacks_gpu_image(self) -> bool:
-        """Whether AWS's image, which trains, has nothing for GPUs."""
-        return self.training.image_uri is None and bool(self.tags and not self.tags.training_gpu)
-
-    @property
     def cuda(self) -> str | None:
         """The CUDA of the training image for GPUs, where it is known."""
         if self.training.image_uri:
@@ -130,7 +122,7 @@ class Case:
     @property
     def is_former(self) -> bool:
         """Whether AWS's page no longer lists the smddp that AWS's image of this version has."""
-        return self.version in self.former_smddp_releases
+        return self.version in tables.former_smddp_releases(self.framework)
 
     @property
     def shell_switch(self) -> str | None:

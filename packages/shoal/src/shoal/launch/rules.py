@@ -50,7 +50,7 @@ def _smddp_image(case: Case) -> Iterator[Problem]:
     elif version not in releases and (
         case.has_image or (case.is_former and not case.is_python_too_old)
     ):
-        if former := case.former_smddp_releases.get(version):
+        if former := tables.former_smddp_releases(case.framework).get(version):
             yield problem(case, "smddp is listed no longer", former=former, listed=listed)
         elif tables.is_older(last, version):
             yield problem(case, "smddp is in no later image", listed=listed)
@@ -185,7 +185,8 @@ def _requirement(case: Case) -> Iterator[Problem]:
 def _gpus(case: Case) -> Iterator[Problem]:
     """An image's CUDA may be too old for the instance's GPUs, or too new, or it has none."""
     cuda, gpus = case.cuda, tables.gpus(case.training.instance_type)
-    if case.has_gpus and case.lacks_gpu_image:
+    tags = case.tags if case.training.image_uri is None else None  # of AWS's image, which trains
+    if case.has_gpus and tags and not tags.training_gpu:
         yield problem(case, "no image for GPUs")
     if not cuda or gpus is None:
         return
