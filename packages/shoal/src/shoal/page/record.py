@@ -72,7 +72,9 @@ def record(place: Place, arn: str, *, with_logs: bool = True) -> dict[str, Any]:
     resources = list(resources_of(look, jobs))
     cleanups = _cleanups(look) if with_logs else []
     training = next((job for job in jobs.values() if job and job["kind"] == "TrainingJob"), None)
-    lineage = lineage_of(look.execution, training, evaluation, package, _commit(look, training))
+    code = code_of(training) if training else ""
+    commit = look.read("commit", lambda: place.commit_of(code) if code else "", None)
+    lineage = lineage_of(execution, training, evaluation, package, commit)
     return {
         "version": VERSION,
         "observed_at": time_text(look.now),
@@ -268,14 +270,6 @@ def _cleanups(look: Look) -> list[Cleanup]:
             client, span = look.place.target.client("logs"), (execution.started_at, look.ended_at)
             return list(cleanups_of(client, look.place.cleaners, execution.id, *span))
     return []
-
-
-def _commit(look: Look, training: Mapping[str, Any] | None) -> str | None:
-    """Return the commit whose code the training ran, as `Place.commit_of` does."""
-    with look.noting("commit"):
-        code = code_of(training) if training else ""
-        return look.place.commit_of(code) if code else ""
-    return None
 
 
 def _evaluation(look: Look) -> dict[str, Any] | None:
