@@ -12,7 +12,7 @@ from typing import Any
 
 import boto3
 
-from shoal.launch import resolve
+from shoal.launch import Launch, resolve
 from shoal.pipelines.infrastructure import Infrastructure
 from shoal.settings.names import Names
 from shoal.settings.settings import Environment
@@ -55,13 +55,22 @@ def build(environment: Environment, infrastructure: Infrastructure) -> Pipeline:
         f"s3://{names.bucket('artifacts')}/training",
         ExecutionVariables.PIPELINE_EXECUTION_ID,
     ]
-    session = _session(environment)
+    # A session of which the SDK asks nothing: its credentials are placeholders.
+    boto = boto3.Session(
+        aws_access_key_id="none", aws_secret_access_key="none", region_name=environment.region
+    )
+    session = PipelineSession(
+        boto_session=boto,
+        default_bucket=names.bucket("artifacts"),
+        sagemaker_config=_NO_TELEMETRY,
+    )
+    launch = resolve(training, environment.region)
     trainer = ModelTrainer(
         sagemaker_session=session,
         role=infrastructure.training_role_arn,
-        training_image=resolve(training, environment.region).image_uri,
+        training_image=launch.image_uri,
         base_job_name="train",
-        hyperparameters=_hyperparameters(environment, infrastructure, output)
+        hyperparameters=_hyperparameters(launch, environment, infrastructure, output)
         | {"epochs": epochs.to_string()},
         compute=Compute(
             instance_type=training.instance_type,
@@ -92,14 +101,13 @@ def build(environment: Environment, infrastructure: Infrastructure) -> Pipeline:
 
 
 def _hyperparameters(
-    environment: Environment, infrastructure: Infrastructure, output: list[Any]
+    launch: Launch, environment: Environment, infrastructure: Infrastructure, output: list[Any]
 ) -> dict[str, Any]:
     """Return the launch contract's hyperparameters.
 
     The name of an execution and its folder in S3 get their values when it starts.
     """
     name, training = Names(environment).pipeline, environment.training
-    launch = resolve(training, environment.region)
     hyperparameters: dict[str, Any] = dict(
         launch.for_job(
             infrastructure.code_uri, name, training.hyperparameters, output_path=output[0]
@@ -111,15 +119,3 @@ def _hyperparameters(
     if launch.needs_model_dir:
         hyperparameters["model_dir"] = Join(on="/", values=[*output, "model"])
     return hyperparameters
-
-
-def _session(environment: Environment) -> PipelineSession:
-    """Return a session for pipelines, of which the SDK asks nothing.
-
-    Its credentials are placeholders.
-    """
-    boto = boto3.Session(
-        aws_access_key_id="none", aws_secret_access_key="none", region_name=environment.region
-    )
-    bucket = Names(environment).bucket("artifacts")
-    return PipelineSession(boto_session=boto, default_bucket=bucket, sagemaker_config=_NO_TELEMETRY)
