@@ -16,7 +16,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections import deque
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -111,11 +111,14 @@ def run_pip(url: str, user: str, password: str) -> list[str]:
             encoding="utf-8",
             errors="replace",
         )
-        lines = printed(process.stdout or (), user, password)
+        last = deque[str](maxlen=LAST_LINES)
+        for line in process.stdout or ():
+            last.append(masked(line.rstrip(), user, password))
+            print(last[-1], file=sys.stderr, flush=True)
         code = process.wait()
         if code == 0:
             return []
-        return [f"pip ended with {code}{refusal(url, user, password)}", *lines]
+        return [f"pip ended with {code}{refusal(url, user, password)}", *last]
 
 
 def refusal(url: str, user: str, password: str) -> str:
@@ -131,15 +134,6 @@ def refusal(url: str, user: str, password: str) -> str:
     except OSError as error:
         return f"; {error}"
     return ""
-
-
-def printed(lines: Iterable[str], user: str, password: str) -> list[str]:
-    """Print lines to the log without the password; return the last ones."""
-    last = list[str]()
-    for line in lines:
-        last = [*last, masked(line.rstrip(), user, password)][-LAST_LINES:]
-        print(last[-1], file=sys.stderr, flush=True)
-    return last
 
 
 def install(index: dict[str, str]) -> str:
