@@ -31,15 +31,11 @@ def broadcast_optimizer_state(optimizer: Any, root_rank: int) -> None:
     if isinstance(optimizer, torch.optim.LBFGS):
         raise ValueError("cannot broadcast torch.optim.LBFGS state")  # noqa: TRY004 - Horovod raises ValueError
     if not optimizer.state:
-        _fill_state(optimizer)
-    optimizer.load_state_dict(broadcast_object(optimizer.state_dict(), root_rank))
-
-
-def _fill_state(optimizer: Any) -> None:
-    for group in optimizer.param_groups:
-        for parameter in group["params"]:
+        parameters = (each for group in optimizer.param_groups for each in group["params"])
+        for parameter in parameters:
             if parameter.requires_grad:
                 parameter.grad = torch.zeros_like(parameter)
-    # The other ranks may have a state, and then take no step.
-    with getattr(optimizer, "skip_synchronize", nullcontext)():
-        optimizer.step()
+        # The other ranks may have a state, and then take no step.
+        with getattr(optimizer, "skip_synchronize", nullcontext)():
+            optimizer.step()
+    optimizer.load_state_dict(broadcast_object(optimizer.state_dict(), root_rank))
