@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
-from shoal_stand_ins.tensorflow.collectives import assign_broadcast, reduce_all
+from shoal_stand_ins.tensorflow.collectives import reduce_all
 from shoal_stand_ins.tensorflow.compression import Compression
 from shoal_stand_ins.tensorflow.training import GradientTape, Reduce, wrap
 
 from ..exceptions import SMDDPConfigurationError, SMDDPUnsupportedError
-from .collectives import ReduceOp, require_average
+from .collectives import ReduceOp, broadcast_global_variables, require_average
 from .job import JOB
 
 
@@ -95,9 +95,7 @@ class BroadcastGlobalVariablesHook(tf.compat.v1.train.SessionRunHook):  # type: 
 
     def begin(self) -> None:
         """Add the broadcast to the graph, which is finished after this."""
-        self._operation = tf.group(
-            *assign_broadcast(JOB, tf.compat.v1.global_variables(), self._root_rank)
-        )
+        self._operation = broadcast_global_variables(self._root_rank)
 
     def after_create_session(self, session: Any, coord: Any) -> None:
         """Run it in the fresh or restored session."""
