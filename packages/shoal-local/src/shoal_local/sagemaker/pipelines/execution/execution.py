@@ -24,7 +24,6 @@ from shoal_local.sagemaker.pipelines.execution.records import ExecutionRecord, i
 from shoal_local.sagemaker.pipelines.execution.steps import (
     Runner,
     StepFailedError,
-    StepResult,
     StepStoppedError,
 )
 from shoal_local.sagemaker.shapes import Document, fitting
@@ -159,7 +158,7 @@ class Execution:
         document = self.record.document()
         self._stop = threading.Event()
         self._runner = Runner(
-            core, document["PipelineExecutionArn"], name.rpartition("/")[2], credentials, self._stop
+            core, self.record, document["PipelineExecutionArn"], credentials, self._stop
         )
         self._max_parallel = document.get("ParallelismConfiguration", {}).get(
             "MaxParallelExecutionSteps", len(definition.steps)
@@ -220,25 +219,22 @@ class Execution:
             in_thread(f"step {name}", self._run_step, step)
 
     def _run_step(self, step: Step) -> None:
-        status = "Failed"
-        changes: Document = {}
+        status, reason = "Failed", ""
         try:
             self.record.set_step(step, "Starting")
             self.record.set_step(step, "Executing")
-            done = self._attempts(step)
+            self._outputs[step.name] = self._attempts(step)
             status = "Succeeded"
-            changes = {"Metadata": done.metadata}
-            self._outputs[step.name] = done.outputs
-        except StepStoppedError as stopped:
-            status, changes = "Stopped", {"Metadata": stopped.metadata}
+        except StepStoppedError:
+            status = "Stopped"
         except StepFailedError as error:
-            changes = {"FailureReason": str(error), "Metadata": error.metadata}
+            reason = str(error)
         except ExpressionError as error:
-            changes = {"FailureReason": f"ClientError: {error}"}
+            reason = f"ClientError: {error}"
         except Exception:  # noqa: BLE001 (a step must never stay Executing; the reason carries the bug)
-            changes = {"FailureReason": f"InternalServerError: {traceback.format_exc(limit=-3)}"}
+            reason = f"InternalServerError: {traceback.format_exc(limit=-3)}"
         finally:
-            self._end_step(step, status, {key: value for key, value in changes.items() if value})
+            self._end_step(step, status, {"FailureReason": reason} if reason else {})
 
     def _end_step(self, step: Step, status: str, changes: Document) -> None:
         self.record.set_step(step, status, **changes)
@@ -247,7 +243,7 @@ class Execution:
             self._no_more = self._no_more or step.type == "Fail"
             self._changed.notify_all()
 
-    def _attempts(self, step: Step) -> StepResult:
+    def _attempts(self, step: Step) -> Document:
         """Run a step, and again as its retry policies say."""
         speed = self._core.settings.hosting_speed
         retries = Retries(step.document.get("RetryPolicies", []), speed)
@@ -260,29 +256,27 @@ class Execution:
                     raise
                 self.record.set_step(step, "Executing", AttemptCount=retries.attempts)
 
-    def _attempt(self, step: Step, failures: int) -> StepResult:
+    def _attempt(self, step: Step, failures: int) -> Document:
         if step.type == "Condition":
             return self._condition(step)
         arguments = self._scope.resolve(step.arguments)
         if step.type == "Fail":
             message = str(arguments["ErrorMessage"])
             shown = fitting("FailStepMetadata", "ErrorMessage", message)
-            raise StepFailedError(message, "", {"Fail": {"ErrorMessage": shown}})
+            self.record.report(step, {"Fail": {"ErrorMessage": shown}})
+            raise StepFailedError(message)
         targets = {
             key: self._scope.resolve(step.document[key])
             for key in ("FunctionArn", "SqsQueueUrl")
             if key in step.document
         }
-        return self._runner.run(
-            replace(step, document=step.document | targets),
-            arguments,
-            lambda metadata: self.record.set_step(step, "Executing", Metadata=metadata),
-            failures,
-        )
+        resolved = replace(step, document=step.document | targets)
+        return self._runner.run(resolved, arguments, failures)
 
-    def _condition(self, step: Step) -> StepResult:
+    def _condition(self, step: Step) -> Document:
         outcome = all(holds(each, self._scope.resolve) for each in step.arguments["Conditions"])
-        return StepResult({"Outcome": outcome}, {"Condition": {"Outcome": str(outcome)}})
+        self.record.report(step, {"Condition": {"Outcome": str(outcome)}})
+        return {"Outcome": outcome}
 
     def _variable(self, name: str) -> str:
         document = self.record.document()

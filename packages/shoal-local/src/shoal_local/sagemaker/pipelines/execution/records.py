@@ -88,6 +88,10 @@ class ExecutionRecord:
         if previous["status"] != status:
             self._tell_step(document, step, previous["status"])
 
+    def report(self, step: Step, metadata: Document) -> None:
+        """Show what a running step has created."""
+        self.set_step(step, "Executing", Metadata=metadata)
+
     def _tell_step(self, document: Document, step: Step, previous: str | None) -> None:
         entry = document["_steps"][step.name]
         detail = {

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from threading import Event
@@ -34,6 +34,7 @@ from shoal_local.sagemaker.pipelines.execution.callbacks import (
     CallbackFailedError,
     values_of,
 )
+from shoal_local.sagemaker.pipelines.execution.records import ExecutionRecord
 from shoal_local.sagemaker.resources import KINDS, Kind
 from shoal_local.sagemaker.shapes import Document, shape_errors, shape_for
 
@@ -42,61 +43,50 @@ _MAX_TUNING_NAME = 32
 _CHECK_STOP_S = 0.2
 _STABLE_STATUSES = {"InService", "Failed", "OutOfService", "UpdateRollbackFailed"}
 _JOBS = {"Training": TRAINING, "Processing": PROCESSING, "Transform": TRANSFORM}
-Report = Callable[[Document], None]
 
 
 class StepFailedError(Exception):
     """A step failed.
 
-    `str()` is its FailureReason, `cause` what retry policies name, `metadata` what was created
-    before.
+    `str()` is its FailureReason, `cause` what retry policies name.
     """
 
-    def __init__(self, reason: str, cause: str = "", metadata: Document | None = None) -> None:
+    def __init__(self, reason: str, cause: str = "") -> None:
         super().__init__(reason)
         self.cause = cause
-        self.metadata = metadata or {}
 
 
 class StepStoppedError(Exception):
     """The execution was stopped, and with it this step."""
-
-    def __init__(self, metadata: Document | None = None) -> None:
-        super().__init__("stopped")
-        self.metadata = metadata or {}
-
-
-@dataclass(frozen=True)
-class StepResult:
-    """A step that succeeded: what Get reads of it, and its Metadata in its list entry."""
-
-    outputs: Document
-    metadata: Document
 
 
 @dataclass(frozen=True)
 class Runner:
     """Runs steps of one execution.
 
-    `report(metadata)` publishes what a step has created while it still runs.
+    What a step has created is in its record before the step ends, whichever way.
     """
 
     core: Core
+    record: ExecutionRecord
     execution_arn: str
-    execution_id: str
     credentials: RoleCredentials
     stop: Event
 
-    def run(self, step: Step, arguments: Document, report: Report, failures: int = 0) -> StepResult:
-        """Run a step after some failures and return its result; raise StepFailedError or
+    @property
+    def execution_id(self) -> str:
+        return self.record.name.rpartition("/")[2]
+
+    def run(self, step: Step, arguments: Document, failures: int = 0) -> Document:
+        """Run a step after some failures and return what Get reads of it; raise StepFailedError or
         StepStoppedError.
         """
         name = self._name(step, arguments, failures)
         match step.type:
             case "Training" | "Processing" | "Transform":
-                return self._job(_JOBS[step.type], name, step, arguments, report)
+                return self._job(_JOBS[step.type], name, step, arguments)
             case "Tuning":
-                return self._tuning(name, step, arguments, report)
+                return self._tuning(name, step, arguments)
             case "Model":
                 return self._create("Model", name, step, arguments)
             case "RegisterModel":
@@ -106,10 +96,10 @@ class Runner:
                 name = _named(str(arguments.get("EndpointConfigName", step.name)))
                 return self._create("EndpointConfig", name, step, arguments)
             case "Endpoint":
-                return self._endpoint(arguments, report)
+                return self._endpoint(step, arguments)
             case "Lambda":
                 return self._lambda(step, arguments)
-        return self._callback(step, arguments, report)
+        return self._callback(step, arguments)
 
     def _name(self, step: Step, arguments: Document, failures: int) -> str:
         """Return the name of what the step creates.
@@ -144,24 +134,22 @@ class Runner:
         answer.pop("ResponseMetadata", None)
         return dict(json.loads(json.dumps(answer, default=str)))
 
-    def _create(self, noun: str, name: str, step: Step, arguments: Document) -> StepResult:
+    def _create(self, noun: str, name: str, step: Step, arguments: Document) -> Document:
         """Create a resource that is there at once; `name` is "" for one that has its own."""
         name_key = f"{noun}Name"
         named = {name_key: name} if name else {}
         arn = self._call(f"Create{noun}", **(arguments | named))[f"{noun}Arn"]
         described = self._call(f"Describe{noun}", **{name_key: name or arn})
-        return StepResult(described, {step.type: {"Arn": arn}})
+        self.record.report(step, {step.type: {"Arn": arn}})
+        return described
 
-    def _tuning(self, name: str, step: Step, arguments: Document, report: Report) -> StepResult:
+    def _tuning(self, name: str, step: Step, arguments: Document) -> Document:
         """Run a tuning job; its training jobs can be read too, the best first (SDK: top_k)."""
-        result = self._job(TUNING, name, step, arguments, report)
-        summaries = training_summaries(self.core, result.outputs)
-        shown = json.loads(json.dumps(summaries, default=str))
-        return StepResult(result.outputs | {"TrainingJobSummaries": shown}, result.metadata)
+        job = self._job(TUNING, name, step, arguments)
+        summaries = training_summaries(self.core, job)
+        return job | {"TrainingJobSummaries": json.loads(json.dumps(summaries, default=str))}
 
-    def _job(
-        self, kind: Kind, name: str, step: Step, arguments: Document, report: Report
-    ) -> StepResult:
+    def _job(self, kind: Kind, name: str, step: Step, arguments: Document) -> Document:
         """Run a job with its own tags and those that the service adds (seen on training jobs)."""
         added = {
             "sagemaker:pipeline-execution-arn": self.execution_arn,
@@ -171,8 +159,7 @@ class Runner:
         request = {kind.name_key: name, "Tags": [*arguments.get("Tags", []), *tags]}
         answer = self._call(f"Create{kind.noun}", **(arguments | request))
         noun = "TuningJob" if kind is TUNING else kind.noun
-        metadata = {noun: {"Arn": answer[kind.arn_key]}}
-        report(metadata)
+        self.record.report(step, {noun: {"Arn": answer[kind.arn_key]}})
         if not self._has_settled(kind, name, END_STATUSES):
             self._stop_job(kind, name)
             while not self._has_settled(kind, name, END_STATUSES, is_stopping=True):
@@ -180,12 +167,12 @@ class Runner:
         job = self._call(f"Describe{kind.noun}", **{kind.name_key: name})
         status = job[kind.status_key]
         if status == "Completed":
-            return StepResult(job, metadata)
+            return job
         if status == "Stopped" and self.stop.is_set():
-            raise StepStoppedError(metadata)
+            raise StepStoppedError
         stopped = f"The job was stopped ({job.get('SecondaryStatus', status)})."
         reason = job.get("FailureReason") or stopped
-        raise StepFailedError(reason, _job_cause(reason), metadata)
+        raise StepFailedError(reason, _job_cause(reason))
 
     def _has_settled(
         self, kind: Kind, name: str, statuses: Collection[str], *, is_stopping: bool = False
@@ -209,25 +196,26 @@ class Runner:
             if "in status" not in str(error):  # it may have ended just now
                 raise
 
-    def _endpoint(self, arguments: Document, report: Report) -> StepResult:
+    def _endpoint(self, step: Step, arguments: Document) -> Document:
         """Call CreateEndpoint, or UpdateEndpoint if the name exists; then wait for InService."""
         kind, name = KINDS["endpoint"], arguments["EndpointName"]
         exists = self.core.store.get(kind.store, name) is not None
         request = {key: value for key, value in arguments.items() if not (exists and key == "Tags")}
         answer = self._call("UpdateEndpoint" if exists else "CreateEndpoint", **request)
-        metadata = {"Endpoint": {"Arn": answer["EndpointArn"]}}
-        report(metadata)
+        self.record.report(step, {"Endpoint": {"Arn": answer["EndpointArn"]}})
         if not self._has_settled(kind, name, _STABLE_STATUSES):
-            raise StepStoppedError(metadata)
+            raise StepStoppedError
         endpoint = self._call("DescribeEndpoint", EndpointName=name)
         if endpoint["EndpointStatus"] != "InService" or "FailureReason" in endpoint:
             is_now = f"The endpoint is {endpoint['EndpointStatus']}."
-            raise StepFailedError(endpoint.get("FailureReason", is_now), "", metadata)
-        return StepResult(endpoint, metadata)
+            raise StepFailedError(endpoint.get("FailureReason", is_now))
+        return endpoint
 
-    def _lambda(self, step: Step, arguments: Document) -> StepResult:
+    def _lambda(self, step: Step, arguments: Document) -> Document:
         """Invoke the function, which no stop interrupts, and take its OutputParameters."""
         function = step.document["FunctionArn"]
+        shown: Document = {"Arn": function, "OutputParameters": []}
+        self.record.report(step, {"Lambda": shown})
         payload = self._invoke(function, arguments)
         outputs = [each["OutputName"] for each in step.document.get("OutputParameters", [])]
         fields = payload if isinstance(payload, dict) else {}
@@ -246,31 +234,30 @@ class Runner:
                 "ClientError: The function's answer has OutputParameters that a step cannot report,"
                 f" of {[len(each['Value']) for each in entries]} characters"
             )
-        metadata = {"Lambda": {"Arn": function, "OutputParameters": entries}}
-        return StepResult({"OutputParameters": values}, metadata)
+        self.record.report(step, {"Lambda": shown | {"OutputParameters": entries}})
+        return {"OutputParameters": values}
 
-    def _callback(self, step: Step, arguments: Document, report: Report) -> StepResult:
+    def _callback(self, step: Step, arguments: Document) -> Document:
         """Send a token to the queue, with the pipeline's role, and wait until it is answered."""
         url, sqs = step.document["SqsQueueUrl"], self.core.context.clients("sqs", self.credentials)
         callback = Callback.begun(self.core, sqs, url, self.execution_arn)
         shown: Document = {"CallbackToken": callback.token, "SqsQueueUrl": url}
-        metadata = {"Callback": {**shown, "OutputParameters": []}}
+        self.record.report(step, {"Callback": shown | {"OutputParameters": []}})
         try:
             callback.send(arguments, "Executing")
-            report(metadata)
             answer = callback.wait(arguments, self.stop)
             values = values_of(answer, step.document.get("OutputParameters", []))
         except CallbackFailedError as error:
-            raise StepFailedError(str(error), "", metadata) from error
+            raise StepFailedError(str(error)) from error
         if self.stop.is_set():
-            raise StepStoppedError(metadata)
+            raise StepStoppedError
         shown["OutputParameters"] = [{"Name": name, "Value": answer[name]} for name in values]
-        return StepResult({"OutputParameters": values}, {"Callback": shown})
+        self.record.report(step, {"Callback": shown})
+        return {"OutputParameters": values}
 
     def _invoke(self, function: str, arguments: Document) -> Any:
         limit_s = self.core.settings.lambda_step_s
         began_at = time.monotonic()
-        metadata = {"Lambda": {"Arn": function, "OutputParameters": []}}
         try:
             answer = self._lambda_client(limit_s).invoke(
                 FunctionName=function, Payload=json.dumps(arguments).encode()
@@ -280,14 +267,12 @@ class Runner:
             message = f"Failed to invoke lambda:InvokeFunction. Error Details: {error}"
             if time.monotonic() - began_at >= limit_s:
                 message = f"The function did not answer within {limit_s:g} s; it keeps running"
-            raise StepFailedError(f"ClientError: {message}", "", metadata) from error
+            raise StepFailedError(f"ClientError: {message}") from error
         if answer.get("FunctionError"):
             details = str(payload)
             if isinstance(payload, dict):
                 details = f"{payload.get('errorType')}: {payload.get('errorMessage')}"
-            raise StepFailedError(
-                f"ClientError: Lambda function {function} failed. {details}", "", metadata
-            )
+            raise StepFailedError(f"ClientError: Lambda function {function} failed. {details}")
         return payload
 
     def _lambda_client(self, limit_s: float) -> Any:
