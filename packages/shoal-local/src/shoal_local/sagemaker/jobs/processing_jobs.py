@@ -22,6 +22,7 @@ from shoal_local.sagemaker.jobs.base.job import (
     EndReason,
     Job,
     JobFailedError,
+    JobStoppedError,
     supervise,
 )
 from shoal_local.sagemaker.jobs.base.jobs import JobRun, Jobs
@@ -83,7 +84,7 @@ class ProcessingRun(JobRun):
         self._outputs: list[Document] = output_config.get("Outputs", [])
         self._key = output_config.get("KmsKeyId", "")
 
-    def _lifecycle(self) -> tuple[str, str]:
+    def _lifecycle(self) -> None:
         self._job.check_capacity()
         self._take_instances()
         core, kind, name = self._job.core, self._job.kind, self._job.name
@@ -100,15 +101,14 @@ class ProcessingRun(JobRun):
         finally:
             self._log.close()
         if ending.reason is EndReason.STOPPED:
-            return "Stopped", ""
+            raise JobStoppedError
         if ending.reason is EndReason.TIMED_OUT:
             reason = "The job ran longer than MaxRuntimeInSeconds and was stopped."
-            return "Stopped", f"ClientError: {reason}"
+            raise JobStoppedError(f"ClientError: {reason}")
         if ending.exit_code != 0:
             reason = f"{self._log.evidence(_HOST)}, exit code: {ending.exit_code}"
             raise JobFailedError(f"AlgorithmError: {reason}")
         self._upload()
-        return "Completed", ""
 
     def _take_instances(self) -> None:
         """Take the first type of a list that has capacity; no page names a wait."""

@@ -67,7 +67,7 @@ class TransformRun(JobRun):
         self._model = model
         self._server = _TransformServer(job, self._request, model)
 
-    def _lifecycle(self) -> tuple[str, str]:
+    def _lifecycle(self) -> None:
         """Transform every object; one that fails keeps no other from its result."""
         context = self._job.core.context
         self._job.check_capacity()
@@ -90,8 +90,7 @@ class TransformRun(JobRun):
             failures = [reason for key in keys if (reason := self._failure_of(s3, uri, key))]
         if failures:
             count = f"{len(failures)} of {len(keys)} objects failed; the first"
-            return "Failed", f"AlgorithmError: {count}: {failures[0]}"
-        return "Completed", ""
+            raise JobFailedError(f"AlgorithmError: {count}: {failures[0]}")
 
     def _failure_of(self, s3: Any, uri: str, key: str) -> str:
         """Return why there is no result of this object; nothing if there is one."""

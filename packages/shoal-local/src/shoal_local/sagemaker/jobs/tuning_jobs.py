@@ -23,7 +23,14 @@ from typing import Any
 
 from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.errors import check_fields, invalid, not_emulated
-from shoal_local.sagemaker.jobs.base.job import END_STATUSES, TRAINING, TUNING, Job
+from shoal_local.sagemaker.jobs.base.job import (
+    END_STATUSES,
+    TRAINING,
+    TUNING,
+    Job,
+    JobFailedError,
+    JobStoppedError,
+)
 from shoal_local.sagemaker.jobs.base.jobs import JobRun, Jobs
 from shoal_local.sagemaker.jobs.training.training import TrainingJobs
 from shoal_local.sagemaker.jobs.training.training_request import check_training
@@ -197,15 +204,14 @@ class TuningRun(JobRun):
         self._lock = threading.Lock()
         self._started = self._failures = self._successes = 0
 
-    def _lifecycle(self) -> tuple[str, str]:
+    def _lifecycle(self) -> None:
         with ThreadPoolExecutor(self._workers, thread_name_prefix=self._job.name) as workers:
             for worker in [workers.submit(self._work) for _ in range(self._workers)]:
                 worker.result()
         if self._is_to_stop():
-            return "Stopped", ""
+            raise JobStoppedError
         if not self._successes:
-            return "Failed", _NONE_SUCCEEDED.format(self._failures)
-        return "Completed", ""
+            raise JobFailedError(_NONE_SUCCEEDED.format(self._failures))
 
     def _is_to_stop(self) -> bool:
         orders, status = self._job.orders, self._job.document()["HyperParameterTuningJobStatus"]

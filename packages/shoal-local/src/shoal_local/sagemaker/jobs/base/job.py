@@ -27,7 +27,7 @@ class JobFailedError(Exception):
 
 
 class JobStoppedError(Exception):
-    """A Stop operation came before the container ran."""
+    """A job that ends as Stopped; `str()` is its FailureReason, if there is one."""
 
 
 @dataclass(frozen=True)

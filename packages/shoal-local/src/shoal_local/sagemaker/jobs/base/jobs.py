@@ -34,21 +34,24 @@ class JobRun:
         self._paths = JobPaths.of(job.core.context.state_dir, folder, job.name)
 
     def run(self) -> None:
+        status, reason = "Completed", ""
         try:
-            status, reason = self._lifecycle()
+            self._lifecycle()
         except Exception as error:  # noqa: BLE001 (a job must never stay InProgress)
             status, reason = self._ended_by(error)
         self._job.change(lambda document: self._end(document, status, reason))
 
-    def _lifecycle(self) -> tuple[str, str]:
-        """Return the job's last status and its failure reason."""
+    def _lifecycle(self) -> None:
+        """Run the job to its end; raise an exception if it does not complete."""
         raise NotImplementedError
 
     def _ended_by(self, error: Exception) -> tuple[str, str]:
         """Return status and reason of a job that `error` ended; a bug's traceback is kept."""
         match error:
-            case JobStoppedError() | BuildStoppedError():
+            case BuildStoppedError():
                 return "Stopped", ""
+            case JobStoppedError():
+                return "Stopped", str(error)
             case JobFailedError():
                 return "Failed", str(error)
             case DataError() | PodError() | RuntimeBuildError() | AwsError():

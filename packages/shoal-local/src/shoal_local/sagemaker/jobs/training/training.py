@@ -26,6 +26,7 @@ from shoal_local.sagemaker.jobs.base.job import (
     EndReason,
     Job,
     JobFailedError,
+    JobStoppedError,
     supervise,
 )
 from shoal_local.sagemaker.jobs.base.jobs import JobRun, Jobs
@@ -69,12 +70,11 @@ class TrainingRun(JobRun):
         definitions = self._request["AlgorithmSpecification"].get("MetricDefinitions", [])
         self._metrics = Metrics(definitions, self._publish)
 
-    def _lifecycle(self) -> tuple[str, str]:
+    def _lifecycle(self) -> None:
         # A stop may come before there is a container to stop, so it is looked for at each step.
         self._job.check_not_stopped()
         self._job.check_capacity()
-        if not self._take_instances():
-            return "Stopped", ""
+        self._take_instances()
         with closing(TrainingHosts(self._job, self._image, self._metrics.see)) as hosts:
             self._enter("Downloading", TrainingStartTime=names.now())
             hosts.prepare()
@@ -94,11 +94,12 @@ class TrainingRun(JobRun):
             # A job that is stopped may save its model within the grace (API_StopTrainingJob).
             self._enter("Uploading")
             hosts.upload()
-            return "Completed" if ending.reason is EndReason.EXITED else "Stopped", ""
+            if ending.reason is not EndReason.EXITED:
+                raise JobStoppedError
 
-    def _take_instances(self) -> bool:
-        """Wait for capacity, and return whether there is some before the request's limit. The guide
-        has no name for the end of that wait but that of MaxWaitTimeExceeded.
+    def _take_instances(self) -> None:
+        """Wait for capacity, and stop the job without any at the request's limit. The guide has no
+        name for the end of that wait but that of MaxWaitTimeExceeded.
         """
         settings, orders = self._job.core.settings, self._job.orders
         offers, limit_s = Offers(settings.capacity, settings.hosting_speed), waits(self._request)
@@ -110,7 +111,7 @@ class TrainingRun(JobRun):
                 self._enter("Pending")
             if time.monotonic() >= until:
                 self._exceeded = "MaxWaitTimeExceeded"
-                return False
+                raise JobStoppedError
             orders.stop.wait(_POLL_S)
             self._job.check_not_stopped()
         if "InstancePreferences" in self._request["ResourceConfig"]:
@@ -119,7 +120,6 @@ class TrainingRun(JobRun):
                 "SelectedInstanceCount": found.count,
             }
             self._job.change(lambda document: document["ResourceConfig"].update(selected))
-        return True
 
     def _train(self, hosts: TrainingHosts) -> Ending:
         self._job.check_not_stopped()
