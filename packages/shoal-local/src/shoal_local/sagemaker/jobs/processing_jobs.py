@@ -125,7 +125,7 @@ class ProcessingRun(JobRun):
 
     def _prepare(self) -> None:
         """Build the runtime where it is missing; fetch the inputs; write the configuration."""
-        uri, stopped = self._request["AppSpecification"]["ImageUri"], self._job.orders.stop.is_set
+        uri, stopped = self._request["AppSpecification"]["ImageUri"], self._job.stop.is_set
         self._place.build_runtime(uri, stopped)
         for each in self._request.get("ProcessingInputs", []):
             self._job.check_not_stopped()
@@ -165,7 +165,7 @@ class ProcessingRun(JobRun):
         self._job.change(lambda document: document.update(ProcessingStartTime=names.now()))
         pod = self._place.start([self._container()], self._log.write)
         limit_s = self._request.get("StoppingCondition", {}).get("MaxRuntimeInSeconds", 86_400)
-        return supervise(pod, self._job.orders, limit_s, self._job.core.settings.stop_grace_s)
+        return supervise(pod, self._job, limit_s)
 
     def _local(self, output: Document) -> Path:
         return self._host.path_of(output["S3Output"]["LocalPath"])

@@ -154,7 +154,7 @@ class _TransformServer(ModelServer):
         self._created_by = "transform-job", {**model, **request}
         self._log_place = job.kind.log_group, job.name
         self._variables = _variables(request)
-        self._closing = job.orders.stop  # a stop ends the wait for the container, too
+        self._closing = job.stop  # a stop ends the wait for the container, too
 
     def log_data(self, line: str) -> None:
         """Write into the stream `data-log`, which says what became of objects."""

@@ -214,8 +214,8 @@ class TuningRun(JobRun):
             raise JobFailedError(_NONE_SUCCEEDED.format(self._failures))
 
     def _is_to_stop(self) -> bool:
-        orders, status = self._job.orders, self._job.document()["HyperParameterTuningJobStatus"]
-        return orders.stop.is_set() or status == "Stopping"
+        status = self._job.document()["HyperParameterTuningJobStatus"]
+        return self._job.stop.is_set() or status == "Stopping"
 
     def _is_over(self) -> bool:
         return self._is_to_stop() or time.monotonic() >= self._ends_at
@@ -249,7 +249,7 @@ class TuningRun(JobRun):
     def _wait(self, name: str) -> Document | None:
         """Return the training job once it has ended; stop it with the tuning job."""
         is_stopped = False
-        while not self._job.orders.abandon.is_set():
+        while not self._job.abandon.is_set():
             try:
                 return self._job.core.store.wait(
                     TRAINING.store,

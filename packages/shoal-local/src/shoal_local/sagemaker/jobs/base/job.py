@@ -31,23 +31,16 @@ class JobStoppedError(Exception):
 
 
 @dataclass(frozen=True)
-class Orders:
-    """Orders from outside: `stop` (SIGTERM, then the grace) and `abandon` (SIGKILL at once, because
-    the emulator stops).
-    """
-
-    stop: threading.Event = field(default_factory=threading.Event)
-    abandon: threading.Event = field(default_factory=threading.Event)
-
-
-@dataclass(frozen=True)
 class Job:
-    """One job: its document in the store, and the orders that it may get."""
+    """One job: its document in the store, and the orders that it may get: `stop` (SIGTERM, then the
+    grace) and `abandon` (SIGKILL at once, because the emulator stops).
+    """
 
     core: Core
     kind: Kind
     name: str
-    orders: Orders = field(default_factory=Orders)
+    stop: threading.Event = field(default_factory=threading.Event)
+    abandon: threading.Event = field(default_factory=threading.Event)
 
     def document(self) -> Document:
         return self.core.store.read(self.kind.store, self.name)
@@ -73,8 +66,8 @@ class Job:
 
         A stop may come before the job's thread was registered; then only the document has it.
         """
-        if self.orders.stop.is_set() or self.document()[self.kind.status_key] == "Stopping":
-            self.orders.stop.set()
+        if self.stop.is_set() or self.document()[self.kind.status_key] == "Stopping":
+            self.stop.set()
             raise JobStoppedError
 
 
@@ -114,21 +107,17 @@ class Ending:
 
 
 def supervise(
-    pod: Pod,
-    orders: Orders,
-    deadline_s: float,
-    grace_s: float,
-    is_interrupted: Callable[[], bool] = lambda: False,
+    pod: Pod, job: Job, deadline_s: float, is_interrupted: Callable[[], bool] = lambda: False
 ) -> Ending:
-    """Wait for the end of `pod`, and close it.
+    """Wait for the end of the job's `pod`, and close it.
 
-    After a stop, an interruption or `deadline_s` it gets SIGTERM, and after `grace_s` SIGKILL.
+    After a stop, an interruption or `deadline_s` it gets SIGTERM, and after the grace SIGKILL.
     """
     deadline = time.monotonic() + deadline_s
     reason = EndReason.EXITED
     try:
         while not pod.wait(_POLL_S):
-            if orders.stop.is_set():
+            if job.stop.is_set():
                 reason = EndReason.STOPPED
             elif time.monotonic() >= deadline:
                 reason = EndReason.TIMED_OUT
@@ -137,8 +126,8 @@ def supervise(
             else:
                 continue
             pod.terminate()
-            deadline = time.monotonic() + grace_s
-            while not (orders.abandon.is_set() or pod.wait(_POLL_S)):
+            deadline = time.monotonic() + job.core.settings.stop_grace_s
+            while not (job.abandon.is_set() or pod.wait(_POLL_S)):
                 if time.monotonic() >= deadline:
                     break
             break

@@ -129,14 +129,14 @@ class Jobs(Resources):
         with self._lock:
             entry = self._running.get(name)
         if entry:
-            entry[0].orders.stop.set()
+            entry[0].stop.set()
 
     def close(self) -> None:
         """Kill the running jobs and wait for the end of each thread."""
         with self._lock:
             entries = list(self._running.values())
         for job, _ in entries:
-            job.orders.abandon.set()
-            job.orders.stop.set()
+            job.abandon.set()
+            job.stop.set()
         for _, thread in entries:
             thread.join(timeout=30)

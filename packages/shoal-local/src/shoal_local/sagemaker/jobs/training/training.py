@@ -101,7 +101,7 @@ class TrainingRun(JobRun):
         """Wait for capacity, and stop the job without any at the request's limit. The guide has no
         name for the end of that wait but that of MaxWaitTimeExceeded.
         """
-        settings, orders = self._job.core.settings, self._job.orders
+        settings = self._job.core.settings
         offers, limit_s = Offers(settings.capacity, settings.hosting_speed), waits(self._request)
         until = time.monotonic() + limit_s / settings.hosting_speed
         while (found := offers.first(self._request)) is None:
@@ -112,7 +112,7 @@ class TrainingRun(JobRun):
             if time.monotonic() >= until:
                 self._exceeded = "MaxWaitTimeExceeded"
                 raise JobStoppedError
-            orders.stop.wait(_POLL_S)
+            self._job.stop.wait(_POLL_S)
             self._job.check_not_stopped()
         if "InstancePreferences" in self._request["ResourceConfig"]:
             selected = {
@@ -126,10 +126,10 @@ class TrainingRun(JobRun):
         self._enter("Training")
         # Leaving the block uploads the last checkpoint; the job fails where that is refused.
         with hosts.running() as pod:
-            started_at, settings = time.monotonic(), self._job.core.settings
+            started_at = time.monotonic()
             limit_s, limit = self._allowance.remaining()
             interrupted = partial(is_interrupted, self._request, self._job.core.context.faults)
-            ending = supervise(pod, self._job.orders, limit_s, settings.stop_grace_s, interrupted)
+            ending = supervise(pod, self._job, limit_s, interrupted)
             self._exceeded = limit if ending.reason is EndReason.TIMED_OUT else ""
             self._allowance.trained_s += time.monotonic() - started_at
         if ending.reason is not EndReason.EXITED:

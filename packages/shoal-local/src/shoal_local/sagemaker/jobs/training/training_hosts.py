@@ -71,7 +71,7 @@ class TrainingHosts:
 
     def prepare(self) -> None:
         """Build the image's runtime where it is missing, and bring each host its data."""
-        uri, stopped = self._algorithm["TrainingImage"], self._job.orders.stop.is_set
+        uri, stopped = self._algorithm["TrainingImage"], self._job.stop.is_set
         # what differs here from the same job on AWS
         differs = self._machine.notice(self._instance_type, len(self._hosts))
         for notice in filter(None, (differs, kept_notice(self._request))):
