@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
-from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from shoal_local.control.cloudformation.plan import Plan
-from shoal_local.control.cloudformation.stack import Resource, Stack, StackOptions
-from shoal_local.control.cloudformation.template import Template
+from shoal_local.control.cloudformation.stack import Resource, Stack
 
 UNKNOWN = "{{changeSet:KNOWN_AFTER_APPLY}}"
 NO_CHANGES = (
@@ -22,14 +19,11 @@ NO_CHANGES = (
 
 @dataclass
 class ChangeSet:
-    """A change set with its changes; `create` says that executing it creates the stack."""
+    """A change set with its changes; `draft` is the stack as executing it begins."""
 
     name: str
     stack: Stack
-    template: Template
-    options: StackOptions
-    parameters: Mapping[str, Any]
-    create: bool
+    draft: Stack
     changes: list[dict[str, Any]]
     description: str = ""
     id: str = ""
@@ -59,31 +53,31 @@ class ChangeSet:
 
     def describe(self) -> dict[str, Any]:
         """Return the answer of DescribeChangeSet."""
+        options = self.draft.options
         return {
             **self.summary(),
             "Parameters": [
                 {"ParameterKey": key, "ParameterValue": value}
-                for key, value in self.options.parameters.items()
+                for key, value in options.parameters.items()
             ],
-            "Capabilities": list(self.options.capabilities),
-            "Tags": [{"Key": key, "Value": value} for key, value in self.options.tags.items()],
+            "Capabilities": list(options.capabilities),
+            "Tags": [{"Key": key, "Value": value} for key, value in options.tags.items()],
             "NotificationARNs": [],
             "Changes": self.changes,
         }
 
 
-def plan_changes(planned: Plan, options: StackOptions) -> list[dict[str, Any]]:
-    """Return a plan's changes as the API has them; raise AwsError if it cannot be resolved."""
-    stack, template = planned.stack, planned.template
-    sketch = copy(stack)
-    sketch.resources, sketch.events, sketch.options = dict(stack.resources), [], options
+def plan_changes(plan: Plan, stack: Stack) -> list[dict[str, Any]]:
+    """Return a plan's changes of a stack as the API has them, and sketch them in the plan's draft;
+    raise AwsError if it cannot be resolved.
+    """
+    draft = plan.stack
 
     def attribute(logical_id: str, name: str) -> Any:
         # of a resource to create it is known only later
-        resource = sketch.resources.get(logical_id)
+        resource = draft.resources.get(logical_id)
         return UNKNOWN if resource is None else resource.attributes.get(name, UNKNOWN)
 
-    plan = Plan(sketch, template, planned.parameters, planned.tools)
     plan.resolve.attribute = attribute
     logical_ids, changes = plan.logical_ids(), []
     for logical_id in logical_ids:
@@ -93,12 +87,11 @@ def plan_changes(planned: Plan, options: StackOptions) -> list[dict[str, Any]]:
         changes += [change] if change else []
         is_new = change is not None and change["ResourceChange"].get("Replacement") == "True"
         if before is None or is_new:
-            sketch.resources[logical_id] = replace(resource, physical_id=UNKNOWN, attributes={})
+            draft.resources[logical_id] = replace(resource, physical_id=UNKNOWN, attributes={})
     removed = [resource for name, resource in stack.resources.items() if name not in logical_ids]
     changes += [_resource_change("Remove", resource) for resource in removed]
-    if not changes and (
-        options.tags != stack.options.tags or _outputs(template) != _outputs(stack.template)
-    ):
+    outputs = [each.template.section("Outputs") for each in (stack, draft)]
+    if not changes and (draft.options.tags != stack.options.tags or outputs[0] != outputs[1]):
         first = list(stack.resources.values())[:1]
         changes = [_resource_change("Modify", resource, ["Tags"]) for resource in first]
     return changes
@@ -139,7 +132,3 @@ def _resource_change(
     if resource.physical_id:
         change["PhysicalResourceId"] = resource.physical_id
     return {"Type": "Resource", "ResourceChange": change}
-
-
-def _outputs(template: Template | None) -> Mapping[str, Any]:
-    return template.section("Outputs") if template else {}

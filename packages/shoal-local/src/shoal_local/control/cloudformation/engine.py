@@ -264,9 +264,9 @@ class Deployment(Plan):
             except FailedError as error:
                 problems.append(str(error))
         self.stack.resources = dict(before.resources)
-        self.stack.template = before.template
-        self.stack.options = replace(before.options, token=self.stack.options.token)
-        self.stack.resolved_parameters = before.resolved_parameters
+        token = self.stack.options.token
+        self.stack.take(before)
+        self.stack.options = replace(before.options, token=token)
         self.stack.outputs, self.stack.imports = before.outputs, before.imports
         status = "UPDATE_ROLLBACK_FAILED" if problems else "UPDATE_ROLLBACK_COMPLETE"
         self.stack.record(status, "; ".join(problems))

@@ -50,15 +50,14 @@ class Tools:
 
 @dataclass
 class Plan:
-    """A template with the values of its parameters, for one stack."""
+    """What the template of one stack comes to, with the values of its parameters."""
 
     stack: Stack
-    template: Template
-    parameters: Mapping[str, Any]
     tools: Tools
     imports: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
+        self.template = self.stack.template
         pseudo = {
             "AWS::AccountId": self.tools.account,
             "AWS::Region": self.tools.region,
@@ -71,7 +70,7 @@ class Plan:
         self.resolve = Resolver(
             self.template,
             pseudo,
-            self.parameters,
+            self.stack.resolved_parameters,
             lambda logical_id: self._resource(logical_id).physical_id,
             self._attribute,
             self._import,

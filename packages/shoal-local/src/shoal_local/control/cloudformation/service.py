@@ -143,13 +143,11 @@ class CloudFormation:
 
     def _get_template(self, request: Request) -> Mapping[str, Any]:
         if request.get("ChangeSetName"):
-            template: Template | None = self._change_set(request).template
+            stack = self._change_set(request).draft
         else:
-            template = self.stacks.find(request.get("StackName") or "").template
-        return {
-            "TemplateBody": template.body if template else "{}",
-            "StagesAvailable": ["Original", "Processed"],
-        }
+            stack = self.stacks.find(request.get("StackName") or "")
+        stages = ["Original", "Processed"]
+        return {"TemplateBody": stack.template.body, "StagesAvailable": stages}
 
     def _update_termination_protection(self, request: Request) -> Mapping[str, Any]:
         stack = self.stacks.find(request["StackName"])
@@ -161,16 +159,12 @@ class CloudFormation:
         if kind == "IMPORT":
             raise invalid("Shoal's emulator cannot import resources into stacks")
         stack = self._stack_to_change(request["StackName"], kind, request["ChangeSetName"])
-        template, options = self._template(request, stack), options_of(request, stack)
-        plan = self.stacks.plan(stack, template, options)
+        plan = self.stacks.plan(stack, self._template(request, stack), options_of(request, stack))
         change_set = ChangeSet(
             request["ChangeSetName"],
             stack,
-            template,
-            options,
-            plan.parameters,
-            create=stack.status == "REVIEW_IN_PROGRESS",
-            changes=plan_changes(plan, options),
+            plan.stack,
+            plan_changes(plan, stack),
             description=request.get("Description") or "",
         )
         self._change_sets.append(change_set)
@@ -182,7 +176,7 @@ class CloudFormation:
         except AwsError:
             if kind != "CREATE":
                 raise
-            stack = self.stacks.add(name, None, StackOptions(), "REVIEW_IN_PROGRESS")
+            stack = self.stacks.add(name, "REVIEW_IN_PROGRESS")
             stack.record("REVIEW_IN_PROGRESS", "User Initiated")
             return stack
         if kind == "CREATE" and stack.status != "REVIEW_IN_PROGRESS":
@@ -229,17 +223,18 @@ class CloudFormation:
                 f"ChangeSet [{change_set.id}] cannot be executed in its current status of"
                 f" [{change_set.execution}]",
             )
-        check_capabilities(change_set.template, change_set.options)
+        draft = change_set.draft
+        check_capabilities(draft)
         change_set.execution = "EXECUTE_COMPLETE"
-        options = replace(
-            change_set.options,
+        draft.options = replace(
+            draft.options,
             keep_on_failure=bool(request.get("DisableRollback")),
             token=request.get("ClientRequestToken"),
         )
-        if change_set.create:
-            self.stacks.start(change_set.stack, change_set.template, options, change_set.parameters)
+        if draft.status == "REVIEW_IN_PROGRESS":
+            self.stacks.start(change_set.stack, draft)
         else:
-            self.stacks.update(change_set.stack, change_set.template, options)
+            self.stacks.update(change_set.stack, draft.template, draft.options)
         return {}
 
     def _list_change_sets(self, request: Request) -> Mapping[str, Any]:
@@ -248,7 +243,7 @@ class CloudFormation:
         return {"Summaries": [each.summary() for each in change_sets]}
 
     def _template(self, request: Request, stack: Stack | None = None) -> Template:
-        if request.get("UsePreviousTemplate") and stack and stack.template:
+        if request.get("UsePreviousTemplate") and stack and stack.template.resources:
             return stack.template
         if request.get("TemplateBody"):
             return parse(request["TemplateBody"])

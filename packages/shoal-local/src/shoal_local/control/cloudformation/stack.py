@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from shoal_local.control.cloudformation.template import Template
+from shoal_local.control.cloudformation.template import NO_TEMPLATE, Template
 
 IN_PROGRESS = "_IN_PROGRESS"
 
@@ -67,14 +67,14 @@ class Output:
 
 @dataclass
 class Stack:
-    """One stack; `template` is None while it has only a change set (REVIEW_IN_PROGRESS)."""
+    """One stack; it has no template while it has only a change set (REVIEW_IN_PROGRESS)."""
 
     id: str
     name: str
-    template: Template | None
-    options: StackOptions
-    status: str = "CREATE_IN_PROGRESS"
+    status: str
     reason: str = ""
+    template: Template = NO_TEMPLATE
+    options: StackOptions = StackOptions()
     resolved_parameters: Mapping[str, Any] = field(default_factory=dict)
     resources: dict[str, Resource] = field(default_factory=dict)
     outputs: dict[str, Output] = field(default_factory=dict)
@@ -94,6 +94,11 @@ class Stack:
     @property
     def names(self) -> dict[str, str]:
         return {"StackName": self.name, "StackId": self.id}
+
+    def take(self, other: Stack) -> None:
+        """Take over what another has of a deployment's request."""
+        self.template, self.options = other.template, other.options
+        self.resolved_parameters = other.resolved_parameters
 
     def record(self, status: str, reason: str = "") -> None:
         """Set a new status of the stack."""
@@ -119,7 +124,7 @@ class Stack:
         description: dict[str, Any] = {
             "StackId": self.id,
             "StackName": self.name,
-            "Description": (self.template.document.get("Description") if self.template else None),
+            "Description": self.template.document.get("Description"),
             "Parameters": self._parameters(),
             "CreationTime": self.created_at,
             "LastUpdatedTime": self.updated_at,
@@ -145,7 +150,7 @@ class Stack:
         return {key: description[key] for key in names if key in description}
 
     def _parameters(self) -> list[dict[str, str]]:
-        declared = self.template.section("Parameters") if self.template else {}
+        declared = self.template.section("Parameters")
         parameters = []
         for key, value in self.resolved_parameters.items():
             parameter = declared.get(key, {})

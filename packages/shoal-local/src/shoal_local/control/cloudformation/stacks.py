@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Mapping
-from copy import copy
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from shoal_local.context import RoleCredentials
 from shoal_local.control.cloudformation.engine import Deployment
-from shoal_local.control.cloudformation.plan import Tools, resolved_parameters
+from shoal_local.control.cloudformation.plan import Plan, Tools, resolved_parameters
 from shoal_local.control.cloudformation.resources.base import ResourceType
 from shoal_local.control.cloudformation.stack import Stack, StackOptions
 from shoal_local.control.cloudformation.template import Template, invalid
@@ -51,15 +50,13 @@ class Stacks:
     def existing(self) -> list[Stack]:
         return [stack for stack in self.all if stack.status != "DELETE_COMPLETE"]
 
-    def add(
-        self, name: str, template: Template | None, options: StackOptions, status: str
-    ) -> Stack:
+    def add(self, name: str, status: str) -> Stack:
         """Add a new stack; raise AwsError if another one has its name."""
         with self._lock:
             if any(stack.name == name for stack in self.existing()):
                 raise AwsError("AlreadyExistsException", f"Stack [{name}] already exists")
             arn = self.identity.arn("cloudformation", f"stack/{name}/{uuid.uuid4()}")
-            stack = Stack(arn, name, template, options, status)
+            stack = Stack(arn, name, status)
             self.all.append(stack)
             return stack
 
@@ -67,36 +64,36 @@ class Stacks:
         self, name: str, template: Template, options: StackOptions, protected: bool = False
     ) -> Stack:
         """Check the parameters and start to create a stack."""
-        draft = Stack("", name, template, options, "")
-        parameters = self.plan(draft, template, options).parameters
-        check_capabilities(template, options)
-        stack = self.add(name, template, options, "CREATE_IN_PROGRESS")
+        draft = self.plan(Stack("", name, ""), template, options).stack
+        check_capabilities(draft)
+        stack = self.add(name, "CREATE_IN_PROGRESS")
         stack.protected = protected
-        self.start(stack, template, options, parameters)
+        self.start(stack, draft)
         return stack
 
-    def plan(self, stack: Stack, template: Template, options: StackOptions) -> Deployment:
-        """Return what would be deployed.
+    def plan(self, stack: Stack, template: Template, options: StackOptions) -> Plan:
+        """Return what would be deployed, of a draft of the stack.
 
         Raise AwsError if a parameter is wrong, or a resource has a reference to none.
         """
         tools = self.tools(options.role_arn)
         parameters = resolved_parameters(template, options.parameters, tools.parameter_store)
-        deployment = Deployment(stack, template, parameters, tools)
-        deployment.check_references()
-        return deployment
+        draft = replace(
+            stack,
+            template=template,
+            options=options,
+            resolved_parameters=parameters,
+            resources=dict(stack.resources),
+        )
+        plan = Plan(draft, tools)
+        plan.check_references()
+        return plan
 
-    def start(
-        self,
-        stack: Stack,
-        template: Template,
-        options: StackOptions,
-        parameters: Mapping[str, object],
-    ) -> None:
+    def start(self, stack: Stack, draft: Stack) -> None:
         """Start to create the resources of a stack that has none yet."""
-        stack.template, stack.options, stack.resolved_parameters = template, options, parameters
+        stack.take(draft)
         stack.status = "CREATE_IN_PROGRESS"
-        deployment = Deployment(stack, template, parameters, self.tools(options.role_arn))
+        deployment = Deployment(stack, self.tools(stack.options.role_arn))
         stack.worker = in_thread(f"stack {stack.name}", deployment.create)
 
     def update(self, stack: Stack, template: Template, options: StackOptions) -> None:
@@ -104,19 +101,18 @@ class Stacks:
 
         Raise AwsError if there is nothing to change, or the stack cannot be updated now.
         """
-        deployment = self.plan(stack, template, options)
-        parameters = deployment.parameters
-        check_capabilities(template, options)
+        plan = self.plan(stack, template, options)
+        draft = plan.stack
+        check_capabilities(draft)
         with self._lock:
             check_updatable(stack)
-            old_document = stack.template.document if stack.template else None
-            old = (old_document, stack.resolved_parameters, stack.options.tags)
-            if old == (template.document, parameters, options.tags):
+            old = (stack.template.document, stack.resolved_parameters, stack.options.tags)
+            if old == (template.document, draft.resolved_parameters, options.tags):
                 raise invalid("No updates are to be performed.")
-            before = copy(stack)
-            before.resources = dict(stack.resources)
-            stack.template, stack.options, stack.resolved_parameters = template, options, parameters
+            before = replace(stack, resources=dict(stack.resources))
+            stack.take(draft)
             stack.status, stack.updated_at = "UPDATE_IN_PROGRESS", datetime.now(UTC)
+        deployment = Deployment(stack, plan.tools)
         stack.worker = in_thread(f"stack {stack.name}", deployment.update, before)
 
     def delete(self, stack: Stack, role_arn: str | None, token: str | None) -> None:
@@ -137,9 +133,7 @@ class Stacks:
                     raise invalid(f"Export {export} cannot be deleted as it is in use by {users}")
             stack.options = replace(stack.options, role_arn=role_arn, token=token)
             stack.status = "DELETE_IN_PROGRESS"
-        template = stack.template or Template("", {"Resources": {}})
-        deployment = Deployment(stack, template, stack.resolved_parameters, tools)
-        stack.worker = in_thread(f"stack {stack.name}", deployment.delete)
+        stack.worker = in_thread(f"stack {stack.name}", Deployment(stack, tools).delete)
 
     def tools(self, role_arn: str | None) -> Tools:
         """Return what a deployment uses.
@@ -174,8 +168,8 @@ def check_updatable(stack: Stack) -> None:
         raise invalid(f"Stack:{stack.id} is in {stack.status} state and can not be updated.")
 
 
-def check_capabilities(template: Template, options: StackOptions) -> None:
+def check_capabilities(draft: Stack) -> None:
     """Raise AwsError unless the request acknowledges the template's IAM resources."""
-    needed = template.capability
-    if needed and not {needed, "CAPABILITY_NAMED_IAM"} & set(options.capabilities):
+    needed = draft.template.capability
+    if needed and not {needed, "CAPABILITY_NAMED_IAM"} & set(draft.options.capabilities):
         raise AwsError("InsufficientCapabilitiesException", f"Requires capabilities : [{needed}]")

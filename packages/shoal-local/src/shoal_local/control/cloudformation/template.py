@@ -118,6 +118,9 @@ class Template:
             raise invalid(f"Circular dependency between resources: [{circle}]") from error
 
 
+NO_TEMPLATE = Template("{}", {"Resources": {}})
+
+
 def parse(body: str) -> Template:
     """Return the template; raise AwsError (ValidationError), with the mistake, if it is none."""
     try:
