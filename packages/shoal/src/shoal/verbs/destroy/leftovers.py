@@ -189,16 +189,11 @@ _LOG_GROUPS = "/aws/sagemaker/Endpoints/"
 
 
 @dataclass(frozen=True)
-class ServingRemoval:
-    """The removal of one environment's serving stack.
+class ServingRemoval(Stacks):
+    """The removal of one of an environment's stacks: the serving one.
 
     It reads the state each time and keeps none, so it can be interrupted and repeated.
     """
-
-    target: Target
-    names: Names
-    report: Report
-    poll_s: float
 
     @property
     def stack(self) -> str:
@@ -228,12 +223,11 @@ class ServingRemoval:
         LeftBehindError if the stack still exists afterwards.
         """
         self.require_allowed()
-        stacks = Stacks(self.target, self.names, self.report, self.poll_s)
         if describe_stack(self.target, self.stack) is None:
             return None
-        kept = list(stacks.kept_of(self.stack))
-        if description := stacks.wait_until_settled(self.stack):
-            self._delete(stacks, description)
+        kept = list(self.kept_of(self.stack))
+        if description := self.wait_until_settled(self.stack):
+            self._delete(description)
         name = f"{_LOG_GROUPS}{self.names.serving_endpoint}"  # SageMaker made it, no stack owns it
         answer = self.target.client("logs").describe_log_groups(logGroupNamePrefix=name)
         if name in {group["logGroupName"] for group in answer["logGroups"]}:
@@ -250,13 +244,13 @@ class ServingRemoval:
                 " deletes it"
             )
 
-    def _delete(self, stacks: Stacks, description: dict[str, Any]) -> None:
+    def _delete(self, description: dict[str, Any]) -> None:
         if description.get("EnableTerminationProtection"):
             self.report(Note(f"taking off the termination protection of stack {self.stack}"))
             self.target.client("cloudformation").update_termination_protection(
                 StackName=self.stack, EnableTerminationProtection=False
             )
         self.report(Note(f"deleting stack {self.stack}"))
-        if reason := stacks.delete(self.stack):
+        if reason := self.delete(self.stack):
             again = "run it again, it goes on where it was"
             raise LeftBehindError(f"stack {self.stack} could not be deleted: {reason}; {again}")
