@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Event
 from typing import Any
 
@@ -19,50 +19,48 @@ from shoal_local.sagemaker import names
 from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.errors import conflict, not_found
 from shoal_local.sagemaker.pipelines.definition.parameters import FROM_TEXT
+from shoal_local.sagemaker.pipelines.execution.records import StepFailedError
 from shoal_local.sagemaker.shapes import Document
 
 KIND = "callback"
 _CHECK_STOP_S = 0.2
 
 
-class CallbackFailedError(Exception):
-    """The step failed; `str()` is its reason."""
-
-
 @dataclass(frozen=True)
 class Callback:
-    """One running step: its queue, its token, and the answer that it waits for."""
+    """One running step: its queue, its token, which can be answered, and the answer that it waits
+    for.
+    """
 
     core: Core
     sqs: Any
     queue_url: str
     execution_arn: str
-    token: str
+    arguments: Document
+    token: str = field(default_factory=names.suffix)
 
-    @classmethod
-    def begun(cls, core: Core, sqs: Any, queue_url: str, execution_arn: str) -> Callback:
-        """Return a callback whose token can be answered."""
-        token = names.suffix()
-        document = {"_name": token, "PipelineExecutionArn": execution_arn, "Status": "Waiting"}
-        core.store.create(KIND, token, document, lambda _: conflict(f"Token {token} is in use"))
-        return cls(core, sqs, queue_url, execution_arn, token)
+    def __post_init__(self) -> None:
+        token, arn = self.token, self.execution_arn
+        document = {"_name": token, "PipelineExecutionArn": arn, "Status": "Waiting"}
+        in_use = conflict(f"Token {token} is in use")
+        self.core.store.create(KIND, token, document, lambda _: in_use)
 
-    def send(self, arguments: Document, status: str) -> None:
-        """Send the token; raise CallbackFailedError if the queue does not take it."""
+    def send(self, status: str) -> None:
+        """Send the token; raise StepFailedError if the queue does not take it."""
         body = {
             "token": self.token,
             "pipelineExecutionArn": self.execution_arn,
-            "arguments": arguments,
+            "arguments": self.arguments,
             "status": status,
         }
         try:
             self.sqs.send_message(QueueUrl=self.queue_url, MessageBody=json.dumps(body))
         except (ClientError, BotoCoreError) as error:
-            raise CallbackFailedError(
+            raise StepFailedError(
                 f"ClientError: Failed to invoke sqs:SendMessage. Error Details: {error}"
             ) from error
 
-    def wait(self, arguments: Document, stop: Event) -> dict[str, str]:
+    def wait(self, stop: Event) -> dict[str, str]:
         """Return the answer's parameters. A stop is told to the queue, and the answer awaited."""
         told = False
         while True:
@@ -76,15 +74,15 @@ class Callback:
             except TimeoutError:
                 if stop.is_set() and not told:
                     told = True
-                    self.send(arguments, "Stopping")
+                    self.send("Stopping")
                 continue
             if answer is None or answer["Status"] == "Failed":
-                raise CallbackFailedError((answer or {}).get("FailureReason", ""))
+                raise StepFailedError((answer or {}).get("FailureReason", ""))
             return {each["Name"]: each["Value"] for each in answer.get("OutputParameters", [])}
 
 
 def values_of(answer: Mapping[str, str], declared: list[Document]) -> Document:
-    """Return the declared outputs with their types; raise CallbackFailedError for a wrong answer.
+    """Return the declared outputs with their types; raise StepFailedError for a wrong answer.
 
     What AWS does with one is not documented.
     """
@@ -92,11 +90,11 @@ def values_of(answer: Mapping[str, str], declared: list[Document]) -> Document:
     for each in declared:
         name, kind = each["OutputName"], each["OutputType"]
         if name not in answer:
-            raise CallbackFailedError(f"ClientError: The answer lacks the OutputParameter {name}")
+            raise StepFailedError(f"ClientError: The answer lacks the OutputParameter {name}")
         try:
             values[name] = FROM_TEXT[kind](answer[name])
         except (KeyError, ValueError):
-            raise CallbackFailedError(
+            raise StepFailedError(
                 f"ClientError: The OutputParameter {name} is not of type {kind}: {answer[name]}"
             ) from None
     return values

@@ -1,4 +1,6 @@
-"""One execution's document in the store, and the events of its status changes."""
+"""One execution's document in the store, the events of its status changes, and how its steps end
+otherwise than by success.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +18,21 @@ TERMINAL = {"Stopped", "Failed", "Succeeded", "CompletedWithFailures"}
 _DESCRIPTION = "DescribePipelineExecutionResponse"
 _EXECUTION_EVENT = "SageMaker Model Building Pipeline Execution Status Change"
 _STEP_EVENT = "SageMaker Model Building Pipeline Execution Step Status Change"
+
+
+class StepFailedError(Exception):
+    """A step failed.
+
+    `str()` is its FailureReason, `cause` what retry policies name.
+    """
+
+    def __init__(self, reason: str, cause: str = "") -> None:
+        super().__init__(reason)
+        self.cause = cause
+
+
+class StepStoppedError(Exception):
+    """The execution was stopped, and with it this step."""
 
 
 @dataclass(frozen=True)

@@ -29,12 +29,12 @@ from shoal_local.sagemaker.jobs.base.job import (
 )
 from shoal_local.sagemaker.jobs.tuning_jobs import training_summaries
 from shoal_local.sagemaker.pipelines.definition.definition import OPERATIONS, Step
-from shoal_local.sagemaker.pipelines.execution.callbacks import (
-    Callback,
-    CallbackFailedError,
-    values_of,
+from shoal_local.sagemaker.pipelines.execution.callbacks import Callback, values_of
+from shoal_local.sagemaker.pipelines.execution.records import (
+    ExecutionRecord,
+    StepFailedError,
+    StepStoppedError,
 )
-from shoal_local.sagemaker.pipelines.execution.records import ExecutionRecord
 from shoal_local.sagemaker.resources import KINDS, Kind
 from shoal_local.sagemaker.shapes import Document, shape_errors, shape_for
 
@@ -43,21 +43,6 @@ _MAX_TUNING_NAME = 32
 _CHECK_STOP_S = 0.2
 _STABLE_STATUSES = {"InService", "Failed", "OutOfService", "UpdateRollbackFailed"}
 _JOBS = {"Training": TRAINING, "Processing": PROCESSING, "Transform": TRANSFORM}
-
-
-class StepFailedError(Exception):
-    """A step failed.
-
-    `str()` is its FailureReason, `cause` what retry policies name.
-    """
-
-    def __init__(self, reason: str, cause: str = "") -> None:
-        super().__init__(reason)
-        self.cause = cause
-
-
-class StepStoppedError(Exception):
-    """The execution was stopped, and with it this step."""
 
 
 @dataclass(frozen=True)
@@ -240,15 +225,12 @@ class Runner:
     def _callback(self, step: Step, arguments: Document) -> Document:
         """Send a token to the queue, with the pipeline's role, and wait until it is answered."""
         url, sqs = step.document["SqsQueueUrl"], self.core.context.clients("sqs", self.credentials)
-        callback = Callback.begun(self.core, sqs, url, self.execution_arn)
+        callback = Callback(self.core, sqs, url, self.execution_arn, arguments)
         shown: Document = {"CallbackToken": callback.token, "SqsQueueUrl": url}
         self.record.report(step, {"Callback": shown | {"OutputParameters": []}})
-        try:
-            callback.send(arguments, "Executing")
-            answer = callback.wait(arguments, self.stop)
-            values = values_of(answer, step.document.get("OutputParameters", []))
-        except CallbackFailedError as error:
-            raise StepFailedError(str(error)) from error
+        callback.send("Executing")
+        answer = callback.wait(self.stop)
+        values = values_of(answer, step.document.get("OutputParameters", []))
         if self.stop.is_set():
             raise StepStoppedError
         shown["OutputParameters"] = [{"Name": name, "Value": answer[name]} for name in values]
