@@ -63,6 +63,8 @@ class EventSource:
     last_result: str = "No records processed"
     stop: threading.Event = field(default_factory=threading.Event)
     thread: threading.Thread | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    """A change waits for the poller, and meanwhile another may be requested."""
 
     @property
     def arn(self) -> str:
@@ -97,8 +99,6 @@ class EventSources:
     """
     _sources: dict[str, EventSource] = field(default_factory=dict)
     _stopping: threading.Event = field(default_factory=threading.Event)
-    _locks: dict[str, threading.Lock] = field(default_factory=dict)
-    """By a mapping's id: a change waits for the poller, and meanwhile another may be requested."""
 
     @property
     def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:
@@ -141,7 +141,7 @@ class EventSources:
     @contextmanager
     def _locked(self, call: ApiCall) -> Iterator[EventSource]:
         """Yield the mapping while nobody else changes it; raise AwsError if it was deleted."""
-        with self._locks.setdefault(self._get(call).id, threading.Lock()):
+        with self._get(call).lock:
             yield self._get(call)
 
     def _create(self, call: ApiCall) -> Mapping[str, Any]:
