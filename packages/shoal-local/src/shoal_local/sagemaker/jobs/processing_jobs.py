@@ -117,11 +117,7 @@ class ProcessingRun(JobRun):
         if found is None:
             raise JobFailedError(capacity.NO_CAPACITY)
         self._kind = found.instance_type
-        if "InstancePreferences" in self._request["ProcessingResources"]["ClusterConfig"]:
-            selected = {"SelectedInstanceType": found.instance_type, "SelectedInstanceCount": 1}
-            self._job.change(
-                lambda each: each["ProcessingResources"]["ClusterConfig"].update(selected)
-            )
+        capacity.select(self._job, found)
 
     def _prepare(self) -> None:
         """Build the runtime where it is missing; fetch the inputs; write the configuration."""

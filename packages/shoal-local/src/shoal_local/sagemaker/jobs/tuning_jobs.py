@@ -208,17 +208,13 @@ class TuningRun(JobRun):
         with ThreadPoolExecutor(self._workers, thread_name_prefix=self._job.name) as workers:
             for worker in [workers.submit(self._work) for _ in range(self._workers)]:
                 worker.result()
-        if self._is_to_stop():
+        if self._job.stop.is_set():
             raise JobStoppedError
         if not self._successes:
             raise JobFailedError(_NONE_SUCCEEDED.format(self._failures))
 
-    def _is_to_stop(self) -> bool:
-        status = self._job.document()["HyperParameterTuningJobStatus"]
-        return self._job.stop.is_set() or status == "Stopping"
-
     def _is_over(self) -> bool:
-        return self._is_to_stop() or time.monotonic() >= self._ends_at
+        return self._job.stop.is_set() or time.monotonic() >= self._ends_at
 
     def _work(self) -> None:
         """Run one training job after the other until none is left."""

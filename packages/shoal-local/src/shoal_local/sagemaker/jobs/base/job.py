@@ -41,6 +41,8 @@ class Job:
     name: str
     stop: threading.Event = field(default_factory=threading.Event)
     abandon: threading.Event = field(default_factory=threading.Event)
+    ended: threading.Event = field(default_factory=threading.Event)
+    """Set at the end of its thread."""
 
     def document(self) -> Document:
         return self.core.store.read(self.kind.store, self.name)
@@ -62,12 +64,8 @@ class Job:
             raise JobFailedError(rule.message)
 
     def check_not_stopped(self) -> None:
-        """Raise JobStoppedError if the job is to stop.
-
-        A stop may come before the job's thread was registered; then only the document has it.
-        """
-        if self.stop.is_set() or self.document()[self.kind.status_key] == "Stopping":
-            self.stop.set()
+        """Raise JobStoppedError if the job is to stop."""
+        if self.stop.is_set():
             raise JobStoppedError
 
 

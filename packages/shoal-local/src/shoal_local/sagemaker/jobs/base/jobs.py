@@ -7,6 +7,7 @@ import traceback
 from typing import Any, ClassVar
 
 from shoal_local.errors import AwsError
+from shoal_local.processes import in_thread
 from shoal_local.sagemaker import names
 from shoal_local.sagemaker.container.launch import PodError
 from shoal_local.sagemaker.core import Core
@@ -78,7 +79,7 @@ class Jobs(Resources):
 
     def __init__(self, core: Core) -> None:
         super().__init__(core)
-        self._running: dict[str, tuple[Job, threading.Thread]] = {}
+        self._running: dict[str, Job] = {}
         self._lock = threading.Lock()
 
     def holding(self) -> list[Document]:
@@ -88,8 +89,11 @@ class Jobs(Resources):
 
     def _keep_job(self, request: Document, **members: Any) -> Job:
         """Add a job that has not begun."""
-        self.keep(request, **{self.kind.status_key: "InProgress"}, **members)
-        return Job(self._core, self.kind, request[self.kind.name_key])
+        job = Job(self._core, self.kind, request[self.kind.name_key])
+        with self._lock:  # who sees its document can stop it
+            self.keep(request, **{self.kind.status_key: "InProgress"}, **members)
+            self._running[job.name] = job
+        return job
 
     def _start(self, run: JobRun, job: Job) -> Document:
         """Let a job run in a thread of its own; return the answer of its Create operation."""
@@ -100,11 +104,9 @@ class Jobs(Resources):
             finally:
                 with self._lock:
                     self._running.pop(job.name, None)
+                job.ended.set()
 
-        thread = threading.Thread(target=body, name=job.name, daemon=True)
-        with self._lock:
-            self._running[job.name] = (job, thread)
-        thread.start()
+        in_thread(job.name, body)
         return {self.kind.arn_key: self._core.arn(self.kind.store, job.name)}
 
     def stop(self, request: Document) -> Document:
@@ -127,16 +129,16 @@ class Jobs(Resources):
 
         Job(self._core, self.kind, name).change(edit)
         with self._lock:
-            entry = self._running.get(name)
-        if entry:
-            entry[0].stop.set()
+            job = self._running.get(name)
+        if job:
+            job.stop.set()
 
     def close(self) -> None:
         """Kill the running jobs and wait for the end of each thread."""
         with self._lock:
-            entries = list(self._running.values())
-        for job, _ in entries:
+            jobs = list(self._running.values())
+        for job in jobs:
             job.abandon.set()
             job.stop.set()
-        for _, thread in entries:
-            thread.join(timeout=30)
+        for job in jobs:
+            job.ended.wait(timeout=30)

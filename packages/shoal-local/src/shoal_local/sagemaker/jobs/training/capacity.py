@@ -31,6 +31,7 @@ from typing import Any
 from shoal_local.errors import AwsError
 from shoal_local.faults import Faults
 from shoal_local.sagemaker.errors import invalid
+from shoal_local.sagemaker.jobs.base.job import Job
 from shoal_local.sagemaker.shapes import Document
 
 NO_CAPACITY = (
@@ -120,6 +121,16 @@ def _resources(document: Document) -> tuple[str, Document]:
     if "ResourceConfig" in document:
         return "ResourceConfig", document["ResourceConfig"]
     return "ClusterConfig", document["ProcessingResources"]["ClusterConfig"]
+
+
+def select(job: Job, candidate: Candidate) -> None:
+    """Write which instances a job got into its document, where it asks for a list."""
+    selected = {
+        "SelectedInstanceType": candidate.instance_type,
+        "SelectedInstanceCount": candidate.count,
+    }
+    if "InstancePreferences" in _resources(job.document())[1]:
+        job.change(lambda document: _resources(document)[1].update(selected))
 
 
 def check_quotas(

@@ -37,6 +37,7 @@ from shoal_local.sagemaker.jobs.training.capacity import (
     Offers,
     check_quotas,
     is_interrupted,
+    select,
     waits,
 )
 from shoal_local.sagemaker.jobs.training.metrics import Metrics
@@ -114,12 +115,7 @@ class TrainingRun(JobRun):
                 raise JobStoppedError
             self._job.stop.wait(_POLL_S)
             self._job.check_not_stopped()
-        if "InstancePreferences" in self._request["ResourceConfig"]:
-            selected = {
-                "SelectedInstanceType": found.instance_type,
-                "SelectedInstanceCount": found.count,
-            }
-            self._job.change(lambda document: document["ResourceConfig"].update(selected))
+        select(self._job, found)
 
     def _train(self, hosts: TrainingHosts) -> Ending:
         self._job.check_not_stopped()
