@@ -8,7 +8,7 @@ anything is created.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -24,7 +24,7 @@ from shoal_local.control.cloudformation.resources.base import (
     ResourceType,
     ignore_missing,
 )
-from shoal_local.control.cloudformation.stack import Output, Resource, Stack, exports_of
+from shoal_local.control.cloudformation.stack import Output, Resource, Stack, exports_in, exports_of
 from shoal_local.errors import AwsError
 
 log = logging.getLogger(__name__)
@@ -123,25 +123,24 @@ class Deployment(Plan):
             self.stack.outputs = outputs
         self.stack.imports = self.imports
 
-    def _check_exports(self, outputs: Mapping[str, Output]) -> None:
+    def _check_exports(self, outputs: Iterable[Output]) -> None:
         """Raise FailedError if another stack has an export of that name, or imports one that would
         be deleted or changed.
 
         Source: user guide, "Fn::ImportValue".
         """
-        exports = {output.export: output.value for output in outputs.values()}
+        exports = exports_in(outputs)
         for name, (exporter, _) in exports_of(self.tools.stacks()).items():
             if name in exports and exporter is not self.stack:
                 raise FailedError(
                     f"Export with name {name} is already exported by stack {exporter.name}."
                 )
-        for old in self.stack.outputs.values():
-            is_same = not old.export or exports.get(old.export) == old.value
-            users = [] if is_same else self.tools.importers(str(old.export))
+        for name, value in exports_in(self.stack.outputs).items():
+            users = [] if exports.get(name) == value else self.tools.importers(name)
             if users:
-                what = "update" if old.export in exports else "delete"
+                what = "update" if name in exports else "delete"
                 raise FailedError(
-                    f"Cannot {what} export {old.export} as it is in use by {', '.join(users)}."
+                    f"Cannot {what} export {name} as it is in use by {', '.join(users)}."
                 )
 
     def _check_types(self, logical_ids: list[str]) -> None:
@@ -309,7 +308,7 @@ class Deployment(Plan):
             reason = f"The following resource(s) failed to delete: [{', '.join(failed_ids)}]."
             self.stack.record(failed, reason)
         else:
-            self.stack.outputs, self.stack.imports = {}, set()
+            self.stack.outputs, self.stack.imports = [], set()
             self.stack.record(complete)
 
     def _remove(self, resource: Resource) -> None:

@@ -77,12 +77,17 @@ class Plan:
             self.tools.parameter_store,
         )
 
-    def outputs(self) -> dict[str, Output]:
-        outputs = {}
+    def outputs(self) -> list[Output]:
+        outputs: list[Output] = []
         for key, output in self._outputs().items():
             export = output.get("Export", {}).get("Name")
-            name, value = export and str(self.resolve(export)), str(self.resolve(output["Value"]))
-            outputs[key] = Output(key, value, str(output.get("Description", "")), name)
+            members = {
+                "OutputKey": key,
+                "ExportName": export and str(self.resolve(export)),
+                "OutputValue": str(self.resolve(output["Value"])),
+                "Description": str(output.get("Description", "")),
+            }
+            outputs.append({name: text for name, text in members.items() if text})
         return outputs
 
     def _outputs(self) -> dict[str, Any]:

@@ -12,6 +12,8 @@ from typing import Any
 from shoal_local.control.cloudformation.template import NO_TEMPLATE, Template
 
 IN_PROGRESS = "_IN_PROGRESS"
+Output = Mapping[str, str]
+"""An Output structure of the API."""
 
 
 @dataclass
@@ -55,16 +57,6 @@ class StackOptions:
     token: str | None = None
 
 
-@dataclass(frozen=True)
-class Output:
-    """An output with its value; `export` is the name under which other stacks import it."""
-
-    key: str
-    value: str
-    description: str = ""
-    export: str | None = None
-
-
 @dataclass
 class Stack:
     """One stack; it has no template while it has only a change set (REVIEW_IN_PROGRESS)."""
@@ -77,7 +69,7 @@ class Stack:
     options: StackOptions = StackOptions()
     resolved_parameters: Mapping[str, Any] = field(default_factory=dict)
     resources: dict[str, Resource] = field(default_factory=dict)
-    outputs: dict[str, Output] = field(default_factory=dict)
+    outputs: list[Output] = field(default_factory=list)
     imports: set[str] = field(default_factory=set)
     events: list[dict[str, Any]] = field(default_factory=list)
     """StackEvent structures of the API, in order of time."""
@@ -134,7 +126,7 @@ class Stack:
             "DisableRollback": self.options.keep_on_failure,
             "NotificationARNs": [],
             "Capabilities": list(self.options.capabilities),
-            "Outputs": [output_shape(output) for output in self.outputs.values()],
+            "Outputs": self.outputs,
             "RoleARN": self.options.role_arn,
             "Tags": [{"Key": key, "Value": value} for key, value in self.options.tags.items()],
             "EnableTerminationProtection": self.protected,
@@ -163,21 +155,16 @@ class Stack:
         return parameters
 
 
-def output_shape(output: Output) -> dict[str, str]:
-    shape = {
-        "OutputKey": output.key,
-        "OutputValue": output.value,
-        "Description": output.description,
-        "ExportName": output.export or "",
-    }
-    return {key: value for key, value in shape.items() if value}
+def exports_in(outputs: Iterable[Output]) -> dict[str, str]:
+    """Return the value of each output that other stacks may import, by the name of its export."""
+    exported = (each for each in outputs if "ExportName" in each)
+    return {each["ExportName"]: each.get("OutputValue", "") for each in exported}
 
 
 def exports_of(stacks: Iterable[Stack]) -> dict[str, tuple[Stack, str]]:
     """Return the stack and the value of each export, by its name."""
     return {
-        output.export: (stack, output.value)
+        name: (stack, value)
         for stack in stacks
-        for output in stack.outputs.values()
-        if output.export
+        for name, value in exports_in(stack.outputs).items()
     }

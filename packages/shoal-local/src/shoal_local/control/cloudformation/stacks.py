@@ -12,7 +12,7 @@ from shoal_local.context import RoleCredentials
 from shoal_local.control.cloudformation.engine import Deployment
 from shoal_local.control.cloudformation.plan import Plan, Tools, resolved_parameters
 from shoal_local.control.cloudformation.resources.base import ResourceType
-from shoal_local.control.cloudformation.stack import Stack, StackOptions
+from shoal_local.control.cloudformation.stack import Stack, StackOptions, exports_in
 from shoal_local.control.cloudformation.template import Template, invalid
 from shoal_local.control.identity.clients import Clients
 from shoal_local.control.identity.identity import Identity
@@ -128,7 +128,7 @@ class Stacks:
                 )
             role_arn = role_arn or stack.options.role_arn
             tools = self.tools(role_arn)  # may be refused, and then nothing has begun
-            for export in filter(None, (output.export for output in stack.outputs.values())):
+            for export in exports_in(stack.outputs):
                 if users := ", ".join(tools.importers(export)):
                     raise invalid(f"Export {export} cannot be deleted as it is in use by {users}")
             stack.options = replace(stack.options, role_arn=role_arn, token=token)
