@@ -9,8 +9,9 @@ from __future__ import annotations
 import base64
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -242,15 +243,9 @@ class Functions:
             ("DescribeSubnets", {"SubnetIds": vpc.get("SubnetIds")}),
             ("DescribeSecurityGroups", {"GroupIds": vpc.get("SecurityGroupIds")}),
         ):
-            try:
-                if any(request.values()):
+            if any(request.values()):
+                with _refusals("EC2", operation):
                     getattr(ec2, xform_name(operation))(**request)
-            except ClientError as error:
-                detail = error.response["Error"]
-                raise invalid(
-                    f"Error occurred while {operation}. EC2 Error Code: {detail['Code']}. EC2"
-                    f" Error Message: {detail['Message']}"
-                ) from error
 
     def _code(self, request: Mapping[str, Any], name: str) -> Code:
         if request.get("ImageUri"):
@@ -264,19 +259,26 @@ class Functions:
         place = {"Bucket": request["S3Bucket"], "Key": request["S3Key"]}
         if request.get("S3ObjectVersion"):
             place["VersionId"] = request["S3ObjectVersion"]
-        try:
+        with _refusals("S3", "GetObject"):
             archive = self.clients("s3").get_object(**place)
-        except ClientError as error:
-            detail = error.response["Error"]
-            raise invalid(
-                f"Error occurred while GetObject. S3 Error Code: {detail.get('Code')}. S3 Error"
-                f" Message: {detail.get('Message')}"
-            ) from error
         # too large even before it is unpacked: it is not read into memory
         if archive["ContentLength"] > MAX_UNPACKED_BYTES:
             too_large = TooLargeError(f"the zip itself has {archive['ContentLength']}")
             raise invalid(refusal(too_large))
         return unpack(archive["Body"].read(), self.folder / name)
+
+
+@contextmanager
+def _refusals(service: str, operation: str) -> Iterator[None]:
+    """Raise AwsError, in Lambda's words, where another service refuses an operation."""
+    try:
+        yield
+    except ClientError as error:
+        detail = error.response["Error"]
+        raise invalid(
+            f"Error occurred while {operation}. {service} Error Code: {detail.get('Code')}."
+            f" {service} Error Message: {detail.get('Message')}"
+        ) from error
 
 
 def permission(request: Mapping[str, Any], function_arn: str) -> dict[str, Any]:
