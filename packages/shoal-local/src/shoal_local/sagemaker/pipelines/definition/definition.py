@@ -25,23 +25,23 @@ from shoal_local.sagemaker.pipelines.definition.expressions import (
     with_wildcards,
 )
 from shoal_local.sagemaker.pipelines.definition.parameters import Parameter, parse_parameters
+from shoal_local.sagemaker.resources import KINDS, Kind
 from shoal_local.sagemaker.shapes import Anything, Document, input_shape, shape_errors
 from shoal_local.tables import read_table
 
-OPERATIONS: Mapping[str, tuple[str, str]] = {
-    "Training": ("CreateTrainingJob", "TrainingJobName"),
-    "Processing": ("CreateProcessingJob", "ProcessingJobName"),
-    "Transform": ("CreateTransformJob", "TransformJobName"),
-    "Tuning": ("CreateHyperParameterTuningJob", "HyperParameterTuningJobName"),
-    "Model": ("CreateModel", "ModelName"),
-    "RegisterModel": ("CreateModelPackage", ""),
-    "EndpointConfig": ("CreateEndpointConfig", "EndpointConfigName"),
-    "Endpoint": ("CreateEndpoint", "EndpointName"),
+CREATED: Mapping[str, Kind] = {
+    "Training": KINDS["training-job"],
+    "Processing": KINDS["processing-job"],
+    "Transform": KINDS["transform-job"],
+    "Tuning": KINDS["hyper-parameter-tuning-job"],
+    "Model": KINDS["model"],
+    "RegisterModel": KINDS["model-package"],
+    "EndpointConfig": KINDS["endpoint-config"],
+    "Endpoint": KINDS["endpoint"],
 }
-"""Steps that are one Create call: the operation, and the name that the service may have to make up.
-"""
-_TYPES = {*OPERATIONS, "Callback", "Condition", "Lambda", "Fail"}
-_RETRYABLE = OPERATIONS.keys() - {"Endpoint"}
+"""What the steps create that are one Create call."""
+_TYPES = {*CREATED, "Callback", "Condition", "Lambda", "Fail"}
+_RETRYABLE = CREATED.keys() - {"Endpoint"}
 _SDKS_EXPERIMENT = {
     "ExperimentName": {"Get": "Execution.PipelineName"},
     "TrialName": {"Get": "Execution.PipelineExecutionId"},
@@ -157,21 +157,19 @@ def _step(document: Document, branch: tuple[str, bool] | None) -> Step:
         raise not_emulated(f"step caching (CacheConfig of step {name}); leave it out")
     if document.get("RetryPolicies") and kind not in _RETRYABLE:
         raise invalid(f"Steps of type {kind} cannot be retried (step {name})")
-    if kind in OPERATIONS:
-        _check_request(name, kind, arguments)
+    if kind in CREATED:
+        _check_request(name, CREATED[kind], arguments)
     for condition in arguments["Conditions"] if kind == "Condition" else ():
         check_condition(condition, name)
     return Step(name, kind, document, branch, _dependencies(document))
 
 
-def _check_request(name: str, kind: str, arguments: Document) -> None:
-    operation, name_key = OPERATIONS[kind]
+def _check_request(name: str, kind: Kind, arguments: Document) -> None:
     document = with_wildcards(arguments)
     if not isinstance(document, dict):
         raise unparsable(f"Step {name}: Arguments must be an object, not an expression")
-    if name_key:
-        document.setdefault(name_key, Anything())
-    if errors := list(shape_errors(input_shape(operation), document, "")):
+    document.setdefault(kind.name_key, Anything())  # the service may have to make it up
+    if errors := list(shape_errors(input_shape(f"Create{kind.noun}"), document, "")):
         raise unparsable(f"Step {name}: {'; '.join(errors)}")
 
 

@@ -20,29 +20,22 @@ from botocore.exceptions import BotoCoreError, ClientError
 from shoal_local.context import RoleCredentials
 from shoal_local.sagemaker import names
 from shoal_local.sagemaker.core import Core
-from shoal_local.sagemaker.jobs.base.job import (
-    END_STATUSES,
-    PROCESSING,
-    TRAINING,
-    TRANSFORM,
-    TUNING,
-)
+from shoal_local.sagemaker.jobs.base.job import END_STATUSES
 from shoal_local.sagemaker.jobs.tuning_jobs import training_summaries
-from shoal_local.sagemaker.pipelines.definition.definition import OPERATIONS, Step
+from shoal_local.sagemaker.pipelines.definition.definition import CREATED, Step
 from shoal_local.sagemaker.pipelines.execution.callbacks import Callback, values_of
 from shoal_local.sagemaker.pipelines.execution.records import (
     ExecutionRecord,
     StepFailedError,
     StepStoppedError,
 )
-from shoal_local.sagemaker.resources import KINDS, Kind
+from shoal_local.sagemaker.resources import Kind
 from shoal_local.sagemaker.shapes import Document, shape_errors, shape_for
 
 _MAX_NAME = 63
 _MAX_TUNING_NAME = 32
 _CHECK_STOP_S = 0.2
 _STABLE_STATUSES = {"InService", "Failed", "OutOfService", "UpdateRollbackFailed"}
-_JOBS = {"Training": TRAINING, "Processing": PROCESSING, "Transform": TRANSFORM}
 
 
 @dataclass(frozen=True)
@@ -66,27 +59,27 @@ class Runner:
         """Run a step after some failures and return what Get reads of it; raise StepFailedError or
         StepStoppedError.
         """
-        name = self._name(step, arguments, failures)
+        if step.type == "Lambda":
+            return self._lambda(step, arguments)
+        if step.type == "Callback":
+            return self._callback(step, arguments)
+        kind = CREATED[step.type]
+        name = self._name(kind, step, arguments, failures)
         match step.type:
             case "Training" | "Processing" | "Transform":
-                return self._job(_JOBS[step.type], name, step, arguments)
+                return self._job(kind, name, step, arguments)
             case "Tuning":
-                return self._tuning(name, step, arguments)
-            case "Model":
-                return self._create("Model", name, step, arguments)
+                return self._tuning(kind, name, step, arguments)
+            case "Endpoint":
+                return self._endpoint(kind, step, arguments)
             case "RegisterModel":
-                return self._create("ModelPackage", "", step, arguments)
+                name = ""
             case "EndpointConfig":
                 # "an execution-unique name suffix" (sagemaker-python-sdk pull request 6224)
-                name = _named(str(arguments.get("EndpointConfigName", step.name)))
-                return self._create("EndpointConfig", name, step, arguments)
-            case "Endpoint":
-                return self._endpoint(step, arguments)
-            case "Lambda":
-                return self._lambda(step, arguments)
-        return self._callback(step, arguments)
+                name = _named(str(arguments.get(kind.name_key, step.name)))
+        return self._create(kind, name, step, arguments)
 
-    def _name(self, step: Step, arguments: Document, failures: int) -> str:
+    def _name(self, kind: Kind, step: Step, arguments: Document, failures: int) -> str:
         """Return the name of what the step creates.
 
         A name in its arguments is a prefix, `<name>-<execution>-<token>-<failures>`
@@ -95,8 +88,7 @@ class Runner:
         """
         is_tuning = step.type == "Tuning"
         max_length = _MAX_TUNING_NAME if is_tuning else _MAX_NAME
-        _, name_key = OPERATIONS.get(step.type, ("", ""))
-        if prefix := arguments.get(name_key):
+        if prefix := arguments.get(kind.name_key):
             end = f"-{self.execution_id}-{names.suffix()}-{failures}"
             return _named(str(prefix), max_length, end)
         start = "" if is_tuning else "pipelines-"
@@ -119,18 +111,17 @@ class Runner:
         answer.pop("ResponseMetadata", None)
         return dict(json.loads(json.dumps(answer, default=str)))
 
-    def _create(self, noun: str, name: str, step: Step, arguments: Document) -> Document:
+    def _create(self, kind: Kind, name: str, step: Step, arguments: Document) -> Document:
         """Create a resource that is there at once; `name` is "" for one that has its own."""
-        name_key = f"{noun}Name"
-        named = {name_key: name} if name else {}
-        arn = self._call(f"Create{noun}", **(arguments | named))[f"{noun}Arn"]
-        described = self._call(f"Describe{noun}", **{name_key: name or arn})
+        named = {kind.name_key: name} if name else {}
+        arn = self._call(f"Create{kind.noun}", **(arguments | named))[kind.arn_key]
+        described = self._call(f"Describe{kind.noun}", **{kind.name_key: name or arn})
         self.record.report(step, {step.type: {"Arn": arn}})
         return described
 
-    def _tuning(self, name: str, step: Step, arguments: Document) -> Document:
+    def _tuning(self, kind: Kind, name: str, step: Step, arguments: Document) -> Document:
         """Run a tuning job; its training jobs can be read too, the best first (SDK: top_k)."""
-        job = self._job(TUNING, name, step, arguments)
+        job = self._job(kind, name, step, arguments)
         summaries = training_summaries(self.core, job)
         return job | {"TrainingJobSummaries": json.loads(json.dumps(summaries, default=str))}
 
@@ -143,7 +134,7 @@ class Runner:
         tags = [{"Key": key, "Value": value} for key, value in added.items()]
         request = {kind.name_key: name, "Tags": [*arguments.get("Tags", []), *tags]}
         answer = self._call(f"Create{kind.noun}", **(arguments | request))
-        noun = "TuningJob" if kind is TUNING else kind.noun
+        noun = "TuningJob" if step.type == "Tuning" else kind.noun
         self.record.report(step, {noun: {"Arn": answer[kind.arn_key]}})
         if not self._has_settled(kind, name, END_STATUSES):
             self._stop_job(kind, name)
@@ -181,9 +172,9 @@ class Runner:
             if "in status" not in str(error):  # it may have ended just now
                 raise
 
-    def _endpoint(self, step: Step, arguments: Document) -> Document:
+    def _endpoint(self, kind: Kind, step: Step, arguments: Document) -> Document:
         """Call CreateEndpoint, or UpdateEndpoint if the name exists; then wait for InService."""
-        kind, name = KINDS["endpoint"], arguments["EndpointName"]
+        name = arguments["EndpointName"]
         exists = self.core.store.get(kind.store, name) is not None
         request = {key: value for key, value in arguments.items() if not (exists and key == "Tags")}
         answer = self._call("UpdateEndpoint" if exists else "CreateEndpoint", **request)
