@@ -201,10 +201,6 @@ def _remark(served: LiveEndpoint, environment: Environment) -> str:
     return f"the image that runs is {running}, pinned is {release.image_digest}"
 
 
-class _UnreadError(Exception):
-    """A key could not be compared."""
-
-
 def _differences(
     target: Target, package: Package, release: Release, pipeline_arn: str
 ) -> tuple[list[str], list[str]]:
@@ -234,10 +230,11 @@ def _differences(
         ),
         ("metrics", package.statistics_url, lambda: _evaluation(target, package)),
     ):
-        try:
-            values |= _read(target, release, what, read)
-        except _UnreadError as error:
-            unread.append(f"{key} not compared: {error}")
+        answer = _read(target, release, what, read)
+        if isinstance(answer, str):
+            unread.append(f"{key} not compared: {answer}")
+        else:
+            values |= answer
     pinned = release.model_dump()
     differences = [
         f"pinned is {key} {pinned[key]}, not {value}"
@@ -265,17 +262,19 @@ def _evaluation(target: Target, package: Package) -> dict[str, Any]:
 
 def _read(
     target: Target, release: Release, what: str | None, read: Callable[[], dict[str, Any]]
-) -> dict[str, Any]:
-    """Return what is read of `what`, which only the account that trained the version can show."""
+) -> dict[str, Any] | str:
+    """Return what is read of `what`, which only the account that trained the version can show, or
+    why it cannot be read.
+    """
     if what is None:
-        raise _UnreadError("the registry names no report")
+        return "the registry names no report"
     if target.account != release.account:
-        raise _UnreadError(f"only credentials of {release.account} may read {what}")
+        return f"only credentials of {release.account} may read {what}"
     try:
         return read()
     except ClientError as error:
         if error_code(error) in _ACCESS_DENIED:
-            raise _UnreadError(f"these credentials may not read {what}") from error
+            return f"these credentials may not read {what}"
         if error_code(error) in _GONE:
-            raise _UnreadError(f"{what} is gone") from error
+            return f"{what} is gone"
         raise
