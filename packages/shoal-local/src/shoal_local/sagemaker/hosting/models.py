@@ -38,7 +38,7 @@ class Models(Resources):
         container = resolve_container(self._core, container)
         model_uri(container)
         image = container["Image"]
-        image_for(image, "inference", self._core.settings.images, self._core.context.region)
+        image_for(self._core, image, "inference")
         model = self.keep(request, _image=image, EnableNetworkIsolation=False)
         self._tell(model)
         return {"ModelArn": model["ModelArn"]}

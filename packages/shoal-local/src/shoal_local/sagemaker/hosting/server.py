@@ -86,9 +86,7 @@ class ModelServer:
         container = resolve_container(
             self._core, self._model.get("PrimaryContainer") or self._model["Containers"][0]
         )
-        image = containers.image_for(
-            container["Image"], "inference", self._core.settings.images, self._core.context.region
-        )
+        image = containers.image_for(self._core, container["Image"], "inference")
         kind, request = self._created_by
         request = {**request, "PrimaryContainer": container}
         role = self._model["ExecutionRoleArn"]

@@ -50,7 +50,7 @@ class ProcessingJobs(Jobs):
         capacity.check_quotas(request, self._core.context.quota, self.holding())
         check_processing(request)
         uri, core = request["AppSpecification"]["ImageUri"], self._core
-        image = image_for(uri, "processing", core.settings.images, core.context.region)
+        image = image_for(core, uri, "processing")
         assume(core, request["RoleArn"], f"SageMaker-{request['ProcessingJobName']}")
         check_network(core, request.get("NetworkConfig", {}).get("VpcConfig"))
         volume_key = request["ProcessingResources"]["ClusterConfig"].get("VolumeKmsKeyId")

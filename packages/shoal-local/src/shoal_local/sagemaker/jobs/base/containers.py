@@ -88,16 +88,16 @@ _OTHER_REGION: Mapping[str, str] = {
 """
 
 
-def image_for(uri: str, use: str, declared: Mapping[str, str], region: str) -> Image:
-    """Return the catalog's entry for an image, or of the runtime that was `declared` for it.
+def image_for(core: Core, uri: str, use: str) -> Image:
+    """Return the catalog's entry for an image, or of the runtime that the settings name for it.
 
-    Raise AwsError if there is none, and for an image in ECR of another region than `region`.
+    Raise AwsError if there is none, and for an image in ECR of another region.
     """
-    registry = _REGISTRY.match(uri)
+    registry, region = _REGISTRY.match(uri), core.context.region
     if registry and registry[1] != region:
         found, suffix = registry.groups()
         raise invalid(_OTHER_REGION[use].format(uri=uri, found=found, suffix=suffix, region=region))
-    entry = image(uri, use, declared)
+    entry = image(uri, use, core.settings.images)
     if entry is None:
         declare = f"`local: {{images: {{'{uri}': pytorch}}}}`"
         raise not_emulated(

@@ -186,7 +186,7 @@ class TrainingJobs(Jobs):
         check_training(request)
         uri, core = request["AlgorithmSpecification"]["TrainingImage"], self._core
         check_quotas(request, core.context.quota, self.holding())
-        image = image_for(uri, "training", core.settings.images, core.context.region)
+        image = image_for(core, uri, "training")
         role, name = request["RoleArn"], request["TrainingJobName"]
         credentials = assume(core, role, f"SageMaker-{name}")
         check_network(core, request.get("VpcConfig"))
