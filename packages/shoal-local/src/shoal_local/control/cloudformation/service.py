@@ -176,7 +176,7 @@ class CloudFormation:
         except AwsError:
             if kind != "CREATE":
                 raise
-            stack = self.stacks.add(name, "REVIEW_IN_PROGRESS")
+            stack = self.stacks.add(Stack("", name, ""), "REVIEW_IN_PROGRESS")
             stack.record("REVIEW_IN_PROGRESS", "User Initiated")
             return stack
         if kind == "CREATE" and stack.status != "REVIEW_IN_PROGRESS":

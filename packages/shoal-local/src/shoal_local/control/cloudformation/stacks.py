@@ -50,13 +50,14 @@ class Stacks:
     def existing(self) -> list[Stack]:
         return [stack for stack in self.all if stack.status != "DELETE_COMPLETE"]
 
-    def add(self, name: str, status: str) -> Stack:
-        """Add a new stack; raise AwsError if another one has its name."""
+    def add(self, draft: Stack, status: str, protected: bool = False) -> Stack:
+        """Add a new stack with what the draft has; raise AwsError if another one has its name."""
+        name = draft.name
         with self._lock:
             if any(stack.name == name for stack in self.existing()):
                 raise AwsError("AlreadyExistsException", f"Stack [{name}] already exists")
             arn = self.identity.arn("cloudformation", f"stack/{name}/{uuid.uuid4()}")
-            stack = Stack(arn, name, status)
+            stack = replace(draft, id=arn, status=status, protected=protected)
             self.all.append(stack)
             return stack
 
@@ -66,8 +67,7 @@ class Stacks:
         """Check the parameters and start to create a stack."""
         draft = self.plan(Stack("", name, ""), template, options).stack
         check_capabilities(draft)
-        stack = self.add(name, "CREATE_IN_PROGRESS")
-        stack.protected = protected
+        stack = self.add(draft, "CREATE_IN_PROGRESS", protected)
         self.start(stack, draft)
         return stack
 

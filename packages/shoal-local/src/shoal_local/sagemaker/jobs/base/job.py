@@ -42,7 +42,10 @@ class Job:
     stop: threading.Event = field(default_factory=threading.Event)
     abandon: threading.Event = field(default_factory=threading.Event)
     ended: threading.Event = field(default_factory=threading.Event)
-    """Set at the end of its thread."""
+    """Set but while its thread runs."""
+
+    def __post_init__(self) -> None:
+        self.ended.set()
 
     def document(self) -> Document:
         return self.core.store.read(self.kind.store, self.name)

@@ -106,6 +106,7 @@ class Jobs(Resources):
                     self._running.pop(job.name, None)
                 job.ended.set()
 
+        job.ended.clear()
         in_thread(job.name, body)
         return {self.kind.arn_key: self._core.arn(self.kind.store, job.name)}
 
@@ -120,18 +121,18 @@ class Jobs(Resources):
 
     def order_stop(self, name: str) -> None:
         """Stop a job, if it has not just ended; its thread does the rest."""
+        with self._lock:
+            job = self._running.get(name)
 
         def edit(document: Document) -> None:
             if document[self.kind.status_key] == "InProgress":
                 document[self.kind.status_key] = "Stopping"
                 if "SecondaryStatus" in document:
                     document["SecondaryStatus"] = "Stopping"
+            if job:  # here: who reads "Stopping" may rely on it
+                job.stop.set()
 
         Job(self._core, self.kind, name).change(edit)
-        with self._lock:
-            job = self._running.get(name)
-        if job:
-            job.stop.set()
 
     def close(self) -> None:
         """Kill the running jobs and wait for the end of each thread."""

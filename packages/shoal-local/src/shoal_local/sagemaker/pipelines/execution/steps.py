@@ -42,7 +42,7 @@ _STABLE_STATUSES = {"InService", "Failed", "OutOfService", "UpdateRollbackFailed
 class Runner:
     """Runs steps of one execution.
 
-    What a step has created is in its record before the step ends, whichever way.
+    What a step has created is in its record before the step ends, once it could be described.
     """
 
     core: Core
