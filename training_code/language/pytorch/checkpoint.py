@@ -242,7 +242,7 @@ class Store:
         metadata = reader.read_metadata()
         planner.set_up_planner(state, metadata, is_first)
         reader.set_up_storage_reader(metadata, is_first)
-        # each rank reads what it needs, whoever wrote it
+        # each rank reads what it needs, from the parts of all ranks
         plan = planner.finish_plan(reader.prepare_local_plan(planner.create_local_plan()))
         reader.read_data(plan, planner).wait()
         set_state_dict(

@@ -42,7 +42,7 @@ class Job:
     stop: threading.Event = field(default_factory=threading.Event)
     abandon: threading.Event = field(default_factory=threading.Event)
     ended: threading.Event = field(default_factory=threading.Event)
-    """Set but while its thread runs."""
+    """Set, except while the thread of the job runs."""
 
     def __post_init__(self) -> None:
         self.ended.set()
