@@ -15,7 +15,6 @@ from data import examples
 from saved_model import begin, save
 from torch.distributed.checkpoint import state_dict
 from torch.distributed.fsdp import FSDPModule
-from torchtitan.components.metrics import BaseLogger
 from torchtitan.components.optimizer import default_adamw
 from torchtitan.models import qwen3
 from torchtitan.models.common import CosSinRoPE
@@ -39,15 +38,6 @@ class JobTrainer(Trainer):  # type: ignore[misc, unused-ignore]
     def should_continue_training(self) -> bool:
         self.stopped = self.sigterm.came_anywhere(self.device)
         return not self.stopped and bool(super().should_continue_training())
-
-
-class Lines(BaseLogger):  # type: ignore[misc, unused-ignore]
-    """Prints what the workload's expressions read; torchtitan's own lines have the speed."""
-
-    def log(self, metrics: dict[str, Any], step: int) -> None:
-        if step % 10 == 0:
-            loss = round(metrics["loss_metrics/global_avg_loss"], 4)
-            print({"loss": loss, "learning_rate": metrics["lr/AdamW"], "step": step}, flush=True)
 
 
 def settings(options: Any, sizes: Any) -> Any:
@@ -99,7 +89,9 @@ def main(arguments: Sequence[str]) -> None:
     network, tokenizer = begin(options.base_dir, options.family, options.context)
     if network.config.model_type != "qwen3":
         parser.error(f"this template trains qwen3, not {network.config.model_type}")
-    init_logger()
+    is_first = os.getenv("RANK", "0") == "0"
+    if is_first:
+        init_logger()
     trainer = JobTrainer(settings(options, network.config))
     trainer.sigterm, trainer.options = job.Sigterm(), options
     trainer.rows = examples(options.train_dir, tokenizer, options.context)
@@ -110,8 +102,6 @@ def main(arguments: Sequence[str]) -> None:
             module.set_force_sum_reduction_for_comms(True)
     whole = state_dict.StateDictOptions(full_state_dict=True, cpu_offload=True)
     state_dict.set_model_state_dict(model, adapter.from_hf(network.state_dict()), options=whole)
-    is_first = torch.distributed.get_rank() == 0
-    trainer.metrics_processor.logger = Lines() if is_first else BaseLogger()
     trainer.train()
     if trainer.stopped:
         trainer.checkpointer.save(trainer.step, last_step=True)
