@@ -71,8 +71,9 @@ class Storage(Construct):
             "artifacts",
             [
                 _clean_up(after_days=30),
-                _expire("checkpoints/", days=30),
-                _expire(f"{CANDIDATES}/", days=1),
+                # A script that keeps one checkpoint replaces it, and each version is billed.
+                _expire("checkpoints/", days=30, old_versions=1),
+                _expire(f"{CANDIDATES}/", days=1, old_versions=1),
                 # A run's page holds lines of its log.
                 _expire(f"{RUNS}/", days=names.environment.observability.log_retention_days),
             ],
@@ -115,11 +116,15 @@ class Storage(Construct):
         )
 
 
-def _expire(prefix: str, *, days: int) -> s3.LifecycleRule:
+def _expire(prefix: str, *, days: int, old_versions: int | None = None) -> s3.LifecycleRule:
+    """Return a rule for the objects below `prefix`. Where rules differ, S3 takes the shorter time
+    (S3 user guide, "How Amazon S3 handles conflicts in lifecycle configurations").
+    """
     return s3.LifecycleRule(
         id=f"expire-{prefix.rstrip('/') or 'all'}",
         prefix=prefix or None,
         expiration=cdk.Duration.days(days),
+        noncurrent_version_expiration=old_versions and cdk.Duration.days(old_versions),
     )
 
 
