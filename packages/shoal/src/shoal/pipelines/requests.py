@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shoal.launch import Launch, fabric, watch
-from shoal.launch.tables import takes_volume_key
+from shoal.launch.tables import has_nvme, takes_volume_key
 from shoal.pipelines import step_names, training_request
 from shoal.pipelines.expressions import EXECUTION_ID, Expression, Join, Parameter, Property
 from shoal.pipelines.infrastructure import Infrastructure
@@ -133,8 +133,12 @@ class Requests:
         settings, built = self.environment.evaluation, self.infrastructure
         images = {"training": built.training_image_uri, "endpoint": built.endpoint_image_uri}
         own_image = images.get(settings.image_of or "", settings.image_uri)
-        training = self.environment.training  # a model of its files fits where it was trained
-        size = max(30, training.volume_size_gb) if training.keeps_files else 30
+        size = 30
+        if self.environment.training.keeps_files and not has_nvme(settings.instance_type):
+            # a model of its files fits where it was trained; an instance with disks of its own
+            # mounts them whole, and no larger volume may be requested (API reference,
+            # ProcessingClusterConfig; refused without a text, aws/sagemaker-python-sdk issue 4939)
+            size = max(size, self.environment.training.volume_size_gb)
         cluster = training_request.evaluation_cluster(settings, size, built.kms_key_arn)
         command = f"mkdir -p {_CODE} && tar -xzf {_INPUT}/code/*.gz -C {_CODE}"
         command += f' && exec python3 {_CODE}/{settings.entry_point} "$@"'
