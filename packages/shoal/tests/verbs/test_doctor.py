@@ -18,6 +18,7 @@ from shoal.launch import launch_of
 from shoal.pipelines.checks.demand import quotas
 from shoal.settings.capacity import Capacity
 from shoal.settings.loading.loader import load_environment
+from shoal.settings.sections.scoring import Scoring
 from shoal.settings.sections.serving import Autoscaling, Serverless, Serving
 from shoal.settings.settings import Environment, Strategy
 from shoal.verbs.doctor import capacity_check
@@ -69,10 +70,11 @@ def test_an_environment_that_can_run_has_no_failed_finding(target: Target) -> No
     assert {each.state for each in findings.values()} <= {State.OK, State.WARNING}
 
 
-def test_a_small_quota_names_the_command_for_more(target: Target) -> None:
-    name = "ml.p4d.24xlarge for training job usage"
+@pytest.mark.parametrize("job", ["p4d.24xlarge for training", "m5.xlarge for transform"])
+def test_a_small_quota_names_the_command_for_more(target: Target, job: str) -> None:
+    name = f"ml.{job} job usage"
     with quota(target, name, 0):
-        finding = examined(target, changed())[f"quota: {name}"]
+        finding = examined(target, changed(scoring=Scoring()))[f"quota: {name}"]
     says = "0, and 1 needed; an increase takes hours to days"
     assert (finding.state, finding.message) == (State.FAILED, says)
     asks = "request-service-quota-increase --service-code sagemaker --quota-code L-"
@@ -94,6 +96,7 @@ SPOT = {"instance_count": 3, "spot": True, "max_wait_s": 7200}
         ("seconds of a training", {"training": {"max_runtime_s": 500_000}}, 500_000),
         ("volume of a training", {"training": ON_DISKS | {"strategy": Strategy.TORCHRUN}}, 2000),
         ("instances of all evaluations", {}, 1),
+        ("instances of all scorings", {"scoring": Scoring(instance_count=3)}, 3),
         ("instances of all endpoints", {"serving": SCALED}, 13),
         ("instances of an endpoint", {"serving": SCALED}, 6),
         ("requests of serverless endpoints", {"serving": ON_REQUESTS}, 50),

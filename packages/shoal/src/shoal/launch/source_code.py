@@ -65,7 +65,7 @@ def read(root: Path | None, training: Training) -> SourceCode:
     ]
     return SourceCode(
         _names(text),
-        bool(needed) and "--no-index" not in lines,
+        bool(needed) and not any("--no-index" in line.partition("#")[0].split() for line in lines),
         (folder / SETUP).is_file(),
         _recipe(root, training),
         folder,

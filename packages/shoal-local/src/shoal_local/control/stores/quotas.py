@@ -32,6 +32,7 @@ USES = (
     ("TrainingInstanceType", "spot training job usage"),
     ("TrainingInstanceType", "training warm pool usage"),
     ("ProcessingInstanceType", "processing job usage"),
+    ("TransformInstanceType", "transform job usage"),
     ("ProductionVariantInstanceType", "endpoint usage"),
 )
 
@@ -45,6 +46,7 @@ SHARED = {
         "Longest run time for a training job": ("L-33A961FD", 432_000.0),
         "Size of EBS volume for a training job instance": ("L-C5A266EB", 1024.0),
         "Number of instances across all processing jobs": ("L-F311B08F", DEFAULT_VALUE),
+        "Number of instances across all transform jobs": ("L-60D2A6F0", DEFAULT_VALUE),
         "Number of instances across active endpoints": ("L-7A3DF611", DEFAULT_VALUE),
         "Maximum number of instances per endpoint": ("L-ED8DEE9B", DEFAULT_VALUE),
         "Maximum total concurrency that can be allocated across all serverless endpoints": (

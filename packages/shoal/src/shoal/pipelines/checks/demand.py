@@ -171,6 +171,9 @@ def needs(environment: Environment) -> Iterator[Need]:
         # Both fleets run while a release rolls out.
         rows.append(("instances of all endpoints", key, 2 * count, False))
         rows.append(("instances of an endpoint", key, count, False))
+    if environment.scoring:
+        key, count = "scoring.instance_count", environment.scoring.instance_count
+        rows.append(("instances of all scorings", key, count, False))
     for name, key, count, is_for_training in rows:
         yield Need(quotas()[name], key, count, is_for_training)
 

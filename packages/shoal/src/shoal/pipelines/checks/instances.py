@@ -22,6 +22,7 @@ _SHAPES = {
     "evaluation": "ProcessingInstanceType",
     "endpoint": "ProductionVariantInstanceType",
     "serving": "ProductionVariantInstanceType",
+    "scoring": "TransformInstanceType",
 }
 
 
@@ -149,7 +150,8 @@ def notices(environment: Environment, launch: Launch) -> Iterator[str]:
             )
     yield from _driver_risks(environment, launch)
     uri, framework = environment.training.image_uri, environment.training.framework
-    others = [each for each in dict(_on_aws_images(environment)) if each != "serving"]
+    on_aws_images = dict(_on_aws_images(environment))
+    others = [each for each in ("evaluation", "endpoint") if each in on_aws_images]
     if uri and others and image_uri.aws_image(uri) is None and framework not in CLASSICAL:
         yield (
             f"training.image_uri is an image of its own, and {' and '.join(others)} run AWS's of"
@@ -160,14 +162,24 @@ def notices(environment: Environment, launch: Launch) -> Iterator[str]:
 def _driver_risks(environment: Environment, launch: Launch) -> Iterator[str]:
     """Yield the endpoints whose image and driver have CUDAs of two generations: they stay in
     Creating without a log (aws/deep-learning-containers, pull request 6187; read).
+
+    Jobs that score choose among drivers 470 and 535 (botocore 1.44.5, TransformAmiVersion).
     """
     release, amis = environment.release, tables.inference_amis()
+    scoring, uri = environment.scoring, launch.inference_image_uri
+    if scoring and tables.has_gpus(scoring.instance_type):
+        cuda = tables.cuda_in(uri) or ""
+        if cuda.startswith("13"):
+            yield Risk(
+                f"scoring.instance_type: the image has CUDA {cuda}, and no driver of batch"
+                " transform is of CUDA 13; choose a type without GPUs"
+            )
     for section in ("endpoint", "serving"):
         settings = getattr(environment, section)
         if settings is None or not tables.has_gpus(settings.instance_type or ""):
             continue
         uri = release.image_uri if release and section == "serving" else launch.inference_image_uri
-        cuda = tables.cuda_in(uri) or ""
+        cuda = tables.cuda_in(uri) or ("13" if _needs_driver(uri) else "")
         ami = settings.inference_ami_version or recipes.ami_of(settings.instance_type, uri)
         driver = amis.get(ami or "", "12")
         if cuda[:2] in ("12", "13") and cuda[:2] != driver[:2]:
@@ -178,6 +190,14 @@ def _driver_risks(environment: Environment, launch: Launch) -> Iterator[str]:
             )
 
 
+def _needs_driver(uri: str) -> bool:
+    """Return whether AWS's pages require a newer driver for the image, whose tag need not say so
+    (aws/deep-learning-containers at e0ecedea, docs/vllm/deployment/sagemaker.md; read).
+    """
+    names = tables.table_of("images")["for_language_models"]
+    return image_uri.is_from_aws(uri) and image_uri.repository(uri) in names
+
+
 def _on_aws_images(environment: Environment) -> Iterator[tuple[str, str]]:
     """Yield the sections that run AWS's images beside training, with their instance types."""
     endpoint, serving, release = environment.endpoint, environment.serving, environment.release
@@ -185,6 +205,8 @@ def _on_aws_images(environment: Environment) -> Iterator[tuple[str, str]]:
         yield from (("evaluation", kind) for kind in environment.evaluation.candidates)
     if endpoint and not endpoint.has_own_server:
         yield "endpoint", endpoint.instance_type
+        if environment.scoring:
+            yield "scoring", environment.scoring.instance_type
     # what is served is the release, or what will be registered
     serves_aws_image = endpoint is None or not endpoint.has_own_server
     if release is not None:

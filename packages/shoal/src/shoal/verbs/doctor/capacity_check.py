@@ -60,6 +60,8 @@ def uses_of(environment: Environment) -> Iterator[Use]:
         scaling = serving.autoscaling
         count = 2 * (scaling.max if scaling else serving.instance_count)
         yield Use(serving.instance_type, "endpoint usage", count, hosting, "")
+    if scoring := environment.scoring:
+        yield Use(scoring.instance_type, "transform job usage", scoring.instance_count, hosting, "")
     # a list is rejected as a whole where one quota is short, so all of it is needed
     needed_by = only if training.capacity.preferences else _CHOSEN
     for kind, count in training.candidates.items():
