@@ -14,12 +14,13 @@ import yaml
 from botocore.exceptions import ClientError
 
 from shoal.aws.events import Detail, Event
+from shoal.aws.objects import remove_parameters
 from shoal.aws.target import Target
 from shoal.errors import ImageBuildError
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.names import Names
 from shoal.verbs import image as images
-from shoal.verbs.image import Image, follow, remove_parameters, serve_from
+from shoal.verbs.image import Image, follow, serve_from
 from tests.repository import link_checkout
 from tests.settings.releases import CONTENT
 from tests.tables import rows

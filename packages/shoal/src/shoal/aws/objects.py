@@ -51,6 +51,13 @@ def parameter(target: Target, name: str) -> str | None:
         return None
 
 
+def remove_parameters(target: Target, path: str) -> None:
+    """Remove the parameters below `path`."""
+    ssm = target.client("ssm")
+    for each in [*items(ssm, "get_parameters_by_path", "Parameters", Path=path, Recursive=True)]:
+        ssm.delete_parameter(Name=each["Name"])
+
+
 @dataclass(frozen=True)
 class EcrImage:
     """The image ACCOUNT.dkr.ecr.REGION.amazonaws.com/REPOSITORY[:TAG][@DIGEST]."""

@@ -20,7 +20,7 @@ from shoal.aws.cdk import Cdk
 from shoal.aws.events import Detail, Note, Report
 from shoal.aws.logs import LogLocation, LogTail
 from shoal.aws.objects import parameter
-from shoal.aws.target import Target, items
+from shoal.aws.target import Target
 from shoal.errors import ImageBuildError, UsageError, error_code
 from shoal.launch import recipes
 from shoal.settings.loading.loader import environment_names, load_workloads
@@ -124,16 +124,6 @@ def follow(codebuild: Any, logs: Any, build_id: str, report: Report, poll_s: flo
             lines,
             location.get("deepLink"),
         )
-
-
-def remove_parameters(target: Target, path: str) -> None:
-    """Remove the parameters that builds left below `path`.
-
-    Everything else that builds leave belongs to a stack.
-    """
-    client = target.client("ssm")
-    for each in [*items(client, "get_parameters_by_path", "Parameters", Path=path, Recursive=True)]:
-        client.delete_parameter(Name=each["Name"])
 
 
 def built_images(environment: Environment, target: Target, root: Path) -> tuple[Image, ...]:

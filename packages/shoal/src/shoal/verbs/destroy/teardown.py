@@ -20,7 +20,7 @@ from botocore.exceptions import ClientError
 from shoal.aws import inventory
 from shoal.aws.events import Note, Report
 from shoal.aws.execution import Pipeline
-from shoal.aws.objects import parameter
+from shoal.aws.objects import parameter, remove_parameters
 from shoal.aws.stacks import Stacks
 from shoal.aws.target import Target
 from shoal.errors import (
@@ -35,7 +35,6 @@ from shoal.settings.organisation import DEFAULT_QUALIFIER, bootstrap_version
 from shoal.settings.settings import Environment
 from shoal.verbs.destroy.leftovers import Leftovers, ServingRemoval
 from shoal.verbs.destroy.schedules import Schedules
-from shoal.verbs.image import remove_parameters
 
 _STOP_TIMEOUT_S = 900.0
 _ENDPOINT_TIMEOUT_S = 3900.0
@@ -102,6 +101,7 @@ class Teardown:
         owner = inventory.owner_in(self.target, self.names, [each.names for each in workloads])
         self.remove_log_groups(owner)
         for each in workloads:
+            # everything else that builds leave belongs to a stack
             remove_parameters(self.target, each.names.image_parameters)
         left = inventory.of_environment(self.target, owner)
         left = tuple(resource for resource in left if resource.name not in retained)
