@@ -230,6 +230,26 @@ def test_a_disk_that_takes_no_files_is_one_line(
     assert os.strerror(number) in capsys.readouterr().err.splitlines()[-1]
 
 
+@pytest.mark.parametrize(
+    ("place", "words", "code", "says"),
+    [
+        (".", "check dev --json >/dev/full", 1, "shoal: [Errno 28] No space left on device\n"),
+        (".", "plan nosuch --json >/dev/full", 2, 'there is no environment "nosuch"'),
+        (".", "check dev >&-", 0, ""),
+        ("gone", "check dev", 2, "Error: the working directory is gone"),
+    ],
+)
+def test_an_output_or_a_folder_that_is_gone_is_one_line(
+    tmp_path: Path, place: str, words: str, code: int, says: str
+) -> None:
+    (tmp_path / "gone").mkdir()
+    script = f"cd {place} && rm -rf {tmp_path}/gone && {sys.executable} -m shoal.cli {words}"
+    folder = ROOT if place == "." else tmp_path
+    result = subprocess.run(["sh", "-c", script], cwd=folder, check=False, capture_output=True)
+    told = result.stderr.decode()
+    assert (result.returncode, says in told, "Traceback" in told) == (code, True, False)
+
+
 def test_the_version_is_the_commit_of_shoals_own_checkout(tmp_path: Path) -> None:
     result = shoal("--root", str(tmp_path), "--version")
     command = ["git", "describe", "--always", "--tags", "--dirty"]

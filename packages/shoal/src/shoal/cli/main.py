@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
@@ -73,8 +74,12 @@ def _checkout() -> Path:
     """Return the repository to work in: the nearest one around the working directory, or else the
     one that this program is part of.
     """
-    folders = (Path.cwd(), *Path.cwd().parents, *_CODE.parents)
-    return next((each for each in folders if (each / "cdk.json").is_file()), Path.cwd())
+    try:
+        here = Path.cwd()
+    except FileNotFoundError as error:
+        raise click.UsageError("the working directory is gone; go to another one") from error
+    folders = (here, *here.parents, *_CODE.parents)
+    return next((each for each in folders if (each / "cdk.json").is_file()), here)
 
 
 def _is_checkouts() -> bool:
@@ -218,5 +223,6 @@ def main(arguments: list[str] | None = None) -> int:
 def _failed(words: Sequence[str], error: BaseException, message: str, code: int) -> int:
     """Print the document of the error where one is asked for; return the exit code."""
     if "--json" in words and not is_answer(error):
-        click.echo(json.dumps(error_document(error, message, code), indent=2))
+        with suppress(OSError):  # as of a disk that is full
+            click.echo(json.dumps(error_document(error, message, code), indent=2))
     return code

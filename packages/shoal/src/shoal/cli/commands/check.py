@@ -103,7 +103,7 @@ def check(workspace: Workspace, is_all: bool, environment: str | None) -> None:
     with findings.told():
         require_own_names(findings.right)
     remarks = list(findings.sorted_remarks())
-    is_whole = is_all or environment or is_json() or not sys.stdout.isatty()
+    is_whole = is_all or environment or is_json() or not (sys.stdout and sys.stdout.isatty())
     shown = [each for each in remarks if is_whole or each[1]["mark"] != "notice"]
     for line, parts in shown:
         tell(line, remarks=[parts])

@@ -58,9 +58,11 @@ def demo(
         demo = Demo(workspace, settings, folder, view, strategy, values, enforce_iam)
         outcome = demo.run(shield)
     page = folder / PAGE
-    for name, text in result_of(demo.run_record, demo.summary, page if page.is_file() else None):
+    # of an interrupted one, it was read before all was deleted
+    recorded = None if outcome.interrupted else demo.run_record
+    for name, text in result_of(recorded, demo.summary, page if page.is_file() else None):
         tell(f"{name:12} {one_line(text)}")
-    run = demo.run_record or {"verdict": None, "gates": []}
+    run = recorded or {"verdict": None, "gates": []}
     tell(output=folder, summary=demo.summary, verdict=run["verdict"], gates=run["gates"])
     if outcome.failures:
         click.echo(f"all logs: {folder / LOGS}", err=True)

@@ -78,7 +78,7 @@ def init(folder: Path, wheels: str, **given: str | None) -> None:
 
 
 def _answer(question: str, given: str | None, default: str, among: Sequence[str] = ()) -> str:
-    if given is not None or not sys.stdin.isatty():
+    if given is not None or not (sys.stdin and sys.stdin.isatty()):
         return default if given is None else given
     kind = click.Choice(among) if among else None
     return str(click.prompt(question, default=default, type=kind, show_default=bool(default)))

@@ -139,10 +139,17 @@ def one_line(text: str) -> str:
 
 
 def shorten(value: Any, limit: int = 80) -> str:
-    """Return the value as YAML writes it, on one line, cut after `limit` characters."""
+    """Return the value as YAML writes it, on one line, cut after `limit` characters.
+
+    Of what is nested only the kind is shown: it may hold a secret.
+    """
     words = {True: "true", False: "false", None: "null"}
     is_word = value is None or isinstance(value, bool)
+    if isinstance(value, Mapping) and value:
+        return "a mapping"
     if isinstance(value, list | tuple):
+        if any(isinstance(item, Mapping | list | tuple) for item in value):
+            return "a list"
         text = f"[{', '.join(str(item) for item in value)}]"
     else:
         text = words[value] if is_word else f'"{value}"' if isinstance(value, str) else str(value)

@@ -114,6 +114,7 @@ def parse(text: str) -> Document:
         if mark is not None:
             document.lines[""] = mark.line + 1
             what = f"{what} (column {mark.column + 1})"
+        what = re.sub(r"(alias|anchor|tag handle) '[^']*'", r"\1", what)  # it may be a password
         message = f"not valid YAML: {shorten(what, 160).strip(chr(34))}"
         advice = "correct the line, or the one above it"
         document.problems.append(Problem("", message, advice))
@@ -153,7 +154,8 @@ class _Reader:
             return _SCALARS[node.tag](node.value)
         except (KeyError, ValueError) as error:
             kind = node.tag.removeprefix("tag:yaml.org,2002:")
-            raise _refusal(f"cannot be read as {kind}", node.start_mark) from error
+            known = f"as {kind}" if node.tag in _SCALARS else "with this tag"
+            raise _refusal(f"cannot be read {known}", node.start_mark) from error
         finally:
             self.open_nodes.pop()
 

@@ -147,7 +147,7 @@ def metric_problems(metrics: Mapping[str, Metric], where: str) -> Iterator[Probl
         key = f"{where}.{name}.regex"
         try:
             groups = re.compile(metric.regex).groups
-        except re.error as error:
+        except (re.error, OverflowError, RecursionError) as error:
             yield Problem(key, f"is no regular expression: {error}", "correct it")
             continue
         if groups != 1:

@@ -188,7 +188,7 @@ def _form(key: str, expected: Expectation) -> Iterator[Problem]:
 def _expression(key: str, expression: str) -> Iterator[Problem]:
     try:
         parsed = jmespath.compile(expression).parsed
-    except JMESPathError as error:
+    except (JMESPathError, RecursionError) as error:
         message = f"is no JMESPath expression: {str(error).splitlines()[0]}"
         yield Problem(key, message, "see jmespath.org")
         return
