@@ -44,15 +44,6 @@ _MEANT = {
     "xgb": "xgboost",
 }
 """What people call what a key allows; those of SageMaker's SDK among them."""
-_FORMER = {
-    "shared_versions": "remove it: each environment that serves has its own copy of what it pins",
-    "training.fallback": "remove it, and write the strategy that is to run at training.strategy",
-    **dict.fromkeys(
-        ("delivery.connection_arn", "delivery.branch"),
-        "remove it: GitHub's workflows deploy this environment, see `shoal docs gitops`",
-    ),
-}
-"""What to do with keys that older versions had."""
 SECRETS = "secrets"
 """The key whose values are never shown."""
 _LENGTHS = {"min_length": "at least", "max_length": "at most"}
@@ -122,7 +113,7 @@ def _path(place: Sequence[int | str]) -> str:
 def _problem(key: str, errors: list[tuple[Place, Details]], model: type[BaseModel]) -> Problem:
     place, details = errors[0]
     kind, value = details["type"], details["input"]
-    if known := _former_key_problem(key, kind, value) or refusal_of(key, kind, value):
+    if known := refusal_of(key, kind, value):
         return known
     if kind == "extra_forbidden":
         return _unknown_key(key, place, model)
@@ -222,14 +213,3 @@ def _all_keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
         section = _section_type(info)
         if section:
             yield from _all_keys(section, f"{prefix}{name}.")
-
-
-def _former_key_problem(key: str, kind: str, value: object) -> Problem | None:
-    """Return the problem with a former key; None for any other mistake."""
-    if advice := _FORMER.get(key):
-        return Problem(key, "there is no such key any more", advice)
-    gate = re.fullmatch(r"evaluation\.min_([a-z][a-z0-9_]*)", key)
-    if gate and kind == "extra_forbidden":
-        now = f"`gates: [{{metric: {gate[1]}, at_least: {value}}}]`"
-        return Problem(key, "gates have names and two sides now", f"write {now} instead of it")
-    return None
