@@ -18,7 +18,7 @@ import pytest
 
 from shoal.aws.cdk import Cdk
 from shoal.aws.target import Target
-from shoal.cli.main import _COMMANDS, _MOVED, Deferred, _checkout, _require_own_code, main
+from shoal.cli.main import _COMMANDS, Deferred, _checkout, _require_own_code, main
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.loading.release_file import text_of
 from shoal.settings.settings import Target as TargetKind
@@ -256,15 +256,6 @@ def test_the_version_is_the_commit_of_shoals_own_checkout(tmp_path: Path) -> Non
     git = subprocess.run(command, cwd=CHECKOUT, check=False, capture_output=True, text=True)
     assert (result.returncode, result.stdout.startswith("shoal ")) == (0, True)
     assert git.stdout.strip() in result.stdout
-
-
-@pytest.mark.parametrize(("old", "new"), _MOVED.items())
-def test_an_old_name_names_the_new_one(
-    old: str, new: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([old, "dev"]) == 2
-    assert f"`shoal {old}` is `shoal {new}`" in capsys.readouterr().err
-    assert main([*new.partition(" --")[0].split(), "--help"]) == 0
 
 
 @pytest.mark.parametrize("name", [row[0] for row in _COMMANDS])

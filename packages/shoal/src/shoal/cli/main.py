@@ -48,22 +48,10 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] in _MOVED:
-            ctx.fail(f"`shoal {args[0]}` is `shoal {_MOVED[args[0]]}`")
         name, command, rest = super().resolve_command(ctx, args)
         return name, command.load() if isinstance(command, Deferred) else command, rest
 
 
-_MOVED = {
-    "approve": "release approve",
-    "chain": "release chain",
-    "runs": "status --results",
-    "schema": "docs schemas",
-    "score": "run --score",
-    "synth": "plan --templates",
-    "watch": "status --follow",
-}
-"""Names of commands until November 2026: click would propose others that are like them."""
 _CODE = Path(__file__).resolve().parents[1]
 _SOURCES = Path("packages/shoal/src/shoal")
 _READING = frozenset(["check", "docs", "doctor", "logs", "plan", "release", "status"])
