@@ -44,8 +44,8 @@ synth: install ## Writes the templates of every environment to cdk.out.
 	@.venv/bin/shoal plan --templates
 
 examples: python ## Runs the examples with SageMaker's SDK v3 (installs it, about 1 GB).
-	@$(PYTHON) dev/tools/install.py runtimes
-	@$(RUN) examples/run.py
+	@$(PYTHON) dev/tools/install.py runtimes examples
+	@cd packages/shoal && PYTHONPATH="$(CURDIR)" "$(CURDIR)/$(RUN)" -m tests.examples.run
 
 fuzz: python ## Looks for input that breaks something, EXAMPLES (300) per test, other ones each time.
 	@$(PYTHON) dev/tools/install.py tests

@@ -5,7 +5,7 @@ Needs Python 3.11 or 3.12 with venv, and the registries of Python and Node.js pa
 uv, uv everything else. Every part leaves a stamp (a hash of what it was made from), so that a
 second run finds everything in place and returns at once.
 
-    python3 dev/tools/install.py [tests] [runtimes] [sdks] [docs] [release]
+    python3 dev/tools/install.py [tests] [runtimes] [sdks] [examples] [docs] [release]
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ APART = {
         name: f"packages/shoal/tests/goldens/requirements-{name}.txt"
         for name in ("sdk-v2", "sdk-v3", "mlflow")
     },
+    "examples": {"examples": "examples/requirements.txt"},
     "docs": {"docs": "dev/docs/requirements.txt"},
     "release": {"release": "dev/release/requirements.txt"},
 }
@@ -77,6 +78,9 @@ def main(arguments: Sequence[str]) -> int:
                 each.result()
         for part in set(arguments) & set(APART):
             install_apart(APART[part])
+        if "examples" in arguments:
+            folder = ROOT / ".shoal" / "examples"
+            install_own(folder / "bin" / "python", folder / ".stamp-own")
         if "docs" in arguments:
             install_node_packages(ROOT / "dev" / "docs", "what draws pictures")
     except (InstallError, packages.InstallError, OSError) as error:  # a full disk, too
@@ -126,12 +130,16 @@ def install_packages(for_tests: bool) -> None:
         # with the packages of the tests those of the programs are there, too
         (VENV / f".stamp-{LOCK}").write_text(_digest(*map(_content, names[:2])))
         stamp.write_text(identity)
+    install_own(PYTHON, VENV / ".stamp-own")
+
+
+def install_own(python: Path, stamp: Path) -> None:
+    """Installs our own packages in place."""
     own = [ROOT / "packages" / name for name in ("shoal", "shoal-local")]
-    stamp = VENV / ".stamp-own"
     identity = _digest(*((folder / "pyproject.toml").read_bytes() for folder in own))
     if not _is_current(stamp, identity):
         editable = [word for folder in own for word in ("--editable", str(folder))]
-        _install("Shoal", PYTHON, ["--no-deps", *editable])
+        _install("Shoal", python, ["--no-deps", *editable])
         stamp.write_text(identity)
 
 

@@ -23,7 +23,7 @@ PYTHONPATH = os.pathsep.join(
 )
 """For child processes that import the tests, their kit, or what a team owns."""
 _NOT_LINKED = {".git", ".shoal", "app.py", "cdk.out", "demo-out", "environments", "prove-out"}
-_COPIED = ("images", "pipelines", "training_code")
+_COPIED = ("examples", "images", "pipelines", "training_code")
 """What the product reads no links in."""
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from examples.run import for_tensorflow
 from shoal.launch import resolve
 from shoal.settings.loading.loader import load
+from tests.examples.run import for_tensorflow
 from tests.repository import ROOT
 
 EXAMPLES = ROOT / "examples"
