@@ -163,6 +163,23 @@ def test_a_change_set_says_what_would_be_replaced_and_touches_nothing(account: A
     assert (exists(account, old), exists(account, f"{old}-new")) == (True, False)
 
 
+def test_a_change_set_is_executed_of_the_stack_as_it_is_now(account: Account) -> None:
+    client, name = account.client("cloudformation"), unique("stack")
+
+    def change_set(stack: str, resource: dict[str, Any]) -> Any:
+        new = {"StackName": stack, "ChangeSetName": unique("set"), "ChangeSetType": "CREATE"}
+        return client.create_change_set(**new, TemplateBody=template({"Only": resource}))
+
+    first, other = change_set(name, queue()), change_set(name, broken())
+    client.execute_change_set(ChangeSetName=first["Id"])
+    assert account.settled(name)["StackStatus"] == "CREATE_COMPLETE"
+    late = change_set(f"{name}-gone", queue())
+    account.deleted({"StackName": f"{name}-gone", **late})
+    for each, refusal in ((other, "ChangeSetNotFound"), (late, "DELETE_COMPLETE state")):
+        with pytest.raises(ClientError, match=refusal):
+            client.execute_change_set(ChangeSetName=each["Id"])
+
+
 CUSTOM = """
 import json, urllib.request
 def handler(event, context):

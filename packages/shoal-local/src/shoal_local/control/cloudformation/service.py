@@ -167,7 +167,8 @@ class CloudFormation:
             plan_changes(plan, stack),
             description=request.get("Description") or "",
         )
-        self._change_sets.append(change_set)
+        with self.stacks.lock:
+            self._change_sets.append(change_set)
         return {"Id": change_set.id, "StackId": stack.id}
 
     def _stack_to_change(self, name: str, kind: str, change_set: str) -> Stack:
@@ -209,32 +210,38 @@ class CloudFormation:
 
     def _delete_change_set(self, request: Request) -> Mapping[str, Any]:
         try:
-            self._change_sets.remove(self._change_set(request))
+            with self.stacks.lock:
+                self._change_sets.remove(self._change_set(request))
         except AwsError as error:
             if error.code != "ChangeSetNotFound":
                 raise
         return {}
 
     def _execute_change_set(self, request: Request) -> Mapping[str, Any]:
-        change_set = self._change_set(request)
-        if change_set.execution != "AVAILABLE":
-            raise AwsError(
-                "InvalidChangeSetStatus",
-                f"ChangeSet [{change_set.id}] cannot be executed in its current status of"
-                f" [{change_set.execution}]",
+        with self.stacks.lock:
+            change_set = self._change_set(request)
+            if change_set.execution != "AVAILABLE":
+                raise AwsError(
+                    "InvalidChangeSetStatus",
+                    f"ChangeSet [{change_set.id}] cannot be executed in its current status of"
+                    f" [{change_set.execution}]",
+                )
+            stack, draft = change_set.stack, change_set.draft
+            check_capabilities(draft)
+            change_set.execution = "EXECUTE_COMPLETE"
+            draft.options = replace(
+                draft.options,
+                keep_on_failure=bool(request.get("DisableRollback")),
+                token=request.get("ClientRequestToken"),
             )
-        draft = change_set.draft
-        check_capabilities(draft)
-        change_set.execution = "EXECUTE_COMPLETE"
-        draft.options = replace(
-            draft.options,
-            keep_on_failure=bool(request.get("DisableRollback")),
-            token=request.get("ClientRequestToken"),
-        )
-        if draft.status == "REVIEW_IN_PROGRESS":
-            self.stacks.start(change_set.stack, draft)
-        else:
-            self.stacks.update(change_set.stack, draft.template, draft.options)
+            if stack.status == "REVIEW_IN_PROGRESS":
+                self.stacks.start(stack, draft)
+            else:
+                self.stacks.update(stack, draft.template, draft.options)
+            # The others "aren't valid for the updated stack" (API reference, ExecuteChangeSet).
+            self._change_sets = [
+                each for each in self._change_sets if each is change_set or each.stack is not stack
+            ]
         return {}
 
     def _list_change_sets(self, request: Request) -> Mapping[str, Any]:

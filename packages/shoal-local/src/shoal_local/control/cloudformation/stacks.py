@@ -33,7 +33,8 @@ class Stacks:
     kind: Callable[[str], ResourceType | None]
     all: list[Stack] = field(default_factory=list)
     _closing: threading.Event = field(default_factory=threading.Event)
-    _lock: threading.RLock = field(default_factory=threading.RLock)
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    """Held while a stack's status decides what begins."""
 
     def find(self, name_or_id: str) -> Stack:
         """Return the stack with this id, or the existing stack with this name.
@@ -53,7 +54,7 @@ class Stacks:
     def add(self, draft: Stack, status: str, protected: bool = False) -> Stack:
         """Add a new stack with what the draft has; raise AwsError if another one has its name."""
         name = draft.name
-        with self._lock:
+        with self.lock:
             if any(stack.name == name for stack in self.existing()):
                 raise AwsError("AlreadyExistsException", f"Stack [{name}] already exists")
             arn = self.identity.arn("cloudformation", f"stack/{name}/{uuid.uuid4()}")
@@ -104,7 +105,7 @@ class Stacks:
         plan = self.plan(stack, template, options)
         draft = plan.stack
         check_capabilities(draft)
-        with self._lock:
+        with self.lock:
             check_updatable(stack)
             old = (stack.template.document, stack.resolved_parameters, stack.options.tags)
             if old == (template.document, draft.resolved_parameters, options.tags):
@@ -117,7 +118,7 @@ class Stacks:
 
     def delete(self, stack: Stack, role_arn: str | None, token: str | None) -> None:
         """Start to delete a stack; raise AwsError if it is protected, busy or imported from."""
-        with self._lock:
+        with self.lock:
             if stack.protected:
                 raise invalid(
                     f"Stack [{stack.name}] cannot be deleted while TerminationProtection is enabled"
