@@ -82,7 +82,7 @@ def npy(values: list[Any]) -> bytes:
     return buffer.getvalue()
 
 
-Services = Callable[[Settings], SageMakerService]
+Services = Callable[..., SageMakerService]
 
 
 @pytest.fixture
@@ -90,10 +90,10 @@ def second_service(emulator: Emulator, tmp_path: Path) -> Iterator[Services]:
     """Make another service behind the same endpoint, with its state in the test's folder."""
     with ExitStack() as services:
 
-        def make(settings: Settings) -> SageMakerService:
+        def make(settings: Settings, **changes: Any) -> SageMakerService:
             registry = ProcessRegistry(tmp_path)
             context = dataclasses.replace(
-                emulator.home.context(), state_dir=tmp_path, processes=registry
+                emulator.home.context(), state_dir=tmp_path, processes=registry, **changes
             )
             return services.enter_context(closing(SageMakerService(context, settings)))
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,9 +38,11 @@ from local_kit.sagemaker_account import (
     PROGRAMS,
     Account,
     archive,
+    command_lines,
     processing_input,
     until,
 )
+from shoal_local.errors import AwsError
 from shoal_local.sagemaker.core import Settings
 from tests.sagemaker.conftest import Services, deployed
 
@@ -144,6 +148,23 @@ def test_a_deleted_endpoint_is_gone_with_its_process_and_its_model(account: Acco
     assert not servers_of(account, "short")
     assert {path.name for path in folder.iterdir() if path.is_dir()} == set()
     assert "Model loaded" in (folder / "log.txt").read_text()
+
+
+def test_an_endpoint_that_is_deleted_as_soon_as_it_serves_leaves_no_server(
+    account: Account, second_service: Services, tmp_path: Path
+) -> None:
+    servers: list[list[str]] = []
+
+    def delete(event: Any) -> None:
+        if event["detail"].get("EndpointStatus") == "IN_SERVICE":
+            service.handle("DeleteEndpoint", {"EndpointName": "swift"}, "caller")
+            until(lambda: not service.handle("ListEndpoints", {}, "caller")["Endpoints"], bool)
+            servers.append([line for line in command_lines() if str(tmp_path) in line])
+
+    service = second_service(Settings(), emit_event=delete)
+    with suppress(AwsError):  # it may be gone before it is seen in service
+        deployed(service, account, "swift", container_of(account, "swift", GOOD_MODEL), "InService")
+    assert until(lambda: servers, bool) == [[]]
 
 
 def test_an_update_that_fails_leaves_the_old_model_in_service(

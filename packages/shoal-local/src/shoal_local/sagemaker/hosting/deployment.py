@@ -131,8 +131,10 @@ class Deployment:
     _spent_s: float = 0.0
     _role: RoleCredentials | None = None
 
-    def run(self) -> Fleet | None:
-        """Return the fleet that serves in the end; raise ClosingError if the emulator stops."""
+    def run(self) -> tuple[Fleet | None, Callable[[Document], None]]:
+        """Return the fleet that serves in the end, and the edit that ends the deployment in the
+        endpoint's document; raise ClosingError if the emulator stops.
+        """
         try:
             self._proceed()
         except (RolledBackError, *FAILURES) as error:
@@ -144,8 +146,7 @@ class Deployment:
         if self.old:
             self._publish_stage("Deleting", ALL_TRAFFIC, self.old)
             self.traffic.retire(self.old)
-        self.change_document(self._end_in_service)
-        return self.new
+        return self.new, self._end_in_service
 
     def _proceed(self) -> None:
         self._check_alarms("before the deployment began")
@@ -236,13 +237,12 @@ class Deployment:
 
         self.change_document(edit)
 
-    def _roll_back(self, reason: str) -> Fleet | None:
+    def _roll_back(self, reason: str) -> tuple[Fleet | None, Callable[[Document], None]]:
         if self.old:
             self.traffic.route((self.old, ALL_TRAFFIC))
             self.change_document(lambda document: document.update(EndpointStatus="RollingBack"))
         self.traffic.retire(self.new)
-        self.change_document(lambda document: self._end_rolled_back(document, reason))
-        return self.old
+        return self.old, lambda document: self._end_rolled_back(document, reason)
 
     def _end_rolled_back(self, document: Document, reason: str) -> None:
         """Describe the endpoint as before, with the reason; one that never served has failed."""

@@ -113,8 +113,10 @@ class Endpoints(Resources):
             self._closing,
         )
         with suppress(ClosingError):
-            hosted.fleet = deployment.run()
-            hosted.next_fleet = None
+            fleet, edit = deployment.run()
+            # the status allows an update or a deletion, which must see what serves
+            hosted.fleet, hosted.next_fleet = fleet, None
+            self._change(name, edit)
 
     def delete(self, request: Document) -> Document:
         name = self.describe(request)["EndpointName"]
