@@ -43,7 +43,10 @@ from local_kit.sagemaker_account import (
     until,
 )
 from shoal_local.errors import AwsError
-from shoal_local.sagemaker.core import Settings
+from shoal_local.sagemaker.core import Core, Settings
+from shoal_local.sagemaker.hosting.traffic import Traffic
+from shoal_local.sagemaker.store import Store
+from shoal_local.server import Emulator
 from tests.sagemaker.conftest import Services, deployed
 
 ARN = "arn:aws:sagemaker:us-east-1:123456789012:endpoint"
@@ -101,6 +104,13 @@ def test_an_unknown_endpoint_is_a_validation_error(account: Account) -> None:
     message = r"ValidationError.*Endpoint nobody of account 123456789012 not found"
     with pytest.raises(ClientError, match=message):
         invoke(account, "nobody", {})
+
+
+def test_an_invocation_after_the_last_fleet_is_a_validation_error(emulator: Emulator) -> None:
+    context = emulator.home.context()
+    core = Core(context, Store(), Settings(), context.processes)
+    with pytest.raises(AwsError, match="ValidationError: Endpoint gone of account"):
+        Traffic(core, "gone").invoke(b"", {})
 
 
 @pytest.mark.parametrize(

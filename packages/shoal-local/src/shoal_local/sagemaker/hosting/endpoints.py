@@ -23,11 +23,10 @@ from shoal_local.sagemaker.errors import check_fields, invalid
 from shoal_local.sagemaker.hosting.deployment import ClosingError, Deployment, Plan, plan_of
 from shoal_local.sagemaker.hosting.fleet import Fleet
 from shoal_local.sagemaker.hosting.models import EndpointConfigs
-from shoal_local.sagemaker.hosting.traffic import Traffic
+from shoal_local.sagemaker.hosting.traffic import KIND, Traffic, not_serving
 from shoal_local.sagemaker.resources import KINDS, Resources
 from shoal_local.sagemaker.shapes import Document, fitting
 
-KIND = "endpoint"
 _TARGET_VARIANT = "x-amzn-sagemaker-target-variant"
 _IN_PROGRESS = {"Creating", "Updating", "SystemUpdating", "RollingBack", "Deleting"}
 
@@ -170,16 +169,12 @@ class Endpoints(Resources):
     def traffic(self, name: str, headers: Mapping[str, str]) -> Traffic:
         """Return what answers an invocation.
 
-        Raise ValidationError for an endpoint that does not exist or does not serve.
+        Raise ValidationError for an endpoint or a variant that does not exist; what it returns
+        raises it for an endpoint that does not serve.
         """
         hosted, target = self._hosted.get(name), headers.get(_TARGET_VARIANT)
-        if hosted is None or not hosted.traffic.is_open:
-            document = self._core.store.get(KIND, name)
-            message = f"Endpoint {name} of account {self._core.context.account} not found."
-            if document:
-                status = document["EndpointStatus"]
-                message = f"Endpoint {name} is not in service (status {status})."
-            raise AwsError("ValidationError", message)
+        if hosted is None:
+            raise not_serving(self._core, name)
         if target and hosted.fleet and target != hosted.fleet.name:
             message = f"Variant {target} of endpoint {name} not found."
             raise AwsError("ValidationError", message)

@@ -28,6 +28,7 @@ from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.hosting.fleet import Fleet
 from shoal_local.sagemaker.hosting.server import StreamedAnswer
 
+KIND = "endpoint"
 Reply = tuple[int, dict[str, str], bytes]
 StreamedReply = tuple[int, dict[str, str], Iterable[bytes]]
 _VARIANT = "x-Amzn-Invoked-Production-Variant"
@@ -36,6 +37,17 @@ _TEXT = 7
 """The type of a header whose value is a text."""
 _random = random.SystemRandom()
 _log = logging.getLogger(__name__)
+
+
+def not_serving(core: Core, endpoint: str) -> AwsError:
+    """Return the ValidationError of an invocation of an endpoint that is not there, or has no
+    fleet.
+    """
+    document = core.store.get(KIND, endpoint)
+    message = f"Endpoint {endpoint} of account {core.context.account} not found."
+    if document:
+        message = f"Endpoint {endpoint} is not in service (status {document['EndpointStatus']})."
+    return AwsError("ValidationError", message)
 
 
 class Traffic:
@@ -51,17 +63,16 @@ class Traffic:
         with self._changed:
             self._routes = [(fleet, share) for fleet, share in routes if share > 0]
 
-    @property
-    def is_open(self) -> bool:
-        return bool(self._routes)
-
     @contextmanager
     def acquire(self) -> Iterator[Fleet]:
         """Yield a fleet for one invocation.
 
-        Raise ThrottlingException if a serverless fleet has its maximum of invocations.
+        Raise ThrottlingException if a serverless fleet has its maximum of invocations, and
+        ValidationError if there is no route, or none any more.
         """
         with self._changed:
+            if not self._routes:
+                raise not_serving(self._core, self._endpoint)
             fleets, shares = zip(*self._routes, strict=True)
             fleet = _random.choices(fleets, shares)[0]
             if fleet.max_concurrency is not None and fleet.busy >= fleet.max_concurrency:
