@@ -112,7 +112,10 @@ SERVE_OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "--accelerators": {
         "type": int,
         "default": 0,
-        "help": "GPUs of this machine that training jobs may use",
+        "help": (
+            "emulated GPUs that each host of a GPU instance type shows; 0: as many as the type"
+            " has, at most one per core"
+        ),
     },
     "--schedule-speed": {
         "type": float,

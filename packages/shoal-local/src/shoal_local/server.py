@@ -93,7 +93,8 @@ class Options:
 
     - `account`, `others`: the accounts that there are.
     - `region`, `other_regions`: the regions in which each of them has all services.
-    - `accelerators`: how many GPUs of this machine training jobs may use.
+    - `accelerators`: how many emulated GPUs each host of a GPU instance type shows; 0: what
+      `Settings.accelerators` says of None.
     - `images`: runtimes by patterns of the user's own images.
     - `recipes`: the folder with the recipes of images whose program is their own.
     - `schedule_speed`, `hosting_speed`: how much faster than the clock schedules, and deployments
