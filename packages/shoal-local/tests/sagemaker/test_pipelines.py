@@ -4,6 +4,7 @@ come from the steps.
 
 from __future__ import annotations
 
+import gc
 import json
 import re
 from functools import partial
@@ -14,6 +15,7 @@ from botocore.exceptions import ClientError
 
 from local_kit.sagemaker_account import ACCOUNT_ID, BUCKET, Account, shell_step, until
 from local_kit.tables import rows
+from shoal_local.sagemaker.pipelines.execution.execution import Execution
 from shoal_local.sagemaker.pipelines.execution.executions import Executions
 
 REPORT = "/opt/ml/processing/report"
@@ -140,6 +142,16 @@ def test_executions_and_steps_are_counted_and_timed(account: Account) -> None:
     ] == [1, 1, 0]
     assert sum(count(name="StepFailed", statistic="Sum", StepName="No")) == 1
     assert len(count(name="ExecutionDuration", statistic="Average")) == 1
+
+
+def test_an_execution_that_has_ended_leaves_its_document_only(account: Account) -> None:
+    account.deploy_pipeline("ended", [STOP])
+    assert account.execute("ended")["PipelineExecutionStatus"] == "Failed"
+
+    def is_kept(each: object) -> bool:
+        return type(each) is Execution and each.record.name.startswith("ended/")
+
+    until(gc.collect, lambda _: not any(map(is_kept, gc.get_objects())))
 
 
 @pytest.mark.parametrize(("members", "message"), rows(__file__, "cases.yaml", "pipelines"))

@@ -10,7 +10,7 @@ import json
 import threading
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -175,10 +175,10 @@ class Execution:
             lambda uri: self._json_at(uri, "The object"),
         )
         self._no_more = False
-        self._thread = threading.Thread(target=self._run, name=f"pipeline {name}", daemon=True)
 
-    def start(self) -> None:
-        self._thread.start()
+    def start(self, ended: Callable[[], None]) -> None:
+        """Begin, in a thread, which calls `ended` last."""
+        self._thread = in_thread(f"pipeline {self.record.name}", self._run, ended)
 
     def stop(self) -> None:
         """Start nothing new and stop running jobs (StopPipelineExecution); return at once."""
@@ -189,7 +189,7 @@ class Execution:
     def join(self, timeout_s: float) -> None:
         self._thread.join(timeout_s)
 
-    def _run(self) -> None:
+    def _run(self, ended: Callable[[], None]) -> None:
         try:
             self._drive()
             status = final_status(self._definition.steps, self._statuses, self._stop.is_set())
@@ -200,6 +200,8 @@ class Execution:
             self.record.set_status(
                 "Failed", f"InternalServerError: {traceback.format_exc(limit=-3)}"
             )
+        finally:
+            ended()
 
     def _drive(self) -> None:
         with self._changed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Iterable
 from typing import ClassVar
 
 from shoal_local.errors import AwsError
@@ -97,8 +98,12 @@ class Executions(Resources):
         self._core.context.faults.began(document["PipelineExecutionDisplayName"], identifier)
         ExecutionRecord(self._core, name).tell_status(document, None)
         self._running[name] = Execution(self._core, name, definition, values, credentials)
-        self._running[name].start()
+        self._running[name].start(lambda: self._end(name))
         return {"PipelineExecutionArn": arn}
+
+    def _end(self, name: str) -> None:
+        with self._starting:
+            del self._running[name]
 
     def _document(self, request: Document, pipeline: Document, identifier: str) -> Document:
         now, key = names.now(), "ParallelismConfiguration"
@@ -147,8 +152,9 @@ class Executions(Resources):
                 f" with status {status}."
             )
         with self._starting:
-            execution = self._running[document["_name"]]
-        execution.stop()
+            execution = self._running.get(document["_name"])
+        if execution:  # it may have ended meanwhile
+            execution.stop()
         return {"PipelineExecutionArn": document["PipelineExecutionArn"]}
 
     def definition(self, request: Document) -> Document:
@@ -182,9 +188,13 @@ class Executions(Resources):
     def close(self) -> None:
         """Stop every execution; `join` waits for all but a Lambda step's function."""
         self.callbacks.abandon()
-        for execution in self._running.values():
+        for execution in self._not_ended():
             execution.stop()
 
     def join(self) -> None:
-        for execution in self._running.values():
+        for execution in self._not_ended():
             execution.join(timeout_s=5)
+
+    def _not_ended(self) -> Iterable[Execution]:
+        with self._starting:
+            return list(self._running.values())
