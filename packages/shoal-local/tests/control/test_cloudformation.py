@@ -15,6 +15,7 @@ from local_kit.control import (
     outputs,
     resource,
     template,
+    trust,
     unique,
 )
 from local_kit.tables import table
@@ -396,3 +397,17 @@ def test_a_deletion_that_is_refused_for_its_role_begins_nothing(account: Account
     with pytest.raises(ClientError, match="AccessDenied"):
         account.client("cloudformation").delete_stack(StackName=name, RoleARN=role)
     assert account.deleted(stack) == "DELETE_COMPLETE"
+
+
+def test_a_change_set_that_is_refused_for_its_role_begins_nothing(account: Account) -> None:
+    """The role left after the set was made."""
+    client, iam, name = account.client("cloudformation"), account.client("iam"), unique("stack")
+    policy = trust({"Service": "cloudformation.amazonaws.com"})
+    role = iam.create_role(RoleName=name, AssumeRolePolicyDocument=policy)["Role"]["Arn"]
+    new = {"StackName": name, "ChangeSetName": name, "ChangeSetType": "CREATE", "RoleARN": role}
+    made = client.create_change_set(**new, TemplateBody=template({"Queue": queue()}))
+    iam.delete_role(RoleName=name)
+    with pytest.raises(ClientError, match="AccessDenied"):
+        client.execute_change_set(ChangeSetName=made["Id"])
+    assert client.describe_change_set(ChangeSetName=made["Id"])["ExecutionStatus"] == "AVAILABLE"
+    assert account.deleted({"StackName": name, **made}) == "DELETE_COMPLETE"

@@ -228,7 +228,6 @@ class CloudFormation:
                 )
             stack, draft = change_set.stack, change_set.draft
             check_capabilities(draft)
-            change_set.execution = "EXECUTE_COMPLETE"
             draft.options = replace(
                 draft.options,
                 keep_on_failure=bool(request.get("DisableRollback")),
@@ -238,6 +237,7 @@ class CloudFormation:
                 self.stacks.start(stack, draft)
             else:
                 self.stacks.update(stack, draft.template, draft.options)
+            change_set.execution = "EXECUTE_COMPLETE"
             # The others "aren't valid for the updated stack" (API reference, ExecuteChangeSet).
             self._change_sets = [
                 each for each in self._change_sets if each is change_set or each.stack is not stack

@@ -92,9 +92,10 @@ class Stacks:
 
     def start(self, stack: Stack, draft: Stack) -> None:
         """Start to create the resources of a stack that has none yet."""
+        tools = self.tools(draft.options.role_arn)  # may be refused, and then nothing has begun
         stack.take(draft)
         stack.status = "CREATE_IN_PROGRESS"
-        deployment = Deployment(stack, self.tools(stack.options.role_arn))
+        deployment = Deployment(stack, tools)
         stack.worker = in_thread(f"stack {stack.name}", deployment.create)
 
     def update(self, stack: Stack, template: Template, options: StackOptions) -> None:
