@@ -23,7 +23,7 @@ from shoal.settings.regions import az_id_prefixes
 from shoal.settings.sections.serving import default_recipe
 from shoal.settings.settings import Environment
 from tests.pipelines.inputs import launch
-from tests.repository import ROOT
+from tests.repository import CHECKOUT, ROOT
 from tests.tables import rows
 
 FULL = re.compile(
@@ -144,7 +144,11 @@ def test_a_tag_says_its_cuda(tag: str, cuda: str | None) -> None:
 
 
 def test_instance_types_of_smddp_are_ones_that_sagemaker_trains_on() -> None:
-    assert set(tables.smddp_instance_types()) <= set(shapes.values_of("TrainingInstanceType"))
+    types = set(tables.smddp_instance_types())
+    assert types <= set(shapes.values_of("TrainingInstanceType"))
+    stand_in = CHECKOUT / "packages/stand-ins/smddp/src/smdistributed/dataparallel/launch.py"
+    (listed,) = re.findall(r"^SUPPORTED_INSTANCE_TYPES = (.*)$", stand_in.read_text(), re.MULTILINE)
+    assert set(ast.literal_eval(listed)) == types
 
 
 def test_every_family_that_trains_has_either_nvme_disks_or_a_volume_of_any_size() -> None:
