@@ -11,6 +11,7 @@ import runpy
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -61,11 +62,18 @@ def test_a_failure_reason_fits_the_1024_characters_that_the_api_has(
 def test_a_match_by_an_alternative_without_the_first_group_has_no_value() -> None:
     values: list[tuple[str, float]] = []
     definition = {"Name": "loss", "Regex": r"loss=(\d+)|accuracy=(\d+)"}
-    metrics = Metrics([definition], lambda name, value: values.append((name, value)))
-    for line in ("loss=2", "accuracy=1"):
-        metrics.see(line)
+    with closing(Metrics([definition], lambda *value: values.append(value))) as metrics:
+        assert [metrics.see(line) for line in ("loss=2", "accuracy=1")] == ["", ""]
     assert values == [("loss", 2.0)]
     assert [each["Value"] for each in metrics.final()] == [2.0]
+
+
+def test_a_line_that_an_expression_does_not_end_with_ends_the_search_for_metrics() -> None:
+    definitions = [{"Name": "m", "Regex": r"m=(\d+)"}, {"Name": "slow", "Regex": "(a+)+$"}]
+    with closing(Metrics(definitions, lambda *_: None)) as metrics:
+        notices = [metrics.see(line) for line in ("m=1", f"m=2 {'a' * 43}b", "m=3")]
+    assert [notice[:31] for notice in notices] == ["", "No more metrics are looked for:", ""]
+    assert [each["Value"] for each in metrics.final()] == [1.0]
 
 
 def test_a_module_is_imported_when_it_is_used(

@@ -76,7 +76,8 @@ class TrainingRun(JobRun):
         self._job.check_not_stopped()
         self._job.check_capacity()
         self._take_instances()
-        with closing(TrainingHosts(self._job, self._image, self._metrics.see)) as hosts:
+        hosts = TrainingHosts(self._job, self._image, self._metrics.see)
+        with closing(self._metrics), closing(hosts):
             self._enter("Downloading", TrainingStartTime=names.now())
             hosts.prepare()
             ending = self._train(hosts)

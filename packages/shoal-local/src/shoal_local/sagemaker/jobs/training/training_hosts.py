@@ -39,10 +39,10 @@ class TrainingHosts:
     """The instances of a job, with empty disks: `prepare()`, then `running()`; after `replace()`
     both again. `close()` delivers the rest of their log.
 
-    `on_line(line)` is called for each line of a host.
+    `on_line(line)` is called for each line of a host; its notice, if any, goes to the log.
     """
 
-    def __init__(self, job: Job, image: Image, on_line: Callable[[str], None]) -> None:
+    def __init__(self, job: Job, image: Image, on_line: Callable[[str], str]) -> None:
         self._job, self._image, self._on_line = job, image, on_line
         self._request = request = job.document()
         role, context = request["RoleArn"], job.core.context
@@ -150,7 +150,8 @@ class TrainingHosts:
 
     def _write_line(self, host: str, line: str) -> None:
         self._log.write(host, line)
-        self._on_line(line)
+        if notice := self._on_line(line):
+            self._log.notice(notice)
 
     def _host(self, name: str) -> Host:
         paths = self._paths.host(name)
