@@ -106,6 +106,7 @@ def _first_process(host: Host, visible: list[str]) -> int:
         return 125
     main = os.fork()
     if main == 0:
+        namespaces.forgo_what_uncovers()
         _execute(host)
     return _wait_for(main, {signal.SIGTERM: _terminate_all})
 

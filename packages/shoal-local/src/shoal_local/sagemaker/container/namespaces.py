@@ -25,6 +25,8 @@ NEW_NETWORK = 0x40000000
 
 _BIND, _RECURSIVE, _PRIVATE = 0x1000, 0x4000, 0x40000
 _PR_SET_PDEATHSIG, _SIGKILL = 1, 9
+_PR_CAPBSET_DROP = 24
+_DAC_READ_SEARCH, _SYS_PTRACE, _SYS_ADMIN, _MKNOD = 2, 19, 21, 27
 _AT_FDCWD, _AT_RECURSIVE, _ATTR_READ_ONLY, _SYS_MOUNT_SETATTR = -100, 0x8000, 0x1, 442
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -96,6 +98,14 @@ def set_hostname(name: str) -> None:
 def die_with_parent() -> None:
     """Let the kernel kill this process when the one that forked it ends, however it ends."""
     _check(_libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0), "prctl")
+
+
+def forgo_what_uncovers() -> None:
+    """Let what this process executes, root's too, not change mounts, nor read what they hide
+    through another process, a file handle or a device (capabilities(7)). If refused, it may.
+    """
+    for capability in (_SYS_ADMIN, _SYS_PTRACE, _DAC_READ_SEARCH, _MKNOD):
+        _libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
 
 
 BRIDGE = "hosts"
