@@ -73,6 +73,7 @@ _SSHD = """#!/bin/sh
 exec python -P {program} serve
 """
 _SUBNET, _FIRST_HOST = "10.0.0", 11
+MAX_HOSTS = 255 - _FIRST_HOST
 _MIN_WAITING_THREADS = 4
 _REGISTRY = re.compile(r"\d{12}\.dkr\.ecr\.([a-z0-9-]+)\.(amazonaws\.com(?:\.cn)?)/")
 _OTHER_REGION: Mapping[str, str] = {

@@ -15,6 +15,7 @@ from shoal_local.sagemaker.errors import (
     not_emulated,
 )
 from shoal_local.sagemaker.jobs.base.channels import check_channel
+from shoal_local.sagemaker.jobs.base.containers import MAX_HOSTS
 from shoal_local.sagemaker.jobs.base.paths import HostPaths
 from shoal_local.sagemaker.jobs.training.capacity import candidates
 from shoal_local.sagemaker.jobs.training.metrics import compile_regex
@@ -94,6 +95,8 @@ def _check_resources(request: Document) -> None:
     for each in asked:
         if each.instance_type.split(".")[1].startswith(("trn", "inf")):
             raise not_emulated(f"AWS Neuron devices ({each.instance_type})")
+    if any(each.count > MAX_HOSTS for each in asked):
+        raise not_emulated(f"a job of more than {MAX_HOSTS} hosts")
     if any(each.count > 1 for each in asked) and (reason := networks_refused()):
         raise not_emulated(
             "several hosts on this machine: each needs its own /opt/ml and its own network, and"
