@@ -230,6 +230,18 @@ def test_it_may_open_more_files_than_the_shell_that_starts_it(tmp_path: Path) ->
     assert limits == (min(hard, MAX_OPEN_FILES), hard)
 
 
+def test_a_disk_that_is_full_leaves_requests_answered(served: LocalEmulator) -> None:
+    state_dir, client = served.account.state_dir, served.account.client("s3")
+    for _ in range(30):  # so that its log has room for a traceback
+        client.list_buckets()
+    full = (state_dir / "requests.jsonl").stat().st_size
+    resource.prlimit(served.process.pid, resource.RLIMIT_FSIZE, (full, full))
+    for _ in range(2):
+        client.list_buckets()
+    log = (state_dir / "emulator.log").read_text()
+    assert log.count("requests.jsonl has not every request") == 1
+
+
 def test_a_pid_that_belongs_to_another_program_now_is_left_alone(tmp_path: Path) -> None:
     registry = ProcessRegistry(tmp_path)
     registry.register(os.getpid(), "not what it was")

@@ -8,6 +8,7 @@ payloads left out.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import threading
 from collections.abc import Mapping
@@ -32,6 +33,8 @@ PAYLOADS = frozenset(
     }
 )
 
+log = logging.getLogger(__name__)
+
 
 @dataclass
 class RequestLog:
@@ -39,6 +42,7 @@ class RequestLog:
 
     path: Path
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _is_whole: bool = True
 
     def record(
         self, call: ApiCall, status: int, error: str | None = None, *, sent: int = 0
@@ -64,11 +68,14 @@ class RequestLog:
         }
         text = (json.dumps(line, default=str) + "\n").encode()
         with self._lock:
-            descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             try:
-                os.write(descriptor, text)
-            finally:
-                os.close(descriptor)
+                descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+                with os.fdopen(descriptor, "ab", buffering=0) as file:
+                    file.write(text)
+            except OSError:  # a full disk must not keep anybody from stopping and deleting
+                if self._is_whole:
+                    log.exception("%s has not every request", self.path)
+                self._is_whole = False
 
 
 def shortened(parameters: Mapping[str, Any]) -> dict[str, Any]:
