@@ -179,6 +179,12 @@ def test_a_job_reads_its_inputs_writes_its_outputs_and_nothing_of_it_is_left(
     [
         ("no-input", f"date > {OUTPUT}/date", "not/there", NO_OBJECTS),
         ("exits", "echo no luck; exit 7", "data/train/", "AlgorithmError: no luck, exit code: 7"),
+        (
+            "progress",
+            "printf '1 %%\\r2 %%\\rno \\f luck'; exit 7",
+            "data/train/",
+            "AlgorithmError: no \f luck, e",
+        ),
         ("no-output", "true", "data/train/", NO_OUTPUT),
     ],
 )

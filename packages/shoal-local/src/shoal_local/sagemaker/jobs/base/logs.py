@@ -51,15 +51,18 @@ class LogStreams:
         self.write("emulator", line)
 
     def evidence(self, host: str) -> str:
-        """Return the last lines of a host, which say why it failed."""
+        """Return the last lines of a host, which say why it failed, each as a terminal shows it:
+        from its last carriage return on.
+        """
         start = f"{host} "
         lines = [line.removeprefix(start) for line in self.tail(200) if line.startswith(start)]
+        lines = [line.rpartition("\r")[2] for line in lines]
         return "; ".join(lines[-5:]) or "the container wrote nothing"
 
     def tail(self, lines: int) -> list[str]:
         """Return the last lines of the file."""
-        text = Path(self._file.name).read_text(encoding="utf-8", errors="replace")
-        return text.splitlines()[-lines:]
+        text = Path(self._file.name).read_bytes().decode(errors="replace")
+        return text.removesuffix("\n").split("\n")[-lines:]  # others are parts of a line
 
     def close(self) -> None:
         with self._writing:
