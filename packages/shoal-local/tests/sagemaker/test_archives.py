@@ -7,6 +7,7 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import re
 import tarfile
 import zipfile
 from pathlib import Path
@@ -110,6 +111,13 @@ def test_a_link_out_of_the_folder_that_a_job_has_filled_is_not_followed(
     (tmp_path / "output" / "deep" / "link").symlink_to(target)
     with pytest.raises(DataError, match="deep/link is a link that leads out of its folder"):
         files_in(tmp_path / "output")
+
+
+def test_a_name_that_can_be_no_key_is_an_error_that_shows_it(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / os.fsdecode(b"\xff\xfe")).touch()
+    with pytest.raises(DataError, match=re.escape(r"The file name b'deep/\xff\xfe' is not UTF-8")):
+        files_in(tmp_path)
 
 
 def test_a_folder_whose_links_multiply_is_not_packed(

@@ -33,7 +33,7 @@ class LogStreams:
         self._streams: set[str] = set()
         self._incomplete: set[str] = set()
         self._queue: queue.SimpleQueue[tuple[str, int, str] | None] = queue.SimpleQueue()
-        self._file = file.open("a", encoding="utf-8", buffering=1)
+        self._file = file.open("a", encoding="utf-8", errors="replace", buffering=1)
         self._writing, self._closing = threading.Lock(), threading.Event()
         self._thread = in_thread(f"logs of {prefix}", self._run)
 

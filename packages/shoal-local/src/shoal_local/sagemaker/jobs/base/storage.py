@@ -164,12 +164,17 @@ def put_file(s3: Any, source: Path, uri: str, kms_key: str = "") -> None:
 def files_in(folder: Path) -> list[Path]:
     """Return every file of `folder`, which a container has filled.
 
-    Raise DataError for a link out of the folder. Outside of the container it leads to files of this
-    machine that the container never saw.
+    Raise DataError for a name that is not UTF-8, as keys in S3 are, and for a link out of the
+    folder. Outside of the container it leads to files of this machine that the container never saw.
     """
     _require_own(folder)
     files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     for path in files:
+        name = bytes(path.relative_to(folder))
+        try:
+            name.decode()
+        except UnicodeDecodeError as error:
+            raise DataError(f"The file name {name!r} is not UTF-8, as keys in S3 are") from error
         if not path.resolve().is_relative_to(folder.resolve()):
             raise DataError(f"{path.relative_to(folder)} is a link that leads out of its folder")
     return files
