@@ -9,6 +9,7 @@ import functools
 import gc
 import json
 import logging
+import math
 import os
 import queue
 import re
@@ -31,6 +32,7 @@ DEFAULT_REGION = "us-east-1"
 STOP_LIMIT_S = 20.0
 STOP_LOOK_S = 0.5
 MAX_SPEED = 3600
+MAX_NUMBER = 1_000_000
 MAX_OPEN_FILES = 65_536
 """Several uploads of 10,000 parts, each an open file. Not the million that some systems allow: jobs
 inherit it, and programs that close every possible descriptor, as MPI's do, would start slowly.
@@ -69,14 +71,32 @@ def account_id(text: str) -> str:
     return text
 
 
-def speed(text: str) -> float:
+def region(text: str) -> str:
+    if not re.fullmatch(r"[a-z]{2}(-[a-z]+)+-[1-9]", text):
+        raise argparse.ArgumentTypeError(f"'{text}' is not the name of a region")
+    return text
+
+
+def number(
+    text: str, kind: Callable[[str], float] = float, low: float = 0, high: float = MAX_NUMBER
+) -> float:
+    """Return a number within the limits, which are finite."""
     try:
-        factor = float(text)
+        value = kind(text)
     except ValueError:
-        factor = 0.0
-    if not 1 <= factor <= MAX_SPEED:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 1 to {MAX_SPEED}")
-    return factor
+        value = math.nan
+    if not low <= value <= high:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number from {low} to {high}")
+    return value
+
+
+speed = functools.partial(number, low=1, high=MAX_SPEED)
+
+
+def existing(text: str) -> Path:
+    if not Path(text).exists():
+        raise argparse.ArgumentTypeError(f"there is no '{text}'")
+    return Path(text)
 
 
 def own_image(text: str) -> tuple[str, str]:
@@ -87,15 +107,16 @@ def own_image(text: str) -> tuple[str, str]:
 
 
 def duration(text: str) -> tuple[str, float]:
-    name, _, seconds = text.partition("=")
-    try:
-        return name, float(seconds)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"'{text}' is not NAME=SECONDS") from None
+    name, _, seconds = text.rpartition("=")
+    return name, number(seconds)
 
 
 SERVE_OPTIONS: Mapping[str, Mapping[str, Any]] = {
-    "--port": {"type": int, "default": 0, "help": "port to listen on; 0 takes a free one"},
+    "--port": {
+        "type": functools.partial(number, kind=int, high=65_535),
+        "default": 0,
+        "help": "port to listen on; 0 takes a free one",
+    },
     "--account": {
         "type": account_id,
         "action": "append",
@@ -105,12 +126,13 @@ SERVE_OPTIONS: Mapping[str, Mapping[str, Any]] = {
         ),
     },
     "--region": {
+        "type": region,
         "action": "append",
         "default": [],
         "help": f"a region that there is, by default {DEFAULT_REGION}; may be repeated",
     },
     "--accelerators": {
-        "type": int,
+        "type": functools.partial(number, kind=int),
         "default": 0,
         "help": (
             "emulated GPUs that each host of a GPU instance type shows; 0: as many as the type"
@@ -118,7 +140,7 @@ SERVE_OPTIONS: Mapping[str, Mapping[str, Any]] = {
         ),
     },
     "--schedule-speed": {
-        "type": float,
+        "type": speed,
         "default": 1.0,
         "help": "60 makes a minute of event rules' schedules a second",
     },
@@ -145,17 +167,17 @@ SERVE_OPTIONS: Mapping[str, Mapping[str, Any]] = {
         ),
     },
     "--recipes": {
-        "type": Path,
+        "type": existing,
         "metavar": "FOLDER",
         "help": "folder with the recipes of your images: a serving image runs its recipe's program",
     },
     "--faults": {
-        "type": Path,
+        "type": existing,
         "metavar": "FILE",
         "help": "file of what goes wrong on purpose (shoal_local/faults.py), for tests",
     },
     "--capacity": {
-        "type": Path,
+        "type": existing,
         "metavar": "FILE",
         "help": "file that says which instances there are (sagemaker/jobs/training/capacity.py)",
     },
@@ -262,7 +284,10 @@ def prepare(options: argparse.Namespace) -> State:
     if options.enforce_iam:
         require_evaluator()
     state = State(options.state_dir.resolve())
-    state.claim()
+    try:
+        state.claim()
+    except OSError as error:
+        raise EmulatorError(f"{state.folder} cannot be the state directory: {error}") from error
     isolate()
     # often 1024: each large object or part is one
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -170,9 +170,27 @@ def test_without_a_state_directory_it_is_in_the_users_state_folder(
     assert parser().parse_args(["serve"]).state_dir == tmp_path / "shoal-local"
 
 
-def test_an_account_that_is_none_is_refused(tmp_path: Path) -> None:
-    code, output = emulator("serve", "--state-dir", str(tmp_path / "state"), "--account", "12345")
-    assert (code, "'12345' is not an account id of 12 digits" in output) == (2, True)
+@pytest.mark.parametrize(
+    ("option", "value", "code", "refusal"),
+    [
+        ("--account", "12345", 2, "'12345' is not an account id of 12 digits"),
+        ("--region", "../x", 2, "'../x' is not the name of a region"),
+        ("--port", "99999", 2, "'99999' is not a number from 0 to 65535"),
+        ("--schedule-speed", "nan", 2, "'nan' is not a number from 1 to 3600"),
+        ("--duration", "stop_grace_s=nan", 2, "'nan' is not a number from 0 to 1000000"),
+        ("--duration", "stop_grace_s", 2, "'stop_grace_s' is not a number from 0 to 1000000"),
+        ("--accelerators", "-3", 2, "'-3' is not a number from 0 to 1000000"),
+        *((option, "/nope", 2, "no '/nope'") for option in ("--faults", "--capacity", "--recipes")),
+        ("--state-dir", __file__, 1, f"emulator: {__file__} cannot be the state directory: "),
+        ("--state-dir", f"{__file__}/x", 1, f"emulator: {__file__}/x cannot be the state director"),
+    ],
+)
+def test_an_option_that_cannot_be_is_one_sentence(
+    tmp_path: Path, option: str, value: str, code: int, refusal: str
+) -> None:
+    state_dir = ("--state-dir", str(tmp_path / "state"))
+    status, output = emulator("serve", *state_dir, option, value)
+    assert (status, refusal in output.splitlines()[-1]) == (code, True), output
 
 
 def test_a_port_that_is_taken_is_one_sentence(served: LocalEmulator, tmp_path: Path) -> None:

@@ -101,6 +101,7 @@ def market(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Market]:
     build(runtimes()["pytorch"], None, print)
     folder = tmp_path_factory.mktemp("spot")
     write_subset(folder / "digits", train=2048, test=128)
+    (folder / "faults").touch()
     options = ("--faults", str(folder / "faults"), "--duration", f"stop_grace_s={GRACE_S}")
     with running(folder / "state", *options) as emulator:
         account = Account.at(emulator)
