@@ -31,12 +31,8 @@ IAM_NAMES: Mapping[str, str] = {
     "AWS::IAM::User": "UserName",
     "AWS::IAM::UserToGroupAddition": "",
 }
-SECTIONS = frozenset(
-    {
-        *("AWSTemplateFormatVersion", "Description", "Metadata", "Parameters", "Rules", "Mappings"),
-        *("Conditions", "Resources", "Outputs"),
-    }
-)
+OF_OBJECTS = ("Parameters", "Rules", "Mappings", "Conditions", "Resources", "Outputs")
+SECTIONS = frozenset({"AWSTemplateFormatVersion", "Description", "Metadata", *OF_OBJECTS})
 
 
 class _Loader(yaml.SafeLoader):
@@ -131,6 +127,8 @@ def parse(body: str) -> Template:
         _check(template)
     except (ValueError, yaml.YAMLError) as error:
         raise invalid(f"Template format error: {error}") from error
+    except (AttributeError, IndexError, TypeError) as error:
+        raise invalid(f"Template format error: unsupported structure ({error}).") from error
     except RecursionError as error:
         raise invalid("Template format error: it is nested too deeply.") from error
     return template
@@ -143,18 +141,27 @@ def _check(template: Template) -> None:
             f"Invalid template property or properties [{', '.join(unknown)}] (Shoal's emulator has"
             " no transforms)"
         )
+    for section in OF_OBJECTS:
+        if not all(isinstance(each, dict) for each in template.section(section).values()):
+            raise invalid(f"Template format error: Any {section} member must be an object.")
     for name, parameter in template.section("Parameters").items():
         try:
             re.compile(parameter.get("AllowedPattern", ""))
-        except re.error:  # Python does not read the pattern; CloudFormation has Java's syntax
+        # Python does not read the pattern; CloudFormation has Java's syntax
+        except (re.error, OverflowError):
             raise invalid(
                 f"Template format error: [/Parameters/{name}] AllowedPattern must be a regular"
                 " expression."
             ) from None
     for kind, section in (("Resource", "Resources"), ("Parameter", "Parameters")):
-        for name in template.section(section):
+        for name, member in template.section(section).items():
             if not NAME.match(str(name)):
                 raise invalid(f"Template format error: {kind} name {name} is non alphanumeric.")
+            if not isinstance(member.get("Type"), str):
+                raise invalid(
+                    f"Template format error: [/{section}/{name}] Every {section} object must"
+                    " contain a Type member."
+                )
     names = set(template.resources) | set(template.section("Parameters"))
     for resource in template.resources.values():
         others = set(references(resource.get("Properties", {}))) - names
