@@ -95,7 +95,7 @@ def compile_regex(definition: Document) -> re.Pattern[str]:
     """Return the definition's regular expression; raise ValidationException if it is invalid."""
     try:
         return re.compile(definition["Regex"])
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise invalid(
             f"Metric {definition['Name']}: invalid regular expression {definition['Regex']!r}:"
             f" {error}"
