@@ -292,6 +292,18 @@ def test_the_first_host_that_fails_ends_the_others(tmp_path: Path) -> None:
     assert codes == {"one": None, "two": 9}
 
 
+@pytest.mark.parametrize(
+    ("script", "reason"), [("\0", "embedded null byte"), ("\ud800", "surrogates not allowed")]
+)
+def test_a_command_that_no_program_can_have_is_one_sentence(
+    tmp_path: Path, script: str, reason: str
+) -> None:
+    codes, (line,) = run(tmp_path, {"one": script})
+    assert codes == {"one": 127}
+    assert line.startswith("one: /bin/sh: this machine cannot start it: ")
+    assert line.endswith(reason)
+
+
 @needs_namespaces
 def test_a_container_goes_on_where_its_lines_cannot_be_handled(
     tmp_path: Path, caplog: pytest.LogCaptureFixture

@@ -180,8 +180,9 @@ def _execute(host: Host) -> None:
         os.closerange(3, 256)
         os.chdir("/")
         os.execvpe(host["command"][0], host["command"], host["environment"])  # noqa: S606 (no shell wanted)
-    except OSError as error:
-        os.write(2, f"{host['command'][0]}: {error}\n".encode())
+    except (OSError, ValueError) as error:  # of a zero byte, say, which SageMaker's API takes
+        refusal = f"{host['command'][0]}: this machine cannot start it: {error}\n"
+        os.write(2, refusal.encode(errors="backslashreplace"))
         os._exit(127)
 
 
