@@ -8,6 +8,7 @@ key does not match.
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -137,9 +138,8 @@ CONDITIONS: dict[str, Callable[[str, Iterable[str]], bool]] = {
 
 @cache
 def _pattern(pattern: str) -> re.Pattern[str]:
-    wild = {"*": ".*", "?": "."}
-    text = "".join(wild.get(character, re.escape(character)) for character in pattern)
-    return re.compile(text, re.DOTALL)
+    # its expressions take no time without end; of its syntax AWS's lacks the brackets
+    return re.compile(fnmatch.translate(pattern.replace("[", "[[]")))
 
 
 def like(pattern: str, value: str) -> bool:
