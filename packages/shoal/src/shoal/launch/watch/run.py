@@ -42,15 +42,27 @@ _PHASE = re.compile(r"\b(?:eval|valid|test|compil|checkpoint|sav)", re.IGNORECAS
 
 
 class Lines(TextIOWrapper):
-    """A stream that shows `see` what is written to it."""
+    """A stream that shows `see` what is written to it, and writes a line that comes in pieces at
+    its end, unless it `is_prompt`: then only the interpreter's own, which are of tracebacks.
+    """
 
     see: Any = None
     before: Any = None
+    is_prompt, line_at = False, 0.0
 
     def write(self, text: str) -> int:
         with suppress(Exception):  # the watch keeps no script from printing
             self.see(text)
-        return super().write(text)
+        size, caller = super().write(text), sys._getframe().f_back
+        # the traceback that ends the script has no caller, one that ends a thread has threading.py
+        if self.is_prompt and caller and caller.f_globals is not vars(threading):
+            self.flush()
+        return size
+
+    def write_begun(self) -> None:
+        """Write what is begun of a line, and raise nothing: a script may close its streams."""
+        with suppress(Exception):
+            self.flush()
 
 
 class Rank:
@@ -74,9 +86,25 @@ class Rank:
         # a forked child has no thread of faulthandler, and waits for it at its end; `_report` sets
         # the timer again
         os.register_at_fork(before=faulthandler.cancel_dump_traceback_later)
-        for stream in (sys.stdout, sys.stderr):  # what is begun of a line is the parent's
+        streams = [sys.stdout, sys.stderr]
+        for stream in streams:  # what is begun of a line is the parent's
             os.register_at_fork(before=stream.flush)
+            # the child has no `_write_begun`
+            os.register_at_fork(after_in_child=partial(setattr, stream, "is_prompt", True))
+        self._writer = threading.Thread(target=self._write_begun, args=streams, daemon=True)
         threading.Thread(target=self._report, name="shoal-watch", daemon=True).start()
+        self._writer.start()
+
+    def _write_begun(self, *streams: Lines) -> None:
+        """Write what is begun of a line for a third of `poll_s`, in a thread that may wait where
+        nobody reads. Where lines end meanwhile, a print may be at one: it is not cut in two.
+        """
+        while True:
+            looked_at = time.monotonic()
+            time.sleep(self._config["poll_s"] / 3)
+            for stream in streams:
+                if stream.line_at < looked_at:
+                    stream.write_begun()
 
     def _watched(self, stream: Any) -> Lines:
         stream.reconfigure(write_through=True)  # a logger that has it already goes on with it
@@ -85,9 +113,11 @@ class Rank:
         kept = {"encoding": stream.encoding, "errors": stream.errors, "line_buffering": True}
         watched, begun = Lines(stream.buffer, newline="\n", **kept), [""]
         watched.before = stream  # which closes the buffer, once nobody has it
+        watched.is_prompt = stream is sys.stderr  # what is last there is evidence: nothing waits
 
         def see(text: str) -> None:
             *lines, begun[0] = re.split("[\r\n]", begun[0][:MAX_LINE] + text)
+            watched.line_at = time.monotonic() if lines else watched.line_at
             for line in filter(None, lines):
                 self._line_at, line = time.monotonic(), line[:MAX_LINE]
                 if any(each.search(line) for each in self._progress):
@@ -170,7 +200,8 @@ class Rank:
         those of the main thread on a core or ready for one, bytes read and written.
         """
         main, frames = threading.main_thread().ident or 0, sys._current_frames()
-        del frames[threading.get_ident()]
+        for own in (threading.get_ident(), self._writer.ident):
+            frames.pop(own or 0, None)
         stacks = map(traceback.extract_stack, [frames.pop(main), *frames.values()])
         places = [[(each.filename, each.lineno, each.name) for each in of[::-1]] for of in stacks]
         used = [time.monotonic(), 0.0, 0.0]
