@@ -217,15 +217,52 @@ def test_last_words_are_not_lost(tmp_path: Path, death: str) -> None:
     assert _alone(tmp_path, f"import os, sys\n{death}", 60).stdout == "fatal"
 
 
+FULL = """
+import os, select, signal, threading
+signal.alarm(30)
+threading.Thread(target=print, args=["x" * 10**6], daemon=True).start()
+while select.select([], [1], [], 0)[1]:
+    pass
+if os.fork():
+    os._exit(os.waitstatus_to_exitcode(os.wait()[1]))
+signal.alarm(20)
+os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+print("child", flush=True)
+os._exit(0)
+"""
+CUT = """
+import signal
+signal.signal(signal.SIGALRM, lambda *_: None)
+signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+print("x" * 10**7)
+"""
+
+
+def test_a_child_prints_while_its_parent_waits_for_a_reader(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    with os.fdopen(reader), os.fdopen(writer, "w"):
+        assert _alone(tmp_path, FULL, 60, writer, "").returncode == 0
+
+
+@pytest.mark.parametrize("end", ["close", "detach"])
+def test_a_fork_says_nothing_of_a_stream_that_is_closed(tmp_path: Path, end: str) -> None:
+    script = f"import os, sys\nsys.stdout.{end}()\nos.fork() and os.wait()\nos._exit(0)"
+    assert _alone(tmp_path, script, 60).stdout == ""
+
+
+def test_a_signal_cuts_no_line_short(tmp_path: Path) -> None:
+    assert len(_alone(tmp_path, CUT, 60).stdout) == 10**7 + 1
+
+
 def _alone(
-    folder: Path, script: str, stall_s: float, stdout: int = subprocess.PIPE
+    folder: Path, script: str, stall_s: float, stdout: int = subprocess.PIPE, unbuffered: str = "1"
 ) -> subprocess.CompletedProcess[str]:
     """Run a job of one rank."""
     config = {"script": "train.py", "progress": ["loss="], "stall_s": stall_s}
     files = {"train.py": script.encode(), "sitecustomize.py": BEFORE.encode()}
     write_watched(folder, config, files)
     own = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(next(unused_ports()))}
-    own |= {"SM_OUTPUT_DIR": str(folder), "PYTHONUNBUFFERED": "1"}
+    own |= {"SM_OUTPUT_DIR": str(folder), "PYTHONUNBUFFERED": unbuffered}
     return subprocess.run(
         [sys.executable, watch.PROGRAM],
         cwd=folder,

@@ -24,7 +24,7 @@ import traceback
 import types
 from contextlib import suppress
 from functools import partial
-from io import TextIOWrapper
+from io import FileIO, TextIOWrapper
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -41,13 +41,22 @@ LONG = 4
 _PHASE = re.compile(r"\b(?:eval|valid|test|compil|checkpoint|sav)", re.IGNORECASE)
 
 
+class Whole(FileIO):
+    """A file of which a signal cuts no write short."""
+
+    def write(self, data: Any, /) -> int:
+        rest = memoryview(data).cast("B")
+        while rest:
+            rest = rest[super().write(rest) or len(rest) :]  # None: full, and does not block
+        return memoryview(data).nbytes
+
+
 class Lines(TextIOWrapper):
     """A stream that shows `see` what is written to it, and writes a line that comes in pieces at
     its end, unless it `is_prompt`: then only the interpreter's own, which are of tracebacks.
     """
 
     see: Any = None
-    before: Any = None
     is_prompt, line_at = False, 0.0
 
     def write(self, text: str) -> int:
@@ -88,9 +97,8 @@ class Rank:
         os.register_at_fork(before=faulthandler.cancel_dump_traceback_later)
         streams = [sys.stdout, sys.stderr]
         for stream in streams:  # what is begun of a line is the parent's
-            os.register_at_fork(before=stream.flush)
-            # the child has no `_write_begun`
-            os.register_at_fork(after_in_child=partial(setattr, stream, "is_prompt", True))
+            prompt = partial(setattr, stream, "is_prompt", True)  # a child has no `_write_begun`
+            os.register_at_fork(before=stream.write_begun, after_in_child=prompt)
         self._writer = threading.Thread(target=self._write_begun, args=streams, daemon=True)
         threading.Thread(target=self._report, name="shoal-watch", daemon=True).start()
         self._writer.start()
@@ -107,12 +115,14 @@ class Rank:
                     stream.write_begun()
 
     def _watched(self, stream: Any) -> Lines:
-        stream.reconfigure(write_through=True)  # a logger that has it already goes on with it
+        stream.reconfigure(line_buffering=True)  # a logger that has it already goes on with it
         # one write per line: AWS's toolkit makes two lines, and no metric, of one that it reads in
         # two parts, and PYTHONUNBUFFERED writes each argument of print by itself
         kept = {"encoding": stream.encoding, "errors": stream.errors, "line_buffering": True}
-        watched, begun = Lines(stream.buffer, newline="\n", **kept), [""]
-        watched.before = stream  # which closes the buffer, once nobody has it
+        # without a BufferedWriter, whose lock a child that is forked during a write never gets
+        file = Whole(stream.fileno(), "wb", closefd=False)
+        file.name = stream.name
+        watched, begun = Lines(file, newline="\n", **kept), [""]
         watched.is_prompt = stream is sys.stderr  # what is last there is evidence: nothing waits
 
         def see(text: str) -> None:
