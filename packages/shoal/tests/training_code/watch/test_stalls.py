@@ -162,6 +162,7 @@ until = time.monotonic() + 5
 WORK = {
     "computes": "while time.monotonic() < until: sum(range(1000))",
     "prints": "while time.monotonic() < until: print('fitting', flush=True); time.sleep(0.1)",
+    "prints dots": "while time.monotonic() < until: print(end='.', flush=True), time.sleep(0.1)",
     "starts a program": "subprocess.run([sys.executable, '-c', 'import time; time.sleep(5)'])",
     "loads": "while time.monotonic() < until: open('/dev/zero', 'rb').read(9**7), time.sleep(.1)",
 }

@@ -84,7 +84,7 @@ class Rank:
                 self._progress.append(re.compile(regex))
         self._seen: dict[str, Any] = dict.fromkeys(("ticks", "slowest_s", "collectives"), 0)
         self._burst_at, self._tick_at, self._answer_at = 0.0, 0.0, 0.0
-        self._line_at = self._collective_at = time.monotonic()
+        self._output_at = self._collective_at = time.monotonic()
         self._beat_at, self._used = 0, [0.0, 0.0, 0.0]
         self.is_ended = False
 
@@ -126,10 +126,11 @@ class Rank:
         watched.is_prompt = stream is sys.stderr  # what is last there is evidence: nothing waits
 
         def see(text: str) -> None:
+            self._output_at = time.monotonic()
             *lines, begun[0] = re.split("[\r\n]", begun[0][:MAX_LINE] + text)
-            watched.line_at = time.monotonic() if lines else watched.line_at
+            watched.line_at = self._output_at if lines else watched.line_at
             for line in filter(None, lines):
-                self._line_at, line = time.monotonic(), line[:MAX_LINE]
+                line = line[:MAX_LINE]
                 if any(each.search(line) for each in self._progress):
                     self._tick()
                 else:
@@ -196,7 +197,7 @@ class Rank:
     def tell(self, **more: Any) -> dict[str, Any]:
         """Tell judge.py what is seen; return its order. Raise OSError, ValueError."""
         quiet_s = time.monotonic() - max(self._tick_at, self._collective_at)
-        silent_s = min(quiet_s, time.monotonic() - self._line_at)
+        silent_s = min(quiet_s, time.monotonic() - self._output_at)
         who = {name: self._config[name] for name in ("key", "rank", "host")}
         seen = {**who, **self._seen, "quiet_s": quiet_s, "silent_s": silent_s, **more}
         with socket.create_connection(tuple(self._config["meet"]), ANSWER_S) as link:
