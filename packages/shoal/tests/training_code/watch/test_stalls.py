@@ -259,7 +259,8 @@ def _alone(
     folder: Path, script: str, stall_s: float, stdout: int = subprocess.PIPE, unbuffered: str = "1"
 ) -> subprocess.CompletedProcess[str]:
     """Run a job of one rank."""
-    config = {"script": "train.py", "progress": ["loss="], "stall_s": stall_s}
+    progress = ["a{99999999999999999999}(b)", "loss="]  # Python cannot count to the first one's
+    config = {"script": "train.py", "progress": progress, "stall_s": stall_s}
     files = {"train.py": script.encode(), "sitecustomize.py": BEFORE.encode()}
     write_watched(folder, config, files)
     own = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(next(unused_ports()))}

@@ -80,7 +80,7 @@ class Rank:
     def __init__(self, config: dict[str, Any]) -> None:
         self._config, self._progress = config, []
         for regex in config["progress"]:
-            with suppress(re.error):  # it may need a later Python
+            with suppress(re.error, OverflowError, RecursionError):  # it may need a later Python
                 self._progress.append(re.compile(regex))
         self._seen: dict[str, Any] = dict.fromkeys(("ticks", "slowest_s", "collectives"), 0)
         self._burst_at, self._tick_at, self._answer_at = 0.0, 0.0, 0.0
