@@ -136,7 +136,7 @@ class Repository:
     def push(self, remote: str, branch: str) -> None:
         """Push the branch to the branch of the same name, which it may have replaced."""
         reference = f"refs/heads/{branch}:refs/heads/{branch}"
-        self.git("push", "--quiet", "--force-with-lease", remote, reference)
+        self.git("push", "--quiet", "--force-with-lease", "--", remote, reference)
 
     def prefix(self) -> str:
         """Return the checkout's path in the repository: empty, or with a slash at its end."""

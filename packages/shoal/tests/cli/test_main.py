@@ -217,7 +217,7 @@ def test_without_credentials_aws_verbs_say_so(checkout: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("number", [errno.EROFS, errno.ENOSPC, errno.EACCES])
+@pytest.mark.parametrize("number", [errno.EROFS, errno.ENOSPC, errno.EACCES, errno.ENAMETOOLONG])
 @pytest.mark.parametrize("words", ["plan dev --templates", "demo dev"])
 def test_a_disk_that_takes_no_files_is_one_line(
     words: str, number: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

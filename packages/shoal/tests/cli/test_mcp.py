@@ -171,7 +171,7 @@ def test_nothing_is_changed_without_the_flag_and_the_account(
             tools = {each.name: each for each in (await client.session.list_tools()).tools}
             results = list[tuple[CallToolResult, int]]()
             for each in row["calls"]:
-                given = {"environment": each["environment"], "local": True}
+                given = {"environment": each["environment"], "local": True, **each.get("more", {})}
                 answer = await client.session.call_tool(each["tool"], given)
                 results.append((answer, len(list(pipeline.executions()))))
             return tools, results

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from contextlib import nullcontext
 from dataclasses import replace
@@ -171,6 +172,13 @@ def test_an_object_is_asked_for_where_a_listing_does_not_say_enough(
     s3 = Heads()
     assert dataset._is_uploaded(s3, "s3://b/k", listed, 1, md5) == is_there
     assert s3.calls == calls
+
+
+@pytest.mark.parametrize("name", [b"a\x1b[31mb", b"a\nb", b"a\xff"])
+def test_a_name_that_s3_cannot_list_is_refused(target: Target, tmp_path: Path, name: bytes) -> None:
+    write(tmp_path, f"train/{os.fsdecode(name)}", "test/b.csv")
+    with pytest.raises(DatasetError, match="cannot list a file called 'train/a"):
+        dataset.upload_folder(target, tmp_path, "s3://b/d", default_channels(), lambda _: None)
 
 
 @pytest.mark.parametrize("litter", [(), ("test/.DS_Store",)])

@@ -19,6 +19,7 @@ from typing import Annotated, Any
 import anyio
 import click
 from mcp.server import MCPServer
+from mcp.server.mcpserver.tools import Tool
 from mcp_types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import Field
 
@@ -61,13 +62,24 @@ def server_of(
     workspace: Workspace, commands: Mapping[str, click.Command], account: str | None
 ) -> MCPServer:
     """Return the server of these verbs; `account` is the one in which they may change something."""
-    server = MCPServer("shoal", instructions=_INSTRUCTIONS, log_level="WARNING")
+    tools = []
     for name, text in (READS | (WRITES if account else {})).items():
         only = account if name in WRITES else None
         tool = _Tool(workspace, name.split("-"), commands[name], only)
         hints = ToolAnnotations(read_only_hint=not only, destructive_hint=bool(only))
-        server.add_tool(tool.typed(), name, None, text or commands[name].help, hints)
-    return server
+        says = text or commands[name].help
+        made = Tool.from_function(tool.typed(), name, None, says, annotations=hints)
+        tools.append(_strict(made))
+    return MCPServer("shoal", instructions=_INSTRUCTIONS, log_level="WARNING", tools=tools)
+
+
+def _strict(tool: Tool) -> Tool:
+    """Return the tool so that it refuses an argument that it has not, such as a misspelt one."""
+    own = tool.fn_metadata.arg_model
+    model: Any = type(own.__name__, (own,), {}, extra="forbid")
+    metadata = tool.fn_metadata.model_copy(update={"arg_model": model})
+    schema = model.model_json_schema(by_alias=True)
+    return tool.model_copy(update={"fn_metadata": metadata, "parameters": schema})
 
 
 @dataclass(frozen=True)
@@ -107,14 +119,17 @@ class _Tool:
     async def _document(self, given: Mapping[str, Any]) -> dict[str, Any]:
         words = [*self.words, "--json", *_words(self.command, given)]
         program = (sys.executable, "-m", "shoal.cli", f"--root={self.workspace.root}", *words)
-        with anyio.CancelScope(shield=self.account is not None):  # a change is not left half done
-            ended = await anyio.run_process(
-                program, env=self.workspace.environ, stdin=DEVNULL, stderr=None, check=False
-            )
+        code: int | str = "none"
         try:
+            # a change is not left half done
+            with anyio.CancelScope(shield=self.account is not None):
+                ended = await anyio.run_process(
+                    program, env=self.workspace.environ, stdin=DEVNULL, stderr=None, check=False
+                )
+            code = ended.returncode
             return dict(json.loads(ended.stdout))
-        except ValueError as error:
-            return error_document(error, f"no document, exit code {ended.returncode}", FAILED)
+        except (ValueError, OSError) as error:  # also of a text that no command line can have
+            return error_document(error, f"no document, exit code {code}", FAILED)
 
 
 def _parameter(verb: str, of: click.Parameter) -> Parameter:

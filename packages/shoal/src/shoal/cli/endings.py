@@ -17,7 +17,7 @@ from typing import Any
 import click
 
 OK, FAILED, USAGE, NOTHING_TO_DO, INTERRUPTED = 0, 1, 2, 3, 130
-_DISK = {errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EACCES}
+_DISK = {errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.ENAMETOOLONG}
 """What the user's disk refuses, which is no bug; `str()` of such an OSError names the file."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -74,15 +75,17 @@ def prepare(environment: Environment, root: Path, folder: Path, report: Report) 
         finished = subprocess.run(
             command,
             cwd=script.parent,
+            stdin=subprocess.DEVNULL,
             capture_output=True,
-            text=True,
+            encoding="utf-8",
+            errors="replace",
             check=False,
             timeout=_PREPARE_S,
         )
     except subprocess.TimeoutExpired as error:
         raise DatasetError(f"{script} did not end within {_PREPARE_S} s") from error
     if finished.returncode:
-        lines = finished.stderr.strip().splitlines() or ["it said nothing"]
+        lines = finished.stderr.strip().splitlines() or [f"exit code {finished.returncode}"]
         raise DatasetError(f"{script} failed: {lines[-1]}")
     needed = [name for name, channel in channels.items() if not channel.optional]
     if empty := [name for name in needed if not any(_files(folder / name))]:
@@ -199,6 +202,9 @@ def upload_folder(
             raise DatasetError(f"{folder}: {link.message}; {link.advice}")
     found = {name: sorted(_files(folder / name)) for name in channels}
     files = {name: [each for each in some if not _is_litter(each)] for name, some in found.items()}
+    for name in (f"{name}/{each}" for name, some in files.items() for each in some):
+        if re.search(r"[\x00-\x1f\x7f\ud800-\udfff]", name):  # no XML of S3's can hold them
+            raise DatasetError(f"{folder}: S3 cannot list a file called {name!a}; rename it")
     if scoring:
         require_rows(folder, files[ROWS], scoring)
     litter = [f"{name}/{each}" for name in channels for each in found[name] if _is_litter(each)]

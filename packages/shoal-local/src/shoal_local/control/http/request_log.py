@@ -82,7 +82,9 @@ def shortened(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters without payloads and with long values cut."""
     given = (key for key, value in parameters.items() if value is not None)
     readable = [key for key in given if not hasattr(parameters[key], "read")][:MAX_MEMBERS]
-    members = {key: parameters[key] for key in readable if key not in PAYLOADS}
+    is_secret = parameters.get("Type") == "SecureString"
+    hidden = PAYLOADS | {"Value"} if is_secret else PAYLOADS
+    members = {key: parameters[key] for key in readable if key not in hidden}
     return {
         key: value if key in WHOLE and isinstance(value, str) else _short(value)
         for key, value in members.items()

@@ -4,6 +4,7 @@ over to. `init` asks what is not given, where there is a terminal, and says what
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -47,7 +48,7 @@ def init(folder: Path, wheels: str, **given: str | None) -> None:
 
     What is not given is asked, where there is a terminal, and else is what stands in parentheses.
     """
-    folder = folder.absolute()
+    folder = folder.resolve()  # `new/..` is its parent
     require_empty(folder)
     data: dict[str, Any] = {
         "wheels": str(Path(wheels).absolute()) if wheels and Path(wheels).is_dir() else wheels,
@@ -70,11 +71,11 @@ def init(folder: Path, wheels: str, **given: str | None) -> None:
         tell(line, environments={name: place})
     tell(f"{folder} is your repository: read its README.md", folder=folder, problem=problem)
     if problem:
-        command = f"cd {folder} && {sys.executable} -m shoal.verbs.init.locking"
+        command = f"cd {shlex.quote(str(folder))} && {sys.executable} -m shoal.verbs.init.locking"
         click.echo(f"shoal: requirements.txt is missing, because {problem}", err=True)
         click.echo(f"where a package index answers, run: {command}", err=True)
         raise click.exceptions.Exit(FAILED)
-    tell(f"next: cd {folder.name} && git init && make demo")
+    tell(f"next: cd {shlex.quote(folder.name)} && git init && make demo")
 
 
 def _answer(question: str, given: str | None, default: str, among: Sequence[str] = ()) -> str:

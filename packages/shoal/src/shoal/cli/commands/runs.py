@@ -13,7 +13,7 @@ import click
 
 from shoal.cli.answers import Verdict, answers, columns, is_json, tell
 from shoal.cli.options import excluding, session_command
-from shoal.errors import AWS_ERRORS, ShoalError, refusal
+from shoal.errors import AWS_ERRORS, ShoalError, UsageError, refusal
 from shoal.page import history
 from shoal.page.page import keep, page
 from shoal.page.record import record
@@ -117,6 +117,8 @@ def report(session: Session, run: str, output: Path | None, is_kept: bool, uri: 
 
     It is one file that needs no network.
     """
+    if output and not output.parent.is_dir():
+        raise UsageError(f"there is no folder {output.parent} to write {output.name} into")
     if uri:
         executions = reversed(session.pipeline.executions()) if run == "all" else ()
         arns = [str(each["PipelineExecutionArn"]) for each in executions]

@@ -186,7 +186,7 @@ def init(answers: Answers, folder: Path) -> AnswerError | None:
                 problem = error
             folder.mkdir(exist_ok=True)  # it may be the working directory: it stays the same one
             for each in sorted(made.iterdir()):
-                each.rename(folder / each.name)
+                shutil.move(each, folder / each.name)  # it may be on another file system
     except OSError as error:
         raise UsageError(f"{error.filename} cannot be written: {error.strerror}") from error
     return problem
