@@ -65,15 +65,9 @@ def default_state_dir() -> Path:
     return Path(state) / "shoal-local"
 
 
-def account_id(text: str) -> str:
-    if not re.fullmatch(r"\d{12}", text):
-        raise argparse.ArgumentTypeError(f"'{text}' is not an account id of 12 digits")
-    return text
-
-
-def region(text: str) -> str:
-    if not re.fullmatch(r"[a-z]{2}(-[a-z]+)+-[1-9]", text):
-        raise argparse.ArgumentTypeError(f"'{text}' is not the name of a region")
+def matching(pattern: str, what: str, text: str) -> str:
+    if not re.fullmatch(pattern, text):
+        raise argparse.ArgumentTypeError(f"'{text}' is not {what}")
     return text
 
 
@@ -90,6 +84,8 @@ def number(
     return value
 
 
+account_id = functools.partial(matching, r"\d{12}", "an account id of 12 digits")
+region = functools.partial(matching, r"[a-z]{2}(-[a-z]+)+-[1-9]", "the name of a region")
 speed = functools.partial(number, low=1, high=MAX_SPEED)
 
 
