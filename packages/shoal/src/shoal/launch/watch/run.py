@@ -30,6 +30,8 @@ from typing import Any, NoReturn
 
 HERE = Path(__file__).resolve().parent
 ANSWER_S, MAX_LINE, MAX_FRAMES = 5, 1000, 40
+STDERR_S = 0.1
+"""For so long stderr keeps what is begun of a line: it may be what the script said last."""
 NETWORK_S = 600
 """Seconds that network.py may take; its ranks wait for each other for less."""
 ADVICE = (
@@ -53,25 +55,32 @@ class Whole(FileIO):
 
 class Lines(TextIOWrapper):
     """A stream that shows `see` what is written to it, and writes a line that comes in pieces at
-    its end, unless it `is_prompt`: then only the interpreter's own, which are of tracebacks.
+    its end.
     """
 
     see: Any = None
-    is_prompt, line_at = False, 0.0
+    line_at = 0.0
 
     def write(self, text: str) -> int:
         with suppress(Exception):  # the watch keeps no script from printing
             self.see(text)
-        size, caller = super().write(text), sys._getframe().f_back
-        # the traceback that ends the script has no caller, one that ends a thread has threading.py
-        if self.is_prompt and caller and caller.f_globals is not vars(threading):
-            self.flush()
-        return size
+        return super().write(text)
 
     def write_begun(self) -> None:
         """Write what is begun of a line, and raise nothing: a script may close its streams."""
         with suppress(Exception):
             self.flush()
+
+
+def _write_begun(stream: Lines, kept_s: float) -> None:
+    """Write what is begun of a line for so long, in a thread that may wait where nobody reads.
+    Where lines end meanwhile, a print may be at one: it is not cut in two.
+    """
+    while True:
+        looked_at = time.monotonic()
+        time.sleep(kept_s)
+        if stream.line_at < looked_at:
+            stream.write_begun()
 
 
 class Rank:
@@ -95,24 +104,15 @@ class Rank:
         # a forked child has no thread of faulthandler, and waits for it at its end; `_report` sets
         # the timer again
         os.register_at_fork(before=faulthandler.cancel_dump_traceback_later)
-        streams = [sys.stdout, sys.stderr]
-        for stream in streams:  # what is begun of a line is the parent's
-            prompt = partial(setattr, stream, "is_prompt", True)  # a child has no `_write_begun`
-            os.register_at_fork(before=stream.write_begun, after_in_child=prompt)
-        self._writer = threading.Thread(target=self._write_begun, args=streams, daemon=True)
+        kept_s = {sys.stdout: self._config["poll_s"] / 3, sys.stderr: STDERR_S}
+        self._writers = list[threading.Thread]()
+        for each in kept_s.items():
+            # what is begun of a line is the parent's
+            os.register_at_fork(before=each[0].write_begun)
+            self._writers.append(threading.Thread(target=_write_begun, args=each, daemon=True))
         threading.Thread(target=self._report, name="shoal-watch", daemon=True).start()
-        self._writer.start()
-
-    def _write_begun(self, *streams: Lines) -> None:
-        """Write what is begun of a line for a third of `poll_s`, in a thread that may wait where
-        nobody reads. Where lines end meanwhile, a print may be at one: it is not cut in two.
-        """
-        while True:
-            looked_at = time.monotonic()
-            time.sleep(self._config["poll_s"] / 3)
-            for stream in streams:
-                if stream.line_at < looked_at:
-                    stream.write_begun()
+        for writer in self._writers:
+            writer.start()
 
     def _watched(self, stream: Any) -> Lines:
         stream.reconfigure(line_buffering=True)  # a logger that has it already goes on with it
@@ -123,7 +123,6 @@ class Rank:
         file = Whole(stream.fileno(), "wb", closefd=False)
         file.name = stream.name
         watched, begun = Lines(file, newline="\n", **kept), [""]
-        watched.is_prompt = stream is sys.stderr  # what is last there is evidence: nothing waits
 
         def see(text: str) -> None:
             self._output_at = time.monotonic()
@@ -211,7 +210,7 @@ class Rank:
         those of the main thread on a core or ready for one, bytes read and written.
         """
         main, frames = threading.main_thread().ident or 0, sys._current_frames()
-        for own in (threading.get_ident(), self._writer.ident):
+        for own in (threading.get_ident(), *(each.ident for each in self._writers)):
             frames.pop(own or 0, None)
         stacks = map(traceback.extract_stack, [frames.pop(main), *frames.values()])
         places = [[(each.filename, each.lineno, each.name) for each in of[::-1]] for of in stacks]
