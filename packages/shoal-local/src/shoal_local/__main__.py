@@ -85,7 +85,7 @@ def number(
 
 
 account_id = functools.partial(matching, r"\d{12}", "an account id of 12 digits")
-region = functools.partial(matching, r"[a-z]{2}(-[a-z]+)+-[1-9]", "the name of a region")
+region = functools.partial(matching, r"[a-z]{2,4}(-[a-z]+)+-[1-9]", "the name of a region")
 speed = functools.partial(number, low=1, high=MAX_SPEED)
 
 
@@ -95,15 +95,15 @@ def existing(text: str) -> Path:
     return Path(text)
 
 
-def own_image(text: str) -> tuple[str, str]:
-    pattern, separator, runtime = text.rpartition("=")
-    if not separator or not pattern or not runtime:
-        raise argparse.ArgumentTypeError(f"'{text}' is not URI=RUNTIME")
-    return pattern, runtime
+def pair(form: str, text: str) -> tuple[str, str]:
+    name, _, value = text.rpartition("=")
+    if not name or not value:
+        raise argparse.ArgumentTypeError(f"'{text}' is not {form}")
+    return name, value
 
 
 def duration(text: str) -> tuple[str, float]:
-    name, _, seconds = text.rpartition("=")
+    name, seconds = pair("NAME=SECONDS", text)
     return name, number(seconds)
 
 
@@ -153,7 +153,7 @@ SERVE_OPTIONS: Mapping[str, Mapping[str, Any]] = {
         "help": "refuse what the policies of the caller's role do not allow",
     },
     "--image": {
-        "type": own_image,
+        "type": functools.partial(pair, "URI=RUNTIME"),
         "action": "append",
         "default": [],
         "metavar": "URI=RUNTIME",

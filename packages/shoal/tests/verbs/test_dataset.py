@@ -175,9 +175,11 @@ def test_an_object_is_asked_for_where_a_listing_does_not_say_enough(
 
 
 @pytest.mark.parametrize("name", [b"a\x1b[31mb", b"a\nb", b"a\xff"])
-def test_a_name_that_s3_cannot_list_is_refused(target: Target, tmp_path: Path, name: bytes) -> None:
+def test_a_name_that_is_not_safe_in_s3_is_refused(
+    target: Target, tmp_path: Path, name: bytes
+) -> None:
     write(tmp_path, f"train/{os.fsdecode(name)}", "test/b.csv")
-    with pytest.raises(DatasetError, match="cannot list a file called 'train/a"):
+    with pytest.raises(DatasetError, match="no safe name of an object: 'train/a"):
         dataset.upload_folder(target, tmp_path, "s3://b/d", default_channels(), lambda _: None)
 
 

@@ -111,7 +111,7 @@ def python_in(tag: str) -> str | None:
 
 def cuda_in(tag: str) -> str | None:
     """Return `12.1` for `cu121` in a tag of AWS's."""
-    match = re.search(r"-cu(\d+)(\d)(-|$)", tag)
+    match = re.search(r"-cu(\d+)(\d)(-|@|$)", tag)
     return f"{match[1]}.{match[2]}" if match else None
 
 

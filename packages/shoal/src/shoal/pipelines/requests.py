@@ -134,7 +134,7 @@ class Requests:
         images = {"training": built.training_image_uri, "endpoint": built.endpoint_image_uri}
         own_image = images.get(settings.image_of or "", settings.image_uri)
         size = 30
-        if self.environment.training.keeps_files and not has_nvme(settings.instance_type):
+        if self.environment.training.keeps_files and not any(map(has_nvme, settings.candidates)):
             # a model of its files fits where it was trained; an instance with disks of its own
             # mounts them whole, and no larger volume may be requested (API reference,
             # ProcessingClusterConfig; refused without a text, aws/sagemaker-python-sdk issue 4939)

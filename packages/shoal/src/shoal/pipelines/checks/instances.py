@@ -168,7 +168,7 @@ def _driver_risks(environment: Environment, launch: Launch) -> Iterator[str]:
     release, amis = environment.release, tables.inference_amis()
     scoring, uri = environment.scoring, launch.inference_image_uri
     if scoring and tables.has_gpus(scoring.instance_type):
-        cuda = tables.cuda_in(uri) or ""
+        cuda = _cuda_of(uri)
         if cuda.startswith("13"):
             yield Risk(
                 f"scoring.instance_type: the image has CUDA {cuda}, and no driver of batch"
@@ -179,7 +179,7 @@ def _driver_risks(environment: Environment, launch: Launch) -> Iterator[str]:
         if settings is None or not tables.has_gpus(settings.instance_type or ""):
             continue
         uri = release.image_uri if release and section == "serving" else launch.inference_image_uri
-        cuda = tables.cuda_in(uri) or ("13" if _needs_driver(uri) else "")
+        cuda = _cuda_of(uri)
         ami = settings.inference_ami_version or recipes.ami_of(settings.instance_type, uri)
         driver = amis.get(ami or "", "12")
         if cuda[:2] in ("12", "13") and cuda[:2] != driver[:2]:
@@ -190,12 +190,15 @@ def _driver_risks(environment: Environment, launch: Launch) -> Iterator[str]:
             )
 
 
-def _needs_driver(uri: str) -> bool:
-    """Return whether AWS's pages require a newer driver for the image, whose tag need not say so
+def _cuda_of(uri: str) -> str:
+    """Return the CUDA that an image's tag tells, "" if it tells none.
+
+    AWS's pages say it of server images for language models, whose tags do not
     (aws/deep-learning-containers at e0ecedea, docs/vllm/deployment/sagemaker.md; read).
     """
-    names = tables.table_of("images")["for_language_models"]
-    return image_uri.is_from_aws(uri) and image_uri.repository(uri) in names
+    is_server = image_uri.repository(uri) in tables.table_of("images")["for_language_models"]
+    is_server = is_server and image_uri.is_from_aws(uri) and ":server-" in uri
+    return tables.cuda_in(uri) or ("13" if is_server else "")
 
 
 def _on_aws_images(environment: Environment) -> Iterator[tuple[str, str]]:

@@ -20,6 +20,7 @@ from shoal_local.sagemaker.shapes import Document
 
 MAX_MATCHED = 1000
 """Characters of a line that expressions get, so that most of the slow ones end in time."""
+CLOSE_S = 5.0
 _TOO_SLOW = (
     "No more metrics are looked for: the regular expressions of MetricDefinitions took more than"
     f" {match_lines.LIMIT_S:g} s for a line, or their process was killed."
@@ -80,7 +81,9 @@ class Metrics:
         with self._lock, suppress(BrokenPipeError):
             self._is_closed = True
             if self._process:
-                self._process.communicate()
+                with suppress(subprocess.TimeoutExpired):
+                    self._process.communicate(timeout=CLOSE_S)
+                self._process.kill()
 
     def final(self) -> list[Document]:
         """Return the FinalMetricDataList: each metric's last value, in the definitions' order."""
