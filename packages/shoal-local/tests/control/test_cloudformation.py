@@ -17,6 +17,7 @@ from local_kit.control import (
     template,
     trust,
     unique,
+    zipped,
 )
 from local_kit.tables import table
 from shoal_local.testing import ACCOUNT_ID
@@ -239,6 +240,23 @@ def test_what_a_failed_update_made_stays_where_it_cannot_be_taken_back_because_i
     more = {"Made": queue(QueueName=name), "Broken": broken("Thing", "Made")}
     stack = account.update(name, {**custom(function, Flag=True), **more})
     assert (stack["StackStatus"], exists(account, name)) == ("UPDATE_ROLLBACK_FAILED", True)
+
+
+def test_what_a_resource_depends_on_stays_while_that_cannot_be_deleted(account: Account) -> None:
+    """The rest goes, and the stack ends once the function allows it."""
+    kept, between, gone, function = unique("q"), unique("q"), unique("q"), account.function(CUSTOM)
+    queues = {"Kept": queue(QueueName=kept), "Gone": queue(QueueName=gone)}
+    queues["Between"] = {**queue(QueueName=between), "DependsOn": "Kept"}
+    thing = {**custom(function, Fail="Delete")["Thing"], "DependsOn": "Between"}
+    stack = account.stack({**queues, "Thing": thing})
+    for _ in range(2):
+        assert account.deleted(stack) == "DELETE_FAILED"
+        assert "failed to delete: [Thing]" in account.reasons(stack["StackId"])
+        assert [exists(account, each) for each in (kept, between, gone)] == [True, True, False]
+    code = zipped(CUSTOM.replace('"FAILED" if', '"SUCCESS" if'), "main.py")
+    account.client("lambda").update_function_code(FunctionName=function, ZipFile=code)
+    assert account.deleted(stack) == "DELETE_COMPLETE"
+    assert not exists(account, kept)
 
 
 def test_a_custom_resource_that_never_answers_fails_after_its_timeout(account: Account) -> None:

@@ -294,7 +294,12 @@ class Deployment(Plan):
 
     def _finish_delete(self, complete: str, failed: str, retained: frozenset[str]) -> None:
         failed_ids = []
+        # What stays keeps what it depends on: a custom resource needs its function to be deleted
+        needed_ids: set[str] = set()
         for resource in reversed(by_dependency(self.stack.resources)):
+            if resource.logical_id in needed_ids:
+                needed_ids |= resource.depends_on
+                continue
             if resource.deletion_policy in retained:
                 self.stack.record_resource(resource, "DELETE_SKIPPED")
                 del self.stack.resources[resource.logical_id]
@@ -304,6 +309,7 @@ class Deployment(Plan):
                 del self.stack.resources[resource.logical_id]
             except FailedError:
                 failed_ids.append(resource.logical_id)
+                needed_ids |= resource.depends_on
         if failed_ids:
             reason = f"The following resource(s) failed to delete: [{', '.join(failed_ids)}]."
             self.stack.record(failed, reason)
