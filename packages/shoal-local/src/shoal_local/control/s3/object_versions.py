@@ -1,7 +1,7 @@
 """ListObjectVersions in pages that go on where a version was deleted meanwhile.
 
 moto looks for the version that a page's marker names, and finds nothing behind one that is gone. It
-also copies all versions of the bucket for each page.
+also copies all versions of the bucket for each page, and never encodes names.
 """
 
 from __future__ import annotations
@@ -9,11 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any
+from urllib.parse import quote
 
 from moto.core.utils import unix_time_millis
 from moto.s3.models import FakeDeleteMarker, S3Backend
+from moto.s3.responses import S3Response
 
 Page = tuple[list[Any], list[str], list[Any], str | None, str | None]
+# S3 API reference, ListObjectVersions, EncodingType: some names have no place in XML
+_ENCODED = ("Delimiter", "Key", "KeyMarker", "NextKeyMarker", "Prefix")
+_serialized_by_moto = S3Response.serialized
 
 
 def list_object_versions(
@@ -77,4 +82,19 @@ def _id_of(version: Any) -> str:
     return version.version_id or "null"
 
 
-PATCHES = ((S3Backend, "list_object_versions", list_object_versions),)
+def serialized(response: S3Response, answer: Any) -> Any:
+    """Answer as moto does, with the names in a page of versions encoded where that is asked for."""
+    is_page = response.data.get("Action") == "ListObjectVersions"
+    if is_page and response.querystring.get("encoding-type") == ["url"]:
+        page = answer.result
+        page["EncodingType"] = "url"
+        prefixes = page.get("CommonPrefixes", [])
+        for each in (page, *page["Versions"], *page["DeleteMarkers"], *prefixes):
+            each |= {name: quote(each[name]) for name in _ENCODED if each.get(name)}
+    return _serialized_by_moto(response, answer)
+
+
+PATCHES: tuple[tuple[object, str, Any], ...] = (
+    (S3Backend, "list_object_versions", list_object_versions),
+    (S3Response, "serialized", serialized),
+)
