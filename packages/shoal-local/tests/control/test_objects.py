@@ -229,6 +229,13 @@ def test_versions_are_listed_whatever_is_in_their_keys(account: Account, key: st
     assert page["CommonPrefixes"] == [{"Prefix": key[:2]}]
 
 
+def test_a_key_with_a_line_break_is_refused_by_name(account: Account, bucket: str) -> None:
+    s3 = account.client("s3")
+    code, message = refused(s3.put_object, Bucket=bucket, Key="a\nb", Body=b"")
+    assert (code, "line break" in message) == ("UnknownOperationException", True)
+    assert refused(s3.head_object, Bucket=bucket, Key="a\nb")[0] == "400"
+
+
 SIZE = 17 * 1024 * 1024
 
 
