@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from shoal_local.testing import emulator
 from tests.functions.invocation import Request, answer_of, serving
 from tests.tables import rows
 
@@ -86,6 +88,17 @@ def test_delete_removes_every_version_and_delete_marker_so_that_the_bucket_can_g
     s3.delete_bucket(Bucket=BUCKET)
     assert s3.list_buckets()["Buckets"] == []
     assert _empty_bucket(moto_url)["Status"] == "SUCCESS"
+
+
+def test_keys_that_xml_has_no_place_for_are_removed_too(tmp_path: Path) -> None:
+    with emulator(tmp_path) as local:
+        s3 = local.account.client("s3")
+        s3.create_bucket(Bucket=BUCKET)
+        s3.put_bucket_tagging(Bucket=BUCKET, Tagging={"TagSet": [TAG]})
+        for key in ("a\x1bb", "a\rb", "ab"):
+            s3.put_object(Bucket=BUCKET, Key=key, Body=b"")
+        assert _empty_bucket(local.account.endpoint)["Status"] == "SUCCESS"
+        s3.delete_bucket(Bucket=BUCKET)
 
 
 @pytest.mark.parametrize("request_type", ["Create", "Update"])
