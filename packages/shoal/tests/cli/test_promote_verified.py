@@ -233,6 +233,17 @@ def test_a_pinned_hash_of_other_bytes_is_refused(released: Checkout, refused: Re
 
 
 @pytest.mark.usefixtures("staged")
+def test_a_pinned_metric_that_nobody_measured_is_refused(
+    released: Checkout, refused: Refused
+) -> None:
+    file = released.root / "environments/staging.release.yaml"
+    file.write_text(file.read_text().replace("accuracy: 0.9918", "accuracy: 0.9999"))
+    released.commit("Pin a better one")
+    line = refused(*TO_PROD)
+    assert "the evaluation says {'accuracy': 0.9918, 'images': 10000}, pinned is {" in line
+
+
+@pytest.mark.usefixtures("staged")
 def test_a_pinned_commit_of_elsewhere_is_refused(released: Checkout, refused: Refused) -> None:
     pin_by_hand(released, code_commit="0" * 40)
     line = refused(*TO_PROD)

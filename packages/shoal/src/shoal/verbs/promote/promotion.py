@@ -75,7 +75,7 @@ class Verification:
         definition = self._definition(pinned)
         commit = pinned.code_commit if pinned else self.commit()
         digest = self._image_digest(pinned)
-        report = self._report()
+        report = self._report(pinned)
         version_id = self._model_data(report, commit, pinned)
         package = self.package
         return Release(
@@ -91,7 +91,7 @@ class Verification:
             content_sha256=report.content_sha256,
             definition_sha256=definition,
             code_commit=commit,
-            metrics=pinned.metrics if pinned else dict(report.metrics),
+            metrics=dict(report.metrics),
             approved_by=package.changed_by,
             approved_at=f"{package.changed_at:%Y-%m-%dT%H:%M:%SZ}",
         )
@@ -191,8 +191,8 @@ class Verification:
         what = f"its image is gone: ECR has no {uri}"
         raise self._refusal(what, "promote a version whose image is there")
 
-    def _report(self) -> Evaluation:
-        """Return what the evaluation wrote."""
+    def _report(self, pinned: Release | None) -> Evaluation:
+        """Return what the evaluation wrote, which must still be as pinned."""
         url = self.package.statistics_url
         if url is None:
             what = "it has no report of an evaluation (ModelMetrics)"
@@ -206,10 +206,22 @@ class Verification:
         with tempfile.TemporaryFile() as file:
             self._download(url, file)
             try:
-                return Evaluation.of(file.read(MAX_BYTES))
+                report = Evaluation.of(file.read(MAX_BYTES))
             except ValueError as error:
                 what = f"its evaluation {url} {error}"
                 raise self._refusal(what, "mend what wrote it, and train again") from error
+        evaluated = report.archive_sha256, report.content_sha256
+        if pinned and evaluated != (pinned.model_data_sha256, pinned.content_sha256):
+            raise self._refusal(
+                f"hash mismatch: the evaluation now says {evaluated[0]} with the content"
+                f" {evaluated[1]}, pinned is {pinned.model_data_sha256} with"
+                f" {pinned.content_sha256}",
+                _ASK,
+            )
+        if pinned and pinned.metrics != report.metrics:
+            what = f"the evaluation says {report.metrics}, pinned is {pinned.metrics}"
+            raise self._refusal(what, _ASK)
+        return report
 
     def _model_data(self, report: Evaluation, commit: str, pinned: Release | None) -> str | None:
         """Return the S3 version of the archive, None for files.
@@ -219,14 +231,6 @@ class Verification:
         ModelPackageContainerDefinition), so a deployment brings the newest object there.
         """
         url, s3 = self.package.model_data_url, self.target.client("s3")
-        evaluated = report.archive_sha256, report.content_sha256
-        if pinned and evaluated != (pinned.model_data_sha256, pinned.content_sha256):
-            raise self._refusal(
-                f"hash mismatch: the evaluation now says {evaluated[0]} with the content"
-                f" {evaluated[1]}, pinned is {pinned.model_data_sha256} with"
-                f" {pinned.content_sha256}",
-                _ASK,
-            )
         # A job may write again what is not sealed.
         sealed = f"s3://{self.names.bucket('artifacts')}/{self.names.folder(SEALED)}/"
         if not url.startswith(sealed):
