@@ -251,6 +251,17 @@ def test_a_pinned_commit_of_elsewhere_is_refused(released: Checkout, refused: Re
     assert line.endswith("fetch the whole history")
 
 
+@pytest.mark.usefixtures("staged")
+def test_a_pinned_commit_that_did_not_train_is_refused(
+    released: Checkout, refused: Refused
+) -> None:
+    (released.root / FOLDER / "train.py").write_text("print('never trained')\n")
+    commit = released.commit("Change the code")
+    pin_by_hand(released, code_commit=commit)
+    says = f"hash mismatch: the commit {commit}, which is pinned, does not have the files in"
+    assert says in refused(*TO_PROD)
+
+
 def test_an_image_gone_is_refused(released: Checkout, registry: Registry, refused: Refused) -> None:
     image, repository = registry.own_image()
     released.merge(promoted(released, registry.approved(image=image)))

@@ -63,16 +63,21 @@ def files_of(archive: IO[bytes], key: str, like: str) -> Files:
 
 def newest_commit(repository: Repository, folder: str, files: Files) -> str | None:
     """Return the newest commit whose `folder` has just these files, if one has."""
+    for commit in repository.commits_of([folder, SHARED], MAX_COMMITS):
+        with suppress(AnswerError):  # a link: nothing was ever packed from there
+            if has_files(repository, commit, folder, files):
+                return commit
+    return None
+
+
+def has_files(repository: Repository, commit: str, folder: str, files: Files) -> bool:
+    """Return whether a commit's `folder` has just these files; raise as `archived_files` does."""
     prefix = f"{PACKAGE}/"
     # The shared files of a commit do not count if the archive has none: not each workload imports
     # them.
     has_shared = any(path.startswith(prefix) for path, _ in files)
-    for commit in repository.commits_of([folder, SHARED], MAX_COMMITS):
-        with suppress(AnswerError):  # a link: nothing was ever packed from there
-            archived = archived_files(repository, commit, folder).items()
-            if files == {each for each in archived if has_shared or not each[0].startswith(prefix)}:
-                return commit
-    return None
+    archived = archived_files(repository, commit, folder).items()
+    return files == {each for each in archived if has_shared or not each[0].startswith(prefix)}
 
 
 def archived_files(repository: Repository, commit: str, folder: str) -> dict[str, str]:

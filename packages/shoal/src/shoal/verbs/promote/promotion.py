@@ -23,7 +23,7 @@ from shoal.aws.registry import APPROVED, Package
 from shoal.aws.target import Target
 from shoal.errors import AnswerError, PromotionError, error_code
 from shoal.launch import tables
-from shoal.page.commit import archived_files, files_of, newest_commit
+from shoal.page.commit import archived_files, files_of, has_files, newest_commit
 from shoal.page.readings.results import MAX_BYTES, Evaluation
 from shoal.repository import Repository
 from shoal.settings.names import SEALED, Names
@@ -73,7 +73,7 @@ class Verification:
         """
         self._require_approved()
         definition = self._definition(pinned)
-        commit = pinned.code_commit if pinned else self.commit()
+        commit = self.commit(pinned)
         digest = self._image_digest(pinned)
         report = self._report(pinned)
         version_id = self._model_data(report, commit, pinned)
@@ -136,8 +136,10 @@ class Verification:
             )
         return actual
 
-    def commit(self) -> str:
-        """Return the newest commit whose source_dir equals the archive that trained the version."""
+    def commit(self, pinned: Release | None = None) -> str:
+        """Return the newest commit whose source_dir equals the archive that trained the version;
+        with `pinned`, the pinned one, whose source_dir must.
+        """
         folder = self.names.environment.training.source_dir
         archive, head = self._metadata_value("code_uri"), self.repository.head()
         with tempfile.TemporaryFile() as file:
@@ -149,12 +151,24 @@ class Verification:
                     f"its code {archive} cannot be read, or is not what was deployed ({error})",
                     "promote a version that a deployed archive trained",
                 ) from error
-        if commit := newest_commit(self.repository, folder, files):
+        if pinned:
+            try:
+                if has_files(self.repository, pinned.code_commit, folder, files):
+                    return pinned.code_commit
+            except AnswerError as error:
+                raise self._refusal(
+                    f"its code cannot be compared: the commit {pinned.code_commit}, which is"
+                    f" pinned, is not in this repository ({error})",
+                    "fetch the whole history",
+                ) from error
+            which, advice = f"the commit {pinned.code_commit}, which is pinned, does not have", _ASK
+        elif commit := newest_commit(self.repository, folder, files):
             return commit
+        else:
+            which = "no commit up to the one checked out has"
+            advice = "commit the code, deploy it and train again"
         raise self._refusal(
-            f"hash mismatch: no commit up to the one checked out has the files in {folder} that"
-            f" trained it ({archive})",
-            "commit the code, deploy it and train again",
+            f"hash mismatch: {which} the files in {folder} that trained it ({archive})", advice
         )
 
     def require_scan(self, limit: Severity | None, digest: str) -> None:
@@ -284,14 +298,7 @@ class Verification:
                 _AS_SHOAL,
             )
         folder = self.names.environment.training.source_dir.rstrip("/")
-        try:
-            files = archived_files(self.repository, commit, folder)
-        except AnswerError as error:
-            raise self._refusal(
-                f"its code cannot be compared: the commit {commit}, which is pinned, is not in this"
-                f" repository ({error})",
-                "fetch the whole history",
-            ) from error
+        files = archived_files(self.repository, commit, folder)
         if difference := CommittedCode(folder, commit, files).difference(members):
             raise self._refusal(
                 f"hash mismatch in {self.package.model_data_url}: {difference}",
