@@ -306,4 +306,5 @@ def test_what_is_not_read_is_named(released: Checkout, staged: Package, registry
     }
     denied = "not compared: these credentials may not read"
     assert answer.agrees is True
-    assert answer.message.split("; ")[1:] == [f"{key} {denied} {unread[key]}" for key in unread]
+    assert answer.message.split("; ")[1:-1] == [f"{key} {denied} {unread[key]}" for key in unread]
+    assert "; code_commit not compared: " in answer.message

@@ -235,6 +235,8 @@ def _differences(
             unread.append(f"{key} not compared: {answer}")
         else:
             values |= answer
+    # Its files are in the archive of the code alone, which only a promotion downloads.
+    unread.append("code_commit not compared: `shoal promote` compares it with what trained")
     pinned = release.model_dump()
     differences = [
         f"pinned is {key} {pinned[key]}, not {value}"
