@@ -14,6 +14,7 @@ from typing import Any
 
 from shoal.settings.parsing.errors import ConfigError, Problem
 from shoal.settings.parsing.yaml_file import ParsedFile, parse, parse_file
+from shoal.settings.sections.release import Release
 
 SUFFIX = ".release.yaml"
 SECTION = "release"
@@ -54,10 +55,12 @@ class Pins:
         return {SECTION: data[workload]} if workload in data else {}
 
     def places(self, workload: str) -> dict[str, str]:
-        """Return where each key of that section stands."""
-        return {
+        """Return where each key of that section stands; one that is missing, where it begins."""
+        places = self.part.places() if self.part else {}
+        keys = Release.model_fields if workload in places else ()
+        return {f"{SECTION}.{key}": places[workload] for key in keys} | {
             f"{SECTION}{key.removeprefix(workload)}": place
-            for key, place in (self.part.places() if self.part else {}).items()
+            for key, place in places.items()
             if key.partition(".")[0] == workload
         }
 
