@@ -77,6 +77,12 @@ def test_a_file_that_pins_nothing_is_refused(tmp_path: Path, text: str, line: st
     assert found.startswith(f"environments/test.release.yaml:{line}")
 
 
+def test_a_link_to_no_pins_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "test.release.yaml").symlink_to("nowhere.yaml")
+    (line,) = lines_with(tmp_path, {})
+    assert line.startswith("environments/test.release.yaml: test.release.yaml is a link")
+
+
 def test_a_release_in_the_environments_own_file_is_refused(tmp_path: Path) -> None:
     (line,) = lines_of(tmp_path, yaml.safe_dump(VALID | {"release": CONTENT}, sort_keys=False))
     assert line == (

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -35,7 +36,7 @@ class Pins:
         Raises ConfigError unless they are a mapping.
         """
         path = path.with_name(f"{path.stem}{SUFFIX}")
-        if not path.exists():
+        if not os.path.lexists(path):  # unlike exists(), it sees a dangling link
             return cls()
         part = parse_file(path, pins_of(file))
         problems = part.document.problems
