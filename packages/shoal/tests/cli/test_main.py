@@ -130,6 +130,15 @@ def test_check_reads_one_environment(
     assert [told in line for line in lines] == [True]
 
 
+def test_check_refuses_pins_of_no_environment(
+    checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (checkout / "environments" / "qa.release.yaml").write_text("mnist: {}\n")
+    assert main(["--root", str(checkout), "check"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("environments/qa.release.yaml: there is no environment that it pins for")
+
+
 @pytest.mark.parametrize(("parameter", "message"), rows(__file__, "main.yaml", "parameters"))
 def test_a_parameter_is_judged_where_nothing_is_deployed(
     checkout: Path, parameter: str, message: str, capsys: pytest.CaptureFixture[str]

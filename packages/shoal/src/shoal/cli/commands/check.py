@@ -21,11 +21,13 @@ from shoal.pipelines.checks.check import check as check_environment
 from shoal.pipelines.checks.schedules import outdated
 from shoal.settings.loading.consumers import require_own_names
 from shoal.settings.loading.loader import (
+    FOLDER,
     environment_file,
     environment_names,
     load_environment,
     workloads_of,
 )
+from shoal.settings.loading.release_file import SUFFIX
 from shoal.settings.loading.workload import (
     FILE,
     folders_without_a_file,
@@ -34,7 +36,7 @@ from shoal.settings.loading.workload import (
     workload_file,
     workload_names,
 )
-from shoal.settings.parsing.errors import ConfigError, Risk
+from shoal.settings.parsing.errors import ConfigError, Problem, Risk
 from shoal.settings.settings import Environment
 from shoal.verbs.dataset import upload_notices
 from shoal.verbs.workspace import Workspace
@@ -102,6 +104,10 @@ def check(workspace: Workspace, is_all: bool, environment: str | None) -> None:
                     _check_view(name, workload, findings)
     with findings.told():
         require_own_names(findings.right)
+    pins = {path.name for path in (root / FOLDER).glob(f"*{SUFFIX}")}
+    for file in () if environment else sorted(pins - {f"{name}{SUFFIX}" for name in names}):
+        problem = Problem("", "there is no environment that it pins for", "rename it, or remove it")
+        findings.mistakes[problem.line(f"{FOLDER}/{file}")] = None
     remarks = list(findings.sorted_remarks())
     is_whole = is_all or environment or is_json() or not (sys.stdout and sys.stdout.isatty())
     shown = [each for each in remarks if is_whole or each[1]["mark"] != "notice"]
