@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from local_kit.control import allow
+from local_kit.control import allow, put_policies
 from local_kit.sagemaker_account import BUCKET, Account
 from shoal_local.testing import emulator
 from tests.control.test_clis import node
@@ -56,9 +56,7 @@ def interpreter(client: str) -> Path:
 
 def role(account: Account) -> str:
     """Return a role that may do everything, as the SDK v3 looks whether it may train."""
-    account.client("iam").put_role_policy(
-        RoleName="jobs", PolicyName="everything", PolicyDocument=json.dumps(allow("*"))
-    )
+    put_policies(account.client("iam"), "jobs", {"everything": allow("*")})
     return account.role
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from local_kit.control import allow
+from local_kit.control import allow, put_policies
 from local_kit.hosted import ENVIRONMENT, configure_container, create
 from local_kit.networks import association, file_system, needs_namespaces, new_vpc
 from local_kit.sagemaker_account import (
@@ -185,10 +185,7 @@ def strict(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     assert runtime.exists()
     with emulator(tmp_path_factory.mktemp("gateways"), "--enforce-iam") as local:
         strict = Account.at(local.account)
-        everything = json.dumps(allow("*"))
-        strict.client("iam").put_role_policy(
-            RoleName="jobs", PolicyName="everything", PolicyDocument=everything
-        )
+        put_policies(strict.client("iam"), "jobs", {"everything": allow("*")})
         strict.client("s3").create_bucket(Bucket=OTHER)
         strict.client("s3").put_object(Bucket=OTHER, Key="model.tar.gz", Body=b"a model")
         yield strict

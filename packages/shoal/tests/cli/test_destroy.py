@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from local_kit.control import trust
+from local_kit.control import make_role
 from shoal.aws.serving import LiveEndpoint
 from shoal.aws.stacks import status_of_stack
 from shoal.aws.target import Target
@@ -36,9 +36,8 @@ BUSY = (
 def account(registry: Registry) -> Iterator[Any]:
     """Return an account with a model of an unknown execution, older than any limit."""
     target = registry.target
-    trusted = trust({"Service": ["lambda.amazonaws.com", "sagemaker.amazonaws.com"]})
-    answer = target.client("iam").create_role(RoleName="sweeps", AssumeRolePolicyDocument=trusted)
-    role = answer["Role"]["Arn"]
+    trusted = {"Service": ["lambda.amazonaws.com", "sagemaker.amazonaws.com"]}
+    role = make_role(target.client("iam"), "sweeps", trusted)
     arn = f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:pipeline/{NAMES.pipeline}"
     variables = {"PIPELINE_NAME": NAMES.pipeline, "PIPELINE_ARN": arn, "TTL_MINUTES": "0"}
     tags = {"shoal:pipeline": NAMES.pipeline, "shoal:execution": EXECUTION}

@@ -7,7 +7,6 @@ import gzip
 import hashlib
 import importlib.util
 import io
-import json
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from local_kit.control import allow, trust
+from local_kit.control import allow, make_role, put_policies
 from shoal.aws.model_archive import checksums_below, content_sha256, digest_of
 from shoal_local.testing import LocalAccount, emulator
 from tests.cli.trained import archive
@@ -61,11 +60,11 @@ def composite(content: bytes) -> str:
 def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAccount]:
     with emulator(tmp_path_factory.mktemp("parts"), "--enforce-iam") as local:
         s3, iam = local.account.client("s3"), local.account.client("iam")
-        trusted = trust({"AWS": local.account.number})
-        iam.create_role(RoleName="seal", AssumeRolePolicyDocument=trusted)
-        for name, (actions, prefix) in MAY.items():
-            document = json.dumps(allow(actions, f"arn:aws:s3:::{BUCKET}/{prefix}/*"))
-            iam.put_role_policy(RoleName="seal", PolicyName=name, PolicyDocument=document)
+        policies = {
+            name: allow(actions, f"arn:aws:s3:::{BUCKET}/{prefix}/*")
+            for name, (actions, prefix) in MAY.items()
+        }
+        make_role(iam, "seal", {"AWS": local.account.number}, policies)
         s3.create_bucket(Bucket=BUCKET)
         s3.put_bucket_versioning(Bucket=BUCKET, VersioningConfiguration={"Status": "Enabled"})
         yield local.account
@@ -177,10 +176,8 @@ DIGESTS = {
 
 @pytest.fixture
 def bucket(s3: Any, account: LocalAccount) -> Any:
-    listing = json.dumps(allow(["s3:ListBucket"], f"arn:aws:s3:::{BUCKET}"))
-    account.client("iam").put_role_policy(
-        RoleName="seal", PolicyName="ListFiles", PolicyDocument=listing
-    )
+    listing = allow(["s3:ListBucket"], f"arn:aws:s3:::{BUCKET}")
+    put_policies(account.client("iam"), "seal", {"ListFiles": listing})
     for name, content in FILES.items():
         s3.put_object(Bucket=BUCKET, Key=f"{BELOW}/{name}", Body=content)
     return s3

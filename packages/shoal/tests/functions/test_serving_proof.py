@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from local_kit.control import Account, eventually, running, trust
+from local_kit.control import Account, eventually, make_role, running
 from shoal.constructs.pipeline.smoke_test_file import FUNCTION
 from shoal_local.runtimes.build import build
 from shoal_local.runtimes.catalog import runtimes
@@ -178,8 +178,8 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     build(runtimes()["pytorch"], None, print)
     with running(tmp_path_factory.mktemp("emulator")) as account:
         live = Live(account, smoke_test_package(tmp_path_factory.mktemp("function")))
-        document = trust({"Service": ["sagemaker.amazonaws.com", "lambda.amazonaws.com"]})
-        live.client("iam").create_role(RoleName="serving", AssumeRolePolicyDocument=document)
+        services = {"Service": ["sagemaker.amazonaws.com", "lambda.amazonaws.com"]}
+        make_role(live.client("iam"), "serving", services)
         live.client("s3").create_bucket(Bucket=BUCKET)
         live.client("ecr").create_repository(repositoryName="pytorch-inference")
         live.model("good")

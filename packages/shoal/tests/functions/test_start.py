@@ -43,11 +43,7 @@ def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
 
 def make_pipeline(account: Account) -> None:
     name = account.function(WAIT)
-    role = account.role({"Service": "sagemaker.amazonaws.com"})
-    policy = json.dumps(allow("lambda:InvokeFunction"))
-    account.client("iam").put_role_policy(
-        RoleName=role.rpartition("/")[2], PolicyName="p", PolicyDocument=policy
-    )
+    role = account.role({"Service": "sagemaker.amazonaws.com"}, allow("lambda:InvokeFunction"))
     step = {
         "Name": "Wait",
         "Type": "Lambda",

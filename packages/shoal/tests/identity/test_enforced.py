@@ -15,7 +15,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from local_kit.control import Account as ControlAccount
-from local_kit.control import allow, running, trust
+from local_kit.control import allow, make_role, put_policies, running
 from local_kit.hosted import GOOD_MODEL, configure, deploy, settled
 from local_kit.sagemaker_account import Account, until
 from shoal.aws.target import Target
@@ -74,11 +74,9 @@ class Scaled:
 def scaled(tmp_path_factory: pytest.TempPathFactory, dev: Templates) -> Iterator[Scaled]:
     with running(tmp_path_factory.mktemp("scaled"), "--enforce-iam") as emulator:
         account = Account.at(emulator)
-        _let(account, "jobs", {"all": allow("*")})
-        account.client("iam").create_role(
-            RoleName=TEARDOWN, AssumeRolePolicyDocument=trust({"AWS": ACCOUNT})
-        )
-        _let(account, TEARDOWN, dev.identity_policies()[TEARDOWN])
+        put_policies(account.client("iam"), "jobs", {"all": allow("*")})
+        policies = dev.identity_policies()[TEARDOWN]
+        make_role(account.client("iam"), TEARDOWN, {"AWS": ACCOUNT}, policies)
         yield Scaled(account, f"{NAMES.pipeline}-abcdefghijkl")
 
 
@@ -92,13 +90,6 @@ def standing(scaled: Scaled) -> Iterator[Scaled]:
     assert standing.tear_down().error == ""
     look = account.sagemaker.list_endpoints
     until(look, lambda found: not found["Endpoints"])
-
-
-def _let(account: Account, role: str, policies: dict[str, Any]) -> None:
-    for name, document in policies.items():
-        account.client("iam").put_role_policy(
-            RoleName=role, PolicyName=name, PolicyDocument=json.dumps(document)
-        )
 
 
 def _tag(account: Account, name: str, *kinds: str) -> None:
@@ -142,10 +133,10 @@ def test_an_endpoint_that_is_scaled_is_not_deleted_for_who_may_not_deregister(
 @contextmanager
 def _lacking(sid: str, scaled: Scaled, dev: Templates) -> Iterator[None]:
     """Take one statement from the role of the teardown function for a while."""
-    policies = dev.identity_policies()[TEARDOWN]
-    _let(scaled.account, TEARDOWN, {name: without(each, sid) for name, each in policies.items()})
+    policies, iam = dev.identity_policies()[TEARDOWN], scaled.account.client("iam")
+    put_policies(iam, TEARDOWN, {name: without(each, sid) for name, each in policies.items()})
     yield
-    _let(scaled.account, TEARDOWN, policies)
+    put_policies(iam, TEARDOWN, policies)
 
 
 def test_without_the_right_to_read_tags_what_only_they_attribute_stays_and_the_deleter_says_so(
@@ -221,11 +212,8 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
         (templates,) = synthesised({"dev": environment}, folder / "cdk.out").values()
         for actor in ("training", "evaluation"):
             name = Names(environment).role(actor)
-            root = trust({"AWS": f"arn:aws:iam::{DEV.account}:root"})
-            iam.create_role(RoleName=name, AssumeRolePolicyDocument=root)
-            for policy, document in templates.identity_policies()[name].items():
-                text = json.dumps(document)
-                iam.put_role_policy(RoleName=name, PolicyName=policy, PolicyDocument=text)
+            root = {"AWS": f"arn:aws:iam::{DEV.account}:root"}
+            make_role(iam, name, root, templates.identity_policies()[name])
         yield Lake(owner, key)
 
 
@@ -325,14 +313,9 @@ def account(tmp_path_factory: pytest.TempPathFactory, dev: Templates) -> Iterato
     with running(tmp_path_factory.mktemp("red"), *numbers, "--enforce-iam") as account:
         iam, s3 = account.client("iam"), account.client("s3")
         for actor in ("training", *ROLES):
-            principals = {"AWS": NAMES.environment.account}
-            iam.create_role(RoleName=NAMES.role(actor), AssumeRolePolicyDocument=trust(principals))
-        for name, document in dev.identity_policies()[NAMES.role("training")].items():
-            iam.put_role_policy(
-                RoleName=NAMES.role("training"),
-                PolicyName=name,
-                PolicyDocument=json.dumps(document),
-            )
+            make_role(iam, NAMES.role(actor), {"AWS": NAMES.environment.account})
+        training = NAMES.role("training")
+        put_policies(iam, training, dev.identity_policies()[training])
         for bucket in (ARTIFACTS, DATA):
             s3.create_bucket(Bucket=bucket)
         for key in (*OBJECTS, OUTPUT["Key"]):

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from local_kit.control import trust
+from local_kit.control import make_role
 from local_kit.hosted import CODE, ENVIRONMENT
 from local_kit.sagemaker_account import INFERENCE_IMAGE
 from shoal.aws.model_archive import content_sha256
@@ -198,10 +198,8 @@ class World:
         policies = templates.identity_policies()
         for actor in (*JOBS, "seal"):
             name, principal = names.role(actor), {"AWS": f"arn:aws:iam::{environment.account}:root"}
-            iam.create_role(RoleName=name, AssumeRolePolicyDocument=trust(principal))
-            for policy, document in policies[name].items():
-                text = json.dumps(document).replace(KEY, key)
-                iam.put_role_policy(RoleName=name, PolicyName=policy, PolicyDocument=text)
+            own = json.loads(json.dumps(policies[name]).replace(KEY, key))
+            make_role(iam, name, principal, own)
 
 
 HONEST = model(3)

@@ -17,7 +17,7 @@ import aws_cdk as cdk
 import pytest
 from botocore.exceptions import ClientError
 
-from local_kit.control import allow, eventually, trust
+from local_kit.control import allow, eventually, make_role
 from shoal.constructs.pipeline.model_registry import ModelRegistry
 from shoal.settings.loading.consumers import consumers_of
 from shoal.settings.loading.loader import load_environment
@@ -72,12 +72,8 @@ class Accounts:
 
     def make_role(self, account: str, name: str) -> None:
         """Create a role that its account allows everything."""
-        iam = self.root(account, "iam")
         principal = {"AWS": f"arn:aws:iam::{account}:root", "Service": "sagemaker.amazonaws.com"}
-        iam.create_role(RoleName=name, AssumeRolePolicyDocument=trust(principal))
-        iam.put_role_policy(
-            RoleName=name, PolicyName="everything", PolicyDocument=json.dumps(allow("*"))
-        )
+        make_role(self.root(account, "iam"), name, principal, {"everything": allow("*")})
 
     def deploy(self, account: str, stack: str, template: Any) -> tuple[str, list[str]]:
         """Create the stack, or update it; return its status and why resources failed."""

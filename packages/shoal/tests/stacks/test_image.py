@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from local_kit.control import Account, running, trust
+from local_kit.control import Account, make_role, running
 from shoal.constructs.images.image_build import BUILD_OPTION, index_login
 from shoal.launch.recipes import content_tag
 from shoal.settings.organisation import PackageIndex
@@ -130,12 +130,10 @@ def _credentials_of_the_role(account: Account, image: Template) -> dict[str, str
     key, whose ARN is not known there.
     """
     allowed = [statement for sid, statement in statements(image, ROLE).items() if sid != "UseKey"]
-    root = trust({"AWS": "arn:aws:iam::111122223333:root"})
-    role = account.client("iam").create_role(RoleName=ROLE, AssumeRolePolicyDocument=root)["Role"]
-    document = json.dumps({"Version": "2012-10-17", "Statement": allowed})
-    names = {"RoleName": ROLE, "PolicyName": "build"}
-    account.client("iam").put_role_policy(**names, PolicyDocument=document)
-    return session_of(account.client("sts"), role["Arn"])
+    root = {"AWS": "arn:aws:iam::111122223333:root"}
+    build = {"Version": "2012-10-17", "Statement": allowed}
+    arn = make_role(account.client("iam"), ROLE, root, {"build": build})
+    return session_of(account.client("sts"), arn)
 
 
 @pytest.fixture(scope="module")

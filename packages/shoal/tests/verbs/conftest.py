@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from local_kit.control import trust, zipped
+from local_kit.control import make_role, trust, zipped
 from shoal.aws.execution import Pipeline
 from shoal.aws.target import Target
 from shoal.verbs.local_server import LocalServer
@@ -126,13 +126,11 @@ def slow(target: Target, until: Path) -> dict[str, Any]:
     """Return a custom resource, with a function and a role of its own, which is there once the file
     `until` is: a test sees its stack in the middle of an operation.
     """
-    role = target.client("iam").create_role(
-        RoleName="slow", AssumeRolePolicyDocument=trust({"Service": "lambda.amazonaws.com"})
-    )
+    role = make_role(target.client("iam"), "slow", {"Service": "lambda.amazonaws.com"})
     settings = {
         "Runtime": "python3.12",
         "Handler": "main.handler",
-        "Role": role["Role"]["Arn"],
+        "Role": role,
         "Timeout": 60,
     }
     function = target.client("lambda").create_function(

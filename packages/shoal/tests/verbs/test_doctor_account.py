@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from local_kit.control import allow, trust
+from local_kit.control import allow, make_role
 from shoal.aws.target import Target
 from shoal.settings.key_policy import organisation_key_policy
 from shoal.settings.loading.consumers import Consumer
@@ -87,9 +87,7 @@ def test_the_bootstraps_role_must_be_allowed_the_organisations_roles(
 ) -> None:
     iam, own = target.client("iam"), f"arn:aws:iam::{target.account}:"
     name = f"cdk-hnb659fds-cfn-exec-role-{target.account}-{target.region}"
-    iam.create_role(RoleName=name, AssumeRolePolicyDocument=trust({"AWS": target.account}))
-    policy = json.dumps(allow(["iam:*"], own + resource))
-    iam.put_role_policy(RoleName=name, PolicyName="roles", PolicyDocument=policy)
+    make_role(iam, name, {"AWS": target.account}, {"roles": allow(["iam:*"], own + resource)})
     environment = changed(organisation={"role_path": "/ml/", "role_prefix": "ml-"})
     finding = examined(target, environment)["roles"]
     iam.delete_role_policy(RoleName=name, PolicyName="roles")
@@ -114,8 +112,7 @@ def test_the_organisations_key_must_allow_what_plan_prints_and_never_deny_it(
 ) -> None:
     iam = target.client("iam")
     for role in ROLES:  # a policy names no role that is not there
-        trusted = trust({"AWS": target.account})
-        iam.create_role(RoleName=role, AssumeRolePolicyDocument=trusted)
+        make_role(iam, role, {"AWS": target.account})
     statements = []
     if others is not None:
         statements = [*organisation_key_policy(Names(changed()), ())]

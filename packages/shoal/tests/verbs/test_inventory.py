@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from local_kit.control import trust
+from local_kit.control import make_role
 from shoal.aws.inventory import KINDS, Owner, Resource, of_environment
 from shoal.aws.target import Target
 from shoal.errors import NotFoundError
@@ -36,8 +36,8 @@ ALARM = NAMES.alarm(NAMES.missed_schedule("nightly"))
 def schedules(target: Target) -> Iterator[Schedules]:
     """Deploy one schedule as the stack does, with its alarm."""
     scheduler, group = target.client("scheduler"), NAMES.schedule_group
-    document, iam = trust({"Service": "scheduler.amazonaws.com"}), target.client("iam")
-    role = iam.create_role(RoleName="timed", AssumeRolePolicyDocument=document)
+    iam = target.client("iam")
+    role = make_role(iam, "timed", {"Service": "scheduler.amazonaws.com"})
     scheduler.create_schedule_group(Name=group)
     scheduler.create_schedule(
         Name="nightly",
@@ -47,7 +47,7 @@ def schedules(target: Target) -> Iterator[Schedules]:
         FlexibleTimeWindow={"Mode": "FLEXIBLE", "MaximumWindowInMinutes": 15},
         Target={
             "Arn": NAMES.arn("lambda", "function:any"),
-            "RoleArn": role["Role"]["Arn"],
+            "RoleArn": role,
             "Input": '{"schedule": "nightly"}',
         },
     )

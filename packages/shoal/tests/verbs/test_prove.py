@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from local_kit.control import trust
+from local_kit.control import make_role
 from shoal.aws import inventory
 from shoal.aws.target import Target
 from shoal.cli.main import main
@@ -199,7 +199,7 @@ def test_what_another_bootstrap_made_is_not_this_ones(account: Target) -> None:
     for bucket in buckets:
         s3.create_bucket(Bucket=bucket)
     for role in roles:
-        iam.create_role(RoleName=role, AssumeRolePolicyDocument=trust({"AWS": ACCOUNT}))
+        make_role(iam, role, {"AWS": ACCOUNT})
     found = inventory.of_bootstrap(account)
     delete_stack(account, stack)
     for bucket in buckets:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from local_kit.control import trust
+from local_kit.control import make_role
 from shoal.aws.execution import Execution, Step
 from shoal.aws.logs import LogLine
 from shoal.aws.metrics import MAX_LINE
@@ -90,12 +90,11 @@ def test_a_gate_is_one_sentence(value: float | None, sentence: str) -> None:
 def _compare_function(target: Target) -> str:
     """Make the function of the step Compare, and return its ARN."""
     name = f"compare-{uuid.uuid4().hex[:8]}"
-    document = trust({"Service": "lambda.amazonaws.com"})
-    role = target.client("iam").create_role(RoleName=name, AssumeRolePolicyDocument=document)
+    role = make_role(target.client("iam"), name, {"Service": "lambda.amazonaws.com"})
     function = target.client("lambda").create_function(
         FunctionName=name,
         Runtime="python3.12",
-        Role=role["Role"]["Arn"],
+        Role=role,
         Handler="compare.handler",
         Code={"ZipFile": zipped_modules(FUNCTIONS / "compare")},
     )

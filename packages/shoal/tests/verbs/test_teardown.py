@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from local_kit.control import allow, put_policies
 from shoal.aws.events import Event, Note
 from shoal.aws.execution import Pipeline
 from shoal.aws.inventory import of_bootstrap
@@ -101,12 +101,8 @@ class Place:
         arguments = {"EndpointConfigName": config, "ProductionVariants": [variant]}
         step = {"Name": "Configure", "Type": "EndpointConfig", "Arguments": arguments}
         pipeline = self.pipeline(step)
-        allowed = {"Effect": "Allow", "Action": "sagemaker:*", "Resource": "*"}
-        self.target.client("iam").put_role_policy(
-            RoleName=f"{self.names.pipeline}-role",
-            PolicyName="configure",
-            PolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": [allowed]}),
-        )
+        role, allowed = f"{self.names.pipeline}-role", {"configure": allow("sagemaker:*")}
+        put_policies(self.target.client("iam"), role, allowed)
         named, tagged = self.model(EXECUTION), self.model("x9", self.tags)
         assert ended(pipeline, pipeline.start({})).status == "Succeeded"
         return {

@@ -100,6 +100,26 @@ def trust(principal: Mapping[str, Any]) -> str:
     return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
 
 
+def put_policies(iam: Any, role: str, policies: Mapping[str, Any]) -> None:
+    """Give a role inline policies by their names."""
+    for name, document in policies.items():
+        text = json.dumps(document)
+        iam.put_role_policy(RoleName=role, PolicyName=name, PolicyDocument=text)
+
+
+def make_role(
+    iam: Any,
+    name: str,
+    principal: Mapping[str, Any],
+    policies: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> str:
+    """Create a role with inline policies by their names, and return its ARN."""
+    role = iam.create_role(RoleName=name, AssumeRolePolicyDocument=trust(principal), **more)
+    put_policies(iam, name, policies or {})
+    return str(role["Role"]["Arn"])
+
+
 LAMBDA = {"AssumeRolePolicyDocument": json.loads(trust({"Service": "lambda.amazonaws.com"}))}
 """What a role of functions has in a template."""
 
@@ -113,13 +133,9 @@ class Account(LocalAccount):
         """Create a role with inline policies and return its ARN; functions may assume it unless
         `principal` says otherwise.
         """
-        iam, name = self.client("iam"), unique("role")
-        document = trust(principal or {"Service": "lambda.amazonaws.com"})
-        role = iam.create_role(RoleName=name, AssumeRolePolicyDocument=document, **more)
-        for number, policy in enumerate(policies):
-            text = json.dumps(policy)
-            iam.put_role_policy(RoleName=name, PolicyName=f"policy-{number}", PolicyDocument=text)
-        return str(role["Role"]["Arn"])
+        by_name = {f"policy-{number}": policy for number, policy in enumerate(policies)}
+        trusted = principal or {"Service": "lambda.amazonaws.com"}
+        return make_role(self.client("iam"), unique("role"), trusted, by_name, **more)
 
     def consumer_role(self) -> str:
         """Create a role of functions that may receive from queues, and return its ARN."""

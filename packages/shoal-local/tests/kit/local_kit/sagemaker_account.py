@@ -18,7 +18,7 @@ from typing import Any
 from botocore import xform_name
 
 from local_kit import control
-from local_kit.control import trust
+from local_kit.control import make_role
 from shoal_local.testing import LocalAccount
 
 PROGRAMS = Path(__file__).resolve().parents[2] / "sagemaker" / "programs"
@@ -41,8 +41,7 @@ class Account(LocalAccount):
     def at(cls, local: LocalAccount) -> Account:
         """The account of an emulator, with the role `jobs`, a bucket, code and data."""
         account = cls(local.endpoint, local.state_dir, local.number)
-        document = trust({"Service": "sagemaker.amazonaws.com"})
-        account.client("iam").create_role(RoleName="jobs", AssumeRolePolicyDocument=document)
+        make_role(account.client("iam"), "jobs", {"Service": "sagemaker.amazonaws.com"})
         account.client("s3").create_bucket(Bucket=BUCKET)
         account.put_programs("train.py")
         account.put("data/train/one.txt", b"1")
