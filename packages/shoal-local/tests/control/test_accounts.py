@@ -16,7 +16,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from local_kit.control import Account, allow
+from local_kit.control import Account, allow, register_version
 from local_kit.tables import rows
 from shoal_local.errors import EmulatorError
 from shoal_local.server import Options
@@ -25,7 +25,6 @@ from shoal_local.testing import REGION, emulator
 DEV, STAGING, PROD = "111122223333", "222233334444", "333344445555"
 IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference:2.3.0-cpu-py311-ubuntu20.04-sagemaker"  # noqa: E501
 VERSION = f"arn:aws:sagemaker:{REGION}:{DEV}:model-package/models/1"
-SPECIFICATION = {"SupportedContentTypes": ["text/csv"], "SupportedResponseMIMETypes": ["text/csv"]}
 PRODUCTION = {"AWS": f"arn:aws:iam::{PROD}:root"}
 
 
@@ -77,7 +76,7 @@ def dev(world: World) -> World:
     condition = {"StringLike": {"kms:EncryptionContext:aws:s3:arn": released}}
     lend(kms, key, "kms:Decrypt", Principal=PRODUCTION, Condition=condition)
     container = {"Image": IMAGE, "ModelDataUrl": "s3://models-of-dev/released/model.tar.gz"}
-    register(sagemaker, "models", {**SPECIFICATION, "Containers": [container]})
+    register(sagemaker, "models", container)
     shared = ["sagemaker:DescribeModelPackage", "sagemaker:CreateModel"]
     share(sagemaker, "models", shared, VERSION)
     world[DEV].client("ecr").create_repository(repositoryName="own-image")
@@ -92,12 +91,10 @@ def lend(kms: Any, key: str, action: str, **statement: Any) -> None:
     kms.put_key_policy(KeyId=key, PolicyName="default", Policy=json.dumps(policy))
 
 
-def register(sagemaker: Any, group: str, specification: Any) -> str:
+def register(sagemaker: Any, group: str, container: Any) -> str:
     """Register an approved version in a new group and return its ARN."""
     sagemaker.create_model_package_group(ModelPackageGroupName=group)
-    package = {"ModelPackageGroupName": group, "ModelApprovalStatus": "Approved"}
-    answer = sagemaker.create_model_package(**package, InferenceSpecification=specification)
-    return str(answer["ModelPackageArn"])
+    return register_version(sagemaker, group, container, ModelApprovalStatus="Approved")
 
 
 def share(sagemaker: Any, group: str, actions: str | list[str], version: str) -> None:
@@ -237,7 +234,7 @@ def test_a_model_of_a_version_takes_more_than_the_right_to_read_it(dev: World) -
     role = dev[PROD].role({"Service": "sagemaker.amazonaws.com"})
     owner = dev[DEV].client("sagemaker")
     version = owner.describe_model_package(ModelPackageName=VERSION)["InferenceSpecification"]
-    arn = register(owner, "read-only", version)
+    arn = register(owner, "read-only", version["Containers"][0])
     share(owner, "read-only", "sagemaker:DescribeModelPackage", arn)
     sagemaker = dev[PROD].client("sagemaker")
     assert sagemaker.describe_model_package(ModelPackageName=arn)

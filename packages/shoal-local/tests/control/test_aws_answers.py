@@ -17,7 +17,7 @@ import pytest
 from botocore import xform_name
 from botocore.exceptions import ClientError
 
-from local_kit.control import Account, refused, running, unique
+from local_kit.control import Account, refused, register_version, running, unique
 
 SOURCE = "def handler(event, context):\n    return event\n"
 QUEUE = "arn:aws:sqs:us-east-1:111122223333:nothing"
@@ -123,11 +123,7 @@ def test_a_repository_that_is_not_there_is_refused_as_ecr_does(account: Account)
 def test_the_registry_notes_who_made_a_version_and_who_changed_it(account: Account) -> None:
     sagemaker, group = account.client("sagemaker"), unique("group")
     sagemaker.create_model_package_group(ModelPackageGroupName=group)
-    formats = {"SupportedContentTypes": ["text/csv"], "SupportedResponseMIMETypes": ["text/csv"]}
-    package = sagemaker.create_model_package(
-        ModelPackageGroupName=group, InferenceSpecification={"Containers": [CONTAINER], **formats}
-    )
-    arn, root = package["ModelPackageArn"], "arn:aws:iam::111122223333:root"
+    arn, root = register_version(sagemaker, group, CONTAINER), "arn:aws:iam::111122223333:root"
     approver = account.role({"AWS": root})
     account.as_role("sagemaker", approver).update_model_package(
         ModelPackageArn=arn, ModelApprovalStatus="Approved"

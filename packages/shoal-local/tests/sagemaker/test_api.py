@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from local_kit.control import register_version
 from local_kit.sagemaker_account import INFERENCE_IMAGE, Account, shell_step
 from local_kit.tables import rows
 from shoal_local.errors import AwsError
@@ -116,15 +117,8 @@ def test_what_cannot_run_is_refused(
 
 
 def register(account: Account, group: str) -> str:
-    specification = {
-        "Containers": [{"Image": INFERENCE_IMAGE, "ModelDataUrl": "s3://bucket/model.tar.gz"}],
-        "SupportedContentTypes": ["application/json"],
-        "SupportedResponseMIMETypes": ["application/json"],
-    }
-    answer = account.sagemaker.create_model_package(
-        ModelPackageGroupName=group, InferenceSpecification=specification
-    )
-    return str(answer["ModelPackageArn"])
+    container = {"Image": INFERENCE_IMAGE, "ModelDataUrl": "s3://bucket/model.tar.gz"}
+    return register_version(account.sagemaker, group, container)
 
 
 def test_versions_of_a_group_count_up_and_wait_for_approval(account: Account) -> None:

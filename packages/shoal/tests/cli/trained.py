@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import pytest
 import yaml
 
+from local_kit.control import register_version
 from shoal.aws.model_archive import content_sha256, deployed_name, sha256
 from shoal.aws.target import Target
 from shoal.cli.main import main
@@ -218,18 +219,14 @@ class Registry:
         if files is not None:
             del served_by["ModelDataUrl"]
         origin = {"execution_id": self.execution, "code_uri": code_uri}
-        request: dict[str, Any] = {
-            "ModelPackageGroupName": self.names.model_package_group,
-            "ModelApprovalStatus": "PendingManualApproval",
-            "InferenceSpecification": {
-                "Containers": [served_by],
-                "SupportedContentTypes": ["application/json"],
-                "SupportedResponseMIMETypes": ["application/json"],
-            },
-            "ModelMetrics": {"ModelQuality": statistics} if is_measured else {},
-            "CustomerMetadataProperties": origin if metadata is None else dict(metadata),
-        }
-        arn = self.sagemaker.create_model_package(**request)["ModelPackageArn"]
+        arn = register_version(
+            self.sagemaker,
+            self.names.model_package_group,
+            served_by,
+            ModelApprovalStatus="PendingManualApproval",
+            ModelMetrics={"ModelQuality": statistics} if is_measured else {},
+            CustomerMetadataProperties=origin if metadata is None else dict(metadata),
+        )
         if stored is not None:
             self.replace(model, stored)
         return Package(arn, model)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from local_kit.control import register_version
 from shoal.aws.model_archive import content_sha256
 from tests.cli.trained import archive
 from tests.functions.invocation import FUNCTIONS, Outcome, Request, invoke, serving
@@ -246,15 +247,7 @@ class Registry:
         """Approve a version; return its pin, as the properties of the custom resource."""
         built = f"{IMAGE}@sha256:{'0' * 64}"
         container = {"Image": built, "ModelDataUrl": url, "Environment": environment}
-        arn = self.client.create_model_package(
-            ModelPackageGroupName=GROUP,
-            ModelApprovalStatus="Approved",
-            InferenceSpecification={
-                "Containers": [container],
-                "SupportedContentTypes": ["application/json"],
-                "SupportedResponseMIMETypes": ["application/json"],
-            },
-        )["ModelPackageArn"]
+        arn = register_version(self.client, GROUP, container, ModelApprovalStatus="Approved")
         return {
             "ModelPackageArn": arn,
             "ModelDataUrl": url,

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from local_kit.control import make_role
+from local_kit.control import make_role, register_version
 from local_kit.hosted import CODE, ENVIRONMENT
 from local_kit.sagemaker_account import INFERENCE_IMAGE
 from shoal.aws.model_archive import content_sha256
@@ -114,15 +114,8 @@ class World:
         self.train(content)
         url = self.seal(content).result["model_data_url"]
         container = {"Image": INFERENCE_IMAGE, "ModelDataUrl": url, "Environment": ENVIRONMENT}
-        types = {
-            "SupportedContentTypes": ["application/json"],
-            "SupportedResponseMIMETypes": ["application/json"],
-        }
-        arn = self.accounts.root(DEV.account, "sagemaker").create_model_package(
-            ModelPackageGroupName=NAMES.model_package_group,
-            ModelApprovalStatus="Approved",
-            InferenceSpecification={"Containers": [container], **types},
-        )["ModelPackageArn"]
+        sagemaker, group = self.accounts.root(DEV.account, "sagemaker"), NAMES.model_package_group
+        arn = register_version(sagemaker, group, container, ModelApprovalStatus="Approved")
         changes = {
             "model_package_arn": arn,
             "model_package_version": int(arn.rpartition("/")[2]),

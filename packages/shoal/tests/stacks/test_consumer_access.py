@@ -17,7 +17,7 @@ import aws_cdk as cdk
 import pytest
 from botocore.exceptions import ClientError
 
-from local_kit.control import allow, eventually, make_role
+from local_kit.control import allow, eventually, make_role, register_version
 from shoal.constructs.pipeline.model_registry import ModelRegistry
 from shoal.settings.loading.consumers import consumers_of
 from shoal.settings.loading.loader import load_environment
@@ -131,14 +131,8 @@ def accounts(
             s3.put_object(Bucket=ARTIFACTS, Key=key, Body=b"model")
         s3.put_object(Bucket=DATA, Key="datasets/mnist/train/1", Body=b"7")
         container = {"Image": IMAGE, "ModelDataUrl": f"s3://{ARTIFACTS}/{SEALED}"}
-        types = {
-            "SupportedContentTypes": ["text/csv"],
-            "SupportedResponseMIMETypes": ["text/csv"],
-        }
-        accounts.root(DEV.account, "sagemaker").create_model_package(
-            ModelPackageGroupName=NAMES.model_package_group,
-            InferenceSpecification={"Containers": [container], **types},
-        )
+        sagemaker = accounts.root(DEV.account, "sagemaker")
+        register_version(sagemaker, NAMES.model_package_group, container)
         yield accounts
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from local_kit.control import make_role
+from local_kit.control import make_role, register_version
 from shoal.aws.execution import Execution, Step
 from shoal.aws.logs import LogLine
 from shoal.aws.metrics import MAX_LINE
@@ -104,17 +104,14 @@ def _compare_function(target: Target) -> str:
 def _approve(target: Target, bucket: str, accuracy: float) -> str:
     """Make a group with one approved version, and return its name."""
     client, group = target.client("sagemaker"), f"group-{uuid.uuid4().hex[:8]}"
-    container = {"Image": "111122223333.dkr.ecr.us-east-1.amazonaws.com/mine:1"}
+    image = "111122223333.dkr.ecr.us-east-1.amazonaws.com/mine:1"
     client.create_model_package_group(ModelPackageGroupName=group)
-    client.create_model_package(
-        ModelPackageGroupName=group,
+    register_version(
+        client,
+        group,
+        {"Image": image, "ModelDataUrl": f"s3://{bucket}/model.tar.gz"},
         ModelApprovalStatus="Approved",
         CustomerMetadataProperties={"value_of_accuracy": str(accuracy)},
-        InferenceSpecification={
-            "Containers": [container | {"ModelDataUrl": f"s3://{bucket}/model.tar.gz"}],
-            "SupportedContentTypes": ["text/csv"],
-            "SupportedResponseMIMETypes": ["text/csv"],
-        },
     )
     return group
 

@@ -120,6 +120,19 @@ def make_role(
     return str(role["Role"]["Arn"])
 
 
+def register_version(sagemaker: Any, group: str, container: Mapping[str, Any], **more: Any) -> str:
+    """Register a version of one container, which takes JSON, and return its ARN."""
+    specification = {
+        "Containers": [container],
+        "SupportedContentTypes": ["application/json"],
+        "SupportedResponseMIMETypes": ["application/json"],
+    }
+    answer = sagemaker.create_model_package(
+        ModelPackageGroupName=group, InferenceSpecification=specification, **more
+    )
+    return str(answer["ModelPackageArn"])
+
+
 LAMBDA = {"AssumeRolePolicyDocument": json.loads(trust({"Service": "lambda.amazonaws.com"}))}
 """What a role of functions has in a template."""
 
