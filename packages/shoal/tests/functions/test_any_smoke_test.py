@@ -149,12 +149,11 @@ def check(ask):
 """
 
 
-def _priced(request: Request) -> tuple[int, bytes]:
-    return 200, _bytes({"price": json.loads(request.body)[0]})
-
-
 def test_the_workloads_own_function_asks_and_judges(tmp_path: Path) -> None:
-    assert Workload(tmp_path, RISES).outcome(OWN, _priced).error == ""
+    def priced(request: Request) -> tuple[int, bytes]:
+        return 200, _bytes({"price": json.loads(request.body)[0]})
+
+    assert Workload(tmp_path, RISES).outcome(OWN, priced).error == ""
 
 
 def test_what_the_function_finds_wrong_fails_the_step(tmp_path: Path) -> None:

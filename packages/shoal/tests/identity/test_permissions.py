@@ -78,17 +78,16 @@ def test_it_is_allowed_as_it_is(
     assert roles_of("dev").decide(PREFIX + actor, question).allowed
 
 
-def _needed_rows() -> list[object]:
-    return [
+@pytest.mark.parametrize(
+    ("environment", "actor", "sid", "question"),
+    [
         pytest.param(each.environment, actor, sid, question, id=f"{actor}-{sid}-{question.action}")
         for each in TABLES.values()
         for actor, statements in each.needed.items()
         for sid, questions in statements.items()
         for question in questions
-    ]
-
-
-@pytest.mark.parametrize(("environment", "actor", "sid", "question"), _needed_rows())
+    ],
+)
 def test_one_statement_alone_allows_it(
     roles_of: Callable[[str], Roles], environment: str, actor: str, sid: str, question: Question
 ) -> None:
@@ -126,7 +125,11 @@ def test_a_training_with_a_file_system_reads_it_only(
         "sagemaker:FileSystemAccessMode": "ro",
         "sagemaker:FileSystemType": "FSxLustre",
     }
-    decided = [_trains(roles_of("everything"), each) for each in (mounted, {**mounted, **changed})]
+    decided = []
+    for more in (mounted, mounted | changed):
+        context = {key: value for key, value in more.items() if value is not None}
+        question = replace(TRAIN, context={**TRAIN.context, **context})
+        decided.append(roles_of("everything").decide(f"{PREFIX}pipeline", question).allowed)
     assert decided == [True, False]
 
 
@@ -158,12 +161,6 @@ def test_the_outputs_key_is_the_environments_by_whichever_name_sagemaker_sends(
     asked = replace(roles, identity=json.loads(policies))
     decision = asked.decide(f"{PREFIX}pipeline", replace(TRAIN, context=context))
     assert decision.allowed is is_allowed
-
-
-def _trains(roles: Roles, more: dict[str, str | None]) -> bool:
-    context = {key: value for key, value in more.items() if value is not None}
-    question = replace(TRAIN, context={**TRAIN.context, **context})
-    return roles.decide(f"{PREFIX}pipeline", question).allowed
 
 
 @pytest.mark.parametrize("actor", ["pipeline", "training", "evaluation"])
@@ -267,18 +264,13 @@ def test_no_role_has_an_action_with_a_wildcard_or_a_managed_policy(
     ]
 
 
-def test_every_role_has_the_permissions_boundary_that_the_environment_names(
-    templates: dict[str, Templates],
+@pytest.mark.parametrize(("environment", "boundary"), [("everything", BOUNDED), ("dev", None)])
+def test_every_role_has_the_permissions_boundary_that_the_environment_names_or_none(
+    templates: dict[str, Templates], environment: str, boundary: str | None
 ) -> None:
-    roles = [role for _, role in templates["everything"].resources("AWS::IAM::Role")]
+    roles = [role for _, role in templates[environment].resources("AWS::IAM::Role")]
     assert len(roles) > 8
-    assert {role.get("PermissionsBoundary") for role in roles} == {BOUNDED}
-
-
-def test_without_a_boundary_named_there_is_none(dev: Templates) -> None:
-    assert not [
-        role for _, role in dev.resources("AWS::IAM::Role") if "PermissionsBoundary" in role
-    ]
+    assert {role.get("PermissionsBoundary") for role in roles} == {boundary}
 
 
 TEAM = """

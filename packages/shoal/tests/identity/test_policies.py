@@ -329,18 +329,15 @@ def test_the_policy_for_a_boundary_lets_no_role_be_without_it(
     assert decided == [not action.startswith("Delete"), False, False]
 
 
-@pytest.mark.parametrize("row", BOOTSTRAP["refused"], ids=lambda row: row["action"])
-def test_it_is_too_little_for_anything_else(
-    permits: Callable[[Question], bool], row: dict[str, str]
+@pytest.mark.parametrize(
+    ("answer", "row"),
+    [(answer, row) for answer in ("allowed", "refused") for row in BOOTSTRAP[answer]],
+    ids=lambda each: each if isinstance(each, str) else each["action"],
+)
+def test_what_a_deployment_does_is_allowed_and_nothing_else(
+    permits: Callable[[Question], bool], answer: str, row: dict[str, str]
 ) -> None:
-    assert not permits(question(row))
-
-
-@pytest.mark.parametrize("row", BOOTSTRAP["allowed"], ids=lambda row: row["action"])
-def test_what_a_deployment_does_is_allowed(
-    permits: Callable[[Question], bool], row: dict[str, str]
-) -> None:
-    assert permits(question(row))
+    assert permits(question(row)) is (answer == "allowed")
 
 
 PEOPLE: list[dict[str, Any]] = TABLE["people"]

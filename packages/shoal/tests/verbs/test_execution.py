@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import time
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from local_kit.control import eventually
 from shoal.aws.events import Event, PhaseEnded
 from shoal.aws.execution import Execution, Pipeline, Step, check_parameters
 from shoal.aws.target import Target
@@ -42,10 +42,8 @@ def gate(met: bool) -> dict[str, Any]:
 
 
 def ended(pipeline: Pipeline, arn: str) -> Execution:
-    deadline = time.monotonic() + 20
-    while not (execution := pipeline.look(arn)).has_ended and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return execution
+    eventually(lambda: pipeline.look(arn).has_ended, 20)
+    return pipeline.look(arn)
 
 
 @pytest.mark.parametrize(("given", "message"), rows(__file__, "cases.yaml", "undeclared"))

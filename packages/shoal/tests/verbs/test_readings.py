@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import runpy
 import uuid
 from collections.abc import Iterable
@@ -160,18 +161,12 @@ OUTPUTS = {"OutputParameters": [{"Name": "answers", "Value": ANSWERS}]}
 SMOKE = Step("SmokeTest", "Lambda", "Failed", BEGAN, BEGAN, "no", {"Lambda": OUTPUTS})
 
 
-def execution(*steps: Step) -> Execution:
-    return Execution(f"{ARN}pipeline/p/execution/abc", "Succeeded", "", BEGAN, steps)
-
-
-def test_answers_come_from_the_smoke_tests_output() -> None:
-    assert answers_of(execution(SMOKE)) == [
-        {"request": "7.json", "passed": False, "shown": {"digit": 1, "probability": 0.6}}
-    ]
-
-
-def test_without_a_smoke_test_there_are_no_answers() -> None:
-    assert answers_of(execution(TRAIN)) == []
+@pytest.mark.parametrize(("step", "answers"), [(SMOKE, json.loads(ANSWERS)), (TRAIN, [])])
+def test_answers_come_from_the_smoke_tests_output_if_there_is_one(
+    step: Step, answers: list[dict[str, Any]]
+) -> None:
+    told = Execution(f"{ARN}pipeline/p/execution/abc", "Succeeded", "", BEGAN, (step,))
+    assert answers_of(told) == answers
 
 
 TRAINING = {

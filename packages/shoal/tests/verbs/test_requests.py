@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ from shoal.errors import NotFoundError, ShoalError, UsageError
 from shoal.settings.sections.smoke_test import Request
 from shoal.verbs.invoke import find_endpoint, model_of, send, stream
 from shoal_local.sagemaker.hosting.traffic import event
+from tests.functions import invocation
 from tests.tables import rows, table
 
 AWS = Target("111122223333", "eu-west-1")
@@ -92,25 +91,12 @@ Answer = Callable[[Any], Any]
 def endpoint(answer: Answer) -> Iterator[Target]:
     """Start a server that answers each invocation with `answer(request body)`: bytes, or JSON."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.end_headers()
-            content = answer(body)
-            is_json = not isinstance(content, bytes)
-            self.wfile.write(json.dumps(content).encode() if is_json else content)
+    def reply(request: invocation.Request) -> tuple[int, bytes]:
+        content = answer(json.loads(request.body))
+        return 200, content if isinstance(content, bytes) else json.dumps(content).encode()
 
-        def log_message(self, *_: Any) -> None:
-            """Print nothing."""
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield Target("111122223333", "us-east-1", f"http://localhost:{server.server_port}")
-        server.shutdown()
-        thread.join()
+    with invocation.serving(reply) as url:
+        yield Target("111122223333", "us-east-1", url)
 
 
 def test_a_body_is_sent_as_it_is() -> None:
@@ -139,9 +125,15 @@ def test_a_workloads_request_is_answered_with_the_model(tmp_path: Path) -> None:
         model_of(target, "e", request, tmp_path)
 
 
-def test_without_an_endpoint_in_service_there_is_nothing_to_ask(target: Target) -> None:
-    with pytest.raises(NotFoundError, match="no endpoint shoal-none-dev-\\* is in service"):
-        find_endpoint(target, "shoal-none-dev-")
+@pytest.mark.parametrize(
+    ("names", "also"),
+    [((), ""), (("shoal-none-dev",), ".*, nor shoal-none-dev, which would serve")],
+)
+def test_where_nothing_is_in_service_the_error_names_all_that_would_be_asked(
+    target: Target, names: tuple[str, ...], also: str
+) -> None:
+    with pytest.raises(NotFoundError, match=rf"no endpoint shoal-none-dev-\* is in service {also}"):
+        find_endpoint(target, "shoal-none-dev-", *names)
 
 
 def _in_service(*names: str) -> dict[str, Any]:
@@ -155,9 +147,3 @@ def _in_service(*names: str) -> dict[str, Any]:
 def test_the_serving_endpoint_is_asked_last(there: tuple[str, ...], asked: str) -> None:
     with endpoint(lambda _: _in_service(*there)) as target:
         assert find_endpoint(target, "shoal-mnist-prod-", "shoal-mnist-prod") == asked
-
-
-def test_where_nothing_is_served_the_error_names_both(target: Target) -> None:
-    says = r"no endpoint shoal-none-dev-\* is in service .*, nor shoal-none-dev, which would serve"
-    with pytest.raises(NotFoundError, match=says):
-        find_endpoint(target, "shoal-none-dev-", "shoal-none-dev")
