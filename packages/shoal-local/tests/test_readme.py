@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from local_kit.commands import printed
 from local_kit.ports import unused_ports
 from tests.control.test_clis import node
 
@@ -56,17 +57,8 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 def typed(commands: str, shell: dict[str, str], folder: Path) -> str:
     """Return what `commands` print; each must go well."""
-    process = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", commands],
-        cwd=folder,
-        env=shell,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=900,
-    )
-    assert process.returncode == 0, process.stdout + process.stderr
-    return process.stdout
+    bash = ("bash", "-euo", "pipefail", "-c")
+    return printed(*bash, commands, cwd=folder, env=shell, timeout=900)
 
 
 @contextmanager
@@ -93,8 +85,8 @@ def test_its_commands_work_one_after_the_other(shell: dict[str, str], tmp_path: 
     (tmp_path / "cdk.json").write_text(json.dumps({"app": "cdk.out"}))
     with served(serve, shell) as ready:
         assert json.loads(ready)["account"] == "111122223333"
-        printed = typed(f"{use}\naws cloudformation list-stacks", shell, tmp_path)
-    assert '"StackStatus": "CREATE_COMPLETE"' in printed
+        listed = typed(f"{use}\naws cloudformation list-stacks", shell, tmp_path)
+    assert '"StackStatus": "CREATE_COMPLETE"' in listed
 
 
 def test_its_test_passes(shell: dict[str, str], tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from local_kit.commands import ended, printed
 from local_kit.sagemaker_account import Account
 from shoal_local.runtimes.build import build
 from shoal_local.runtimes.catalog import runtimes
@@ -102,10 +103,8 @@ def test_aws_finds_it_by_the_variables_that_env_prints(installed: Path, tmp_path
         _, environment = command(installed, tmp_path)
         shoal, aws = installed / "bin" / "shoal-local", Path(sys.executable).with_name("aws")
         script = f'eval "$({sys.executable} {shoal} env)" && {aws} sts get-caller-identity'
-        process = subprocess.run(
-            ["bash", "-c", script], env=environment, capture_output=True, check=True, timeout=60
-        )
-        assert json.loads(process.stdout)["Account"] == ready["account"]
+        identity = json.loads(printed("bash", "-c", script, env=environment, timeout=60))
+        assert identity["Account"] == ready["account"]
         assert (tmp_path / ".local" / "state" / "shoal-local" / "emulator.json").is_file()
 
 
@@ -123,14 +122,6 @@ def test_a_job_trains_with_a_runtime_that_was_built_elsewhere(
 
 def test_iam_is_not_enforced_without_its_evaluator(installed: Path, tmp_path: Path) -> None:
     arguments, environment = command(installed, tmp_path, "serve", "--enforce-iam")
-    process = subprocess.run(
-        arguments,
-        env=environment,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    process = ended(*arguments, env=environment, cwd=tmp_path, timeout=60)
     assert process.returncode == 1
     assert "--enforce-iam needs the npm package" in process.stderr

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
+from local_kit.commands import ended
 from local_kit.runtime import ROOT
 
 
@@ -45,9 +46,7 @@ each_stand_in = pytest.mark.parametrize("stand_in", [SMDDP, HOROVOD], ids=["smdd
 def run(stand_in: StandIn, *command: str | Path) -> subprocess.CompletedProcess[str]:
     source = ROOT / "packages" / "stand-ins" / stand_in.folder / "src"
     variables = {"PYTHONPATH": str(source)}
-    return subprocess.run(
-        command, cwd=source.parent, env=variables, capture_output=True, text=True, check=False
-    )
+    return ended(*command, cwd=source.parent, env=variables)
 
 
 @each_stand_in

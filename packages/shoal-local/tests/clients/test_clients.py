@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from local_kit.commands import ended, printed
 from local_kit.control import allow, put_policies
 from local_kit.sagemaker_account import BUCKET, Account
 from shoal_local.testing import emulator
@@ -73,15 +73,15 @@ def environment(account: Account, folder: Path) -> dict[str, str]:
 def run(client: str, program: str, account: Account, folder: Path, *cases: str) -> Outcomes:
     """Run the cases of a program (all, unless some are named), and return what they came to."""
     report = folder / "report.json"
-    process = subprocess.run(
-        [interpreter(client), PROGRAMS / program, report, *cases],
+    process = ended(
+        interpreter(client),
+        PROGRAMS / program,
+        report,
+        *cases,
         cwd=folder,
         env=environment(account, folder),
-        capture_output=True,
-        text=True,
         errors="replace",  # threads of the program share its output, and tear characters apart
         timeout=LIMIT_S,
-        check=False,
     )
     (folder / "output.txt").write_text(process.stdout + process.stderr)
     if not report.exists():
@@ -215,18 +215,8 @@ def test_every_client_does_what_the_page_shows(tmp_path: Path) -> None:
             "JSII_RUNTIME_PACKAGE_CACHE_ROOT": str(ROOT / ".shoal" / "jsii"),
             "SAGEMAKER_SUPPRESS_V2_WARNING": "1",
         }
-        done = subprocess.run(
-            ["bash"],
-            input=script(),
-            cwd=tmp_path,
-            env=variables,
-            capture_output=True,
-            text=True,
-            timeout=1800,
-            check=False,
-        )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    assert "v2 predicts [[7.0]]" in done.stdout
-    assert "v3 predicts [[7.0]]" in done.stdout
-    assert "\n2\n" in done.stdout
-    assert "stands for the image's" in done.stdout
+        shown = printed("bash", input=script(), cwd=tmp_path, env=variables, timeout=1800)
+    assert "v2 predicts [[7.0]]" in shown
+    assert "v3 predicts [[7.0]]" in shown
+    assert "\n2\n" in shown
+    assert "stands for the image's" in shown

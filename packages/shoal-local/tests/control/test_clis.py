@@ -18,6 +18,7 @@ from typing import Any
 import jmespath
 import pytest
 
+from local_kit.commands import ended, printed
 from local_kit.control import ROOT, Account, outputs, running, unique
 from local_kit.tables import table
 
@@ -46,15 +47,8 @@ def run_cdk(account: Account, assembly: str, *arguments: str) -> str:
     succeed.
     """
     environment = {**account.environment(), "CDK_DISABLE_CLI_TELEMETRY": "true", "CI": "true"}
-    done = subprocess.run(
-        [node(), str(CDK), *arguments, "--app", assembly],
-        env=environment,
-        cwd=account.state_dir.parent,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    command = (node(), str(CDK), *arguments, "--app", assembly)
+    done = ended(*command, env=environment, cwd=account.state_dir.parent, timeout=600)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return done.stdout + done.stderr
 
@@ -95,12 +89,9 @@ AWS = Path(sys.executable).with_name("aws")
 
 def aws(account: Account, typed: str, *more: str) -> Any:
     """Return the CLI's answer, parsed where it is JSON."""
-    command = [sys.executable, str(AWS), *typed.split(), *more]
-    process = subprocess.run(
-        command, env=account.environment(), capture_output=True, text=True, timeout=60, check=False
-    )
-    assert process.returncode == 0, process.stderr
-    return json.loads(process.stdout) if process.stdout.startswith("{") else process.stdout
+    command = (sys.executable, str(AWS), *typed.split(), *more)
+    text = printed(*command, env=account.environment(), timeout=60)
+    return json.loads(text) if text.startswith("{") else text
 
 
 def test_sts_tells_who_it_is(account: Account) -> None:

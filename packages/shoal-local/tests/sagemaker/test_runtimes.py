@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from local_kit.commands import printed
 from local_kit.sagemaker_account import Account, algorithm, command_lines, until
 from local_kit.tables import rows
 from shoal_local.errors import EmulatorError
@@ -43,8 +43,7 @@ def small_runtime(folder: Path) -> Runtime:
 
 
 def word(runtime: Runtime, cache: Path) -> str:
-    command = [str(runtime.python(cache)), "-c", "import greeter; print(greeter.WORD)"]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    return printed(runtime.python(cache), "-c", "import greeter; print(greeter.WORD)").strip()
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from local_kit.commands import printed
 from local_kit.control import Account, eventually, running, unique
 from shoal.aws.target import Target
 from shoal.constructs.monitoring.page_keeper import packed_files
@@ -77,9 +77,7 @@ def packed(environment: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_what_is_packed_needs_boto3_alone_and_knows_what_a_session_knows(
     packed: Path, environment: Any
 ) -> None:
-    command = [sys.executable, "-I", "-c", LOOK, str(packed), *SAME]
-    answer = subprocess.run(command, cwd=packed, check=True, capture_output=True, text=True)
-    shown = json.loads(answer.stdout)
+    shown = json.loads(printed(sys.executable, "-I", "-c", LOOK, packed, *SAME, cwd=packed))
     target = Target(environment.account, environment.region)
     place = Session(Workspace(ROOT, os.environ), environment, target).place
     assert {name: shown[name] for name in SAME} == {name: getattr(place, name) for name in SAME}

@@ -12,10 +12,10 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from local_kit.commands import ended
 from tests.repository import CHECKOUT, ROOT
 from tests.stacks.test_combinations import smddp_regions
 
@@ -52,7 +52,8 @@ def run_app(checkout: Path, outdir: Path, **environment: str) -> subprocess.Comp
     """
     minimal = {"PATH": os.environ["PATH"], "HOME": str(Path.home()), "CDK_OUTDIR": str(outdir)}
     minimal["PYTHONPATH"] = str(checkout / "packages" / "shoal" / "src")
-    return _output(sys.executable, checkout / "app.py", cwd=checkout, env=minimal | environment)
+    command, variables = (sys.executable, checkout / "app.py"), minimal | environment
+    return ended(*command, cwd=checkout, env=variables, timeout=540)
 
 
 def copied(parent: Path, text: str = "", other: str = "") -> Path:
@@ -120,18 +121,12 @@ def test_synth_needs_no_lookup(assembly: Path) -> None:
     ]
 
 
-def _output(*command: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=540, check=False, **options
-    )
-
-
 def assert_passes_cfn_lint(*templates: Path, regions: Sequence[str] = ("us-east-1",)) -> None:
     """W3005: the CDK writes a DependsOn for everything below a construct, also where a reference
     says the same already.
     """
     cfn_lint, ignored = Path(sys.executable).with_name("cfn-lint"), ("--ignore-checks", "W3005")
-    process = _output(cfn_lint, "--regions", *regions, *ignored, "--", *templates)
+    process = ended(cfn_lint, "--regions", *regions, *ignored, "--", *templates, timeout=540)
     assert (process.stdout + process.stderr, process.returncode) == ("", 0)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from local_kit.commands import ended
 from local_kit.control import Account, make_role, running
 from shoal.constructs.images.image_build import BUILD_OPTION, index_login
 from shoal.launch.recipes import content_tag
@@ -113,10 +114,8 @@ class Build:
             "AWS_DEFAULT_REGION": "us-east-1",
             **self.credentials,
         }
-        command, folder = ["bash", "-c", self.script], self.folder
-        return subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120
-        )
+        command = ("bash", "-c", self.script)
+        return ended(*command, cwd=self.folder, env=environment, timeout=120)
 
     def calls(self) -> list[str]:
         return (self.folder / "calls").read_text().splitlines()

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 
+from local_kit.commands import printed
 from shoal.constructs import template_rules
 from shoal.constructs.roles.acknowledge import acknowledge
 from shoal.constructs.roles.actor_role import ActorRole
@@ -305,7 +305,6 @@ def test_a_property_that_cloudformation_does_not_know_fails_synth(
         "stack = own._stack(Path(sys.argv[1]), json.loads(sys.argv[2]));"
         "print(*own._violations(own._spoil(stack)))"
     )
-    command = [sys.executable, "-c", program, str(tmp_path), json.dumps(cdk_context)]
+    command = (sys.executable, "-c", program, tmp_path, json.dumps(cdk_context))
     variables = os.environ | {"CDK_VALIDATION": "true", "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["F3002"]
+    assert printed(*command, env=variables).split() == ["F3002"]

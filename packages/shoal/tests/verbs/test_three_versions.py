@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
 import zipfile
 from functools import cache
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from local_kit.commands import printed
 from shoal_local.runtimes.packages import uv_environment
 from tests.repository import CHECKOUT
 
@@ -60,11 +60,7 @@ def replace(file: Path, old: str, new: str) -> None:
 
 
 def run(folder: Path, *command: str | Path) -> str:
-    done = subprocess.run(
-        command, cwd=folder, env=variables(), capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return printed(*command, cwd=folder, env=variables())
 
 
 @pytest.fixture(scope="module")
@@ -78,15 +74,12 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
             shutil.copy(CHECKOUT / name, sources / name)
     for version, change in {FIRST: change_nothing, **VERSIONS}.items():
         change(sources)
+        before = f'"0.{int(version.split(".")[1]) - 1}.0"'
         for package in ("packages/shoal", "packages/shoal-local"):
             replace(sources / package / "pyproject.toml", '"0.1.0"', '"0.1000.0"')
-            replace(sources / package / "pyproject.toml", _before(version), f'"{version}"')
+            replace(sources / package / "pyproject.toml", before, f'"{version}"')
             run(sources / package, *UV, "build", "--wheel", "--quiet", "--out-dir", wheels)
     return wheels
-
-
-def _before(version: str) -> str:
-    return f'"0.{int(version.split(".")[1]) - 1}.0"'
 
 
 @pytest.fixture(scope="module")
