@@ -26,16 +26,12 @@ def function_arn(name: str) -> str:
     return f"arn:aws:lambda:us-east-1:111122223333:function:{name}"
 
 
-def role_for(account: Account, actions: list[str], service: str = "scheduler.amazonaws.com") -> str:
-    return account.role({"Service": service}, allow(actions))
-
-
 def schedule(account: Account, target_arn: str, **changes: Any) -> str:
     """Create a schedule of a minute, which is a second here, and return its name."""
-    name = unique("schedule")
+    name, may = unique("schedule"), allow(["lambda:InvokeFunction", "sqs:SendMessage"])
     target = {
         "Arn": target_arn,
-        "RoleArn": role_for(account, ["lambda:InvokeFunction", "sqs:SendMessage"]),
+        "RoleArn": account.role({"Service": "scheduler.amazonaws.com"}, may),
         "Input": INPUT,
     }
     request = {**EVERY_MINUTE, **changes, "Target": {**target, **changes.pop("Target", {})}}
@@ -83,7 +79,7 @@ def test_what_cannot_be_delivered_is_a_dead_letter_with_its_reason(account: Acco
 
 
 def test_a_role_that_scheduler_may_not_take_is_refused(account: Account) -> None:
-    role = role_for(account, ["lambda:InvokeFunction"], "lambda.amazonaws.com")
+    role = account.role(None, allow("lambda:InvokeFunction"))  # for Lambda
     reason = "must allow AWS EventBridge Scheduler to assume the role"
     with pytest.raises(ClientError, match=reason):
         schedule(account, function_arn("any"), Target={"RoleArn": role})

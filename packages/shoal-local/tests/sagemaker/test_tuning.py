@@ -62,10 +62,6 @@ def start(account: Account, name: str, body: dict[str, Any], **members: Any) -> 
     )
 
 
-def ended(account: Account, name: str) -> dict[str, Any]:
-    return account.ended("HyperParameterTuning", name)
-
-
 def trainings(account: Account, name: str, **request: Any) -> list[dict[str, Any]]:
     answer = account.sagemaker.list_training_jobs_for_hyper_parameter_tuning_job(
         HyperParameterTuningJobName=name, **request
@@ -81,7 +77,7 @@ def grid(account: Account) -> dict[str, Any]:
     definition = body["TrainingJobDefinition"]  # as SageMaker's SDK v2 writes it
     definition["HyperParameterTuningResourceConfig"] = definition.pop("ResourceConfig")
     start(account, "grid", body, Tags=[{"Key": "team", "Value": "search"}])
-    return ended(account, "grid")
+    return account.ended("HyperParameterTuning", "grid")
 
 
 def test_every_combination_of_a_grid_is_trained_and_the_best_is_named(
@@ -142,7 +138,7 @@ def test_a_step_of_a_pipeline_tunes_and_hands_on_the_best_model(account: Account
 def test_a_job_whose_training_jobs_print_no_objective_fails(account: Account) -> None:
     limits = {"MaxNumberOfTrainingJobs": 1, "MaxParallelTrainingJobs": 1}
     start(account, "silent", request(account, WIDTH, do="nothing", ResourceLimits=limits))
-    job = ended(account, "silent")
+    job = account.ended("HyperParameterTuning", "silent")
     assert job["HyperParameterTuningJobStatus"] == "Failed"
     assert job["FailureReason"].startswith("No training job succeeded after 1 attempts.")
     assert job["ObjectiveStatusCounters"]["Failed"] == 1
@@ -155,7 +151,7 @@ def test_a_stop_stops_the_training_jobs_and_starts_no_more(account: Account) -> 
     look = partial(account.log, "/aws/sagemaker/TrainingJobs", f"{name}-001-")
     until(look, lambda lines: "score=0" in lines)
     client.stop_hyper_parameter_tuning_job(HyperParameterTuningJobName=name)
-    assert ended(account, name)["HyperParameterTuningJobStatus"] == "Stopped"
+    assert account.ended("HyperParameterTuning", name)["HyperParameterTuningJobStatus"] == "Stopped"
     (only,) = trainings(account, name)
     assert only["TrainingJobStatus"] == "Stopped"
     with pytest.raises(ClientError, match="tuning job is in status Stopped"):

@@ -16,6 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from shoal.constructs.template_rules import as_list
+
 DATA = Path(__file__).resolve().parents[4] / "node_modules" / "@cloud-copilot" / "iam-data" / "data"
 ANY = "*"
 _NAME = "name"
@@ -72,10 +74,6 @@ def mistakes(statement: Mapping[str, Any], resource: str = "") -> Iterator[str]:
         for arn in resources
         if not _used(statement, arn)
     )
-
-
-def as_list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
 
 
 def _resource_mistakes(

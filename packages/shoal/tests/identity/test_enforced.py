@@ -92,19 +92,14 @@ def standing(scaled: Scaled) -> Iterator[Scaled]:
     until(look, lambda found: not found["Endpoints"])
 
 
-def _tag(account: Account, name: str, *kinds: str) -> None:
-    """Give what has this name the definition's tag."""
-    for kind in kinds:
-        account.sagemaker.add_tags(ResourceArn=f"{ARN}:{kind}/{name}", Tags=TAGS)
-
-
 def _create(scaled: Scaled) -> None:
     """Create an endpoint with the definition's tag and a scalable target, and a configuration that
     only its tags attribute.
     """
     account, name = scaled.account, scaled.endpoint
     deploy(account, name, GOOD_MODEL)
-    _tag(account, name, "model", "endpoint-config", "endpoint")
+    for kind in ("model", "endpoint-config", "endpoint"):
+        account.sagemaker.add_tags(ResourceArn=f"{ARN}:{kind}/{name}", Tags=TAGS)
     settled(account, name)
     execution = {"Key": "shoal:execution", "Value": name.rpartition("-")[2]}
     variants = account.sagemaker.describe_endpoint_config(EndpointConfigName=name)[

@@ -17,12 +17,12 @@ from pathlib import Path
 import pytest
 
 from shoal.constructs.roles.guard_rails import ours
+from shoal.constructs.template_rules import as_list
 from shoal.settings.loading.loader import load_environment, load_workloads
 from shoal.settings.names import Names
 from shoal_local.control.authorization.evaluator import Evaluator
 from shoal_local.control.http.iam_request import Question
 from tests.identity.permissions import TO_ACCOUNT, Refused, Roles, permissions, question, read
-from tests.identity.reference import as_list
 from tests.identity.synth import templates_of
 from tests.identity.templates import ACCOUNT, Document, Templates
 from tests.repository import CHECKOUT, ROOT, add_workload, copy_folder, link_checkout

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from cfnlint.schema import PROVIDER_SCHEMA_MANAGER
 
+from shoal.constructs.template_rules import as_list
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.names import Names
 from shoal.settings.sections.schedules import Schedule
@@ -229,11 +230,7 @@ def needed(resource_type: str) -> Iterator[str]:
 
 def allows(policy: dict[str, Any], action: str) -> bool:
     statements = [each for each in policy["Statement"] if each["Effect"] == "Allow"]
-    patterns = [
-        pattern
-        for each in statements
-        for pattern in ([each["Action"]] if isinstance(each["Action"], str) else each["Action"])
-    ]
+    patterns = [pattern for each in statements for pattern in as_list(each["Action"])]
     return any(fnmatchcase(action.lower(), pattern.lower()) for pattern in patterns)
 
 

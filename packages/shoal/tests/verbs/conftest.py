@@ -74,12 +74,12 @@ def delete_stack(target: Target, name: str) -> None:
     waiter.wait(StackName=name, WaiterConfig={"Delay": 0.2, "MaxAttempts": 600})
 
 
-def refusing(target: Target, *operations: str) -> Target:
+def refusing(target: Target, *operations: str, code: str = "AccessDenied") -> Target:
     """Return the same account for a caller that may not do these operations."""
     limited = replace(target)
 
     def refuse(model: Any, **_: Any) -> None:
-        raise ClientError({"Error": {"Code": "AccessDenied", "Message": "not you"}}, model.name)
+        raise ClientError({"Error": {"Code": code, "Message": "not you"}}, model.name)
 
     for each in operations:
         limited.listen(f"before-call.*.{each}", refuse)

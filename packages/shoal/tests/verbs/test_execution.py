@@ -172,13 +172,9 @@ def fail(log: Log, error: BaseException) -> Phase:
     return Phase("bad", work, partial(log.append, "undo bad"))
 
 
-def ignore(_event: Event) -> None:
-    """Ignore the event, in tests that do not look at events."""
-
-
 def test_phases_run_in_order_and_are_undone_in_reverse(log: Log) -> None:
     phases = [note(log, "a"), note(log, "b")]
-    run_phases(phases, ignore, partial(log.append, "shield"))
+    run_phases(phases, lambda _: None, partial(log.append, "shield"))
     assert log == ["a", "b", "shield", "undo b", "undo a"]
 
 
@@ -195,7 +191,7 @@ def test_after_a_failure_nothing_more_is_run_and_everything_begun_is_undone(log:
 
 def test_an_interruption_is_an_outcome_and_is_undone(log: Log) -> None:
     phases = [note(log, "a"), fail(log, KeyboardInterrupt())]
-    assert run_phases(phases, ignore, lambda: None).interrupted
+    assert run_phases(phases, lambda _: None, lambda: None).interrupted
     assert log[-1] == "undo a"
 
 
@@ -203,7 +199,7 @@ def test_an_undoing_that_fails_does_not_stop_the_others(log: Log) -> None:
     def refuse() -> None:
         raise ShoalError("stuck")
 
-    outcome = run_phases([note(log, "a"), Phase("b", None, refuse)], ignore, lambda: None)
+    outcome = run_phases([note(log, "a"), Phase("b", None, refuse)], lambda _: None, lambda: None)
     assert log[-1] == "undo a"
     assert str(outcome.failures[0].error) == "stuck"
 
@@ -211,5 +207,5 @@ def test_an_undoing_that_fails_does_not_stop_the_others(log: Log) -> None:
 def test_a_bug_is_raised_after_the_undoing(log: Log) -> None:
     phases = [note(log, "a"), fail(log, ZeroDivisionError())]
     with pytest.raises(ZeroDivisionError):
-        run_phases(phases, ignore, lambda: None)
+        run_phases(phases, lambda _: None, lambda: None)
     assert log[-1] == "undo a"

@@ -13,13 +13,12 @@ from shoal.settings.sections.network import ExistingNetwork, Network
 from shoal.settings.settings import Environment, Strategy, Training
 from shoal.verbs.doctor.network_check import check_network, require_fit
 from tests.tables import rows
-from tests.verbs.conftest import ACCOUNT, REGION
+from tests.verbs.conftest import ACCOUNT, REGION, refusing
 
 ZONES = ("use1-az4", "use1-az1", "use1-az2")
 ANYWHERE = [{"CidrIp": "0.0.0.0/0"}]
 EVERYTHING = {"IpProtocol": "-1", "IpRanges": ANYWHERE}
 HTTPS_OUT = {"IpProtocol": "tcp", "FromPort": 443, "ToPort": 443, "IpRanges": ANYWHERE}
-REFUSAL = {"Error": {"Code": "UnauthorizedOperation", "Message": "You are not authorized."}}
 
 
 @pytest.fixture(scope="module")
@@ -184,19 +183,10 @@ def test_a_network_to_be_made_is_not_asked_about_before_a_deployment() -> None:
     assert require_fit(nobody, _environment(None)) == ""
 
 
-class _Forbidden(Target):
-    """A target whose EC2 refuses all, as for who may only assume the CDK's roles."""
-
-    def client(self, service: str, patience_s: float | None = None) -> Any:
-        client = super().client(service, patience_s)
-        client.meta.events.register("before-call", lambda **_: (_Response(), REFUSAL))
-        return client
-
-
-class _Response:
-    status_code = 403
-
-
-def test_without_permission_to_ask_it_goes_on_with_a_notice(ids: ExistingNetwork) -> None:
-    notice = require_fit(_Forbidden(ACCOUNT, REGION, "http://127.0.0.1:9"), _environment(ids))
+def test_without_permission_to_ask_it_goes_on_with_a_notice(
+    target: Target, ids: ExistingNetwork
+) -> None:
+    """As for who may only assume the CDK's roles; the code is EC2's."""
+    forbidden = refusing(target, "*", code="UnauthorizedOperation")
+    notice = require_fit(forbidden, _environment(ids))
     assert notice == f"whether {ids.vpc_id} fits was not checked: DescribeVpcs is not allowed"
