@@ -1,4 +1,6 @@
-"""Which collectives backend "smddp" has, in strict mode and without it."""
+"""Which collectives backend "smddp" has, in strict mode and without it; and that AllReduce under
+mpirun, which MPI really carries, is right in every type, size and layout that gloo takes.
+"""
 
 from __future__ import annotations
 
@@ -64,3 +66,18 @@ def test_scripts_that_never_leave_end_well(runtime: Runtime, tmp_path: Path) -> 
 def test_no_collective_waits_for_the_thread_that_waits_for_it(probe: Probe, strict: str) -> None:
     answer: dict[str, Any] = probe("locks", SMDDP_LOCAL_STRICT=strict)
     assert answer["right"] == answer["of"]
+
+
+REDUCED = {
+    "transport": "MpiTransport",
+    "wrong": [],
+    "pictures": [[1.0, 2.0, 2.0]] * 2,  # what lies between a tensor's elements stays
+    "columns": True,
+    "part": [0.0, 0.0, 2.0, 2.0, 2.0, 0.0, 0.0, 0.0, 0.0, 0.0],
+    "done": True,  # after wait()
+    "asked_of_gloo": [],
+}
+
+
+def test_allreduce_is_right(probe: Probe) -> None:
+    assert probe("transport").items() >= REDUCED.items()
