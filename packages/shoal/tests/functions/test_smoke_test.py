@@ -1,4 +1,6 @@
-"""The smoke test of MNIST judges an endpoint by its answers."""
+"""The smoke test of MNIST judges an endpoint by its answers. That of any workload sends its
+requests as they are, and its expectations judge.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from shoal.constructs.pipeline.smoke_test_file import packed_files, smoke_test_file
+from shoal.constructs.pipeline.smoke_test_file import REQUESTS, packed_files, smoke_test_file
 from tests.functions.invocation import FUNCTIONS, Outcome, Request, invoke, serving
 from tests.functions.make_digits import digits
 from tests.repository import CHECKOUT
@@ -186,3 +189,172 @@ def test_an_endpoint_that_refuses_fails_with_its_message() -> None:
     refusal = {"__type": "ValidationError", "message": "Endpoint shoal-mnist-dev not found."}
     with serving(lambda _: (400, json.dumps(refusal).encode())) as url:
         assert "not found" in invoke(PACKAGE, EVENT, endpoint_url=url, module="step").error
+
+
+PRICES_EVENT = {
+    "endpoint_name": "shoal-prices-dev-abcdefghijkl",
+    "training_job_name": "job",
+    "content_sha256": CONTENT,
+    "max_latency_ms": 5000,
+}
+NPY = b"\x93NUMPY\x01\x00v\x00{'descr': '<f8', 'fortran_order': False, 'shape': (1,)}\n\x00\xff"
+ROW = b"0.5,1,-2\n"
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A regression whose smoke test asks for one price."""
+
+    folder: Path
+    function: str = ""
+
+    def __call__(self, answer: Any, test: dict[str, Any], row: bytes = ROW) -> Outcome:
+        """Return the outcome of `test` where the endpoint answers everything with `answer`."""
+        return self.outcome(test, lambda _: (200, _bytes(answer)), row)
+
+    def outcome(self, test: dict[str, Any], answer: Any, row: bytes = ROW) -> Outcome:
+        root = self.folder / "training_code" / "prices"
+        root.mkdir(parents=True)
+        (root / "row.csv").write_bytes(row)
+        (root / "row.npy").write_bytes(NPY)
+        (root / "row.json").write_text("[1]")
+        (root / "smoke.py").write_text(self.function)
+        (root / "pytorch").mkdir()
+        gates = [{"metric": "rmse", "at_most": 60}]
+        keys = {"name": "prices", "frameworks": {"pytorch": {}}, "gates": gates}
+        text = yaml.safe_dump(keys | {"smoke_test": test})
+        (root / "workload.yaml").write_text(text)
+        packed = package(self.folder, "prices", self.folder)
+        with serving(answer) as url:
+            return invoke(packed, PRICES_EVENT, endpoint_url=url, module="step")
+
+
+def _bytes(answer: Any) -> bytes:
+    model = {"training_job_name": "job", "content_sha256": CONTENT}
+    return answer if isinstance(answer, bytes) else json.dumps({"model": model, **answer}).encode()
+
+
+def _expect(expectation: Any, expression: str = "predictions[0]") -> dict[str, Any]:
+    return {"requests": [{"body": "row.json", "expect": {expression: expectation}}]}
+
+
+@pytest.fixture
+def workload(tmp_path: Path) -> Workload:
+    return Workload(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("said", "expectation", "problem"), rows(__file__, "smoke_test.yaml", "expectations")
+)
+def test_an_expectation_judges_what_its_expression_finds(
+    workload: Workload, said: Any, expectation: Any, problem: str
+) -> None:
+    outcome = workload({"predictions": [said]}, _expect(expectation))
+    assert problem in outcome.error
+    assert bool(problem) == bool(outcome.error)
+
+
+def test_nan_is_near_to_nothing(workload: Workload) -> None:
+    answer = b'{"model": {}, "predictions": [NaN]}'
+    error = workload(answer, _expect({"near": 1, "within": 1e9})).error
+    assert "predictions[0] is NaN, must be within 1e+09 of 1" in error
+
+
+def test_csv_and_bytes_go_out_as_they_are_and_a_csv_answer_is_a_list_of_rows(
+    workload: Workload,
+) -> None:
+    requests: list[Request] = []
+
+    def answer(request: Request) -> tuple[int, bytes]:
+        requests.append(request)
+        return 200, b"152.3,low,0\n" if request.headers["Accept"] == "text/csv" else _bytes({})
+
+    csv_request = {"body": "row.csv", "content_type": "text/csv", "accept": "text/csv"}
+    npy_request = {"body": "row.npy", "content_type": "application/x-npy"}
+    expected = {"[0][0]": {"near": 150, "within": 3}, "[0][1]": "low", "length(@)": 1}
+    expected["[0][2]"] = "0"  # a label that looks like a number
+    outcome = workload.outcome(
+        {"requests": [csv_request | {"expect": expected}, npy_request]}, answer
+    )
+    assert outcome.error == ""
+    assert [(each.headers["Content-Type"], each.body) for each in requests] == [
+        ("text/csv", ROW),
+        ("application/x-npy", NPY),
+    ]
+
+
+def test_what_is_no_json_is_shown(workload: Workload) -> None:
+    error = workload(b"<html>", {"requests": [{"body": "row.json"}]}).error
+    assert "answered row.json with what is not application/json" in error
+    assert "<html>" in error
+
+
+def test_an_answer_of_another_form_fails_whatever_must_pass_says(workload: Workload) -> None:
+    requests = [{"body": "row.json", "expect": {"a": 1}}, {"body": "row.json"}]
+    test = {"requests": requests, "must_pass": 1, "every_answer": {"length(predictions)": 1}}
+    error = workload({"predictions": []}, test).error
+    told = "2 of 2 answers have another form (row.json: length(predictions) is 0, must be 1"
+    assert told in error
+
+
+def test_the_step_reports_what_is_shown_up_to_the_length_of_an_output(workload: Workload) -> None:
+    requests = [{"body": "row.json"}] * 100
+    result = workload({"price": 1.23456}, {"requests": requests, "show": {"price": "price"}}).result
+    answers = json.loads(result["answers"])
+    assert answers[0] == {"request": "row.json", "passed": True, "shown": {"price": 1.2346}}
+    assert len(result["answers"]) <= 1024
+    assert 10 < len(answers) < 100
+
+
+def test_what_an_answer_does_not_have_is_not_shown(workload: Workload) -> None:
+    show = {"price": "predictions[0] || [0][0]", "none": "nothing", "null": "predictions[1]"}
+    test = {"requests": [{"body": "row.json"}], "show": show}
+    result = workload({"predictions": [0.0, None]}, test).result
+    assert json.loads(result["answers"])[0]["shown"] == {"price": 0.0}
+
+
+OWN = {"requests": [{"body": "row.json"}], "function": "smoke.py"}
+RISES = """
+import json
+
+def check(ask):
+    small, large = (json.loads(ask(json.dumps([n]).encode()))["price"] for n in (1, 2))
+    return [] if small < large else [f"{n} costs {small}, more must cost more" for n in (1, 2)]
+"""
+
+
+def test_the_workloads_own_function_asks_and_judges(tmp_path: Path) -> None:
+    def priced(request: Request) -> tuple[int, bytes]:
+        return 200, _bytes({"price": json.loads(request.body)[0]})
+
+    assert Workload(tmp_path, RISES).outcome(OWN, priced).error == ""
+
+
+def test_what_the_function_finds_wrong_fails_the_step(tmp_path: Path) -> None:
+    error = Workload(tmp_path, RISES)({"price": 3}, OWN).error
+    assert error == (
+        "SmokeTestError: the workload's own check: 1 costs 3, more must cost more; 2 costs 3, more"
+        " must cost more"
+    )
+
+
+@pytest.mark.parametrize(("body", "problem"), rows(__file__, "smoke_test.yaml", "functions"))
+def test_a_function_that_fails_itself_fails_the_step(
+    tmp_path: Path, body: str, problem: str
+) -> None:
+    error = Workload(tmp_path, f"def check(ask):\n    {body}\n")({}, OWN).error
+    assert f"own check {problem}" in error
+
+
+def test_an_endpoint_that_refuses_the_functions_request_is_named(tmp_path: Path) -> None:
+    def answer(request: Request) -> tuple[int, bytes]:
+        return (200, _bytes({})) if request.body == b"[1]" else (400, b"{}")
+
+    function = "def check(ask):\n    return [] if ask(b'x', 'text/csv') else ['empty']\n"
+    error = Workload(tmp_path, function).outcome(OWN, answer).error
+    assert "shoal-prices-dev-abcdefghijkl refused the function's request" in error
+
+
+def test_a_workload_without_a_function_has_one_file(tmp_path: Path) -> None:
+    content = smoke_test_file("mnist", CHECKOUT)
+    assert packed_files(content) == {REQUESTS: content}
