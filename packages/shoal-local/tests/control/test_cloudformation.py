@@ -15,7 +15,6 @@ from local_kit.control import (
     outputs,
     resource,
     template,
-    trust,
     unique,
     zipped,
 )
@@ -163,23 +162,6 @@ def test_a_change_set_says_what_would_be_replaced_and_touches_nothing(account: A
     actions = {(change["Action"], change.get("Replacement")) for change in changes}
     assert actions == {("Modify", "True"), ("Add", None)}
     assert (exists(account, old), exists(account, f"{old}-new")) == (True, False)
-
-
-def test_a_change_set_is_executed_of_the_stack_as_it_is_now(account: Account) -> None:
-    client, name = account.client("cloudformation"), unique("stack")
-
-    def change_set(stack: str, resource: dict[str, Any]) -> Any:
-        new = {"StackName": stack, "ChangeSetName": unique("set"), "ChangeSetType": "CREATE"}
-        return client.create_change_set(**new, TemplateBody=template({"Only": resource}))
-
-    first, other = change_set(name, queue()), change_set(name, broken())
-    client.execute_change_set(ChangeSetName=first["Id"])
-    assert account.settled(name)["StackStatus"] == "CREATE_COMPLETE"
-    late = change_set(f"{name}-gone", queue())
-    account.deleted({"StackName": f"{name}-gone", **late})
-    for each, refusal in ((other, "ChangeSetNotFound"), (late, "DELETE_COMPLETE state")):
-        with pytest.raises(ClientError, match=refusal):
-            client.execute_change_set(ChangeSetName=each["Id"])
 
 
 CUSTOM = """
@@ -415,17 +397,3 @@ def test_a_deletion_that_is_refused_for_its_role_begins_nothing(account: Account
     with pytest.raises(ClientError, match="AccessDenied"):
         account.client("cloudformation").delete_stack(StackName=name, RoleARN=role)
     assert account.deleted(stack) == "DELETE_COMPLETE"
-
-
-def test_a_change_set_that_is_refused_for_its_role_begins_nothing(account: Account) -> None:
-    """The role left after the set was made."""
-    client, iam, name = account.client("cloudformation"), account.client("iam"), unique("stack")
-    policy = trust({"Service": "cloudformation.amazonaws.com"})
-    role = iam.create_role(RoleName=name, AssumeRolePolicyDocument=policy)["Role"]["Arn"]
-    new = {"StackName": name, "ChangeSetName": name, "ChangeSetType": "CREATE", "RoleARN": role}
-    made = client.create_change_set(**new, TemplateBody=template({"Queue": queue()}))
-    iam.delete_role(RoleName=name)
-    with pytest.raises(ClientError, match="AccessDenied"):
-        client.execute_change_set(ChangeSetName=made["Id"])
-    assert client.describe_change_set(ChangeSetName=made["Id"])["ExecutionStatus"] == "AVAILABLE"
-    assert account.deleted({"StackName": name, **made}) == "DELETE_COMPLETE"

@@ -18,8 +18,19 @@ from typing import Any
 
 import boto3
 import pytest
+from botocore.exceptions import ClientError
 
-from local_kit.control import LAMBDA, Account, allow, outputs, refused, resource, template, unique
+from local_kit.control import (
+    LAMBDA,
+    Account,
+    allow,
+    outputs,
+    refused,
+    resource,
+    template,
+    trust,
+    unique,
+)
 from local_kit.tables import rows, table
 from shoal_local.control.cloudformation import resources
 from shoal_local.tables import read_table
@@ -163,6 +174,38 @@ KEYS = {
     *("replaced_by", "resource", "service", "settings", "tagged", "tags", "update", "whole"),
 }
 FACTS = {"id", "name", "account", "region", "each", "IpPermissions"}
+
+
+def test_a_change_set_is_executed_of_the_stack_as_it_is_now(account: Account) -> None:
+    client, name = account.client("cloudformation"), unique("stack")
+    broken = resource("S3::BucketPolicy", Bucket="none-such", PolicyDocument={})
+
+    def change_set(stack: str, resource: dict[str, Any]) -> Any:
+        new = {"StackName": stack, "ChangeSetName": unique("set"), "ChangeSetType": "CREATE"}
+        return client.create_change_set(**new, TemplateBody=template({"Only": resource}))
+
+    first, other = change_set(name, QUEUE), change_set(name, broken)
+    client.execute_change_set(ChangeSetName=first["Id"])
+    assert account.settled(name)["StackStatus"] == "CREATE_COMPLETE"
+    late = change_set(f"{name}-gone", QUEUE)
+    account.deleted({"StackName": f"{name}-gone", **late})
+    for each, refusal in ((other, "ChangeSetNotFound"), (late, "DELETE_COMPLETE state")):
+        with pytest.raises(ClientError, match=refusal):
+            client.execute_change_set(ChangeSetName=each["Id"])
+
+
+def test_a_change_set_that_is_refused_for_its_role_begins_nothing(account: Account) -> None:
+    """The role left after the set was made."""
+    client, iam, name = account.client("cloudformation"), account.client("iam"), unique("stack")
+    policy = trust({"Service": "cloudformation.amazonaws.com"})
+    role = iam.create_role(RoleName=name, AssumeRolePolicyDocument=policy)["Role"]["Arn"]
+    new = {"StackName": name, "ChangeSetName": name, "ChangeSetType": "CREATE", "RoleARN": role}
+    made = client.create_change_set(**new, TemplateBody=template({"Queue": QUEUE}))
+    iam.delete_role(RoleName=name)
+    with pytest.raises(ClientError, match="AccessDenied"):
+        client.execute_change_set(ChangeSetName=made["Id"])
+    assert client.describe_change_set(ChangeSetName=made["Id"])["ExecutionStatus"] == "AVAILABLE"
+    assert account.deleted({"StackName": name, **made}) == "DELETE_COMPLETE"
 
 
 def operations(row: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
