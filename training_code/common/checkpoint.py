@@ -7,6 +7,7 @@ Rank 0 writes it, whole or not at all, to the folder that SageMaker copies to an
 from __future__ import annotations
 
 import os
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -68,23 +69,27 @@ def read(
     """Restore network, optimizer and random state, and return the steps done: 0 without a
     checkpoint.
 
-    Raise ValueError if it cannot be read, or if its run had other settings.
+    Raise ValueError if it cannot be read, is of another network, or its run had other settings.
     """
     path = folder / FILE
     if not path.is_file():
         return 0
     try:
+        with zipfile.ZipFile(path) as archive:
+            if part := archive.testzip():  # torch.load compares no checksums
+                raise ValueError(f"{part} has other bytes than when it was written")
         state = torch.load(path, map_location=device, weights_only=True)
         done, saved = int(state["done"]), dict(state["settings"])
-    except UNREADABLE as error:
-        raise ValueError(f"{path} cannot be read, remove it to start again: {error}") from error
+        if saved == settings:
+            network.load_state_dict(state["network"])
+            # Not resumed: how a step is launched. The rate of a step that was a graph is a tensor.
+            for saved_group, group in zip(
+                state["optimizer"]["param_groups"], optimizer.param_groups, strict=True
+            ):
+                saved_group |= {name: group[name] for name in group.keys() - {"params"}}
+            optimizer.load_state_dict(state["optimizer"])
+            torch.set_rng_state(state["rng"].cpu())
+    except (*UNREADABLE, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path} cannot be read, remove it to start again: {error!r}") from error
     require_same(path, saved, settings)
-    network.load_state_dict(state["network"])
-    # How a step is launched is not resumed: the rate of a step that was a graph is a tensor.
-    for saved_group, group in zip(
-        state["optimizer"]["param_groups"], optimizer.param_groups, strict=True
-    ):
-        saved_group |= {name: group[name] for name in group.keys() - {"params"}}
-    optimizer.load_state_dict(state["optimizer"])
-    torch.set_rng_state(state["rng"].cpu())
     return done

@@ -306,5 +306,23 @@ def test_a_damaged_checkpoint_is_named(own: Job) -> None:
     assert f"ValueError: {file} cannot be read, remove it to start again" in own.run().output
 
 
+@pytest.mark.parametrize("change", ["", "network'].popitem()", "rng'] = 1"])
+def test_a_checkpoint_with_a_changed_bit_or_another_state_is_named(
+    trained: Trained[Job], own: Job, change: str
+) -> None:
+    shutil.copytree(trained.job.checkpoint_dir, own.checkpoint_dir)
+    file = own.checkpoint_dir / "checkpoint.pt"
+    if change:
+        script = f"import torch\nstate = torch.load({str(file)!r}, weights_only=True)\n"
+        script += f"state['{change}\ntorch.save(state, {str(file)!r})"
+        own.runtime.run(own.runtime.alone("-c", script), own.folder)
+    else:
+        content = bytearray(file.read_bytes())
+        content[len(content) // 2] ^= 1
+        file.write_bytes(content)
+    last = own.run().output.splitlines()[-1]
+    assert f"ValueError: {file} cannot be read, remove it to start again" in last
+
+
 def test_no_partial_checkpoint_is_left(trained: Trained[Job]) -> None:
     assert [path.name for path in trained.job.checkpoint_dir.iterdir()] == ["checkpoint.pt"]
