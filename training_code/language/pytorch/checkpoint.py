@@ -37,6 +37,7 @@ SUMMARY_FILE, METADATA_FILE = "checkpoint.json", ".metadata"
 KEPT = 2
 """Were the newest one damaged, the run would go on from the one before."""
 _PARTIAL = ".partial"
+_NAMES = f"step-{8 * '[0-9]'}"  # what else lies in the folder is not touched
 
 
 @dataclass(frozen=True)
@@ -222,7 +223,7 @@ class Store:
         Return the start if there is none. Raise ValueError if it is of a run with other settings.
         """
         if self.ranks.leads_host:
-            for unfinished in self.folder.glob(f"*{_PARTIAL}"):
+            for unfinished in self.folder.glob(f"{_NAMES}{_PARTIAL}"):
                 shutil.rmtree(unfinished, ignore_errors=True)
         names = self.ranks.gather([each.name for each in self._folders()])
         for name in sorted(set().union(*names), reverse=True):
@@ -281,8 +282,9 @@ class Store:
 
     def _folders(self) -> list[Path]:
         """Return the checkpoints in the folder, the newest first."""
-        folders = self.folder.glob("step-*")
-        return sorted((each for each in folders if each.suffix != _PARTIAL), reverse=True)
+        named = self.folder.glob(_NAMES)
+        folders = (each for each in named if each.is_dir() and not each.is_symlink())
+        return sorted(folders, reverse=True)
 
 
 def _disk_error(error: BaseException) -> BaseException:

@@ -121,6 +121,20 @@ def test_a_damaged_checkpoint_takes_the_place_of_no_whole_one(
     assert [each.name for each in last.checkpoints] == [whole.name, "step-00000004"]
 
 
+def test_what_else_lies_in_the_folder_is_no_checkpoint(compute: Compute, tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoints"
+    others = [folder / "step-00000001-notes", folder / "notes.partial"]
+    for each in others:
+        each.mkdir(parents=True)
+    for each, source in ((folder / "step-00000000", others[0]), (folder / "step-00000001.txt", "")):
+        each.symlink_to(source or __file__)
+        others.append(each)
+    (result,) = compute(job(tmp_path, "alone", checkpoint_every=1))
+    assert (result.status, "passed over" in result.output) == (0, False)
+    steps = [folder / f"step-0000000{step}" for step in (3, 4)]
+    assert result.job.checkpoints == sorted([*others, *steps])
+
+
 def test_training_goes_on_while_a_checkpoint_is_written(runtime: Runtime, tmp_path: Path) -> None:
     script = Path(__file__).with_name("scripts") / "write_slowly.py"
     seen = runtime.answer(
