@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import io
 import json
+import tokenize
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from common.served import JSON, NPY, answer_type, body_type, json_of
+from common.served import JSON, NPY, UNREADABLE, answer_type, body_type, json_of
 from model import SavedModel, load
 
 KINDS = (JSON, NPY)
@@ -75,5 +76,6 @@ def _from_npy(body: bytes | bytearray | str) -> np.ndarray[Any, Any]:
     file = io.BytesIO(body.encode("latin-1") if isinstance(body, str) else body)
     try:
         return np.lib.format.read_array(file, allow_pickle=False)  # type: ignore[no-any-return, unused-ignore]
-    except (ValueError, EOFError, OSError, MemoryError) as error:  # a header may claim terabytes
+    # a header may claim terabytes, and be any text
+    except (*UNREADABLE, ArithmeticError, MemoryError, tokenize.TokenError) as error:
         raise ValueError(f"the request is not an npy file: {error}") from error

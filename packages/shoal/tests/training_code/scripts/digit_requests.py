@@ -39,6 +39,8 @@ def answers(ask: Callable[[bytes, str, str], Any], digits: Any) -> dict[str, Any
     def refused(instances: Any) -> str:
         return error_of(ask, json.dumps({"instances": instances}).encode(), JSON, JSON)
 
+    texts = (b"{'descr': (", b"{1: 2, 'a': 3}")
+    headers = [b"\x93NUMPY\x01\x00" + bytes([len(each), 0]) + each for each in texts]
     image, as_json = digits[0].tolist(), json.dumps({"instances": digits.tolist()}).encode()
     from_json = ask(as_json, f"{JSON}; charset=utf-8", "*/*")
     from_npy = ask(npy(digits), NPY, NPY)
@@ -52,6 +54,7 @@ def answers(ask: Callable[[bytes, str, str], Any], digits: Any) -> dict[str, Any
         "not json": error_of(ask, b"{", JSON, JSON),
         "no instances": error_of(ask, b"[]", JSON, JSON),
         "not npy": error_of(ask, b"PK", NPY, JSON),
+        **{f"npy header {n}": error_of(ask, each, NPY, JSON) for n, each in enumerate(headers)},
         "pickle": error_of(ask, npy(np.array([{}], dtype=object)), NPY, JSON),
         "one image": refused(image),
         "none": refused([]),
