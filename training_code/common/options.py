@@ -65,6 +65,8 @@ def parse_run(
             add(name, type=Path, default=default, required=not default, help=f"${variable}")
     add("--checkpoint-dir", type=Path, help="checkpoints beside the model: /opt/ml/checkpoints")
     options = parser.parse_args(arguments)
+    if abs(options.seed) >= 2**63:
+        parser.error("argument --seed: give a number of 64 bits")
     options.checkpoint_dir = options.checkpoint_dir or options.model_dir.parent / "checkpoints"
     options.job_name = environ.get("TRAINING_JOB_NAME", "local")
     return options

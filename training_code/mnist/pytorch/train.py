@@ -55,7 +55,7 @@ def parse_options(arguments: Sequence[str], environ: Mapping[str, str]) -> argpa
     batch = parser.add_mutually_exclusive_group()
     batch.add_argument("--batch-size", type=positive, default=REFERENCE_BATCH, help="of ALL ranks")
     batch.add_argument("--batch-size-per-rank", type=positive, help="instead: images of each rank")
-    add("--learning-rate", type=float, default=0.01, help=f"peak rate at batch {REFERENCE_BATCH}")
+    add("--learning-rate", type=positive_number, default=0.01, help=f"for batch {REFERENCE_BATCH}")
     add("--label-smoothing", type=share, default=0.1, help="share of the target for all classes")
     add("--precision", choices=("auto", "fp32", "bf16"), default="auto", help="auto: the faster")
     add("--averaging", choices=("auto", "ddp", "flat"), default="auto", help="of the gradients")
@@ -92,7 +92,7 @@ class Run:
     def total_steps(self) -> int:
         """Steps of the whole run, which may end within an epoch."""
         epochs: float = self.options.epochs
-        return max(1, round(epochs * self.steps_per_epoch))
+        return max(1, round(min(epochs * self.steps_per_epoch, sys.maxsize)))
 
     def position(self, done: int) -> tuple[int, int]:
         """Return epoch and step, both from 1, of the last of `done` steps."""
@@ -243,7 +243,7 @@ def batches(run: Run, done: int) -> Iterator[tuple[torch.Tensor, ...]]:
     for index in range(done, run.total_steps):
         epoch, step = divmod(index, run.steps_per_epoch)
         if order is None or step == 0:
-            seed = run.options.seed * 1_000_003 + epoch + 1
+            seed = (run.options.seed * 1_000_003 + epoch + 1) % 2**64
             order = torch.randperm(len(run.train), generator=torch.Generator().manual_seed(seed))
             order = order.to(run.ranks.device)
         start = step * run.global_batch + run.ranks.rank * count

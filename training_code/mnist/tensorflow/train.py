@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from common import tracking
-from common.options import global_batch, parse_run, positive, require_same
+from common.options import global_batch, parse_run, positive, positive_number, require_same
 from common.stopping import EXIT_CODE, StopRequest
 from model import new_network, read, save
 
@@ -37,7 +37,7 @@ def parse_options() -> argparse.Namespace:
     add = parser.add_argument
     add("--epochs", type=positive, default=2)
     add("--batch-size", type=positive, default=REFERENCE_BATCH, help="images of ALL replicas")
-    add("--learning-rate", type=float, default=0.01, help=f"peak rate at batch {REFERENCE_BATCH}")
+    add("--learning-rate", type=positive_number, default=0.01, help=f"for batch {REFERENCE_BATCH}")
     add("--precision", choices=("fp32", "bf16"), default="fp32", help="of the layers")
     add("--xla", choices=SWITCH, default="False", help="True: compiled, not deterministic")
     add("--deterministic", choices=SWITCH, default="True", help="False is faster on GPUs")
@@ -85,20 +85,18 @@ class Alone:
         # TensorFlow 2.9 to 2.21 all have this Adam; since 2.11 it is called legacy.
         adam = getattr(tf.keras.optimizers, "legacy", tf.keras.optimizers).Adam
         with self.strategy.scope():
-            self.network = new_network(options.seed, options.precision)
+            self.network = new_network(options.seed % 2**59, options.precision)
             self.optimizer: Any = adam(lambda: self.learning_rate(self.optimizer.iterations))
             # Before the first step, so that they can be restored and broadcast.
             self.optimizer._create_all_weights(self.network.trainable_variables)
         # Not the whole step: messages between processes are not for XLA.
         self.forward = tf.function(self.network, jit_compile=options.xla == "True")
         # The weights may lie on many devices or servers; what is tested and saved must not.
-        self.plain = new_network(options.seed)
+        self.plain = new_network(options.seed % 2**59)
         self.settings = tf.Variable(json.dumps(self.identity, sort_keys=True))
         self.checkpoint = tf.train.Checkpoint(
             network=self.network, optimizer=self.optimizer, run=self.settings
         )
-        folder = options.checkpoint_dir if self.rank == 0 else self.spare_dir
-        self.manager = folder and tf.train.CheckpointManager(self.checkpoint, str(folder), 1)
         self.started_at = time.monotonic()
         self.say(f"strategy={self.name} global_batch={self.batch} {self.parts}")
 
@@ -127,7 +125,7 @@ class Alone:
         """Return this process's slice of each global batch of the epoch after the first `done`."""
         images, labels = self.train
         # The same on any number of processes.
-        order = np.random.default_rng([self.options.seed, epoch]).permutation(len(labels))
+        order = np.random.default_rng([self.options.seed % 2**64, epoch]).permutation(len(labels))
         whole = order[: self.steps_per_epoch * self.batch]
         mine = whole.reshape(self.steps_per_epoch, self.processes, -1)[done:, self.rank]
         rows = mine.reshape(-1, self.batch // self.replicas)
@@ -179,8 +177,9 @@ def restore(run: Alone) -> int:
     """
     folder = run.options.checkpoint_dir
     if (folder / "checkpoint").exists():
-        path = tf.train.latest_checkpoint(str(folder)) or folder / "checkpoint"
+        path = folder / "checkpoint"
         try:
+            path = tf.train.latest_checkpoint(str(folder)) or path
             status = run.checkpoint.restore(str(path), run.io)
             status.assert_existing_objects_matched().expect_partial()
         except (tf.errors.OpError, IndexError, ValueError, AssertionError) as error:
@@ -199,6 +198,8 @@ def restore(run: Alone) -> int:
 def train(run: Alone, done: int) -> float:
     """Train after `done` steps to the end, and return the test accuracy; exit if told to stop."""
     options, steps = run.options, run.steps_per_epoch
+    folder = options.checkpoint_dir if run.rank == 0 else run.spare_dir
+    manager = folder and tf.train.CheckpointManager(run.checkpoint, str(folder), 1)
     run.start()
     for epoch in range(max(1, math.ceil(done / steps)), options.epochs + 1):  # the untested ones
         first = max(0, done - (epoch - 1) * steps)
@@ -213,8 +214,8 @@ def train(run: Alone, done: int) -> float:
             speed = (step - since_step) * run.batch / (time.monotonic() - since)
             report(run, epoch, step, mean_loss, speed)
             stopping = run.mean(run.stop.received) > 0
-            if run.manager and (is_due or stopping):
-                run.manager.save(run.optimizer.iterations.numpy(), options=run.io)
+            if manager and (is_due or stopping):
+                manager.save(run.optimizer.iterations.numpy(), options=run.io)
             if stopping:
                 # No process leaves before it is written: a launcher ends the others when one has.
                 run.mean(0)

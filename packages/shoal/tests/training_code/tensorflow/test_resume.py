@@ -132,6 +132,7 @@ def test_a_parameter_server_job_continues_at_the_step_after_the_checkpoint(resum
         ("*.data-*", b"cut off", r"ckpt-\d+"),
         ("checkpoint", b'model_checkpoint_path: "ckpt-99"', "checkpoint"),
         ("checkpoint", b"no such text", "checkpoint"),
+        ("checkpoint", b"", "checkpoint"),
     ],
 )
 def test_a_damaged_checkpoint_is_named(
