@@ -225,6 +225,16 @@ def test_an_empty_cell_is_nan_where_trees_take_it_and_an_error_elsewhere(
             assert str(row_of([empty, 1, 2])) == "[nan, 1.0, 2.0]"
 
 
+@pytest.mark.parametrize("row", ["1,nan,3,4", "1,2", "1,2,3,x", "1,2,3,1e39"])
+def test_a_bad_cell_is_refused_with_file_and_line(tmp_path: Path, row: str) -> None:
+    write_workload(tmp_path, "fresh", "regression")
+    module = runpy.run_path(str(tmp_path / "training_code/fresh/pytorch/table.py"))
+    (tmp_path / "a.csv").write_text(f"\ufeffdistance_km,stops,load_kg,minutes\n1,2,3,4\n{row}\n")
+    with pytest.raises(ValueError, match=r"a\.csv, line 3: "):
+        module["read"](tmp_path)
+    assert module["measure"]([[5.0]], [4.0])["r2"] == 0
+
+
 NAMES = table(__file__, "init.yaml")["names"]
 
 

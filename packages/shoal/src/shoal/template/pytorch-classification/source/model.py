@@ -28,9 +28,9 @@ class Network(nn.Module):  # type: ignore[misc, unused-ignore] # untyped where t
 
 
 def _std(values: torch.Tensor) -> torch.Tensor:
-    """Return the standard deviation of each column, 1 of a constant one."""
+    """Return the standard deviation of each column, 1 of a constant one, or of a single row."""
     std = values.std(0)
-    return std.masked_fill(std == 0, 1)
+    return std.masked_fill(~(std > 0), 1)
 
 
 def loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

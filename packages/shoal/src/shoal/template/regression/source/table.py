@@ -22,13 +22,16 @@ def read(folder: Path) -> tuple[list[list[float]], list[float]]:
     """
     rows, targets = [], []
     for file in sorted(folder.rglob("*.csv")):
-        with file.open(newline="") as stream:
+        with file.open(newline="", encoding="utf-8-sig") as stream:
             table = csv.DictReader(stream)
             if missing := {*FEATURES, TARGET} - set(table.fieldnames or ()):
                 raise ValueError(f"{file} has no column {', '.join(sorted(missing))}")
             for row in table:
-                rows.append(row_of([row[name] for name in FEATURES]))
-                targets.append(float(row[TARGET]))
+                try:
+                    rows.append(row_of([row[name] for name in FEATURES]))
+                    targets.append(number(row[TARGET]))
+                except ValueError as error:
+                    raise ValueError(f"{file}, line {table.line_num}: {error}") from error
     if not rows:
         raise ValueError(f"there are no rows in {folder}")
     return rows, targets
@@ -37,7 +40,15 @@ def read(folder: Path) -> tuple[list[list[float]], list[float]]:
 def row_of(cells: list[Any]) -> list[Any]:
     """Return a row of a table or of a request, in the order of FEATURES."""
     pairs = zip(FEATURES, cells, strict=True)
-    return [x if name in TEXTS else float(EMPTY if x in ("", None) else x) for name, x in pairs]
+    return [x if name in TEXTS else number(x, EMPTY) for name, x in pairs]
+
+
+def number(cell: Any, empty: str = "") -> float:
+    """Return the number in a cell. Raise ValueError for none, or one that float32 cannot hold."""
+    value = float(empty if cell in ("", None) else cell)
+    if not abs(value) < 3.4e38 and str(value) != empty:
+        raise ValueError(f"{value} is not a finite number of float32")
+    return value
 
 
 def measure(outputs: list[list[float]], targets: list[float]) -> dict[str, float]:
@@ -48,7 +59,7 @@ def measure(outputs: list[list[float]], targets: list[float]) -> dict[str, float
     total = sum((target - mean) ** 2 for target in targets)
     return {
         "rmse": (residual / len(targets)) ** 0.5,
-        "r2": 1 - residual / total,
+        "r2": 1 - residual / total if total else 0.0,  # of one target alone, as scikit-learn
         "rows": len(targets),
     }
 
