@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -223,6 +224,22 @@ def test_an_empty_cell_is_nan_where_trees_take_it_and_an_error_elsewhere(
                 row_of([empty, 1, 2])
         else:
             assert str(row_of([empty, 1, 2])) == "[nan, 1.0, 2.0]"
+
+
+BAD = ["{}", "[1]", "[" * 100_000, *table(__file__, "init.yaml")["bad_requests"]]
+
+
+@pytest.mark.parametrize("body", BAD)
+def test_a_request_that_is_no_rows_of_finite_numbers_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str
+) -> None:
+    write_workload(tmp_path, "fresh", "regression")
+    folder = tmp_path / "training_code/fresh/pytorch"
+    columns = SimpleNamespace(**runpy.run_path(f"{folder}/table.py"))
+    monkeypatch.setitem(sys.modules, "table", columns)
+    rows_of = runpy.run_path(f"{folder}/messages.py")["rows_of"]
+    with pytest.raises(ValueError, match="send rows of distance_km, stops, load_kg"):
+        rows_of(body, "application/json")
 
 
 @pytest.mark.parametrize("row", ["1,nan,3,4", "1,2", "1,2,3,x", "1,2,3,1e39"])

@@ -15,15 +15,17 @@ JSON, CSV = "application/json", "text/csv"
 def rows_of(body: str, content_type: str | None) -> list[list[float]]:
     """Return the request's rows. Raise ValueError for another request."""
     kind = _media_type(content_type)
-    if kind == JSON:
-        rows = json.loads(body)["instances"]
-    elif kind == CSV:
-        rows = list(filter(None, csv.reader(io.StringIO(body))))
-    else:
+    if kind not in (JSON, CSV):
         raise ValueError(f"content type {content_type!r} is not supported; send {JSON} or {CSV}")
-    if not rows or any(len(row) != len(FEATURES) for row in rows):
-        raise ValueError(f"send rows of {', '.join(FEATURES)}")
-    return [row_of(row) for row in rows]
+    try:
+        lines = csv.reader(io.StringIO(body))
+        rows = json.loads(body)["instances"] if kind == JSON else list(filter(None, lines))
+        if rows and all(isinstance(row, list) and len(row) == len(FEATURES) for row in rows):
+            return [row_of(row) for row in rows]
+        reason = "these are no such rows"
+    except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError, csv.Error) as error:
+        reason = str(error)
+    raise ValueError(f'send rows of {", ".join(FEATURES)}, in JSON as "instances": {reason}')
 
 
 def text_of(
@@ -31,9 +33,10 @@ def text_of(
 ) -> tuple[str, str]:
     """Return the answer, which in JSON names its model, and its media type, or raise ValueError."""
     predictions: list[Any] = [answer(output) for output in outputs]
+    text = json.dumps({"predictions": predictions, "model": model}, allow_nan=False)
     kind = _media_type(accept) or JSON
     if kind in (JSON, "*/*", "application/*"):
-        return json.dumps({"predictions": predictions, "model": model}), JSON
+        return text, JSON
     if kind == CSV:
         rows = (each.values() if isinstance(each, dict) else [each] for each in predictions)
         return "".join(f"{','.join(map(str, row))}\n" for row in rows), CSV
