@@ -25,10 +25,12 @@ def unpack(archive: Path, folder: Path) -> None:
     every byte that serves must be one that was measured.
     """
     with tarfile.open(archive) as tar:
-        for member in tar.getmembers():
+        for member in tar:  # one by one: behind a negative size tarfile may read without end
             parts = [part for part in member.name.split("/") if part not in ("", ".")]
             if {*parts[:1]} & {*OF_SERVER} or "__pycache__" in parts or "\\" in member.name:
                 raise ValueError(f"{member.name!r} does not belong into a model: remove it there")
+            if member.issparse() or member.size < 0:
+                raise ValueError(f"{member.name!r} is a sparse file, or of negative size")
             leads_out = ".." in parts or member.name.startswith("/")
             if leads_out or not (member.isfile() or member.isdir()):
                 raise ValueError(f"{member.name!r} is neither a file nor a folder of the archive")

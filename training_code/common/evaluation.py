@@ -12,6 +12,7 @@ import argparse
 import json
 import tarfile
 import tempfile
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -24,6 +25,8 @@ from common.archive import (
     unpack,
 )
 from common.served import identity_of
+
+_DAMAGE = (tarfile.TarError, zlib.error, EOFError, OSError)
 
 
 def evaluate(
@@ -46,7 +49,7 @@ def evaluate(
         if is_packed:
             try:
                 unpack(archive, folder)
-            except (tarfile.TarError, EOFError, OSError, ValueError) as error:
+            except (*_DAMAGE, ValueError, OverflowError, RecursionError) as error:
                 reason = " ".join(str(error).split())
                 raise ValueError(f"{archive} cannot be unpacked: {reason}") from error
         metrics = measure(folder, options.test_dir)

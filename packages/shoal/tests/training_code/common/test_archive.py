@@ -24,7 +24,7 @@ from common.evaluation import evaluate
 from common.mnist_files import read_digits
 
 from local_kit.runtime import Runtime
-from shoal.aws.model_archive import content_sha256, sha256
+from shoal.aws.model_archive import ArchiveError, content_sha256, sha256
 from shoal.verbs.new_workload import write_workload
 from tests.repository import ROOT as REPOSITORY
 from tests.tables import rows
@@ -121,6 +121,29 @@ def test_a_file_that_would_not_be_measured_as_it_is_served_is_refused(
     with pytest.raises(ValueError, match=message):
         archive.unpack(file, tmp_path / "model")
     assert not (tmp_path / "escaped").exists()
+
+
+HOLES = {"GNU.sparse.major": "0", "GNU.sparse.map": "0,0", "GNU.sparse.size": f"{4 * 1024**4}"}
+
+
+@pytest.mark.parametrize(
+    ("headers", "count"),
+    [(HOLES, 1), ({"GNU.sparse.map": "a,b"}, 1), ({"size": "-1024"}, 1), ({}, 3000)],
+    ids=["terabytes of holes", "no number", "a negative size", "headers of headers"],
+)
+def test_an_archive_that_would_keep_its_reader_is_refused_by_all_who_read_it(
+    tmp_path: Path, headers: dict[str, str], count: int
+) -> None:
+    member = tarfile.TarInfo("model.pt")
+    member.pax_headers = headers
+    if count > 1:
+        member.type = tarfile.XHDTYPE
+    file = packed(tmp_path, *[member] * count)
+    with file.open("rb") as stream, pytest.raises(ArchiveError):
+        content_sha256(stream)
+    folders = [f"--{each}-dir={tmp_path}" for each in ("model", "test", "output")]
+    with pytest.raises(ValueError, match=r"model.tar.gz cannot be unpacked: "):
+        evaluate(folders, lambda *_: {})
 
 
 @pytest.mark.parametrize(

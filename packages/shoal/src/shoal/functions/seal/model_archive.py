@@ -21,6 +21,7 @@ MAX_FILES = 10_000
 MAX_CODE_BYTES = 64 * 1024 * 1024
 """The code archive's content, unpacked: it is held in memory."""
 _BLOCK_BYTES = 64 * 1024
+_DAMAGE = (tarfile.TarError, zlib.error, EOFError, OSError, KeyError)
 _MAX_RATIO = 50
 _SPARE_BYTES = 1024**3
 """Weights hardly compress; what is small may compress well."""
@@ -53,6 +54,9 @@ def files_in(
         for number, member in enumerate(tar, start=1):
             if number > MAX_FILES:
                 raise ArchiveError(f"it has more than {MAX_FILES} files")
+            # holes of terabytes take no bytes of the archive, but hours to hash
+            if member.issparse() or member.size < 0:
+                raise ArchiveError(f"{member.name} is a sparse file, or of negative size")
             yield member, tar.extractfile(member) if member.isfile() else None
 
 
@@ -153,7 +157,7 @@ def _damage() -> Iterator[None]:
     """Raise ArchiveError for what reading an archive raises, header or content."""
     try:
         yield
-    except (tarfile.TarError, EOFError, OSError, KeyError, zlib.error) as error:
+    except (*_DAMAGE, ValueError, RecursionError) as error:  # the last two of pax headers
         raise ArchiveError(str(error)) from error
 
 
