@@ -244,12 +244,21 @@ def test_tags_are_not_read_on_after_an_error_that_is_no_refusal(account: Account
     assert operations.count("ListTags") == 1
 
 
-@pytest.mark.parametrize("execution_id", ["", "a", "ABCDEFGHIJKL"])
-def test_what_is_no_executions_arn_is_refused_before_anything_is_looked_for(
-    account: Account, execution_id: str
+@pytest.mark.parametrize(
+    ("execution", "says"),
+    [
+        ("shoal-mnist-dev/execution/", "does not end in an execution's id"),
+        ("shoal-mnist-dev/execution/a", "does not end in an execution's id"),
+        ("shoal-mnist-dev/execution/ABCDEFGHIJKL", "does not end in an execution's id"),
+        (f"shoal-mnist-dev-two/execution/{EXECUTION_ID}", "is no execution of shoal-mnist-dev"),
+        (f"x/execution/{EXECUTION_ID}", "is no execution of shoal-mnist-dev"),
+    ],
+)
+def test_what_is_no_execution_of_the_pipeline_is_refused_before_anything_is_looked_for(
+    account: Account, execution: str, says: str
 ) -> None:
-    outcome = account.step(execution=f"{ARN}pipeline/shoal-mnist-dev/execution/{execution_id}")
-    assert "does not end in an execution's id" in outcome.error
+    outcome = account.step(execution=f"{ARN}pipeline/{execution}")
+    assert says in outcome.error
     assert account.sagemaker.calls == []
 
 
@@ -299,6 +308,14 @@ def test_an_execution_whose_status_cannot_be_read_keeps_the_sweeper_from_no_othe
     assert account.sagemaker.deleted == [f"endpoint/{other}"]
     assert f"steps of execution {EXECUTION_ID}" in outcome.log
     assert "steps could not be read" in outcome.error
+
+
+@pytest.mark.parametrize("dry_run", ["true", "false", 1, None])
+def test_only_true_and_false_say_whether_anything_is_deleted(
+    account: Account, dry_run: Any
+) -> None:
+    assert account.sweep({"dry_run": dry_run}).error.startswith("ValueError: dry_run is ")
+    assert account.sagemaker.calls == []
 
 
 @pytest.mark.parametrize(

@@ -91,13 +91,15 @@ class Search:
         """Return what the execution's steps report, what has its id in the name, and what those
         refer to.
 
-        Raises ValueError for an ARN that is not an execution's.
+        Raises ValueError for an ARN that is not of an execution of this pipeline.
         """
         execution_id = execution_arn.rpartition("/")[2]
         if not is_execution_id(execution_id):
             raise ValueError(
                 f"{execution_arn!r} does not end in an execution's id, twelve letters and digits"
             )
+        if not execution_arn.endswith(f":pipeline/{self._pipeline}/execution/{execution_id}"):
+            raise ValueError(f"{execution_arn!r} is no execution of {self._pipeline}")
         made = {(each.kind, each.name.lower()): each for each in self._list(NAMES, execution_id)}
         for each in self._reported_by_steps(execution_arn):
             made.setdefault((each.kind, each.name.lower()), each)

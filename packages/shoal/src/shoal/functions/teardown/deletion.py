@@ -88,8 +88,9 @@ def tear_down(
 
     Return whether nothing is left, and what was deleted now, as kind/name. Where a search or a
     deletion failed, something may be left. `deadline` is a time.monotonic() value. Raise ValueError
-    for an ARN that is not an execution's, and the API's error if every search failed, or if the
-    role may not delete something: no time cures that, so a person is to be told at once.
+    for an ARN that is not of an execution of the pipeline, and the API's error if every search
+    failed, or if the role may not delete something: no time cures that, so a person is to be told
+    at once.
     """
     search, deleted = Search(sagemaker, os.environ["PIPELINE_NAME"]), list[str]()
     resources = search.of_execution(execution_arn)

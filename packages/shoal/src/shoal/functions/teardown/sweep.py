@@ -64,8 +64,10 @@ class Report:
 
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """Sweep once."""
-    deadline = deadline_of(context)
-    report = sweep(client_until(deadline), deadline, dry_run=event.get("dry_run") is True)
+    deadline, dry_run = deadline_of(context), event.get("dry_run", False)
+    if not isinstance(dry_run, bool):
+        raise ValueError(f"dry_run is {dry_run!r}, not true or false: nothing was deleted")  # noqa: TRY004 - of a request
+    report = sweep(client_until(deadline), deadline, dry_run=dry_run)
     log.info("%s", report)
     _publish(boto3.client("cloudwatch", config=CLIENT), report)
     if "dry_run" in event:  # a person asks, who waits for the report
