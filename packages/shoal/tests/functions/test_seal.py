@@ -125,6 +125,7 @@ def test_a_file_that_the_evaluated_digest_leaves_out_fails_the_step(
     error = seal(moto_url, content_sha256=content_sha256(io.BytesIO(content))).error
     assert says in error
     assert content_sha256(io.BytesIO(content)) in error
+    assert versions(s3, SEALED) == []
 
 
 def test_an_archive_that_takes_too_long_to_read_is_sealed_and_left_to_promotion(
@@ -150,6 +151,10 @@ def test_what_is_no_archive_fails_the_step(s3: Any, moto_url: str) -> None:
     s3.put_object(Bucket=BUCKET, Key=KEY, Body=b"no archive")
     error = seal(moto_url, archive_sha256=hashlib.sha256(b"no archive").hexdigest()).error
     assert "is no archive of a model" in error
+    assert {each["Key"] for each in s3.list_objects_v2(Bucket=BUCKET)["Contents"]} == {
+        KEY,
+        "models/_candidates/abcdefghijkl/model.tar.gz",
+    }
 
 
 def test_an_archive_that_is_gone_fails_the_step(s3: Any, moto_url: str) -> None:

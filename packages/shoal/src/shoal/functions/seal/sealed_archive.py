@@ -47,6 +47,10 @@ and for Go in aws-sdk-go-v2#712; read, not run).
 """
 
 
+Check = Callable[[str, Mapping[str, tuple[str, str]]], None]
+"""Raises what keeps the objects below a key from being sealed: names with version and hash."""
+
+
 class SealError(Exception):
     """The model is not the one that was evaluated, or cannot be sealed."""
 
@@ -103,21 +107,23 @@ def s3_client() -> Any:
     return client
 
 
-def seal(s3: Any, url: str, bucket: str, digests: Digests, execution: str) -> None:
+def seal(s3: Any, url: str, bucket: str, digests: Digests, execution: str, check: Check) -> None:
     """Copy what is newest at `url` to the sealed key in `bucket`.
 
     A repeated call finds it there, and copies nothing. `execution` names the candidate. Raises
-    SealError for an object with another hash.
+    SealError for an object with another hash, and what `check` raises.
     """
-    if metadata_of_sealed(s3, bucket, digests) is not None:
-        return
     key = digests.key
+    if metadata_of_sealed(s3, bucket, digests) is not None:
+        there = heads_of(s3, bucket, key)
+        check(key, {name: (head["VersionId"], checksum_of(head)) for name, head in there.items()})
+        return
     heads = {} if digests.is_files else _seen(lambda: heads_of(s3, bucket, key))
     if any("-" in checksum_of(head) for head in heads.values()):
         # S3 proves an archive in parts by their composite alone: its key is what its evaluation
         # says, and another evaluation may say the same of another archive.
         raise SealError(f"s3://{bucket}/{key} has another archive, which is not replaced")
-    copy(s3, url, bucket, digests, execution, {})
+    copy(s3, url, bucket, digests, execution, {}, check)
 
 
 def copy(
@@ -127,6 +133,7 @@ def copy(
     digests: Digests,
     execution: str,
     metadata: Mapping[str, str],
+    check: Check = lambda *_: None,
 ) -> None:
     """Copy as `seal` does, also over a sealed archive; the copy has this metadata only."""
     place, _, key = url.removeprefix("s3://").partition("/")
@@ -150,6 +157,7 @@ def copy(
         if digests.is_files:
             listed = digest_of({name: checksum for name, (_, checksum) in tried.items()})
             _require(listed, digests.sha256, f"the list of files below {url}")
+        check(candidate, tried)
         list(pool.map(keep, tried, tried.values()))
     if metadata_of_sealed(s3, bucket, digests) is None:
         raise SealError(f"s3://{bucket}/{digests.key} has other files, too, or may not be listed")

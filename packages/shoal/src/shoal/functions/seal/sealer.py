@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import IO, Any, cast
 from urllib.parse import urlsplit
 
 from botocore.exceptions import BotoCoreError
 from model_archive import ArchiveError, digest_mistake, hashes_in
 from model_archive import sha256 as sha256_of
-from model_files import checksums_below
 from sealed_archive import Digests, SealError, s3_client, seal
 
 SPARE_MS = 30_000
@@ -39,9 +40,16 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, str]:
     bucket = urlsplit(url).netloc
     model = Digests(digests["archive_sha256"], composite, is_files)
     s3 = s3_client()
-    seal(s3, url, bucket, model, event["execution_id"])
+    before_ms = context.get_remaining_time_in_millis()
+
+    def check(key: str, objects: Mapping[str, tuple[str, str]]) -> None:
+        # the copy to the sealed name, which follows, takes as long as that to the candidate
+        spare_ms = SPARE_MS + before_ms - context.get_remaining_time_in_millis()
+        body = partial(_Timed, context=context, spare_ms=spare_ms)
+        _require_content(s3, bucket, key, objects, digests["content_sha256"], body)
+
+    seal(s3, url, bucket, model, event["execution_id"], check)
     sealed = f"s3://{bucket}/{model.key}"
-    _require_content(s3, bucket, model.key, digests["content_sha256"], context)
     log.info("sealed %s as %s", url, sealed)
     return {"status": "Sealed", "model_data_url": sealed, **digests}
 
@@ -53,11 +61,11 @@ class _UnreadError(Exception):
 class _Timed:
     """What S3 sends, as long as there is time; `read` raises _UnreadError afterwards."""
 
-    def __init__(self, body: Any, context: Any) -> None:
-        self._body, self._context = body, context
+    def __init__(self, body: Any, context: Any, spare_ms: int) -> None:
+        self._body, self._context, self._spare_ms = body, context, spare_ms
 
     def read(self, size: int = -1) -> bytes:
-        if self._context.get_remaining_time_in_millis() < SPARE_MS:
+        if self._context.get_remaining_time_in_millis() < self._spare_ms:
             raise _UnreadError("no time is left")
         try:
             return bytes(self._body.read(size if size >= 0 else None))
@@ -65,24 +73,31 @@ class _Timed:
             raise _UnreadError(str(error)) from error
 
 
-def _require_content(s3: Any, bucket: str, key: str, evaluated: str, context: Any) -> None:
-    """Raise SealError unless the sealed model has the content that was evaluated: every file.
+def _require_content(
+    s3: Any,
+    bucket: str,
+    key: str,
+    objects: Mapping[str, tuple[str, str]],
+    evaluated: str,
+    timed: Callable[[Any], _Timed],
+) -> None:
+    """Raise SealError unless the model has the content that was evaluated: every file.
 
     A file that the digest leaves out could change unseen; without this, only promotion would say
     so. What S3 has no whole hash of is read as a stream, at the speed of one CPU.
     """
 
-    def body_of(key: str) -> tuple[IO[bytes], int]:
-        answer = s3.get_object(Bucket=bucket, Key=key)
-        return cast(IO[bytes], _Timed(answer["Body"], context)), answer["ContentLength"]
+    def body_of(name: str) -> tuple[IO[bytes], int]:
+        answer = s3.get_object(Bucket=bucket, Key=key + name, VersionId=objects[name][0])
+        return cast(IO[bytes], timed(answer["Body"])), answer["ContentLength"]
 
     try:
         if key.endswith("/"):
-            hashes = checksums_below(s3, bucket, key)
+            hashes = {name: checksum for name, (_, checksum) in objects.items()}
             for name in [name for name, checksum in hashes.items() if "-" in checksum]:
-                hashes[name] = sha256_of(body_of(key + name)[0])
+                hashes[name] = sha256_of(body_of(name)[0])
         else:
-            hashes = hashes_in(*body_of(key))
+            hashes = hashes_in(*body_of(""))
     except _UnreadError as error:
         # what is sealed is what was evaluated; only its list of files is not compared yet
         log.warning("s3://%s/%s was not read whole: %s; promotion reads it", bucket, key, error)
