@@ -207,6 +207,7 @@ class Workload:
 
     folder: Path
     function: str = ""
+    remaining_ms: int = 60_000
 
     def __call__(self, answer: Any, test: dict[str, Any], row: bytes = ROW) -> Outcome:
         """Return the outcome of `test` where the endpoint answers everything with `answer`."""
@@ -226,7 +227,8 @@ class Workload:
         (root / "workload.yaml").write_text(text)
         packed = package(self.folder, "prices", self.folder)
         with serving(answer) as url:
-            return invoke(packed, PRICES_EVENT, endpoint_url=url, module="step")
+            end = {"module": "step", "remaining_ms": self.remaining_ms}
+            return invoke(packed, PRICES_EVENT, endpoint_url=url, **end)
 
 
 def _bytes(answer: Any) -> bytes:
@@ -254,10 +256,44 @@ def test_an_expectation_judges_what_its_expression_finds(
     assert bool(problem) == bool(outcome.error)
 
 
-def test_nan_is_near_to_nothing(workload: Workload) -> None:
-    answer = b'{"model": {}, "predictions": [NaN]}'
-    error = workload(answer, _expect({"near": 1, "within": 1e9})).error
-    assert "predictions[0] is NaN, must be within 1e+09 of 1" in error
+FIRST, SUM, TEXT = "predictions[0]", "ceil(sum(predictions))", "to_number(predictions[0])"
+
+
+@pytest.mark.parametrize(
+    ("said", "expression", "says"),
+    [
+        ("Infinity", FIRST, "answered row.json with what is not application/json (ValueError('Inf"),
+        ("1e999", FIRST, "(ValueError('1e999 is no finite number'))"),
+        ("NaN", "length(predictions)", "(ValueError('NaN is no finite number'))"),
+        ("1e308, 1e308", SUM, "ceil(sum(predictions)) has no value: "),
+        ('"Infinity"', TEXT, "to_number(predictions[0]) is Infinity, must be within 1 of 1"),
+        ("9" * 4000, FIRST, "predictions[0] is 9999"),
+        ("[" * 500 + "1" + "]" * 500, FIRST, "predictions[0] is [[[["),
+        ("[" * 100_000, FIRST, "an answer is nested too deeply to be read"),
+    ],
+    ids=range(8),
+)
+def test_an_answer_that_no_program_can_judge_fails_in_one_sentence(
+    workload: Workload, said: str, expression: str, says: str
+) -> None:
+    answer = f'{{"model": {{"content_sha256": ["4f"]}}, "predictions": [{said}]}}'.encode()
+    error = workload(answer, _expect({"near": 1, "within": 1}, expression)).error
+    assert error.startswith("SmokeTestError: ")
+    assert says in error
+
+
+@pytest.mark.parametrize(
+    ("pause_s", "says"), [(3, "an answer had not ended when"), (0, "did not answer row.json: Conn")]
+)
+def test_an_answer_that_does_not_end_is_told_in_time(
+    tmp_path: Path, pause_s: float, says: str
+) -> None:
+    def answer(_: Request) -> tuple[int, bytes]:
+        time.sleep(pause_s)
+        raise ConnectionResetError
+
+    test = {"requests": [{"body": "row.json"}]}
+    assert says in Workload(tmp_path, remaining_ms=6_000).outcome(test, answer).error
 
 
 def test_csv_and_bytes_go_out_as_they_are_and_a_csv_answer_is_a_list_of_rows(
@@ -267,12 +303,15 @@ def test_csv_and_bytes_go_out_as_they_are_and_a_csv_answer_is_a_list_of_rows(
 
     def answer(request: Request) -> tuple[int, bytes]:
         requests.append(request)
-        return 200, b"152.3,low,0\n" if request.headers["Accept"] == "text/csv" else _bytes({})
+        return 200, b"152.3,low,0,inf,1_0\n" if request.headers["Accept"] == "text/csv" else _bytes(
+            {}
+        )
 
     csv_request = {"body": "row.csv", "content_type": "text/csv", "accept": "text/csv"}
     npy_request = {"body": "row.npy", "content_type": "application/x-npy"}
     expected = {"[0][0]": {"near": 150, "within": 3}, "[0][1]": "low", "length(@)": 1}
     expected["[0][2]"] = "0"  # a label that looks like a number
+    expected |= {f"type([0][{column}])": "string" for column in (3, 4)}
     outcome = workload.outcome(
         {"requests": [csv_request | {"expect": expected}, npy_request]}, answer
     )

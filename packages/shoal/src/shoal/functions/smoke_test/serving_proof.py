@@ -60,9 +60,8 @@ def prove(expected: dict[str, str], context: Any) -> list[str]:
         *_wrong_image(live, expected),
     ]
     problems = problems or list(_wrong_archive(boto3.client("s3"), expected, deadline))
-    return problems or list(
-        _wrong_answers(boto3.client("sagemaker-runtime", config=CLIENT), expected)
-    )
+    runtime = boto3.client("sagemaker-runtime", config=CLIENT)
+    return problems or smoke_test.in_time(lambda: [*_wrong_answers(runtime, expected)], context)
 
 
 def _settled(sagemaker: Any, name: str, deadline: float) -> dict[str, Any]:

@@ -19,25 +19,50 @@ import csv
 import importlib
 import io
 import json
+import math
+import sys
+import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import jmespath
 from botocore.config import Config
-from botocore.exceptions import ClientError
-from jmespath.exceptions import JMESPathError
+from botocore.exceptions import BotoCoreError, ClientError
 
 # No retries: a retried request would hide the latency and the error that this is for.
 CLIENT = Config(retries={"total_max_attempts": 1}, connect_timeout=5, read_timeout=65)
-_NAMED_FAILURES, _MAX_VALUE = 3, 60
+_NAMED_FAILURES, _MAX_VALUE, _SPARE_S = 3, 60, 5.0
 _OWN = "workload_smoke_test"
 
 
 class SmokeTestError(Exception):
     """The endpoint does not do what it should."""
+
+
+def in_time(test: Callable[[], Any], context: Any) -> Any:
+    """Return what the test returns. Raises SmokeTestError shortly before Lambda would end it.
+
+    It runs in a thread: no timeout of a socket ends an answer of which a byte comes now and then.
+    """
+    result = Future[Any]()
+
+    def run() -> None:
+        try:
+            result.set_result(test())
+        except Exception as error:  # noqa: BLE001 - raised below
+            result.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        return result.result(context.get_remaining_time_in_millis() / 1000 - _SPARE_S)
+    except TimeoutError as error:
+        raise SmokeTestError("an answer had not ended when the function's time was over") from error
+    except RecursionError as error:
+        raise SmokeTestError("an answer is nested too deeply to be read") from error
 
 
 def model_data_of(container: Mapping[str, Any]) -> str | None:
@@ -144,7 +169,11 @@ def _ask(runtime: Any, endpoint_name: str, request: dict[str, Any], test: dict[s
     latency_ms = (time.perf_counter() - started) * 1000
     is_json = request["accept"] == "application/json"
     try:
-        answer = json.loads(body) if is_json else _rows(body.decode())
+        answer = (
+            json.loads(body, parse_constant=_finite, parse_float=_finite)
+            if is_json
+            else _rows(body.decode())
+        )
     except (ValueError, csv.Error) as error:
         raise SmokeTestError(
             f"{endpoint_name} answered {request['name']} with what is not {request['accept']}"
@@ -152,7 +181,7 @@ def _ask(runtime: Any, endpoint_name: str, request: dict[str, Any], test: dict[s
         ) from error
     expected = request["expect"] if is_json else _cells(request["expect"])
     model = answer.get("model") if isinstance(answer, dict) else None
-    said = model if isinstance(model, dict) else {}
+    said = {key: str(model[key]) for key in model} if isinstance(model, dict) else {}
     shown = ((name, _value(expression, answer)) for name, expression in test["show"].items())
     return Answer(
         request["name"],
@@ -175,6 +204,8 @@ def _invoke(
         return bytes(response["Body"].read())
     except ClientError as error:
         raise SmokeTestError(f"{endpoint_name} refused {name}: {error}") from error
+    except BotoCoreError as error:
+        raise SmokeTestError(f"{endpoint_name} did not answer {name}: {error}") from error
 
 
 def _rows(text: str) -> list[list[str | float]]:
@@ -182,10 +213,16 @@ def _rows(text: str) -> list[list[str | float]]:
 
 
 def _number(cell: str) -> str | float:
-    try:
-        return float(cell)
+    try:  # float() takes 1_0 and digits of other scripts, too
+        return _finite(cell) if cell.isascii() and "_" not in cell else cell
     except ValueError:
         return cell
+
+
+def _finite(text: str) -> float:
+    if math.isfinite(number := float(text)):
+        return number
+    raise ValueError(f"{_short(text)} is no finite number")
 
 
 def _cells(value: Any) -> Any:
@@ -200,7 +237,7 @@ def _cells(value: Any) -> Any:
 def _value(expression: str, answer: Any) -> Any:
     try:
         value = jmespath.search(expression, answer)
-    except JMESPathError:
+    except (ValueError, OverflowError):
         return None
     return round(value, 4) if isinstance(value, float) else value
 
@@ -210,7 +247,7 @@ def _violations(expectations: Mapping[str, Mapping[str, Any]], answer: Any) -> I
     for expression, expected in expectations.items():
         try:
             value = jmespath.search(expression, answer)
-        except JMESPathError as error:
+        except (ValueError, OverflowError) as error:  # the second of ceil(sum(...))
             yield f"{expression} has no value: {_short(str(error))}"
             continue
         if not _holds(value, expected):
@@ -221,6 +258,8 @@ def _holds(value: Any, expected: Mapping[str, Any]) -> bool:
     if "equals" in expected:
         return json.dumps(_plain(value)) == json.dumps(_plain(expected["equals"]))
     if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    if not abs(value) <= sys.float_info.max:  # as sum() and to_number() may make it
         return False
     if "near" in expected:
         share = abs(expected["near"]) * expected.get("within_percent", 0) / 100
