@@ -77,9 +77,11 @@ def test_a_condition_holds_or_not(condition: dict[str, Any], true: bool) -> None
     assert holds(condition, lambda value: value) is true
 
 
-def test_values_that_cannot_be_compared_are_an_error() -> None:
-    with pytest.raises(ExpressionError, match="cannot compare 'a' with 1"):
-        holds({"Type": "LessThan", "LeftValue": "a", "RightValue": 1}, lambda value: value)
+@pytest.mark.parametrize("kind", ["LessThan", "GreaterThanOrEqualTo"])
+@pytest.mark.parametrize("left", ["a", True])
+def test_values_that_cannot_be_compared_are_an_error(left: Any, kind: str) -> None:
+    with pytest.raises(ExpressionError, match=f"cannot compare {left!r} with 0.97"):
+        holds({"Type": kind, "LeftValue": left, "RightValue": 0.97}, lambda value: value)
 
 
 @pytest.mark.parametrize(("trigger", "status", "starts"), rows(__file__, CASES, "triggers"))

@@ -119,6 +119,8 @@ def test_a_condition_reads_json_at_a_uri(account: Account, file: str, reason: st
     [
         ("cut-short", "echo '{\"metrics\": '"),
         ("latin-1", r"printf '{\"author\": \"Jos\351\"}'"),
+        ("infinite", 'echo \'{"metrics": {"accuracy": {"value": Infinity}}}\''),
+        ("too-large", 'echo \'{"metrics": {"accuracy": {"value": 1e999}}}\''),
         ("nested", "head -c 200000 /dev/zero | tr '\\0' '['"),
     ],
 )

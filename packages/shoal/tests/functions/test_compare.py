@@ -109,8 +109,10 @@ def test_what_is_kept_is_the_limit_of_the_next(registry: Registry) -> None:
     assert second["margin_of_rmse"] == -1e-7
 
 
-@pytest.mark.parametrize("value", ["NaN", "Infinity", "high", None])
-def test_what_is_no_finite_number_passes_nothing(registry: Registry, value: str | None) -> None:
+@pytest.mark.parametrize(
+    "value", ["NaN", "Infinity", "1e999", "high", None, True, "1_0", "\uff11\uff10", 10**400]
+)
+def test_what_is_no_finite_number_passes_nothing(registry: Registry, value: Any) -> None:
     assert "rmse is" in registry.compare(value_of_rmse=value).error
 
 

@@ -17,12 +17,14 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 from decimal import Decimal
 from typing import Any
 
 import boto3
 
 _VALUE = "value_of_"
+_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 
 log = logging.getLogger()
 log.setLevel(logging.INFO)
@@ -94,10 +96,9 @@ def newest_approved(group: str) -> dict[str, Any] | None:
 
 def _number(value: Any) -> Decimal | None:
     """Return a finite number; the service may hand it over as text."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
+    if isinstance(value, bool) or not _NUMBER.fullmatch(str(value)):
         return None
+    number = float(str(value))
     return Decimal(repr(number)) if math.isfinite(number) else None
 
 

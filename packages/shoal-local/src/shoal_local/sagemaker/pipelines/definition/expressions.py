@@ -222,7 +222,10 @@ def holds(condition: Document, resolve: Callable[[Any], Any]) -> bool:
         ]
         return is_member is (kind == "In")
     left, right = resolve(condition["LeftValue"]), resolve(condition["RightValue"])
+    error = ExpressionError(f"{kind} cannot compare {left!r} with {right!r}")
+    if "Than" in kind and bool in {type(left), type(right)}:
+        raise error  # a bool is an int to Python: true would be at least 0.97
     try:
         return _COMPARISONS[kind](left, right)
     except TypeError:
-        raise ExpressionError(f"{kind} cannot compare {left!r} with {right!r}") from None
+        raise error from None

@@ -7,6 +7,7 @@ of their own.
 from __future__ import annotations
 
 import json
+import math
 import threading
 import time
 import traceback
@@ -310,8 +311,16 @@ class Execution:
         s3 = self._core.context.clients("s3", self._runner.credentials)
         try:
             bucket, key = storage.split_uri(uri)
-            return json.loads(s3.get_object(Bucket=bucket, Key=key)["Body"].read())
+            content = s3.get_object(Bucket=bucket, Key=key)["Body"].read()
+            return json.loads(content, parse_constant=_finite, parse_float=_finite)
         except (ValueError, RecursionError) as error:  # no JSON, no text, or nested without end
             raise ExpressionError(f"{what} {uri} is not JSON: {error}") from error
         except (*storage.S3_FAILURES, storage.DataError) as error:
             raise ExpressionError(f"{what} {uri} could not be read: {error}") from error
+
+
+def _finite(text: str) -> float:
+    """Return a number of JSON, which has neither NaN nor Infinity. Raise ValueError for others."""
+    if math.isfinite(number := float(text)):
+        return number
+    raise ValueError(f"{text[:40]} is no finite number")
