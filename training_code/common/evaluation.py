@@ -61,9 +61,12 @@ def evaluate(
             "archive_composite_sha256": s3_sha256(archive) if is_large else "",
         }
     values = {name: {"value": value} for name, value in metrics.items()}
-    report = {"metrics": values, "model": model}
+    try:
+        text = json.dumps({"metrics": values, "model": model}, indent=2, allow_nan=False)
+    except ValueError as error:  # JSON has neither NaN nor Infinity
+        raise ValueError(f"a metric is no finite number: {dict(metrics)}") from error
     options.output_dir.mkdir(parents=True, exist_ok=True)
     partial = options.output_dir / "evaluation.partial"
-    partial.write_text(json.dumps(report, indent=2) + "\n")
+    partial.write_text(f"{text}\n")
     partial.replace(options.output_dir / "evaluation.json")  # whole or not at all
     print(" ".join(f"{name}={value:.6g}" for name, value in metrics.items()), flush=True)

@@ -64,23 +64,29 @@ def test_the_report_has_the_metrics_and_the_digests_that_the_pipeline_computes(
 
 
 @pytest.mark.parametrize("is_new", [False, True], ids=["ours", "of shoal new"])
-def test_an_archive_that_seal_copies_in_parts_has_its_composite(
+def test_an_archive_that_seal_copies_in_parts_has_its_composite_and_no_metric_is_nan(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_new: bool
 ) -> None:
     for module in (archive, evaluation):
         monkeypatch.setattr(module, "MAX_WHOLE_BYTES", 0)
-    main = partial(evaluation.evaluate, measure=lambda *_: {})
+    metrics: dict[str, float] = {}
+    main = partial(evaluation.evaluate, measure=lambda *_: metrics)
     if is_new:
         folder = tmp_path / write_workload(tmp_path, "fresh", "regression")[0]
         monkeypatch.setitem(sys.modules, "archive", archive)
-        saved_model: Any = SimpleNamespace(measured=lambda *_: {})
+        saved_model: Any = SimpleNamespace(measured=lambda *_: metrics)
         monkeypatch.setitem(sys.modules, "saved_model", saved_model)
         main = run_path(str(folder / "pytorch" / "evaluate.py"))["main"]
     with tarfile.open(tmp_path / "model.tar.gz", "w:gz") as tar:
         member = tarfile.TarInfo("model.json")
         member.size = 2
         tar.addfile(member, io.BytesIO(b"{}"))
-    main([f"--{each}-dir={tmp_path}" for each in ("model", "test", "output")])
+    folders = [f"--{each}-dir={tmp_path}" for each in ("model", "test", "output")]
+    metrics["rmse"] = float("nan")
+    with pytest.raises(ValueError, match=r"a metric is no finite number: {'rmse': nan}"):
+        main(folders)
+    metrics.clear()
+    main(folders)
     model = json.loads((tmp_path / "evaluation.json").read_text())["model"]
     part = hashlib.sha256((tmp_path / "model.tar.gz").read_bytes()).digest()
     whole = base64.b64encode(hashlib.sha256(part).digest()).decode()

@@ -40,8 +40,12 @@ def main(arguments: Sequence[str]) -> None:
             "content_sha256": digest,
         },
     }
+    try:
+        text = json.dumps(report, indent=2, allow_nan=False)
+    except ValueError as error:  # JSON has neither NaN nor Infinity
+        raise ValueError(f"a metric is no finite number: {dict(metrics)}") from error
     options.output_dir.mkdir(parents=True, exist_ok=True)
-    (options.output_dir / "evaluation.json").write_text(json.dumps(report, indent=2) + "\n")
+    (options.output_dir / "evaluation.json").write_text(f"{text}\n")
     print(" ".join(f"{name}={value:.6g}" for name, value in metrics.items()), flush=True)
 
 
