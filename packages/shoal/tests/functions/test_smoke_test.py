@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -227,8 +228,8 @@ class Workload:
         (root / "workload.yaml").write_text(text)
         packed = package(self.folder, "prices", self.folder)
         with serving(answer) as url:
-            end = {"module": "step", "remaining_ms": self.remaining_ms}
-            return invoke(packed, PRICES_EVENT, endpoint_url=url, **end)
+            own = partial(invoke, module="step", remaining_ms=self.remaining_ms)
+            return own(packed, PRICES_EVENT, endpoint_url=url)
 
 
 def _bytes(answer: Any) -> bytes:
