@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -166,8 +165,7 @@ def test_a_look_takes_one_call_for_each_schedule_and_two_for_all(account: Accoun
 
 @pytest.fixture
 def bucket(account: Account) -> str:
-    name = f"data-{uuid.uuid4().hex[:8]}"
-    account.client("s3").create_bucket(Bucket=name)
+    name = account.bucket()
     account.client("s3").put_object(Bucket=name, Key="datasets/digits/train/a", Body=b"1")
     account.client("s3").put_object(Bucket=name, Key="datasets/digits/test/empty", Body=b"")
     return name

@@ -1,5 +1,6 @@
 """Sections of an environment: what is refused and accepted (sections.yaml), and what they work out
-of their keys: names, subnets, bounds of gates, waits.
+of their keys: names, subnets, bounds of gates, waits, after how many hours without a sign a
+schedule has missed a time.
 """
 
 from __future__ import annotations
@@ -16,16 +17,18 @@ from shoal.settings.frameworks import Framework
 from shoal.settings.loading.consumers import is_placeholder_account
 from shoal.settings.loading.rules import EXECUTION_ID_SUFFIX, MAX_ENDPOINT_NAME, problems_between
 from shoal.settings.names import Names
+from shoal.settings.parsing.schedule_expressions import max_gap_minutes, mistakes_in
 from shoal.settings.regions import az_id_prefixes, resource_types_not_in
 from shoal.settings.sections.evaluation import Direction, Gate, bounds
 from shoal.settings.sections.network import divide
+from shoal.settings.sections.schedules import Schedule, rare, silent_hours
 from shoal.settings.sections.serving import Serving, timeout_s, waits_s
 from shoal.settings.settings import Environment
 from tests.settings.environment_file import VALID, lines_with, loaded
 from tests.settings.releases import CONTENT
 from tests.tables import rows, table
 
-CASES: dict[str, list[dict[str, Any]]] = table(__file__, "sections.yaml")
+CASES: dict[str, list[Any]] = table(__file__, "sections.yaml")
 LONG: list[dict[str, Any]] = [
     {
         "line": "must be words of letters and digits joined by - _ or .",
@@ -242,3 +245,43 @@ def test_training_that_needs_more_gets_a_half_that_overlaps_nothing_of_before() 
     )
     assert (small.training, large.training) == ("10.20.0.0/22", "10.20.8.0/21")
     assert large.hosting == small.hosting == ("10.20.4.0/24", "10.20.5.0/24")
+
+
+@pytest.mark.parametrize("expression", CASES["good_expressions"])
+def test_an_expression_that_eventbridge_takes_passes(expression: str) -> None:
+    assert list(mistakes_in(expression)) == []
+
+
+@pytest.mark.parametrize(("expression", "text"), rows(__file__, "sections.yaml", "bad_expressions"))
+def test_an_expression_that_eventbridge_refuses_is_one_mistake(expression: str, text: str) -> None:
+    (mistake,) = mistakes_in(expression)
+    assert text in mistake
+
+
+@pytest.mark.parametrize(("expression", "minutes"), rows(__file__, "sections.yaml", "gaps"))
+def test_the_longest_time_between_two_starts_is_known_unless_it_names_years(
+    expression: str, minutes: int | None
+) -> None:
+    assert max_gap_minutes(expression) == minutes
+
+
+NIGHTLY: dict[str, Any] = {"name": "nightly", "expression": "cron(0 3 * * ? *)"}
+
+
+@pytest.mark.parametrize(("changes", "hours"), rows(__file__, "sections.yaml", "silent"))
+def test_a_schedule_is_silent_for_longer_than_its_times_are_apart(
+    changes: dict[str, Any], hours: int | None
+) -> None:
+    assert silent_hours(Schedule.model_validate(NIGHTLY | changes)) == hours
+
+
+def test_rare_schedules_are_silent_for_longer_than_an_alarm_looks_back() -> None:
+    expressions = {
+        "nightly": "cron(0 3 * * ? *)",
+        "weekly": "cron(0 3 ? * MON *)",
+        "yearly": "cron(0 3 1 JAN ? *)",
+        "ending": "cron(0 3 1 * ? 2030)",
+    }
+    assert rare(
+        Schedule(name=name, expression=expression) for name, expression in expressions.items()
+    ) == {"weekly": 170, "yearly": 8786}
