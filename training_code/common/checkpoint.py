@@ -89,6 +89,9 @@ def read(
                 saved_group |= {name: group[name] for name in group.keys() - {"params"}}
             optimizer.load_state_dict(state["optimizer"])
             torch.set_rng_state(state["rng"].cpu())
+    # a RuntimeError, and no fault of the file; PyTorch has it since 1.13
+    except getattr(torch.cuda, "OutOfMemoryError", ()):
+        raise
     except (*UNREADABLE, zipfile.BadZipFile) as error:
         raise ValueError(f"{path} cannot be read, remove it to start again: {error!r}") from error
     require_same(path, saved, settings)

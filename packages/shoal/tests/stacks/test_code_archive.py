@@ -208,3 +208,10 @@ def test_the_commit_of_a_run_is_known_with_the_watch_in_its_archive(deployed: De
         assert "requirements.txt" not in opened.getnames()
     other = {**watch.sources(["index"]), **moved, watch.MOVED: b"another"}
     assert deployed.commit_of(deployed.tar(other)) is None
+
+
+def test_a_pinned_release_may_have_the_watch_of_another_version() -> None:
+    files = {**watch.sources(), **WATCHES["ours"], "train.py": b""}
+    files[f"{watch.FOLDER}/run.py"] = b"older"
+    assert watch.without(files) == files
+    assert watch.without(files, any_version=True) == {"train.py": b""}

@@ -47,8 +47,9 @@ def commit_of(repository: Repository, folder: str, target: Target, code_uri: str
         return newest_commit(repository, folder, files_of(archive, place["Key"], head))
 
 
-def files_of(archive: IO[bytes], key: str, like: str) -> Files:
-    """Return the files of a code archive, hashed with the algorithm of the hash `like`.
+def files_of(archive: IO[bytes], key: str, like: str, *, any_watch: bool = False) -> Files:
+    """Return the files of a code archive, hashed with the algorithm of the hash `like`: without
+    the watch of this version, or with `any_watch` of whatever version deployed it.
 
     Raises ArchiveError if it cannot be read, or could be read in two ways, or is not the one that a
     deployment put at `key`: that is named by its content, so nobody can put another one in its
@@ -58,7 +59,8 @@ def files_of(archive: IO[bytes], key: str, like: str) -> Files:
     if (actual := deployed_name(archive)) != name:
         raise ArchiveError(f"it is named {name}; a deployment names its content {actual}")
     files = {path: read(file) for path, file in plain_files_in(archive, MAX_CODE_BYTES)}
-    return frozenset((path, hash_as(like, file)) for path, file in watch.without(files).items())
+    own = watch.without(files, any_version=any_watch)
+    return frozenset((path, hash_as(like, file)) for path, file in own.items())
 
 
 def newest_commit(repository: Repository, folder: str, files: Files) -> str | None:

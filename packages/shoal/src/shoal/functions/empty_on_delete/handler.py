@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import time
 import urllib.request
 from typing import Any
@@ -22,6 +23,7 @@ _PASSING = ("InternalError", "ServiceUnavailable", "SlowDown")
 """Codes of single keys in an answer that is none of an error, so that nothing repeats them (S3 API
 reference, DeleteObjects and "Error responses"): the next page has them again.
 """
+_NOT_XML = re.compile("[\x00-\x08\x0b-\x1f\ufffe\uffff]")
 _PAUSE_S = 1.0
 _SPARE_MS = 30_000
 _CLOSED_SID = "ClosedBeforeDeletion"
@@ -82,8 +84,8 @@ def empty_bucket(bucket: str, context: Any) -> None:
     ]:
         _leave_time(context)
         # DeleteObjects refuses keys that XML 1.0 has no place for (boto/boto3, issue 2005)
-        if unprintable := [each for each in objects if not each["Key"].isprintable()]:
-            for each in unprintable:
+        if unlisted := [each for each in objects if _NOT_XML.search(each["Key"])]:
+            for each in unlisted:
                 _leave_time(context)
                 s3.delete_object(Bucket=bucket, **each)
             continue

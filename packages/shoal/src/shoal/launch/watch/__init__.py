@@ -81,9 +81,9 @@ def files(case: Case) -> dict[str, bytes]:
     return {**sources(config), **moved, CONFIG: json.dumps(config, sort_keys=True).encode()}
 
 
-def without(archive: dict[str, bytes]) -> dict[str, bytes]:
-    """Return the files of an archive without the watch, if it is this one, and starts a script that
-    is among the others.
+def without(archive: dict[str, bytes], *, any_version: bool = False) -> dict[str, bytes]:
+    """Return the files of an archive without the watch, if it is this one (or of `any_version`),
+    and starts a script that is among the others.
     """
     own = {name: content for name, content in archive.items() if not name.startswith(f"{FOLDER}/")}
     try:
@@ -94,7 +94,8 @@ def without(archive: dict[str, bytes]) -> dict[str, bytes]:
     watch = {name: archive[name] for name in archive.keys() - own.keys() - {CONFIG, MOVED}}
     if installs := MOVED in archive and REQUIREMENTS not in archive:
         own[REQUIREMENTS] = archive[MOVED]
-    is_ours = watch == sources(config) and installs == (MOVED in archive) == ("index" in config)
+    is_watch = any_version or watch == sources(config)
+    is_ours = is_watch and installs == (MOVED in archive) == ("index" in config)
     return own if is_ours and script in own else archive
 
 

@@ -31,7 +31,9 @@ from typing import Any, NoReturn
 HERE = Path(__file__).resolve().parent
 ANSWER_S, MAX_LINE, MAX_FRAMES = 5, 1000, 40
 STDERR_S = 0.1
-"""For so long stderr keeps what is begun of a line: it may be what the script said last."""
+"""For so long stderr keeps what is begun of a line: it may be what the script said last. Who dies
+within it loses that; whole lines are written at once.
+"""
 NETWORK_S = 600
 """Seconds that network.py may take; its ranks wait for each other for less."""
 ADVICE = (

@@ -145,7 +145,8 @@ class Verification:
         with tempfile.TemporaryFile() as file:
             self._download(archive, file)
             try:
-                files = files_of(file, archive, head)
+                # an upgrade since may have another watch; the first promotion compared it
+                files = files_of(file, archive, head, any_watch=pinned is not None)
             except ArchiveError as error:
                 raise self._refusal(
                     f"its code {archive} cannot be read, or is not what was deployed ({error})",
