@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 from constructs import Construct
 
-from shoal.constructs.data.empty_on_delete import EmptyOnDelete
-from shoal.constructs.data.mlflow_app import MlflowApp
-from shoal.constructs.data.storage import Storage
+from shoal.constructs.mlflow_app import MlflowApp
 from shoal.constructs.shoal_stack import ShoalStack
+from shoal.constructs.storage import EmptyOnDelete, Storage
 from shoal.settings.loading.consumers import Consumer
 from shoal.settings.names import Names
 

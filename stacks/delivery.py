@@ -10,9 +10,8 @@ from collections.abc import Sequence
 import aws_cdk as cdk
 from constructs import Construct
 
-from shoal.constructs.roles.delivery_roles import DeliveryRoles
-from shoal.constructs.roles.github_role import identity_provider
-from shoal.constructs.tags import tag
+from shoal.constructs.roles.delivery_roles import DeliveryRoles, identity_provider
+from shoal.constructs.shoal_stack import tag
 from shoal.settings.names import Names
 from shoal.settings.settings import Environment
 

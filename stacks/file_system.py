@@ -9,7 +9,7 @@ from __future__ import annotations
 from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
-from shoal.constructs.data.lustre_file_system import LustreFileSystem
+from shoal.constructs.lustre_file_system import LustreFileSystem
 from shoal.constructs.shoal_stack import ShoalStack
 from shoal.pipelines.infrastructure import MountedFileSystem
 from shoal.settings.names import Names

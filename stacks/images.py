@@ -12,9 +12,8 @@ from pathlib import Path
 
 from constructs import Construct
 
-from shoal.constructs.images.image_build import ImageBuild
-from shoal.constructs.images.image_repository import ImageRepository
-from shoal.constructs.roles.consumer_access import image_statements
+from shoal.constructs.images import ImageBuild, ImageRepository
+from shoal.constructs.roles.delivery_roles import image_statements
 from shoal.constructs.shoal_stack import ShoalStack
 from shoal.settings.loading.consumers import Consumer
 from shoal.settings.names import Names

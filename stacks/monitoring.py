@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from constructs import Construct
 
-from shoal.constructs.monitoring.alarms import Alarms
-from shoal.constructs.monitoring.budget import MonthlyBudget
+from shoal.constructs.monitoring.alarms import Alarms, MonthlyBudget
 from shoal.constructs.monitoring.dashboard import Dashboard
-from shoal.constructs.monitoring.page_keeper import PageKeeper
-from shoal.constructs.monitoring.scoring_watch import ScoringWatch
+from shoal.constructs.monitoring.page_keeper import PageKeeper, ScoringWatch
 from shoal.constructs.pipeline.training_pipeline import step_names
-from shoal.constructs.schedules.schedule_alarms import ScheduleAlarms
+from shoal.constructs.schedules import ScheduleAlarms
 from shoal.constructs.shoal_stack import ShoalStack
-from shoal.constructs.teardown.sweeper import Sweeper
-from shoal.constructs.teardown.teardown_guard import PURPOSE as TEARDOWN
+from shoal.constructs.teardown import PURPOSE as TEARDOWN
+from shoal.constructs.teardown import Sweeper
 from shoal.settings.names import Names
 from stacks.data import DataStack
 from stacks.pipeline import PipelineStack

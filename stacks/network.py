@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from constructs import Construct
 
-from shoal.constructs.network.existing_network import ExistingNetwork
-from shoal.constructs.network.interface_endpoints import InterfaceEndpoints
-from shoal.constructs.network.private_network import PrivateNetwork
-from shoal.constructs.network.security_groups import SecurityGroups
+from shoal.constructs.network import (
+    ExistingNetwork,
+    InterfaceEndpoints,
+    PrivateNetwork,
+    SecurityGroups,
+)
 from shoal.constructs.roles.guard_rails import Place
 from shoal.constructs.shoal_stack import ShoalStack
 from shoal.settings.names import Names

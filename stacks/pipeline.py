@@ -7,20 +7,21 @@ from pathlib import Path
 
 from constructs import Construct
 
-from shoal.constructs.data.seal import Seal
-from shoal.constructs.network.security_groups import own_training_place
+from shoal.constructs.network import own_training_place
 from shoal.constructs.pipeline.code_archive import CodeArchive
-from shoal.constructs.pipeline.compare import Compare
-from shoal.constructs.pipeline.infrastructure import StepFunctions, infrastructure
-from shoal.constructs.pipeline.job_roles import JobRoles
-from shoal.constructs.pipeline.model_registry import ModelRegistry
-from shoal.constructs.pipeline.pipeline_role import PipelineRole
+from shoal.constructs.pipeline.pipeline_functions import Compare, SmokeTest
+from shoal.constructs.pipeline.pipeline_roles import JobRoles, PipelineRole
 from shoal.constructs.pipeline.scoring import add_scoring
-from shoal.constructs.pipeline.smoke_test import SmokeTest
-from shoal.constructs.pipeline.training_pipeline import TrainingPipeline
-from shoal.constructs.schedules.schedules import Schedules
+from shoal.constructs.pipeline.training_pipeline import (
+    ModelRegistry,
+    StepFunctions,
+    TrainingPipeline,
+    infrastructure,
+)
+from shoal.constructs.schedules import Schedules
 from shoal.constructs.shoal_stack import ShoalStack
-from shoal.constructs.teardown.teardown_guard import TeardownGuard
+from shoal.constructs.storage import Seal
+from shoal.constructs.teardown import TeardownGuard
 from shoal.launch import Launch, watch
 from shoal.pipelines.own_pipeline import definition_of
 from shoal.settings.loading.consumers import Consumer

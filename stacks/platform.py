@@ -15,10 +15,13 @@ import aws_cdk as cdk
 from constructs import Construct
 
 from shoal.constructs.app import Deployment
-from shoal.constructs.monitoring.log_settings import configure_log_groups
-from shoal.constructs.pipeline.smoke_test_file import smoke_test_file
-from shoal.constructs.shoal_stack import come_after
-from shoal.constructs.tags import tag_environment, tag_workload
+from shoal.constructs.pipeline.pipeline_functions import smoke_test_file
+from shoal.constructs.shoal_stack import (
+    come_after,
+    configure_log_groups,
+    tag_environment,
+    tag_workload,
+)
 from shoal.settings.loading.consumers import Consumer
 from shoal.settings.names import Names
 from stacks.data import DataStack

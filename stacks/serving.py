@@ -7,12 +7,14 @@ from aws_cdk import aws_sns as sns
 from constructs import Construct
 
 from shoal.constructs.roles.guard_rails import Place
-from shoal.constructs.serving.brought_archive import BroughtArchive
-from shoal.constructs.serving.served_model import VARIANT, ServedModel
-from shoal.constructs.serving.serving_alarms import ServingAlarms
-from shoal.constructs.serving.serving_endpoint import ServingEndpoint
-from shoal.constructs.serving.serving_proof import ServingProof
-from shoal.constructs.serving.serving_role import CAPTURED, ServingRole
+from shoal.constructs.served_model import (
+    CAPTURED,
+    VARIANT,
+    BroughtArchive,
+    ServedModel,
+    ServingRole,
+)
+from shoal.constructs.serving_endpoint import ServingAlarms, ServingEndpoint, ServingProof
 from shoal.constructs.shoal_stack import ShoalStack
 from shoal.settings.names import Names
 from shoal.settings.sections.release import Release

@@ -23,9 +23,8 @@ from aws_cdk import aws_kms as kms  # noqa: E402
 
 from local_kit.control import Account, eventually, running  # noqa: E402
 from shoal.constructs.monitoring.alarms import Alarms  # noqa: E402
-from shoal.constructs.schedules.schedule_alarms import ScheduleAlarms  # noqa: E402
-from shoal.constructs.schedules.schedules import Schedules  # noqa: E402
-from shoal.constructs.teardown.sweeper import Sweeper  # noqa: E402
+from shoal.constructs.schedules import ScheduleAlarms, Schedules  # noqa: E402
+from shoal.constructs.teardown import Sweeper  # noqa: E402
 from tests.end_to_end.test_schedules import STACK, deploy  # noqa: E402
 from tests.functions.test_start import PIPELINE, make_pipeline  # noqa: E402
 from tests.repository import ROOT  # noqa: E402

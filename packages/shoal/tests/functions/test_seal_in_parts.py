@@ -37,7 +37,7 @@ MAY: dict[str, tuple[list[str], str]] = {
     "ReadSealed": (READ, "models"),
     "WriteSealed": (["s3:PutObject", "s3:AbortMultipartUpload"], "models"),
 }
-"""As `packages/shoal/src/shoal/constructs/data/seal.py` allows the function; the bucket has no key
+"""As `packages/shoal/src/shoal/constructs/storage.py` allows the function; the bucket has no key
 here."""
 SMALL = f"""
 import sys

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from local_kit.control import Account, eventually, make_role, running
-from shoal.constructs.pipeline.smoke_test_file import FUNCTION
+from shoal.constructs.pipeline.pipeline_functions import FUNCTION
 from shoal_local.runtimes.build import build
 from shoal_local.runtimes.catalog import runtimes
 from shoal_local.testing import ACCOUNT_ID

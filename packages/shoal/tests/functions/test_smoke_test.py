@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-from shoal.constructs.pipeline.smoke_test_file import REQUESTS, packed_files, smoke_test_file
+from shoal.constructs.pipeline.pipeline_functions import REQUESTS, packed_files, smoke_test_file
 from tests.functions.invocation import FUNCTIONS, Outcome, Request, invoke, serving
 from tests.functions.make_digits import digits
 from tests.repository import CHECKOUT

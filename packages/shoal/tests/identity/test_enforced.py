@@ -19,7 +19,7 @@ from local_kit.control import allow, make_role, put_policies, running
 from local_kit.hosted import GOOD_MODEL, configure, deploy, settled
 from local_kit.sagemaker_account import Account, until
 from shoal.aws.target import Target
-from shoal.constructs.teardown.teardown_guard import SCALED
+from shoal.constructs.teardown import SCALED
 from shoal.settings.external_data import grants
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.names import Names

@@ -18,7 +18,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from local_kit.control import allow, eventually, make_role, register_version
-from shoal.constructs.pipeline.model_registry import ModelRegistry
+from shoal.constructs.pipeline.training_pipeline import ModelRegistry
 from shoal.settings.loading.consumers import consumers_of
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.names import BRING, SERVING_PROOF, Names

@@ -84,7 +84,7 @@ def review() -> Review:
     """Synthesise with no acknowledgement applied; takes about ten seconds."""
     use_installed_node()
     from shoal.constructs.app import feature_flags
-    from shoal.constructs.roles.acknowledge import RAW_FINDINGS
+    from shoal.constructs.roles.actor_role import RAW_FINDINGS
     from tests.app import ShoalApp  # starts Node.js
 
     # The report is all that counts: the CDK neither prints it nor fails.
@@ -108,7 +108,7 @@ def _findings(outdir: Path) -> Iterator[Finding]:
 
 
 def _acknowledgements(outdir: Path) -> Iterator[Acknowledgement]:
-    from shoal.constructs.roles.acknowledge import NOT_APPLIED
+    from shoal.constructs.roles.actor_role import NOT_APPLIED
 
     for file in outdir.glob("assembly-*/*.metadata.json"):
         for path, entries in json.loads(file.read_text()).items():

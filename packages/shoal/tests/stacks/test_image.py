@@ -18,7 +18,7 @@ import pytest
 
 from local_kit.commands import ended
 from local_kit.control import Account, make_role, running
-from shoal.constructs.images.image_build import BUILD_OPTION, index_login
+from shoal.constructs.images import BUILD_OPTION, index_login
 from shoal.launch.recipes import content_tag
 from shoal.settings.organisation import PackageIndex
 from tests.functions.invocation import session_of

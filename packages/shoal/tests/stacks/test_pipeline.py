@@ -13,7 +13,7 @@ import pytest
 from aws_cdk.cx_api import CloudFormationStackArtifact
 
 from shoal.constructs.pipeline.training_pipeline import images
-from shoal.constructs.schedules.schedules import manifest_variables
+from shoal.constructs.schedules import manifest_variables
 from shoal.constructs.template_rules import as_list
 from shoal.costs.plan import plan
 from shoal.pipelines.requests import FABRIC_METRICS

@@ -18,9 +18,7 @@ from aws_cdk import aws_s3 as s3
 
 from local_kit.commands import printed
 from shoal.constructs import template_rules
-from shoal.constructs.roles.acknowledge import acknowledge
-from shoal.constructs.roles.actor_role import ActorRole
-from shoal.constructs.roles.sagemaker_role import repository_arn
+from shoal.constructs.roles.actor_role import ActorRole, acknowledge, repository_arn
 from shoal.constructs.template_rules import Finding, Rule, as_list
 from shoal.settings.capacity import Capacity
 from shoal.settings.loading.loader import load_environment

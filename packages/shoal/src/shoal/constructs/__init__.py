@@ -1,4 +1,4 @@
-"""The constructs of which `stacks/` is wired, one folder per capability.
+"""The constructs of which `stacks/` is wired.
 
 Importing it chooses the Node.js that the CDK's library runs on, so it comes before `aws_cdk`.
 """

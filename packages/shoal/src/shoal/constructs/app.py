@@ -18,7 +18,7 @@ import aws_cdk as cdk
 import jsii
 from constructs import Construct
 
-from shoal.constructs.roles.acknowledge import RAW_FINDINGS
+from shoal.constructs.roles.actor_role import RAW_FINDINGS
 from shoal.constructs.template_rules import findings
 from shoal.launch import Launch
 from shoal.pipelines.checks.check import check

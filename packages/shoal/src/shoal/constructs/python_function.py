@@ -15,8 +15,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from shoal.constructs.roles.acknowledge import acknowledge
-from shoal.constructs.roles.actor_role import ActorRole
+from shoal.constructs.roles.actor_role import ActorRole, acknowledge
 from shoal.settings.names import Names
 from shoal.settings.parsing.plain_files import require_plain
 

@@ -1,11 +1,18 @@
-"""What every stack of an environment has: its names, its place, its protection."""
+"""What every stack of an environment has: its names, its place, its protection, its tags and the
+settings of its log groups.
+"""
 
 from __future__ import annotations
 
-import aws_cdk as cdk
-from constructs import Construct
+from collections.abc import Mapping
 
-from shoal.settings.names import Names
+import aws_cdk as cdk
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_logs as logs
+from constructs import Construct, IConstruct
+
+from shoal.settings.names import ENVIRONMENT_TAG, WORKLOAD_TAG, Names
+from shoal.settings.settings import Environment
 
 
 class ShoalStack(cdk.Stack):
@@ -26,7 +33,7 @@ class ShoalStack(cdk.Stack):
             env=cdk.Environment(account=environment.account, region=environment.region),
             synthesizer=cdk.DefaultStackSynthesizer(qualifier=names.qualifier),
             termination_protection=environment.protect and not is_replaceable,
-            tags=environment.tags,  # of the stack itself; constructs/tags.py has the resources'
+            tags=environment.tags,  # of the stack itself; `tag_environment` has the resources'
         )
 
     @property
@@ -82,3 +89,46 @@ def removal_policy(protect: bool) -> cdk.RemovalPolicy:
     taken when the stack is deployed again.
     """
     return cdk.RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if protect else cdk.RemovalPolicy.DESTROY
+
+
+_OVER_THE_STACKS = 100
+"""Priority of a tag over those that a stack is made with, which have 50."""
+
+
+def tag_environment(stage: cdk.Stage, environment: Environment) -> None:
+    """Tag everything in `stage` with its project and environment, and with the file's tags."""
+    tag(stage, _of_all(environment) | environment.tags)
+
+
+def tag_workload(stack: cdk.Stack, names: Names) -> None:
+    """Tag what the stack has with its workload, and the stack itself, which the CDK leaves out
+    (@aws-cdk/core:explicitStackTags): so `shoal destroy` finds the stacks of a workload that left
+    its environment's file.
+    """
+    own = {WORKLOAD_TAG: names.prefix} | names.environment.workload_tags
+    tag(stack, own)
+    for key, value in (_of_all(names.environment) | own).items():
+        stack.tags.set_tag(key, value, _OVER_THE_STACKS)
+
+
+def tag(scope: Construct, tags: Mapping[str, str]) -> None:
+    """Tag everything in `scope`, and a stack itself; what is nearer to a resource counts."""
+    for key, value in tags.items():
+        cdk.Tags.of(scope).add(key, value)
+        if isinstance(scope, cdk.Stack):
+            scope.tags.set_tag(key, value, _OVER_THE_STACKS)
+
+
+def _of_all(environment: Environment) -> dict[str, str]:
+    return {"shoal:project": environment.project, ENVIRONMENT_TAG: environment.name}
+
+
+def configure_log_groups(scope: IConstruct, *, names: Names, key: kms.Key | kms.IKey) -> None:
+    """Call it when everything below `scope` exists.
+
+    The log groups of SageMaker's jobs belong to the account and are not here.
+    """
+    for construct in scope.node.find_all():
+        if isinstance(construct, logs.CfnLogGroup):
+            construct.retention_in_days = names.environment.observability.log_retention_days
+            construct.kms_key_id = key.key_arn

@@ -1,21 +1,82 @@
-"""One topic, and an alarm on it for each thing that somebody must look at."""
+"""Alarms, one topic for all of them, and the budget: what tells somebody of trouble."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+import aws_cdk as cdk
+from aws_cdk import aws_budgets as budgets
 from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
 from constructs import Construct
 
-from shoal.constructs.monitoring.alarm import Alarm, metric
-from shoal.constructs.teardown.sweeper import EVERY, NAMESPACE
+from shoal.constructs.teardown import EVERY, NAMESPACE
 from shoal.settings.key_policy import PUBLISHERS
 from shoal.settings.names import Names
+
+_COMPARISON = cloudwatch.ComparisonOperator
+
+
+def metric(
+    namespace: str, name: str, dimensions: Mapping[str, str], statistic: str, minutes: float
+) -> cloudwatch.Metric:
+    """Return a metric's statistic over periods of so many minutes."""
+    return cloudwatch.Metric(
+        namespace=namespace,
+        metric_name=name,
+        dimensions_map=dict(dimensions),
+        statistic=statistic,
+        period=cdk.Duration.minutes(minutes),
+    )
+
+
+class Alarm(cloudwatch.Alarm):
+    """Rings when the metric is at least 1, and not when values are missing.
+
+    It is named after `purpose`.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        names: Names,
+        purpose: str,
+        description: str,
+        metric: cloudwatch.IMetric,
+        threshold: float = 1,
+        periods: int = 1,
+        comparison: cloudwatch.ComparisonOperator = (
+            _COMPARISON.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
+        ),
+        rings_without_values: bool = False,
+        enabled: bool | None = None,
+    ) -> None:
+        missing = cloudwatch.TreatMissingData
+        super().__init__(
+            scope,
+            construct_id,
+            alarm_name=names.alarm(purpose),
+            alarm_description=description,
+            metric=metric,
+            threshold=threshold,
+            evaluation_periods=periods,
+            comparison_operator=comparison,
+            treat_missing_data=missing.BREACHING if rings_without_values else missing.NOT_BREACHING,
+            actions_enabled=enabled,
+        )
+
+    def notify(self, topic: sns.ITopic) -> None:
+        """Send to the topic when it begins to ring, and when that is over."""
+        self.add_alarm_action(actions.SnsAction(topic))
+        self.add_ok_action(actions.SnsAction(topic))
+
 
 PIPELINES = "AWS/Sagemaker/ModelBuildingPipeline"
 _SUM, _MAX = cloudwatch.Stats.SUM, cloudwatch.Stats.MAXIMUM
@@ -149,3 +210,54 @@ class Alarms(Construct):
                     conditions=own_account,
                 )
             )
+
+
+_NOTICES = (("ACTUAL", 80), ("ACTUAL", 100), ("FORECASTED", 100))
+
+
+class MonthlyBudget(Construct):
+    """It counts costs by the tag shoal:environment; for one of several workloads by shoal:workload,
+    so what they share is in no budget; else by the first of cost_allocation_tags. Stacks and the
+    definition put them on everything. The payer's account must activate the tag once.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        names: Names,
+        amount_usd: int,
+        topic: sns.ITopic,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        tag = next(iter(names.cost_tags.items()))
+        subscriber = budgets.CfnBudget.SubscriberProperty(
+            subscription_type="SNS", address=topic.topic_arn
+        )
+        self.resource = budgets.CfnBudget(
+            self,
+            "Budget",
+            budget=budgets.CfnBudget.BudgetDataProperty(
+                budget_name=names.prefix,
+                budget_type="COST",
+                time_unit="MONTHLY",
+                budget_limit=budgets.CfnBudget.SpendProperty(amount=amount_usd, unit="USD"),
+                # The documented form of a user-defined tag: user:KEY$VALUE (AWS Budgets API
+                # reference, CostFilters).
+                cost_filters={"TagKeyValue": ["user:{}${}".format(*tag)]},
+            ),
+            # Fixed: other notices would replace the budget, whose name is taken.
+            notifications_with_subscribers=[
+                budgets.CfnBudget.NotificationWithSubscribersProperty(
+                    notification=budgets.CfnBudget.NotificationProperty(
+                        notification_type=kind,
+                        comparison_operator="GREATER_THAN",
+                        threshold=percent,
+                        threshold_type="PERCENTAGE",
+                    ),
+                    subscribers=[subscriber],
+                )
+                for kind, percent in _NOTICES
+            ],
+        )

@@ -18,7 +18,8 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
 from shoal.constructs.monitoring.alarms import PIPELINES
-from shoal.constructs.teardown.sweeper import NAMESPACE, PURPOSE
+from shoal.constructs.teardown import NAMESPACE
+from shoal.constructs.teardown import SWEEPER_PURPOSE as PURPOSE
 from shoal.launch.fabric import has_efa
 from shoal.launch.tables import has_gpus
 from shoal.pipelines import step_names

@@ -1,7 +1,5 @@
-"""Keeps the page of every run in the artifact bucket, by a function behind the terminal status.
-
-The page is made by the verbs' own modules, which are packed with the function: they need boto3,
-which Lambda has, and nothing else. docs/decisions/run-page.md says why a function.
+"""Keep the page of every run in the artifact bucket; and watch the pipeline that scores as the one
+that trains.
 """
 
 from __future__ import annotations
@@ -18,10 +16,13 @@ from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
+from shoal.constructs.monitoring.alarms import Alarms
+from shoal.constructs.pipeline.scoring import ScoringPipeline
 from shoal.constructs.python_function import PythonFunction
-from shoal.constructs.teardown.sweeper import PURPOSE as SWEEP
-from shoal.constructs.teardown.teardown_guard import PURPOSE as TEARDOWN
-from shoal.constructs.teardown.teardown_guard import execution_ended
+from shoal.constructs.schedules import ScheduleAlarms
+from shoal.constructs.teardown import PURPOSE as TEARDOWN
+from shoal.constructs.teardown import SWEEPER_PURPOSE as SWEEP
+from shoal.constructs.teardown import Sweeper, execution_ended
 from shoal.costs import prices
 from shoal.settings.names import RUNS, Names
 from shoal.settings.parsing.errors import ConfigError, Problem
@@ -147,3 +148,28 @@ def _place(names: Names) -> dict[str, Any]:
             for name, price in prices.instances(environment.region)
         },
     }
+
+
+class ScoringWatch(Construct):
+    """Its alarms send to the topic of the environment's `alarms`, and are among them."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        scoring: ScoringPipeline,
+        key: kms.IKey,
+        alarms: Alarms,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        names, purposes = scoring.names, [each.purpose for each in scoring.functions]
+        sweeper = Sweeper(self, "Sweeper", names=names)
+        pages = PageKeeper(self, "Pages", names=names, key=key, functions=purposes)
+        own = Alarms(self, "Alarms", names=names, key=key, topic=alarms.topic)
+        own.watch_teardown(TEARDOWN)
+        own.watch_functions([*purposes, sweeper.cleaner.purpose, pages.keeper.purpose])
+        if names.environment.schedules:
+            ScheduleAlarms(self, "Schedules", names=names, alarms=own)
+        for purpose, alarm in own.alarms.items():
+            alarms.alarms[f"{names.part}-{purpose}"] = alarm

@@ -12,13 +12,13 @@ import aws_cdk as cdk
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from shoal.constructs.pipeline.pipeline_role import PipelineRole
+from shoal.constructs.pipeline.pipeline_roles import PipelineRole
 from shoal.constructs.pipeline.training_pipeline import TrainingPipeline
 from shoal.constructs.python_function import PythonFunction
+from shoal.constructs.roles.actor_role import SageMakerRole
 from shoal.constructs.roles.guard_rails import Place
-from shoal.constructs.roles.sagemaker_role import SageMakerRole
-from shoal.constructs.schedules.schedules import Schedules
-from shoal.constructs.teardown.teardown_guard import TeardownGuard
+from shoal.constructs.schedules import Schedules
+from shoal.constructs.teardown import TeardownGuard
 from shoal.launch import Launch
 from shoal.pipelines.requests import TRANSFORM_FOLDER
 from shoal.pipelines.scoring import scoring_pipeline

@@ -1,7 +1,4 @@
-"""The IAM role of one actor: one service may assume it, and its statements name literal ARNs.
-
-See docs/identity.md for why each actor has its own role, and what each may do.
-"""
+"""The IAM role of one actor, whose statements name literal ARNs; and SageMaker's own."""
 
 from __future__ import annotations
 
@@ -10,15 +7,48 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
+import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from shoal.constructs.roles.acknowledge import acknowledge
-from shoal.constructs.roles.guard_rails import ours, ours_or_missing
+from shoal.constructs.roles.guard_rails import Place, ours, ours_or_missing
+from shoal.launch.image_uri import ECR_IMAGE
 from shoal.settings.names import Names
 from shoal.settings.parsing.statements import conditions, filled
 from shoal.settings.parsing.yaml_file import read_table
+
+RAW_FINDINGS = "shoal:raw-findings"
+"""Context key that shows all findings, acknowledged or not: for the report of every finding, and
+for the search for stale reasons.
+"""
+NOT_APPLIED = "shoal:acknowledged"
+"""Metadata in the cloud assembly that then says what would have been acknowledged where."""
+_VALIDATIONS: WeakKeyDictionary[Construct, cdk.Validations | None] = WeakKeyDictionary()
+"""Validations by construct; None where findings must not be acknowledged. Roles need theirs for
+each statement, and each look-up takes three messages to Node.js.
+"""
+
+
+def acknowledge(scope: Construct, reasons: Mapping[str, str]) -> None:
+    """Accept findings (id -> reason) on `scope` and everything below it.
+
+    Ids are as cdk-nag prints them, one finding each.
+    """
+    if not reasons:
+        return
+    if scope not in _VALIDATIONS:
+        _VALIDATIONS[scope] = (
+            None if scope.node.try_get_context(RAW_FINDINGS) else cdk.Validations.of(scope)
+        )
+    validations = _VALIDATIONS[scope]
+    if validations is None:
+        scope.node.add_metadata(NOT_APPLIED, dict(reasons))
+        return
+    validations.acknowledge(
+        *[cdk.Acknowledgment(id=finding, reason=reason) for finding, reason in reasons.items()]
+    )
 
 
 @dataclass(frozen=True)
@@ -197,3 +227,87 @@ def _trust(service: str, account: str, source: str | None) -> dict[str, dict[str
     operator = "StringEqualsIfExists" if service == "lambda" else "StringEquals"
     conditions = {operator: {"aws:SourceAccount": account}}
     return conditions | ({"ArnLike": {"aws:SourceArn": source}} if source else {})
+
+
+class SageMakerRole(ActorRole):
+    """Source: SageMaker developer guide, "SageMaker roles", the execution role permissions of
+    each Create call.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        names: Names,
+        actor: str,
+        log_group: str,
+        source: str,
+        description: str,
+        streams: str = "*",
+        endpoint: str = "",
+    ) -> None:
+        """`source` is the resource for which SageMaker acts, such as training-job/*; it logs to
+        `log_group` below /aws/sagemaker/, and begins a stream's name with `streams`. An endpoint
+        has a group of its own: `endpoint` is its name, or a pattern.
+        """
+        super().__init__(
+            scope,
+            construct_id,
+            names=names,
+            actor=actor,
+            service="sagemaker",
+            description=description,
+            source=names.arn("sagemaker", source),
+        )
+        # SageMaker developer guide, "Log groups and streams that Amazon SageMaker AI sends to
+        # Amazon CloudWatch Logs".
+        group = f"log-group:/aws/sagemaker/{log_group}" + (f"/{endpoint}" if endpoint else "*")
+        self.allow_part(
+            "sagemaker",
+            purpose=log_group,
+            log_group=group,
+            streams=streams,
+            ends=[""] if group.endswith("*") else ["", ":*"],
+            what="streams" if endpoint else "groups and streams",
+        )
+
+    def allow_pull(self, images: Iterable[str]) -> None:
+        """Allow pulling `images`, and from no other repository. An image outside ECR needs no
+        permission.
+        """
+        if repositories := repository_arns(images):
+            self.allow_part("pull", repositories=repositories)
+
+    def allow_interfaces(self, place: Place) -> None:
+        """Allow creating network interfaces in this place only, and what follows on them.
+
+        With `network.tie_interfaces` that is allowed in this place's VPC only. It is not the
+        default: SageMaker checks the role before a job starts, and its guide lists these actions
+        without conditions (and says for processing jobs that one makes the check fail).
+        """
+        tied = self._names.environment.network.tie_interfaces
+        vpc = {"ArnEquals": {"ec2:Vpc": self._names.arn("ec2", f"vpc/{place.vpc.vpc_id}")}}
+        self.allow_part(
+            "interfaces",
+            subnets=place.subnet_ids,
+            security_groups=place.security_group_ids,
+            in_vpc=vpc if tied else None,
+            named=" The condition names the VPC." if tied else "",
+        )
+
+
+def repository_arns(images: Iterable[str]) -> list[str]:
+    """Return the ARNs of the ECR repositories of `images`."""
+    return sorted({arn for arn in map(repository_arn, images) if arn})
+
+
+def repository_arn(image: str) -> str | None:
+    """Return the ARN of the ECR repository of an image URI such as
+    `763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.3.0`.
+    """
+    if match := ECR_IMAGE.match(image):
+        return "arn:aws:ecr:{region}:{account}:repository/{repository}".format_map(
+            match.groupdict()
+        )
+    return None

@@ -1,16 +1,83 @@
-"""The roles that a repository's workflows assume in an environment: to deploy, to look for drift,
-and to promote.
+"""The roles that a repository's workflows assume in an environment, and what environments in other
+accounts may read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import aws_cdk as cdk
+from aws_cdk import aws_iam as iam
+from constructs import Construct
 
-from shoal.constructs.roles.github_role import WorkflowRole
+from shoal.constructs.roles.actor_role import StatedRole
+from shoal.settings.loading.consumers import Consumer
 from shoal.settings.names import BUILDERS, SEALED, Names
 from shoal.settings.organisation import bootstrap_version
+from shoal.settings.sections.delivery import Delivery
+from shoal.settings.settings import Environment
+
+AUDIENCE = "sts.amazonaws.com"
+
+
+def identity_provider(
+    scope: Construct, construct_id: str, environments: Sequence[Environment]
+) -> str:
+    """Return the ARN of the identity provider of the environments' one host, which an account has
+    at most once: create it in `scope`, unless a section `delivery` says that it exists.
+    """
+    sections = [_delivery(each) for each in environments]
+    issuer = sections[0].issuer
+    if not all(each.create_provider for each in sections):
+        return f"arn:aws:iam::{environments[0].account}:oidc-provider/{issuer}"
+    provider = iam.OidcProviderNative(
+        scope, construct_id, url=f"https://{issuer}", client_ids=[AUDIENCE]
+    )
+    return provider.oidc_provider_arn
+
+
+def _delivery(environment: Environment) -> Delivery:
+    if environment.delivery is None:
+        raise ValueError(f"environment {environment.name} has no section delivery")
+    return environment.delivery
+
+
+class WorkflowRole(StatedRole):
+    """`workflow_environment` is the environment on GitHub."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        names: Names,
+        actor: str,
+        workflow_environment: str,
+        provider_arn: str,
+        session_hours: int,
+    ) -> None:
+        """`session_hours`, from 1 to 12, is the longest session that a workflow may request."""
+        delivery, boundary = _delivery(names.environment), names.environment.permissions_boundary
+        issuer, subject = delivery.issuer, delivery.subject(workflow_environment)
+        conditions = {"StringEquals": {f"{issuer}:aud": AUDIENCE, f"{issuer}:sub": subject}}
+        source = delivery.gitlab.project if delivery.gitlab else delivery.repository
+        policies = iam.ManagedPolicy
+        super().__init__(
+            scope,
+            construct_id,
+            names=names,
+            actor=actor,
+            description=f"Workflows of {source} in the environment {workflow_environment}",
+            assumed_by=iam.WebIdentityPrincipal(provider_arn, conditions),
+            max_session_duration=cdk.Duration.hours(session_hours),
+            permissions_boundary=(
+                policies.from_managed_policy_name(scope, f"{construct_id}Boundary", boundary)
+                if boundary
+                else None
+            ),
+        )
+
 
 DEPLOY, LOOK, PROMOTE = "deliver", "look", "promote"
 _SESSION_HOURS = {DEPLOY: 2, LOOK: 1, PROMOTE: 1}
@@ -85,3 +152,68 @@ class DeliveryRoles:
         output = f"{prefix}RoleArn{name.replace('-', '')}"
         cdk.CfnOutput(self._stack, output, value=role.role_arn)
         return role
+
+
+def registry_policy(names: Names, consumers: Sequence[Consumer]) -> dict[str, Any] | None:
+    """Return the policy of the model package group; None where nobody needs one."""
+    if not consumers:
+        return None
+    group = names.arn("sagemaker", f"model-package-group/{names.model_package_group}")
+    versions = names.arn("sagemaker", f"model-package/{names.model_package_group}/*")
+    statements = [
+        _statement("SeeRegistry", consumers, ["sagemaker:DescribeModelPackageGroup"], group),
+        _statement("SeeVersions", consumers, ["sagemaker:DescribeModelPackage"], versions),
+    ]
+    return iam.PolicyDocument(statements=statements).to_json()
+
+
+def bucket_statements(names: Names, consumers: Sequence[Consumer]) -> list[iam.PolicyStatement]:
+    """Return the statements for the artifact bucket."""
+    actions = ["s3:GetObject", "s3:GetObjectVersion"]
+    bucket = f"arn:aws:s3:::{names.bucket('artifacts')}"
+    read = _for_roles("ReadSealedArchives", consumers, actions, f"{bucket}/{SEALED}/*", {})
+    if not names.environment.keeps_files:
+        return read
+    sealed = {"StringLike": {"s3:prefix": f"{SEALED}/*"}}
+    return [*read, *_for_roles("ListSealedFiles", consumers, ["s3:ListBucket"], bucket, sealed)]
+
+
+def image_statements(consumers: Sequence[Consumer]) -> list[iam.PolicyStatement]:
+    """Return the statements for a repository of images: consumers' containers are pulled from it.
+
+    Source: Amazon ECR user guide, "Private repository policy examples"; what SageMaker's roles need
+    for a model besides (developer guide, "SageMaker AI execution roles") is allowed here, too.
+    """
+    words = ("BatchCheckLayerAvailability", "BatchGetImage", "GetDownloadUrlForLayer")
+    actions = [f"ecr:{each}" for each in words]
+    return [_statement("PullImages", consumers, actions)] if consumers else []
+
+
+def _for_roles(
+    sid: str,
+    consumers: Sequence[Consumer],
+    actions: list[str],
+    resource: str,
+    conditions: dict[str, Any],
+) -> list[iam.PolicyStatement]:
+    """Return a statement that holds only for the roles that bring archives; none for nobody."""
+    roles = {"ArnLike": {"aws:PrincipalArn": [each.role_arn for each in consumers]}}
+    return [_statement(sid, consumers, actions, resource, conditions | roles)] if consumers else []
+
+
+def _statement(
+    sid: str,
+    consumers: Sequence[Consumer],
+    actions: list[str],
+    resource: str | None = None,
+    conditions: dict[str, Any] | None = None,
+) -> iam.PolicyStatement:
+    """Return a statement of what the consumers' accounts may delegate to their own principals."""
+    accounts = sorted({each.account for each in consumers})
+    return iam.PolicyStatement(
+        sid=sid,
+        principals=[iam.AccountPrincipal(account) for account in accounts],
+        actions=actions,
+        resources=[resource] if resource else None,
+        conditions=conditions,
+    )

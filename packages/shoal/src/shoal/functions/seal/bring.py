@@ -27,7 +27,7 @@ from sealed_archive import Digests, SealError, copy, metadata_of_sealed, s3_clie
 _MAX_REASON = 1000
 _APPROVED = "approved"
 """Key of metadata: what was approved with this archive, newest first. Only this function writes it,
-and of other roles only Seal's could (packages/shoal/src/shoal/constructs/data/seal.py).
+and of other roles only Seal's could (packages/shoal/src/shoal/constructs/storage.py).
 """
 _MAX_APPROVED = 16
 """S3 keeps 2 KB of metadata (S3 user guide, "Working with object metadata")."""

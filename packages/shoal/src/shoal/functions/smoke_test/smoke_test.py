@@ -2,7 +2,7 @@
 
 `smoke_test.json`, which is packed next to this file, has `requests` (each `name`, `body` in base64,
 `content_type`, `accept`, `expect`), `must_pass`, `every_answer` and `show`. It is written from the
-workload's file by `packages/shoal/src/shoal/constructs/pipeline/smoke_test_file.py`, and so is
+workload's file by `packages/shoal/src/shoal/constructs/pipeline/pipeline_functions.py`, and so is
 `workload_smoke_test.py`, the workload's own function, if it has one.
 
 What must hold of an answer are JMESPath expressions, each with what its value must be. The keys of

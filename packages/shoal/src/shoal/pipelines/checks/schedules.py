@@ -59,7 +59,7 @@ def mistake_in_value(name: str, text: str, environment: Environment, script: Scr
 
     A definition can declare a type, and no limits; the parameters of a user's pipeline mean what
     they mean there. What code the jobs' roles may read is in
-    packages/shoal/src/shoal/constructs/pipeline/job_roles.py.
+    packages/shoal/src/shoal/constructs/pipeline/pipeline_roles.py.
     """
     training, bucket = environment.training, Names(environment).code_bucket
     hyperparameters = {parameter_name(each): each for each in training.hyperparameters}

@@ -1,8 +1,4 @@
-"""Schedules and manifests start the pipeline, and no two of its executions run at once.
-
-EventBridge Scheduler, or S3's event of a manifest -> function `start` -> StartPipelineExecution, if
-nothing runs. docs/decisions/schedules.md says why not directly.
-"""
+"""What starts the pipeline by itself, schedules and manifests, and the alarms on that."""
 
 from __future__ import annotations
 
@@ -11,20 +7,26 @@ from collections.abc import Collection
 from typing import Any
 
 import aws_cdk as cdk
+from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_scheduler as scheduler
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from shoal.constructs.monitoring.alarms import Alarm, Alarms, metric, waiting
 from shoal.constructs.python_function import PythonFunction
-from shoal.constructs.roles.acknowledge import acknowledge
-from shoal.constructs.roles.actor_role import ActorRole
-from shoal.constructs.teardown.sweeper import NAMESPACE
+from shoal.constructs.roles.actor_role import ActorRole, acknowledge
+from shoal.constructs.teardown import NAMESPACE
 from shoal.settings.hyperparameters import as_text
 from shoal.settings.names import Names
 from shoal.settings.sections.channels import MANIFEST_PARAMETER, OnManifest, uri_parameter
-from shoal.settings.sections.schedules import DELIVERY_MINUTES, Schedule
+from shoal.settings.sections.schedules import (
+    DELIVERY_MINUTES,
+    MAX_ALARM_HOURS,
+    Schedule,
+    silent_hours,
+)
 
 PURPOSE = "start"
 _RETRIES = 2
@@ -188,3 +190,64 @@ def _manifests(names: Names, file: str) -> list[str]:
         return [f"datasets/*/{file}"]
     own, versions = names.dataset_folders
     return [own.replace("*", file), f"{versions}/{file}"]
+
+
+class ScheduleAlarms(Construct):
+    """See docs/decisions/schedules.md for what rings, and for what cannot."""
+
+    def __init__(
+        self, scope: Construct, construct_id: str, *, names: Names, alarms: Alarms
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self._names = names
+        undelivered = Alarm(
+            self,
+            "Undelivered",
+            names=names,
+            purpose="schedule-undelivered",
+            description=(
+                f"A schedule could not start {names.pipeline}. The message in the dead-letter"
+                " queue says why."
+            ),
+            metric=waiting(names.dead_letters(PURPOSE)),
+        )
+        alarms.add("schedule-undelivered", undelivered)
+        for schedule in names.environment.schedules:
+            if hours := silent_hours(schedule):
+                alarms.add(names.missed_schedule(schedule.name), self._missed(schedule, hours))
+
+    def _missed(self, schedule: Schedule, hours: int) -> Alarm:
+        """Return an alarm that rings when no start was delivered for longer than the schedule's
+        times are apart.
+
+        For a rare schedule the sweeper measures that. Either way missing values ring: without one
+        nobody knows that the schedule is on time.
+        """
+        ours = {"Pipeline": self._names.pipeline, "Schedule": schedule.name}
+        statistics, is_rare = cloudwatch.Stats, hours > MAX_ALARM_HOURS
+        if is_rare:
+            # The sweeper found it overdue in the last three hours. A paused one has no value.
+            late = metric(NAMESPACE, "ScheduleOverdue", ours, statistics.MAXIMUM, minutes=180)
+            options: dict[str, Any] = {"metric": late}
+        else:
+            # No delivery for so long, whether one starts something or not: a start that was skipped
+            # because an execution ran has not been missed.
+            count = statistics.SAMPLE_COUNT
+            options = {
+                "metric": metric(NAMESPACE, "ScheduledStarts", ours, count, minutes=60),
+                "periods": hours,
+                "comparison": cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
+            }
+        return Alarm(
+            self,
+            f"Missed-{schedule.name}",
+            names=self._names,
+            purpose=self._names.missed_schedule(schedule.name),
+            description=(
+                f"The schedule {schedule.name} of {self._names.pipeline} has given no sign for"
+                f" {hours} hours{', is gone, or nobody looks' if is_rare else ''}."
+            ),
+            rings_without_values=True,
+            enabled=not schedule.paused,
+            **options,
+        )

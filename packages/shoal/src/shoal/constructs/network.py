@@ -1,11 +1,10 @@
-"""The VPC: a training subnet, hosting subnets, an S3 gateway endpoint that reaches only our
-buckets, and flow logs.
-
-It has a way to the internet only if the settings ask for one.
+"""The VPC in which EFA works, its security groups and interface endpoints; or a part of an existing
+VPC.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeVar, cast
 
 import aws_cdk as cdk
@@ -15,10 +14,166 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from shoal.constructs.roles.actor_role import ActorRole
+from shoal.constructs.roles.guard_rails import Place
 from shoal.pipelines.checks import demand
 from shoal.settings.external_data import every_external_folder
 from shoal.settings.names import Names
-from shoal.settings.sections.network import InterfaceEndpoint
+from shoal.settings.sections.network import ExistingNetwork as Ids
+from shoal.settings.sections.network import InterfaceEndpoint, Network
+
+
+class SecurityGroups(Construct):
+    """`training` (or the group that the settings name) and `hosting`.
+
+    Our own groups let nothing in from outside themselves. Where the nodes of `several` workloads
+    are in `training`, it does not let them in either: each workload has a `TrainingGroup` too.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        vpc: ec2.IVpc,
+        settings: Network,
+        several: bool = False,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self._vpc, existing = vpc, settings.existing
+        self.training: ec2.ISecurityGroup
+        self._https = (
+            "HTTPS to the internet and S3"
+            if settings.nat or existing
+            else "S3 through the gateway endpoint"
+        )
+        if existing and (group_id := existing.training_security_group_id):
+            self.training = ec2.SecurityGroup.from_security_group_id(
+                self, "Training", group_id, mutable=False
+            )
+        elif several:
+            text = "Training nodes of all workloads: HTTPS out"
+            self.training = self._group("Training", text)
+        else:
+            text = "Training nodes: everything among themselves, HTTPS out"
+            group = self.training = self._group("Training", text)
+            _allow_internally(group)
+        self.hosting = self._group("Hosting", "Endpoint instances: HTTPS out")
+
+    def _group(self, construct_id: str, description: str) -> ec2.SecurityGroup:
+        group = ec2.SecurityGroup(
+            self, construct_id, vpc=self._vpc, allow_all_outbound=False, description=description
+        )
+        # S3's addresses are public ones. Where there is no way to the internet, this reaches the
+        # gateway endpoint and nothing else.
+        group.add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(443), self._https)
+        return group
+
+
+class TrainingGroup(ec2.SecurityGroup):
+    """The second group of the training nodes of one workload, where there are several."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, vpc: ec2.IVpc) -> None:
+        super().__init__(
+            scope,
+            construct_id,
+            vpc=vpc,
+            allow_all_outbound=False,
+            description="Training nodes of one workload: everything among themselves",
+        )
+        _allow_internally(self)
+
+
+def _allow_internally(group: ec2.SecurityGroup) -> None:
+    """Let the members of the group send each other everything.
+
+    EFA addresses are not IP addresses, so no CIDR rule covers them: both directions must name the
+    group itself. With allow_all_outbound=True the CDK drops the egress half without a word.
+    """
+    group.connections.allow_internally(ec2.Port.all_traffic(), "EFA among the training nodes")
+
+
+def own_training_place(scope: Construct, names: Names, shared: Place) -> Place:
+    """Return where one workload trains: each of several has a security group of its own, unless
+    the settings name one that exists.
+    """
+    existing = names.environment.network.existing
+    if not names.environment.workloads or (existing and existing.training_security_group_id):
+        return shared
+    own = TrainingGroup(scope, "TrainingGroup", vpc=shared.vpc)
+    return Place(shared.vpc, shared.subnets, [*shared.security_groups, own])
+
+
+class ExistingNetwork(Construct):
+    """`vpc`, `training_subnet` and `hosting_subnets` by their ids."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, settings: Network, ids: Ids) -> None:
+        super().__init__(scope, construct_id)
+        az_ids = {settings.training_az_id, *settings.hosting_az_ids}
+        self.vpc = ec2.Vpc.from_vpc_attributes(
+            self, "Vpc", vpc_id=ids.vpc_id, availability_zones=sorted(az_ids)
+        )
+        self.training_subnet = self._subnet("Training", ids.training_subnet_id)
+        self.hosting_subnets = [
+            self._subnet(f"Hosting{number}", subnet)
+            for number, subnet in enumerate(ids.hosting_subnet_ids, start=1)
+        ]
+
+    def _subnet(self, construct_id: str, subnet_id: str) -> ec2.ISubnet:
+        subnet = ec2.Subnet.from_subnet_id(self, construct_id, subnet_id)
+        # No route is added to it, so the id of its route table is not needed.
+        cdk.Annotations.of(subnet).acknowledge_warning("@aws-cdk/aws-ec2:noSubnetRouteTableId")
+        return subnet
+
+
+class InterfaceEndpoints(Construct):
+    """One endpoint for each service, all in `subnet`: other subnets reach it too, and each further
+    zone would cost the same again.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        names: Names,
+        vpc: ec2.IVpc,
+        subnet: ec2.ISubnet,
+        callers: Sequence[ec2.ISecurityGroup],
+    ) -> None:
+        super().__init__(scope, construct_id)
+        group = ec2.SecurityGroup(
+            self,
+            "Endpoints",
+            vpc=vpc,
+            allow_all_outbound=False,
+            description="Interface endpoints: HTTPS from our own instances",
+        )
+        for caller in callers:
+            group.add_ingress_rule(caller, ec2.Port.tcp(443), "Calls from our own instances")
+        own_account = {"StringEquals": {"aws:PrincipalAccount": names.environment.account}}
+        for each in names.environment.interface_endpoints:
+            endpoint = ec2.InterfaceVpcEndpoint(
+                self,
+                "".join(word.capitalize() for word in each.value.split(".")),
+                vpc=vpc,
+                service=ec2.InterfaceVpcEndpointService(
+                    each.service_name(names.environment.region)
+                ),
+                subnets=ec2.SubnetSelection(subnets=[subnet]),
+                security_groups=[group],
+                private_dns_enabled=True,
+                open=False,
+            )
+            endpoint.add_to_policy(
+                iam.PolicyStatement(
+                    sid="OwnAccountOnly",
+                    principals=[iam.AnyPrincipal()],
+                    actions=["*"],
+                    resources=["*"],
+                    conditions=own_account,
+                )
+            )
+
 
 _S3_ACTIONS = (
     "s3:AbortMultipartUpload",

@@ -1,5 +1,5 @@
-"""The files with a workload's requests, expectations and own function that are packed with the
-functions that send and judge.
+"""The functions that steps of the pipeline call: one compares, one proves that the endpoint
+answers.
 """
 
 from __future__ import annotations
@@ -8,7 +8,33 @@ import base64
 import json
 from pathlib import Path
 
+import aws_cdk as cdk
+from constructs import Construct
+
+from shoal.constructs.python_function import PythonFunction
 from shoal.settings.loading.workload import load_workload, workload_folder
+from shoal.settings.names import Names
+
+COMPARE_PURPOSE = "compare"
+
+
+class Compare(Construct):
+    """It may read this workload's registry."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, names: Names) -> None:
+        super().__init__(scope, construct_id)
+        self.comparer = PythonFunction(
+            self,
+            "Comparer",
+            names=names,
+            purpose=COMPARE_PURPOSE,
+            folder="compare",
+            module="compare",
+            description=f"Compares an evaluation of {names.pipeline} with the approved model",
+            timeout=cdk.Duration.minutes(1),
+        )
+        self.comparer.role.allow_part("compare")
+
 
 REQUESTS = "smoke_test.json"
 """Name of the file, which packages/shoal/src/shoal/functions/smoke_test/smoke_test.py reads."""
@@ -55,3 +81,38 @@ def packed_files(content: bytes) -> dict[str, bytes]:
     if function is None:
         return {REQUESTS: content}
     return {REQUESTS: json.dumps(document, sort_keys=True).encode(), FUNCTION: function.encode()}
+
+
+SMOKE_TEST_PURPOSE = "smoke-test"
+
+
+class SmokeTest(Construct):
+    """It may call this pipeline's endpoints, and nothing else."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        names: Names,
+        requests: bytes,
+    ) -> None:
+        """`requests` is what shoal.constructs.pipeline.pipeline_functions returns."""
+        super().__init__(scope, construct_id)
+        self.caller = PythonFunction(
+            self,
+            "Caller",
+            names=names,
+            purpose=SMOKE_TEST_PURPOSE,
+            folder="smoke_test",
+            module="step",
+            files=packed_files(requests),
+            description=(
+                f"Sends requests to the endpoint of an execution of {names.pipeline} and judges"
+                " the answers"
+            ),
+            timeout=cdk.Duration.minutes(2),
+        )
+        self.caller.role.allow_part("smoke-test")
+        if names.environment.endpoint and names.environment.endpoint.has_own_server:
+            self.caller.role.allow_part("smoke-test-archive")

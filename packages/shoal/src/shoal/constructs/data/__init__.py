@@ -1,1 +1,0 @@
-"""Key, buckets, file system, and the place of sealed models."""

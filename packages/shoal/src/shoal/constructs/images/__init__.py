@@ -1,1 +1,0 @@
-"""Repositories and builds of container images."""

@@ -1,1 +1,0 @@
-"""The VPC in which EFA works, or a part of an existing one."""

@@ -1,1 +1,0 @@
-"""What starts the pipeline by itself, and the alarms on that."""

@@ -1,1 +1,0 @@
-"""The endpoint of a pinned release."""

@@ -1,1 +1,0 @@
-"""The guard and the sweeper, which delete what executions leave."""
