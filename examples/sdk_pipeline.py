@@ -13,7 +13,7 @@ from typing import Any
 import boto3
 
 from shoal.launch import Launch, resolve
-from shoal.pipelines.infrastructure import Infrastructure
+from shoal.pipelines.graph import Infrastructure
 from shoal.settings.names import Names
 from shoal.settings.settings import Environment
 

@@ -10,7 +10,7 @@ Compare stands before Gate where a gate is `not_worse_than: approved`. With `end
 pipeline ends at Register.
 
 `shoal.pipelines.requests` has what each step asks of SageMaker, `shoal.pipelines.steps` the types
-of steps. What may change per execution is a parameter (`shoal.pipelines.parameters`). Every synth
+of steps. What may change per execution is a parameter (`shoal.pipelines.graph`). Every synth
 and `shoal check` validates the result.
 """
 
@@ -20,12 +20,10 @@ from shoal.launch import Launch
 from shoal.pipelines import step_names
 from shoal.pipelines.expressions import EXECUTION_ARN, EXECUTION_ID, Property, PropertyFile
 from shoal.pipelines.gating import compare_step, condition, failure_message, measured_values
-from shoal.pipelines.graph import Pipeline
-from shoal.pipelines.infrastructure import Infrastructure
-from shoal.pipelines.parameters import declare
+from shoal.pipelines.graph import Infrastructure, Pipeline, declare
 from shoal.pipelines.requests import EVALUATION_FILE, EVALUATION_OUTPUT, Requests
-from shoal.pipelines.retries import CREATE_CALL, of_training
 from shoal.pipelines.steps import (
+    CREATE_CALL,
     After,
     Condition,
     Endpoint,
@@ -39,6 +37,7 @@ from shoal.pipelines.steps import (
     Step,
     Training,
     Trigger,
+    of_training,
 )
 from shoal.settings.sections.serving import TeardownStep
 from shoal.settings.settings import Environment

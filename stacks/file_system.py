@@ -11,7 +11,7 @@ from constructs import Construct
 
 from shoal.constructs.lustre_file_system import LustreFileSystem
 from shoal.constructs.shoal_stack import ShoalStack
-from shoal.pipelines.infrastructure import MountedFileSystem
+from shoal.pipelines.graph import MountedFileSystem
 from shoal.settings.names import Names
 from shoal.settings.sections.file_system import FileSystem
 from stacks.data import DataStack

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from shoal.cli.endings import OK, USAGE
+from shoal.cli.main import OK, USAGE
 from shoal.errors import PromotionError
 from shoal.settings.loading.loader import load_environment, load_workloads, workloads_of
 from shoal.settings.names import Names

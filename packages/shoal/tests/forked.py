@@ -152,7 +152,11 @@ def _end(key: selectors.SelectorKey, ready: selectors.BaseSelector) -> None:
 
 
 def _fork() -> None:
-    from shoal.cli.main import Deferred, main, shoal  # takes long, and only this process needs it
+    from shoal.cli.main import (
+        Deferred,
+        main,
+        shoal,  # takes long, and only this process needs it
+    )
 
     for each in shoal.commands.values():
         if isinstance(each, Deferred):

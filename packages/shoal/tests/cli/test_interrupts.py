@@ -16,8 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from shoal.cli.commands.deployment import reporting_unfinished_work
-from shoal.cli.endings import interrupted_once
-from shoal.cli.main import shoal
+from shoal.cli.main import interrupted_once, shoal
 from shoal.errors import CommandError
 from shoal.verbs.workspace import Workspace
 from tests.cli.trained import Checkout
@@ -26,7 +25,7 @@ from tests.verbs.conftest import delete_stack, make_stack, slow
 
 PROGRAM = """
 import select, sys, time
-from shoal.cli.endings import interrupted_once
+from shoal.cli.main import interrupted_once
 with interrupted_once("ends within a minute") as shield:
     if "shielded" in sys.argv:
         shield()
@@ -139,7 +138,7 @@ _PROGRAM = """
 import os, signal
 from types import SimpleNamespace
 from shoal.cli.commands.deployment import deploying
-from shoal.cli.endings import interrupted_once
+from shoal.cli.main import interrupted_once
 from shoal.aws.events import Detail
 from shoal.verbs.flow import phase
 

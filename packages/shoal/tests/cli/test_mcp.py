@@ -24,7 +24,7 @@ from local_kit.sagemaker_account import shell_step
 from shoal.aws.execution import Pipeline
 from shoal.aws.logs import location_of
 from shoal.cli.agent import READS, WRITES, quoted
-from shoal.page.readings.cause import Cause
+from shoal.page.readings.step_log import Cause
 from tests.cli.trained import Checkout, Registry
 from tests.repository import ROOT
 from tests.tables import rows, table

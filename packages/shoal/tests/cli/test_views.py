@@ -26,8 +26,8 @@ from shoal.aws.events import (
 from shoal.aws.execution import Execution, Step
 from shoal.aws.metrics import Parts, Position, Progress, Reading
 from shoal.aws.target import Target
-from shoal.cli.commands.demo import result_of
 from shoal.cli.commands.executions import lines_of, status
+from shoal.cli.commands.local import result_of
 from shoal.cli.view import View
 from shoal.page.look import Look
 from tests.repository import ROOT

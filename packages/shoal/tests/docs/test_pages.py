@@ -19,7 +19,7 @@ from dev.tools.reference import pages as reference_pages
 from shoal.cli.main import Deferred, shoal
 from shoal.launch import launch_of
 from shoal.pipelines.checks.check import check
-from shoal.pipelines.infrastructure import placeholder_infrastructure
+from shoal.pipelines.graph import placeholder_infrastructure
 from shoal.pipelines.own_pipeline import definition_of
 from shoal.settings.parsing.errors import ConfigError
 from tests.docs.pages import ROOT, code_spans, commands, pages, text_of

@@ -17,7 +17,7 @@ import pytest
 
 from local_kit.control import running
 from local_kit.sagemaker_account import BUCKET, Account, archive, channel, until
-from shoal.settings.parsing.shared_code import archive_files
+from shoal.settings.parsing.plain_files import archive_files
 from shoal_local.runtimes.build import build
 from shoal_local.runtimes.catalog import runtimes
 from tests.repository import ROOT

@@ -21,10 +21,10 @@ from local_kit.sagemaker_account import BUCKET, Account, archive, until
 from pipelines.training import training_pipeline
 from shoal.aws.metrics import Parts, parse
 from shoal.launch import launch_of
-from shoal.pipelines.infrastructure import Infrastructure, placeholder_infrastructure
+from shoal.pipelines.graph import Infrastructure, placeholder_infrastructure
 from shoal.settings.loading.loader import load_environment, strategy_names
 from shoal.settings.names import Names
-from shoal.settings.parsing.shared_code import archive_files
+from shoal.settings.parsing.plain_files import archive_files
 from shoal.settings.settings import Environment
 from shoal_local.runtimes.build import build
 from shoal_local.runtimes.catalog import runtimes

@@ -13,7 +13,7 @@ from typing import Any
 
 from pipelines.training import training_pipeline
 from shoal.launch import Launch, launch_of, resolve
-from shoal.pipelines.infrastructure import Infrastructure
+from shoal.pipelines.graph import Infrastructure
 from shoal.pipelines.limits import every_step
 from shoal.settings.frameworks import Framework
 from shoal.settings.loading.loader import load

@@ -7,11 +7,9 @@ from dataclasses import replace
 from pipelines.training import training_pipeline as standard
 from shoal.launch import Launch
 from shoal.pipelines.expressions import EXECUTION_ID, Property
-from shoal.pipelines.graph import Pipeline
-from shoal.pipelines.infrastructure import Infrastructure
+from shoal.pipelines.graph import Infrastructure, Pipeline
 from shoal.pipelines.requests import TRANSFORM_FOLDER, artifacts
-from shoal.pipelines.retries import CREATE_CALL, JOB
-from shoal.pipelines.steps import Callback, Condition, Step, Transform, Tuning
+from shoal.pipelines.steps import CREATE_CALL, JOB, Callback, Condition, Step, Transform, Tuning
 from shoal.settings.names import Names
 from shoal.settings.settings import Environment
 

@@ -17,7 +17,7 @@ import pytest
 from shoal.aws.execution import Execution, Step
 from shoal.page.readings.results import answers_of, conditions
 from shoal.pipelines import step_names
-from shoal.pipelines.infrastructure import MountedFileSystem
+from shoal.pipelines.graph import MountedFileSystem
 from shoal.pipelines.limits import Limits, limits
 from shoal.pipelines.scoring import scoring_pipeline
 from shoal.pipelines.validation import shapes

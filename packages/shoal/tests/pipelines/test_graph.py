@@ -8,8 +8,9 @@ import pytest
 
 from shoal.pipelines.expressions import Join, Parameter, Property, PropertyFile, render
 from shoal.pipelines.graph import Pipeline
-from shoal.pipelines.retries import CREATE_CALL, JOB, RetryOn, RetryPolicy, of_training
 from shoal.pipelines.steps import (
+    CREATE_CALL,
+    JOB,
     Condition,
     Endpoint,
     EndpointConfig,
@@ -20,8 +21,11 @@ from shoal.pipelines.steps import (
     Processing,
     RegisterModel,
     ReportFile,
+    RetryOn,
+    RetryPolicy,
     Step,
     Training,
+    of_training,
 )
 from shoal.pipelines.validation import shapes
 from shoal.settings.parsing.errors import DefinitionError

@@ -15,8 +15,7 @@ import pytest
 from shoal.launch import launch_of
 from shoal.pipelines.checks.check import check
 from shoal.pipelines.expressions import Property
-from shoal.pipelines.graph import Pipeline
-from shoal.pipelines.infrastructure import placeholder_infrastructure
+from shoal.pipelines.graph import Pipeline, placeholder_infrastructure
 from shoal.pipelines.limits import Limits, limits, queue_names
 from shoal.pipelines.own_pipeline import definition_of
 from shoal.pipelines.steps import Lambda

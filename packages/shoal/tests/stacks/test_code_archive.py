@@ -21,7 +21,7 @@ from shoal.launch import watch
 from shoal.page.commit import commit_of
 from shoal.repository import Repository
 from shoal.settings.parsing.errors import ConfigError
-from shoal.settings.parsing.shared_code import archive_files, carried_folder
+from shoal.settings.parsing.plain_files import archive_files, carried_folder
 from tests.repository import begin_git, git
 from tests.tables import rows
 

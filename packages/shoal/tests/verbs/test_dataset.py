@@ -27,7 +27,7 @@ from shoal.settings.sections.scoring import Scoring
 from shoal.settings.settings import Environment
 from shoal.verbs import dataset
 from shoal.verbs.demo import Demo
-from shoal.verbs.score import require_rows
+from shoal.verbs.inference import require_rows
 from shoal.verbs.workspace import Session, Workspace
 from tests.letters import FOLDER as LETTERS
 from tests.letters import write_environment

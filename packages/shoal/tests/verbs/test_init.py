@@ -22,15 +22,17 @@ from shoal.pipelines.checks.check import check
 from shoal.settings.loading.loader import load_environment, load_workloads
 from shoal.settings.loading.workload import load_workload
 from shoal.settings.parsing.errors import ConfigError, LaunchError
-from shoal.verbs.init.locking import WHEELS, folder_of, take_wheels
-from shoal.verbs.init.repository import (
+from shoal.verbs.init import (
     COPIED,
     FILE,
     KINDS,
+    WHEELS,
     Answers,
     answers_of,
+    folder_of,
     read_answers,
     render,
+    take_wheels,
 )
 from shoal.verbs.new_workload import FRAMEWORKS, TASKS, TRAINERS, write_workload
 from tests import forked
@@ -123,7 +125,7 @@ def test_without_an_index_all_but_the_lock_is_written_and_said(tmp_path: Path) -
     result = command(tmp_path)
     assert result.returncode == 1
     assert "requirements.txt is missing, because " in result.stderr
-    assert "-m shoal.verbs.init.locking" in result.stderr
+    assert "-m shoal.verbs.init" in result.stderr
     assert {"app.py", "requirements.in", FILE} <= set(texts(tmp_path / "team"))
     assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".shoal")] == []
 

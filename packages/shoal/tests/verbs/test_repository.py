@@ -12,8 +12,8 @@ import pytest
 from shoal.errors import AnswerError, PromotionError, UsageError
 from shoal.repository import Repository, hash_as
 from shoal.settings.parsing.errors import ConfigError
-from shoal.verbs.init.repository import FILE as ANSWERS
-from shoal.verbs.init.repository import answers_of, text_of
+from shoal.verbs.init import FILE as ANSWERS
+from shoal.verbs.init import answers_of, text_of
 from shoal.verbs.upgrade.begin import Workplace, upgrade
 from shoal.verbs.upgrade.finish import (
     ENVIRONMENTS,

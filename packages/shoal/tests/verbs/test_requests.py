@@ -15,7 +15,7 @@ from shoal.aws.objects import object_at
 from shoal.aws.target import Target, loopback_variables, offline_environment
 from shoal.errors import NotFoundError, ShoalError, UsageError
 from shoal.settings.sections.smoke_test import Request
-from shoal.verbs.invoke import find_endpoint, model_of, send, stream
+from shoal.verbs.inference import find_endpoint, model_of, send, stream
 from shoal_local.sagemaker.hosting.traffic import event
 from tests.functions import invocation
 from tests.tables import rows, table

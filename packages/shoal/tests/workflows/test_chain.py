@@ -16,7 +16,7 @@ from dev.tools.promotable import main
 from shoal.cli.main import shoal
 from shoal.errors import UsageError
 from shoal.settings.parsing.errors import ConfigError
-from shoal.verbs.init.repository import render
+from shoal.verbs.init import render
 from shoal.verbs.promote.promotion_path import chain, workflow
 from tests.cli.trained import checkout_of_two
 from tests.repository import ROOT, link_checkout

@@ -23,7 +23,7 @@ from mcp.server.mcpserver.tools import Tool
 from mcp_types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import Field
 
-from shoal.cli.endings import FAILED, USAGE, error_document
+from shoal.cli.main import FAILED, USAGE, error_document
 from shoal.settings.loading.loader import load_workloads
 from shoal.settings.parsing.errors import ConfigError, one_line
 from shoal.verbs.workspace import Workspace

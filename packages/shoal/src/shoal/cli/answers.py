@@ -18,8 +18,7 @@ import click
 from pydantic import ConfigDict, TypeAdapter, WithJsonSchema
 from typing_extensions import TypedDict  # pydantic needs it before Python 3.12
 
-from shoal.cli.endings import FAILED, INTERRUPTED, is_answer
-from shoal.cli.main import Deferred
+from shoal.cli.main import FAILED, INTERRUPTED, Deferred, is_answer
 from shoal.page.record import json_text
 from shoal.settings.parsing.errors import one_line
 from shoal.verbs.flow import Outcome

@@ -1,26 +1,94 @@
-"""The entry of the `shoal` command: read arguments, and turn every outcome into an exit code."""
+"""The entry of the `shoal` command: read arguments, and turn every outcome into an exit code, which
+its help and the README tell.
+
+Ctrl-C, SIGTERM and SIGHUP are one KeyboardInterrupt: the first signal interrupts; later ones
+cannot disturb the clean-up.
+"""
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import signal
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import click
 
-from shoal.cli.endings import (
-    FAILED,
-    INTERRUPTED,
-    OK,
-    error_document,
-    exit_code_of,
-    interrupted_once,
-    is_answer,
-)
+OK, FAILED, USAGE, NOTHING_TO_DO, INTERRUPTED = 0, 1, 2, 3, 130
+_DISK = {errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.ENAMETOOLONG}
+"""What the user's disk refuses, which is no bug; `str()` of such an OSError names the file."""
+
+
+def exit_code_of(error: Exception) -> int | None:
+    """Return the exit code that a failure means, or None for a bug."""
+    # botocore and pydantic, which help does without
+    from shoal.errors import AWS_ERRORS, NothingToPromoteError, ShoalError, UsageError
+    from shoal.settings.parsing.errors import ConfigError
+
+    if isinstance(error, NothingToPromoteError):
+        return NOTHING_TO_DO
+    if isinstance(error, ConfigError | UsageError):
+        return USAGE
+    if isinstance(error, OSError) and error.errno in _DISK:
+        return FAILED
+    return FAILED if isinstance(error, (ShoalError, *AWS_ERRORS)) else None
+
+
+def is_answer(error: BaseException | None) -> bool:
+    """Return whether a verb that raises this, or None, has answered; what it tells may be bad."""
+    from shoal.errors import DisagreementError, ExecutionError
+
+    kinds = (click.exceptions.Exit, DisagreementError, ExecutionError)
+    return error is None or isinstance(error, kinds)
+
+
+def error_document(error: BaseException, message: str, exit_code: int) -> dict[str, Any]:
+    """Return what a verb that failed prints with `--json`; `kind` is a class's name."""
+    told = {"kind": type(error).__name__, "message": message, "exit_code": exit_code}
+    return {"schema": "shoal/error/1", "error": told}
+
+
+ENDS = "interrupted: ends what runs, takes all away; minutes here, up to half an hour on AWS"
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def interrupted_once(note: str = "") -> Iterator[Callable[[], None]]:
+    """Yield `shield`. The first signal prints the note, which says what ends now.
+
+    After it is called, and after the first signal, further signals only print a note.
+    """
+    shielded = False
+
+    def shield() -> None:
+        nonlocal shielded
+        shielded = True
+
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        nonlocal shielded
+        if shielded:
+            os.write(
+                2, b"\ncleaning up; this cannot be interrupted\n"
+            )  # print() is not safe in a handler
+            return
+        shielded = True
+        if note:
+            os.write(2, f"\n{note}\n".encode())
+        raise KeyboardInterrupt
+
+    previous = {number: signal.signal(number, handle) for number in SIGNALS}
+    try:
+        yield shield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 class Deferred(click.Command):
@@ -104,8 +172,8 @@ def _other_code(root: Path) -> str:
 # imports none of them; a test compares the two.
 _COMMANDS = (
     ("check", "check", "Validate every environment's and every workload's file."),
-    ("data", "workload", "The dataset of an environment."),
-    ("demo", "demo", "Run all of it on this machine, from deploy to destroy."),
+    ("data", "repository", "The dataset of an environment."),
+    ("demo", "local", "Run all of it on this machine, from deploy to destroy."),
     ("deploy", "deployment", "Deploy the stacks of ENV, with all that they need."),
     ("destroy", "destroy", "Stop what runs in ENV, and delete all that it has."),
     ("diff", "deployment", "Compare ENV as the checkout has it with what is deployed."),
@@ -120,7 +188,7 @@ _COMMANDS = (
     ("local", "local", "AWS on this machine: the emulator."),
     ("logs", "executions", "Print what STEP of EXECUTION has logged."),
     ("mcp", "programs", "Answer an agent's calls of verbs, over MCP."),
-    ("new", "workload", "Write a workload that runs at once, and an environment for it."),
+    ("new", "repository", "Write a workload that runs at once, and an environment for it."),
     ("plan", "plan", "Show what ENV would consist of and cost; nothing is created."),
     ("promote", "promote", "Pin a model of one environment in the file of the next."),
     ("prove", "account", "Type the first run on AWS in ACCOUNT, and take it all away."),

@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
-from shoal.launch import recipes, rules, source_code, tables
-from shoal.launch.case import SMDDP, Case
+from shoal.launch import recipes, rules, tables
+from shoal.launch.case import SMDDP, Case, notices_of, read_source
 from shoal.launch.contract import Contract
-from shoal.launch.notices import notices_of
 from shoal.settings.frameworks import CLASSICAL, Framework
 from shoal.settings.hyperparameters import HyperparameterValue
 from shoal.settings.loading.loader import environment_file
@@ -115,7 +114,7 @@ def resolve(
     `root` is the repository: the requirements.txt of `source_dir` may add what an image lacks.
     Raises LaunchError with every reason why the training cannot run; `file` opens its lines.
     """
-    case = Case.of(training, region, source_code.read(root, training))
+    case = Case.of(training, region, read_source(root, training))
     if problems := problems_of(case):
         raise LaunchError(file, problems)
     version, tags = case.version, case.tags

@@ -11,8 +11,7 @@ from collections.abc import Callable, Collection, Iterator
 
 from shoal.launch import image_uri, recipes, tables
 from shoal.launch.case import SMDDP, TITLES, Case, problem, problem_at
-from shoal.launch.contract import OPTIMIZE_SDP, STARTS_RANKS
-from shoal.launch.mpi_options import mistakes_in, passed_with
+from shoal.launch.contract import OPTIMIZE_SDP, STARTS_RANKS, mistakes_in, passed_with
 from shoal.settings.frameworks import Framework, defaults, strategies_of
 from shoal.settings.parsing.errors import Problem
 from shoal.settings.settings import Collective, Launcher, Strategy

@@ -21,8 +21,7 @@ from shoal.aws.target import Target
 from shoal.errors import AnswerError
 from shoal.launch import watch
 from shoal.repository import Repository, hash_as
-from shoal.settings.parsing.plain_files import is_packed
-from shoal.settings.parsing.shared_code import PACKAGE, SHARED
+from shoal.settings.parsing.plain_files import PACKAGE, SHARED, is_packed
 
 MAX_COMMITS = 200
 """Commits that changed the code: so far back a run is looked for."""

@@ -19,10 +19,11 @@ from shoal.aws.logs import lines_of
 from shoal.aws.metrics import progress_metrics
 from shoal.aws.objects import objects_at
 from shoal.page.look import Look, Place, seconds_between, time_text
-from shoal.page.readings.cause import Cause, CauseSearch
-from shoal.page.readings.cleanups import Cleanup, calls_in, cleanups_of
 from shoal.page.readings.lineage import code_of, image_of, lineage_of
 from shoal.page.readings.resources import (
+    Cleanup,
+    calls_in,
+    cleanups_of,
     instances_of,
     money_of,
     resources_of,
@@ -31,7 +32,7 @@ from shoal.page.readings.resources import (
     waited,
 )
 from shoal.page.readings.results import GateResult, answers_of, evaluation_of, gates_of, package_of
-from shoal.page.readings.step_log import StepLog
+from shoal.page.readings.step_log import Cause, CauseSearch, StepLog
 from shoal.pipelines import step_names
 
 VERSION = 1

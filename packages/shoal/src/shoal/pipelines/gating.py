@@ -9,8 +9,7 @@ from typing import Any, Literal
 
 from shoal.pipelines import step_names
 from shoal.pipelines.expressions import Join, Parameter, PropertyFile
-from shoal.pipelines.infrastructure import Infrastructure
-from shoal.pipelines.parameters import Parameters
+from shoal.pipelines.graph import Infrastructure, Parameters
 from shoal.pipelines.requests import NOT_WORSE, compared, limit_of
 from shoal.pipelines.steps import (
     GreaterThanOrEqualTo,

@@ -23,8 +23,7 @@ from typing import Any
 
 from shoal.launch import Launch
 from shoal.pipelines.checks import own_pipeline_rules
-from shoal.pipelines.graph import Pipeline
-from shoal.pipelines.infrastructure import Infrastructure
+from shoal.pipelines.graph import Infrastructure, Pipeline
 from shoal.pipelines.validation import graph_rules, shapes
 from shoal.settings.loading.loader import environment_file
 from shoal.settings.parsing.errors import ConfigError, DefinitionError, Problem

@@ -6,12 +6,11 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from shoal.launch import Launch, fabric, watch
+from shoal.launch import Launch, contract, watch
 from shoal.launch.tables import has_nvme, takes_volume_key
 from shoal.pipelines import step_names, training_request
 from shoal.pipelines.expressions import EXECUTION_ID, Expression, Join, Parameter, Property
-from shoal.pipelines.infrastructure import Infrastructure
-from shoal.pipelines.parameters import Parameters
+from shoal.pipelines.graph import Infrastructure, Parameters
 from shoal.pipelines.training_request import step_tags
 from shoal.settings.frameworks import CLASSICAL, Framework
 from shoal.settings.hyperparameters import as_sent
@@ -115,7 +114,7 @@ class Requests:
             "VpcConfig": self._training_vpc(),
             "Tags": step_tags(self.names),
         }
-        variables = fabric.environment(settings) | secrets.variables(settings.secrets)
+        variables = contract.environment(settings) | secrets.variables(settings.secrets)
         index = self.environment.organisation.package_index
         if index and index.url:  # for a script's own pip, too; a password is in no variable
             variables = {"PIP_INDEX_URL": index.url} | variables

@@ -13,8 +13,7 @@ from shoal.pipelines import step_names
 from shoal.pipelines.expressions import EXECUTION_ARN, Join, Parameter, Property
 from shoal.pipelines.graph import Pipeline
 from shoal.pipelines.requests import TRANSFORM_FOLDER, artifacts
-from shoal.pipelines.retries import CREATE_CALL, JOB
-from shoal.pipelines.steps import Lambda, Model, Transform
+from shoal.pipelines.steps import CREATE_CALL, JOB, Lambda, Model, Transform
 from shoal.pipelines.training_request import step_tags
 from shoal.settings.names import Names
 from shoal.settings.sections import scoring

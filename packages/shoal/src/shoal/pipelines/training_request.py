@@ -8,7 +8,7 @@ from pydantic.alias_generators import to_pascal
 
 from shoal.launch.tables import takes_volume_key
 from shoal.pipelines.expressions import EXECUTION_ARN, EXECUTION_ID, Expression, Join
-from shoal.pipelines.parameters import Parameters
+from shoal.pipelines.graph import Parameters
 from shoal.settings.names import ENVIRONMENT_TAG, EXECUTION_TAG, PIPELINE_TAG, WORKLOAD_TAG, Names
 from shoal.settings.sections.evaluation import Evaluation
 from shoal.settings.settings import Training

@@ -33,7 +33,7 @@ from shoal.settings.sections.channels import Channel, path_parameter, uri_parame
 from shoal.settings.sections.scoring import FOLDER as ROWS
 from shoal.settings.sections.scoring import Scoring
 from shoal.settings.settings import Environment
-from shoal.verbs.score import require_rows
+from shoal.verbs.inference import require_rows
 from shoal.verbs.workspace import Session
 
 _md5 = partial(hashlib.md5, usedforsecurity=False)

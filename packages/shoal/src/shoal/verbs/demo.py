@@ -26,7 +26,7 @@ from shoal.page.history import json_of, with_others
 from shoal.page.page import page
 from shoal.settings.names import Names
 from shoal.settings.settings import Environment
-from shoal.verbs import dataset, score
+from shoal.verbs import dataset, inference
 from shoal.verbs.destroy.teardown import Teardown, refuse_if_protected, remove_bootstrap
 from shoal.verbs.flow import Outcome, Phase, run_phases
 from shoal.verbs.follow import Follower
@@ -234,11 +234,11 @@ class Demo:
         session, target = self.session, self.session.target
         newest, _ = registry.versions(target, session.names.model_package_group)[0]
         registry.approve(target, newest, "for the demo")
-        own, arn = score.start(session, {})
+        own, arn = inference.start(session, {})
         follower = Follower(own.pipeline, arn, self.report, LOCAL_POLL_S, self.logs)
         execution = follower.follow()
         follower.raise_unless_succeeded(execution)
-        for line in score.results(session, execution).lines:
+        for line in inference.results(session, execution).lines:
             self.report(Note(line))
 
     def _report(self) -> None:

@@ -11,7 +11,7 @@ from shoal.launch import launch_of
 from shoal.pipelines.checks.parsers import Script
 from shoal.pipelines.checks.schedules import mistake_in_value
 from shoal.pipelines.checks.scripts import script_at
-from shoal.pipelines.infrastructure import placeholder_infrastructure
+from shoal.pipelines.graph import placeholder_infrastructure
 from shoal.pipelines.own_pipeline import definition_of
 from shoal.settings.settings import Environment
 

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from shoal.settings.names import RUNS, Names
-from shoal.settings.parsing.statements import conditions, filled
-from shoal.settings.parsing.yaml_file import read_table
+from shoal.settings.parsing.yaml_file import conditions, filled, read_table
 
 _TABLE: dict[str, Any] = read_table(__file__, "permission_sets.yaml")
 JOBS: tuple[str, ...] = tuple(_TABLE["jobs"])

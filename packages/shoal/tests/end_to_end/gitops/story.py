@@ -21,7 +21,7 @@ from shoal.settings.names import Names
 from shoal.settings.sections.release import Release
 from shoal.settings.sections.smoke_test import Request
 from shoal.settings.settings import Environment
-from shoal.verbs import invoke
+from shoal.verbs import inference
 from shoal.verbs.destroy.teardown import remove_bootstrap
 from shoal.verbs.local_server import RunningServer
 from tests.end_to_end.gitops.checkout import ENVIRONMENTS, GitCheckout
@@ -88,7 +88,7 @@ class Traffic:
     def _ask(self, request: Request) -> Answer:
         at = time.monotonic()
         try:
-            model = invoke.model_of(self.target, self.endpoint, request, self.folder, _TIMEOUT_S)
+            model = inference.model_of(self.target, self.endpoint, request, self.folder, _TIMEOUT_S)
         except AWS_ERRORS as error:
             return Answer(at, None, refusal(error))
         except ShoalError as error:

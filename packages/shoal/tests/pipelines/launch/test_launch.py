@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from shoal.launch import Launch, fabric, tables, watch
-from shoal.launch.mpi_options import mistakes_in, variables_in
-from shoal.launch.source_code import SourceCode
+from shoal.launch import Launch, contract, tables, watch
+from shoal.launch.case import SourceCode
+from shoal.launch.contract import mistakes_in, variables_in
 from shoal.pipelines.validation.shapes import values_of
 from shoal.settings.hyperparameters import HyperparameterValue
 from shoal.settings.settings import Strategy, Training
@@ -177,41 +177,41 @@ def test_the_variables_that_options_set_are_found() -> None:
 
 
 def test_every_row_is_a_training_instance_type_of_sagemaker() -> None:
-    assert set(fabric.efa_instance_types()) - set(values_of("TrainingInstanceType")) == set()
+    assert set(contract.efa_instance_types()) - set(values_of("TrainingInstanceType")) == set()
     documented = 5  # SageMaker's guide names no type with EFA that takes fewer addresses
-    assert min(map(fabric.addresses_per_node, fabric.efa_instance_types())) == documented
+    assert min(map(contract.addresses_per_node, contract.efa_instance_types())) == documented
 
 
 @pytest.mark.parametrize(("instance_type", "addresses"), rows(__file__, "launch.yaml", "addresses"))
 def test_a_node_takes_one_address_per_network_card(instance_type: str, addresses: int) -> None:
-    assert fabric.addresses_per_node(instance_type) == addresses
+    assert contract.addresses_per_node(instance_type) == addresses
 
 
 @pytest.mark.parametrize(("instance_type", "expected"), rows(__file__, "launch.yaml", "variables"))
 def test_efa_variables_are_set_on_types_with_efa_only(
     instance_type: str, expected: dict[str, str]
 ) -> None:
-    assert fabric.variables(instance_type) == expected
+    assert contract.variables(instance_type) == expected
 
 
 @pytest.mark.parametrize(("keys", "notices"), rows(__file__, "launch.yaml", "efa_notices"))
 def test_what_contradicts_efa_is_told(keys: dict[str, Any], notices: list[str]) -> None:
-    assert list(fabric.notices(Training(**keys))) == notices
+    assert list(contract.notices(Training(**keys))) == notices
 
 
 @pytest.mark.parametrize(("keys", "variables"), rows(__file__, "launch.yaml", "environments"))
 def test_the_containers_environment(keys: dict[str, Any], variables: dict[str, str]) -> None:
-    assert fabric.environment(Training(**keys)) == variables
+    assert contract.environment(Training(**keys)) == variables
 
 
 @pytest.mark.parametrize("environment", [{"NCCL_NET": "aws libfabric"}, {"FI_PROVIDER": "efa"}])
 def test_variables_with_which_efa_can_be_proven_are_accepted(environment: dict[str, str]) -> None:
     training = Training(require_efa=True, environment=environment)
-    assert list(fabric.problems(training, is_looked_at=True)) == []
+    assert list(contract.problems(training, is_looked_at=True)) == []
 
 
 def test_efa_is_not_required_where_nothing_looks() -> None:
-    (problem,) = fabric.problems(Training(require_efa=True), is_looked_at=False)
+    (problem,) = contract.problems(Training(require_efa=True), is_looked_at=False)
     assert problem.message.startswith("nothing in the job would look which network it uses")
 
 
@@ -225,10 +225,10 @@ def test_the_watch_looks_with_pytorch_where_there_may_be_efa(
 
 @pytest.mark.parametrize(("keys", "message"), rows(__file__, "launch.yaml", "efa_refused"))
 def test_efa_is_not_required_where_it_cannot_be(keys: dict[str, Any], message: str) -> None:
-    (problem,) = fabric.problems(Training(require_efa=True, **keys), is_looked_at=True)
+    (problem,) = contract.problems(Training(require_efa=True, **keys), is_looked_at=True)
     assert problem.message.startswith(message)
 
 
 def test_nothing_is_wrong_where_efa_is_not_required() -> None:
     training = Training(instance_type="ml.m5.xlarge", strategy=Strategy.NONE)
-    assert list(fabric.problems(training, is_looked_at=False)) == []
+    assert list(contract.problems(training, is_looked_at=False)) == []

@@ -12,9 +12,7 @@ from typing import Any
 import pytest
 
 from shoal.launch import tables
-from shoal.launch.case import Case
-from shoal.launch.notices import patch_warnings
-from shoal.launch.source_code import SourceCode
+from shoal.launch.case import Case, SourceCode, patch_warnings
 from shoal.settings.frameworks import CLASSICAL, Framework, strategies_of
 from shoal.settings.settings import Strategy, Training
 from tests.pipelines.inputs import launch, refusals

@@ -18,7 +18,7 @@ from shoal.launch.recipes import ami_of, build_arguments, content_tag
 from shoal.pipelines.validation import shapes
 from shoal.settings.frameworks import CLASSICAL, Framework
 from shoal.settings.loading.workload import load_workload
-from shoal.settings.parsing.shared_code import python_files
+from shoal.settings.parsing.plain_files import python_files
 from shoal.settings.regions import az_id_prefixes
 from shoal.settings.sections.serving import default_recipe
 from shoal.settings.settings import Environment

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from local_kit.runtime import Runtime
-from shoal.settings.parsing.shared_code import archive_files
+from shoal.settings.parsing.plain_files import archive_files
 from shoal.verbs.new_workload import write_workload
 from tests.repository import ROOT
 from tests.training_code.training import CODE, Job

@@ -24,7 +24,7 @@ from local_kit.ports import unused_ports
 from local_kit.runtime import Outcome, Runtime, finish
 from shoal.aws.model_archive import content_sha256
 from shoal.launch import watch
-from shoal.settings.parsing.shared_code import archive_files
+from shoal.settings.parsing.plain_files import archive_files
 from tests.tables import rows, table
 from tests.training_code import training
 from tests.training_code.conftest import GLOBAL_BATCH, STEPS

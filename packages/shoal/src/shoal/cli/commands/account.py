@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 import click
 
 from shoal.cli.answers import answers, exit_as, tell
-from shoal.cli.endings import ENDS, interrupted_once
+from shoal.cli.main import ENDS, interrupted_once
 from shoal.cli.options import environment_argument, excluding, local_option
 from shoal.cli.view import open_view
 from shoal.pipelines.checks.check import check

@@ -13,10 +13,10 @@ from pathlib import Path
 import click
 
 from shoal.cli.answers import answers, is_json, tell
-from shoal.cli.endings import USAGE
+from shoal.cli.main import USAGE
 from shoal.cli.options import name_of
 from shoal.errors import UsageError
-from shoal.launch.notices import patch_warnings
+from shoal.launch.case import patch_warnings
 from shoal.pipelines.checks.check import check as check_environment
 from shoal.pipelines.checks.schedules import outdated
 from shoal.settings.loading.consumers import require_own_names

@@ -31,18 +31,18 @@ from shoal.cli.options import (
 from shoal.cli.view import open_view
 from shoal.errors import AWS_ERRORS, NotFoundError, UsageError, refusal
 from shoal.page.look import Look
-from shoal.page.readings.cause import rank_of
 from shoal.page.readings.resources import got, instances_of
 from shoal.page.readings.results import gates_of, package_of
+from shoal.page.readings.step_log import rank_of
 from shoal.page.record import checkpoint_of, record
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.parsing.errors import one_line
-from shoal.verbs import score as scoring
+from shoal.verbs import inference as scoring
 from shoal.verbs.dataset import require_uploaded
 from shoal.verbs.doctor.capacity_check import refuse_short
 from shoal.verbs.follow import Follower
+from shoal.verbs.inference import Scored
 from shoal.verbs.parameters import check_declared, check_values, parse_parameters
-from shoal.verbs.score import Scored
 from shoal.verbs.workspace import Session, Workspace
 
 _follow_option = click.option(

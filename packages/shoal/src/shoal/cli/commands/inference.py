@@ -10,8 +10,8 @@ from shoal.cli.answers import answers, tell
 from shoal.cli.options import session_command
 from shoal.errors import UsageError
 from shoal.settings.loading.workload import load_workload, workload_folder
-from shoal.verbs.invoke import find_endpoint, send
-from shoal.verbs.invoke import stream as stream_answer
+from shoal.verbs.inference import find_endpoint, send
+from shoal.verbs.inference import stream as stream_answer
 from shoal.verbs.workspace import Session
 
 _TYPES = {".json": "application/json", ".csv": "text/csv", ".npy": "application/x-npy"}

@@ -24,7 +24,7 @@ from shoal.settings.parsing.errors import one_line
 from shoal.settings.sections.release import Release
 from shoal.settings.sections.smoke_test import Accept
 from shoal.settings.settings import Environment
-from shoal.verbs import invoke
+from shoal.verbs import inference
 from shoal.verbs.promote.promotion import Verification
 from shoal.verbs.promote.promotion_path import (
     PromotionStep,
@@ -215,7 +215,7 @@ def _ask(environment: Environment, root: Path, target: Target, endpoint: str) ->
     requests = (each for each in (test.requests if test else ()) if each.accept is Accept.JSON)
     if (request := next(requests, None)) is None:
         raise UsageError(f"the smoke test of {workload} asks for no JSON, so nothing is asked")
-    return invoke.model_of(target, endpoint, request, workload_folder(workload, root))
+    return inference.model_of(target, endpoint, request, workload_folder(workload, root))
 
 
 def message_of(release: Release, source: str, destination: str) -> str:

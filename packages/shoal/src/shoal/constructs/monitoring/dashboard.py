@@ -20,7 +20,7 @@ from constructs import Construct
 from shoal.constructs.monitoring.alarms import PIPELINES
 from shoal.constructs.teardown import NAMESPACE
 from shoal.constructs.teardown import SWEEPER_PURPOSE as PURPOSE
-from shoal.launch.fabric import has_efa
+from shoal.launch.contract import has_efa
 from shoal.launch.tables import has_gpus
 from shoal.pipelines import step_names
 from shoal.settings.names import Names

@@ -33,7 +33,7 @@ LIBRARY = Path(__file__).resolve().parents[3]
 _CLEANERS = (TEARDOWN, SWEEP)
 _ASKING = "execution logs metrics model_archive objects registry target"
 _PAGE_MODULES = "__init__ history look page record"
-_READINGS = "__init__ cause cleanups lineage resources results step_log"
+_READINGS = "__init__ lineage resources results step_log"
 _MODULES = (
     "shoal/__init__.py",
     "shoal/errors.py",

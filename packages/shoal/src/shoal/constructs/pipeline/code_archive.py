@@ -15,8 +15,8 @@ from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
 from shoal.launch import watch
-from shoal.launch.source_code import REQUIREMENTS
-from shoal.settings.parsing.shared_code import archive_files
+from shoal.launch.case import REQUIREMENTS
+from shoal.settings.parsing.plain_files import archive_files
 
 
 class CodeArchive(Construct):

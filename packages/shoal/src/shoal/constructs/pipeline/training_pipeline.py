@@ -20,7 +20,7 @@ from shoal.constructs.roles.delivery_roles import registry_policy
 from shoal.constructs.roles.guard_rails import Place
 from shoal.constructs.shoal_stack import removal_policy
 from shoal.constructs.storage import REGISTRY_PURPOSE, EmptyOnDelete
-from shoal.pipelines.infrastructure import Infrastructure, MountedFileSystem
+from shoal.pipelines.graph import Infrastructure, MountedFileSystem
 from shoal.pipelines.limits import every_step
 from shoal.settings.loading.consumers import Consumer
 from shoal.settings.names import Names

@@ -16,8 +16,7 @@ from constructs import Construct
 from shoal.constructs.roles.guard_rails import Place, ours, ours_or_missing
 from shoal.launch.image_uri import ECR_IMAGE
 from shoal.settings.names import Names
-from shoal.settings.parsing.statements import conditions, filled
-from shoal.settings.parsing.yaml_file import read_table
+from shoal.settings.parsing.yaml_file import conditions, filled, read_table
 
 RAW_FINDINGS = "shoal:raw-findings"
 """Context key that shows all findings, acknowledged or not: for the report of every finding, and

@@ -13,9 +13,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from shoal.launch import fabric, tables
-from shoal.launch.case import Case
-from shoal.launch.source_code import REQUIREMENTS, SourceCode
+from shoal.launch import contract, tables
+from shoal.launch.case import REQUIREMENTS, Case, SourceCode
 from shoal.settings.frameworks import Framework
 from shoal.settings.parsing.errors import Problem
 from shoal.settings.settings import Training
@@ -52,7 +51,7 @@ def starts(training: Training, code: SourceCode) -> bool:
 
 def proves_network(training: Training, code: SourceCode) -> bool:
     """Return whether network.py can prove that the ranks use EFA: by PyTorch and NCCL."""
-    has_nccl = fabric.has_efa(training.instance_type) and not tables.has_other_accelerators(
+    has_nccl = contract.has_efa(training.instance_type) and not tables.has_other_accelerators(
         training.instance_type
     )
     is_pytorch = training.framework is Framework.PYTORCH

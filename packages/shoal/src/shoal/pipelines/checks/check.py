@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from shoal.launch import Launch, fabric, launch_of, recipes, source_code, watch
+from shoal.launch import Launch, case, contract, launch_of, recipes, watch
 from shoal.pipelines.checks import (
     demand,
     instances,
@@ -21,14 +21,13 @@ from shoal.pipelines.checks import (
     scripts,
     slow_expressions,
 )
-from shoal.pipelines.infrastructure import placeholder_infrastructure
+from shoal.pipelines.graph import placeholder_infrastructure
 from shoal.pipelines.own_pipeline import STEPS, definition_of, standard_steps
 from shoal.settings.loading.consumers import is_placeholder_account, pin_problems
 from shoal.settings.loading.loader import environment_file, places
 from shoal.settings.names import Names
 from shoal.settings.parsing.errors import ConfigError, DefinitionError, Problem, Risk
-from shoal.settings.parsing.plain_files import problems_in
-from shoal.settings.parsing.shared_code import carried_folder
+from shoal.settings.parsing.plain_files import carried_folder, problems_in
 from shoal.settings.sections import evaluation, scoring
 from shoal.settings.sections.serving import TrafficType
 from shoal.settings.settings import Environment, GuardRails, Target
@@ -114,9 +113,9 @@ def _before_launch(environment: Environment, root: Path | None) -> Iterator[Prob
     yield from pin_problems(environment, root)
     yield from slow_expressions.problems(environment)
     if training.require_efa:
-        code = source_code.read(root, training)
-        is_looked_at = watch.proves_network(training, code) or code.says(fabric.REQUIRE)
-        yield from fabric.problems(training, is_looked_at=is_looked_at or root is None)
+        code = case.read_source(root, training)
+        is_looked_at = watch.proves_network(training, code) or code.says(contract.REQUIRE)
+        yield from contract.problems(training, is_looked_at=is_looked_at or root is None)
     yield from scoring.problems(
         environment.scoring,
         environment.data.channels,
@@ -191,7 +190,7 @@ def _notices(environment: Environment, launch: Launch) -> Iterator[str]:
             "requirements.txt is installed at the start of a job: the existing VPC needs a way to a"
             " package index"
         )
-    yield from fabric.notices(training)
+    yield from contract.notices(training)
     yield from schedules.notices(environment)
     serving, release = environment.serving, environment.release
     if serving is None and release is not None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from ipaddress import IPv4Network
 
-from shoal.launch.fabric import addresses_per_node
+from shoal.launch.contract import addresses_per_node
 from shoal.launch.tables import has_gpus, has_nvme
 from shoal.settings.parsing.errors import Problem
 from shoal.settings.parsing.yaml_file import read_table

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from shoal.pipelines.infrastructure import Infrastructure
+from shoal.pipelines.graph import Infrastructure
 from shoal.pipelines.limits import (
     RUN_TIME,
     every_step,

@@ -20,7 +20,7 @@ from functools import cache
 from typing import Any, NoReturn
 
 from shoal.pipelines.checks.converters import converter_of, knows_true
-from shoal.settings.parsing.shared_code import tree_of
+from shoal.settings.parsing.plain_files import tree_of
 
 _OF_JOB = ("-dir", "_dir")
 """Ends of options that SageMaker's variables and the pipeline set: folders of the job."""

@@ -17,11 +17,11 @@ from shoal.pipelines.checks.parsers import Script, script_of, word_of
 from shoal.settings.hyperparameters import as_argument, as_sent
 from shoal.settings.loading.workload import load_workload, workload_file
 from shoal.settings.parsing.errors import Problem
-from shoal.settings.parsing.plain_files import packed_files
-from shoal.settings.parsing.shared_code import (
+from shoal.settings.parsing.plain_files import (
     PACKAGE,
     mistake_in_python,
     modules_of,
+    packed_files,
     python_files,
     tree_of,
 )

@@ -23,8 +23,7 @@ from shoal.settings.parsing.base import (
     Slug,
 )
 from shoal.settings.parsing.errors import ConfigError, Problem, shorten, with_values
-from shoal.settings.parsing.plain_files import problems_in
-from shoal.settings.parsing.shared_code import SHARED
+from shoal.settings.parsing.plain_files import SHARED, problems_in
 from shoal.settings.parsing.yaml_file import parse_file
 from shoal.settings.sections import channels, evaluation, secrets
 from shoal.settings.sections.channels import EVALUATED, Channel, ChannelName, default_channels

@@ -1,18 +1,21 @@
-"""Read YAML: files that people write, with the line of each key, and tables next to our modules.
+"""Read YAML: files that people write, with the line of each key, and tables next to our modules,
+also of statements of IAM policies.
 
 Scalars of such files follow YAML 1.2's core schema: only `true` and `false` are booleans (`yes`,
-`on` and `NO` stay text), `1e-3` is a number, `1:30` and dates are text. A key that stands twice is
-a mistake: YAML parsers keep one of the two silently.
+`on` and `NO` stay text), `1e-3` is a number, `1:30` and dates are text. A key that stands twice
+is a mistake: YAML parsers keep one of the two silently.
 """
 
 from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import product
 from pathlib import Path
+from string import Formatter
 from typing import Any
 
 import yaml
@@ -234,3 +237,29 @@ def parse_file(path: Path, shown_as: str) -> ParsedFile:
 def read_table(module: str, name: str) -> Any:
     """Return the content of the file `name` in the folder of `module`, which is its `__file__`."""
     return yaml.load(Path(module).with_name(name).read_text(encoding="utf-8"), _TABLE_LOADER)  # noqa: S506 - a safe one, see above
+
+
+def filled(texts: str | Sequence[str], values: Mapping[str, Any]) -> list[str]:
+    """Return `texts` with {placeholders} filled in; several values give as many texts."""
+    results = []
+    for text in _as_list(texts):
+        placeholders = [name for _, name, _, _ in Formatter().parse(text) if name]
+        for chosen in product(*[_as_list(values[name]) for name in placeholders]):
+            results.append(text.format_map(dict(zip(placeholders, chosen, strict=True))))
+    return results
+
+
+def conditions(value: Any, values: Mapping[str, Any]) -> Any:
+    """Return conditions with their placeholders filled in; one that stands alone is its value."""
+    if isinstance(value, Mapping):
+        return {key: conditions(inner, values) for key, inner in value.items()}
+    if isinstance(value, list):
+        return filled(value, values)
+    if value is None:
+        return None
+    alone = re.fullmatch(r"\{(\w+)\}", value)
+    return values[alone[1]] if alone else value.format_map(values)
+
+
+def _as_list(value: Any) -> list[Any]:
+    return [*value] if isinstance(value, list | tuple) else [value]

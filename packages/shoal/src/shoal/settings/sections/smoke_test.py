@@ -23,7 +23,7 @@ from pydantic_core import CoreSchema
 
 from shoal.settings.parsing.base import MediaType, Settings
 from shoal.settings.parsing.errors import Problem
-from shoal.settings.parsing.shared_code import mistake_in_python, tree_of
+from shoal.settings.parsing.plain_files import mistake_in_python, tree_of
 from shoal.settings.sections.evaluation import empty_range
 
 RelativePath = Annotated[

@@ -17,8 +17,17 @@ from shoal.processes import Command, run
 from shoal.repository import Repository
 from shoal.settings.parsing.errors import ConfigError
 from shoal.verbs.flow import phase
-from shoal.verbs.init.locking import LOCK, SOURCE, WHEELS, folder_of, lock, take_wheels
-from shoal.verbs.init.repository import problems_of_wheels, read_answers, render
+from shoal.verbs.init import (
+    LOCK,
+    SOURCE,
+    WHEELS,
+    folder_of,
+    lock,
+    problems_of_wheels,
+    read_answers,
+    render,
+    take_wheels,
+)
 
 _PIN = re.compile(r"^(shoal(?:-local)?(?:\[[^\]]*\])?) *[=>]=.*$", re.MULTILINE)
 LEFT = 4

@@ -18,8 +18,7 @@ import yaml
 from shoal.aws.events import Event, Note
 from shoal.errors import AnswerError, CommandError, ShoalError
 from shoal.repository import Repository
-from shoal.verbs.init.locking import SOURCE, lock
-from shoal.verbs.init.repository import read_answers, render
+from shoal.verbs.init import SOURCE, lock, read_answers, render
 from shoal.verbs.upgrade.begin import LEFT, LINKS, Workplace, order
 from shoal.verbs.upgrade.comparison import NOTHING, compare
 
