@@ -17,9 +17,8 @@ from shoal_local.context import ServiceContext
 from shoal_local.control import alarms
 from shoal_local.control.alarms import Alarms
 from shoal_local.control.authorization.account import AccountState
-from shoal_local.control.authorization.authorizer import Authorizer
+from shoal_local.control.authorization.authorizer import Authorizer, Simulator
 from shoal_local.control.authorization.evaluator import Evaluator
-from shoal_local.control.authorization.simulation import Simulator
 from shoal_local.control.cloudformation.service import CloudFormation
 from shoal_local.control.events.events import Events
 from shoal_local.control.fsx.service import Fsx
@@ -27,26 +26,23 @@ from shoal_local.control.functions.invoker import Invoker
 from shoal_local.control.functions.mappings import EventSources
 from shoal_local.control.functions.service import Functions
 from shoal_local.control.http.guards import GUARDS, merged
-from shoal_local.control.http.iam_request import account_of
-from shoal_local.control.http.protocol import Answer
+from shoal_local.control.http.protocol import Answer, account_of
 from shoal_local.control.http.request_log import RequestLog
 from shoal_local.control.identity.clients import Clients, root_of
 from shoal_local.control.identity.identity import Identity
 from shoal_local.control.identity.policy_guards import PolicyGuards
 from shoal_local.control.routing.moto_patches import MotoApplication
 from shoal_local.control.routing.service_router import Service, ServiceRouter
-from shoal_local.control.s3.object_guards import ObjectGuards
+from shoal_local.control.s3.objects import ObjectGuards
 from shoal_local.control.scheduler.service import Scheduler
 from shoal_local.control.stores.autoscaling import AutoScaling
-from shoal_local.control.stores.codebuild import BuildProjects
-from shoal_local.control.stores.image_registries import Registries
+from shoal_local.control.stores.image_builds import BuildProjects, Registries
 from shoal_local.control.stores.quotas import Quotas
 from shoal_local.control.tags import Tagging
 from shoal_local.faults import Faults
 from shoal_local.processes import ProcessRegistry
 from shoal_local.sagemaker.core import Settings
-from shoal_local.sagemaker.gateway import Gateway
-from shoal_local.sagemaker.service import SageMakerService
+from shoal_local.sagemaker.service import Gateway, SageMakerService
 
 SAGEMAKER = "sagemaker.amazonaws.com"
 

@@ -26,9 +26,9 @@ from shoal_local.control.http.loopback_guard import LoopbackGuard
 from shoal_local.control.http.protocol import Answer
 from shoal_local.control.http.request_handler import RequestHandler, end_connections
 from shoal_local.control.http.request_log import RequestLog
-from shoal_local.control.routing.account_router import AccountRouter
 from shoal_local.control.routing.moto_patches import patch_moto
-from shoal_local.control.s3.object_events import send_object_events
+from shoal_local.control.routing.service_router import AccountRouter
+from shoal_local.control.s3.objects import send_object_events
 from shoal_local.control.state import State
 from shoal_local.errors import EmulatorError
 from shoal_local.faults import Faults

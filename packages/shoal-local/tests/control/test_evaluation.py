@@ -13,7 +13,7 @@ import pytest
 from local_kit.control import Account, allow, refused, unique
 from local_kit.tables import rows, table
 from shoal_local.control.authorization.evaluator import Decision, Evaluator, Policy
-from shoal_local.control.http.iam_request import Question
+from shoal_local.control.http.protocol import Question
 from shoal_local.errors import EmulatorError
 from shoal_local.processes import ProcessRegistry, end_group, started_at
 

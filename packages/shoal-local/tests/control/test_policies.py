@@ -19,8 +19,7 @@ import pytest
 
 from local_kit.control import ROOT, Account, allow, refused, trust, unique
 from local_kit.tables import rows
-from shoal_local.control.identity.policies import Principal, allows, like
-from shoal_local.control.identity.policy_documents import actions_of, is_service
+from shoal_local.control.identity.policies import Principal, actions_of, allows, is_service, like
 
 CASES = "policies.yaml"
 QUEUE = "arn:aws:sqs:us-east-1:111122223333:q"

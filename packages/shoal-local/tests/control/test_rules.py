@@ -16,18 +16,18 @@ from moto.core.utils import get_service_model
 from local_kit.tables import table
 from shoal_local.control.authorization.account import AccountState
 from shoal_local.control.authorization.evaluator import Evaluator
-from shoal_local.control.authorization.question_template import FIELD, Scope
 from shoal_local.control.authorization.rule_functions import RuleInput
 from shoal_local.control.authorization.rules import (
+    FIELD,
     Rule,
+    Scope,
     UnmappedError,
     documents,
     questions,
     rules_in,
     rules_of,
 )
-from shoal_local.control.http.iam_request import Question
-from shoal_local.control.http.protocol import ApiCall
+from shoal_local.control.http.protocol import ApiCall, Question
 from shoal_local.errors import AwsError
 from shoal_local.server import Emulator, Options
 

@@ -19,7 +19,7 @@ from shoal_local.sagemaker.pipelines.definition.expressions import (
     walk,
 )
 from shoal_local.sagemaker.pipelines.execution.execution import Retries, final_status, ready_steps
-from shoal_local.sagemaker.pipelines.execution.pipelines import check_arguments
+from shoal_local.sagemaker.pipelines.execution.executions import check_arguments
 
 CASES = "definitions.yaml"
 A, B = (table(__file__, CASES)["parts"][name] for name in "ab")

@@ -14,7 +14,7 @@ from shoal.settings.loading.loader import load_environment
 from shoal.settings.sections.delivery import Delivery
 from shoal.verbs.local_server import LocalServer
 from shoal_local.control.authorization.evaluator import OPEN_REPOSITORY, Evaluator, Policy
-from shoal_local.control.http.iam_request import Question
+from shoal_local.control.http.protocol import Question
 from tests.app import ShoalApp
 from tests.cli.conftest import PROD, STAGING
 from tests.cli.trained import Checkout, Package, Registry, promoted

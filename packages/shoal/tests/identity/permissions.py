@@ -8,7 +8,7 @@ from string import Template
 from typing import Any
 
 from shoal_local.control.authorization.evaluator import Decision, Evaluator, Policy
-from shoal_local.control.http.iam_request import Question
+from shoal_local.control.http.protocol import Question
 from tests.identity.templates import ACCOUNT
 from tests.tables import table
 

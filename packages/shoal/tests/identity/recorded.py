@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from shoal_local.control.http.iam_request import Question
+from shoal_local.control.http.protocol import Question
 from tests.identity.templates import Document
 
 

@@ -21,7 +21,7 @@ from shoal.constructs.template_rules import as_list
 from shoal.settings.loading.loader import load_environment, load_workloads
 from shoal.settings.names import Names
 from shoal_local.control.authorization.evaluator import Evaluator
-from shoal_local.control.http.iam_request import Question
+from shoal_local.control.http.protocol import Question
 from tests.identity.permissions import TO_ACCOUNT, Refused, Roles, permissions, question, read
 from tests.identity.synth import templates_of
 from tests.identity.templates import ACCOUNT, Document, Templates

@@ -24,7 +24,7 @@ from shoal.settings.sections.schedules import Schedule
 from shoal.settings.sections.scoring import Scoring
 from shoal.verbs.permission_sets import JOBS, policy_for
 from shoal_local.control.authorization.evaluator import Evaluator
-from shoal_local.control.http.iam_request import Question
+from shoal_local.control.http.protocol import Question
 from tests.identity.conftest import everything
 from tests.identity.permissions import TO_ACCOUNT, question, read
 from tests.identity.reference import mistakes

@@ -1,21 +1,27 @@
 """What every kind of resource has: a row of `kinds.yaml`, Describe, List and Delete by name, and
 tags by its ARN.
+
+What a request names (roles, subnets, security groups, keys) must exist: SageMaker checks that
+before it starts anything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
+from botocore.exceptions import ClientError
+
+from shoal_local.context import RoleCredentials
 from shoal_local.errors import AwsError
 from shoal_local.sagemaker import names
 from shoal_local.sagemaker.core import Core
-from shoal_local.sagemaker.errors import not_found
-from shoal_local.sagemaker.listing import Listing
+from shoal_local.sagemaker.errors import invalid, not_found
 from shoal_local.sagemaker.shapes import Document
+from shoal_local.sagemaker.store import Listing
 from shoal_local.tables import read_table
 
 
@@ -170,3 +176,43 @@ class Tags:
     def delete(self, request: Document) -> Document:
         self._change(request["ResourceArn"], [], request["TagKeys"])
         return {}
+
+
+_MAX_SESSION_NAME = 64
+
+
+def assume(core: Core, role_arn: str, session_name: str) -> RoleCredentials:
+    """Return credentials of a role that trusts SageMaker; raise ValidationException as AWS words
+    it.
+    """
+    try:
+        return core.context.role_credentials(role_arn, session_name[:_MAX_SESSION_NAME])
+    except AwsError as error:
+        raise invalid(
+            f"Could not assume role {role_arn}. Please ensure that the role exists and allows"
+            f" principal 'sagemaker.amazonaws.com' to assume the role. ({error.message})"
+        ) from error
+
+
+def check_network(core: Core, vpc: Document | None) -> None:
+    """Raise ValidationException if a subnet or security group of a VpcConfig does not exist.
+
+    Containers get no interface in them: their network has the AWS endpoint only.
+    """
+    if vpc:
+        ec2 = core.context.clients("ec2", None)
+        _check_exists(ec2.describe_subnets, SubnetIds=vpc["Subnets"])
+        _check_exists(ec2.describe_security_groups, GroupIds=vpc["SecurityGroupIds"])
+
+
+def check_keys(core: Core, *keys: str | None) -> None:
+    """Raise ValidationException if a KMS key (id, ARN or alias) does not exist."""
+    for key in filter(None, keys):
+        _check_exists(core.context.clients("kms", None).describe_key, KeyId=key)
+
+
+def _check_exists(describe: Callable[..., Any], **arguments: Any) -> None:
+    try:
+        describe(**arguments)
+    except ClientError as error:
+        raise invalid(error.response["Error"]["Message"]) from error

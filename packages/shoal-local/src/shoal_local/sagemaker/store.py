@@ -1,17 +1,26 @@
-"""Every SageMaker resource as one document, in memory under a lock.
+"""Every SageMaker resource as one document, in memory under a lock, and lists of them.
 
 A document is the answer of the Describe operation, with instants as epoch seconds. Keys that start
 with `_` are the emulator's own.
+
+All List operations share these filters: NameContains, StatusEquals,
+Creation/LastModifiedTimeAfter/Before. The caller applies any other filter that is documented, or it
+is refused by name.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import copy
 import threading
 import time
-from collections.abc import Callable, Reversible
+from collections.abc import Callable, Iterable, Mapping, Reversible
+from dataclasses import dataclass
+from itertools import islice
 
-from shoal_local.sagemaker.shapes import Document
+from shoal_local.sagemaker.errors import invalid, not_emulated
+from shoal_local.sagemaker.shapes import Document, only_members
 
 
 class Store:
@@ -104,3 +113,101 @@ class Store:
     def _put(self, kind: str, name: str, document: Document) -> None:
         self._documents.setdefault(kind, {})[name.lower()] = document
         self._changed.notify_all()
+
+
+DEFAULT_PAGE = 10
+"""Entries of a page without MaxResults."""
+
+_BOUNDS: Mapping[str, tuple[str, int]] = {
+    "CreationTimeAfter": ("CreationTime", 1),
+    "CreationTimeBefore": ("CreationTime", -1),
+    "CreatedAfter": ("CreationTime", 1),
+    "CreatedBefore": ("CreationTime", -1),
+    "LastModifiedTimeAfter": ("LastModifiedTime", 1),
+    "LastModifiedTimeBefore": ("LastModifiedTime", -1),
+}
+"""The instant that a filter compares, and whether it must be later (1) or earlier (-1)."""
+_SHARED = {
+    *("NameContains", "StatusEquals", "SortBy", "SortOrder", "NextToken", "MaxResults"),
+    *_BOUNDS,
+}
+
+
+@dataclass(frozen=True)
+class Listing:
+    """How one kind is listed: response key, summary shape, and the keys for name and status.
+
+    `default_order` is what the API reference says of the operation's SortOrder. Where it says
+    nothing (pipelines, executions, steps), the newest are first.
+    """
+
+    answer: str
+    summary: str
+    name: str
+    status: str = ""
+    default_order: str = "Descending"
+    extra_filters: frozenset[str] = frozenset()
+
+    def page(
+        self,
+        documents: Reversible[Document],
+        request: Document,
+        entry: Callable[[Document], Document | None] = lambda document: document,
+        *,
+        in_order: bool = False,
+    ) -> Document:
+        """Return the response for `request`.
+
+        `entry` makes the entry of a document, None for one that is not listed. `in_order`: the
+        documents are in the order of their creation, so that only the page is looked at.
+        """
+        unknown = set(request) - _SHARED - self.extra_filters
+        if unknown:
+            raise not_emulated(f"the list filter {sorted(unknown)[0]}")
+        is_descending = request.get("SortOrder", self.default_order) == "Descending"
+        by_creation = in_order and request.get("SortBy", "CreationTime") == "CreationTime"
+        ordered = reversed(documents) if by_creation and is_descending else iter(documents)
+        entries = (each for each in map(entry, ordered) if each is not None)
+        matches: Iterable[Document] = (each for each in entries if self._matches(each, request))
+        if not by_creation:
+            by = str(request.get("SortBy", "CreationTime"))
+            field = {"Name": self.name, "Status": self.status}.get(by, by)
+            matches = sorted(matches, key=lambda each: each.get(field, ""), reverse=is_descending)
+        start = _position(request.get("NextToken"))
+        size = request.get("MaxResults", DEFAULT_PAGE)
+        found = list(islice(matches, start, start + size + 1))
+        page: Document = {
+            self.answer: [only_members(self.summary, document) for document in found[:size]]
+        }
+        return page | ({"NextToken": _token(start + size)} if len(found) > size else {})
+
+    def _matches(self, document: Document, request: Document) -> bool:
+        if request.get("NameContains", "").lower() not in str(document[self.name]).lower():
+            return False
+        if "StatusEquals" in request and document[self.status] != request["StatusEquals"]:
+            return False
+        return all(
+            (document[key] - _epoch(request[name])) * direction >= 0
+            for name, (key, direction) in _BOUNDS.items()
+            if name in request
+        )
+
+
+def _epoch(instant: float) -> float:
+    try:
+        return float(instant)
+    except OverflowError:
+        raise invalid(f"Invalid timestamp: {instant}") from None
+
+
+def _token(position: int) -> str:
+    return base64.urlsafe_b64encode(f"from:{position}".encode()).decode()
+
+
+def _position(token: str | None) -> int:
+    if token is None:
+        return 0
+    try:
+        return int(base64.urlsafe_b64decode(token).decode().removeprefix("from:"))
+    except (ValueError, binascii.Error):
+        raise invalid("Invalid NextToken") from None

@@ -23,7 +23,7 @@ from moto.sqs.models import sqs_backends
 
 from shoal_local.control.authorization.evaluator import Policy
 from shoal_local.control.functions.service import Functions
-from shoal_local.control.http.iam_request import ContextValue, Question, account_of
+from shoal_local.control.http.protocol import ContextValue, Question, account_of
 from shoal_local.control.identity.policy_guards import stored_key
 from shoal_local.errors import AwsError
 

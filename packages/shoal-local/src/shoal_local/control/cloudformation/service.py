@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlparse
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from shoal_local.control.cloudformation.change_set import ChangeSet, plan_changes
+from shoal_local.control.cloudformation.plan import ChangeSet, plan_changes
 from shoal_local.control.cloudformation.resources import TYPES
 from shoal_local.control.cloudformation.resources.base import ResourceType
 from shoal_local.control.cloudformation.resources.custom import CustomResource, is_custom

@@ -1,4 +1,5 @@
-"""The AWS protocols (query, JSON, REST): requests in, answers out.
+"""The AWS protocols (query, JSON, REST), requests in, answers out; and the questions that AWS asks
+IAM before it acts.
 
 An HTTP request becomes an `ApiCall`. A result or an AwsError becomes the HTTP answer of the
 protocol, checked against botocore's output shape.
@@ -28,8 +29,46 @@ from moto.core.serialize import get_serializer_class
 from moto.core.utils import get_service_model
 from werkzeug.exceptions import MethodNotAllowed, NotFound
 
-from shoal_local.control.http.iam_request import Question
 from shoal_local.errors import AwsError
+
+ContextValue = str | list[str]
+ANY = "*"
+OWNER = "aws:ResourceAccount"
+"""Condition key of the account that owns the resource, if its ARN does not name that."""
+
+
+def account_of(arn: str) -> str:
+    """Return the account in an ARN, empty for an ARN without one, such as those of S3."""
+    parts = arn.split(":", 5)
+    return parts[4] if len(parts) > 5 else ""
+
+
+@dataclass(frozen=True)
+class Question:
+    """One action on one resource.
+
+    `action` is written as in a policy (`s3:GetObject`), `resource` is an ARN or `*`, and `context`
+    has condition keys and their values.
+    """
+
+    action: str
+    resource: str = ANY
+    context: Mapping[str, ContextValue] = field(default_factory=dict)
+    source: str = ""
+    """The documentation of what AWS does on the caller's behalf, if it asks this for that."""
+
+    @property
+    def service(self) -> str:
+        return self.action.partition(":")[0]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the question as requests.jsonl has it."""
+        return (
+            {"action": self.action, "resource": self.resource}
+            | ({"context": dict(self.context)} if self.context else {})
+            | ({"implied": self.source} if self.source else {})
+        )
+
 
 SIGNING_NAMES = {
     "monitoring": "cloudwatch",

@@ -17,8 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from shoal_local.control.http.iam_request import account_of
-from shoal_local.control.http.protocol import ApiCall
+from shoal_local.control.http.protocol import ApiCall, account_of
 
 # Policies are not cut: they say what later requests were allowed to do.
 WHOLE = frozenset(

@@ -17,8 +17,7 @@ from moto.iam.models import iam_backends
 from moto.sts.models import AssumedRole, sts_backends
 
 from shoal_local.context import RoleCredentials
-from shoal_local.control.http.iam_request import account_of
-from shoal_local.control.http.protocol import ApiCall
+from shoal_local.control.http.protocol import ApiCall, account_of
 from shoal_local.control.identity.policies import Principal, allows
 from shoal_local.errors import AwsError
 

@@ -19,16 +19,16 @@ from typing import Any
 from moto.iam.models import iam_backends
 from moto.kms.models import kms_backends
 
-from shoal_local.control.http.iam_request import account_of
-from shoal_local.control.http.protocol import ApiCall
+from shoal_local.control.http.protocol import ApiCall, account_of
 from shoal_local.control.identity.identity import Identity
-from shoal_local.control.identity.policies import allows, listed
-from shoal_local.control.identity.policy_documents import (
+from shoal_local.control.identity.policies import (
     PolicyError,
     Statement,
+    allows,
     check_actions,
     check_bucket_resources,
     check_principals,
+    listed,
     parsed,
 )
 from shoal_local.errors import AwsError

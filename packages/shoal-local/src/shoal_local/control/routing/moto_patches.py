@@ -29,7 +29,7 @@ from moto.s3.models import FakeBucket, S3Backend
 
 from shoal_local.control.alarms import nearest_rank
 from shoal_local.control.identity.policies import Principal, decision
-from shoal_local.control.s3 import object_bodies, object_versions, part_checksums
+from shoal_local.control.s3 import object_bodies, objects
 from shoal_local.control.scheduler import service as scheduler
 
 Patch = tuple[object, str, Any]
@@ -104,8 +104,8 @@ PATCHES: tuple[Patch, ...] = (
     (Image, "_create_digest", digest_of_manifest),
     (responses, "method_names_from_class", cache(method_names_from_class)),
     *object_bodies.PATCHES,
-    *object_versions.PATCHES,
-    *part_checksums.PATCHES,
+    *objects.VERSION_PATCHES,
+    *objects.CHECKSUM_PATCHES,
     *scheduler.PATCHES,
 )
 

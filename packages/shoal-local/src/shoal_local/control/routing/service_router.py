@@ -1,5 +1,6 @@
-"""Attribute every HTTP request to a caller and a service, let a service here or moto answer it, and
-write it down.
+"""Check each request's signature, and route it to the account of its access key, in the region that
+it is signed for. There, attribute it to a caller and a service, let a service here or moto answer
+it, and write it down.
 
 A service that is complete here refuses the operations that it lacks; for the others moto answers
 them. Every other service is refused by name, so that no request leaves this process for AWS.
@@ -16,6 +17,7 @@ from wsgiref.util import FileWrapper
 
 from moto.core.request import Request
 
+from shoal_local.context import RoleCredentials
 from shoal_local.control.authorization.authorizer import Authorizer
 from shoal_local.control.http.guards import Guard
 from shoal_local.control.http.loopback_guard import BLOCK, DEFAULT_MAX_BYTES, inflate, too_large
@@ -33,7 +35,9 @@ from shoal_local.control.http.protocol import (
     status_line,
 )
 from shoal_local.control.http.request_log import RequestLog
+from shoal_local.control.http.signatures import check_signature
 from shoal_local.control.http.signed_chunks import decode_chunks
+from shoal_local.control.identity.clients import account_of_root
 from shoal_local.control.identity.identity import Identity
 from shoal_local.errors import AwsError
 
@@ -263,3 +267,59 @@ def write(answer: Answer, start_response: StartResponse) -> Iterable[bytes]:
     length = answer.file.stat().st_size if answer.file else len(answer.body)
     start_response(status_line(answer.status), [*headers, ("Content-Length", str(length))])
     return FileWrapper(answer.file.open("rb"), BLOCK) if answer.file else [answer.body]
+
+
+@dataclass(frozen=True)
+class AccountRouter:
+    """A WSGI application in front of the accounts' routers, by region and account.
+
+    The emulator's own URLs are not signed; any account answers them. Requests for a region that is
+    not there go to the first one, which has moto's services of every region.
+    """
+
+    regions: Mapping[str, Mapping[str, ServiceRouter]]
+
+    @property
+    def routers(self) -> Mapping[str, ServiceRouter]:
+        """Return the routers of the first region by account."""
+        return next(iter(self.regions.values()))
+
+    def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        try:
+            router = self._router(environ)
+        except AwsError as refusal:
+            # Its body is read all the same, so that the next request on the connection is found.
+            discard_body(environ)
+            signature = signature_of(environ)
+            is_ec2 = signature is not None and signature.service == "ec2"
+            protocol = "ec2" if is_ec2 else protocol_of(environ)
+            return write(error_answer(refusal, protocol), start_response)
+        return router(environ, start_response)
+
+    def _router(self, environ: dict[str, Any]) -> ServiceRouter:
+        """Return the router of the account that signed; raise AwsError if none did."""
+        if is_own_path(environ):
+            return next(iter(self.routers.values()))
+        signature = signature_of(environ)
+        router, credentials = self._holder(signature.access_key_id if signature else "")
+        check_signature(environ, signature, credentials)
+        region = self.regions.get(signature.region) if signature else None
+        return region[router.identity.account] if region else router
+
+    def _holder(self, access_key_id: str) -> tuple[ServiceRouter, RoleCredentials | None]:
+        """Return the router of the key's account, and what belongs to the key.
+
+        Raises AwsError InvalidClientTokenId for the root of an account that is not emulated. A key
+        that no account has is the first one's to refuse.
+        """
+        for router in self.routers.values():
+            if credentials := router.identity.credentials_of(access_key_id):
+                return router, credentials
+        root = account_of_root(access_key_id)
+        if root is not None and root not in self.routers:
+            raise AwsError(
+                "InvalidClientTokenId",
+                f"The emulator does not play account {root}; it plays {', '.join(self.routers)}",
+                403,
+            )
+        return next(iter(self.routers.values())), None

@@ -1,4 +1,5 @@
-"""Schedule expressions, and the times that they mean in a time zone.
+"""Schedule expressions, the times that they mean in a time zone, and the clock by which they are
+due.
 
 `rate(...)` and `cron(...)` are read, but for days like 15W, which the package cronsim lacks.
 One-time schedules, `at(...)`, are refused by name. Source: EventBridge Scheduler user guide,
@@ -9,6 +10,9 @@ once).
 from __future__ import annotations
 
 import re
+import threading
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -135,3 +139,38 @@ def _zone(name: str) -> ZoneInfo:
         return ZoneInfo(name)
     except (ValueError, KeyError, OSError) as error:
         raise ExpressionError(f"Invalid Schedule Expression Timezone {name}.") from error
+
+
+POLL_S = 0.25
+
+
+class Clock:
+    """A clock that runs `speed` times as fast as the machine's, with a thread that calls
+    `look(now)` again and again until it is closed.
+    """
+
+    def __init__(self, look: Callable[[datetime], object], speed: float, name: str) -> None:
+        self._look, self._speed = look, speed
+        self._began_at, self._began_s = datetime.now(UTC), time.monotonic()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True, name=name)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        """Look no more, and wait for the last look."""
+        self._closing.set()
+        self._thread.join()
+
+    def now(self) -> datetime:
+        return self._began_at + timedelta(seconds=(time.monotonic() - self._began_s) * self._speed)
+
+    def of(self, timestamp: float) -> datetime:
+        """Return an instant of the machine's clock on this one."""
+        passed = datetime.fromtimestamp(timestamp, UTC) - self._began_at
+        return self._began_at + passed * self._speed
+
+    def _run(self) -> None:
+        while not self._closing.wait(POLL_S):
+            self._look(self.now())

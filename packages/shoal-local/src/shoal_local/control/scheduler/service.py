@@ -19,9 +19,8 @@ from shoal_local.control.http.guards import Guard
 from shoal_local.control.http.protocol import ApiCall
 from shoal_local.control.identity.clients import Clients
 from shoal_local.control.identity.identity import Identity
-from shoal_local.control.scheduler.clock import Clock
 from shoal_local.control.scheduler.delivery import SCHEDULER, Deliveries, DueCall
-from shoal_local.control.scheduler.expressions import ExpressionError, parse
+from shoal_local.control.scheduler.expressions import Clock, ExpressionError, parse
 from shoal_local.errors import AwsError
 
 _invalid = partial(AwsError, "ValidationException")

@@ -21,12 +21,11 @@ from shoal_local.sagemaker import names
 from shoal_local.sagemaker.container.launch import PodError
 from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.errors import invalid, not_emulated
-from shoal_local.sagemaker.hosting.fleet import Fleet
-from shoal_local.sagemaker.hosting.server import ServerFailedError
+from shoal_local.sagemaker.hosting.server import Fleet, ServerFailedError
 from shoal_local.sagemaker.hosting.traffic import Traffic
 from shoal_local.sagemaker.jobs.base.containers import BuildStoppedError, RuntimeBuildError
 from shoal_local.sagemaker.jobs.base.storage import DataError
-from shoal_local.sagemaker.references import assume
+from shoal_local.sagemaker.resources import assume
 from shoal_local.sagemaker.shapes import Document
 
 ALL_TRAFFIC = 1.0

@@ -21,8 +21,8 @@ from shoal_local.sagemaker import names
 from shoal_local.sagemaker.core import Core, event_detail
 from shoal_local.sagemaker.errors import check_fields, invalid
 from shoal_local.sagemaker.hosting.deployment import ClosingError, Deployment, Plan, plan_of
-from shoal_local.sagemaker.hosting.fleet import Fleet
 from shoal_local.sagemaker.hosting.models import EndpointConfigs
+from shoal_local.sagemaker.hosting.server import Fleet
 from shoal_local.sagemaker.hosting.traffic import KIND, Traffic, not_serving
 from shoal_local.sagemaker.resources import KINDS, Resources
 from shoal_local.sagemaker.shapes import Document, fitting

@@ -15,8 +15,7 @@ from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.errors import check_fields, invalid, not_emulated
 from shoal_local.sagemaker.jobs.base import storage
 from shoal_local.sagemaker.jobs.base.containers import image_for
-from shoal_local.sagemaker.references import assume, check_keys, check_network
-from shoal_local.sagemaker.resources import KINDS, Resources
+from shoal_local.sagemaker.resources import KINDS, Resources, assume, check_keys, check_network
 from shoal_local.sagemaker.shapes import Document
 
 

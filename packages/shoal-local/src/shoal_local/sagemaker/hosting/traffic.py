@@ -25,8 +25,7 @@ from werkzeug.wsgi import ClosingIterator
 from shoal_local.errors import AwsError
 from shoal_local.sagemaker import measurements
 from shoal_local.sagemaker.core import Core
-from shoal_local.sagemaker.hosting.fleet import Fleet
-from shoal_local.sagemaker.hosting.server import StreamedAnswer
+from shoal_local.sagemaker.hosting.server import Fleet, StreamedAnswer
 
 KIND = "endpoint"
 Reply = tuple[int, dict[str, str], bytes]

@@ -16,19 +16,20 @@ from shoal_local.sagemaker.container.launch import Host, isolation_refused
 from shoal_local.sagemaker.errors import check_fields, not_emulated
 from shoal_local.sagemaker.jobs.base import containers, storage
 from shoal_local.sagemaker.jobs.base.containers import image_for
-from shoal_local.sagemaker.jobs.base.job import (
+from shoal_local.sagemaker.jobs.base.jobs import (
     PROCESSING,
     Ending,
     EndReason,
     Job,
     JobFailedError,
+    JobRun,
+    Jobs,
     JobStoppedError,
     supervise,
 )
-from shoal_local.sagemaker.jobs.base.jobs import JobRun, Jobs
 from shoal_local.sagemaker.jobs.base.paths import HostPaths
 from shoal_local.sagemaker.jobs.training import capacity
-from shoal_local.sagemaker.references import assume, check_keys, check_network
+from shoal_local.sagemaker.resources import assume, check_keys, check_network
 from shoal_local.sagemaker.shapes import Document, fitting
 
 _HOST = "algo-1"

@@ -22,10 +22,9 @@ from shoal_local.sagemaker.errors import check_fields, invalid, not_emulated
 from shoal_local.sagemaker.hosting.models import Models
 from shoal_local.sagemaker.hosting.server import ModelServer, ServerFailedError
 from shoal_local.sagemaker.jobs.base import storage
-from shoal_local.sagemaker.jobs.base.job import TRANSFORM, Job, JobFailedError
-from shoal_local.sagemaker.jobs.base.jobs import JobRun, Jobs
+from shoal_local.sagemaker.jobs.base.jobs import TRANSFORM, Job, JobFailedError, JobRun, Jobs
 from shoal_local.sagemaker.jobs.base.storage import DataError
-from shoal_local.sagemaker.references import assume, check_keys, check_network
+from shoal_local.sagemaker.resources import assume, check_keys, check_network
 from shoal_local.sagemaker.shapes import Document
 
 _MAX_PAYLOAD_MB = 6

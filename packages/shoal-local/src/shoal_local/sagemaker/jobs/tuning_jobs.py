@@ -23,19 +23,20 @@ from typing import Any
 
 from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.errors import check_fields, invalid, not_emulated
-from shoal_local.sagemaker.jobs.base.job import (
+from shoal_local.sagemaker.jobs.base.jobs import (
     END_STATUSES,
     TRAINING,
     TUNING,
     Job,
     JobFailedError,
+    JobRun,
+    Jobs,
     JobStoppedError,
 )
-from shoal_local.sagemaker.jobs.base.jobs import JobRun, Jobs
 from shoal_local.sagemaker.jobs.training.training import TrainingJobs
 from shoal_local.sagemaker.jobs.training.training_request import check_training
-from shoal_local.sagemaker.listing import Listing
 from shoal_local.sagemaker.shapes import Document, only_members
+from shoal_local.sagemaker.store import Listing
 
 _TRAINING_LISTING = Listing(
     "TrainingJobSummaries",

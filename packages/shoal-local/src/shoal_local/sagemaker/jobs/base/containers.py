@@ -33,8 +33,7 @@ from shoal_local.sagemaker.container.launch import (
 )
 from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.errors import invalid, not_emulated
-from shoal_local.sagemaker.jobs.base.logs import LogStreams
-from shoal_local.sagemaker.jobs.base.paths import HostPaths, JobPaths
+from shoal_local.sagemaker.jobs.base.paths import HostPaths, JobPaths, LogStreams
 from shoal_local.sagemaker.shapes import Document
 
 _POLL_S = 0.1

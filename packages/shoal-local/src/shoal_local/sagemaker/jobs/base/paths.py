@@ -1,12 +1,21 @@
-"""Where everything of one job, or of one model server, lies on this machine."""
+"""Where everything of one job, or of one model server, lies on this machine, and the log of a job:
+each line goes to a file, and within a second to CloudWatch Logs.
+"""
 
 from __future__ import annotations
 
+import queue
 import shutil
-from collections.abc import Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from botocore.exceptions import BotoCoreError, ClientError
+
+from shoal_local.processes import in_thread
 from shoal_local.sagemaker.errors import not_emulated
 
 _OPT_ML = Path("/opt/ml")
@@ -102,3 +111,116 @@ class JobPaths:
         for name in host_names:
             shutil.rmtree(self.host(name).folder, ignore_errors=True)
             self.host(name).make(host_names, addresses)
+
+
+_BATCH_BYTES = 900_000
+_BATCH_EVENTS = 5_000
+_PAUSE_S = 0.3
+_OVERHEAD_BYTES = 26
+_MAX_EVENT_BYTES = 250_000
+
+
+class LogStreams:
+    """Writes one log stream per host, `PREFIX/HOST-EPOCH` in the group; `HOST/data-log` goes behind
+    it. `close()` flushes; what comes after it is not the job's.
+    """
+
+    def __init__(
+        self, logs: Any, group: str, prefix: str, file: Path, now: Callable[[], float] = time.time
+    ) -> None:
+        self._logs, self._group, self._prefix, self._now = logs, group, prefix, now
+        self._epoch, self._at_ms = int(now()), 0
+        self._streams: set[str] = set()
+        self._incomplete: set[str] = set()
+        self._queue: queue.SimpleQueue[tuple[str, int, str] | None] = queue.SimpleQueue()
+        self._file = file.open("a", encoding="utf-8", errors="replace", buffering=1)
+        self._writing, self._closing = threading.Lock(), threading.Event()
+        self._thread = in_thread(f"logs of {prefix}", self._run)
+
+    def write(self, host: str, line: str) -> None:
+        """Write one line of a host; may be called from any thread."""
+        with self._writing:
+            if not self._closing.is_set():
+                self._file.write(f"{host} {line}\n")
+                # a batch out of order is refused as a whole, and a clock may step back
+                self._at_ms = max(self._at_ms, int(self._now() * 1000))
+                self._queue.put((host, self._at_ms, line[:_MAX_EVENT_BYTES] or " "))
+
+    def notice(self, line: str) -> None:
+        """Write a line of ours, in a stream that is not a host's."""
+        self.write("emulator", line)
+
+    def evidence(self, host: str) -> str:
+        """Return the last lines of a host, which say why it failed, each as a terminal shows it:
+        from its last carriage return on.
+        """
+        start = f"{host} "
+        lines = [line.removeprefix(start) for line in self.tail(200) if line.startswith(start)]
+        lines = [line.rpartition("\r")[2] for line in lines]
+        return "; ".join(lines[-5:]) or "the container wrote nothing"
+
+    def tail(self, lines: int) -> list[str]:
+        """Return the last lines of the file."""
+        text = Path(self._file.name).read_bytes().decode(errors="replace")
+        return text.removesuffix("\n").split("\n")[-lines:]  # others are parts of a line
+
+    def close(self) -> None:
+        with self._writing:
+            self._queue.put(None)
+            self._closing.set()
+        self._thread.join(timeout=30)
+        with self._writing:
+            self._file.close()
+
+    def _run(self) -> None:
+        is_open = True
+        while is_open:
+            batch, is_open = self._next_batch()
+            for host in dict.fromkeys(host for host, _, _ in batch):
+                lines = [(at, line) for each, at, line in batch if each == host]
+                self._put(host, [{"timestamp": at, "message": line} for at, line in lines])
+
+    def _next_batch(self) -> tuple[list[tuple[str, int, str]], bool]:
+        """Return at least one line and what has come a pause after it; False at the end.
+
+        There is one pause for all lines: to wake up for each would slow what writes them.
+        """
+        batch: list[tuple[str, int, str]] = []
+        size, entry = 0, self._queue.get()
+        if self._queue.empty():
+            self._closing.wait(_PAUSE_S)
+        while entry is not None:
+            batch.append(entry)
+            size += len(entry[2].encode()) + _OVERHEAD_BYTES
+            if self._queue.empty() or len(batch) >= _BATCH_EVENTS or size >= _BATCH_BYTES:
+                return batch, True
+            entry = self._queue.get()
+        return batch, False
+
+    def _put(self, host: str, events: list[dict[str, Any]]) -> None:
+        name, slash, rest = host.partition("/")
+        stream = f"{self._prefix}/{name}-{self._epoch}{slash}{rest}"
+        try:
+            if stream not in self._streams:
+                self._create(stream)
+            self._logs.put_log_events(
+                logGroupName=self._group, logStreamName=stream, logEvents=events
+            )
+        except (ClientError, BotoCoreError) as error:
+            # a job does not fail because its log cannot be delivered; the file has it all
+            with self._writing:
+                if stream not in self._incomplete and not self._file.closed:
+                    self._file.write(f"emulator {stream} has not all lines: {error}\n")
+            self._incomplete.add(stream)
+
+    def _create(self, stream: str) -> None:
+        for create, names in (
+            (self._logs.create_log_group, {"logGroupName": self._group}),
+            (self._logs.create_log_stream, {"logGroupName": self._group, "logStreamName": stream}),
+        ):
+            try:
+                create(**names)
+            except ClientError as error:
+                if error.response["Error"]["Code"] != "ResourceAlreadyExistsException":
+                    raise
+        self._streams.add(stream)

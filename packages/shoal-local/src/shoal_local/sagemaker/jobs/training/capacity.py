@@ -31,7 +31,7 @@ from typing import Any
 from shoal_local.errors import AwsError
 from shoal_local.faults import Faults
 from shoal_local.sagemaker.errors import invalid
-from shoal_local.sagemaker.jobs.base.job import Job
+from shoal_local.sagemaker.jobs.base.jobs import Job
 from shoal_local.sagemaker.shapes import Document
 
 NO_CAPACITY = (

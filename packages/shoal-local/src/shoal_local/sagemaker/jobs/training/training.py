@@ -20,16 +20,17 @@ from shoal_local.sagemaker.errors import check_fields
 from shoal_local.sagemaker.jobs.base import storage
 from shoal_local.sagemaker.jobs.base.channels import check_objects
 from shoal_local.sagemaker.jobs.base.containers import image_for
-from shoal_local.sagemaker.jobs.base.job import (
+from shoal_local.sagemaker.jobs.base.jobs import (
     TRAINING,
     Ending,
     EndReason,
     Job,
     JobFailedError,
+    JobRun,
+    Jobs,
     JobStoppedError,
     supervise,
 )
-from shoal_local.sagemaker.jobs.base.jobs import JobRun, Jobs
 from shoal_local.sagemaker.jobs.training import warm_pools
 from shoal_local.sagemaker.jobs.training.capacity import (
     NO_CAPACITY,
@@ -43,7 +44,7 @@ from shoal_local.sagemaker.jobs.training.capacity import (
 from shoal_local.sagemaker.jobs.training.metrics import Metrics
 from shoal_local.sagemaker.jobs.training.training_hosts import TrainingHosts
 from shoal_local.sagemaker.jobs.training.training_request import check_training
-from shoal_local.sagemaker.references import assume, check_keys, check_network
+from shoal_local.sagemaker.resources import assume, check_keys, check_network
 from shoal_local.sagemaker.shapes import Document
 
 _POLL_S = 0.2

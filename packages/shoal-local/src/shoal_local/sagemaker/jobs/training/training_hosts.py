@@ -18,7 +18,7 @@ from shoal_local.sagemaker.container.launch import (
 from shoal_local.sagemaker.container.namespaces import INTERFACE
 from shoal_local.sagemaker.jobs.base import containers, storage
 from shoal_local.sagemaker.jobs.base.channels import Channels
-from shoal_local.sagemaker.jobs.base.job import Ending, Job
+from shoal_local.sagemaker.jobs.base.jobs import Ending, Job
 from shoal_local.sagemaker.jobs.base.paths import HostPaths, JobPaths
 from shoal_local.sagemaker.jobs.base.storage import FolderSync
 from shoal_local.sagemaker.jobs.training import warm_pools

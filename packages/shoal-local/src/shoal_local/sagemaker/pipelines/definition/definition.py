@@ -20,11 +20,12 @@ from jsonschema.exceptions import best_match
 from shoal_local.sagemaker.errors import invalid, not_emulated, unparsable
 from shoal_local.sagemaker.pipelines.definition.expressions import (
     EXECUTION_VARIABLES,
+    Parameter,
     check_condition,
+    parse_parameters,
     references,
     with_wildcards,
 )
-from shoal_local.sagemaker.pipelines.definition.parameters import Parameter, parse_parameters
 from shoal_local.sagemaker.resources import KINDS, Kind
 from shoal_local.sagemaker.shapes import Anything, Document, input_shape, shape_errors
 from shoal_local.tables import read_table

@@ -20,14 +20,15 @@ from botocore.exceptions import BotoCoreError, ClientError
 from shoal_local.context import RoleCredentials
 from shoal_local.sagemaker import names
 from shoal_local.sagemaker.core import Core
-from shoal_local.sagemaker.jobs.base.job import END_STATUSES
+from shoal_local.sagemaker.jobs.base.jobs import END_STATUSES
 from shoal_local.sagemaker.jobs.tuning_jobs import training_summaries
 from shoal_local.sagemaker.pipelines.definition.definition import CREATED, Step
-from shoal_local.sagemaker.pipelines.execution.callbacks import Callback, values_of
 from shoal_local.sagemaker.pipelines.execution.records import (
+    Callback,
     ExecutionRecord,
     StepFailedError,
     StepStoppedError,
+    values_of,
 )
 from shoal_local.sagemaker.resources import Kind
 from shoal_local.sagemaker.shapes import Document, shape_errors, shape_for
