@@ -99,3 +99,17 @@ def _wire_type(dtype: Any) -> Any:
     MPI has no 16 bit floating point types (bfloat16 is numpy's kind V): they become float32.
     """
     return np.dtype(np.float32) if dtype.itemsize == 2 and dtype.kind in "fV" else dtype
+
+
+class NoneCompressor:
+    """Sends tensors as they are."""
+
+    @staticmethod
+    def compress(tensor: Any) -> tuple[Any, Any]:
+        """Return the tensor to send, and what decompress needs to know."""
+        return tensor, None
+
+    @staticmethod
+    def decompress(tensor: Any, _context: Any) -> Any:
+        """Return the received tensor in its own type."""
+        return tensor

@@ -7,9 +7,9 @@ where the real Horovod is installed.
 from importlib import metadata
 
 from .errors import HorovodConflictError
-from .version import VERSION
 
-__version__ = VERSION
+__version__ = "0.1.0+local"
+"""The local part says in every log that this is not Horovod."""
 IS_LOCAL = True
 """Horovod has no such attribute: `getattr(horovod, "IS_LOCAL", False)` tells the two apart."""
 

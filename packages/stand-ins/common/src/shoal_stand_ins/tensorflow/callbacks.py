@@ -10,8 +10,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from shoal_stand_ins.tensorflow.training import assign_broadcast
+
 from ..job import Job
-from .collectives import assign_broadcast
 
 
 class BroadcastCallback(tf.keras.callbacks.Callback):  # type: ignore[misc, unused-ignore] # untyped where TensorFlow is not installed

@@ -1,12 +1,74 @@
-"""The gradient tape and the optimizer that a training script wraps."""
+"""Collectives over tensors, the gradient tape and the optimizer that a training script wraps, and
+how gradients travel: as they are, or in 16 bits.
+
+Each collective is one stateful operation, so tf.function keeps them in the script's order on
+every rank.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
 from types import TracebackType
 from typing import Any
 
 import tensorflow as tf
+
+from shoal_stand_ins import transport
+from shoal_stand_ins.job import Job
+from shoal_stand_ins.transport import NoneCompressor
+
+
+@tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator, unused-ignore] # untyped where TensorFlow is not installed
+def reduce_all(job: Job, tensors: Sequence[Any], op: Enum, compression: Any) -> list[Any]:
+    """Return each tensor reduced over all ranks, all of them in one operation."""
+    communicator = job.communicator
+    tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
+    if communicator is None or not tensors:
+        return tensors
+    sent = [compression.compress(tensor) for tensor in tensors]
+    received = _as_one_operation(
+        functools.partial(transport.allreduce, communicator, op),
+        [tensor for tensor, _ in sent],
+    )
+    return [
+        compression.decompress(tensor, context)
+        for tensor, (_, context) in zip(received, sent, strict=True)
+    ]
+
+
+def broadcast_all(job: Job, tensors: list[Any], root_rank: int) -> list[Any]:
+    """Return rank `root_rank`'s tensors on every rank, all of them in one operation."""
+    job.require_rank(root_rank)
+    if job.communicator is None or not tensors:
+        return tensors
+    return _as_one_operation(
+        functools.partial(transport.broadcast, job.communicator, root_rank), tensors
+    )
+
+
+@tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator, unused-ignore]
+def assign_broadcast(job: Job, variables: Iterable[Any], root_rank: int) -> list[Any]:
+    """Return the operations that give the variables rank `root_rank`'s values.
+
+    In eager mode they have run already.
+    """
+    variables = list(variables)
+    tensors = [tf.convert_to_tensor(variable) for variable in variables]
+    values = broadcast_all(job, tensors, root_rank)
+    return [variable.assign(value) for variable, value in zip(variables, values, strict=True)]
+
+
+def _as_one_operation(function: Callable[..., Any], tensors: list[Any]) -> list[Any]:
+    results = tf.numpy_function(
+        function, tensors, [tensor.dtype for tensor in tensors], stateful=True
+    )
+    results = list(results) if isinstance(results, list | tuple) else [results]
+    for result, tensor in zip(results, tensors, strict=True):
+        result.set_shape(tensor.shape)  # numpy_function forgets it
+    return results
+
 
 Reduce = Callable[[Sequence[Any]], Any]
 """Reduces a list of gradients over all ranks."""
@@ -96,3 +158,26 @@ def _reduce_present(reduce: Reduce, gradients: Any) -> Any:
     for index, reduced in zip(present, reduce([leaves[index] for index in present]), strict=True):
         leaves[index] = reduced
     return tf.nest.pack_sequence_as(gradients, leaves)
+
+
+class FP16Compressor:
+    """Sends floating point tensors as float16."""
+
+    @staticmethod
+    def compress(tensor: Any) -> tuple[Any, Any]:
+        """Return the tensor to send, and its own type if that differs."""
+        if tensor.dtype.is_floating and tensor.dtype != tf.float16:
+            return tf.cast(tensor, tf.float16), tensor.dtype
+        return tensor, None
+
+    @staticmethod
+    def decompress(tensor: Any, context: Any) -> Any:
+        """Return the received tensor in its own type."""
+        return tensor if context is None else tf.cast(tensor, context)
+
+
+class Compression:
+    """The values that `compression` takes."""
+
+    none = NoneCompressor
+    fp16 = FP16Compressor

@@ -1,14 +1,15 @@
 """The PyTorch part of the stand-in: `import horovod.torch as hvd`."""
 
+from horovod.torch.collectives import Compression as Compression
+from horovod.torch.collectives import allgather as allgather
+from horovod.torch.collectives import allreduce as allreduce
+from horovod.torch.collectives import allreduce_ as allreduce_
+from horovod.torch.collectives import barrier as barrier
+from horovod.torch.collectives import broadcast as broadcast
+from horovod.torch.collectives import broadcast_ as broadcast_
+from horovod.torch.collectives import broadcast_optimizer_state as broadcast_optimizer_state
+from horovod.torch.collectives import broadcast_parameters as broadcast_parameters
+from horovod.torch.collectives import grouped_allreduce as grouped_allreduce
+
 from ..common import *  # noqa: F403 - the names of every part
-from .collectives import allgather as allgather
-from .collectives import allreduce as allreduce
-from .collectives import allreduce_ as allreduce_
-from .collectives import barrier as barrier
-from .collectives import broadcast as broadcast
-from .collectives import broadcast_ as broadcast_
-from .collectives import grouped_allreduce as grouped_allreduce
-from .compression import Compression as Compression
 from .optimizer import DistributedOptimizer as DistributedOptimizer
-from .state import broadcast_optimizer_state as broadcast_optimizer_state
-from .state import broadcast_parameters as broadcast_parameters

@@ -1,15 +1,44 @@
-"""Collectives over tensors, all of them synchronous."""
+"""Collectives over tensors, all of them synchronous, how gradients travel, and what gives every
+rank the parameters and the optimizer's state of one rank.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 from shoal_stand_ins import transport
+from shoal_stand_ins.transport import NoneCompressor
 
-from ..common import JOB, ReduceOp, choose
-from .compression import Compression
+from horovod.common import JOB, ReduceOp, broadcast_object, choose
+
+
+class FP16Compressor:
+    """Sends floating point tensors as float16."""
+
+    @staticmethod
+    def compress(tensor: Any) -> tuple[Any, Any]:
+        """Return the tensor to send, and its own type if it is floating point."""
+        return (
+            (tensor.to(torch.float16), tensor.dtype)
+            if tensor.is_floating_point()
+            else (tensor, None)
+        )
+
+    @staticmethod
+    def decompress(tensor: Any, context: Any) -> Any:
+        """Return the received tensor in its own type."""
+        return tensor if context is None else tensor.to(context)
+
+
+class Compression:
+    """The values that `compression` takes."""
+
+    none = NoneCompressor
+    fp16 = FP16Compressor
+
 
 _HALVES = (torch.float16, torch.bfloat16)
 
@@ -117,3 +146,32 @@ def broadcast_all(tensors: Iterable[Any], root_rank: int) -> None:
 
 def _as_array(tensor: Any) -> Any:
     return (tensor.float() if tensor.dtype in _HALVES else tensor).cpu().numpy()
+
+
+def broadcast_parameters(
+    params: Mapping[str, Any] | Iterable[tuple[str, Any]], root_rank: int
+) -> None:
+    """Copy rank `root_rank`'s values into `model.state_dict()` or `model.named_parameters()`."""
+    named = sorted(params.items()) if isinstance(params, Mapping) else list(params)
+    if not all(isinstance(pair, tuple) for pair in named):
+        raise ValueError(f"invalid params of type: {type(params)}")
+    broadcast_all([tensor for _, tensor in named if isinstance(tensor, torch.Tensor)], root_rank)
+
+
+def broadcast_optimizer_state(optimizer: Any, root_rank: int) -> None:
+    """Give every rank the state and settings of rank `root_rank`'s optimizer.
+
+    These are learning rate, momentum and moments. As in Horovod, a rank that has no state first
+    takes a step with gradients of 0, which its optimizer counts.
+    """
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise ValueError("cannot broadcast torch.optim.LBFGS state")  # noqa: TRY004 - Horovod raises ValueError
+    if not optimizer.state:
+        parameters = (each for group in optimizer.param_groups for each in group["params"])
+        for parameter in parameters:
+            if parameter.requires_grad:
+                parameter.grad = torch.zeros_like(parameter)
+        # The other ranks may have a state, and then take no step.
+        with getattr(optimizer, "skip_synchronize", nullcontext)():
+            optimizer.step()
+    optimizer.load_state_dict(broadcast_object(optimizer.state_dict(), root_rank))

@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
+from horovod.torch.collectives import Compression, reduce_all
+
 from ..common import Average, ReduceOp, choose, size
-from .collectives import reduce_all
-from .compression import Compression
 
 
 class _Distributed(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore] # untyped where torch is not installed

@@ -7,9 +7,9 @@ SMDDPLocalConflictError where AWS's own wheel is installed.
 from importlib import metadata
 
 from .exceptions import SMDDPLocalConflictError
-from .version import VERSION
 
-__version__ = VERSION
+__version__ = "0.1.0+local"
+"""The local part says in every log that this is not AWS's library."""
 IS_LOCAL = True
 """AWS's library has no such attribute: `getattr(smdistributed.dataparallel, "IS_LOCAL", False)`
 tells the two apart.

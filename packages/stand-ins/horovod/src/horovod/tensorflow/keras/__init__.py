@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import tensorflow as tf
-from shoal_stand_ins.tensorflow.compression import Compression as Compression
+from shoal_stand_ins.tensorflow.training import Compression as Compression
+
+from horovod.tensorflow.training import allreduce as allreduce
+from horovod.tensorflow.training import broadcast as broadcast
 
 from ...common import *  # noqa: F403 - the names of every part
 from ...common import Average, ReduceOp
 from .. import training
-from ..collectives import allreduce as allreduce
-from ..collectives import broadcast as broadcast
 from . import callbacks as callbacks
 
 

@@ -9,9 +9,10 @@ from typing import Any
 import tensorflow as tf
 from shoal_stand_ins.tensorflow.callbacks import BroadcastCallback, MetricCallback
 
+from horovod.tensorflow.training import allreduce
+
 from ...common import JOB, size
 from ...errors import UnsupportedError
-from ..collectives import allreduce
 
 
 class BroadcastGlobalVariablesCallback(BroadcastCallback):

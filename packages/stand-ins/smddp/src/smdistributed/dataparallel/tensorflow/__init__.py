@@ -5,23 +5,27 @@ In strict mode, importing it raises SMDDPConfigurationError where the instance t
 
 import os
 
-from shoal_stand_ins.tensorflow.compression import Compression as Compression
+from shoal_stand_ins.tensorflow.training import Compression as Compression
+from smdistributed.dataparallel.tensorflow.collectives import ReduceOp as ReduceOp
+from smdistributed.dataparallel.tensorflow.collectives import allreduce as allreduce
+from smdistributed.dataparallel.tensorflow.collectives import broadcast as broadcast
+from smdistributed.dataparallel.tensorflow.collectives import (
+    broadcast_global_variables as broadcast_global_variables,
+)
+from smdistributed.dataparallel.tensorflow.collectives import (
+    broadcast_variables as broadcast_variables,
+)
+from smdistributed.dataparallel.tensorflow.collectives import get_worker_comm as get_worker_comm
+from smdistributed.dataparallel.tensorflow.collectives import init as init
+from smdistributed.dataparallel.tensorflow.collectives import local_rank as local_rank
+from smdistributed.dataparallel.tensorflow.collectives import local_size as local_size
+from smdistributed.dataparallel.tensorflow.collectives import oob_allreduce as oob_allreduce
+from smdistributed.dataparallel.tensorflow.collectives import overlap as overlap
+from smdistributed.dataparallel.tensorflow.collectives import rank as rank
+from smdistributed.dataparallel.tensorflow.collectives import shutdown as shutdown
+from smdistributed.dataparallel.tensorflow.collectives import size as size
 
 from ..launch import check_instance_type, read
-from .collectives import ReduceOp as ReduceOp
-from .collectives import allreduce as allreduce
-from .collectives import broadcast as broadcast
-from .collectives import broadcast_global_variables as broadcast_global_variables
-from .collectives import broadcast_variables as broadcast_variables
-from .collectives import oob_allreduce as oob_allreduce
-from .collectives import overlap as overlap
-from .job import get_worker_comm as get_worker_comm
-from .job import init as init
-from .job import local_rank as local_rank
-from .job import local_size as local_size
-from .job import rank as rank
-from .job import shutdown as shutdown
-from .job import size as size
 from .training import BroadcastGlobalVariablesHook as BroadcastGlobalVariablesHook
 from .training import DistributedGradientTape as DistributedGradientTape
 from .training import DistributedOptimizer as DistributedOptimizer

@@ -1,7 +1,9 @@
-"""Collectives over tensors, with the arguments of AWS's library.
+"""This process's place in the job, and collectives over tensors with the arguments of AWS's
+library.
 
-Source of signatures: SageMaker Python SDK documentation, "TensorFlow API" of the distributed data
-parallel library.
+AWS's TensorFlow library is only ever started by mpirun, so MPI is what carries the data here
+too. Source of signatures: SageMaker Python SDK documentation, "TensorFlow API" of the
+distributed data parallel library.
 """
 
 from __future__ import annotations
@@ -13,12 +15,57 @@ from enum import Enum
 from typing import Any
 
 import tensorflow as tf
-from shoal_stand_ins.tensorflow.collectives import assign_broadcast, broadcast_all, reduce_all
-from shoal_stand_ins.tensorflow.compression import Compression
+from shoal_stand_ins.job import Job
+from shoal_stand_ins.tensorflow.training import (
+    Compression,
+    assign_broadcast,
+    broadcast_all,
+    reduce_all,
+)
+from smdistributed.dataparallel import launch
+from smdistributed.dataparallel.exceptions import SMDDPConfigurationError, SMDDPUnsupportedError
 
-from .. import launch
-from ..exceptions import SMDDPConfigurationError, SMDDPUnsupportedError
-from .job import JOB
+JOB = Job(
+    SMDDPConfigurationError,
+    functools.partial(
+        SMDDPConfigurationError, "smdistributed.dataparallel is not initialized: call init() first"
+    ),
+)
+shutdown = JOB.shutdown
+rank, size = JOB.rank, JOB.size
+local_rank, local_size = JOB.local_rank, JOB.local_size
+
+
+def init() -> None:
+    """Join the job; needed once, before everything else.
+
+    Raise SMDDPConfigurationError if called again, or where no job can be joined.
+    """
+    if JOB.is_initialized():
+        raise SMDDPConfigurationError(
+            "init() called more than once. smdistributed.dataparallel is already initialized."
+        )
+    environment = launch.read(os.environ)
+    if environment.launcher is not launch.Launcher.MPIRUN and (
+        environment.strict or environment.world_size > 1
+    ):
+        raise SMDDPConfigurationError(
+            "smddp for TensorFlow needs mpirun: start the script with mpirun and smddprun"
+        )
+    JOB.join()
+
+
+def get_worker_comm() -> Any:
+    """Return mpi4py's communicator of all ranks.
+
+    AWS's reference lacks it, but AWS's published scripts gather objects with it.
+    """
+    communicator = JOB.communicator
+    if communicator is not None:
+        return communicator
+    from mpi4py import MPI
+
+    return MPI.COMM_SELF
 
 
 class ReduceOp(Enum):

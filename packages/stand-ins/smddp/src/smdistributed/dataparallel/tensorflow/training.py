@@ -8,13 +8,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
-from shoal_stand_ins.tensorflow.collectives import reduce_all
-from shoal_stand_ins.tensorflow.compression import Compression
-from shoal_stand_ins.tensorflow.training import GradientTape, Reduce, wrap
+from shoal_stand_ins.tensorflow.training import Compression, GradientTape, Reduce, reduce_all, wrap
+from smdistributed.dataparallel.tensorflow.collectives import (
+    JOB,
+    ReduceOp,
+    broadcast_global_variables,
+    require_average,
+)
 
 from ..exceptions import SMDDPConfigurationError, SMDDPUnsupportedError
-from .collectives import ReduceOp, broadcast_global_variables, require_average
-from .job import JOB
 
 
 class DistributedGradientTape(GradientTape):

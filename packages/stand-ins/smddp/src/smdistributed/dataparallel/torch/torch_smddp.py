@@ -20,11 +20,15 @@ from datetime import timedelta
 from typing import Any
 
 import torch.distributed as dist
+from smdistributed.dataparallel.torch.process_group import (
+    PlainProcessGroup,
+    StrictProcessGroup,
+    gloo,
+)
 
 from .. import launch
 from ..exceptions import SMDDPConfigurationError, SMDDPUnsupportedError
 from ..launch import check_instance_type
-from .process_group import PlainProcessGroup, StrictProcessGroup, gloo
 
 # gloo's threads need the interpreter's lock to let go of a finished collective's tensors; see
 # _leave.

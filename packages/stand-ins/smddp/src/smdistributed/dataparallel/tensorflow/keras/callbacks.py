@@ -5,9 +5,7 @@ epoch.
 from __future__ import annotations
 
 from shoal_stand_ins.tensorflow.callbacks import BroadcastCallback, MetricCallback
-
-from ..collectives import oob_allreduce
-from ..job import JOB
+from smdistributed.dataparallel.tensorflow.collectives import JOB, oob_allreduce
 
 
 class BroadcastGlobalVariablesCallback(BroadcastCallback):
