@@ -16,12 +16,9 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from dev.bench.local import local
-from dev.bench.machine import REPOSITORY
-from dev.bench.overhead import pipeline
+from dev.bench.parts import RANKS, images_per_s, local, pipeline, time_to_accuracy
 from dev.bench.processes import RunFailedError, end_on_sigterm
-from dev.bench.rounds import Comparison, cores
-from dev.bench.training import RANKS, images_per_s, time_to_accuracy
+from dev.bench.rounds import REPOSITORY, Comparison, cores
 
 Parts = dict[str, Callable[[], Comparison]]
 QUICK: Parts = {

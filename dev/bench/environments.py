@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from dev.bench.machine import REPOSITORY
+from dev.bench.rounds import REPOSITORY
 
 LOCK = REPOSITORY / "dev" / "bench" / "requirements-peers.txt"
 PEERS = REPOSITORY / ".shoal" / "bench-peers"
