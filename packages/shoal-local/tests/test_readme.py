@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from local_kit.commands import printed
-from local_kit.ports import unused_ports
+from local_kit.commands import printed, unused_ports
 from tests.control.test_clis import node
 
 LOCAL = Path(__file__).resolve().parents[1]

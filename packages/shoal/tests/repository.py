@@ -14,6 +14,7 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from local_kit.tables import table
 from shoal.verbs.new_workload import write_workload
 
 CHECKOUT = Path(__file__).resolve().parents[3]
@@ -41,6 +42,9 @@ def link_checkout(folder: Path) -> Path:
         copy_folder(CHECKOUT / name, folder / name)
     add_workload(folder)
     shutil.copytree(ENVIRONMENTS, folder / "environments")
+    (folder / "environments" / "strategies").mkdir()
+    for name, text in table(__file__, "fixtures/strategies.yaml").items():
+        (folder / "environments" / "strategies" / f"{name}.yaml").write_text(text)
     for file in ("app.py", "environments/schema.json"):
         shutil.copy(CHECKOUT / file, folder / file)
     for name in ("runtimes", "jsii"):
@@ -110,3 +114,30 @@ def zipped_modules(folder: Path) -> bytes:
 _FOLDER = tempfile.TemporaryDirectory(prefix="shoal-tests-")
 ROOT = link_checkout(Path(_FOLDER.name))
 """It is there until this process ends. Tests that change it make a repository of their own."""
+
+
+FOLDER = CHECKOUT / "packages" / "shoal" / "tests" / "fixtures" / "training_code" / "letters"
+IMAGE = "111122223333.dkr.ecr.us-east-1.amazonaws.com/letters:1"
+ENVIRONMENT = f"""name: lab
+workload: letters
+account: "111122223333"
+region: us-east-1
+protect: false
+network: {{training_az_id: use1-az4, hosting_az_ids: [use1-az1, use1-az2]}}
+training: {{strategy: none, instance_type: ml.m5.large, image_uri: {IMAGE}}}
+evaluation: {{image_uri: {IMAGE}}}
+local: {{images: {{"{IMAGE}": pytorch}}}}
+"""
+BASE_MODEL = f"{ENVIRONMENT}data: {{channels: {{base_model: {{}}}}}}\n"
+"""The same with the optional channel, as a folder of the dataset."""
+
+
+def add_letters(root: Path) -> None:
+    """Add the workload to the repository at `root`."""
+    copy_folder(FOLDER, root / "training_code" / FOLDER.name)
+
+
+def write_environment(root: Path, text: str = ENVIRONMENT) -> None:
+    """Write the file of the environment `lab`, in a repository without environments."""
+    (root / "environments").mkdir()
+    (root / "environments" / "lab.yaml").write_text(text)

@@ -17,10 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from moto.logs.models import LogsBackend
 
-from local_kit.control import trust, zipped
+from local_kit.control import Answer, Wire, require_refusal_or_success, trust, wire, zipped
 from local_kit.tables import table
 from local_kit.values import ANYTHING, NUMBERS, TEXT, json_safe
-from local_kit.wire import Answer, Wire, require_refusal_or_success, wire
 from shoal_local.control.authorization.rules import rules_of
 from shoal_local.control.routing.service_router import MOTO_SERVICES
 

@@ -17,9 +17,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from local_kit.control import Wire, require_refusal_or_success, wire
 from local_kit.runtime import find_runtime
 from local_kit.values import ANYTHING, TEXT, json_safe, spoilt
-from local_kit.wire import Wire, require_refusal_or_success, wire
 from shoal.pipelines.checks.check import check
 from shoal.settings.loading.loader import load_environment
 from tests.repository import CHECKOUT, ROOT

@@ -16,9 +16,9 @@ from typing import Any
 import jsonschema
 import pytest
 
+from local_kit.tables import table
 from shoal.page.page import page
 from tests.repository import ROOT
-from tests.tables import table
 
 FOLDER = Path(__file__).parent
 HOSTILE = "</script><img src=x onerror=alert(1)><script>alert(2)</script>"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tests.tables import table
+from local_kit.tables import table
 
 JOBS = ("Train", "Evaluate")
 TABLE = table(__file__, "cases.yaml")

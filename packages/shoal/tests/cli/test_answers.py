@@ -13,12 +13,12 @@ import jsonschema
 import pytest
 from click.testing import CliRunner
 
+from local_kit.tables import table
 from shoal.cli.answers import verbs
 from shoal.cli.main import main, shoal
 from tests.cli.documents import SCHEMAS, document_in
 from tests.cli.trained import Checkout
 from tests.repository import CHECKOUT
-from tests.tables import table
 
 ANSWERS: dict[str, int] = table(__file__, "cases.yaml")["answers"]
 VERBS = {name: command for name, command in verbs(shoal) if name != "mcp"}  # a protocol's stdout

@@ -16,6 +16,7 @@ from types import SimpleNamespace
 import click
 import pytest
 
+from local_kit.tables import rows
 from shoal.aws.cdk import Cdk
 from shoal.aws.target import Target
 from shoal.cli.main import _COMMANDS, Deferred, _checkout, _require_own_code, main
@@ -24,10 +25,8 @@ from shoal.settings.loading.release_file import text_of
 from shoal.settings.settings import Target as TargetKind
 from shoal.verbs.workspace import Session, Workspace
 from tests.cli.documents import document_in
-from tests.letters import ENVIRONMENT, add_letters
-from tests.repository import CHECKOUT, ROOT, link_checkout
-from tests.settings.releases import RELEASE
-from tests.tables import rows
+from tests.repository import CHECKOUT, ENVIRONMENT, ROOT, add_letters, link_checkout
+from tests.settings.environment_file import RELEASE
 
 
 @pytest.fixture

@@ -21,13 +21,13 @@ from mcp_types import CallToolResult, Tool
 
 from local_kit.control import eventually
 from local_kit.sagemaker_account import shell_step
+from local_kit.tables import rows, table
 from shoal.aws.execution import Pipeline
 from shoal.aws.logs import location_of
 from shoal.cli.agent import READS, WRITES, quoted
 from shoal.page.readings.step_log import Cause
 from tests.cli.trained import Checkout, Registry
 from tests.repository import ROOT
-from tests.tables import rows, table
 from tests.verbs.conftest import ACCOUNT, make_pipeline
 from tests.verbs.test_readings import BEGAN, line
 from tests.verbs.test_runs import CAUSES, SECOND_HOST

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from local_kit.control import eventually
+from local_kit.tables import rows
 from shoal.errors import PromotionError
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.sections.release import Release
@@ -27,8 +28,7 @@ from tests.cli.trained import (
     promoted,
     propose,
 )
-from tests.settings.releases import numbered
-from tests.tables import rows
+from tests.settings.environment_file import numbered
 from tests.verbs.conftest import ACCOUNT
 
 TO_PROD = ("promote", "--from", "staging", "--to", "prod")

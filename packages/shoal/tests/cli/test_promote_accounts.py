@@ -18,11 +18,10 @@ from shoal_local.control.http.protocol import Question
 from tests.app import ShoalApp
 from tests.cli.conftest import PROD, STAGING
 from tests.cli.trained import Checkout, Package, Registry, promoted
-from tests.identity.permissions import TO_ACCOUNT, question, read
-from tests.identity.recorded import question_of
+from tests.identity.permissions import TO_ACCOUNT, question, question_of, read
 from tests.identity.templates import Templates
 from tests.repository import ROOT
-from tests.settings.releases import CONTENT, RELEASE
+from tests.settings.environment_file import CONTENT, RELEASE
 from tests.verbs.conftest import ACCOUNT
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from local_kit.tables import rows
 from shoal.aws.registry import describe
 from shoal.errors import PromotionError
 from shoal.page.readings.results import MAX_BYTES
@@ -29,7 +30,6 @@ from tests.cli.trained import (
     archive,
     promoted,
 )
-from tests.tables import rows
 from tests.verbs.conftest import ACCOUNT, REGION
 
 TRAINED = {"model.pt": WEIGHTS, **SERVED}

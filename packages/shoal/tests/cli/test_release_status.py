@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 from botocore.exceptions import ClientError
 
+from local_kit.tables import rows, table
 from shoal.aws.objects import object_at
 from shoal.aws.target import Target
 from shoal.errors import NotFoundError
@@ -25,8 +26,7 @@ from tests.cli.test_promote import pinned
 from tests.cli.trained import MANIFEST, Checkout, Package, Registry, promoted
 from tests.functions.test_seal_in_parts import composite
 from tests.repository import ROOT
-from tests.settings.releases import RELEASE
-from tests.tables import rows, table
+from tests.settings.environment_file import RELEASE
 from tests.verbs.conftest import ACCOUNT, delete_stack, make_stack, refusing
 
 STATUS = ("release", "status")

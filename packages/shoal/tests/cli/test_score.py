@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from local_kit.tables import table
 from shoal.aws.execution import Pipeline, given_parameters
 from tests.cli.test_workloads import STEP
 from tests.cli.trained import Checkout, Package, Registry
-from tests.tables import table
 from tests.verbs.conftest import make_pipeline
 
 PARAMETERS = {"ModelVersion": "newest", "ScoreDataUri": "ROWS/score/"}

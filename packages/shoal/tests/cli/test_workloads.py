@@ -11,6 +11,7 @@ from typing import Any
 import click
 import pytest
 
+from local_kit.tables import rows, table
 from shoal.cli.commands import deployment
 from shoal.cli.main import main
 from shoal.cli.options import environment_argument
@@ -28,8 +29,7 @@ from tests.cli.trained import (
     propose,
 )
 from tests.repository import CHECKOUT, ROOT, add_workload, link_checkout
-from tests.settings.releases import numbered
-from tests.tables import rows, table
+from tests.settings.environment_file import numbered
 from tests.verbs.conftest import ACCOUNT, make_pipeline, make_stack
 
 TWO = "environments/dev.yaml: has several workloads (mnist, prices); name one, as in `dev mnist`"

@@ -18,6 +18,7 @@ from typing import Any, Self
 import pytest
 
 from local_kit.sagemaker_account import ACCOUNT_ID, Account
+from local_kit.tables import table
 from shoal.aws.target import Target
 from shoal.verbs.local_server import port_answers
 from shoal.verbs.workspace import Workspace
@@ -28,7 +29,6 @@ from tests.cli.documents import document_in
 from tests.forked import command
 from tests.processes import mentioning
 from tests.repository import link_checkout
-from tests.tables import table
 
 OWN_IMAGE = "111122223333.dkr.ecr.us-east-1.amazonaws.com/mine:1"
 _TIMEOUT_S = 540

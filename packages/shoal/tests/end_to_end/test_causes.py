@@ -12,10 +12,10 @@ import pytest
 
 from local_kit.networks import needs_networks
 from local_kit.sagemaker_account import Account, archive
+from local_kit.tables import table
 from shoal.aws.logs import LogLocation, LogTail
 from shoal.launch import watch
 from shoal.page.readings.step_log import Cause
-from tests.tables import table
 from tests.verbs.test_readings import cause_in
 
 PROGRAM = Path(__file__).parent / "programs" / "failing.py"

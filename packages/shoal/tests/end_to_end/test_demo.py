@@ -20,16 +20,14 @@ from typing import Any
 import pytest
 import yaml
 
+from local_kit.tables import table
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.names import Names
 from shoal_local.control.authorization.evaluator import Evaluator
 from tests.end_to_end.conftest import Checkout, Finished
-from tests.identity.permissions import Roles, named
-from tests.identity.recorded import Recorded, every, recorded
-from tests.identity.synth import synthesised
-from tests.identity.templates import like
+from tests.identity.permissions import Recorded, Roles, every, named, recorded
+from tests.identity.templates import like, synthesised
 from tests.repository import ROOT
-from tests.tables import table
 
 EXPECTED = table(__file__, "cases.yaml")["demo"]
 

@@ -14,8 +14,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from local_kit.commands import unused_ports
 from local_kit.control import eventually
-from local_kit.ports import unused_ports
 from shoal.processes import stop
 from shoal.verbs.local_server import port_answers
 from tests.end_to_end.conftest import Checkout

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from local_kit.tables import rows, table
 from shoal.cli.main import main
 from shoal.constructs import use_installed_node
 from shoal.settings.loading.loader import load_environment
@@ -21,7 +22,6 @@ from shoal.settings.names import Names
 from shoal.settings.parsing.schedule_expressions import max_gap_minutes
 from shoal.settings.sections.schedules import Schedule
 from shoal_local.control.scheduler.expressions import parse
-from tests.tables import rows, table
 
 START = datetime(2026, 11, 20, 10, 0, tzinfo=UTC)  # a Friday
 

@@ -10,7 +10,7 @@ import pytest
 
 from shoal.verbs.new_workload import TASKS, TRAINERS
 from tests.end_to_end.conftest import Checkout, environment_text
-from tests.letters import BASE_MODEL, add_letters
+from tests.repository import BASE_MODEL, add_letters
 
 PRICES = environment_text("prices")
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from local_kit.tables import rows
 from tests.functions.invocation import Outcome, invoke
-from tests.tables import rows
 
 GROUP = "shoal-prices-dev"
 EVENT = {

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from local_kit.tables import rows
 from shoal_local.testing import emulator
 from tests.functions.invocation import Request, answer_of, serving
-from tests.tables import rows
 
 BUCKET = "shoal-mnist-dev-data-111122223333-us-east-1"
 GROUP_ARN = "arn:aws:sagemaker:us-east-1:111122223333:model-package-group/shoal-mnist-dev"

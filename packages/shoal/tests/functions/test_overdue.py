@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from local_kit.control import Account, eventually, running, unique
+from local_kit.tables import table
 from tests.functions.invocation import Outcome, invoke
 from tests.functions.test_start import PIPELINE, deliver, make_pipeline
-from tests.tables import table
 
 SILENT_HOURS = 170  # of a weekly schedule
 CALLS = ("GetSchedule", "GetMetricData", "PutMetricData")

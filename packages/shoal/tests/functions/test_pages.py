@@ -16,6 +16,7 @@ from botocore.exceptions import ClientError
 
 from local_kit.commands import printed
 from local_kit.control import Account, eventually, running, unique
+from local_kit.tables import rows
 from shoal.aws.target import Target
 from shoal.constructs.monitoring.page_keeper import packed_files
 from shoal.page.page import kept_commit
@@ -27,7 +28,6 @@ from shoal_local.testing import root_variables
 from tests.functions.invocation import FUNCTIONS, Outcome, invoke
 from tests.functions.test_start import PIPELINE, make_pipeline
 from tests.repository import ROOT
-from tests.tables import rows
 
 NEEDED_BY_BOTO3 = {"dateutil", "jmespath", "s3transfer", "six", "urllib3"}
 THERE = {*sys.stdlib_module_names, "boto3", "botocore", *NEEDED_BY_BOTO3}

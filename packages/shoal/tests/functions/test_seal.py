@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from local_kit.control import register_version
+from local_kit.tables import rows
 from shoal.aws.model_archive import content_sha256
 from tests.cli.trained import archive
 from tests.functions.invocation import FUNCTIONS, Outcome, Request, invoke, serving
-from tests.tables import rows
 
 BUCKET = "shoal-mnist-dev-artifacts-111122223333-us-east-1"
 KEY = "training/abcdefghijkl/pipelines-abcdefghijkl-Train/output/model.tar.gz"

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from local_kit.control import Account, eventually, make_role, running
+from local_kit.tables import rows
 from shoal.constructs.pipeline.pipeline_functions import FUNCTION
 from shoal_local.runtimes.build import build
 from shoal_local.runtimes.catalog import runtimes
@@ -22,7 +23,6 @@ from tests.cli.trained import archive as packed
 from tests.functions.invocation import answer_of
 from tests.functions.make_digits import digits_file
 from tests.functions.test_smoke_test import package as smoke_test_package
-from tests.tables import rows
 
 OWN_REPOSITORY = f"{ACCOUNT_ID}.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference"
 MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"

@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 import yaml
 
+from local_kit.tables import rows
 from shoal.constructs.pipeline.pipeline_functions import REQUESTS, packed_files, smoke_test_file
 from tests.functions.invocation import FUNCTIONS, Outcome, Request, invoke, serving
 from tests.functions.make_digits import digits
 from tests.repository import CHECKOUT
-from tests.tables import rows
 
 
 def package(folder: Path, workload: str = "mnist", root: Path = CHECKOUT) -> Path:

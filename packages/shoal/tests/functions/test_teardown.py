@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from local_kit.tables import rows
 from tests.functions.fake_sagemaker import ARN, IN_PROGRESS, FakeSageMaker
 from tests.functions.teardown_account import (
     CONFIG,
@@ -24,7 +25,6 @@ from tests.functions.teardown_account import (
     TARGET,
     Account,
 )
-from tests.tables import rows
 
 
 def test_the_step_deletes_endpoint_then_configuration_then_model(account: Account) -> None:

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from local_kit.tables import rows
 from tests.functions.fake_sagemaker import FakeSageMaker
 from tests.functions.invocation import Request, serving
 from tests.functions.teardown_account import DELETED, ENDPOINT, TAGS, Account, whole
-from tests.tables import rows
 
 BACK = {"batchItemFailures": [{"itemIdentifier": "message-1"}]}
 DONE: dict[str, list[str]] = {"batchItemFailures": []}

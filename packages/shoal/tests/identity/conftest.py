@@ -10,10 +10,9 @@ import pytest
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.settings import Environment
 from shoal_local.control.authorization.evaluator import Evaluator
-from tests.identity.synth import synthesised
-from tests.identity.templates import Templates
+from tests.identity.templates import Templates, synthesised
 from tests.repository import ROOT
-from tests.settings.releases import trained_by
+from tests.settings.environment_file import trained_by
 
 BOUNDARY = "platform/Boundary"
 

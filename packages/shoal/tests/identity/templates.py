@@ -1,18 +1,26 @@
-"""Reads the policies of synthesised templates as they are after deployment: every token is a value
-of the right shape.
+"""Synthesise the templates of environments, the gates off, and read their policies as they are
+after deployment: every token is a value of the right shape.
 
-An id that CloudFormation would generate is the logical id in the form of such an id
-(`subnet-NetworkTrainingSubnet...`).
+An id that CloudFormation would generate is the logical id in the form of such an id (`subnet-
+NetworkTrainingSubnet...`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from tests.tables import table
+from local_kit.tables import table
+from shoal.constructs import use_installed_node
+from shoal.constructs.app import Deployment, feature_flags
+from shoal.launch import launch_of
+from shoal.settings.settings import Environment
+from stacks.platform import EnvironmentStage
+from tests.app import ShoalApp
+from tests.repository import ROOT
 
 Document = dict[str, Any]
 ACCOUNT = "111122223333"
@@ -172,3 +180,34 @@ def _pattern(text: str, templates: Templates) -> re.Pattern[str]:
     return re.compile(
         ".+".join(re.escape(part) for part in re.split("|".join(map(re.escape, ids)), text))
     )
+
+
+use_installed_node()
+
+
+def templates_of(
+    environments: Sequence[Environment], root: Path, folder: Path, *, checked: bool = False
+) -> Templates:
+    """Return the templates of an environment, of which there is one setting for each workload, by
+    an app that writes into `folder`.
+    """
+    context = feature_flags(ROOT)
+    app = ShoalApp(outdir=str(folder), context=context, checked=checked)
+    workloads = [Deployment(each, launch_of(each, root)) for each in environments]
+    stage = EnvironmentStage(app, workloads=workloads, root=root)
+    stacks = {stack.id: stack for stack in stage.synth().stacks}
+    waits_for = {
+        stack.stack_name: [
+            stacks[each.id].stack_name for each in stack.dependencies if each.id in stacks
+        ]
+        for stack in stacks.values()
+    }
+    return Templates({stack.stack_name: stack.template for stack in stacks.values()}, waits_for)
+
+
+def synthesised(environments: Mapping[str, Environment], folder: Path) -> dict[str, Templates]:
+    """Return templates by the environments' names.
+
+    Each has an app of its own, because stages of the same environment would have the same name.
+    """
+    return {name: templates_of([each], ROOT, folder / name) for name, each in environments.items()}

@@ -29,10 +29,8 @@ from shoal.verbs.doctor.doctor import external_findings
 from shoal.verbs.doctor.findings import State
 from shoal_local.testing import LocalAccount, emulator
 from tests.functions.invocation import Outcome, invoke, session_of
-from tests.identity.permissions import without
-from tests.identity.recorded import recorded
-from tests.identity.synth import synthesised
-from tests.identity.templates import Templates
+from tests.identity.permissions import recorded, without
+from tests.identity.templates import Templates, synthesised
 from tests.repository import ROOT
 
 NAMES = Names(load_environment("dev", ROOT))

@@ -23,8 +23,7 @@ from shoal.settings.names import Names
 from shoal_local.control.authorization.evaluator import Evaluator
 from shoal_local.control.http.protocol import Question
 from tests.identity.permissions import TO_ACCOUNT, Refused, Roles, permissions, question, read
-from tests.identity.synth import templates_of
-from tests.identity.templates import ACCOUNT, Document, Templates
+from tests.identity.templates import ACCOUNT, Document, Templates, templates_of
 from tests.repository import CHECKOUT, ROOT, add_workload, copy_folder, link_checkout
 
 PREFIX = "shoal-mnist-dev-us-east-1-"

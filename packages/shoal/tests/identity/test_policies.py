@@ -28,8 +28,7 @@ from shoal_local.control.http.protocol import Question
 from tests.identity.conftest import everything
 from tests.identity.permissions import TO_ACCOUNT, question, read
 from tests.identity.reference import mistakes
-from tests.identity.synth import templates_of
-from tests.identity.templates import Templates
+from tests.identity.templates import Templates, templates_of
 from tests.repository import CHECKOUT, ROOT
 
 TABLE = read("policies.yaml")

@@ -29,10 +29,9 @@ from shoal_local.runtimes.catalog import runtimes
 from shoal_local.testing import emulator
 from tests.cli.trained import archive
 from tests.functions.invocation import FUNCTIONS, Outcome, invoke, session_of
-from tests.identity.synth import synthesised
-from tests.identity.templates import ARNS, Templates
+from tests.identity.templates import ARNS, Templates, synthesised
 from tests.repository import ROOT, zipped_modules
-from tests.settings.releases import CONTENT
+from tests.settings.environment_file import CONTENT
 from tests.stacks.test_consumer_access import ARTIFACTS, DEV, NAMES, STAGING, Accounts
 
 KEY = ARNS["AWS::KMS::Key"].format("StorageKeyBAA9457B")

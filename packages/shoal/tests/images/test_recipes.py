@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from local_kit.tables import table
 from shoal import images as recipes
 from shoal.launch import tables
 from shoal.launch.recipes import folder
-from tests.tables import table
 
 ROOT = Path(__file__).resolve().parents[4]
 FOLDER = ROOT / "images"

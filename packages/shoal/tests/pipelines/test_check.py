@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from local_kit.tables import rows, table
 from shoal.aws.metrics import MAX_MATCHED
 from shoal.pipelines.checks import demand
 from shoal.pipelines.checks.check import check
@@ -27,9 +28,7 @@ from shoal.settings.sections.serving import Endpoint
 from shoal.settings.settings import Environment
 from tests.pipelines.inputs import changed, environment
 from tests.repository import ROOT
-from tests.settings.environment_file import VALID, write
-from tests.settings.releases import RELEASE
-from tests.tables import rows, table
+from tests.settings.environment_file import RELEASE, VALID, write
 
 CASES = table(__file__, "checked.yaml")
 

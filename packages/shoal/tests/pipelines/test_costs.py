@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from local_kit.tables import table
 from shoal.costs import prices
 from shoal.costs.plan import plan
 from shoal.pipelines.validation.shapes import values_of
@@ -17,8 +18,7 @@ from shoal.settings.sections.network import ExistingNetwork, InterfaceEndpoint, 
 from shoal.settings.sections.serving import Autoscaling, Serverless, Serving
 from shoal.settings.settings import Environment, Training
 from tests.pipelines.inputs import environment
-from tests.settings.releases import RELEASE
-from tests.tables import table
+from tests.settings.environment_file import RELEASE
 
 SUBNETS = ("subnet-00000001", "subnet-00000002")
 EXISTING = ExistingNetwork(

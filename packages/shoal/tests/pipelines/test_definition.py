@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from local_kit.tables import rows, table
 from shoal.aws.execution import Execution, Step
 from shoal.page.readings.results import answers_of, conditions
 from shoal.pipelines import step_names
@@ -38,7 +39,6 @@ from tests.pipelines.inputs import (
     value_at,
 )
 from tests.repository import PYTHONPATH, ROOT
-from tests.tables import rows, table
 
 SDK_ONLY: dict[str, str] = table(__file__, "definition.yaml")["sdk_only"]
 STACKS = replace(

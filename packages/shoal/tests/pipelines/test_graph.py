@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from local_kit.tables import rows, table
 from shoal.pipelines.expressions import Join, Parameter, Property, PropertyFile, render
 from shoal.pipelines.graph import Pipeline
 from shoal.pipelines.steps import (
@@ -30,7 +31,6 @@ from shoal.pipelines.steps import (
 from shoal.pipelines.validation import shapes
 from shoal.settings.parsing.errors import DefinitionError
 from tests.pipelines.inputs import definition, set_at
-from tests.tables import rows, table
 
 THRESHOLD = Parameter("Threshold", "Float", 0.5)
 

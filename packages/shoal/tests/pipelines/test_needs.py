@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from local_kit.tables import rows, table
 from shoal.cli.main import main
 from shoal.costs import prices
 from shoal.pipelines.checks.check import check
@@ -15,9 +16,8 @@ from shoal.pipelines.checks.needs import Unknown, place_of
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.parsing.errors import ConfigError, Risk
 from tests.cli.documents import document_in
-from tests.letters import BASE_MODEL, ENVIRONMENT, FOLDER, IMAGE, add_letters, write_environment
 from tests.pipelines.inputs import steps_by_name
-from tests.tables import rows, table
+from tests.repository import BASE_MODEL, ENVIRONMENT, FOLDER, IMAGE, add_letters, write_environment
 
 PLAN, RANKS, LISTED = table(__file__, "needs.yaml")["files"].values()
 

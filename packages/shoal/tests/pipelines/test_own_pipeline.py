@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from local_kit.tables import table
 from shoal.launch import launch_of
 from shoal.pipelines.checks.check import check
 from shoal.pipelines.expressions import Property
@@ -23,7 +24,6 @@ from shoal.pipelines.validation import shapes
 from shoal.settings.parsing.errors import ConfigError, DefinitionError
 from tests.pipelines.inputs import environment, golden, infrastructure, set_at
 from tests.repository import CHECKOUT
-from tests.tables import table
 
 _COUNTER = itertools.count()
 CASES = table(__file__, "own_pipeline.yaml")

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from local_kit.tables import rows, table
 from shoal.pipelines.checks.scripts import option_problems, option_risks, script_at
 from shoal.settings.hyperparameters import as_argument, as_sent
 from shoal.settings.settings import Training
 from tests.pipelines.inputs import shipped
 from tests.repository import ROOT
-from tests.tables import rows, table
 
 CASES: list[dict[str, Any]] = table(__file__, "script_options.yaml")["argparse"]
 START: str = table(__file__, "script_options.yaml")["start"]

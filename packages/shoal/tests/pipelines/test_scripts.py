@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from local_kit.tables import rows, table
 from shoal.pipelines.checks.check import check
 from shoal.pipelines.checks.scripts import checkpoint_problems
 from shoal.settings.loading.loader import load_environment
@@ -17,7 +18,6 @@ from shoal.settings.settings import Environment, Training
 from shoal.verbs.new_workload import TASKS, TRAINERS, write_workload
 from tests.pipelines.inputs import environment
 from tests.repository import CHECKOUT, ROOT, copy_folder
-from tests.tables import rows, table
 
 SCRIPTS: dict[str, str] = table(__file__, "checked.yaml")["scripts"]
 MAIN, EVALUATE, OWN, OTHER_EVALUATION, NO_HOSTING = SCRIPTS.values()

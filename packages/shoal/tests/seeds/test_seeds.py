@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from local_kit.tables import table
 from shoal.pipelines.checks.check import check
 from shoal.settings.loading.loader import load
 from shoal.settings.parsing.errors import ConfigError
 from shoal.settings.settings import Environment
 from tests.repository import ROOT
-from tests.tables import table
 
 TABLE = table(__file__, "seeds.yaml")
 ACCEPTED, REFUSED = TABLE["accepted"], TABLE["refused"]

@@ -1,4 +1,6 @@
-"""Environment files for tests: a small valid one, with what a test changes."""
+"""Environment files for tests: a small valid one, with what a test changes, and releases as they
+pin them.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +9,11 @@ from typing import Any
 
 import yaml
 
+from local_kit.tables import table
 from shoal.settings.loading.loader import load
 from shoal.settings.loading.release_file import text_of
 from shoal.settings.parsing.errors import ConfigError
+from shoal.settings.sections.release import Release
 from shoal.settings.settings import Environment
 from tests.repository import CHECKOUT, add_workload, copy_folder
 
@@ -69,3 +73,29 @@ def _lines_about(file: Path) -> list[str]:
 def lines_with(folder: Path, changes: dict[str, Any]) -> list[str]:
     """Return what a user reads when the valid file has `changes`."""
     return _lines_about(write_settings(folder, VALID | changes))
+
+
+ARTIFACTS = "shoal-mnist-dev-artifacts-111122223333-us-east-1"
+CONTENT: dict[str, Any] = table(__file__, "release.yaml")
+RELEASE = Release(**CONTENT)
+
+
+def trained_by(name: str, region: str) -> dict[str, Any]:
+    """Return the content of a release that the environment of that name trained itself."""
+    ours, dev = (f"shoal-mnist-{name}", region), ("shoal-mnist-dev", "us-east-1")
+    changed = {key: CONTENT[key] for key in ("model_package_arn", "model_data_url")}
+    for before, after in zip(dev, ours, strict=True):
+        changed = {key: text.replace(before, after) for key, text in changed.items()}
+    return CONTENT | changed
+
+
+def numbered(number: int) -> Release:
+    arn = f"{CONTENT['model_package_arn'][:-1]}{number}"
+    return Release(
+        **CONTENT
+        | {
+            "model_package_arn": arn,
+            "model_package_version": number,
+            "model_data_url": f"s3://bucket/{number}.tar.gz",
+        }
+    )

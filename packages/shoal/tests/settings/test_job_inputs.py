@@ -9,16 +9,15 @@ from typing import Any
 import pytest
 import yaml
 
+from local_kit.tables import rows, table
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.loading.workload import load_workload
 from shoal.settings.parsing.errors import ConfigError
 from shoal.settings.sections.network import InterfaceEndpoint
 from shoal.settings.sections.secrets import variables
 from shoal.settings.settings import Environment
-from tests.letters import ENVIRONMENT, add_letters, write_environment
-from tests.repository import CHECKOUT, copy_folder
+from tests.repository import CHECKOUT, ENVIRONMENT, add_letters, copy_folder, write_environment
 from tests.settings.environment_file import lines_with, loaded
-from tests.tables import rows, table
 
 FILE = "training_code/letters/workload.yaml"
 BUCKETS = "s3://shoal-letters-lab-{}-111122223333-us-east-1"

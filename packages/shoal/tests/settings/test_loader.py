@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
+from local_kit.tables import rows
 from shoal.settings.frameworks import CLASSICAL, Framework, defaults, strategies_of
 from shoal.settings.loading.loader import (
     environment_names,
@@ -28,7 +29,6 @@ from shoal.settings.parsing.yaml_file import parse
 from shoal.settings.settings import Strategy, Training
 from tests.repository import ROOT
 from tests.settings.environment_file import copy_workloads, lines_of, write
-from tests.tables import rows
 
 HEAD = 'name: test\nworkload: mnist\naccount: "111122223333"\n'
 

@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 import yaml
 
+from local_kit.tables import rows
 from shoal.settings.loading.consumers import Consumer, consumers_of, left_out_of, pin_problems
 from shoal.settings.loading.loader import load, load_environment
 from shoal.settings.loading.release_file import pins_in, text_of
 from shoal.settings.parsing.errors import ConfigError
 from shoal.settings.sections.release import Release, foreign_code_variable
 from tests.settings.environment_file import (
+    CONTENT,
+    RELEASE,
     VALID,
     copy_workloads,
     lines_of,
@@ -21,8 +24,6 @@ from tests.settings.environment_file import (
     write,
     write_settings,
 )
-from tests.settings.releases import CONTENT, RELEASE
-from tests.tables import rows
 
 
 def test_what_was_written_is_what_is_read(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from cfnlint.schema import PROVIDER_SCHEMA_MANAGER, ResourceNotFoundError
 
+from local_kit.tables import rows, table
 from shoal.settings import regions
 from shoal.settings.frameworks import Framework
 from shoal.settings.loading.consumers import is_placeholder_account
@@ -24,9 +25,7 @@ from shoal.settings.sections.network import divide
 from shoal.settings.sections.schedules import Schedule, rare, silent_hours
 from shoal.settings.sections.serving import Serving, timeout_s, waits_s
 from shoal.settings.settings import Environment
-from tests.settings.environment_file import VALID, lines_with, loaded
-from tests.settings.releases import CONTENT
-from tests.tables import rows, table
+from tests.settings.environment_file import CONTENT, VALID, lines_with, loaded
 
 CASES: dict[str, list[Any]] = table(__file__, "sections.yaml")
 LONG: list[dict[str, Any]] = [

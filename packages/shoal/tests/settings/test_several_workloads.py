@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from local_kit.tables import rows, table
 from shoal.settings.loading.consumers import require_own_names
 from shoal.settings.loading.loader import (
     environment_names,
@@ -20,9 +21,7 @@ from shoal.settings.loading.loader import (
 from shoal.settings.names import Names
 from shoal.settings.parsing.errors import ConfigError
 from shoal.settings.sections.scoring import Scoring
-from tests.settings.environment_file import copy_workloads
-from tests.settings.releases import CONTENT, RELEASE
-from tests.tables import rows, table
+from tests.settings.environment_file import CONTENT, RELEASE, copy_workloads
 
 TEAM: dict[str, Any] = table(__file__, "workloads.yaml")["team"]
 NETWORK = TEAM["network"]

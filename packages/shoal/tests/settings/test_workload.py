@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import yaml
 
+from local_kit.tables import rows, table
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.loading.workload import folders_without_a_file, load_workload, workload_names
 from shoal.settings.parsing.errors import ConfigError
 from shoal.settings.sections.smoke_test import MAX_FUNCTION_BYTES, problems_of_function
 from shoal.settings.settings import Environment
 from tests.repository import CHECKOUT
-from tests.tables import rows, table
 
 REQUEST = {"body": "row.json", "expect": {"predictions[0]": 7}}
 VALID: dict[str, Any] = {

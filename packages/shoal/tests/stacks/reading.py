@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from shoal.constructs.template_rules import as_list
-from tests.settings.releases import CONTENT
+from tests.settings.environment_file import CONTENT
 
 if TYPE_CHECKING:
     import aws_cdk as cdk  # starts Node.js

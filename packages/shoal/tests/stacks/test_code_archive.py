@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, cast
 import aws_cdk as cdk
 import pytest
 
+from local_kit.tables import rows
 from shoal.aws.model_archive import ArchiveError, deployed_name
 from shoal.constructs.pipeline.code_archive import CodeArchive, deterministic_tar
 from shoal.launch import watch
@@ -23,7 +24,6 @@ from shoal.repository import Repository
 from shoal.settings.parsing.errors import ConfigError
 from shoal.settings.parsing.plain_files import archive_files, carried_folder
 from tests.repository import begin_git, git
-from tests.tables import rows
 
 if TYPE_CHECKING:
     from shoal.aws.target import Target

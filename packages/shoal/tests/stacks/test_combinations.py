@@ -30,13 +30,12 @@ from shoal.settings.settings import Environment
 
 use_installed_node()
 
+from local_kit.tables import table  # noqa: E402
 from shoal.constructs.app import feature_flags  # noqa: E402 - starts Node.js
 from tests.app import ShoalApp  # noqa: E402
 from tests.repository import ROOT  # noqa: E402
-from tests.settings.environment_file import write_settings  # noqa: E402
-from tests.settings.releases import trained_by  # noqa: E402
+from tests.settings.environment_file import trained_by, write_settings  # noqa: E402
 from tests.stacks.reading import violations  # noqa: E402
-from tests.tables import table  # noqa: E402
 
 pytestmark = pytest.mark.nightly
 """The other tests of stacks synthesise each option once; here are combinations, and all regions."""

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from local_kit.control import eventually, running
+from local_kit.tables import rows
 from shoal.constructs.template_rules import as_list
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.sections.delivery import Delivery
@@ -22,7 +23,6 @@ from tests.identity.reference import mistakes
 from tests.repository import ROOT
 from tests.stacks.reading import Template, properties, role, statements
 from tests.stacks.test_app import assert_passes_cfn_lint, copied, run_app
-from tests.tables import rows
 
 REPOSITORY = "my-team/my-models"
 GITHUB = "token.actions.githubusercontent.com"

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from aws_cdk.cx_api import CloudFormationStackArtifact
 
+from local_kit.tables import rows
 from shoal.constructs.pipeline.training_pipeline import images
 from shoal.constructs.schedules import manifest_variables
 from shoal.constructs.template_rules import as_list
@@ -20,8 +21,7 @@ from shoal.pipelines.requests import FABRIC_METRICS
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.names import Names
 from shoal.settings.sections.channels import OnManifest
-from tests.letters import ENVIRONMENT, add_letters
-from tests.repository import ROOT, link_checkout
+from tests.repository import ENVIRONMENT, ROOT, add_letters, link_checkout
 from tests.stacks.conftest import EVERYTHING, MakeStage, TemplateOf, variant
 from tests.stacks.reading import (
     Template,
@@ -33,7 +33,6 @@ from tests.stacks.reading import (
     statements,
     template_of_stack,
 )
-from tests.tables import rows
 
 
 def _branch(pipeline: Template) -> dict[str, dict[str, Any]]:

@@ -17,6 +17,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 
 from local_kit.commands import printed
+from local_kit.tables import rows, table
 from shoal.constructs import template_rules
 from shoal.constructs.roles.actor_role import ActorRole, acknowledge, repository_arn
 from shoal.constructs.template_rules import Finding, Rule, as_list
@@ -36,7 +37,6 @@ from tests.stacks.reading import (
     template_of_stack,
     violations,
 )
-from tests.tables import rows, table
 
 GROUP = {"Fn::GetAtt": ["Nodes", "GroupId"]}
 ALL = {"GroupId": GROUP, "IpProtocol": "-1"}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.settings.releases import ARTIFACTS, CONTENT
+from tests.settings.environment_file import ARTIFACTS, CONTENT
 from tests.stacks.conftest import MakeVariant
 from tests.stacks.reading import (
     Template,

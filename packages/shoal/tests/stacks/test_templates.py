@@ -28,16 +28,15 @@ use_installed_node()
 
 import aws_cdk as cdk  # noqa: E402 - starts Node.js
 
+from local_kit.tables import rows, table  # noqa: E402
 from shoal.constructs.app import Deployment, feature_flags  # noqa: E402
 from stacks.platform import EnvironmentStage  # noqa: E402
 from tests.app import ShoalApp  # noqa: E402
 from tests.repository import ROOT  # noqa: E402
-from tests.settings.environment_file import copy_workloads  # noqa: E402
-from tests.settings.releases import RELEASE  # noqa: E402
+from tests.settings.environment_file import RELEASE, copy_workloads  # noqa: E402
 from tests.stacks.conftest import EVERYTHING, MakeVariant, TemplateOf, variant  # noqa: E402
 from tests.stacks.reading import Row, differences, template_of_stack  # noqa: E402
 from tests.stacks.reading import rows as rows_of_templates  # noqa: E402
-from tests.tables import rows, table  # noqa: E402
 
 FILE = Path(__file__).with_name("logical_ids.json")
 

@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 
 from local_kit.runtime import Runtime, finish
+from local_kit.tables import rows
 from tests.repository import CHECKOUT
-from tests.tables import rows
 from tests.training_code.conftest import STEPS
 from tests.training_code.training import (
     CODE,

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dev.bench import environments
-from local_kit.ports import unused_ports
+from local_kit.commands import unused_ports
 from local_kit.runtime import Runtime, find_runtime, finish, finish_after
 from shoal.settings.loading.workload import load_workload
 from shoal.verbs.new_workload import write_workload

@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import pytest
 
+from local_kit.tables import rows, table
 from shoal.aws.events import Event, Note, Transferred
 from shoal.aws.target import Target
 from shoal.errors import DatasetError
@@ -29,10 +30,8 @@ from shoal.verbs import dataset
 from shoal.verbs.demo import Demo
 from shoal.verbs.inference import require_rows
 from shoal.verbs.workspace import Session, Workspace
-from tests.letters import FOLDER as LETTERS
-from tests.letters import write_environment
-from tests.repository import ROOT, add_workload, copy_folder
-from tests.tables import rows, table
+from tests.repository import FOLDER as LETTERS
+from tests.repository import ROOT, add_workload, copy_folder, write_environment
 from tests.verbs.conftest import make_pipeline, refusing
 
 TOTAL_BYTES = 54_950_048

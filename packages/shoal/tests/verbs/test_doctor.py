@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from local_kit.tables import rows, table
 from shoal.aws.target import Target
 from shoal.launch import launch_of
 from shoal.pipelines.checks.demand import quotas
@@ -27,7 +28,6 @@ from shoal.verbs.doctor.findings import Finding, State
 from shoal.verbs.image import Image
 from tests.cli.trained import MANIFEST
 from tests.repository import ROOT
-from tests.tables import rows, table
 from tests.verbs.conftest import ACCOUNT
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from local_kit.control import allow, make_role
+from local_kit.tables import rows
 from shoal.aws.target import Target
 from shoal.settings.key_policy import organisation_key_policy
 from shoal.settings.loading.consumers import Consumer
@@ -19,7 +20,6 @@ from shoal.settings.names import Names
 from shoal.verbs.doctor.findings import State
 from shoal.verbs.doctor.key_policy import KeyPolicy, Use
 from shoal.verbs.doctor.organisation_check import key_findings
-from tests.tables import rows
 from tests.verbs.test_doctor import changed, examined
 
 

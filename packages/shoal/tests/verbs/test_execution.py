@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from local_kit.control import eventually
+from local_kit.tables import rows
 from shoal.aws.events import Event, PhaseEnded
 from shoal.aws.execution import Execution, Pipeline, Step, check_parameters
 from shoal.aws.target import Target
@@ -18,7 +19,6 @@ from shoal.settings.loading.loader import load_environment
 from shoal.verbs.flow import Phase, run_phases
 from shoal.verbs.parameters import check_declared, check_values, parse_parameters
 from tests.repository import ROOT
-from tests.tables import rows
 from tests.verbs.conftest import make_pipeline
 
 NOT_TODAY = {"ErrorMessage": "not today"}

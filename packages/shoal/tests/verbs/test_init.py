@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from local_kit.commands import ended, printed
+from local_kit.tables import rows, table
 from shoal.constructs.app import feature_flags
 from shoal.errors import UsageError
 from shoal.launch import resolve
@@ -37,7 +38,6 @@ from shoal.verbs.init import (
 from shoal.verbs.new_workload import FRAMEWORKS, TASKS, TRAINERS, write_workload
 from tests import forked
 from tests.repository import CHECKOUT, git
-from tests.tables import rows, table
 
 ACCOUNTS = {"dev": "111122223333", "prod": "333344445555"}
 WORKFLOWS = {"github": ".github/workflows/test.yml", "gitlab": ".gitlab-ci.yml"}

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from local_kit.control import make_role
+from local_kit.tables import rows
 from shoal.aws.inventory import KINDS, Owner, Resource, of_environment
 from shoal.aws.target import Target
 from shoal.errors import NotFoundError
@@ -21,7 +22,6 @@ from shoal.verbs.destroy.schedules import LiveSchedule, Schedules
 from shoal.verbs.local_server import LocalServer
 from tests.cli.trained import Checkout
 from tests.repository import ROOT
-from tests.tables import rows
 from tests.verbs.conftest import ACCOUNT, make_pipeline
 from tests.verbs.test_execution import gate
 

@@ -10,13 +10,13 @@ from typing import Any, ClassVar
 
 import pytest
 
+from local_kit.tables import table
 from shoal.aws.events import Detail, Event, ExecutionChanged
 from shoal.aws.execution import Execution, Step
 from shoal.aws.logs import LogLocation, LogTail, lines_of, location_of
 from shoal.aws.target import Target
 from shoal.errors import ExecutionError, NotFoundError
 from shoal.verbs.follow import Follower, LastLines
-from tests.tables import table
 from tests.verbs.conftest import make_pipeline
 from tests.verbs.test_execution import gate
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from local_kit.tables import rows, table
 from shoal.aws.metrics import (
     Parts,
     Position,
@@ -29,7 +30,6 @@ from shoal.verbs import mlflow_export
 from shoal.verbs.mlflow_export import Mlflow, connected, metrics_of, status_of, tags_of
 from shoal.verbs.workspace import Session, Workspace
 from tests.repository import ROOT
-from tests.tables import rows, table
 
 SERVER = "arn:aws:sagemaker:us-east-1:111122223333:mlflow-tracking-server/runs"
 BEGAN_MS = 1_795_489_200_000

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from local_kit.tables import rows
 from shoal.aws.target import Target
 from shoal.settings.parsing.errors import ConfigError
 from shoal.settings.sections.network import ExistingNetwork, Network
 from shoal.settings.settings import Environment, Strategy, Training
 from shoal.verbs.doctor.network_check import check_network, require_fit
-from tests.tables import rows
 from tests.verbs.conftest import ACCOUNT, REGION, refusing
 
 ZONES = ("use1-az4", "use1-az1", "use1-az2")

@@ -15,6 +15,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from local_kit.control import make_role
+from local_kit.tables import rows, table
 from shoal.aws import inventory
 from shoal.aws.target import Target
 from shoal.cli.main import main
@@ -26,7 +27,6 @@ from shoal.verbs.prove.recording import MAX_ITEMS, Recorder, Redaction
 from shoal.verbs.workspace import Workspace
 from tests.docs.pages import text_of
 from tests.repository import ROOT, link_checkout
-from tests.tables import rows, table
 from tests.verbs.conftest import ACCOUNT, REGION, delete_stack, make_stack, started
 from tests.verbs.test_doctor import quota
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from local_kit.control import make_role, register_version
+from local_kit.tables import rows, table
 from shoal.aws.execution import Execution, Step
 from shoal.aws.logs import LogLine
 from shoal.aws.metrics import MAX_LINE
@@ -27,7 +28,6 @@ from shoal.settings.sections.evaluation import Metric
 from tests.functions.invocation import FUNCTIONS
 from tests.pipelines.inputs import compared, definition, steps_by_name
 from tests.repository import zipped_modules
-from tests.tables import rows, table
 from tests.verbs.conftest import make_pipeline
 from tests.verbs.test_execution import ended, gate
 

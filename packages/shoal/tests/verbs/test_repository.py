@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from local_kit.tables import rows
 from shoal.errors import AnswerError, PromotionError, UsageError
 from shoal.repository import Repository, hash_as
 from shoal.settings.parsing.errors import ConfigError
@@ -25,7 +26,6 @@ from shoal.verbs.upgrade.finish import (
     trees,
 )
 from tests.repository import begin_git, git
-from tests.tables import rows
 
 FILE = "environments/dev.yaml"
 

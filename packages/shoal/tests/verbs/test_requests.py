@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from local_kit.tables import rows, table
 from shoal.aws.objects import object_at
 from shoal.aws.target import Target, loopback_variables, offline_environment
 from shoal.errors import NotFoundError, ShoalError, UsageError
@@ -18,7 +19,6 @@ from shoal.settings.sections.smoke_test import Request
 from shoal.verbs.inference import find_endpoint, model_of, send, stream
 from shoal_local.sagemaker.hosting.traffic import event
 from tests.functions import invocation
-from tests.tables import rows, table
 
 AWS = Target("111122223333", "eu-west-1")
 URL = "http://localhost:4566"

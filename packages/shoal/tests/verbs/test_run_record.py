@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from botocore.exceptions import ClientError
 
+from local_kit.tables import rows
 from shoal.aws.execution import Execution, Step
 from shoal.aws.logs import LogLine
 from shoal.costs import prices
@@ -22,7 +23,6 @@ from shoal.page.readings.resources import Cleanup, Use, money_of, resources_of, 
 from shoal.page.readings.results import GateResult
 from shoal.page.readings.step_log import StepLog
 from shoal.page.record import checkpoint_of, training_of, verdict_of
-from tests.tables import rows
 
 if TYPE_CHECKING:
     from shoal.page.look import Place

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from local_kit.tables import rows, table
 from shoal.aws.execution import Execution, Step
 from shoal.aws.logs import LogLine
 from shoal.cli.commands.runs import keep_page
@@ -22,7 +23,6 @@ from shoal.page.readings.resources import calls_in
 from shoal.page.readings.results import answers_of
 from shoal.page.readings.step_log import Cause, rank_of
 from tests.repository import ROOT
-from tests.tables import rows, table
 from tests.verbs.test_readings import BEGAN, cause_in, line, log_of
 
 if TYPE_CHECKING:

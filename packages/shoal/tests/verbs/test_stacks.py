@@ -27,7 +27,7 @@ from shoal.settings.settings import Environment
 from shoal.verbs.destroy.leftovers import ServingRemoval
 from shoal.verbs.destroy.teardown import Destroyed, Teardown
 from tests.repository import ROOT
-from tests.settings.releases import RELEASE
+from tests.settings.environment_file import RELEASE
 from tests.verbs.conftest import ACCOUNT, PARAMETER, make_stack, slow
 
 NETWORK = {

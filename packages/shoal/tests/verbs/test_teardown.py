@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from local_kit.control import allow, put_policies
+from local_kit.tables import rows
 from shoal.aws.events import Event, Note
 from shoal.aws.execution import Pipeline
 from shoal.aws.inventory import of_bootstrap
@@ -27,8 +28,7 @@ from shoal.verbs.destroy.teardown import (
     remove_bootstrap,
 )
 from tests.cli.trained import IMAGE
-from tests.settings.releases import RELEASE
-from tests.tables import rows
+from tests.settings.environment_file import RELEASE
 from tests.verbs.conftest import (
     ACCOUNT,
     REGION,

@@ -20,8 +20,8 @@ import boto3
 import pytest
 import yaml
 
+from local_kit.tables import rows, table
 from tests.repository import ROOT
-from tests.tables import rows, table
 from tests.workflows.test_workflows import run_script, schema_mistakes, write_program, zizmor
 
 ACTION = ROOT / "packages" / "shoal-local" / "action.yml"

@@ -13,6 +13,7 @@ from botocore.session import Session
 from click.testing import CliRunner
 
 from dev.tools.promotable import main
+from local_kit.tables import rows
 from shoal.cli.main import shoal
 from shoal.errors import UsageError
 from shoal.settings.parsing.errors import ConfigError
@@ -20,7 +21,6 @@ from shoal.verbs.init import render
 from shoal.verbs.promote.promotion_path import chain, workflow
 from tests.cli.trained import checkout_of_two
 from tests.repository import ROOT, link_checkout
-from tests.tables import rows
 from tests.verbs.test_init import answers
 from tests.workflows.rules import calls, mistakes, refusal
 from tests.workflows.test_workflows import FILES, run_script, schema_mistakes, zizmor

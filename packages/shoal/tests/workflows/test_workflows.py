@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from local_kit.tables import rows
 from shoal.verbs.promote.promotion_path import chain, workflow
 from tests.cli.trained import checkout_of_two
 from tests.repository import ROOT
-from tests.tables import rows
 from tests.workflows.rules import calls, mistakes, refusal, steps
 
 FILES = sorted((ROOT / ".github" / "workflows").glob("*.yml"))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from local_kit.tables import rows, table
 from shoal.launch import Launch, contract, tables, watch
 from shoal.launch.case import SourceCode
 from shoal.launch.contract import mistakes_in, variables_in
@@ -15,7 +16,6 @@ from shoal.settings.hyperparameters import HyperparameterValue
 from shoal.settings.settings import Strategy, Training
 from tests.pipelines import inputs
 from tests.pipelines.inputs import golden
-from tests.tables import rows, table
 
 REGISTRY = "763104351884.dkr.ecr.us-east-1.amazonaws.com"
 TENSORFLOW: dict[str, Any] = {"framework": "tensorflow"}

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
+from local_kit.tables import rows, table
 from shoal.launch import tables
 from shoal.launch.case import Case, SourceCode, patch_warnings
 from shoal.settings.frameworks import CLASSICAL, Framework, strategies_of
 from shoal.settings.settings import Strategy, Training
 from tests.pipelines.inputs import launch, refusals
 from tests.repository import CHECKOUT
-from tests.tables import rows, table
 
 CASES = table(__file__, "refused.yaml")
 ROWS = [(code, row["keys"], row["line"]) for code, rows in CASES["refused"].items() for row in rows]

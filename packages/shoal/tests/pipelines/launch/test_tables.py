@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from local_kit.tables import rows
 from shoal.launch import recipes, tables, watch
 from shoal.launch.image_uri import aws_image
 from shoal.launch.recipes import ami_of, build_arguments, content_tag
@@ -24,7 +25,6 @@ from shoal.settings.sections.serving import default_recipe
 from shoal.settings.settings import Environment
 from tests.pipelines.inputs import launch
 from tests.repository import CHECKOUT, ROOT
-from tests.tables import rows
 
 FULL = re.compile(
     r"^[\d.]+-((gpu-py\d+-cu\d+|cpu-py\d+)-(ubuntu2\d\.04|amzn2023)|(cu\d+|cpu)-amzn2023)-sagemaker$"

@@ -24,10 +24,10 @@ from common.evaluation import evaluate
 from common.mnist_files import read_digits
 
 from local_kit.runtime import Runtime
+from local_kit.tables import rows
 from shoal.aws.model_archive import ArchiveError, content_sha256, sha256
 from shoal.verbs.new_workload import write_workload
 from tests.repository import ROOT as REPOSITORY
-from tests.tables import rows
 
 
 def packed(folder: Path, *members: tarfile.TarInfo) -> Path:

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from local_kit.runtime import Runtime
+from local_kit.tables import table
 from tests.repository import CHECKOUT
-from tests.tables import table
 
 CODE = CHECKOUT / "training_code" / "language" / "pytorch"
 _SCRIPTS = Path(__file__).with_name("scripts")

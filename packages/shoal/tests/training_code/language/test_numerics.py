@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 from local_kit.runtime import Runtime
+from local_kit.tables import table
 from tests.repository import CHECKOUT
-from tests.tables import table
 from tests.training_code.language.jobs import (
     SMALL,
     TOLERANCE,

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from local_kit.runtime import Runtime
+from local_kit.tables import table
 from shoal.pipelines.checks.check import check
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.parsing.errors import ConfigError
 from tests.repository import CHECKOUT
-from tests.tables import table
 from tests.training_code.language.jobs import SMALL, Compute, Job
 
 FOLDER = CHECKOUT / "training_code" / "language"

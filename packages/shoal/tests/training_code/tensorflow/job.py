@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from local_kit.ports import unused_ports
+from local_kit.commands import unused_ports
 from local_kit.runtime import ROOT, Outcome, finish
 from tests.training_code.training import PROGRESS, DigitsJob
 

@@ -20,12 +20,12 @@ from typing import Any
 
 import pytest
 
-from local_kit.ports import unused_ports
+from local_kit.commands import unused_ports
 from local_kit.runtime import Outcome, Runtime, finish
+from local_kit.tables import rows, table
 from shoal.aws.model_archive import content_sha256
 from shoal.launch import watch
 from shoal.settings.parsing.plain_files import archive_files
-from tests.tables import rows, table
 from tests.training_code import training
 from tests.training_code.conftest import GLOBAL_BATCH, STEPS
 from tests.training_code.tensorflow.job import CODE, OPTIONS, Job, parameter_server, start

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from local_kit.runtime import Outcome, Runtime, finish
+from local_kit.tables import rows, table
 from shoal.launch import watch
 from shoal.launch.watch import network, run
 from shoal.launch.watch.network import Place
-from tests.tables import rows, table
 from tests.training_code.training import write_watched
 
 TABLE = table(__file__, "nccl_logs.yaml")

@@ -19,11 +19,11 @@ from typing import Any
 
 import pytest
 
-from local_kit.ports import unused_ports
+from local_kit.commands import unused_ports
 from local_kit.runtime import Runtime
+from local_kit.tables import table
 from shoal.launch import watch
 from shoal.launch.watch.judge import Judge
-from tests.tables import table
 from tests.training_code.training import children, write_watched
 
 SCRIPT = Path(__file__).with_name("stalls.py")

@@ -25,7 +25,7 @@ sys.path[:0] = [str(ROOT / "training_code" / "language" / "pytorch"), str(KIT)]
 import torch._dynamo  # noqa: E402, F401 (which each rank would import)
 import train  # noqa: E402
 
-from local_kit.ports import unused_ports  # noqa: E402
+from local_kit.commands import unused_ports  # noqa: E402
 
 
 def main(arguments: list[str]) -> None:
