@@ -130,7 +130,7 @@ def test_a_client_cannot_choose_another_account_by_motos_own_header(world: World
 
 
 @pytest.mark.parametrize(
-    ("service", "make", "request_", "look", "key"), rows(__file__, "accounts.yaml", "things")
+    ("service", "make", "request_", "look", "key"), rows(__file__, "cases.yaml", "things")
 )
 def test_what_one_account_has_no_other_lists(
     world: World, service: str, make: str, request_: dict[str, Any], look: str, key: str
@@ -156,7 +156,7 @@ RELEASED = {"Bucket": "models-of-dev", "Key": "released/model.tar.gz"}
 
 @pytest.mark.parametrize(
     ("account", "service", "operation", "request_", "words"),
-    rows(__file__, "accounts.yaml", "refused"),
+    rows(__file__, "cases.yaml", "refused"),
 )
 def test_what_no_policy_grants_another_account_is_refused_and_changes_nothing(
     dev: World, account: str, service: str, operation: str, request_: dict[str, Any], words: str

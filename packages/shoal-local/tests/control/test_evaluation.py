@@ -17,7 +17,7 @@ from shoal_local.control.http.protocol import Question
 from shoal_local.errors import EmulatorError
 from shoal_local.processes import ProcessRegistry, end_group, started_at
 
-CASES = "evaluation.yaml"
+CASES = "cases.yaml"
 ACCOUNT = "111122223333"
 ME = f"arn:aws:sts::{ACCOUNT}:assumed-role/reader/session"
 OBJECT = "arn:aws:s3:::data/train/x"

@@ -21,7 +21,7 @@ from shoal_local.control.events.events import DueTimes, check_pattern, due_rules
 from shoal_local.control.functions.mappings import failures
 from shoal_local.errors import AwsError
 
-CASES = "events.yaml"
+CASES = "cases.yaml"
 HANDLER = "def handler(event, context):\n    "
 QUIET = f"{HANDLER}pass\n"
 REMEMBER = f"{HANDLER}print('event', event['detail']['number'])\n"

@@ -21,7 +21,7 @@ from local_kit.control import ROOT, Account, allow, refused, trust, unique
 from local_kit.tables import rows
 from shoal_local.control.identity.policies import Principal, actions_of, allows, is_service, like
 
-CASES = "policies.yaml"
+CASES = "cases.yaml"
 QUEUE = "arn:aws:sqs:us-east-1:111122223333:q"
 RULE = "arn:aws:events:us-east-1:111122223333:rule/r"
 EVENTS = Principal("Service", "events.amazonaws.com")

@@ -145,7 +145,7 @@ def variables(node: Any) -> Iterator[str]:
 
 
 ME = f"arn:aws:sts::{ACCOUNT}:assumed-role/r/s"
-VALUES = table(__file__, "rules.yaml")
+VALUES = table(__file__, "cases.yaml")["rules"]
 
 
 def every_operation() -> Iterator[Any]:

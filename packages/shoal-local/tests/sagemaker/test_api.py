@@ -28,7 +28,7 @@ from shoal_local.sagemaker.shapes import (
 from shoal_local.sagemaker.store import Store
 
 UNKNOWN, INVALID = "UnknownOperationException", "ValidationException"
-CASES = "api.yaml"
+CASES = "cases.yaml"
 
 
 @pytest.mark.parametrize(("operation", "request_", "message"), rows(__file__, CASES, "shapes"))

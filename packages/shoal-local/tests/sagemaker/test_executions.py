@@ -17,7 +17,7 @@ from local_kit.sagemaker_account import ACCOUNT_ID, Account, shell_step, until
 from local_kit.tables import rows, table
 
 AWS_URL = f"https://sqs.us-east-1.amazonaws.com/{ACCOUNT_ID}/questions"
-CASES = "executions.yaml"
+CASES = "cases.yaml"
 
 
 def ask(url: str = AWS_URL) -> dict[str, Any]:

@@ -110,7 +110,7 @@ def test_without_a_name_the_command_builds_what_is_not_left_to_its_first_use() -
     assert [runtime.name for runtime in chosen(None)] == ["pytorch"]
 
 
-CASES = "runtimes.yaml"
+CASES = "cases.yaml"
 
 
 @pytest.mark.parametrize(("tag", "use", "known"), rows(__file__, CASES, "images"))

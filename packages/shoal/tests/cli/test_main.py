@@ -60,7 +60,7 @@ def opened(root: Path, *_: object, **__: object) -> SimpleNamespace:
 
 
 @pytest.mark.parametrize(
-    ("code", "place", "command", "expected"), rows(__file__, "main.yaml", "code")
+    ("code", "place", "command", "expected"), rows(__file__, "cases.yaml", "code")
 )
 def test_the_code_of_another_checkout_changes_nothing(
     code: str,
@@ -138,7 +138,7 @@ def test_check_refuses_pins_of_no_environment(
     assert line.startswith("environments/qa.release.yaml: there is no environment that it pins for")
 
 
-@pytest.mark.parametrize(("parameter", "message"), rows(__file__, "main.yaml", "parameters"))
+@pytest.mark.parametrize(("parameter", "message"), rows(__file__, "cases.yaml", "parameters"))
 def test_a_parameter_is_judged_where_nothing_is_deployed(
     checkout: Path, parameter: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -195,7 +195,7 @@ def test_check_tells_of_no_endpoint(checkout: Path, capsys: pytest.CaptureFixtur
     assert "notice (lab): data.dataset" not in told  # its script writes it, whatever its name
 
 
-@pytest.mark.parametrize(("words", "message"), rows(__file__, "main.yaml", "mistakes"))
+@pytest.mark.parametrize(("words", "message"), rows(__file__, "cases.yaml", "mistakes"))
 def test_a_mistake_of_the_user_is_one_message_and_exit_code_2(
     words: str, message: str, checkout: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -205,7 +205,7 @@ def test_a_mistake_of_the_user_is_one_message_and_exit_code_2(
     assert "Traceback" not in errors
 
 
-@pytest.mark.parametrize(("verb", "some", "others"), rows(__file__, "main.yaml", "excluded"))
+@pytest.mark.parametrize(("verb", "some", "others"), rows(__file__, "cases.yaml", "excluded"))
 def test_no_option_is_ignored_without_a_word(
     verb: str, some: str, others: str, checkout: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

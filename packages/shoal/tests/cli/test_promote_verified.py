@@ -271,7 +271,7 @@ def test_an_image_gone_is_refused(released: Checkout, registry: Registry, refuse
 
 
 @pytest.mark.parametrize(
-    ("status", "counts", "limit", "what"), rows(__file__, "scans.yaml", "findings")
+    ("status", "counts", "limit", "what"), rows(__file__, "cases.yaml", "findings")
 )
 def test_findings_as_bad_as_the_limit_are_refused(
     status: str, counts: dict[str, int], limit: str, what: str | None
@@ -280,7 +280,7 @@ def test_findings_as_bad_as_the_limit_are_refused(
     assert (doubt and doubt[0]) == what
 
 
-@pytest.mark.parametrize(("status", "comes"), rows(__file__, "scans.yaml", "waited_for"))
+@pytest.mark.parametrize(("status", "comes"), rows(__file__, "cases.yaml", "waited_for"))
 def test_nobody_is_told_to_wait_for_a_scan_that_does_not_come(status: str, comes: bool) -> None:
     doubt = doubt_of_scan(status, {}, Severity.CRITICAL)
     assert doubt is not None

@@ -256,7 +256,7 @@ WORDS = {
 
 
 @pytest.mark.parametrize(
-    "row", table(__file__, "release_status.yaml")["live"], ids=lambda row: row["says"][:60]
+    "row", table(__file__, "cases.yaml")["live"], ids=lambda row: row["says"][:60]
 )
 def test_the_endpoint_is_compared_with_what_the_file_says(row: dict[str, Any]) -> None:
     def filled(text: str, more: dict[str, str]) -> str:
@@ -284,7 +284,7 @@ def test_each_container_says_what_it_has_loaded(other: str | None, agrees: bool)
     assert "content" not in answers(staging(), Serving(OWN))
 
 
-@pytest.mark.parametrize(("key", "value"), rows(__file__, "release_status.yaml", "pins"))
+@pytest.mark.parametrize(("key", "value"), rows(__file__, "cases.yaml", "pins"))
 @pytest.mark.usefixtures("staged")
 def test_a_changed_pin_differs(released: Checkout, status: Status, key: str, value: Any) -> None:
     file = released.root / "environments/staging.release.yaml"

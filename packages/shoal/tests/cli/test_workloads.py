@@ -72,24 +72,24 @@ def test_environments_of_the_same_names_are_refused(
     assert says in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("words", "places"), rows(__file__, "words.yaml", "several"))
+@pytest.mark.parametrize(("words", "places"), rows(__file__, "cases.yaml", "several"))
 def test_a_word_may_be_the_workload(two: Path, words: str, places: list[object]) -> None:
     assert places_of(two, words) == places
 
 
-@pytest.mark.parametrize(("words", "places"), rows(__file__, "words.yaml", "only"))
+@pytest.mark.parametrize(("words", "places"), rows(__file__, "cases.yaml", "only"))
 def test_the_only_workload_may_be_named(words: str, places: list[object]) -> None:
     assert places_of(ROOT, words) == places
 
 
-@pytest.mark.parametrize(("words", "message"), rows(__file__, "words.yaml", "wrong"))
+@pytest.mark.parametrize(("words", "message"), rows(__file__, "cases.yaml", "wrong"))
 def test_words_missing_or_too_many_are_named(two: Path, words: str, message: str) -> None:
     with pytest.raises(click.UsageError) as refusal:
         places_of(two, words)
     assert message in refusal.value.format_message() + str(refusal.value)
 
 
-@pytest.mark.parametrize("verb", table(__file__, "words.yaml")["of_one"])
+@pytest.mark.parametrize("verb", table(__file__, "cases.yaml")["of_one"])
 def test_a_verb_of_one_workload_names_them_where_there_are_several(
     verb: str, two: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

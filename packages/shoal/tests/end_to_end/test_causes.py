@@ -19,7 +19,7 @@ from shoal.page.readings.step_log import Cause
 from tests.verbs.test_readings import cause_in
 
 PROGRAM = Path(__file__).parent / "programs" / "failing.py"
-LAUNCHERS: dict[str, dict[str, Any]] = table(__file__, "causes.yaml")
+LAUNCHERS: dict[str, dict[str, Any]] = table(__file__, "cases.yaml")["causes"]
 
 pytestmark = [pytest.mark.nightly, needs_networks]
 

@@ -178,7 +178,7 @@ def test_an_answer_over_the_limit_fails(endpoint: Endpoint) -> None:
     assert "40 ms allowed" in _test(endpoint, max_latency_ms=40).error
 
 
-@pytest.mark.parametrize(("spoilt", "why"), rows(__file__, "smoke_test.yaml", "spoilt"))
+@pytest.mark.parametrize(("spoilt", "why"), rows(__file__, "cases.yaml", "spoilt"))
 def test_an_answer_in_another_form_fails(
     endpoint: Endpoint, spoilt: dict[str, Any], why: str
 ) -> None:
@@ -247,7 +247,7 @@ def workload(tmp_path: Path) -> Workload:
 
 
 @pytest.mark.parametrize(
-    ("said", "expectation", "problem"), rows(__file__, "smoke_test.yaml", "expectations")
+    ("said", "expectation", "problem"), rows(__file__, "cases.yaml", "expectations")
 )
 def test_an_expectation_judges_what_its_expression_finds(
     workload: Workload, said: Any, expectation: Any, problem: str
@@ -378,7 +378,7 @@ def test_what_the_function_finds_wrong_fails_the_step(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(("body", "problem"), rows(__file__, "smoke_test.yaml", "functions"))
+@pytest.mark.parametrize(("body", "problem"), rows(__file__, "cases.yaml", "functions"))
 def test_a_function_that_fails_itself_fails_the_step(
     tmp_path: Path, body: str, problem: str
 ) -> None:

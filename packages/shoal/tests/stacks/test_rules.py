@@ -64,7 +64,7 @@ RULES: dict[str, tuple[Rule, str]] = {
 }
 
 
-@pytest.mark.parametrize("row", table(__file__, "rules.yaml"), ids=lambda row: row["case"])
+@pytest.mark.parametrize("row", table(__file__, "cases.yaml")["rules"], ids=lambda row: row["case"])
 def test_a_broken_rule_is_found_on_its_resource(row: dict[str, Any]) -> None:
     check, rule = RULES[row["rule"]]
     findings: list[Finding] = list(check({"Resources": row["resources"]}))

@@ -36,7 +36,7 @@ from tests.verbs.conftest import make_pipeline, refusing
 
 TOTAL_BYTES = 54_950_048
 CHANNELS = ("train", "test")
-LITTER = table(__file__, "litter.yaml")
+LITTER = table(__file__, "cases.yaml")["litter"]
 
 
 def made(target: Target, environment: Environment) -> tuple[str, str]:
@@ -114,7 +114,7 @@ def test_a_folder_is_uploaded_as_it_is(target: Target, bucket: str, tmp_path: Pa
     assert keys_in(target, bucket) == {"d/train/a.csv", "d/train/more/b.csv", "d/test/c.csv"}
 
 
-@pytest.mark.parametrize("row", table(__file__, "score_rows.yaml"), ids=str)
+@pytest.mark.parametrize("row", table(__file__, "cases.yaml")["score_rows"], ids=str)
 def test_rows_that_would_fail_every_execution_are_refused(
     tmp_path: Path, row: dict[str, Any]
 ) -> None:

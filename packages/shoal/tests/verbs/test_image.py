@@ -265,7 +265,7 @@ def test_more_files_than_an_honest_archive_has_are_refused() -> None:
 
 COMMITTED = {"inference.py": b"serve", "model.py": b"network", "train.py": b"train"}
 GOOD = FILES | {"model.json": b"{}"}
-CASES = table(__file__, "model_archive.yaml")
+CASES = table(__file__, "cases.yaml")["model_archive"]
 
 
 def committed(**changes: bytes) -> CommittedCode:

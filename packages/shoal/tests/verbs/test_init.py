@@ -82,7 +82,7 @@ def test_all_that_the_top_level_has_is_rendered(tmp_path: Path) -> None:
     assert set(listed.split()) <= set(texts(tmp_path))
 
 
-@pytest.mark.parametrize(("changed", "message"), rows(__file__, "init.yaml", "answers"))
+@pytest.mark.parametrize(("changed", "message"), rows(__file__, "cases.yaml", "answers"))
 def test_a_wrong_answer_is_one_error(changed: dict[str, Any], message: str) -> None:
     with pytest.raises((ConfigError, UsageError)) as error:
         answers(**changed)
@@ -105,7 +105,7 @@ def command(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     return ended(*command, cwd=folder, env=variables, stdin=subprocess.DEVNULL)
 
 
-@pytest.mark.parametrize(("file", "options", "message"), rows(__file__, "init.yaml", "commands"))
+@pytest.mark.parametrize(("file", "options", "message"), rows(__file__, "cases.yaml", "commands"))
 def test_what_cannot_be_made_leaves_nothing(
     tmp_path: Path, file: str, options: str, message: str
 ) -> None:
@@ -228,7 +228,7 @@ def test_an_empty_cell_is_nan_where_trees_take_it_and_an_error_elsewhere(
             assert str(row_of([empty, 1, 2])) == "[nan, 1.0, 2.0]"
 
 
-BAD = ["{}", "[1]", "[" * 100_000, *table(__file__, "init.yaml")["bad_requests"]]
+BAD = ["{}", "[1]", "[" * 100_000, *table(__file__, "cases.yaml")["bad_requests"]]
 
 
 @pytest.mark.parametrize("body", BAD)
@@ -254,7 +254,7 @@ def test_a_bad_cell_is_refused_with_file_and_line(tmp_path: Path, row: str) -> N
     assert module["measure"]([[5.0]], [4.0])["r2"] == 0
 
 
-NAMES = table(__file__, "init.yaml")["names"]
+NAMES = table(__file__, "cases.yaml")["names"]
 
 
 def test_the_longest_name_has_an_environment(tmp_path: Path) -> None:

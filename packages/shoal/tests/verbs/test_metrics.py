@@ -37,7 +37,7 @@ BEGAN_MS = 1_795_489_200_000
 
 def record(**changes: Any) -> dict[str, Any]:
     """Return run.json of a run that succeeded, as far as MLflow gets to see it."""
-    found: dict[str, Any] = table(__file__, "mlflow_run.yaml")
+    found: dict[str, Any] = table(__file__, "cases.yaml")["mlflow_run"]
     return found | changes
 
 
@@ -77,7 +77,7 @@ def test_measurements_of_the_whole_run_come_when_it_has_ended() -> None:
 
 
 def test_tags_say_where_the_run_and_its_model_come_from() -> None:
-    assert tags_of(record()) == table(__file__, "metrics.yaml")["tags"]
+    assert tags_of(record()) == table(__file__, "cases.yaml")["tags"]
 
 
 def test_a_commit_that_is_not_known_is_no_source_version() -> None:
@@ -86,7 +86,7 @@ def test_a_commit_that_is_not_known_is_no_source_version() -> None:
 
 
 def test_statuses_are_mlflows() -> None:
-    for ours, theirs in table(__file__, "metrics.yaml")["statuses"].items():
+    for ours, theirs in table(__file__, "cases.yaml")["statuses"].items():
         assert status_of(record(run=record()["run"] | {"status": ours})) == theirs
 
 
@@ -218,7 +218,7 @@ def test_numbers_are_said_with_their_units_and_who_trains() -> None:
     assert trained_text(READINGS, Parts(2, (("ranks", 2),)), progress) == f"{said} on 2 ranks, 4 s"
 
 
-@pytest.mark.parametrize(("line", "said"), rows(__file__, "metrics.yaml", "who_trains"))
+@pytest.mark.parametrize(("line", "said"), rows(__file__, "cases.yaml", "who_trains"))
 def test_who_trains_is_said_in_words(line: str, said: str) -> None:
     parts = parse(line, METRICS)
     assert isinstance(parts, Parts)

@@ -113,7 +113,7 @@ def deliver(root: Path, name: str, section: str) -> None:
     edit(root, name, name, {"protect: ": f"delivery: {section}\nprotect: "})
 
 
-@pytest.mark.parametrize(("host", "sections", "says"), rows(__file__, "chain.yaml", "hosts"))
+@pytest.mark.parametrize(("host", "sections", "says"), rows(__file__, "cases.yaml", "hosts"))
 def test_a_host_deploys_only_what_names_it(
     root: Path, host: str, sections: dict[str, str], says: str
 ) -> None:
@@ -155,7 +155,7 @@ def test_gitlabs_jobs_call_what_exists_and_change_things_with_one_role_only(root
     assert (kept / file.name).read_text() == "token"
 
 
-@pytest.mark.parametrize(("options", "steps"), rows(__file__, "chain.yaml", "promoted"))
+@pytest.mark.parametrize(("options", "steps"), rows(__file__, "cases.yaml", "promoted"))
 def test_what_is_promoted_follows_from_the_files(
     root: Path,
     capsys: pytest.CaptureFixture[str],
@@ -247,7 +247,7 @@ def test_an_approval_of_what_the_next_environment_lacks_promotes_nothing(
     assert names(capsys, two, "--package", package) == []
 
 
-@pytest.mark.parametrize(("options", "says"), rows(__file__, "chain.yaml", "refused"))
+@pytest.mark.parametrize(("options", "says"), rows(__file__, "cases.yaml", "refused"))
 def test_what_is_in_no_file_is_one_line(
     two: Path, options: list[str], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

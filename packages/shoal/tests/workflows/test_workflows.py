@@ -144,7 +144,7 @@ def test_asking_every_hour_is_red_where_wrong(tmp_path: Path, code: int, ends_wi
     assert (process.returncode, process.stdout) == (ends_with, "said\n"), process.stderr
 
 
-@pytest.mark.parametrize(("inputs", "names"), rows(__file__, "scripts.yaml", "promotions"))
+@pytest.mark.parametrize(("inputs", "names"), rows(__file__, "cases.yaml", "promotions"))
 def test_a_promotion_is_of_the_workloads_that_are_in_the_file_whatever_the_inputs(
     tmp_path: Path, inputs: dict[str, str], names: list[str] | None
 ) -> None:
@@ -165,9 +165,7 @@ def test_a_promotion_is_of_the_workloads_that_are_in_the_file_whatever_the_input
 
 
 @pytest.mark.parametrize("file", ["deploy-environment.yml", "drift.yml"])
-@pytest.mark.parametrize(
-    ("printed", "allowed", "fails_for"), rows(__file__, "scripts.yaml", "drift")
-)
+@pytest.mark.parametrize(("printed", "allowed", "fails_for"), rows(__file__, "cases.yaml", "drift"))
 def test_drift_is_shown_and_fails_once_a_list_says_what_may_drift(
     tmp_path: Path, file: str, printed: str, allowed: str | None, fails_for: str | None
 ) -> None:
@@ -183,7 +181,7 @@ def test_drift_is_shown_and_fails_once_a_list_says_what_may_drift(
 
 
 @pytest.mark.parametrize(
-    ("is_built", "status", "code", "calls", "project"), rows(__file__, "scripts.yaml", "images")
+    ("is_built", "status", "code", "calls", "project"), rows(__file__, "cases.yaml", "images")
 )
 def test_an_image_that_nobody_has_built_is_built_before_the_deployment(
     tmp_path: Path, is_built: bool, status: str, code: int, calls: list[str], project: str

@@ -16,7 +16,7 @@ from local_kit.runtime import Outcome, Runtime
 from local_kit.tables import table
 from tests.smddp.conftest import SCRIPTS
 
-TABLE = table(__file__, "test_launch.yaml")
+TABLE = table(__file__, "cases.yaml")["test_launch"]
 
 
 @pytest.mark.parametrize("row", TABLE["launchers"])

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.nightly
 
 IMPORT = "import smdistributed.dataparallel.tensorflow as sdp"
 
-REFERENCE, REFUSED, STRICT_ONLY = table(__file__, "test_tensorflow.yaml").values()
+REFERENCE, REFUSED, STRICT_ONLY = table(__file__, "cases.yaml")["test_tensorflow"].values()
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])

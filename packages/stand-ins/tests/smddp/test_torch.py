@@ -65,7 +65,7 @@ def test_fully_sharded_training_equals_one_process(probe: Probe, ranks: int) -> 
 pytestmark = pytest.mark.nightly
 
 OK = "ok"
-DOCUMENTED, STRICT = table(__file__, "test_primitives.yaml").values()
+DOCUMENTED, STRICT = table(__file__, "cases.yaml")["test_primitives"].values()
 REDUCING = ("all_reduce", "all_reduce, coalesced", "reduce")
 HAS = {f"{name}({each})": OK for name in REDUCING for each in ("SUM", "MIN", "MAX")}
 HAS_NOT = {

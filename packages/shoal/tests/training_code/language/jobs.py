@@ -24,7 +24,7 @@ _GOODPUT = re.compile(r" goodput=(\S+) ")
 _PART = re.compile(r"(\w+)=([0-9.]+)")
 TOLERANCE = 1e-12
 Options = dict[str, str | int]
-SMALL: Options = table(__file__, "ways.yaml")["small"]
+SMALL: Options = table(__file__, "cases.yaml")["ways"]["small"]
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,8 @@ class Job:
 
 
 def ways(name: str) -> dict[str, tuple[int, Options]]:
-    """Return ranks and options of each way of a table in ways.yaml."""
-    rows: dict[str, Options] = table(__file__, "ways.yaml")[name]
+    """Return ranks and options of each way of `ways` in cases.yaml."""
+    rows: dict[str, Options] = table(__file__, "cases.yaml")["ways"][name]
     return {way: (int(row.pop("ranks")), row) for way, row in rows.items()}
 
 

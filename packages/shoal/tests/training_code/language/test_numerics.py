@@ -122,7 +122,7 @@ EXPECTED = {
     "next epoch": False,  # has other sequences
     "row": [*"\0one\0två".encode()],  # documents in the order of their files
 }
-REFUSED, TEXTS = table(__file__, "answers.yaml").values()
+REFUSED, TEXTS = table(__file__, "cases.yaml")["answers"].values()
 
 
 @pytest.fixture(scope="module")

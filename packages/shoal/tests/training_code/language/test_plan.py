@@ -26,7 +26,7 @@ LLAMA_8B = plans.Config(128256, 4096, 14336, 32, 32, 8, tie_word_embeddings=Fals
 LLAMA_1B = plans.Config(128256, 2048, 8192, 16, 32, 8, tie_word_embeddings=True)
 
 
-TABLE = table(__file__, "plan.yaml")
+TABLE = table(__file__, "cases.yaml")["plan"]
 
 
 def kept_selectively(shape: Any) -> int:
