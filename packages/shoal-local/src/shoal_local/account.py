@@ -27,9 +27,8 @@ from shoal_local.control.functions.mappings import EventSources
 from shoal_local.control.functions.service import Functions
 from shoal_local.control.http.guards import GUARDS, merged
 from shoal_local.control.http.protocol import Answer, account_of
-from shoal_local.control.http.request_log import RequestLog
-from shoal_local.control.identity.clients import Clients, root_of
-from shoal_local.control.identity.identity import Identity
+from shoal_local.control.http.request_handler import RequestLog
+from shoal_local.control.identity.identity import Clients, Identity, root_of
 from shoal_local.control.identity.policy_guards import PolicyGuards
 from shoal_local.control.routing.moto_patches import MotoApplication
 from shoal_local.control.routing.service_router import Service, ServiceRouter

@@ -24,8 +24,7 @@ from shoal_local.account import Account, Shared
 from shoal_local.control.authorization.evaluator import Evaluator
 from shoal_local.control.http.loopback_guard import LoopbackGuard
 from shoal_local.control.http.protocol import Answer
-from shoal_local.control.http.request_handler import RequestHandler, end_connections
-from shoal_local.control.http.request_log import RequestLog
+from shoal_local.control.http.request_handler import RequestHandler, RequestLog, end_connections
 from shoal_local.control.routing.moto_patches import patch_moto
 from shoal_local.control.routing.service_router import AccountRouter
 from shoal_local.control.s3.objects import send_object_events

@@ -32,7 +32,7 @@ from botocore.auth import S3SigV4Auth, SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from shoal_local.control.identity.clients import root_of
+from shoal_local.control.identity.identity import root_of
 from shoal_local.control.state import State
 from shoal_local.errors import EmulatorError
 from shoal_local.processes import started_at

@@ -21,7 +21,7 @@ from shoal_local.sagemaker.pipelines.definition.expressions import (
 from shoal_local.sagemaker.pipelines.execution.execution import Retries, final_status, ready_steps
 from shoal_local.sagemaker.pipelines.execution.executions import check_arguments
 
-CASES = "definitions.yaml"
+CASES = "cases.yaml"
 A, B = (table(__file__, CASES)["parts"][name] for name in "ab")
 
 
@@ -33,7 +33,10 @@ def definition(members: dict[str, Any]) -> str:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        *((definition(members), says) for members, says in rows(__file__, CASES, "refused")),
+        *(
+            (definition(members), says)
+            for members, says in rows(__file__, CASES, "definitions_refused")
+        ),
         ("{", "Unable to parse pipeline definition"),
         ("[" * 100_000, "Unable to parse pipeline definition. It is nested too deep"),
     ],

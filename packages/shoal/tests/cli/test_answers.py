@@ -16,8 +16,7 @@ from click.testing import CliRunner
 from local_kit.tables import table
 from shoal.cli.answers import verbs
 from shoal.cli.main import main, shoal
-from tests.cli.documents import SCHEMAS, document_in
-from tests.cli.trained import Checkout
+from tests.cli.trained import SCHEMAS, Checkout, document_in
 from tests.repository import CHECKOUT
 
 ANSWERS: dict[str, int] = table(__file__, "cases.yaml")["answers"]

@@ -14,7 +14,7 @@ from shoal.cli.main import shoal
 from shoal.errors import UsageError, WrongAccountError
 from shoal.settings.loading.loader import load_environment
 from shoal.verbs.workspace import Workspace
-from tests.cli.documents import document_in
+from tests.cli.trained import document_in
 from tests.repository import link_checkout
 
 

@@ -24,7 +24,7 @@ from shoal.settings.loading.loader import load_environment
 from shoal.settings.loading.release_file import text_of
 from shoal.settings.settings import Target as TargetKind
 from shoal.verbs.workspace import Session, Workspace
-from tests.cli.documents import document_in
+from tests.cli.trained import document_in
 from tests.repository import CHECKOUT, ENVIRONMENT, ROOT, add_letters, link_checkout
 from tests.settings.environment_file import RELEASE
 

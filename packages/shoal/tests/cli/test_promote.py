@@ -17,7 +17,6 @@ from local_kit.tables import rows
 from shoal.errors import PromotionError
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.sections.release import Release
-from tests.cli.documents import document_in
 from tests.cli.trained import (
     IMAGE,
     TO_STAGING,
@@ -25,6 +24,7 @@ from tests.cli.trained import (
     Package,
     Refused,
     Registry,
+    document_in,
     promoted,
     propose,
 )

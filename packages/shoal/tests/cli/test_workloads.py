@@ -19,12 +19,12 @@ from shoal.settings.loading.loader import load_environment, load_workloads
 from shoal.settings.names import WORKLOAD_TAG, Names
 from shoal.verbs.local_server import LocalServer
 from shoal.verbs.workspace import Session, Workspace
-from tests.cli.documents import document_in
 from tests.cli.trained import (
     TO_STAGING,
     Checkout,
     Registry,
     checkout_of_two,
+    document_in,
     let_have_both,
     propose,
 )

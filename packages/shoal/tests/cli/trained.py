@@ -1,4 +1,6 @@
-"""A checkout in a git repository, and a registry whose model no job has trained."""
+"""A checkout in a git repository, and a registry whose model no job has trained; what verbs print
+with `--json`, read as a program reads it.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+import jsonschema
 import pytest
 import yaml
+from click.testing import CliRunner
 
 from local_kit.control import register_version
 from shoal.aws.model_archive import content_sha256, deployed_name, sha256
 from shoal.aws.target import Target
-from shoal.cli.main import main
+from shoal.cli.main import main, shoal
 from shoal.repository import Repository
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.names import Names
@@ -28,6 +32,19 @@ from shoal.settings.sections.release import Release
 from shoal.verbs.promote.promotion_path import PromotionStep
 from tests.repository import CHECKOUT, ROOT, begin_git, git, link_checkout
 from tests.verbs.conftest import ACCOUNT, make_pipeline
+
+_answer = CliRunner().invoke(shoal, ["docs", "schemas", "--json"], prog_name="shoal")
+SCHEMAS: dict[str, dict[str, Any]] = json.loads(_answer.stdout)["schemas"]
+
+
+def document_in(output: str) -> dict[str, Any]:
+    """Return the one document in what a verb printed, which has the form that it names."""
+    document: dict[str, Any] = json.loads(output[output.index("{\n") :])
+    _, name, version = document["schema"].split("/")
+    assert version == "1"
+    jsonschema.validate(document, SCHEMAS[name])
+    return document
+
 
 CODE = {
     "train.py": "print('train')\n",

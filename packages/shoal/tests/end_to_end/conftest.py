@@ -25,7 +25,7 @@ from shoal.verbs.workspace import Workspace
 from shoal_local.runtimes.build import build
 from shoal_local.runtimes.catalog import runtimes
 from shoal_local.testing import emulator
-from tests.cli.documents import document_in
+from tests.cli.trained import document_in
 from tests.forked import command
 from tests.processes import mentioning
 from tests.repository import link_checkout

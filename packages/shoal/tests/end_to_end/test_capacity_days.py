@@ -26,8 +26,8 @@ from shoal.pipelines.checks.check import check
 from shoal.settings.loading.loader import load
 from shoal.settings.parsing.errors import ConfigError
 from shoal.settings.settings import Environment
+from shoal.verbs.doctor import State
 from shoal.verbs.doctor.capacity_check import plan_findings, quota_findings, refuse_short
-from shoal.verbs.doctor.findings import State
 from shoal_local.testing import emulator
 from tests.functions.invocation import invoke
 from tests.pipelines.inputs import GOLDENS

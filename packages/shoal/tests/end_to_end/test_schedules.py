@@ -108,7 +108,7 @@ import aws_cdk as cdk  # noqa: E402 - starts Node.js
 
 from local_kit.control import Account, eventually, running, still  # noqa: E402
 from shoal.constructs.schedules import Schedules  # noqa: E402
-from tests.cli.documents import document_in  # noqa: E402
+from tests.cli.trained import document_in  # noqa: E402
 from tests.functions.invocation import FUNCTIONS  # noqa: E402
 from tests.functions.test_start import PIPELINE, executions, make_pipeline  # noqa: E402
 from tests.repository import ROOT, zipped_modules  # noqa: E402

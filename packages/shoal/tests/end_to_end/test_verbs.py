@@ -16,7 +16,7 @@ import pytest
 
 from local_kit.control import eventually
 from shoal.aws.target import Target
-from tests.cli.documents import document_in
+from tests.cli.trained import document_in
 from tests.end_to_end.conftest import Checkout, Finished
 from tests.repository import ROOT
 from tests.training_code.training import write_subset

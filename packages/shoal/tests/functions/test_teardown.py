@@ -34,7 +34,7 @@ def test_the_step_deletes_endpoint_then_configuration_then_model(account: Accoun
 
 
 @pytest.mark.parametrize(
-    ("keeps", "status", "refused", "left", "finished"), rows(__file__, "teardown.yaml", "pools")
+    ("keeps", "status", "refused", "left", "finished"), rows(__file__, "cases.yaml", "pools")
 )
 def test_the_warm_pools_of_the_execution_end_and_no_others(
     account: Account,
@@ -78,7 +78,7 @@ ALONE = pytest.param({"steps": [*STEPS[:2], STEPS[3]]}, DELETED, [], id="an endp
 
 
 @pytest.mark.parametrize(
-    ("found", "deleted", "left"), [ALONE, *rows(__file__, "teardown.yaml", "step")]
+    ("found", "deleted", "left"), [ALONE, *rows(__file__, "cases.yaml", "step")]
 )
 def test_the_step_deletes_what_is_the_executions_and_nothing_else(
     account: Account, found: dict[str, Any], deleted: list[str], left: list[str]
@@ -101,9 +101,7 @@ def test_an_endpoint_that_is_updated_meanwhile_is_come_back_for_and_not_called_d
     assert account.sagemaker.deleted == []
 
 
-@pytest.mark.parametrize(
-    ("found", "comes_back", "deleted"), rows(__file__, "teardown.yaml", "queue")
-)
+@pytest.mark.parametrize(("found", "comes_back", "deleted"), rows(__file__, "cases.yaml", "queue"))
 def test_the_queue_deletes_what_it_may_and_brings_the_message_back_for_the_rest(
     account: Account, found: dict[str, Any], comes_back: bool, deleted: list[str]
 ) -> None:
@@ -191,7 +189,7 @@ def test_a_configuration_in_use_stays_although_its_tags_say_whose_it_is(account:
     assert NAMELESS in account.sagemaker.configs
 
 
-@pytest.mark.parametrize(("operation", "search"), rows(__file__, "teardown.yaml", "searches"))
+@pytest.mark.parametrize(("operation", "search"), rows(__file__, "cases.yaml", "searches"))
 def test_an_error_of_one_search_is_reported_and_hides_nothing_that_the_others_find(
     account: Account, operation: str, search: str
 ) -> None:

@@ -25,8 +25,8 @@ from shoal.settings.loading.loader import load_environment
 from shoal.settings.names import Names
 from shoal.settings.sections.channels import PlacedChannel
 from shoal.settings.settings import Environment
+from shoal.verbs.doctor import State
 from shoal.verbs.doctor.doctor import external_findings
-from shoal.verbs.doctor.findings import State
 from shoal_local.testing import LocalAccount, emulator
 from tests.functions.invocation import Outcome, invoke, session_of
 from tests.identity.permissions import recorded, without

@@ -15,7 +15,7 @@ from shoal.pipelines.checks.check import check
 from shoal.pipelines.checks.needs import Unknown, place_of
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.parsing.errors import ConfigError, Risk
-from tests.cli.documents import document_in
+from tests.cli.trained import document_in
 from tests.pipelines.inputs import steps_by_name
 from tests.repository import BASE_MODEL, ENVIRONMENT, FOLDER, IMAGE, add_letters, write_environment
 

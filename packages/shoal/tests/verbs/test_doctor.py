@@ -22,9 +22,8 @@ from shoal.settings.loading.loader import load_environment
 from shoal.settings.sections.scoring import Scoring
 from shoal.settings.sections.serving import Autoscaling, Serverless, Serving
 from shoal.settings.settings import Environment, Strategy
-from shoal.verbs.doctor import capacity_check
+from shoal.verbs.doctor import Finding, State, capacity_check
 from shoal.verbs.doctor.doctor import Doctor
-from shoal.verbs.doctor.findings import Finding, State
 from shoal.verbs.image import Image
 from tests.cli.trained import MANIFEST
 from tests.repository import ROOT
@@ -117,7 +116,7 @@ def test_a_quota_that_the_account_shares_is_compared_with_what_the_file_takes(
 
 P4D, P4DE = "ml.p4d.24xlarge", "ml.p4de.24xlarge"
 PLAN = "arn:aws:sagemaker:us-east-1:111122223333:training-plan/p5"
-CASES = table(__file__, "doctor.yaml")
+CASES = table(__file__, "cases.yaml")
 
 
 def test_a_run_is_not_refused_for_a_type_that_it_does_not_take(target: Target) -> None:
@@ -127,7 +126,7 @@ def test_a_run_is_not_refused_for_a_type_that_it_does_not_take(target: Target) -
 
 
 @pytest.mark.parametrize(
-    ("plan", "needed", "state", "message"), rows(__file__, "doctor.yaml", "plans")
+    ("plan", "needed", "state", "message"), rows(__file__, "cases.yaml", "plans")
 )
 def test_a_plan_says_when_it_serves(
     plan: dict[str, Any], needed: dict[str, int], state: str, message: str
@@ -190,7 +189,7 @@ def test_a_region_without_room_for_a_vpc_fails_unless_the_environment_has_its_ow
     assert "--service-code vpc --quota-code L-F678F1CE" in full.advice
 
 
-@pytest.mark.parametrize(("sections", "question", "says"), rows(__file__, "doctor.yaml", "absent"))
+@pytest.mark.parametrize(("sections", "question", "says"), rows(__file__, "cases.yaml", "absent"))
 def test_what_the_account_does_not_have_fails(
     target: Target, sections: dict[str, Any], question: str, says: str
 ) -> None:

@@ -17,7 +17,7 @@ from shoal.aws.target import Target
 from shoal.settings.key_policy import organisation_key_policy
 from shoal.settings.loading.consumers import Consumer
 from shoal.settings.names import Names
-from shoal.verbs.doctor.findings import State
+from shoal.verbs.doctor import State
 from shoal.verbs.doctor.key_policy import KeyPolicy, Use
 from shoal.verbs.doctor.organisation_check import key_findings
 from tests.verbs.test_doctor import changed, examined

@@ -137,7 +137,7 @@ Assembly = dict[str, Any]
 """File name in cdk.out to its JSON."""
 
 
-TABLE = table(__file__, "assembly.yaml")
+TABLE = table(__file__, "cases.yaml")
 
 
 def assembly() -> Assembly:
@@ -196,7 +196,7 @@ def test_templates_that_name_each_other_in_many_ways_are_read_once(tmp_path: Pat
     assert take(packed(tmp_path, files)).returncode == 0
 
 
-@pytest.mark.parametrize(("over", "says"), rows(__file__, "assembly.yaml", "spoilt"))
+@pytest.mark.parametrize(("over", "says"), rows(__file__, "cases.yaml", "spoilt"))
 def test_what_would_run_or_read_here_is_refused(tmp_path: Path, over: Assembly, says: str) -> None:
     process = take(packed(tmp_path, laid_over(assembly(), over)))
     assert process.returncode == 1

@@ -15,7 +15,7 @@ from shoal.launch.watch import network, run
 from shoal.launch.watch.network import Place
 from tests.training_code.training import write_watched
 
-TABLE = table(__file__, "nccl_logs.yaml")
+TABLE = table(__file__, "cases.yaml")
 SAYS_ALL = """
 import dataclasses, os
 import network
@@ -34,7 +34,7 @@ def test_the_provider_is_what_nccls_log_proves(
     assert evidence in read.evidence
 
 
-@pytest.mark.parametrize(("environ", "place"), rows(__file__, "nccl_logs.yaml", "places"))
+@pytest.mark.parametrize(("environ", "place"), rows(__file__, "cases.yaml", "places"))
 def test_ranks_meet_above_the_jobs_own_port(environ: dict[str, str], place: list[Any]) -> None:
     found = Place.of(environ)
     assert found == Place(*place)

@@ -29,7 +29,7 @@ from tests.training_code.training import children, write_watched
 SCRIPT = Path(__file__).with_name("stalls.py")
 HOSTS = ("algo-1", "algo-1", "algo-2")  # of each rank
 WAITING = "ranks 0, 1 in all_reduce #7 [4], waiting for it"
-STALLS, SLOW = table(__file__, "stalls.yaml").values()
+STALLS, SLOW = table(__file__, "cases.yaml")["stalls"].values()
 STALL_S, SLOW_S = 3, 5
 DAILY = ("skipped", "checkpoint")
 

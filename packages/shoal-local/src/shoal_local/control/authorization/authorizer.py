@@ -45,7 +45,7 @@ from shoal_local.control.http.protocol import (
     Question,
     account_of,
 )
-from shoal_local.control.http.request_log import RequestLog
+from shoal_local.control.http.request_handler import RequestLog
 from shoal_local.control.identity.identity import Identity
 from shoal_local.control.identity.policies import allows
 from shoal_local.errors import AwsError, EmulatorError

@@ -11,15 +11,14 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from shoal_local.control.cloudformation.plan import ChangeSet, plan_changes
 from shoal_local.control.cloudformation.resources import TYPES
+from shoal_local.control.cloudformation.resources.awaited import CustomResource, is_custom
 from shoal_local.control.cloudformation.resources.base import ResourceType
-from shoal_local.control.cloudformation.resources.custom import CustomResource, is_custom
 from shoal_local.control.cloudformation.stack import Stack, StackOptions, exports_of
 from shoal_local.control.cloudformation.stacks import Stacks, check_capabilities, check_updatable
 from shoal_local.control.cloudformation.template import Template, invalid, parse
 from shoal_local.control.functions.service import Functions
 from shoal_local.control.http.protocol import Answer, ApiCall
-from shoal_local.control.identity.clients import Clients
-from shoal_local.control.identity.identity import Identity
+from shoal_local.control.identity.identity import Clients, Identity
 from shoal_local.errors import AwsError
 
 Request = Mapping[str, Any]

@@ -14,8 +14,7 @@ from shoal_local.control.cloudformation.plan import Plan, Tools, resolved_parame
 from shoal_local.control.cloudformation.resources.base import ResourceType
 from shoal_local.control.cloudformation.stack import Stack, StackOptions, exports_in
 from shoal_local.control.cloudformation.template import Template, invalid
-from shoal_local.control.identity.clients import Clients
-from shoal_local.control.identity.identity import Identity
+from shoal_local.control.identity.identity import Clients, Identity
 from shoal_local.errors import AwsError
 from shoal_local.processes import in_thread
 

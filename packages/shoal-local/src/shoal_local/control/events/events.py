@@ -29,8 +29,7 @@ from moto.events.utils import EventMessageType
 from shoal_local.control.functions.service import Functions
 from shoal_local.control.http.guards import refuse
 from shoal_local.control.http.protocol import ApiCall
-from shoal_local.control.identity.clients import Clients
-from shoal_local.control.identity.identity import Identity
+from shoal_local.control.identity.identity import Clients, Identity
 from shoal_local.control.identity.policies import allows
 from shoal_local.control.scheduler.expressions import Clock, ExpressionError, parse
 from shoal_local.errors import AwsError

@@ -18,8 +18,7 @@ from typing import Any
 
 from boto3.s3.transfer import TransferConfig
 
-from shoal_local.control.identity.clients import Clients
-from shoal_local.control.identity.identity import Identity
+from shoal_local.control.identity.identity import Clients, Identity
 
 _TRANSFER = TransferConfig(use_threads=False)
 

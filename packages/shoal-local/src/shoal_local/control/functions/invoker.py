@@ -26,8 +26,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from shoal_local.context import RoleCredentials
 from shoal_local.control.functions.model import Function
 from shoal_local.control.functions.sandbox import Outcome, Sandbox
-from shoal_local.control.identity.clients import Clients
-from shoal_local.control.identity.identity import Identity
+from shoal_local.control.identity.identity import Clients, Identity
 from shoal_local.errors import AwsError
 from shoal_local.faults import Faults, Rule
 from shoal_local.processes import ProcessRegistry

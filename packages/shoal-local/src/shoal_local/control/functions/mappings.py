@@ -25,8 +25,7 @@ from shoal_local.control.functions.invoker import LAMBDA, error_text
 from shoal_local.control.functions.model import Function, invalid
 from shoal_local.control.functions.service import Functions
 from shoal_local.control.http.protocol import ApiCall
-from shoal_local.control.identity.clients import Clients
-from shoal_local.control.identity.identity import Identity
+from shoal_local.control.identity.identity import Clients, Identity
 from shoal_local.errors import AwsError
 from shoal_local.processes import in_thread
 

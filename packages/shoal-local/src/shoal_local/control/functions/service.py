@@ -34,8 +34,7 @@ from shoal_local.control.functions.model import (
 )
 from shoal_local.control.functions.sandbox import Outcome, check_packages
 from shoal_local.control.http.protocol import ApiCall
-from shoal_local.control.identity.clients import Clients
-from shoal_local.control.identity.identity import Identity
+from shoal_local.control.identity.identity import Clients, Identity
 from shoal_local.control.identity.policies import allows
 from shoal_local.errors import AwsError
 

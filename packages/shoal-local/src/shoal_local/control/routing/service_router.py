@@ -34,11 +34,9 @@ from shoal_local.control.http.protocol import (
     signature_of,
     status_line,
 )
-from shoal_local.control.http.request_log import RequestLog
-from shoal_local.control.http.signatures import check_signature
-from shoal_local.control.http.signed_chunks import decode_chunks
-from shoal_local.control.identity.clients import account_of_root
-from shoal_local.control.identity.identity import Identity
+from shoal_local.control.http.request_handler import RequestLog
+from shoal_local.control.http.signatures import check_signature, decode_chunks
+from shoal_local.control.identity.identity import Identity, account_of_root
 from shoal_local.errors import AwsError
 
 Handler = Callable[[ApiCall], Mapping[str, Any]]

@@ -18,8 +18,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from shoal_local.control.http.protocol import ApiCall
-from shoal_local.control.identity.clients import Clients
-from shoal_local.control.identity.identity import Identity
+from shoal_local.control.identity.identity import Clients, Identity
 from shoal_local.control.tags import Tagging
 from shoal_local.errors import AwsError
 

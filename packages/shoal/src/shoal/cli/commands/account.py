@@ -21,8 +21,8 @@ from shoal.settings.loading.consumers import consumers_of
 from shoal.settings.loading.loader import load_environment, load_workloads
 from shoal.settings.parsing.errors import one_line
 from shoal.verbs.demo import exclusive
+from shoal.verbs.doctor import Finding, State
 from shoal.verbs.doctor.doctor import Doctor
-from shoal.verbs.doctor.findings import Finding, State
 from shoal.verbs.flow import Outcome
 from shoal.verbs.image import built_images
 from shoal.verbs.prove.proof import (

@@ -18,7 +18,7 @@ from shoal.aws.target import Target, items
 from shoal.errors import UsageError
 from shoal.pipelines.checks.demand import needs, quotas
 from shoal.settings.settings import Environment
-from shoal.verbs.doctor.findings import Finding, State, failed, ok
+from shoal.verbs.doctor import Finding, State, failed, ok
 
 _CHOSEN = "executions that choose it need it"
 _OF_EACH = (quotas()["instances of an endpoint"].name,)

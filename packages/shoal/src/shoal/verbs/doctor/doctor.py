@@ -26,6 +26,7 @@ from shoal.settings.loading.consumers import Consumer
 from shoal.settings.names import Names
 from shoal.settings.organisation import bootstrap_version
 from shoal.settings.settings import Environment
+from shoal.verbs.doctor import Finding, State, failed, ok
 from shoal.verbs.doctor.capacity_check import (
     Use,
     build_findings,
@@ -35,7 +36,6 @@ from shoal.verbs.doctor.capacity_check import (
     uses_of,
     vpc_findings,
 )
-from shoal.verbs.doctor.findings import Finding, State, failed, ok
 from shoal.verbs.doctor.network_check import check_network
 from shoal.verbs.doctor.organisation_check import (
     asset_mistakes,

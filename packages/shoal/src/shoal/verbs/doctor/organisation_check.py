@@ -21,7 +21,7 @@ from shoal.settings.loading.consumers import Consumer
 from shoal.settings.loading.loader import environment_file
 from shoal.settings.names import Names
 from shoal.settings.settings import Environment
-from shoal.verbs.doctor.findings import Finding, State, failed, ok
+from shoal.verbs.doctor import Finding, State, failed, ok
 from shoal.verbs.doctor.key_policy import KeyPolicy, Use, uses
 
 Mistake = tuple[str, str]

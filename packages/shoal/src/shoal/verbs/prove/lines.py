@@ -21,8 +21,8 @@ from shoal.pipelines.checks.check import check
 from shoal.settings.names import ENVIRONMENT_TAG, RUNS
 from shoal.settings.parsing.yaml_file import read_table
 from shoal.verbs import dataset
+from shoal.verbs.doctor import State
 from shoal.verbs.doctor.doctor import Doctor
-from shoal.verbs.doctor.findings import State
 from shoal.verbs.follow import Follower
 from shoal.verbs.workspace import Session
 

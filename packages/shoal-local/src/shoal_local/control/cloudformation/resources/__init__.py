@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from shoal_local.control.cloudformation.resources.awaited import Endpoint
 from shoal_local.control.cloudformation.resources.base import ResourceType
 from shoal_local.control.cloudformation.resources.converted import CONVERTED
-from shoal_local.control.cloudformation.resources.endpoint import Endpoint
 from shoal_local.control.cloudformation.resources.plain import PlainType
 from shoal_local.tables import read_table
 

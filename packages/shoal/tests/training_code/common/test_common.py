@@ -1,4 +1,6 @@
-"""What scripts share without ranks: models' archives, MNIST's files, and lines for MLflow."""
+"""What scripts share: models' archives, MNIST's files and lines for MLflow; and how ranks join,
+share gradients, and agree on a precision.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +9,13 @@ import gzip
 import hashlib
 import io
 import json
+import shutil
 import stat
 import struct
 import subprocess
 import sys
 import tarfile
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from runpy import run_path
@@ -26,8 +30,11 @@ from common.mnist_files import read_digits
 from local_kit.runtime import Runtime
 from local_kit.tables import rows
 from shoal.aws.model_archive import ArchiveError, content_sha256, sha256
+from shoal.settings.parsing.plain_files import archive_files
 from shoal.verbs.new_workload import write_workload
+from tests.repository import ROOT
 from tests.repository import ROOT as REPOSITORY
+from tests.training_code.training import CODE, Job
 
 
 def packed(folder: Path, *members: tarfile.TarInfo) -> Path:
@@ -222,14 +229,17 @@ def test_what_the_folder_holds_instead_is_said(tmp_path: Path) -> None:
         read_digits(tmp_path, "train")
 
 
-CODE = str(REPOSITORY / "training_code")
+ARCHIVE_CODE = str(REPOSITORY / "training_code")
 SAY = "from common import tracking; [tracking.log(f'epoch={each} loss=0.5') for each in (1, 2, 3)]"
 MEASURE = "from common import tracking; import sys; print(tracking.measured(sys.argv[1]))"
 
 
 def said(python: str, program: str, *arguments: str, **variables: str) -> str:
     """Return what a program prints that ends well."""
-    command, environment = [python, "-c", program, *arguments], {"PYTHONPATH": CODE, **variables}
+    command, environment = (
+        [python, "-c", program, *arguments],
+        {"PYTHONPATH": ARCHIVE_CODE, **variables},
+    )
     output = subprocess.check_output(command, env=environment, stderr=subprocess.STDOUT, text=True)
     return output.strip()
 
@@ -252,3 +262,101 @@ def test_without_server_or_client_a_training_goes_on_after_one_line(
     lines = [each for each in said(python, SAY, **unused).splitlines() if "no more of this" in each]
     assert len(lines) == 1
     assert ("No module named 'mlflow'" in lines[0]) is not has_client
+
+
+SCRIPTS = Path(__file__).parents[1] / "scripts"
+EXPECTED = {"both are faster in bf16": "bf16", "the second rank is not": "fp32"}
+"""Case -> what each of two ranks chooses."""
+
+
+@pytest.mark.nightly
+def test_ranks_choose_bf16_if_all_are_faster_in_it(runtime: Runtime, tmp_path: Path) -> None:
+    outcome = runtime.run(
+        runtime.torchrun(2, SCRIPTS / "choose_precision.py", CODE, tmp_path), tmp_path
+    )
+    assert outcome.returncode == 0, outcome.output
+    ranks = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1)]
+    assert ranks == [EXPECTED, EXPECTED]
+
+
+@pytest.mark.nightly
+def test_the_choice_is_in_log_and_metadata(own: Job) -> None:
+    job = replace(own, options=("--epochs", "1"))
+    (line,) = [each for each in job.run().output.splitlines() if each.startswith("precision=")]
+    metadata = json.loads((job.model_dir / "model.json").read_text())
+    assert line.startswith(f"precision={metadata['precision']}, ")
+
+
+def test_gradients_are_the_mean_of_any_number_of_ranks(runtime: Runtime, tmp_path: Path) -> None:
+    script = SCRIPTS / "average_gradients.py"
+    outcome = runtime.run(runtime.alone(script), tmp_path)
+    assert outcome.returncode == 0, outcome.output
+    differences = json.loads(outcome.output.splitlines()[-1])
+    assert list(differences) == ["2", "3", "7"]
+    assert max(max(each) for each in differences.values()) < 1e-6
+
+
+def test_a_step_that_cannot_be_a_graph_is_run_as_it_is_with_one_line(
+    runtime: Runtime, tmp_path: Path
+) -> None:
+    outcome = runtime.run(runtime.alone(SCRIPTS / "run_as_graph.py"), tmp_path)
+    assert outcome.returncode == 0, outcome.output
+    answer = json.loads(outcome.output.splitlines()[-1])
+    assert answer["graph"] == pytest.approx(answer["as it is"], rel=1e-6)
+    (line,) = answer["said"]
+    assert line.startswith("graph=none, steps are launched kernel by kernel: ")
+    assert answer["resumed"] == [["float", False, 1.0], ["Tensor", True, 1.0]]
+
+
+def test_smddps_own_variable_counts_as_the_local_rank(runtime: Runtime, tmp_path: Path) -> None:
+    ask = (
+        "from common import ranks; print(ranks._local({'WORLD_SIZE': '8', 'RANK': '3',"
+        " 'SMDATAPARALLEL_LOCAL_RANK': '3'}))"
+    )
+    outcome = runtime.run(runtime.alone("-c", ask), tmp_path)
+    assert outcome.output.splitlines()[-1] == "(3, 1)"
+
+
+OPEN = """
+import os
+try:
+    from common import ranks
+except ImportError:
+    import ranks
+with ranks.joined("gloo", os.environ):
+    pass
+"""
+TRAIN = ["train.py", "--train-dir", "none", "--model-dir", "none"]
+ALONE = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}
+ALONE |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+
+
+@pytest.mark.parametrize("workload", ["mnist", "language", "new"])
+@pytest.mark.parametrize(
+    ("variables", "is_used"),
+    [
+        ({"SM_NETWORK_INTERFACE_NAME": "nowhere0"}, True),
+        ({"SM_NETWORK_INTERFACE_NAME": "nowhere0", "GLOO_SOCKET_IFNAME": "lo"}, False),
+    ],
+)
+def test_gloo_is_told_the_interface_unless_the_user_tells_another(
+    runtime: Runtime, tmp_path: Path, workload: str, variables: dict[str, str], is_used: bool
+) -> None:
+    """Of an interface that does not exist gloo says so, by name."""
+    folder = ROOT / "training_code" / workload / "pytorch"
+    if workload == "new":
+        folder = tmp_path / write_workload(tmp_path, workload, "classification")[0] / "pytorch"
+    for name, file in archive_files(folder).items():
+        (tmp_path / "code" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, tmp_path / "code" / name)
+    has_ranks = list(tmp_path.rglob("ranks.py"))
+    process = subprocess.run(
+        runtime.alone(*(["-c", OPEN] if has_ranks else TRAIN)),
+        cwd=tmp_path / "code",
+        env={"PATH": "/usr/bin:/bin", **ALONE, **variables},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ("nowhere0" in process.stderr) is is_used, process.stderr
