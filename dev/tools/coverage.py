@@ -21,7 +21,7 @@ import botocore.session
 from botocore import xform_name
 
 from shoal_local.control.http.guards import refuses
-from shoal_local.control.routing.service_router import MOTO_SERVICES, Service
+from shoal_local.control.service_router import MOTO_SERVICES, Service
 from shoal_local.sagemaker.service import RUNTIME_OPERATIONS
 from shoal_local.server import Emulator
 from shoal_local.testing import in_process

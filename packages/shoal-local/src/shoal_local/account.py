@@ -19,8 +19,9 @@ from shoal_local.control.alarms import Alarms
 from shoal_local.control.authorization.account import AccountState
 from shoal_local.control.authorization.authorizer import Authorizer, Simulator
 from shoal_local.control.authorization.evaluator import Evaluator
+from shoal_local.control.autoscaling import AutoScaling
 from shoal_local.control.cloudformation.service import CloudFormation
-from shoal_local.control.events.events import Events
+from shoal_local.control.events import Events
 from shoal_local.control.fsx.service import Fsx
 from shoal_local.control.functions.invoker import Invoker
 from shoal_local.control.functions.mappings import EventSources
@@ -30,13 +31,12 @@ from shoal_local.control.http.protocol import Answer, account_of
 from shoal_local.control.http.request_handler import RequestLog
 from shoal_local.control.identity.identity import Clients, Identity, root_of
 from shoal_local.control.identity.policy_guards import PolicyGuards
-from shoal_local.control.routing.moto_patches import MotoApplication
-from shoal_local.control.routing.service_router import Service, ServiceRouter
+from shoal_local.control.image_builds import BuildProjects, Registries
+from shoal_local.control.moto_patches import MotoApplication
+from shoal_local.control.quotas import Quotas
 from shoal_local.control.s3.objects import ObjectGuards
-from shoal_local.control.scheduler.service import Scheduler
-from shoal_local.control.stores.autoscaling import AutoScaling
-from shoal_local.control.stores.image_builds import BuildProjects, Registries
-from shoal_local.control.stores.quotas import Quotas
+from shoal_local.control.schedules import Scheduler
+from shoal_local.control.service_router import Service, ServiceRouter
 from shoal_local.control.tags import Tagging
 from shoal_local.faults import Faults
 from shoal_local.processes import ProcessRegistry

@@ -21,7 +21,7 @@ from local_kit.control import Answer, Wire, require_refusal_or_success, trust, w
 from local_kit.tables import table
 from local_kit.values import ANYTHING, NUMBERS, TEXT, json_safe
 from shoal_local.control.authorization.rules import rules_of
-from shoal_local.control.routing.service_router import MOTO_SERVICES
+from shoal_local.control.service_router import MOTO_SERVICES
 
 __all__ = ["wire"]  # a fixture
 

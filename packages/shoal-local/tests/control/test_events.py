@@ -17,7 +17,7 @@ from moto.events.models import Rule
 
 from local_kit.control import Account, eventually, unique
 from local_kit.tables import rows, table
-from shoal_local.control.events.events import DueTimes, check_pattern, due_rules
+from shoal_local.control.events import DueTimes, check_pattern, due_rules
 from shoal_local.control.functions.mappings import failures
 from shoal_local.errors import AwsError
 

@@ -16,8 +16,8 @@ from local_kit.sagemaker_account import INFERENCE_IMAGE, Account, shell_step
 from local_kit.tables import rows
 from shoal_local.errors import AwsError
 from shoal_local.sagemaker.hosting.models import Models
-from shoal_local.sagemaker.pipelines.execution.executions import Executions
-from shoal_local.sagemaker.pipelines.execution.records import KIND
+from shoal_local.sagemaker.pipelines.executions import Executions
+from shoal_local.sagemaker.pipelines.records import KIND
 from shoal_local.sagemaker.resources import KINDS, Kind
 from shoal_local.sagemaker.shapes import (
     ResponseMismatchError,

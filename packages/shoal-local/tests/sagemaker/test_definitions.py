@@ -11,15 +11,10 @@ import pytest
 
 from local_kit.tables import rows, table
 from shoal_local.errors import AwsError
-from shoal_local.sagemaker.pipelines.definition.definition import parse
-from shoal_local.sagemaker.pipelines.definition.expressions import (
-    ExpressionError,
-    Scope,
-    holds,
-    walk,
-)
-from shoal_local.sagemaker.pipelines.execution.execution import Retries, final_status, ready_steps
-from shoal_local.sagemaker.pipelines.execution.executions import check_arguments
+from shoal_local.sagemaker.pipelines.definition import parse
+from shoal_local.sagemaker.pipelines.execution import Retries, final_status, ready_steps
+from shoal_local.sagemaker.pipelines.executions import check_arguments
+from shoal_local.sagemaker.pipelines.expressions import ExpressionError, Scope, holds, walk
 
 CASES = "cases.yaml"
 A, B = (table(__file__, CASES)["parts"][name] for name in "ab")

@@ -15,8 +15,8 @@ from botocore.exceptions import ClientError
 
 from local_kit.sagemaker_account import ACCOUNT_ID, BUCKET, Account, shell_step, until
 from local_kit.tables import rows
-from shoal_local.sagemaker.pipelines.execution.execution import Execution
-from shoal_local.sagemaker.pipelines.execution.executions import Executions
+from shoal_local.sagemaker.pipelines.execution import Execution
+from shoal_local.sagemaker.pipelines.executions import Executions
 
 REPORT = "/opt/ml/processing/report"
 LEAST = {"Name": "Least", "Type": "Float", "DefaultValue": 0.9}

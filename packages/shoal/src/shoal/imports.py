@@ -19,7 +19,7 @@ def main() -> None:
             if not module.name.endswith(("__main__", ".agent")):  # which needs the extra mcp
                 importlib.import_module(module.name)
     importlib.import_module("shoal_local.server")
-    router = importlib.import_module("shoal_local.control.routing.service_router")
+    router = importlib.import_module("shoal_local.control.service_router")
     for service in router.MOTO_SERVICES:
         importlib.import_module(f"moto.{service}.urls")
 

@@ -25,7 +25,7 @@ from local_kit.tables import rows, table
 from shoal.aws.execution import Pipeline
 from shoal.aws.logs import location_of
 from shoal.cli.agent import READS, WRITES, quoted
-from shoal.page.readings.step_log import Cause
+from shoal.page.step_log import Cause
 from tests.cli.trained import Checkout, Registry
 from tests.repository import ROOT
 from tests.verbs.conftest import ACCOUNT, make_pipeline

@@ -13,7 +13,7 @@ import yaml
 from local_kit.tables import rows
 from shoal.aws.registry import describe
 from shoal.errors import PromotionError
-from shoal.page.readings.results import MAX_BYTES
+from shoal.page.results import MAX_BYTES
 from shoal.repository import Repository
 from shoal.settings.sections.serving import Severity
 from shoal.verbs.promote.promotion import Verification, doubt_of_scan

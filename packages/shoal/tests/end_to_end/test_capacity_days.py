@@ -21,7 +21,7 @@ from shoal.aws.target import Target
 from shoal.costs import prices
 from shoal.errors import UsageError
 from shoal.page.look import Look
-from shoal.page.readings.resources import got, money_of, uses_of, waited
+from shoal.page.resources import got, money_of, uses_of, waited
 from shoal.pipelines.checks.check import check
 from shoal.settings.loading.loader import load
 from shoal.settings.parsing.errors import ConfigError

@@ -15,7 +15,7 @@ from local_kit.sagemaker_account import Account, archive
 from local_kit.tables import table
 from shoal.aws.logs import LogLocation, LogTail
 from shoal.launch import watch
-from shoal.page.readings.step_log import Cause
+from shoal.page.step_log import Cause
 from tests.verbs.test_readings import cause_in
 
 PROGRAM = Path(__file__).parent / "programs" / "failing.py"

@@ -21,7 +21,7 @@ from shoal.settings.loading.loader import load_environment
 from shoal.settings.names import Names
 from shoal.settings.parsing.schedule_expressions import max_gap_minutes
 from shoal.settings.sections.schedules import Schedule
-from shoal_local.control.scheduler.expressions import parse
+from shoal_local.control.schedule_expressions import parse
 
 START = datetime(2026, 11, 20, 10, 0, tzinfo=UTC)  # a Friday
 

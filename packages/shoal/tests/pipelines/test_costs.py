@@ -10,7 +10,7 @@ import pytest
 from local_kit.tables import table
 from shoal.costs import prices
 from shoal.costs.plan import plan
-from shoal.pipelines.validation.shapes import values_of
+from shoal.pipelines.shapes import values_of
 from shoal.settings.regions import az_id_prefixes
 from shoal.settings.sections.channels import InputMode
 from shoal.settings.sections.file_system import THROUGHPUTS, DeploymentType, FileSystem

@@ -16,12 +16,11 @@ import pytest
 
 from local_kit.tables import rows, table
 from shoal.aws.execution import Execution, Step
-from shoal.page.readings.results import answers_of, conditions
-from shoal.pipelines import step_names
+from shoal.page.results import answers_of, conditions
+from shoal.pipelines import shapes, step_names
 from shoal.pipelines.graph import MountedFileSystem
 from shoal.pipelines.limits import Limits, limits
 from shoal.pipelines.scoring import scoring_pipeline
-from shoal.pipelines.validation import shapes
 from shoal.settings.names import Names
 from shoal.settings.parsing.errors import LaunchError
 from shoal.settings.sections.scoring import Scoring

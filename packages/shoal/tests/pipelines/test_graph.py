@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from local_kit.tables import rows, table
+from shoal.pipelines import shapes
 from shoal.pipelines.expressions import Join, Parameter, Property, PropertyFile, render
 from shoal.pipelines.graph import Pipeline
 from shoal.pipelines.steps import (
@@ -28,7 +29,6 @@ from shoal.pipelines.steps import (
     Training,
     of_training,
 )
-from shoal.pipelines.validation import shapes
 from shoal.settings.parsing.errors import DefinitionError
 from tests.pipelines.inputs import definition, set_at
 

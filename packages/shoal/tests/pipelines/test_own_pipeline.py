@@ -14,13 +14,13 @@ import pytest
 
 from local_kit.tables import table
 from shoal.launch import launch_of
+from shoal.pipelines import shapes
 from shoal.pipelines.checks.check import check
 from shoal.pipelines.expressions import Property
 from shoal.pipelines.graph import Pipeline, placeholder_infrastructure
 from shoal.pipelines.limits import Limits, limits, queue_names
 from shoal.pipelines.own_pipeline import definition_of
 from shoal.pipelines.steps import Lambda
-from shoal.pipelines.validation import shapes
 from shoal.settings.parsing.errors import ConfigError, DefinitionError
 from tests.pipelines.inputs import environment, golden, infrastructure, set_at
 from tests.repository import CHECKOUT

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from local_kit.runtime import Runtime
-from shoal.page.readings.results import Evaluation
+from shoal.page.results import Evaluation
 from shoal.settings.loading.workload import load_workload, workload_folder
 from tests.functions.invocation import Outcome, Request, invoke, serving
 from tests.functions.test_smoke_test import package

@@ -23,7 +23,7 @@ from shoal.aws.metrics import (
 )
 from shoal.aws.target import Target
 from shoal.errors import ToolMissingError, UsageError
-from shoal.page.readings.lineage import NOT_KNOWN
+from shoal.page.lineage import NOT_KNOWN
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.sections.evaluation import Metric
 from shoal.verbs import mlflow_export

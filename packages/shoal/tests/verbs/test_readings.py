@@ -19,11 +19,11 @@ from shoal.aws.logs import LogLine
 from shoal.aws.metrics import MAX_LINE
 from shoal.aws.registry import Package
 from shoal.aws.target import Target
-from shoal.page.readings import step_log
-from shoal.page.readings.lineage import lineage_of
-from shoal.page.readings.resources import cleanups_of
-from shoal.page.readings.results import GateResult, _compared, answers_of, conditions, gates_of
-from shoal.page.readings.step_log import Cause, CauseSearch, StepLog
+from shoal.page import step_log
+from shoal.page.lineage import lineage_of
+from shoal.page.resources import cleanups_of
+from shoal.page.results import GateResult, _compared, answers_of, conditions, gates_of
+from shoal.page.step_log import Cause, CauseSearch, StepLog
 from shoal.settings.sections.evaluation import Metric
 from tests.functions.invocation import FUNCTIONS
 from tests.pipelines.inputs import compared, definition, steps_by_name

@@ -17,12 +17,12 @@ from shoal.aws.execution import Execution, Step
 from shoal.aws.logs import LogLine
 from shoal.costs import prices
 from shoal.page import history
+from shoal.page.lineage import lineage_of
 from shoal.page.look import Look
-from shoal.page.readings.lineage import lineage_of
-from shoal.page.readings.resources import Cleanup, Use, money_of, resources_of, uses_of
-from shoal.page.readings.results import GateResult
-from shoal.page.readings.step_log import StepLog
 from shoal.page.record import checkpoint_of, training_of, verdict_of
+from shoal.page.resources import Cleanup, Use, money_of, resources_of, uses_of
+from shoal.page.results import GateResult
+from shoal.page.step_log import StepLog
 
 if TYPE_CHECKING:
     from shoal.page.look import Place

@@ -19,9 +19,9 @@ from shoal.errors import ToolMissingError
 from shoal.page import history
 from shoal.page.look import Noting
 from shoal.page.page import page
-from shoal.page.readings.resources import calls_in
-from shoal.page.readings.results import answers_of
-from shoal.page.readings.step_log import Cause, rank_of
+from shoal.page.resources import calls_in
+from shoal.page.results import answers_of
+from shoal.page.step_log import Cause, rank_of
 from tests.repository import ROOT
 from tests.verbs.test_readings import BEGAN, cause_in, line, log_of
 

@@ -22,7 +22,7 @@ from werkzeug.datastructures import EnvironHeaders
 from shoal_local.context import ServiceContext
 from shoal_local.control.authorization.authorizer import Authorizer
 from shoal_local.control.http.protocol import SERIALIZATION, Answer, buffer_body, parsed_json
-from shoal_local.control.routing.service_router import Exchange, unknown
+from shoal_local.control.service_router import Exchange, unknown
 from shoal_local.errors import AwsError
 from shoal_local.sagemaker.core import Core, Settings, calling
 from shoal_local.sagemaker.errors import not_emulated
@@ -33,7 +33,7 @@ from shoal_local.sagemaker.jobs.training.capacity import Offers
 from shoal_local.sagemaker.jobs.training.training import TrainingJobs
 from shoal_local.sagemaker.jobs.transform_jobs import TransformJobs
 from shoal_local.sagemaker.jobs.tuning_jobs import TuningJobs
-from shoal_local.sagemaker.pipelines.execution.executions import Executions, Pipelines
+from shoal_local.sagemaker.pipelines.executions import Executions, Pipelines
 from shoal_local.sagemaker.registry import ModelPackageGroups, ModelPackages
 from shoal_local.sagemaker.resources import Tags
 from shoal_local.sagemaker.shapes import (

@@ -18,9 +18,9 @@ from shoal.aws.execution import CLOCK_SLACK, JOBS, Step
 from shoal.aws.logs import lines_of
 from shoal.aws.metrics import progress_metrics
 from shoal.aws.objects import objects_at
+from shoal.page.lineage import code_of, image_of, lineage_of
 from shoal.page.look import Look, Place, seconds_between, time_text
-from shoal.page.readings.lineage import code_of, image_of, lineage_of
-from shoal.page.readings.resources import (
+from shoal.page.resources import (
     Cleanup,
     calls_in,
     cleanups_of,
@@ -31,8 +31,8 @@ from shoal.page.readings.resources import (
     uses_of,
     waited,
 )
-from shoal.page.readings.results import GateResult, answers_of, evaluation_of, gates_of, package_of
-from shoal.page.readings.step_log import Cause, CauseSearch, StepLog
+from shoal.page.results import GateResult, answers_of, evaluation_of, gates_of, package_of
+from shoal.page.step_log import Cause, CauseSearch, StepLog
 from shoal.pipelines import step_names
 
 VERSION = 1

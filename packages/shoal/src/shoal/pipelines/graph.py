@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from shoal.launch import Launch
+from shoal.pipelines import graph_rules
 from shoal.pipelines.expressions import Parameter
 from shoal.pipelines.steps import Step
-from shoal.pipelines.validation import graph_rules
 from shoal.settings.hyperparameters import HyperparameterValue, as_text, parameter_name
 from shoal.settings.names import Names
 from shoal.settings.parsing.errors import DefinitionError

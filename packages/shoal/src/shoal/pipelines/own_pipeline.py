@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from shoal.launch import Launch
+from shoal.pipelines import graph_rules, shapes
 from shoal.pipelines.checks import own_pipeline_rules
 from shoal.pipelines.graph import Infrastructure, Pipeline
-from shoal.pipelines.validation import graph_rules, shapes
 from shoal.settings.loading.loader import environment_file
 from shoal.settings.parsing.errors import ConfigError, DefinitionError, Problem
 from shoal.settings.parsing.plain_files import problems_in

@@ -15,7 +15,7 @@ from shoal.aws.execution import JOBS, Execution, Pipeline, Step
 from shoal.aws.logs import LogTail, location_of
 from shoal.aws.metrics import parse, progress_metrics
 from shoal.errors import ExecutionError
-from shoal.page.readings.step_log import CauseSearch
+from shoal.page.step_log import CauseSearch
 from shoal.processes import TAIL_LINES
 from shoal.settings.parsing.errors import one_line
 from shoal.settings.sections.evaluation import Metric

@@ -15,7 +15,7 @@ from typing import Any
 from shoal.errors import AnswerError, ToolMissingError, UsageError
 from shoal.page import history
 from shoal.page.page import page
-from shoal.page.readings.results import evaluation_text
+from shoal.page.results import evaluation_text
 from shoal.pipelines.training_request import MLFLOW_TAG
 from shoal.verbs.workspace import Session
 

@@ -11,7 +11,7 @@ from local_kit.tables import rows, table
 from shoal.launch import Launch, contract, tables, watch
 from shoal.launch.case import SourceCode
 from shoal.launch.contract import mistakes_in, variables_in
-from shoal.pipelines.validation.shapes import values_of
+from shoal.pipelines.shapes import values_of
 from shoal.settings.hyperparameters import HyperparameterValue
 from shoal.settings.settings import Strategy, Training
 from tests.pipelines import inputs

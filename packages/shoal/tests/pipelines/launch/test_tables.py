@@ -16,7 +16,7 @@ from local_kit.tables import rows
 from shoal.launch import recipes, tables, watch
 from shoal.launch.image_uri import aws_image
 from shoal.launch.recipes import ami_of, build_arguments, content_tag
-from shoal.pipelines.validation import shapes
+from shoal.pipelines import shapes
 from shoal.settings.frameworks import CLASSICAL, Framework
 from shoal.settings.loading.workload import load_workload
 from shoal.settings.parsing.plain_files import python_files

@@ -31,10 +31,10 @@ from shoal.cli.options import (
 from shoal.cli.view import open_view
 from shoal.errors import AWS_ERRORS, NotFoundError, UsageError, refusal
 from shoal.page.look import Look
-from shoal.page.readings.resources import got, instances_of
-from shoal.page.readings.results import gates_of, package_of
-from shoal.page.readings.step_log import rank_of
 from shoal.page.record import checkpoint_of, record
+from shoal.page.resources import got, instances_of
+from shoal.page.results import gates_of, package_of
+from shoal.page.step_log import rank_of
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.parsing.errors import one_line
 from shoal.verbs import inference as scoring

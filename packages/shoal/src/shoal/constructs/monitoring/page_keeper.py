@@ -32,8 +32,7 @@ LIBRARY = Path(__file__).resolve().parents[3]
 """The folder that has the package `shoal`, wherever the app's checkout is."""
 _CLEANERS = (TEARDOWN, SWEEP)
 _ASKING = "execution logs metrics model_archive objects registry target"
-_PAGE_MODULES = "__init__ history look page record"
-_READINGS = "__init__ lineage resources results step_log"
+_PAGE_MODULES = "__init__ history lineage look page record resources results step_log"
 _MODULES = (
     "shoal/__init__.py",
     "shoal/errors.py",
@@ -46,7 +45,6 @@ _MODULES = (
     "shoal/functions/seal/model_archive.py",
     "shoal/functions/seal/model_files.py",
     *(f"shoal/page/{name}.py" for name in _PAGE_MODULES.split()),
-    *(f"shoal/page/readings/{name}.py" for name in _READINGS.split()),
     "shoal/pipelines/__init__.py",
     "shoal/pipelines/step_names.py",
     "shoal/page/page_files/page.css",

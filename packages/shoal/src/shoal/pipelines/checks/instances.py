@@ -8,7 +8,7 @@ from typing import Any
 
 from shoal.launch import Launch, image_uri, recipes, tables
 from shoal.launch.case import TITLES
-from shoal.pipelines.validation import shapes
+from shoal.pipelines import shapes
 from shoal.settings.frameworks import CLASSICAL
 from shoal.settings.parsing.errors import ConfigError, Problem, Risk, repeated
 from shoal.settings.sections.evaluation import Evaluation

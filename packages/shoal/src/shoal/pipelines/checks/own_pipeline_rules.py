@@ -21,7 +21,7 @@ from shoal.pipelines.limits import (
     run_time,
 )
 from shoal.pipelines.requests import TRANSFORM_FOLDER, artifacts
-from shoal.pipelines.validation.shapes import CREATE_CALLS
+from shoal.pipelines.shapes import CREATE_CALLS
 from shoal.settings.names import Names
 from shoal.settings.parsing.errors import DefinitionError
 from shoal.settings.settings import Environment

@@ -24,7 +24,7 @@ from shoal.aws.target import Target
 from shoal.errors import AnswerError, PromotionError, error_code
 from shoal.launch import tables
 from shoal.page.commit import archived_files, files_of, has_files, newest_commit
-from shoal.page.readings.results import MAX_BYTES, Evaluation
+from shoal.page.results import MAX_BYTES, Evaluation
 from shoal.repository import Repository
 from shoal.settings.names import SEALED, Names
 from shoal.settings.sections.release import Release, foreign_code_variable

@@ -23,7 +23,7 @@ from shoal.aws.stacks import status_of_stack
 from shoal.aws.target import Target
 from shoal.errors import AWS_ERRORS, ShoalError, error_code, refusal
 from shoal.launch import tables
-from shoal.page.readings.results import MAX_BYTES, Evaluation
+from shoal.page.results import MAX_BYTES, Evaluation
 from shoal.settings.names import Names
 from shoal.settings.sections.release import Release
 from shoal.settings.settings import Environment

@@ -12,7 +12,7 @@ from typing import IO, Any, cast
 from shoal.aws import model_archive
 from shoal.aws.model_archive import ArchiveError, read
 from shoal.aws.objects import object_at
-from shoal.page.readings.results import Evaluation
+from shoal.page.results import Evaluation
 from shoal.repository import hash_as
 from shoal.settings.sections.release import ENTRY_POINT
 

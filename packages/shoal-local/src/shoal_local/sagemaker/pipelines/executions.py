@@ -22,16 +22,16 @@ from shoal_local.sagemaker.jobs.processing_jobs import check_processing
 from shoal_local.sagemaker.jobs.training.training_request import check_training
 from shoal_local.sagemaker.jobs.transform_jobs import check_transform
 from shoal_local.sagemaker.jobs.tuning_jobs import check_tuning
-from shoal_local.sagemaker.pipelines.definition.definition import Definition, parse
-from shoal_local.sagemaker.pipelines.definition.expressions import (
+from shoal_local.sagemaker.pipelines import records
+from shoal_local.sagemaker.pipelines.definition import Definition, parse
+from shoal_local.sagemaker.pipelines.execution import Execution
+from shoal_local.sagemaker.pipelines.expressions import (
     Parameter,
     reference,
     values_of,
     with_wildcards,
 )
-from shoal_local.sagemaker.pipelines.execution import records
-from shoal_local.sagemaker.pipelines.execution.execution import Execution
-from shoal_local.sagemaker.pipelines.execution.records import KIND, Callbacks, ExecutionRecord
+from shoal_local.sagemaker.pipelines.records import KIND, Callbacks, ExecutionRecord
 from shoal_local.sagemaker.resources import KINDS, Resources, assume
 from shoal_local.sagemaker.shapes import Anything, Document
 from shoal_local.sagemaker.store import Listing

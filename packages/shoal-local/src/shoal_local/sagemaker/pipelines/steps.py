@@ -22,8 +22,8 @@ from shoal_local.sagemaker import names
 from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.jobs.base.jobs import END_STATUSES
 from shoal_local.sagemaker.jobs.tuning_jobs import training_summaries
-from shoal_local.sagemaker.pipelines.definition.definition import CREATED, Step
-from shoal_local.sagemaker.pipelines.execution.records import (
+from shoal_local.sagemaker.pipelines.definition import CREATED, Step
+from shoal_local.sagemaker.pipelines.records import (
     Callback,
     ExecutionRecord,
     StepFailedError,

@@ -19,15 +19,15 @@ from shoal_local.context import RoleCredentials
 from shoal_local.processes import in_thread
 from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.jobs.base import storage
-from shoal_local.sagemaker.pipelines.definition.definition import Definition, Step
-from shoal_local.sagemaker.pipelines.definition.expressions import ExpressionError, Scope, holds
-from shoal_local.sagemaker.pipelines.execution.records import (
+from shoal_local.sagemaker.pipelines.definition import Definition, Step
+from shoal_local.sagemaker.pipelines.expressions import ExpressionError, Scope, holds
+from shoal_local.sagemaker.pipelines.records import (
     ExecutionRecord,
     StepFailedError,
     StepStoppedError,
     iso,
 )
-from shoal_local.sagemaker.pipelines.execution.steps import Runner
+from shoal_local.sagemaker.pipelines.steps import Runner
 from shoal_local.sagemaker.shapes import Document, fitting
 
 END_STATUSES = {"Succeeded", "Failed", "Stopped"}

@@ -18,7 +18,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
 from shoal_local.sagemaker.errors import invalid, not_emulated, unparsable
-from shoal_local.sagemaker.pipelines.definition.expressions import (
+from shoal_local.sagemaker.pipelines.expressions import (
     EXECUTION_VARIABLES,
     Parameter,
     check_condition,

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from shoal.pipelines.graph_rules import references_in
 from shoal.pipelines.limits import every_step
-from shoal.pipelines.validation.graph_rules import references_in
 from shoal.settings.parsing.errors import DefinitionError
 
 if TYPE_CHECKING:

@@ -1,5 +1,5 @@
 """The rules of the graph of any definition: what SageMaker refuses at CreatePipeline, or worse, at
-run time. `shoal.pipelines.validation.shapes` checks each step's arguments.
+run time. `shoal.pipelines.shapes` checks each step's arguments.
 """
 
 from __future__ import annotations

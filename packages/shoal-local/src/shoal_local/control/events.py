@@ -31,7 +31,7 @@ from shoal_local.control.http.guards import refuse
 from shoal_local.control.http.protocol import ApiCall
 from shoal_local.control.identity.identity import Clients, Identity
 from shoal_local.control.identity.policies import allows
-from shoal_local.control.scheduler.expressions import Clock, ExpressionError, parse
+from shoal_local.control.schedule_expressions import Clock, ExpressionError, parse
 from shoal_local.errors import AwsError
 from shoal_local.faults import Faults
 from shoal_local.tables import read_table

@@ -17,8 +17,8 @@ from botocore.exceptions import ClientError
 
 from shoal.aws.execution import CLOCK_SLACK, JOBS, Step, earlier_attempts, walk
 from shoal.errors import error_code
+from shoal.page.lineage import NOT_KNOWN
 from shoal.page.look import REFERENCE, Look, seconds_between
-from shoal.page.readings.lineage import NOT_KNOWN
 from shoal.pipelines import step_names
 
 if TYPE_CHECKING:

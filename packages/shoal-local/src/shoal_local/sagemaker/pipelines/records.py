@@ -20,8 +20,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 from shoal_local.sagemaker import measurements, names
 from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.errors import conflict, not_found
-from shoal_local.sagemaker.pipelines.definition.definition import Step
-from shoal_local.sagemaker.pipelines.definition.expressions import FROM_TEXT
+from shoal_local.sagemaker.pipelines.definition import Step
+from shoal_local.sagemaker.pipelines.expressions import FROM_TEXT
 from shoal_local.sagemaker.shapes import Document, fitting
 
 KIND = "pipeline-execution"

@@ -25,7 +25,7 @@ from shoal_local.context import RoleCredentials
 from shoal_local.control.http.guards import Guard
 from shoal_local.control.http.protocol import ApiCall
 from shoal_local.control.identity.identity import Clients, Identity, error_of
-from shoal_local.control.scheduler.expressions import Clock, ExpressionError, parse
+from shoal_local.control.schedule_expressions import Clock, ExpressionError, parse
 from shoal_local.errors import AwsError
 
 SCHEDULER = "scheduler.amazonaws.com"

@@ -1,1 +1,0 @@
-"""EventBridge: rules, patterns, delivery."""

@@ -1,1 +1,0 @@
-"""From a request to the account and the service that answers it."""

@@ -1,1 +1,0 @@
-"""Services that only keep what they are told."""

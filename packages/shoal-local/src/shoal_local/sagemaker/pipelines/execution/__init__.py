@@ -1,1 +1,0 @@
-"""What an execution of one does."""

@@ -1,1 +1,0 @@
-"""What is read of a run, one file per kind: calls, causes, lineage, results and so on."""
