@@ -43,7 +43,7 @@ def link_checkout(folder: Path) -> Path:
     add_workload(folder)
     shutil.copytree(ENVIRONMENTS, folder / "environments")
     (folder / "environments" / "strategies").mkdir()
-    for name, text in table(__file__, "fixtures/strategies.yaml").items():
+    for name, text in table(__file__, "strategies.yaml").items():
         (folder / "environments" / "strategies" / f"{name}.yaml").write_text(text)
     for file in ("app.py", "environments/schema.json"):
         shutil.copy(CHECKOUT / file, folder / file)
