@@ -149,7 +149,8 @@ class Sandbox:
 
         The sandbox may be used again only while `alive()`.
         """
-        self._lines.clear()
+        if self._started:  # what was printed while it loaded belongs to the first invocation
+            self._lines.clear()
         self._marked.clear()
         start = time.monotonic()
         try:
