@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from local_kit.commands import unused_ports
 from shoal_local.runtimes.build import build
 from shoal_local.runtimes.catalog import runtimes
 
@@ -74,8 +75,11 @@ class Runtime:
         return [part for part in self.mpirun(ranks, *arguments) if part != "smddprun"]
 
     def torchrun(self, ranks: int, *arguments: str | Path) -> list[str]:
-        """Return the command of torchrun on one host, with a free port of its own."""
-        launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+        """Return the command of torchrun on one host, with a free port of its own and free ones
+        above it, where the ranks' probe of the network meets.
+        """
+        port = ("--master-port", str(next(unused_ports())))
+        launcher = ["-m", "torch.distributed.run", *port, "--nproc-per-node", str(ranks)]
         return [str(self.python), *launcher, *map(str, arguments)]
 
     def launch(
