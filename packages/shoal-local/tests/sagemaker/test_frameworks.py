@@ -15,14 +15,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from local_kit.hosted import configure_container, create, in_service, remove
-from local_kit.sagemaker_account import (
-    BUCKET,
-    PROGRAMS,
-    SOURCES,
-    Account,
-    archive,
-    channel,
-)
+from local_kit.sagemaker_account import BUCKET, PROGRAMS, SOURCES, Account, archive, channel
 from shoal_local.runtimes.build import build
 from shoal_local.runtimes.catalog import runtimes
 from tests.sagemaker.conftest import npy

@@ -10,13 +10,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from shoal.launch.recipes import (
-    UnknownRecipeError,
-    build_arguments,
-    folder,
-    names,
-    recipe,
-)
+from shoal.launch.recipes import UnknownRecipeError, build_arguments, folder, names, recipe
 
 __all__ = ["UnknownRecipeError", "build_arguments", "build_command", "dockerfile_of", "names"]
 

@@ -11,10 +11,7 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from shoal.settings.loading.loader import (
-    environment_names,
-    load_environment,
-)
+from shoal.settings.loading.loader import environment_names, load_environment
 from shoal.settings.loading.pydantic_errors import FORMS
 from shoal.settings.loading.schema import FILE, WORKLOAD_FILE, schema, schema_texts
 from shoal.settings.loading.workload import Workload, workload_file, workload_names

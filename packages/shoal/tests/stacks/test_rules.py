@@ -30,13 +30,7 @@ from tests.app import ShoalApp
 from tests.identity.reference import mistakes
 from tests.repository import ROOT
 from tests.stacks.conftest import MakeStage
-from tests.stacks.reading import (
-    Template,
-    definition,
-    statements,
-    template_of_stack,
-    violations,
-)
+from tests.stacks.reading import Template, definition, statements, template_of_stack, violations
 
 GROUP = {"Fn::GetAtt": ["Nodes", "GroupId"]}
 ALL = {"GroupId": GROUP, "IpProtocol": "-1"}

@@ -11,13 +11,7 @@ import pytest
 
 from tests.settings.environment_file import ARTIFACTS, CONTENT
 from tests.stacks.conftest import MakeVariant
-from tests.stacks.reading import (
-    Template,
-    only,
-    properties,
-    statements,
-    template_of_stack,
-)
+from tests.stacks.reading import Template, only, properties, statements, template_of_stack
 
 RELEASE = CONTENT
 NEXT = RELEASE | {

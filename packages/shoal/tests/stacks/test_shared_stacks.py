@@ -13,13 +13,7 @@ from shoal.constructs.template_rules import as_list
 from shoal.settings.loading.loader import environment_names, load_environment
 from tests.repository import ROOT
 from tests.stacks.conftest import StageOf, TemplateOf
-from tests.stacks.reading import (
-    Template,
-    definition,
-    only,
-    properties,
-    resources,
-)
+from tests.stacks.reading import Template, definition, only, properties, resources
 
 
 def test_every_private_subnet_reaches_the_internet_through_the_nat_gateway_only(

@@ -29,14 +29,7 @@ from shoal.verbs.destroy.teardown import (
 )
 from tests.cli.trained import IMAGE
 from tests.settings.environment_file import RELEASE
-from tests.verbs.conftest import (
-    ACCOUNT,
-    REGION,
-    delete_stack,
-    make_pipeline,
-    make_stack,
-    refusing,
-)
+from tests.verbs.conftest import ACCOUNT, REGION, delete_stack, make_pipeline, make_stack, refusing
 from tests.verbs.test_execution import ended, gate
 
 EXECUTION = "abcdefghijkl"

@@ -14,11 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from boto3.s3.transfer import (
-    ProgressCallbackInvoker,
-    TransferConfig,
-    create_transfer_manager,
-)
+from boto3.s3.transfer import ProgressCallbackInvoker, TransferConfig, create_transfer_manager
 from botocore.exceptions import ClientError
 
 from shoal.aws.events import Note, Report, Transferred

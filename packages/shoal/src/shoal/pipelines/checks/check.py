@@ -13,14 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal.launch import Launch, case, contract, launch_of, recipes, watch
-from shoal.pipelines.checks import (
-    demand,
-    instances,
-    needs,
-    schedules,
-    scripts,
-    slow_expressions,
-)
+from shoal.pipelines.checks import demand, instances, needs, schedules, scripts, slow_expressions
 from shoal.pipelines.graph import placeholder_infrastructure
 from shoal.pipelines.own_pipeline import STEPS, definition_of, standard_steps
 from shoal.settings.loading.consumers import is_placeholder_account, pin_problems

@@ -10,12 +10,7 @@ from datetime import date
 from typing import Any
 
 from shoal.pipelines.checks.parsers import Script
-from shoal.settings.hyperparameters import (
-    as_argument,
-    as_text,
-    mistake_in_type,
-    parameter_name,
-)
+from shoal.settings.hyperparameters import as_argument, as_text, mistake_in_type, parameter_name
 from shoal.settings.names import Names
 from shoal.settings.parsing.errors import Problem
 from shoal.settings.parsing.schedule_expressions import last_year

@@ -23,13 +23,7 @@ from shoal.aws.execution import Pipeline
 from shoal.aws.objects import parameter, remove_parameters
 from shoal.aws.stacks import Stacks
 from shoal.aws.target import Target
-from shoal.errors import (
-    AWS_ERRORS,
-    CommandError,
-    LeftBehindError,
-    ProtectedError,
-    ShoalError,
-)
+from shoal.errors import AWS_ERRORS, CommandError, LeftBehindError, ProtectedError, ShoalError
 from shoal.settings.names import Names
 from shoal.settings.organisation import DEFAULT_QUALIFIER, bootstrap_version
 from shoal.settings.settings import Environment

@@ -19,18 +19,8 @@ from pathlib import Path
 
 from shoal_local.context import RoleCredentials
 from shoal_local.processes import end_group, in_thread
-from shoal_local.runtimes.catalog import (
-    Image,
-    accelerators,
-    image,
-    image_patterns,
-    runtimes,
-)
-from shoal_local.sagemaker.container.launch import (
-    Host,
-    Pod,
-    isolation_refused,
-)
+from shoal_local.runtimes.catalog import Image, accelerators, image, image_patterns, runtimes
+from shoal_local.sagemaker.container.launch import Host, Pod, isolation_refused
 from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.errors import invalid, not_emulated
 from shoal_local.sagemaker.jobs.base.paths import HostPaths, JobPaths, LogStreams

@@ -10,11 +10,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from shoal_local.runtimes.catalog import Image
-from shoal_local.sagemaker.container.launch import (
-    Host,
-    Pod,
-    isolation_refused,
-)
+from shoal_local.sagemaker.container.launch import Host, Pod, isolation_refused
 from shoal_local.sagemaker.container.namespaces import INTERFACE
 from shoal_local.sagemaker.jobs.base import containers, storage
 from shoal_local.sagemaker.jobs.base.channels import Channels

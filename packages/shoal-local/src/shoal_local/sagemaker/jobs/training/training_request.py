@@ -10,10 +10,7 @@ from pathlib import Path
 
 from shoal_local.runtimes.catalog import image
 from shoal_local.sagemaker.container.launch import networks_refused
-from shoal_local.sagemaker.errors import (
-    check_fields,
-    not_emulated,
-)
+from shoal_local.sagemaker.errors import check_fields, not_emulated
 from shoal_local.sagemaker.jobs.base.channels import check_channel
 from shoal_local.sagemaker.jobs.base.containers import MAX_HOSTS
 from shoal_local.sagemaker.jobs.base.paths import HostPaths
