@@ -4,6 +4,6 @@ validation of templates, half of a synth, is left to the team's tests.
 
 import os
 
-from local_kit import hypothesis_profiles  # noqa: F401 - loading it chooses the profile
+from local_kit import values  # noqa: F401 - loading it chooses hypothesis's profile
 
 os.environ.setdefault("CDK_VALIDATION", "false")

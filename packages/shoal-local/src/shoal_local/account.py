@@ -31,13 +31,11 @@ from shoal_local.control.http.protocol import Answer, account_of
 from shoal_local.control.http.request_handler import RequestLog
 from shoal_local.control.identity.identity import Clients, Identity, root_of
 from shoal_local.control.identity.policy_guards import PolicyGuards
-from shoal_local.control.image_builds import BuildProjects, Registries
+from shoal_local.control.kept_services import BuildProjects, Quotas, Registries, Tagging
 from shoal_local.control.moto_patches import MotoApplication
-from shoal_local.control.quotas import Quotas
 from shoal_local.control.s3.objects import ObjectGuards
 from shoal_local.control.schedules import Scheduler
 from shoal_local.control.service_router import Service, ServiceRouter
-from shoal_local.control.tags import Tagging
 from shoal_local.faults import Faults
 from shoal_local.processes import ProcessRegistry
 from shoal_local.sagemaker.core import Settings

@@ -2,8 +2,9 @@
 
 A row names where its answer is known from: an answer of AWS that LocalStack recorded
 (tests/aws/services/**/*.snapshot.json of its repository, by the test's name), or a page of AWS's
-documentation. Recordings of `shoal prove` are replayed: what was asked before anything was made is
-answered here with the same status, the same error code and the same form.
+documentation. Recordings of `shoal prove` are replayed (recorded/DATE-REGION.jsonl; shoal-local's
+only shows the form): what was asked before anything was made is answered here with the same status,
+the same error code and the same form.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ from shoal_local.control.cloudformation import resources
 from shoal_local.tables import read_table
 from shoal_local.testing import ACCOUNT_ID
 
-CASES = "templates.yaml"
+CASES = "cases.yaml"
 ROLE = {"Role": resource("IAM::Role", **LAMBDA)}
 NAMED = {"Role": resource("IAM::Role", **LAMBDA, RoleName="shoal-named")}
 QUEUE = {"Type": "AWS::SQS::Queue"}
@@ -79,7 +79,9 @@ def test_a_role_without_a_name_needs_the_lesser_capability(account: Account) -> 
     assert account.settled(name)["StackStatus"] == "CREATE_COMPLETE"
 
 
-@pytest.mark.parametrize(("resources", "sections", "message"), rows(__file__, CASES, "refused"))
+@pytest.mark.parametrize(
+    ("resources", "sections", "message"), rows(__file__, CASES, "templates_refused")
+)
 def test_a_template_is_refused_before_there_is_a_stack(
     account: Account, resources: Mapping[str, Any], sections: Mapping[str, Any], message: str
 ) -> None:

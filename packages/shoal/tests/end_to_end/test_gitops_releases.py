@@ -17,8 +17,8 @@ import pytest
 
 from shoal.settings.loading.loader import load_workloads
 from shoal.verbs.local_server import LocalServer, build_runtimes
-from tests.end_to_end.gitops.checkout import ENVIRONMENTS, GitCheckout
-from tests.end_to_end.gitops.story import Story
+from tests.end_to_end.git_checkout import ENVIRONMENTS, GitCheckout
+from tests.end_to_end.release_story import Story
 from tests.processes import mentioning
 from tests.repository import ROOT
 

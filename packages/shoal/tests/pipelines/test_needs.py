@@ -19,7 +19,7 @@ from tests.cli.trained import document_in
 from tests.pipelines.inputs import steps_by_name
 from tests.repository import BASE_MODEL, ENVIRONMENT, FOLDER, IMAGE, add_letters, write_environment
 
-PLAN, RANKS, LISTED = table(__file__, "needs.yaml")["files"].values()
+PLAN, RANKS, LISTED = table(__file__, "checked.yaml")["files"].values()
 
 
 def repository(root: Path, gib: int, *, shared: bool = False, plan: str = PLAN) -> Path:
@@ -109,7 +109,7 @@ def test_a_mistake_is_one_line(tmp_path: Path, gib: int, plan: str, says: str) -
     assert says in line
 
 
-@pytest.mark.parametrize(("training", "smddp", "backend"), rows(__file__, "needs.yaml", "smddp"))
+@pytest.mark.parametrize(("training", "smddp", "backend"), rows(__file__, "checked.yaml", "smddp"))
 def test_a_plan_learns_whether_the_strategy_that_runs_is_smddps(
     tmp_path: Path, training: str, smddp: bool, backend: str
 ) -> None:
@@ -129,7 +129,7 @@ def test_a_plan_that_is_missing_is_told(tmp_path: Path) -> None:
     assert 'plan = "needs.py": there is no such file in letters; write it, or remove' in line
 
 
-@pytest.mark.parametrize(("changes", "why"), rows(__file__, "needs.yaml", "unknown"))
+@pytest.mark.parametrize(("changes", "why"), rows(__file__, "checked.yaml", "unknown"))
 def test_what_no_table_has_is_unknown(tmp_path: Path, changes: dict[str, object], why: str) -> None:
     environment = load_environment("lab", repository(tmp_path, 1))
     training = environment.training.model_copy(update=changes)
@@ -234,7 +234,7 @@ def test_beside_a_file_system_a_channel_with_a_uri_is_copied_from_s3(tmp_path: P
     assert defaults(found)["BaseModelDataUri"] == SEALED
 
 
-@pytest.mark.parametrize(("change", "line"), rows(__file__, "needs.yaml", "refused"))
+@pytest.mark.parametrize(("change", "line"), rows(__file__, "checked.yaml", "needs_refused"))
 def test_what_is_missing_or_wrong_is_one_line(tmp_path: Path, change: str, line: str) -> None:
     small = 'name: lab\nworkload: letters\naccount: "111122223333"\n'
     if "training" not in change:

@@ -76,7 +76,7 @@ def lines_with(folder: Path, changes: dict[str, Any]) -> list[str]:
 
 
 ARTIFACTS = "shoal-mnist-dev-artifacts-111122223333-us-east-1"
-CONTENT: dict[str, Any] = table(__file__, "release.yaml")
+CONTENT: dict[str, Any] = table(__file__, "sections.yaml")["release"]
 RELEASE = Release(**CONTENT)
 
 

@@ -75,7 +75,7 @@ def _regions_in(name: str, instance_type: str) -> set[str]:
     }
 
 
-CASES: dict[str, dict[str, Any]] = table(__file__, "combinations.yaml")
+CASES: dict[str, dict[str, Any]] = table(__file__, "cases.yaml")["combinations"]
 
 
 def environment(name: str, folder: Path) -> Environment:

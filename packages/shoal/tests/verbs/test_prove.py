@@ -21,9 +21,8 @@ from shoal.aws.target import Target
 from shoal.cli.main import main
 from shoal.errors import ShoalError
 from shoal.verbs.local_server import LocalServer
-from shoal.verbs.prove.lines import BY_HAND, CLEAN_UP, LINES, Line
+from shoal.verbs.prove.lines import BY_HAND, CLEAN_UP, LINES, MAX_ITEMS, Line, Recorder, Redaction
 from shoal.verbs.prove.proof import PAGE, REGIONS, limited, max_usd, open_session, stamped
-from shoal.verbs.prove.recording import MAX_ITEMS, Recorder, Redaction
 from shoal.verbs.workspace import Workspace
 from tests.docs.pages import text_of
 from tests.repository import ROOT, link_checkout
@@ -79,7 +78,7 @@ def test_what_was_not_proven_stays_as_it_is() -> None:
 
 
 REDACTION = Redaction("444455556666", "prove-ab12", Path("/work/somebody/shoal"))
-CASES = table(__file__, "redaction.yaml")
+CASES = table(__file__, "cases.yaml")["redaction"]
 
 
 @pytest.mark.parametrize(("value", "secret"), [*CASES["gone"], ({"Body": b"data"}, "data")])

@@ -42,7 +42,7 @@ def read(case: dict[str, Any]) -> tuple[list[LogLine], Cause | None]:
     return printed, case["cause"] and Cause(**case["cause"])
 
 
-CAUSES = {name: read(case) for name, case in table(__file__, "causes.yaml").items()}
+CAUSES = {name: read(case) for name, case in table(__file__, "cases.yaml")["causes"].items()}
 
 
 @pytest.mark.parametrize(("lines", "cause"), CAUSES.values(), ids=CAUSES)

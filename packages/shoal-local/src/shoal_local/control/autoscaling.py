@@ -19,7 +19,7 @@ from botocore.exceptions import ClientError
 
 from shoal_local.control.http.protocol import ApiCall
 from shoal_local.control.identity.identity import Clients, Identity
-from shoal_local.control.tags import Tagging
+from shoal_local.control.kept_services import Tagging
 from shoal_local.errors import AwsError
 
 _invalid = partial(AwsError, "ValidationException")

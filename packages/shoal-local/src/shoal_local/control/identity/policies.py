@@ -162,7 +162,7 @@ def listed(value: Any) -> list[Any]:
 
 
 Kind = str
-"""A key of `messages` in `policy_wordings.yaml`, or one that a service says nothing special of."""
+"""A key of `messages` in `policies.yaml`, or one that a service says nothing special of."""
 Statement = Mapping[str, Any]
 VERSIONS = frozenset({"2008-10-17", "2012-10-17"})
 ELEMENTS = frozenset(
@@ -327,8 +327,7 @@ def actions_of(service: str) -> tuple[frozenset[str], ...]:
 
     A policy on a bucket cannot have others.
     """
-    path = Path(__file__).with_name("policy_actions.yaml")
-    names: Mapping[str, str] = read_table(path)
+    names: Mapping[str, str] = read_table(Path(__file__).with_suffix(".yaml"))["actions"]
     keys = ("s3 bucket", "s3 object") if service == "s3" else (service,)
     return tuple(frozenset(names[key].split()) for key in keys)
 

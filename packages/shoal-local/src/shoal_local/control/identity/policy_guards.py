@@ -56,7 +56,7 @@ LOCKED_OUT = "The new key policy will not allow you to update the key policy in 
 @cache
 def _wordings() -> Mapping[str, Any]:
     """Return what each service asks of a policy, and how it says that one is wrong."""
-    wordings: Mapping[str, Any] = read_table(Path(__file__).with_name("policy_wordings.yaml"))
+    wordings: Mapping[str, Any] = read_table(Path(__file__).with_name("policies.yaml"))["wordings"]
     return wordings
 
 

@@ -36,8 +36,7 @@ from shoal.settings.settings import Environment
 from shoal.verbs.destroy.teardown import remove_bootstrap
 from shoal.verbs.flow import Outcome, Phase, run_phases
 from shoal.verbs.new_workload import write_workload
-from shoal.verbs.prove.lines import BY_HAND, CLEAN_UP, LINES, Ground, Line
-from shoal.verbs.prove.recording import Recorder, Redaction
+from shoal.verbs.prove.lines import BY_HAND, CLEAN_UP, LINES, Ground, Line, Recorder, Redaction
 from shoal.verbs.workspace import Session, Workspace
 
 _PROJECT = "proof"

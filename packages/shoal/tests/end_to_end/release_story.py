@@ -24,7 +24,7 @@ from shoal.settings.settings import Environment
 from shoal.verbs import inference
 from shoal.verbs.destroy.teardown import remove_bootstrap
 from shoal.verbs.local_server import RunningServer
-from tests.end_to_end.gitops.checkout import ENVIRONMENTS, GitCheckout
+from tests.end_to_end.git_checkout import ENVIRONMENTS, GitCheckout
 from tests.repository import ROOT
 
 _PAUSE_S = 0.2

@@ -12,7 +12,7 @@ from tests.smddp.conftest import LEGACY_KERAS, SCRIPTS
 
 pytestmark = pytest.mark.nightly
 
-TABLE = table(__file__, "test_scripts.yaml")
+TABLE = table(__file__, "horovod.yaml")
 EXPECTED: dict[str, dict[str, Any]] = TABLE["expected"]
 NEAR: dict[str, dict[str, Any]] = {
     "horovod_torch": {

@@ -1,1 +1,0 @@
-"""What a release story in git needs: a repository, traffic, and a release that fails."""
