@@ -22,7 +22,7 @@ from shoal_local.control.authorization.evaluator import Evaluator
 from shoal_local.control.autoscaling import AutoScaling
 from shoal_local.control.cloudformation.service import CloudFormation
 from shoal_local.control.events import Events
-from shoal_local.control.fsx.service import Fsx
+from shoal_local.control.fsx import Fsx
 from shoal_local.control.functions.invoker import Invoker
 from shoal_local.control.functions.mappings import EventSources
 from shoal_local.control.functions.service import Functions
@@ -33,7 +33,7 @@ from shoal_local.control.identity.identity import Clients, Identity, root_of
 from shoal_local.control.identity.policy_guards import PolicyGuards
 from shoal_local.control.kept_services import BuildProjects, Quotas, Registries, Tagging
 from shoal_local.control.moto_patches import MotoApplication
-from shoal_local.control.s3.objects import ObjectGuards
+from shoal_local.control.objects import ObjectGuards
 from shoal_local.control.schedules import Scheduler
 from shoal_local.control.service_router import Service, ServiceRouter
 from shoal_local.faults import Faults

@@ -26,7 +26,7 @@ from shoal_local.control.http.loopback_guard import LoopbackGuard
 from shoal_local.control.http.protocol import Answer
 from shoal_local.control.http.request_handler import RequestHandler, RequestLog, end_connections
 from shoal_local.control.moto_patches import patch_moto
-from shoal_local.control.s3.objects import send_object_events
+from shoal_local.control.objects import send_object_events
 from shoal_local.control.service_router import AccountRouter
 from shoal_local.control.state import State
 from shoal_local.errors import EmulatorError

@@ -25,7 +25,7 @@ from moto.s3.exceptions import S3ClientError
 
 from local_kit.control import Account, refused, unique
 from shoal_local.control.http.loopback_guard import MAX_IN_MEMORY_BYTES
-from shoal_local.control.s3.object_bodies import check_upload
+from shoal_local.control.object_bodies import check_upload
 
 NO_KEY = "134f2428-cec1-4b25-a1ae-9048164dba47"
 

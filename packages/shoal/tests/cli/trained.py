@@ -22,6 +22,7 @@ import yaml
 from click.testing import CliRunner
 
 from local_kit.control import register_version
+from local_kit.tables import table
 from shoal.aws.model_archive import content_sha256, deployed_name, sha256
 from shoal.aws.target import Target
 from shoal.cli.main import main, shoal
@@ -30,7 +31,7 @@ from shoal.settings.loading.loader import load_environment
 from shoal.settings.names import Names
 from shoal.settings.sections.release import Release
 from shoal.verbs.promote.promotion_path import PromotionStep
-from tests.repository import CHECKOUT, ROOT, begin_git, git, link_checkout
+from tests.repository import ROOT, begin_git, git, link_checkout
 from tests.verbs.conftest import ACCOUNT, make_pipeline
 
 _answer = CliRunner().invoke(shoal, ["docs", "schemas", "--json"], prog_name="shoal")
@@ -294,8 +295,8 @@ def promoted(checkout: Checkout, good: Package) -> str:
 
 def let_have_both(root: Path) -> None:
     """Give `root` two environments, which have both workloads each, and none after them."""
-    fixtures = CHECKOUT / "packages" / "shoal" / "tests" / "fixtures"
-    shutil.copytree(fixtures / "two_workloads", root / "environments", dirs_exist_ok=True)
+    for name, text in table(__file__, "cases.yaml")["two_workloads"].items():
+        (root / "environments" / f"{name}.yaml").write_text(text)
     (root / "environments" / "prod.yaml").unlink()
 
 

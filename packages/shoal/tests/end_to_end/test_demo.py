@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from local_kit.tables import table
 from shoal.settings.loading.loader import load_environment
@@ -199,13 +198,8 @@ policy.
 """
 ROOT_USER = "arn:aws:iam::111122223333:root"
 DENIED = {"AccessDenied", "AccessDeniedException", "UnauthorizedOperation"}
-UNUSED = ROOT / "packages" / "shoal" / "tests" / "identity" / "unused.yaml"
-
-
-def _reasons() -> dict[str, dict[str, str]]:
-    """Actor -> Sid -> why the statement stays although no request used it."""
-    found: dict[str, dict[str, str]] = yaml.safe_load(UNUSED.read_text(encoding="utf-8"))
-    return found
+UNUSED: dict[str, dict[str, str]] = table(__file__, "cases.yaml")["unused"]
+"""Actor -> Sid -> why the statement stays although no request used it."""
 
 
 @pytest.fixture(scope="module")
@@ -276,7 +270,7 @@ def test_conditions_are_evaluated_with_keys_that_iam_knows(run: Recorded, roles:
 def test_without_any_one_statement_of_a_role_a_recorded_call_is_denied(
     run: Recorded, roles: Roles, actor: str
 ) -> None:
-    role, excused = NAMES.role(actor), _reasons().get(actor, {})
+    role, excused = NAMES.role(actor), UNUSED.get(actor, {})
     needed = [
         sid
         for sid, statement in roles.statements(role)
@@ -302,7 +296,7 @@ def test_the_statements_that_no_call_used_are_those_with_a_written_reason(
         for sid, statement in named(document).items()
         if statement["Effect"] == "Allow"
     }
-    assert "training" not in _reasons()
+    assert "training" not in UNUSED
     assert {
-        (f"{run.prefix}{actor}", sid) for actor, reasons in _reasons().items() for sid in reasons
+        (f"{run.prefix}{actor}", sid) for actor, reasons in UNUSED.items() for sid in reasons
     } == allowing - used

@@ -25,7 +25,7 @@ from tests.repository import ROOT
 Document = dict[str, Any]
 ACCOUNT = "111122223333"
 REGION = "us-east-1"
-VALUES = table(__file__, "values.yaml")
+VALUES = table(__file__, "policies.yaml")["values"]
 ARNS: dict[str, str] = VALUES["arns"]
 
 

@@ -121,7 +121,7 @@ def test_weights_of_another_version_of_the_network_are_refused(
     assert "holds a model for version 1 of the network, this code has version 2" in last
 
 
-@pytest.mark.parametrize(("message", "changes"), rows(__file__, "train.yaml", "mistakes"))
+@pytest.mark.parametrize(("message", "changes"), rows(__file__, "cases.yaml", "mistakes"))
 def test_a_mistake_is_one_clear_error(own: Job, message: str, changes: dict[str, Any]) -> None:
     job = replace(own, launcher="mpirun", **changes)
     outcome = job.run()

@@ -17,7 +17,7 @@ from local_kit.commands import unused_ports
 from local_kit.runtime import Runtime, find_runtime, finish, finish_after
 from shoal.settings.loading.workload import load_workload
 from shoal.verbs.new_workload import write_workload
-from tests.training_code import table_job
+from tests.training_code import test_new_workload
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900)]
 SCRIPT = Path(__file__).with_name("scripts") / "trainers.py"
@@ -80,7 +80,7 @@ def job_of(case: str, tmp_path: Path) -> Job:
     """Write the workload of a case, with its data, into a folder."""
     trainer, *options = CASES[case]
     write_workload(tmp_path, "fresh", trainer)
-    table_job.prepare(tmp_path, "fresh", tmp_path / "data")
+    test_new_workload.prepare(tmp_path, "fresh", tmp_path / "data")
     # DeepSpeed is in AWS's image and the peers' environment, not in the runtime
     runtime = Runtime(environments.peers()) if case == "zero3" else find_runtime("trainers")
     code = tmp_path / "training_code" / "fresh" / "pytorch"

@@ -27,10 +27,10 @@ from moto.iam.models import IAMBackend, ManagedPolicy
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from moto.s3.models import FakeBucket, S3Backend
 
+from shoal_local.control import object_bodies, objects
 from shoal_local.control import schedules as scheduler
 from shoal_local.control.alarms import nearest_rank
 from shoal_local.control.identity.policies import Principal, decision
-from shoal_local.control.s3 import object_bodies, objects
 
 Patch = tuple[object, str, Any]
 """A class or module of moto, the name of an attribute, and its new value."""

@@ -18,7 +18,7 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from shoal_local.control.fsx.links import LinkedPrefix, LinkedRole
+from shoal_local.control.fsx_links import LinkedPrefix, LinkedRole
 from shoal_local.control.http.protocol import ApiCall
 from shoal_local.control.identity.identity import Clients, Identity, error_of
 from shoal_local.control.kept_services import Tagging, tag_list, tag_map

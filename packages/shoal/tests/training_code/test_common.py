@@ -118,7 +118,7 @@ def test_a_name_that_the_digest_could_not_tell_from_two_is_refused(tmp_path: Pat
         archive.content_sha256(tmp_path)
 
 
-@pytest.mark.parametrize(("name", "is_link", "message"), rows(__file__, "lines.yaml", "members"))
+@pytest.mark.parametrize(("name", "is_link", "message"), rows(__file__, "cases.yaml", "members"))
 def test_a_file_that_would_not_be_measured_as_it_is_served_is_refused(
     tmp_path: Path, name: str, is_link: bool, message: str | None
 ) -> None:
@@ -244,7 +244,7 @@ def said(python: str, program: str, *arguments: str, **variables: str) -> str:
     return output.strip()
 
 
-@pytest.mark.parametrize(("line", "measured"), rows(__file__, "lines.yaml", "measured"))
+@pytest.mark.parametrize(("line", "measured"), rows(__file__, "cases.yaml", "measured"))
 def test_a_line_has_numbers_and_a_step_over_all_epochs(line: str, measured: str) -> None:
     assert said(sys.executable, MEASURE, line) == measured
 
@@ -264,7 +264,7 @@ def test_without_server_or_client_a_training_goes_on_after_one_line(
     assert ("No module named 'mlflow'" in lines[0]) is not has_client
 
 
-SCRIPTS = Path(__file__).parents[1] / "scripts"
+SCRIPTS = Path(__file__).with_name("scripts")
 EXPECTED = {"both are faster in bf16": "bf16", "the second rank is not": "fp32"}
 """Case -> what each of two ranks chooses."""
 

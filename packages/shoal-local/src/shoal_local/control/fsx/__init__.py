@@ -1,3 +1,0 @@
-"""Amazon FSx for Lustre: file systems are folders that show the files of their data
-repositories.
-"""

@@ -1,1 +1,0 @@
-"""S3 where moto is not enough: bodies, events, guards, checksums."""
